@@ -645,18 +645,6 @@ def spoken(scenario: Scenario, request: str) -> list[int]:
     return known.tokens[known.num_prompt :]
 
 
-@pytest.mark.parametrize("mode", ["none", "align"])
-@pytest.mark.parametrize("runner", ["V1", "V2"])
-def test_a_real_model_says_what_it_says_in_one_run(port: InProcess, runner: str, mode: str) -> None:
-    scenario = greedy(port, port.execute, replace(REAL, runner=runner, mode=mode))
-    assert broken_by(scenario, SPOKEN) is None
-    for event in SPOKEN[:2]:
-        assert isinstance(event, Arrive)
-        said = spoken(scenario, event.id)
-        assert len(said) >= 10
-        assert said == RECURRENT.generate(event.prompt, len(said))
-
-
 def test_a_state_that_was_not_precopied_shows_in_the_text(port: InProcess) -> None:
     scenario = greedy(port, Tampered(port.execute, PREPROCESS, 1, nothing_copied()))
     violation = broken_by(scenario, SPOKEN)

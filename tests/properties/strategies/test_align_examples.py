@@ -345,33 +345,6 @@ def test_the_preprocess_kernel_advances_the_slots_of_its_rows() -> None:
     assert found == Slots((1, 7, 5, 3), (1, 2, 1, 3), (-1, 51, 4, 3), (0, 61, 2, 2))
 
 
-def test_a_count_of_zero_before_a_v2_step_is_no_bias() -> None:
-    found = decisions.advanced(Slots((1,), (0,), (9,), (9,)), [0], [0, 1], [7], BLOCK, DOCUMENTS)
-    assert found == Slots((1,), (0,), (1,), (0,))
-
-
-def test_the_precopy_skips_fresh_slots_unchanged_columns_and_rows_without_a_slot() -> None:
-    found = decisions.precopy_moves([3, -1, 0, 2, 1], [5, 1, 3, 2], [4, -1, 3, 1], [2, 0, 1, 0], DOCUMENTS)
-    assert found == [Move(0, 1, 2, 0), Move(2, 4, 5, 2)]
-
-
-@pytest.mark.parametrize(
-    ("state", "layout", "bias", "expected"),
-    [
-        case("temporal", TEMPORAL, "SD", 2, [(45, 37, 1)]),
-        case("sd-rows", CONV, "SD", 3, [(19, 32, 1), (20, 33, 1)]),
-        case("sd-all-rows", CONV, "SD", 0, [(16 + row, 32 + row, 1) for row in range(5)]),
-        case("sd-no-row-left", CONV, "SD", 5, []),
-    ],
-)
-def test_a_copy_is_made_of_rows_or_of_a_block(
-    state: StateTensor, layout: str, bias: int, expected: list[tuple[int, int, int]]
-) -> None:
-    # Column 1 is block 2 and column 2 is block 4; column 3 is block 5, two drafts behind column 1.
-    found = state_copy(state, layout, [0, 2, 4, 5], Move(0, 1, 2, bias), DOCUMENTS)
-    assert [(piece.source.offset, piece.target.offset, piece.length) for piece in found] == expected
-
-
 def test_channels_first_move_channel_by_channel() -> None:
     state = StateTensor("pool", StateGeometry(3, (2, 4), 2, 40, 6), "conv")
     found = state_copy(state, "DS", [1, 2], Move(0, 0, 1, 1), DOCUMENTS)
@@ -402,13 +375,6 @@ def test_nothing_is_copied_through_a_sentinel(state: StateTensor, row: Sequence[
     assert state_copy(state, "SD", row, move, DOCUMENTS) == ()
 
 
-def test_what_a_conv_state_does_not_read_does_not_stop_it() -> None:
-    # The accepted column is past the row and the running one is not: only the temporal state has nothing to copy.
-    move = Move(0, 1, 0, 1)
-    assert state_copy(CONV, "SD", (1, 2), move, DOCUMENTS)
-    assert not state_copy(TEMPORAL, "SD", (1, 2), move, DOCUMENTS)
-
-
 def test_rows_move_within_a_block_as_through_a_temporary() -> None:
     pool = bytes(range(24))
     found = apply_moves({"pool": pool}, [CONV], "SD", [[(1,)]], [Move(0, 0, 0, 2)], DOCUMENTS)
@@ -419,15 +385,6 @@ def test_channels_move_within_a_block_as_through_a_temporary() -> None:
     state = StateTensor("pool", StateGeometry(2, (2, 3), 1, 8), "conv")
     found = apply_moves({"pool": bytes(range(16))}, [state], "DS", [[(1,)]], [Move(0, 0, 0, 1)], DOCUMENTS)
     assert found["pool"] == bytes([*range(8), 9, 10, 10, 12, 13, 13, 14, 15])
-
-
-def test_neighbours_and_padding_keep_their_bytes() -> None:
-    pool = bytes(range(40))
-    found = apply_moves({"pool": pool}, STATES, "SD", [[(1, 2, 3)]], [Move(0, 0, 1, 1)], DOCUMENTS)
-    # Rows 1..4 of block 1, then its own last row; the temporal state of block 2; two bytes of padding.
-    assert found["pool"] == bytes([*range(16), 9, 10, 11, 12, 20, 21, 22, 23, *range(24, 40)])
-    found = apply_moves({"pool": pool}, STATES, "SD", [[(1, 2, 3)]], [Move(0, 0, 2, 1)], DOCUMENTS)
-    assert found["pool"] == bytes([*range(24), 9, 10, 11, 12, 28, 21, 30, 31, *range(32, 40)])
 
 
 @pytest.mark.parametrize(

@@ -7,26 +7,14 @@ from typing import Any, Final
 
 import pytest
 
-from oracle.builders.base import BaseMetadata, base_metadata, updated_block_table
+from oracle.builders.base import BaseMetadata, base_metadata
 from oracle.builders.batch import BuilderConfig, BuilderStep, StepRow
 from oracle.builders.gdn import GDNMetadata, gdn_metadata
 from oracle.builders.mamba2 import PositionChunks, position_chunks
 from oracle.chunks import ConvPrograms
 from oracle.errors import Refused
 
-INT32: Final = "int32"
 INT64: Final = "int64"
-SPEC = {"query_start_loc_d", "num_accepted_tokens"}
-BLOCK_INDICES = {"block_idx_last_scheduled_token", "block_idx_last_computed_token"}
-GDN_SPEC = {
-    "spec_state_indices_tensor",
-    "spec_sequence_masks",
-    "spec_token_indx",
-    "non_spec_token_indx",
-    "spec_query_start_loc",
-    "num_accepted_tokens",
-}
-GDN_NON_SPEC = {"non_spec_state_indices_tensor", "non_spec_query_start_loc"}
 
 
 def case(name: str, *values: object) -> Any:
@@ -200,18 +188,6 @@ def test_padding_is_skipped_among_decodes_and_is_the_null_block_among_prefills()
     assert kept.state_indices_tensor_p == ((5, 6, 7), (0, 0, 0))
 
 
-def test_align_keeps_the_column_of_the_last_token_and_one_per_draft() -> None:
-    blocks = (1, 2, 3, 4, 5, 6)
-    decode, prompt = row(3, 6, blocks, accepted=1), row(4, 4, blocks)
-    metadata = base_metadata(
-        step(decode, prompt, padding(blocks, accepted=1)), config("align", 2, num_speculative_blocks=3)
-    )
-    # Nine tokens end in column 2, eight in column 1.
-    assert metadata.state_indices_tensor_d == ((3, 4, 5),)
-    assert metadata.state_indices_tensor_p == (2, 0)
-    assert metadata.has_initial_states_p == (True, False)
-
-
 @pytest.mark.parametrize(
     ("computed", "query_len", "expected"),
     [(0, 5, (0, 0, 1)), (4, 1, (0, 1, 1)), (5, 3, (1, 1, 1)), (5, 4, (1, 1, 2)), (8, 1, (1, 2, 2)), (0, 0, (0, 0, 0))],
@@ -228,34 +204,6 @@ def test_mode_all_names_the_columns_of_the_computed_and_the_scheduled_tokens(
     )
     assert columns == tuple((column,) for column in expected)
     assert metadata.num_computed_tokens_p == (computed,)
-
-
-def test_all_keeps_whole_rows_and_names_columns_of_decodes_too() -> None:
-    metadata = base_metadata(step(row(1, 4), row(6, 5)), config("all"))
-    assert metadata.state_indices_tensor_d == ((5, 6, 7),)
-    assert metadata.state_indices_tensor_p == ((5, 6, 7),)
-    assert metadata.block_idx_last_computed_token == (0, 1)
-    assert metadata.block_idx_first_scheduled_token_p == (1,)
-    assert metadata.block_idx_last_scheduled_token == (1, 2)
-    assert metadata.num_computed_tokens_p == (5,)
-    decodes = base_metadata(step(row(1, 4)), config("all"))
-    assert (decodes.block_idx_first_scheduled_token_p, decodes.num_computed_tokens_p) == (None, None)
-
-
-def test_a_full_graph_reads_decodes_from_the_builders_buffers() -> None:
-    metadata = base_metadata(step(row(1, 4), padding(), num_actual_tokens=4), full())
-    assert metadata.owned == {"state_indices_tensor_d"}
-    assert metadata.state_indices_tensor_d == ((5,), (-1,))
-    given = step(row(2, 4, accepted=2), row(1, 6, accepted=1), padding(accepted=5))
-    speculative = base_metadata(given, full(num_spec=2))
-    assert speculative.owned == {"state_indices_tensor_d", *SPEC}
-    assert speculative.state_indices_tensor_d == ((5, 6, 7), (5, 6, 7), (-1, -1, -1))
-    assert speculative.query_start_loc_d == (0, 2, 3, 3)
-    assert speculative.num_accepted_tokens == (2, 1, 1)
-    kept = base_metadata(given, full("all", 2))
-    assert kept.owned == {"state_indices_tensor_d", *SPEC, *BLOCK_INDICES}
-    assert kept.block_idx_last_scheduled_token == (1, 1, 0)
-    assert kept.block_idx_last_computed_token == (0, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -275,52 +223,6 @@ def test_a_kept_table_takes_the_width_of_the_longest_request_and_its_drafts(
     assert graph.state_indices_tensor_d == (expected, (-1,) * len(expected))
     eager = base_metadata(given, config("all", num_spec, max_model_len=max_model_len))
     assert eager.state_indices_tensor_d == (tuple(blocks), (-1, -1, -1))
-
-
-def test_capture_makes_every_row_a_decode_that_accepted_what_it_has() -> None:
-    shape = step(row(3, prefilling=True), row(2), padding(), max_query_len=3, num_actual_tokens=6)
-    metadata = base_metadata(shape, full(num_spec=2), capture=True)
-    assert split_of(metadata) == (3, 0, 6, 0)
-    assert metadata.num_accepted_tokens == (3, 2, 1)
-    assert metadata.query_start_loc_d == (0, 3, 5, 5)
-    assert metadata.state_indices_tensor_d == ((5, 6, 7), (5, 6, 7), (-1, -1, -1))
-    assert metadata.owned == {"state_indices_tensor_d", *SPEC}
-    single = base_metadata(step(row(1), row(1)), full("all"), capture=True)
-    assert split_of(single) == (2, 0, 2, 0)
-    assert single.num_accepted_tokens is None
-    assert single.owned == {"state_indices_tensor_d", *BLOCK_INDICES}
-
-
-@pytest.mark.parametrize(
-    ("argument", "shape", "changed"),
-    [
-        case("prompts", "max_query_len", step(row(2, 4)), full()),
-        case("too-short", "max_query_len", step(row(1, 4)), full(num_spec=1)),
-        case("too-many", "num_reqs", step(row(1, 4), row(1, 4)), full(max_cudagraph_capture_size=1)),
-    ],
-)
-def test_base_capture_refuses(argument: str, shape: BuilderStep, changed: BuilderConfig) -> None:
-    with refused(argument):
-        base_metadata(shape, changed, capture=True)
-
-
-def test_an_updated_block_table_changes_the_blocks_alone() -> None:
-    mixed = step(row(1, 4), row(5, 3), padding())
-    before = base_metadata(mixed, config("align"))
-    after = updated_block_table(mixed, config("align"), ((1, 2), (3, 4), (8, 8)))
-    assert (after.state_indices_tensor_d, after.state_indices_tensor_p) == (((2,),), (4, 0))
-    assert replace(after, state_indices_tensor_d=((6,),), state_indices_tensor_p=(6, 0)) == before
-    graph = updated_block_table(step(row(1, 4), padding()), full("all"), ((1, 2), (8, 8)))
-    assert graph.state_indices_tensor_d == ((1, 2, -1, -1), (-1, -1, -1, -1))
-    assert graph.owned == {"state_indices_tensor_d", *BLOCK_INDICES}
-
-
-def test_an_updated_block_table_is_refused_with_drafts_or_other_rows() -> None:
-    decode = step(row(1, 4, accepted=1))
-    with refused("num_speculative_tokens"):
-        updated_block_table(decode, config(num_spec=1), ((1, 2, 3),))
-    with refused("blk_table"):
-        updated_block_table(decode, config(), ((1, 2, 3), (4, 5, 6)))
 
 
 @pytest.mark.parametrize(
@@ -370,17 +272,6 @@ def test_mamba2_must_see_on_the_host_what_its_prefills_have_computed() -> None:
     assert base_metadata(unseen, config()).cu_chunk_seqlen_p is None
     decodes = step(row(1, 2), on_host=False)
     assert base_metadata(decodes, config(chunk_size=4), "mamba2").chunk_size == 4
-
-
-def test_mamba1_cuts_chunks_at_blocks_where_every_block_is_kept() -> None:
-    mixed = step(row(1, 4), row(3, 2), row(7, 5))
-    kept = base_metadata(mixed, config("all"), "mamba1")
-    assert (kept.cu_chunk_seqlen_p, kept.last_chunk_indices_p) == ((0, 2, 3, 6, 10), (1, 3))
-    assert (kept.seq_idx_p, kept.prep_initial_states, kept.chunk_size) == (None, False, 0)
-    with refused("seq_lens_cpu_upper_bound"):
-        base_metadata(replace(mixed, on_host=False), config("all"), "mamba1")
-    aligned = replace(mixed, on_host=False)
-    assert base_metadata(aligned, config("align"), "mamba1") == base_metadata(aligned, config("align"))
 
 
 def contract_example(**third: Any) -> BuilderStep:
@@ -449,98 +340,6 @@ def test_gdn_gives_the_documents_outcome_for_unmarked_decodes_that_accepted_noth
     assert gdn_metadata(replace(dropped, on_host=False), config(num_spec=2)).num_accepted_tokens == (2, 1)
 
 
-def test_gdn_lists_the_tokens_of_interleaved_rows_in_the_order_of_the_batch() -> None:
-    drafted: dict[str, Any] = {"prefilling": False, "accepted": 2, "drafts": 1}
-    prompt: dict[str, Any] = {"prefilling": True, "accepted": 1, "drafts": -1}
-    metadata = gdn_metadata(
-        step(row(2, 4, **drafted), row(3, **prompt), row(2, 6, **drafted)), config(num_spec=2)
-    )
-    assert metadata.spec_token_indx == (0, 1, 5, 6)
-    assert metadata.non_spec_token_indx == (2, 3, 4)
-    assert metadata.spec_query_start_loc == (0, 2, 4)
-    assert metadata.spec_sequence_masks == (True, False, True)
-
-
-def test_gdn_without_speculation_splits_decodes_and_prefills_of_one_block_each() -> None:
-    mixed = step(row(1, 4, (11, 12)), row(70, 3, (21, 22)), row(2, 0, (31, 32)), padding((9, 9)))
-    metadata = gdn_metadata(mixed, config())
-    assert replace(metadata, conv=None) == GDNMetadata(
-        num_prefills=2,
-        num_prefill_tokens=72,
-        num_decodes=1,
-        num_decode_tokens=1,
-        num_spec_decodes=0,
-        num_spec_decode_tokens=0,
-        num_actual_tokens=73,
-        has_initial_state=(True, True, False, False),
-        chunk_indices=((0, 0), (1, 0), (1, 1), (2, 0)),
-        chunk_offsets=(0, 1, 3, 4, 4),
-        non_spec_query_start_loc=(0, 1, 71, 73, 73),
-        non_spec_state_indices_tensor=(11, 21, 31, 0),
-    )
-    assert programs(metadata.conv)[0] == (1, 9, 1, 0)
-
-
-@pytest.mark.parametrize(
-    ("drafts", "changed", "spec_rows"),
-    [
-        case("all-zero-drafts", 0, {}, 2),
-        case("no-drafts", -1, {}, 2),
-        case("drafts-not-given", None, {}, 2),
-        case("zero-drafts-untold", 0, {"has_prefilling": False}, 2),
-        case("no-drafts-untold", -1, {"has_prefilling": False}, 0),
-        case("no-counts", -1, {"has_accepted": False}, 0),
-    ],
-)
-def test_gdn_batches_that_drafted_nothing_are_speculative_where_decodes_are_known(
-    drafts: int | None, changed: dict[str, bool], spec_rows: int
-) -> None:
-    decode = row(1, 4, prefilling=False, accepted=1, drafts=drafts)
-    metadata = gdn_metadata(step(decode, decode, **changed), config(num_spec=2))
-    assert metadata.num_spec_decodes == spec_rows
-    assert metadata.num_decodes == 2 - spec_rows
-
-
-def speculative_batch() -> BuilderStep:
-    given: dict[str, Any] = {"prefilling": False, "drafts": 1}
-    return step(
-        row(2, 4, (1, 2, 3), accepted=2, **given),
-        row(2, 8, (4, 5, 6), accepted=3, **given),
-        padding(prefilling=False, accepted=9, drafts=-1),
-        num_actual_tokens=8,
-    )
-
-
-def test_gdn_speculative_batches_have_the_rows_with_tokens_alone() -> None:
-    assert gdn_metadata(speculative_batch(), config(num_spec=2)) == GDNMetadata(
-        num_prefills=0,
-        num_prefill_tokens=0,
-        num_decodes=0,
-        num_decode_tokens=0,
-        num_spec_decodes=2,
-        num_spec_decode_tokens=4,
-        num_actual_tokens=8,
-        spec_query_start_loc=(0, 2, 4),
-        spec_state_indices_tensor=((1, 2, 3), (4, 5, 6)),
-        spec_sequence_masks=(True, True, False),
-        spec_token_indx=(0, 1, 2, 3),
-        non_spec_token_indx=(),
-        token_index_dtype=INT32,
-        num_accepted_tokens=(2, 3),
-    )
-
-
-def test_gdn_full_graphs_pad_speculative_batches_to_their_rows_not_to_their_tokens() -> None:
-    eager = gdn_metadata(speculative_batch(), config(num_spec=2))
-    assert gdn_metadata(speculative_batch(), full(num_spec=2)) == replace(
-        eager,
-        spec_query_start_loc=(0, 2, 4, 4),
-        spec_state_indices_tensor=((1, 2, 3), (4, 5, 6), (0, 0, 0)),
-        num_accepted_tokens=(2, 3, 1),
-        owned=frozenset(GDN_SPEC),
-    )
-
-
 DRAFTED: dict[str, Any] = {"prefilling": False, "accepted": 1}
 
 
@@ -562,33 +361,3 @@ DRAFTED: dict[str, Any] = {"prefilling": False, "accepted": 1}
 def test_gdn_refuses(argument: str, bad: BuilderStep) -> None:
     with refused(argument):
         gdn_metadata(bad, config(num_spec=2))
-
-
-def test_gdn_capture_makes_every_row_with_tokens_speculative() -> None:
-    shape = step(row(3, prefilling=True), row(1), padding())
-    metadata = gdn_metadata(shape, full(num_spec=2), capture=True)
-    assert (metadata.num_spec_decodes, metadata.num_spec_decode_tokens) == (2, 4)
-    assert metadata.num_accepted_tokens == (3, 1, 1)
-    assert metadata.spec_query_start_loc == (0, 3, 4, 4)
-    assert metadata.owned == GDN_SPEC
-    plain = gdn_metadata(step(row(1), row(1)), full(), capture=True)
-    assert split_of(plain) == (2, 0, 2, 0)
-    assert plain.owned == GDN_NON_SPEC
-
-
-@pytest.mark.parametrize(
-    ("argument", "shape", "changed"),
-    [
-        case("rows", "num_reqs", step(row(1, 4), padding(), padding()), full(max_cudagraph_capture_size=2)),
-        case(
-            "tokens",
-            "num_actual_tokens",
-            step(row(1, 4), num_actual_tokens=3),
-            full(max_cudagraph_capture_size=2),
-        ),
-        case("length", "max_query_len", step(row(3, 4)), full(num_spec=1)),
-    ],
-)
-def test_gdn_capture_refuses(argument: str, shape: BuilderStep, changed: BuilderConfig) -> None:
-    with refused(argument):
-        gdn_metadata(shape, changed, capture=True)
