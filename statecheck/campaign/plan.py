@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-ENGINE = f"{__package__}.workers.worker:main"
+ENGINE = f"{__package__}.processes.worker:main"
 """What a process that searches runs."""
 
 
