@@ -10,9 +10,6 @@ from tests.nightly_faults.ground import Ground, ground
 from tests.nightly_faults.table import FAULTS, FILE
 
 _BY_COMMAND = {
-    "small_disk",
-    "isolated_on_full_disk",
-    "only_device_lost",
     "device_of_no_use",
     "subject_without_memory",
     "worker_killed",

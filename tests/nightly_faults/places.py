@@ -41,16 +41,6 @@ def _disk(folder: Path, size: str) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=False)
 
 
-def small_disk(ground: Ground) -> Observed:
-    """Room for one report at most."""
-    try:
-        with _disk(ground.folder / "small", "64k") as disk:
-            night = Night(ground, "small_disk", place=disk)
-            return judged(night, code=1, says=[_UNWRITTEN], least=2, recorded=False)
-    except NoMount as error:
-        return Observed(skipped=f"no disk can be mounted: {error}")
-
-
 def disk_fills_up(ground: Ground) -> Observed:
     """Room, until the first case stands in the corpus."""
     try:
@@ -76,12 +66,6 @@ def _fill(path: Path) -> None:
 def no_room_anywhere(ground: Ground) -> Observed:
     """Neither reports nor corpus nor temporary files take more than a few bytes."""
     night = Night(ground, "no_room", through=_LIMITED)
-    return judged(night, code=1, says=[_UNWRITTEN], least=2, recorded=False)
-
-
-def isolated_on_full_disk(ground: Ground) -> Observed:
-    """As above, and what a worker is about to run cannot be written down either."""
-    night = Night(ground, "isolated_full", "--isolated", through=_LIMITED)
     return judged(night, code=1, says=[_UNWRITTEN], least=2, recorded=False)
 
 

@@ -53,15 +53,6 @@ def devices_lost(ground: Ground) -> Observed:
     return judged(night, code=1, says=says, least=1, wrong=wrong)
 
 
-def only_device_lost(ground: Ground) -> Observed:
-    """Of properties that hold, so that nothing is falsified."""
-    lost = ground.folder / "only_lost"
-    lost.mkdir()
-    night = _on_devices(ground, "only_device_lost", lost, "--only", DIVISION)
-    wrong = _lose(night, lost, "0", "cpu is gone")
-    return judged(night, code=2, says=["cpu is gone after"], wrong=wrong)
-
-
 def device_of_no_use(ground: Ground) -> Observed:
     """One of two devices does not work from the beginning: the other one does all."""
     lost = ground.folder / "useless"

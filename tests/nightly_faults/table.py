@@ -59,17 +59,11 @@ class InjectedFault:
 FAULTS = {
     one.name: one
     for one in (
-        InjectedFault("small_disk", "reports and corpus on a disk of 64 KiB", places.small_disk),
         InjectedFault(
             "disk_fills_up", "their disk is filled once the first case is kept", places.disk_fills_up
         ),
         InjectedFault(
             "no_room_anywhere", "no file may be longer than 512 bytes (RLIMIT_FSIZE)", places.no_room_anywhere
-        ),
-        InjectedFault(
-            "isolated_on_full_disk",
-            "the same, with the subject in workers of their own",
-            places.isolated_on_full_disk,
         ),
         InjectedFault("read_only_corpus", "the corpus may only be read", places.read_only_corpus),
         InjectedFault(
@@ -85,9 +79,6 @@ FAULTS = {
             "devices_lost",
             "no worker of the second of two devices gets ready any more, then none of the first",
             processes.devices_lost,
-        ),
-        InjectedFault(
-            "only_device_lost", "the same of the only one; subject intact", processes.only_device_lost
         ),
         InjectedFault(
             "device_of_no_use", "one of two devices never gets a worker ready", processes.device_of_no_use

@@ -182,74 +182,6 @@ def test_a_failure_without_a_place_is_nobody_s(tmp_path: Path) -> None:
     assert not narrowed(tmp_path, place="*l").shows_in(a_case(failure=replace(FAILURE, place="")), DOCUMENTS)
 
 
-@pytest.mark.parametrize("name", sorted(NEEDED))
-def test_an_entry_without_a_field_that_is_needed_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match=rf"^{name} = nothing, but should be .*known\.toml, entry "):
-        read(tmp_path, {field: value for field, value in NEEDED.items() if field != name})
-
-
-@pytest.mark.parametrize(
-    ("fields", "complaint"),
-    [
-        ({"function": "divide"}, "function = 'divide', but should not be there"),
-        ({"message": "Overflow"}, "message = 'Overflow', but should not be there"),
-        ({"properties": "toys_divide"}, "properties = 'toys_divide', but should be a list of names"),
-        (
-            {"properties": ["toys_divide", "*"]},
-            r"property = '\*', but should be a name, of which \* is only a part",
-        ),
-        ({"properties": [3]}, r"properties = \[3\], but should be a list of names"),
-        ({"versions": "all"}, "versions = 'all', but should be as in"),
-    ],
-    ids=str,
-)
-def test_an_entry_that_means_nothing_or_everything_is_refused(
-    tmp_path: Path, fields: dict[str, Any], complaint: str
-) -> None:
-    with pytest.raises(ValueError, match=f"^{complaint}"):
-        read(tmp_path, NEEDED | fields)
-
-
-@pytest.mark.parametrize(
-    ("fields", "complaint"),
-    [
-        ({"message": "Overflow"}, "message = 'Overflow', but should not be there"),
-        ({"kind": "bug"}, r"kind = 'bug', but should be one of \['fault', .*, 'value'\] \[Symptom\]"),
-        ({"function": "*"}, r"function = '\*', but should be a name, of which \* is only a part"),
-        (
-            {"function": ["divide", "**"]},
-            r"function = '\*\*', but should be a name, of which \* is only a part",
-        ),
-        ({"function": ["divide", ""]}, r"function = \['divide', ''\], but should be a name or a list"),
-        ({"place": "*"}, r"place = '\*', but should be a name, of which \* is only a part"),
-        # As it stands in a case: no failure has it, since that is compared without what belongs to one input.
-        ({"place": "result.shape"}, r"place = 'result.shape', but should be 'result', without what belongs"),
-        ({"place": "pool0[3]"}, r"place = 'pool0\[3\]', but should be 'pool', without what belongs"),
-        ({"place": 3}, "place = 3, but should be a name or a list of names"),
-        ({"exception": "*"}, r"exception = '\*', but should be a name, of which \* is only a part"),
-        ({"condition": "odd"}, r"condition = 'odd', but should be one of \['even'\]"),
-    ],
-    ids=str,
-)
-def test_a_symptom_that_means_nothing_or_everything_is_refused(
-    tmp_path: Path, fields: dict[str, Any], complaint: str
-) -> None:
-    with pytest.raises(ValueError, match=rf"^{complaint}.*known\.toml"):
-        narrowed(tmp_path, **fields)
-
-
-@pytest.mark.parametrize("name", sorted(SHOWN))
-def test_a_symptom_without_a_field_that_is_needed_is_refused(tmp_path: Path, name: str) -> None:
-    shown = {field: value for field, value in SHOWN.items() if field != name}
-    with pytest.raises(ValueError, match=rf"^{name} = nothing, but should be .*, symptom 1\]$"):
-        read(tmp_path, NEEDED, shown=[shown])
-
-
-def test_an_entry_without_symptoms_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^symptoms = nothing, but should be tables"):
-        read(tmp_path, NEEDED, shown=[])
-
-
 @pytest.mark.parametrize("symptoms", [(), "value", ("value",)])
 def test_a_declaration_without_symptoms_is_refused(symptoms: Any) -> None:
     with pytest.raises(
@@ -262,13 +194,6 @@ def test_a_declaration_without_symptoms_is_refused(symptoms: Any) -> None:
 def test_a_declaration_for_every_property_is_refused(name: Any) -> None:
     with pytest.raises(ValueError, match=r"^property = "):
         KnownDeviation(name, "https://example.org/1", Symptom("value", "divide", "result"))
-
-
-def test_two_entries_of_one_id_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"^id = 'off-by-one', but should be that of one defect, not of 2 \[.*known"
-    ):
-        read(tmp_path, NEEDED, NEEDED)
 
 
 def test_every_property_that_a_released_engine_s_file_names_exists() -> None:

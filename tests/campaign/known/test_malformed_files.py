@@ -45,6 +45,10 @@ def _with(field: str, value: str) -> str:
     return changed if times else ENTRY.replace("[[known]]", f"[[known]]\n{field} = {value}")
 
 
+def _without(field: str) -> str:
+    return re.sub(rf"(?m)^{field} = .*\n", "", ENTRY)
+
+
 TEXTS = {
     "number": ("known = 3", "known = 3, but should be tables [[known]] [{}]"),
     "table": ("[known]", "known = {{}}, but should be tables [[known]] [{}]"),
@@ -81,6 +85,37 @@ TEXTS = {
     "unknown condition": (
         ENTRY + 'condition = "even"',
         f"condition = 'even', but should be one of [] {IN_SYMPTOM}",
+    ),
+    "no versions": (_without("versions"), "versions = nothing, but should be "),
+    "no place": (_without("place"), "place = nothing, but should be "),
+    "no symptoms": (ENTRY.partition("[[known.symptoms]]")[0], "symptoms = nothing, but should be tables"),
+    "twice": (ENTRY * 2, "id = 'x', but should be that of one defect, not of 2 [{}"),
+    "unknown field": (_with("message", '"x"'), "message = 'x', but should not be there"),
+    "text for a list": (
+        _with("properties", '"toys_divide"'),
+        "properties = 'toys_divide', but should be a list of names",
+    ),
+    "every property": (
+        _with("properties", '["toys_divide", "*"]'),
+        "property = '*', but should be a name, of which * is only a part",
+    ),
+    "unknown kind": (_with("kind", '"bug"'), "kind = 'bug', but should be one of ['fault', "),
+    "one of two functions": (
+        _with("function", '["divide", "**"]'),
+        "function = '**', but should be a name, of which * is only a part",
+    ),
+    # As a case has it. No failure has that place: it is compared without what belongs to one input.
+    "attribute of a place": (
+        _with("place", '"result.shape"'),
+        "place = 'result.shape', but should be 'result', without what belongs",
+    ),
+    "index of a place": (
+        _with("place", '"pool0[3]"'),
+        "place = 'pool0[3]', but should be 'pool', without what belongs",
+    ),
+    "exception": (
+        ENTRY + 'exception = "*"',
+        "exception = '*', but should be a name, of which * is only a part",
     ),
     "pattern": (
         _with("place", '"*"'),
