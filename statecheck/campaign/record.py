@@ -103,6 +103,12 @@ class CampaignRecord:
     def examples(self) -> int:
         return sum(row.examples for row in self.properties)
 
+    @property
+    def start(self) -> dt.datetime:
+        """When it began, in UTC if the text has no time zone; if it is not known, the latest moment of all."""
+        moment = dt.datetime.fromisoformat(self.began or "9999-12-31")
+        return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+
     def to_json(self) -> str:
         return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n"
 

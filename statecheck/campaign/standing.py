@@ -14,10 +14,12 @@ from statecheck.execution.example import Tally
 from statecheck.execution.registry import Property
 from statecheck.execution.verdict import Status, verdict_of
 
+# Shrinking from one bucket into another may be chance once; the second time, both are one defect with two messages.
 _ALIKE = 2
-"""How often a failing example of another message may lead to one and the same case before it is taken for the same."""
 _MOST_WEIGHT = 4
+# A busy machine cuts a first search short, and a longer one may still succeed. After three, what lies behind the bucket is worth more.
 _TRIES_TO_SHRINK = 3
+# The first may come from what an earlier example left in the process, the second happened in another one: it is an error.
 _MOST_ERRORS = 3
 
 

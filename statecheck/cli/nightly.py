@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -191,14 +190,7 @@ def _earlier(plan: Plan) -> list[CampaignRecord]:
         same = (record.subject, record.device, record.only, record.shard, record.shards)
         if record.seed is None and same == (plan.subject, plan.device, plan.only, plan.shard, plan.shards):
             found.append(record)
-    return sorted(found, key=lambda one: (_moment(one.began), one.id), reverse=True)
-
-
-def _moment(text: str) -> float:
-    try:
-        return dt.datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return 0.0
+    return sorted(found, key=lambda one: (one.start, one.id), reverse=True)
 
 
 def _first_round(plan: Plan) -> int:

@@ -187,7 +187,7 @@ def test_a_case_of_the_corpus_that_ends_its_worker_is_replayed_in_a_process_of_i
     def ends_the_process(task: Replay, actor: Actor) -> None:
         if not task.isolated:
             actor.die()
-        actor.say(Replayed(CorpusRecord(path.name, "FAILED", "crashes"), "0123456789", a_case().to_data()))
+        actor.say(Replayed(CorpusRecord(path.name, "FAILED", "crashes"), a_case().to_data()))
 
     record, _ = pretended(tmp_path, passes, budget=1.0, replay=ends_the_process)
     assert [(one.file, one.verdict) for one in record.corpus] == [("one.json", "FAILED")]

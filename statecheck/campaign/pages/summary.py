@@ -154,18 +154,16 @@ _GRAVEST_FIRST = ("new", "regression", "known", "still there")
 
 def in_order(buckets: Sequence[BucketRecord], comparison: Comparison) -> list[CauseGroup]:
     """The causes: new ones first, then what was mended and fails again, what is back, and what has been there."""
-    return sorted(grouped(buckets), key=lambda group: _place(group, comparison))
-
-
-def _place(group: CauseGroup, comparison: Comparison) -> int:
-    return min(_GRAVEST_FIRST.index(comparison.standings.get(bucket.id, "new")) for bucket in group.buckets)
+    return sorted(grouped(buckets), key=lambda group: _gravity(gravest(group, comparison), comparison))
 
 
 def gravest(group: CauseGroup, comparison: Comparison) -> BucketRecord:
     """The failure whose standing is that of the cause: of several, one that was not there before."""
-    return min(
-        group.buckets, key=lambda bucket: _GRAVEST_FIRST.index(comparison.standings.get(bucket.id, "new"))
-    )
+    return min(group.buckets, key=lambda bucket: _gravity(bucket, comparison))
+
+
+def _gravity(bucket: BucketRecord, comparison: Comparison) -> int:
+    return _GRAVEST_FIRST.index(comparison.standings.get(bucket.id, "new"))
 
 
 def standing(bucket: BucketRecord, comparison: Comparison) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing.connection import wait
 
-from statecheck.campaign.processes.gpus import Gpu, Gpus
+from statecheck.campaign.processes.gpus import Gpus
 from statecheck.campaign.processes.handle import WorkerHandle, spawn_worker
 from statecheck.campaign.processes.tasks import Event, Setting, WorkerExited
 
@@ -90,7 +90,3 @@ class WorkerPool:
             yield from worker.messages()
         except (EOFError, OSError):
             return
-
-    def lost_with(self, gpu: Gpu) -> list[WorkerHandle]:
-        """The workers of a device."""
-        return [worker for worker in self.workers if worker.gpu is gpu]

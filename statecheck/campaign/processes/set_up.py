@@ -33,5 +33,6 @@ def properties_of(setting: Setting) -> dict[str, Property]:
     for tested in found.values():
         machine = getattr(tested, "machine", None)
         if machine is not None and setting.steps is not None:
+            # An attribute of the class, for all of the process: a worker belongs to one campaign, which has one number.
             machine.steps = setting.steps
     return found

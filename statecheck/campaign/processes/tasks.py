@@ -177,12 +177,10 @@ class Explored:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What became of a case of the corpus; `bucket` and `case` of one that still fails, `known` the defect that it shows, `covered` as above."""
+    """What became of a case of the corpus; `case` is the one that still fails, `covered` as above."""
 
     result: CorpusRecord
-    bucket: str = ""
     case: dict[str, Any] = field(default_factory=dict)
-    known: str = ""
     covered: Coverage = field(default_factory=Coverage)
 
 

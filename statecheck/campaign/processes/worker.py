@@ -218,7 +218,6 @@ class Worker:
 
     def _replayed(self, path: Path, *, isolated: bool) -> Replayed:
         from statecheck.campaign.corpus import CorpusFile, read, replayed
-        from statecheck.case.bucket import bucket_of
 
         entry = read(path) or CorpusFile(path, None, "it is gone")
         if entry.case is not None:
@@ -229,7 +228,7 @@ class Worker:
         covered = self.take_coverage()
         if case is None:
             return Replayed(result, covered=covered)
-        return Replayed(result, bucket_of(case).id, case.to_data(), covered=covered)
+        return Replayed(result, case.to_data(), covered=covered)
 
     @cached_property
     def _judged(self) -> Any:

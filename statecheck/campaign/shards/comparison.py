@@ -13,7 +13,6 @@ LEAST_SECONDS = 5.0
 """What ran for less says nothing about its speed."""
 ABSENT = "not there"
 _STANDINGS = ("new", "regression", "known", "still there")
-_NEVER = "9999-12-31"
 
 
 @dataclass(frozen=True)
@@ -179,13 +178,13 @@ def find_previous(reports: Path, now: CampaignRecord) -> tuple[CampaignRecord | 
     """
     warnings: list[str] = []
     found: list[tuple[dt.datetime, str, CampaignRecord]] = []
-    limit = _moment(now.began or _NEVER), now.id
+    limit = now.start, now.id
     for path in sorted((reports / "campaigns").glob(f"*/{FILE}")):
         try:
             record = CampaignRecord.load(path)
             if _alike(record, now):
-                found.append((_moment(record.began), path.parent.name, record))
-        except (OSError, ValueError, TypeError) as error:
+                found.append((record.start, path.parent.name, record))
+        except (OSError, ValueError) as error:
             warnings.append(f"{path} is left out of the comparison: {error}")
     earlier = [one for one in found if one[:2] < limit]
     return max(earlier, key=lambda found: found[:2], default=(None, "", None))[2], tuple(warnings)
@@ -194,16 +193,3 @@ def find_previous(reports: Path, now: CampaignRecord) -> tuple[CampaignRecord | 
 def _alike(record: CampaignRecord, now: CampaignRecord) -> bool:
     what = (record.subject, record.device, record.only) == (now.subject, now.device, now.only)
     return what and record.id != now.id
-
-
-def _moment(began: str) -> dt.datetime:
-    """When that is; without a time zone, in UTC.
-
-    Raises:
-        ValueError: no time.
-    """
-    try:
-        moment = dt.datetime.fromisoformat(began)
-    except ValueError as error:
-        raise ValueError(f"began = {began!r}, but should be a time as in ISO 8601 [find_previous]") from error
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)

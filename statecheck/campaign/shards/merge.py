@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -26,6 +24,9 @@ from statecheck.campaign.record_parts import (
 from statecheck.execution.verdict import Status
 
 _MOMENTS = 500
+_NUMBERS = ("examples", "seconds", "compared", "discarded", "parts")
+_COUNTS = ("outside", "not_offered", "known", "no_evidence", "unchecked")
+"""Fields of a property's record that add up."""
 _SAME = ("id", "subject", "device", "only", "commit", "seed", "shards")
 _STRONGEST = (
     Status.FALSIFIED,
@@ -125,7 +126,7 @@ def _surroundings(parts: Sequence[Part]) -> dict[str, Any]:
     return {
         "commit": _joined(record.commit for record in records),
         "gpus": {f"{part.name}: {key}": name for part in parts for key, name in part.record.gpus.items()},
-        "began": min((record.began for record in records), key=_moment),
+        "began": min(records, key=lambda record: record.start).began,
         "environment": _environment(records),
         "troubles": _troubles(parts),
         "remarks": [*dict.fromkeys(_each(records, "remarks"))],
@@ -175,15 +176,6 @@ def _total(numbers: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _moment(began: str) -> datetime:
-    """When it was; the latest moment of all where that cannot be read."""
-    try:
-        moment = datetime.fromisoformat(began)
-    except ValueError:
-        return datetime.max.replace(tzinfo=UTC)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
 def _environment(records: Sequence[CampaignRecord]) -> dict[str, str]:
     names = dict.fromkeys(name for record in records for name in record.environment)
     return {name: _joined(record.environment.get(name, "") for record in records) for name in names}
@@ -195,21 +187,11 @@ def _rank(order: Sequence[str], value: str) -> int:
 
 def _property(group: list[PropertyRecord]) -> PropertyRecord:
     strongest = min(group, key=lambda record: _rank(_STATUSES, record.status))
-    return replace(
-        strongest,
-        examples=sum(record.examples for record in group),
-        seconds=sum(record.seconds for record in group),
-        behaviours=max(record.behaviours for record in group),
-        launches=any(record.launches for record in group),
-        compared=sum(record.compared for record in group),
-        outside=_summed(record.outside for record in group),
-        not_offered=_summed(record.not_offered for record in group),
-        discarded=sum(record.discarded for record in group),
-        known=_summed(record.known for record in group),
-        no_evidence=_summed(record.no_evidence for record in group),
-        unchecked=_summed(record.unchecked for record in group),
-        parts=sum(record.parts for record in group),
-    )
+    sums: dict[str, Any] = {name: sum(getattr(record, name) for record in group) for name in _NUMBERS}
+    counts: dict[str, Any] = {name: _summed(getattr(record, name) for record in group) for name in _COUNTS}
+    behaviours = max(record.behaviours for record in group)
+    launches = any(record.launches for record in group)
+    return replace(strongest, behaviours=behaviours, launches=launches, **sums, **counts)
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -269,13 +251,12 @@ def _replayed(group: list[CorpusRecord]) -> CorpusRecord:
 
 
 def _kernels(records: Sequence[CampaignRecord]) -> dict[str, CompiledRecord]:
-    compiled: dict[str, CompiledRecord] = {}
-    for name, one in sorted(
-        (pair for record in records for pair in record.kernels.items()), key=itemgetter(0)
-    ):
-        so_far = compiled.setdefault(name, CompiledRecord())
-        so_far.variants += [variant for variant in one.variants if variant not in so_far.variants]
-        so_far.compilations += one.compilations
+    compiled = {name: CompiledRecord() for name in sorted({name for one in records for name in one.kernels})}
+    for record in records:
+        for name, kernel in record.kernels.items():
+            variants = compiled[name].variants
+            variants += [variant for variant in kernel.variants if variant not in variants]
+            compiled[name].compilations += kernel.compilations
     return compiled
 
 
@@ -290,22 +271,21 @@ def _troubles(parts: Sequence[Part]) -> list[str]:
 
 def _series(parts: Sequence[Part], buckets: Sequence[BucketRecord]) -> list[ProgressPoint]:
     """Where all parts together stood, at moments of any of them; a part stands still between its own."""
-    tracks = [[replace(point, at=part.after + point.at) for point in part.record.series] for part in parts]
-    times = sorted({point.at for track in tracks for point in track})
-    step = -(-len(times) // _MOMENTS) or 1
+    moments = [
+        (part.after + point.at, number, point)
+        for number, part in enumerate(parts)
+        for point in part.record.series
+    ]
+    latest = [ProgressPoint(0.0, 0, 0, 0)] * len(parts)
+    stood: dict[float, list[ProgressPoint]] = {}
+    for at, number, point in sorted(moments, key=itemgetter(0)):
+        latest[number] = point
+        stood[at] = list(latest)
+    step = -(-len(stood) // _MOMENTS) or 1
     # From the end, so that the last moment is always among them.
-    grid = times[::-1][::step][::-1]
-    stood = zip(*(_standing(track, grid) for track in tracks), strict=True)
-    return [_moment_of(at, now, buckets) for at, now in zip(grid, stood, strict=False)]
+    return [_sum_at(at, stood[at], buckets) for at in [*stood][::-step][::-1]]
 
 
-def _standing(track: Sequence[ProgressPoint], grid: Sequence[float]) -> list[ProgressPoint]:
-    """The latest of a part's moments at each time."""
-    times = [point.at for point in track]
-    start = ProgressPoint(0.0, 0, 0, 0)
-    return [track[place - 1] if (place := bisect_right(times, at)) else start for at in grid]
-
-
-def _moment_of(at: float, now: Sequence[ProgressPoint], buckets: Sequence[BucketRecord]) -> ProgressPoint:
-    examples, behaviours = sum(point.examples for point in now), max(point.behaviours for point in now)
+def _sum_at(at: float, points: Sequence[ProgressPoint], buckets: Sequence[BucketRecord]) -> ProgressPoint:
+    examples, behaviours = sum(point.examples for point in points), max(point.behaviours for point in points)
     return ProgressPoint(at, examples, behaviours, sum(bucket.at <= at for bucket in buckets))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,9 +16,11 @@ from typing import Any
 from statecheck import rooms
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord
+from statecheck.text.command_lines import pip_line
 
 _NOT_SHIPPED = [".git", ".venv", ".hypothesis", "reports", "build", "**/__pycache__", "**/.*_cache"]
 _TELL_SECONDS = 5.0
+_CONNECT_SECONDS = 10.0
 Run = Callable[[Plan, Callable[[CampaignRecord], None] | None], CampaignRecord]
 
 
@@ -50,6 +53,37 @@ def _shipped() -> dict[str, Any]:
     if rooms.is_checkout():
         return {"working_dir": str(rooms.FOLDER), "excludes": _NOT_SHIPPED}
     return {"py_modules": [str(rooms.PACKAGE)]}
+
+
+def join(ray: Any, cluster: Cluster) -> None:
+    """Connect to the cluster.
+
+    Raises:
+        ValueError: no cluster at the address.
+    """
+    try:
+        host, _, port = cluster.address.removeprefix("ray://").rpartition(":")
+        if host and port.isdigit():
+            # Ray itself would try for minutes.
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+        ray.init(cluster.address, runtime_env=cluster.runtime, log_to_driver=False, configure_logging=False)
+    except (OSError, ValueError, RuntimeError) as error:
+        rule = f"the address of a cluster that can be reached: {error}"
+        raise ValueError(f"ray = {cluster.address!r}, but should be {rule} [run_on_ray]") from error
+
+
+def imported() -> Any:
+    """The module `ray`.
+
+    Raises:
+        ValueError: Ray is not installed.
+    """
+    try:
+        return import_module("ray")
+    except ImportError as error:
+        raise ValueError(
+            f"ray = not installed, but should be: {pip_line('ray>=2.50')} (the extra `ray`) [run_on_ray]"
+        ) from error
 
 
 class Mailbox:

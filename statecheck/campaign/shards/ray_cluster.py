@@ -7,7 +7,6 @@ is done again elsewhere, and gives the same, because a unit's examples depend on
 
 from __future__ import annotations
 
-import socket
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -21,10 +20,9 @@ from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.shards.keeper import Keeper, write_down
 from statecheck.campaign.shards.merge import Part, added
-from statecheck.campaign.shards.ray_actors import ActorSeat, Cluster, Mailbox, Run
+from statecheck.campaign.shards.ray_actors import ActorSeat, Cluster, Mailbox, Run, imported, join
 from statecheck.campaign.shards.sharding import Cut, UnitQueue
 from statecheck.execution.verdict import Status
-from statecheck.text.command_lines import pip_line
 
 _LOOK_SECONDS = 1.0
 _REFUSALS = 3
@@ -50,35 +48,14 @@ def run_on_ray(
     Raises:
         ValueError: Ray is not installed, no cluster at the address, or a plan without a budget.
     """
-    ray = _imported()
+    ray = imported()
     head = _Head(ray, plan, cluster, cut or Cut(), run or _campaign(), watch)
-    _join(ray, cluster)
+    join(ray, cluster)
     try:
         record = head.run()
     finally:
         ray.shutdown()
     return write_down(record, Path(plan.reports), head.keeper)
-
-
-def _join(ray: Any, cluster: Cluster) -> None:
-    try:
-        host, _, port = cluster.address.removeprefix("ray://").rpartition(":")
-        if host and port.isdigit():
-            # Ray itself would try for minutes.
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
-        ray.init(cluster.address, runtime_env=cluster.runtime, log_to_driver=False, configure_logging=False)
-    except (OSError, ValueError, RuntimeError) as error:
-        rule = f"the address of a cluster that can be reached: {error}"
-        raise ValueError(f"ray = {cluster.address!r}, but should be {rule} [run_on_ray]") from error
-
-
-def _imported() -> Any:
-    try:
-        return import_module("ray")
-    except ImportError as error:
-        raise ValueError(
-            f"ray = not installed, but should be: {pip_line('ray>=2.50')} (the extra `ray`) [run_on_ray]"
-        ) from error
 
 
 def _campaign() -> Run:
@@ -270,7 +247,7 @@ class _Head:
             examples_wanted=self._plan.examples,
             interrupted=self._interrupted or whole.interrupted,
             complete=over and not self._interrupted,
-            environment=whole.environment | self._told(),
+            environment=whole.environment | self._counts(),
             buckets=added([Part("cluster", whole), *lost]).buckets,
             troubles=self._all_troubles() + whole.troubles,
         )
@@ -280,7 +257,7 @@ class _Head:
         left = [f"units that did not come to their ends: {', '.join(map(str, untold))}"] if untold else []
         return [*dict.fromkeys(self._troubles), *self.work.troubles, *left]
 
-    def _told(self) -> dict[str, str]:
+    def _counts(self) -> dict[str, str]:
         counts = {"nodes": len(self._nodes), "units": len(self.work.done), "retried": self.work.retried}
         return {f"ray {name}": str(count) for name, count in counts.items()}
 
