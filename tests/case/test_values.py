@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statecheck import case as case_module
 from statecheck.case import SCHEMA, Case, Failure, codec, values
 from statecheck.case.codec import decode, encode
 from statecheck.case.compare import Difference, brief, difference, outcome_difference
@@ -237,7 +234,7 @@ def test_a_case_of_schema_8_has_no_id() -> None:
 
 
 @pytest.mark.parametrize("id_", ["toys", "toys/di vide", "../x", "a/b/c", "`a`/b", "a/" + "b" * 200])
-def test_an_id_that_nobody_can_type_is_refused(id_: str) -> None:
+def test_an_id_that_cannot_be_typed_is_refused(id_: str) -> None:
     with pytest.raises(ValueError, match=r"^property_id = .*, but should be <topic>/<word>"):
         Case.from_json(a_case(property_id=id_).to_json())
 
@@ -289,22 +286,6 @@ def test_a_case_with_a_missing_field_is_refused_by_its_name(field: str) -> None:
 def test_a_case_whose_steps_and_outcomes_do_not_match_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="but should be"):
         Case.from_json(changed(**changes))
-
-
-@pytest.mark.parametrize("module", [values, codec, case_module], ids=lambda module: module.__name__)
-def test_the_modules_that_load_a_case_import_nothing_that_could_execute_it(module: Any) -> None:
-    harmless = {"__future__", "collections", "dataclasses", "hashlib", "itertools", "json", "math", "os"}
-    harmless |= {"pathlib", "statecheck", "tempfile", "typing"}
-    tree = ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8")))
-    imported = set()
-    for node in tree:
-        if isinstance(node, ast.Import):
-            imported |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            imported.add((node.module or "").split(".")[0])
-        elif isinstance(node, ast.Name):
-            assert node.id not in ("eval", "exec", "compile", "__import__", "globals")
-    assert imported <= harmless
 
 
 GAPS = Tensor("int32", (2, 2), (9, 1, 9, 2, 9, 3, 9, 4), strides=(4, 2), offset=1)
@@ -362,21 +343,19 @@ def test_the_values_of_a_tensor_without_contents_are_not_made_up() -> None:
         Tensor("int8", (2,), None).values()
 
 
-def test_names_are_resolved_inside_everything() -> None:
-    value = [record("R", field=(Name("a"), {"key": Name("b")}))]
-    bound = {"a": 1, "b": Name("a")}
-    assert resolve(value, bound) == [record("R", field=(1, {"key": 1}))]
-
-
-def test_names_are_resolved_in_what_is_made_of_another_value() -> None:
-    value = (Rows(Name("a")), NumPy(Name("a")), Attribute(Name("a"), "x.y"), View("a", "int8", (1,)))
-    resolved = (Rows(1), NumPy(1), Attribute(1, "x.y"), View("a", "int8", (1,)))
-    assert resolve(value, {"a": 1}) == resolved
-
-
-def test_an_attribute_is_resolved_to_its_contents_where_they_are_known() -> None:
-    value = [Attribute(Name("a"), "x.y"), Attribute(Name("a"), "x")]
-    assert resolve(value, {"a": 1}, {"a.x.y": 7, "x": 8}) == [7, Attribute(1, "x")]
+@pytest.mark.parametrize(
+    ("value", "contents", "resolved"),
+    [
+        ([record("R", f=(Name("a"), {"key": Name("b")}))], {}, [record("R", f=(1, {"key": 1}))]),
+        ((Rows(Name("a")), NumPy(Name("a")), View("a", "int8", (1,))), {}, (Rows(1), NumPy(1), View("a", "int8", (1,)))),
+        (Attribute(Name("a"), "x.y"), {}, Attribute(1, "x.y")),
+        ([Attribute(Name("a"), "x.y"), Attribute(Name("a"), "x")], {"a.x.y": 7, "x": 8}, [7, Attribute(1, "x")]),
+    ],
+)  # fmt: skip
+def test_names_and_attributes_are_resolved_inside_everything(
+    value: Value, contents: dict[str, Value], resolved: Value
+) -> None:
+    assert resolve(value, {"a": 1, "b": Name("a")}, contents) == resolved
 
 
 MATRIX = int32([[1, 2, 3], [4, 5, 6]])
@@ -447,22 +426,19 @@ def test_the_tensors_that_differ_are_kept() -> None:
     assert found == Difference("result[1][1, 2]", "7", "6", (MATRIX, other))
 
 
-def test_tensors_are_compared_through_their_strides() -> None:
-    assert difference(int32([[1, 2], [3, 4]]), GAPS, "result", places=True) is None
-
-
-def test_fields_that_nobody_expects_do_not_matter() -> None:
-    assert difference(record("R", a=1), record("R", b=2, a=1), "result", places=True) is None
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [(int32([[1, 2], [3, 4]]), GAPS), (record("R", a=1), record("R", b=2, a=1))],
+    ids=["through strides", "fields that are not expected"],
+)
+def test_what_does_not_matter_is_no_difference(expected: Value, actual: Value) -> None:
+    assert difference(expected, actual, "result", places=True) is None
 
 
 @pytest.mark.parametrize(("tell", "place"), [(True, "result.device"), (False, None)])
-def test_the_place_of_a_tensor_matters_where_it_can_be_told(tell: bool, place: str | None) -> None:
+def test_the_place_of_a_tensor_matters_where_it_is_known(tell: bool, place: str | None) -> None:
     found = difference(int32([1]), int32([1]).on_host(), "result", places=tell)
     assert (found and found.place) == place
-
-
-def test_a_difference_reads_as_observed_but_should_be_expected() -> None:
-    assert str(Difference("result[3]", "7", "9")) == "result[3] = 7, but should be 9"
 
 
 def raised(message: str, exception: str = "ValueError") -> Raised:
@@ -524,14 +500,16 @@ def test_observed_contents_are_compared_as_far_as_they_are_known(
     assert (found and found.place) == place
 
 
-def test_a_wrong_result_is_named_before_wrong_contents() -> None:
-    found = outcome_difference(Returned(0, after=(("a", 1),)), Returned(1, after=(("a", 2),)), places=True)
-    assert str(found) == "result = 1, but should be 0"
-
-
-def test_arguments_that_were_written_to_are_named() -> None:
-    found = outcome_difference(Returned(0), Returned(0, changed=("x", "batch.lens")), places=True)
-    assert str(found).startswith("x, batch.lens = written to, but should be left as it was")
+@pytest.mark.parametrize(
+    ("actual", "words"),
+    [
+        (Returned(1, after=(("a", 2),)), "result = 1, but should be 0"),
+        (Returned(0, changed=("x", "b.lens")), "x, b.lens = written to, but should be left as it was"),
+    ],
+)
+def test_the_first_difference_of_an_outcome_is_a_sentence(actual: Outcome, words: str) -> None:
+    found = outcome_difference(Returned(0, after=(("a", 1),)), actual, places=True)
+    assert str(found).startswith(words)
 
 
 @pytest.mark.parametrize(
@@ -556,9 +534,5 @@ def test_arguments_that_were_written_to_are_named() -> None:
         (Function("get_conv_copy_spec"), "get_conv_copy_spec"),
     ],
 )
-def test_values_are_told_in_a_line(value: Value, words: str) -> None:
+def test_values_are_written_in_a_line(value: Value, words: str) -> None:
     assert brief(value) == words
-
-
-def test_a_call_keeps_the_order_of_its_arguments() -> None:
-    assert call("f", b=1, a=2).arguments == (("b", 1), ("a", 2))
