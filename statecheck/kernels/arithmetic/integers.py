@@ -36,8 +36,18 @@ def unsigned(width: int) -> tuple[Convert, Convert]:
     return to, back
 
 
+def _of_unsigned(of: Callable[[int], Function]) -> Callable[[int], Function]:
+    """The same on the unsigned values of the operands."""
+
+    def of_width(width: int) -> Function:
+        (to, back), compute = unsigned(width), of(width)
+        return lambda a, b: back(compute(to(a), to(b)))
+
+    return of_width
+
+
 def wrapping(compute: Function) -> Callable[[int], Function]:
-    """Addition, subtraction and multiplication: `compute` with a result that wraps around."""
+    """`compute` with a result that wraps around, as arrays do by themselves."""
 
     def of(width: int) -> Function:
         half, mask = 1 << width - 1, (1 << width) - 1
@@ -111,42 +121,35 @@ def remainder_signed(width: int) -> Function:
     return _division(width, scalars, np.fmod)
 
 
-def _unsigned_division(compute: Function) -> Callable[[int], Function]:
+def divide_unsigned(width: int) -> Function:
+    divide = _of_unsigned(lambda width: operator.floordiv)(width)
+    return _division(width, divide, divide)
+
+
+def remainder_unsigned(width: int) -> Function:
+    remainder = _of_unsigned(lambda width: operator.mod)(width)
+    return _division(width, remainder, remainder)
+
+
+def _from_truncated(
+    change: Callable[[int], Function], inexact_where: Callable[[Any], Any]
+) -> Callable[[int], Function]:
+    """The truncated quotient, changed by one where it is not exact, as MLIR expands it."""
+
     def of(width: int) -> Function:
-        to, back = unsigned(width)
+        divide, times, changed = divide_signed(width), multiply(width), change(width)
 
-        def divide(a: Any, b: Any) -> Any:
-            return back(compute(to(a), to(b)))
+        def compute(a: Any, b: Any) -> Any:
+            quotient = divide(a, b)
+            return changed(quotient, (times(quotient, b) != a) & inexact_where(a ^ b))
 
-        return _division(width, divide, divide)
+        return compute
 
     return of
 
 
-divide_unsigned = _unsigned_division(operator.floordiv)
-remainder_unsigned = _unsigned_division(operator.mod)
-
-
-def divide_ceiling(width: int) -> Function:
-    """Rounded up, from the truncated quotient, as MLIR expands it."""
-    divide, times, plus = divide_signed(width), multiply(width), add(width)
-
-    def compute(a: Any, b: Any) -> Any:
-        quotient = divide(a, b)
-        return plus(quotient, (times(quotient, b) != a) & ((a ^ b) >= 0))
-
-    return compute
-
-
-def divide_floor(width: int) -> Function:
-    """Rounded down, from the truncated quotient, as MLIR expands it."""
-    divide, times, minus = divide_signed(width), multiply(width), subtract(width)
-
-    def compute(a: Any, b: Any) -> Any:
-        quotient = divide(a, b)
-        return minus(quotient, (times(quotient, b) != a) & ((a ^ b) < 0))
-
-    return compute
+divide_ceiling = _from_truncated(add, lambda signs: signs >= 0)
+divide_floor = _from_truncated(subtract, lambda signs: signs < 0)
 
 
 def divide_ceiling_unsigned(width: int) -> Function:
@@ -162,39 +165,28 @@ def divide_ceiling_unsigned(width: int) -> Function:
     return compute
 
 
+def _shift(scalars: Function, arrays: Function) -> Callable[[int], Function]:
+    """NumPy shifts everything out where the amount is the width or more."""
+
+    def of(width: int) -> Function:
+        mask = (1 << min(width, 32)) - 1
+
+        def compute(a: Any, b: Any) -> Any:
+            if type(b) is int:
+                return scalars(a, min(b & mask, width))
+            return arrays(a, b & mask if width == 64 else b)
+
+        return compute
+
+    return of
+
+
 def shift_left(width: int) -> Function:
-    mask, half = (1 << min(width, 32)) - 1, 1 << width - 1
-
-    def compute(a: Any, b: Any) -> Any:
-        if type(b) is int:
-            shifted = a << min(b & mask, width)
-            return ((shifted + half) & (2 * half - 1)) - half if type(a) is int else shifted
-        return np.left_shift(a, b & mask if width == 64 else b)
-
-    return compute
+    return wrapping(_shift(operator.lshift, np.left_shift)(width))(width)
 
 
-def shift_right_signed(width: int) -> Function:
-    mask = (1 << min(width, 32)) - 1
-
-    def compute(a: Any, b: Any) -> Any:
-        if type(b) is int:
-            return a >> min(b & mask, width)
-        return np.right_shift(a, b & mask if width == 64 else b)
-
-    return compute
-
-
-def shift_right_unsigned(width: int) -> Function:
-    mask = (1 << min(width, 32)) - 1
-    to, back = unsigned(width)
-
-    def compute(a: Any, b: Any) -> Any:
-        if type(b) is int:
-            return back(to(a) >> min(b & mask, width))
-        return back(np.right_shift(to(a), to(b & mask if width == 64 else b)))
-
-    return compute
+shift_right_signed = _shift(operator.rshift, np.right_shift)
+shift_right_unsigned = _of_unsigned(shift_right_signed)
 
 
 def _choice(scalars: Function, arrays: Function) -> Callable[[int], Function]:
@@ -204,17 +196,8 @@ def _choice(scalars: Function, arrays: Function) -> Callable[[int], Function]:
     return lambda width: compute
 
 
-def _unsigned_choice(scalars: Function, arrays: Function) -> Callable[[int], Function]:
-    def of(width: int) -> Function:
-        to, back = unsigned(width)
-        choose = _choice(scalars, arrays)(width)
-        return lambda a, b: back(choose(to(a), to(b)))
-
-    return of
-
-
 minimum_signed, maximum_signed = _choice(min, np.minimum), _choice(max, np.maximum)
-minimum_unsigned, maximum_unsigned = _unsigned_choice(min, np.minimum), _unsigned_choice(max, np.maximum)
+minimum_unsigned, maximum_unsigned = _of_unsigned(minimum_signed), _of_unsigned(maximum_signed)
 
 
 def absolute(width: int) -> Function:
