@@ -88,7 +88,7 @@ class Case:
     @property
     def sanitized(self) -> bool:
         """Whether it was the sanitizer that found it."""
-        return any(isinstance(one, Raised) and one.exception in FINDINGS for one in self.actual)
+        return any(isinstance(outcome, Raised) and outcome.exception in FINDINGS for outcome in self.actual)
 
     @property
     def digest(self) -> str:

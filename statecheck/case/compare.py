@@ -155,7 +155,7 @@ def _typed(keys: Iterable[Value]) -> list[tuple[type, Value]]:
 
 def _first(pairs, places: bool) -> Difference | None:  # type: ignore[no-untyped-def]
     found = (difference(item, other, place, places=places) for place, item, other in pairs)
-    return next((one for one in found if one is not None), None)
+    return next(filter(None, found), None)
 
 
 def _record_difference(expected: Record, actual: Record, place: str, *, places: bool) -> Difference | None:
@@ -183,10 +183,10 @@ def _tensor_difference(expected: Tensor, actual: Tensor, place: str, *, places: 
     want, got = expected.values(), actual.values()
     write = hexadecimal if isinstance(expected.elements, bytes) else str
     indices = itertools.product(*map(range, expected.shape))
-    for index, one, other in zip(indices, want, got, strict=True):
-        if one != other:
+    for index, wanted, seen in zip(indices, want, got, strict=True):
+        if wanted != seen:
             where = ", ".join(map(str, index))
-            return Difference(f"{place}[{where}]", write(other), write(one), (expected, actual))
+            return Difference(f"{place}[{where}]", write(seen), write(wanted), (expected, actual))
     return None
 
 

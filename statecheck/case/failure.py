@@ -144,8 +144,8 @@ def stated(
 
 def fatal_among(actual: Sequence[Outcome]) -> int | None:
     """The number of the first call that ended in a fault of the device or in a finding of the sanitizer."""
-    numbered = ((number, one) for number, one in enumerate(actual) if isinstance(one, Raised))
-    return next((number for number, one in numbered if _is_fatal(one)), None)
+    numbered = ((number, outcome) for number, outcome in enumerate(actual) if isinstance(outcome, Raised))
+    return next((number for number, outcome in numbered if _is_fatal(outcome)), None)
 
 
 def _is_fatal(raised: Raised) -> bool:

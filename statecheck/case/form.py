@@ -49,7 +49,7 @@ def _sequence_form(expected: list[Value] | tuple[Value, ...], actual: Value, pla
     if len(expected) != len(actual):
         return Difference(f"len({place})", str(len(actual)), str(len(expected)))
     pairs = enumerate(zip(expected, actual, strict=True))
-    return _first(form_difference(one, other, f"{place}[{at}]") for at, (one, other) in pairs)
+    return _first(form_difference(wanted, seen, f"{place}[{at}]") for at, (wanted, seen) in pairs)
 
 
 def _record_form(expected: Record, actual: Record, place: str) -> Difference | None:
@@ -71,4 +71,4 @@ def _dict_form(expected: dict[Value, Value], actual: dict[Value, Value], place: 
 
 
 def _first(found: Iterable[Difference | None]) -> Difference | None:
-    return next((one for one in found if one is not None), None)
+    return next((difference for difference in found if difference is not None), None)

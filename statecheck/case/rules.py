@@ -115,7 +115,7 @@ class _Form:
             ("strides", strides or ()),
             ("offset", (value.offset,)),
         ):
-            if any(one < 0 for one in numbers):
+            if any(number < 0 for number in numbers):
                 raise Misfit(f"{self.place}.{name}", numbers, "without negative numbers")
         size = ITEM_SIZES[value.dtype]
         if prod(value.shape) * size > MOST_BYTES:
@@ -150,8 +150,8 @@ def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
             yield from _inside(item, f"{place}[{format_value(key)}]")
     elif is_dataclass(value):
         yield place, value
-        for one in fields(value):
-            yield from _inside(getattr(value, one.name), f"{place}.{one.name}")
+        for field in fields(value):
+            yield from _inside(getattr(value, field.name), f"{place}.{field.name}")
 
 
 def _check(value: Any, place: str) -> None:
@@ -188,7 +188,7 @@ def _check_dtype(value: Tensor | View | Fake | DType, place: str) -> None:
 def _check_elements(tensor: Tensor, place: str, kinds: tuple[type, ...]) -> None:
     elements = tensor.elements if isinstance(tensor.elements, tuple) else ()
     if not set(map(type, elements)) <= set(kinds):
-        wrong = next(one for one in elements if type(one) not in kinds)
+        wrong = next(element for element in elements if type(element) not in kinds)
         raise Misfit(f"{place}.elements", wrong, " or ".join(kind.__name__ for kind in kinds))
 
 

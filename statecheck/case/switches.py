@@ -92,8 +92,8 @@ def parsed(schedule: str) -> ProgramSchedule:
 def _switches(text: str) -> Switches | None:
     if not text:
         return ()
-    found = [_ONE.fullmatch(one) for one in text.split(",")]
-    return None if None in found else tuple(Switch(int(one[1]), int(one[2])) for one in found if one)
+    found = [_ONE.fullmatch(part) for part in text.split(",")]
+    return None if None in found else tuple(Switch(int(part[1]), int(part[2])) for part in found if part)
 
 
 def schedule_text(launches: Sequence[Sequence[Switch]], warps: int = 0) -> str:
@@ -102,7 +102,7 @@ def schedule_text(launches: Sequence[Sequence[Switch]], warps: int = 0) -> str:
     Args:
         warps: how many a program has, where the switches are between these.
     """
-    parts = [",".join(f"{one.after}>{one.to}" for one in switches) for switches in launches]
+    parts = [",".join(f"{switch.after}>{switch.to}" for switch in switches) for switches in launches]
     while parts and not parts[-1]:
         parts.pop()
     if not parts:

@@ -205,13 +205,13 @@ def v1_postprocess(
     decided = after_v1_steps(counts, columns, scheduled, computed, drafts, found.block_size)
     path = f"{found.path}.num_accepted_tokens_out"
     old = known.get(path) or zeros(found.max_num_reqs, "int32")
-    after = moves_done(found, due(decided), known, profile)
-    return after | {path: rewritten(old, {row: one.accepted for row, one in enumerate(decided)})}
+    after = moves_done(found, moves_of(decided), known, profile)
+    return after | {path: rewritten(old, {row: step.accepted for row, step in enumerate(decided)})}
 
 
-def due(decided: Iterable[AfterStep]) -> list[Move]:
+def moves_of(decided: Iterable[AfterStep]) -> list[Move]:
     """The copies among decisions."""
-    return [one.move for one in decided if one.move is not None]
+    return [step.move for step in decided if step.move is not None]
 
 
 @answers(f"{CONTEXT}.run_fused_postprocess_align", memory=True, profile=True)
@@ -247,8 +247,8 @@ def v2_postprocess(
 ) -> dict[str, Value]:
     """What V2's postprocess changes, from each row's slot and values by slot."""
     decided = after_v2_steps(mapping, counts.values(), columns, computed, found.block_size, profile)
-    after = moves_done(found, due(decided.values()), known, profile)
-    changed = {slot: one.accepted for slot, one in decided.items()}
+    after = moves_done(found, moves_of(decided.values()), known, profile)
+    changed = {slot: step.accepted for slot, step in decided.items()}
     return after | {named_as("counts", counts, known): rewritten(counts, changed)}
 
 

@@ -45,8 +45,8 @@ class Buffer:
     def side(self, name: str, known: Known) -> tuple[int, ...]:
         """The elements of `cpu` or `gpu`, zeros where nothing has changed them."""
         others = ("np",) if name == "cpu" else ()
-        for one in (name, *others):
-            held = known.get(f"{self.path}.{one}")
+        for side in (name, *others):
+            held = known.get(f"{self.path}.{side}")
             if held is not None:
                 return tuple(held.elements)
         return (0,) * rules.num_elements(self.size)

@@ -95,7 +95,7 @@ def buffers_created(
 
 def plain_fields(context: Record) -> Record:
     """A context's fields but its vectors, which it may well share with the lists' own context."""
-    return Record(context.type, tuple(one for one in context.fields if not isinstance(one[1], Tensor)))
+    return Record(context.type, tuple(field for field in context.fields if not isinstance(field[1], Tensor)))
 
 
 @answers("collect_mamba_copy_meta", environment=True, memory=True, profile=True)

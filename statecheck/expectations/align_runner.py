@@ -72,7 +72,7 @@ class _Step:
         assert isinstance(counts, NumPy), f"{counts} does not say which tensor's array it is"
         self.counts: Tensor = counts.of
         self.group_ids, self.spec = mamba_groups(self.lists.groups)
-        self.requests = {name: self._request(one) for name, one in named["requests"].items()}
+        self.requests = {name: self._request(request) for name, request in named["requests"].items()}
         self.layout = layout_of(dict(call.environment))
         self.plan = self._plan(named)
 
@@ -187,7 +187,7 @@ def staged_metadata(
 ) -> Answer:
     """Scheduled, computed and draft tokens on both sides of three buffers."""
     given = (num_scheduled_tokens_buf, num_computed_tokens_buf, num_draft_tokens_buf)
-    buffers = [buffer_of(one, profile) for one in given]
+    buffers = [buffer_of(buffer, profile) for buffer in given]
     rows = rules.staged_rows(req_ids, num_reqs, min(buffer.size[0] for buffer in buffers))
     values = rules.staged_metadata(rows, *_metadata(scheduler_output, requests))
     return None, _all_staged(buffers, values, memory)
@@ -281,10 +281,10 @@ def postprocessed_all(
         return None, {name: mamba_state_idx}
     req_ids, scheduled = input_batch["req_ids"], scheduler_output["num_scheduled_tokens"]
     rows = rules.staged_rows(req_ids, num_reqs, len(req_ids))
-    lengths = {one: (0, scheduled.get(one, 0)) for one in rows}
-    for one, (_, length) in lengths.items():
+    lengths = {req_id: (0, scheduled.get(req_id, 0)) for req_id in rows}
+    for req_id, (_, length) in lengths.items():
         if length == 1 + num_spec_tokens:
-            lengths[one] = (rules.lookup("requests", requests, one)["num_computed_tokens"], length)
+            lengths[req_id] = (rules.lookup("requests", requests, req_id)["num_computed_tokens"], length)
     block_size = _block_size(cache_groups(kv_cache_config))
     return None, {name: last_scheduled_columns(mamba_state_idx, lengths, block_size, num_spec_tokens)}
 

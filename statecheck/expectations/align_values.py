@@ -296,6 +296,6 @@ def named_as(name: str, value: Value, known: Known) -> str:
 
     if name in known and fits(known[name]):
         return name
-    others = [one for one, held in known.items() if fits(held)]
+    others = [other for other, held in known.items() if fits(held)]
     assert len(others) == 1, f"which name changes with {name}? It should be called so, or be one of its kind"
     return others[0]

@@ -66,7 +66,7 @@ def take() -> dict[str, Compilation]:
     return taken
 
 
-def added(one: Kernels, other: Kernels) -> dict[str, Compilation]:
+def added(first: Kernels, second: Kernels) -> dict[str, Compilation]:
     """Both counts in one, as those of two processes."""
-    names = sorted({*one, *other})
-    return {name: one.get(name, Compilation()) + other.get(name, Compilation()) for name in names}
+    names = sorted({*first, *second})
+    return {name: first.get(name, Compilation()) + second.get(name, Compilation()) for name in names}

@@ -74,7 +74,7 @@ class _Variant:
     """A variant of a kernel: its branches by number, and which of them were taken since they were asked for."""
 
     def __init__(self, kernel: str, place: str, branches: Sequence[sites.BranchSite]) -> None:
-        self.branches = [_branch(kernel, place, one) for one in branches]
+        self.branches = [_branch(kernel, place, site) for site in branches]
         self.taken = set[int]()
         self.handed_over = False
 
@@ -90,12 +90,12 @@ def noted(kernel: str, place: str, branches: Sequence[sites.BranchSite]) -> set[
 
 def interpreted() -> Counter[How]:
     """Launches of this process that Triton's interpreter ran, unwatched."""
-    return Counter({one: times for one, times in LAUNCHES.items() if one.how == INTERPRETED})
+    return Counter({how: times for how, times in LAUNCHES.items() if how.how == INTERPRETED})
 
 
 def unwatched(launches: Mapping[How, int]) -> str:
     """A sentence about interpreted launches, "" if there are none."""
-    named = sorted({f"{one.kernel} (the executor does not know {one.why})" for one in launches})
+    named = sorted({f"{how.kernel} (the executor does not know {how.why})" for how in launches})
     return f"nothing watches launches in Triton's interpreter: {', '.join(named)}" if named else ""
 
 
@@ -104,13 +104,15 @@ def take() -> Coverage:
     launches = LAUNCHES - _taken_over
     _taken_over.update(launches)
     branches, taken = set[Branch](), set[Branch]()
-    for one in _variants:
-        if not one.handed_over:
-            branches.update(filter(None, one.branches))
-            one.handed_over = True
-        if one.taken:
-            taken.update(branch for number in one.taken if (branch := one.branches[number]) is not None)
-            one.taken.clear()
+    for variant in _variants:
+        if not variant.handed_over:
+            branches.update(filter(None, variant.branches))
+            variant.handed_over = True
+        if variant.taken:
+            taken.update(
+                branch for number in variant.taken if (branch := variant.branches[number]) is not None
+            )
+            variant.taken.clear()
     return Coverage(launches, frozenset(branches), frozenset(taken))
 
 
@@ -120,36 +122,37 @@ def place_of(function: Any) -> str:
     return f"{_short(code.co_filename)}:{code.co_firstlineno}"
 
 
-def _branch(kernel: str, place: str, one: sites.BranchSite) -> Branch | None:
+def _branch(kernel: str, place: str, site: sites.BranchSite) -> Branch | None:
     """None for what has no line, such as a loop that Triton has made."""
-    file, line = one.place.file, one.place.line
+    file, line = site.place.file, site.place.line
     if not file:
         return None
     text = linecache.getline(file, line).strip()[:_MOST_LETTERS]
-    return Branch(kernel, place, _short(file), line, one.taken, text)
+    return Branch(kernel, place, _short(file), line, site.taken, text)
 
 
 @cache
 def _short(file: str) -> str:
     """The file below the folder that it is imported from, so that it is the same on every machine."""
     path = Path(file).absolute()
-    roots = (Path(one or ".").absolute() for one in sys.path)
-    above = [one for one in roots if path.is_relative_to(one)]
-    return str(path.relative_to(max(above, key=lambda one: len(one.parts)))) if above else file
+    roots = (Path(root or ".").absolute() for root in sys.path)
+    above = [root for root in roots if path.is_relative_to(root)]
+    return str(path.relative_to(max(above, key=lambda root: len(root.parts)))) if above else file
 
 
 def summary(launches: Mapping[How, int]) -> str:
     """How kernels were run, in a few words for each way; "" where none was launched."""
     executed, interpreted = (
-        {one: times for one, times in launches.items() if one.how == how} for how in (EXECUTED, INTERPRETED)
+        {launch: times for launch, times in launches.items() if launch.how == how}
+        for how in (EXECUTED, INTERPRETED)
     )
     parts = []
     if executed:
         parts.append(f"{_kernels(executed)} executed from their IR ({_count(sum(executed.values()))})")
     if interpreted:
         named = [
-            f"{one.kernel} ({one.why}), {_count(times)}"
-            for one, times in sorted(interpreted.items(), key=lambda item: (-item[1], item[0].kernel))
+            f"{launch.kernel} ({launch.why}), {_count(times)}"
+            for launch, times in sorted(interpreted.items(), key=lambda item: (-item[1], item[0].kernel))
         ]
         more = [f"{len(named) - _MOST_NAMES} more"] if len(named) > _MOST_NAMES else []
         parts.append(
@@ -159,7 +162,7 @@ def summary(launches: Mapping[How, int]) -> str:
 
 
 def _kernels(launches: Mapping[How, int]) -> int:
-    return len({(one.kernel, one.place) for one in launches})
+    return len({(how.kernel, how.place) for how in launches})
 
 
 def _count(launches: int) -> str:

@@ -54,7 +54,9 @@ def _owners() -> tuple[Any, ...]:
     import triton.language as tl
 
     classes = (
-        one for one in vars(tl.core).values() if inspect.isclass(one) and one.__module__ == tl.core.__name__
+        member
+        for member in vars(tl.core).values()
+        if inspect.isclass(member) and member.__module__ == tl.core.__name__
     )
     return (tl, tl.core, tl.math, *dict.fromkeys(classes))
 

@@ -99,8 +99,8 @@ def launching(around: Around) -> Iterator[None]:
     """Executed launches of this context are made by `around`, those who were there before inside of it."""
     before = STATE.around
 
-    def both(one: Launched, make: Callable[[], None]) -> None:
-        around(one, make if before is None else lambda: before(one, make))
+    def both(launch: Launched, make: Callable[[], None]) -> None:
+        around(launch, make if before is None else lambda: before(launch, make))
 
     with running(around=both):
         yield
@@ -137,14 +137,16 @@ class Kernel:
     def run(self, x: int, y: int, z: int, *rest: Any) -> None:
         # Before the kernel's own arguments come stream, function, metadata and hooks, of which there are none here.
         arguments = rest[6:]
-        if self.variant is None or any(_elsewhere(one) for one in arguments):
+        if self.variant is None or any(_elsewhere(argument) for argument in arguments):
             self._interpret((x, y, z), arguments)
             return
         LAUNCHES[self._how] += 1
         flat = list(_flat(self._function.arg_names, arguments))
-        kept = [(name, one) for name, one in flat if name in self._names]
-        names, handed = [name for name, _ in kept], [one for _, one in kept]
-        values = [_value(one, kind) for one, kind in zip(handed, self.variant.parameters, strict=True)]
+        kept = [(name, argument) for name, argument in flat if name in self._names]
+        names, handed = [name for name, _ in kept], [argument for _, argument in kept]
+        values = [
+            _value(argument, kind) for argument, kind in zip(handed, self.variant.parameters, strict=True)
+        ]
         launch = Launched(self._how.kernel, self.variant, (x, y, z), handed, names, values, self._taken)
         if STATE.around is None:
             run(launch)
@@ -172,17 +174,17 @@ def _refuse_bfloat16(function: Any, operation: str, why: str) -> NoReturn:
 
 def _elsewhere(argument: Any) -> bool:
     if isinstance(argument, tuple):
-        return any(_elsewhere(one) for one in argument)
+        return any(_elsewhere(item) for item in argument)
     tensor = getattr(argument, "base", argument) if not isinstance(argument, torch.Tensor) else argument
     return isinstance(tensor, torch.Tensor) and tensor.device.type != "cpu"
 
 
 def _flat(names: Sequence[str], arguments: Sequence[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, one in zip(names, arguments, strict=True):
-        if isinstance(one, tuple):
-            yield from _flat([f"{prefix}{name}[{at}]" for at in range(len(one))], one)
+    for name, argument in zip(names, arguments, strict=True):
+        if isinstance(argument, tuple):
+            yield from _flat([f"{prefix}{name}[{at}]" for at in range(len(argument))], argument)
         else:
-            yield prefix + name, one
+            yield prefix + name, argument
 
 
 def _value(argument: Any, kind: Type) -> Any:

@@ -272,9 +272,9 @@ def _replace(site: Site, pointer: Any, change: Callable[[Any], Any]) -> Any:
     return _plain(old[0])
 
 
-def same_bits(one: Any, other: Any, dtype: np.dtype[Any]) -> bool:
+def same_bits(first: Any, second: Any, dtype: np.dtype[Any]) -> bool:
     """A GPU compares bits, also those of floats."""
-    return bool(np.array(one, dtype).tobytes() == np.array(other, dtype).tobytes())
+    return bool(np.array(first, dtype).tobytes() == np.array(second, dtype).tobytes())
 
 
 def was_exchanged(site: Site, found: Any, expected: Any) -> bool:
@@ -282,7 +282,7 @@ def was_exchanged(site: Site, found: Any, expected: Any) -> bool:
     dtype = dtype_of(site.element)
     old, wanted = np.asarray(found, dtype), np.broadcast_to(np.asarray(expected, dtype), np.shape(found))
     lanes = zip(old.reshape(-1), wanted.reshape(-1), strict=True)
-    return any(same_bits(one, other, dtype) for one, other in lanes)
+    return any(same_bits(first, second, dtype) for first, second in lanes)
 
 
 def _plain(value: Any) -> Any:

@@ -23,22 +23,22 @@ _lowest, _highest = np.minimum.reduce, np.maximum.reduce
 @contextlib.contextmanager
 def watching(watch: Sanitizer) -> Iterator[None]:
     """Every access of an executed launch in this context is shown to the sanitizer before it is made."""
-    with launch.running(memory=lambda one: WatchedMemory(watch, one), unwatched=watch.all_written):
+    with launch.running(memory=lambda launched: WatchedMemory(watch, launched), unwatched=watch.all_written):
         yield
 
 
 class WatchedMemory(Memory):
     """Shows a sanitizer what a launch does."""
 
-    def __init__(self, watch: Sanitizer, one: launch.Launched) -> None:
+    def __init__(self, watch: Sanitizer, launched: launch.Launched) -> None:
         super().__init__()
         self._watch = watch
-        watch.begin_launch(one.kernel)
-        watch.begin_grid(prod(one.grid))
+        watch.begin_launch(launched.kernel)
+        watch.begin_grid(prod(launched.grid))
         provenance = watch.provenance
         self._arguments = [
             provenance.view(argument, name) if hasattr(argument, "data_ptr") else None
-            for argument, name in zip(one.arguments, one.names, strict=True)
+            for argument, name in zip(launched.arguments, launched.names, strict=True)
         ]
         self._at = provenance.at
 

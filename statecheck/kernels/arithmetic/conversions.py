@@ -135,7 +135,7 @@ def _float_to_integer(source: str, result: str, is_signed: bool) -> Convert | No
             return number.astype(wide).view(np.int64).astype(dtype)
         above, below, nan = number >= high + 1, number < low, np.isnan(number)
         inside = np.where(above | below | nan, 0, number).astype(wide)
-        limits = (wrapped(one, 64) for one in (high, low, of_nan))
+        limits = (wrapped(number, 64) for number in (high, low, of_nan))
         inside = inside.view(np.int64)
         for outside, limit in zip((above, below, nan), limits, strict=True):
             inside[outside] = limit

@@ -88,7 +88,7 @@ def plain(running: int | None, ready: MayGoOn) -> int:
 
 def other_than(running: int, number: int, ready: MayGoOn) -> int:
     """The fallback if the chosen program cannot run, or does not exist."""
-    others = [one for one in ready.all() if one != running]
+    others = [number for number in ready.all() if number != running]
     return others[number % len(others)] if others else running
 
 
@@ -105,7 +105,7 @@ class Turns:
         chosen = self._course(running, ready)
         self._in_a_row += 1
         if chosen == running and self._in_a_row > PATIENCE:
-            chosen = next((one for one in ready.all() if one > chosen), ready.lowest)
+            chosen = next((other for other in ready.all() if other > chosen), ready.lowest)
         if chosen != running:
             self._in_a_row = 0
         if chosen != usual:
@@ -158,7 +158,7 @@ def uniform(count: int, choices: random.Random) -> Course:
         if running is not None and choices.random() < keep_going:
             return running
         if running is None:
-            live[:] = [one for one in live if one in ready]
+            live[:] = [number for number in live if number in ready]
             while waiting and len(live) < LIVE:
                 live.append(waiting.pop())
         return choices.choice(live)

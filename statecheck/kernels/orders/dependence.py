@@ -159,14 +159,14 @@ class _Launch:
     def _refuse_difference(
         self, order: str, both: list[tuple[list[Writer], WrittenBytes]], address: int
     ) -> None:
-        known = next((one for one in self._known if one.geometry.has(address - one.base, 1)), None)
+        known = next((view for view in self._known if view.geometry.has(address - view.base, 1)), None)
         index = known.index(address) if known else None
         access, values = [], []
         for writers, written in both:
             number = written.writer(address)
             access.append(None if number is None else self._access(writers[number], known, index, address))
             values.append(_value(written, known, index, address))
-        last = next(one for one in access[::-1] if one)
+        last = next(writer for writer in access[::-1] if writer)
         message = (
             f"{last.what} depends on the order of programs: it is {values[0]} in row-major order, "
             f"{_where(access[0])}, and {values[1]} in the order {order}, {_where(access[1])}"
@@ -203,13 +203,13 @@ class _Launch:
         return Access("arithmetic", program, kernel, "", None, 0, 0, *texts, self._number)
 
 
-def _first_difference(one: WrittenBytes, other: WrittenBytes) -> int | None:
+def _first_difference(first: WrittenBytes, second: WrittenBytes) -> int | None:
     """The first byte in which they differ, where memory holds what it did before either."""
     from statecheck.kernels.orders.journal import read_bytes
 
-    addresses = np.union1d(one.addresses, other.addresses)
+    addresses = np.union1d(first.addresses, second.addresses)
     before = read_bytes(addresses)
-    differs = one.over(addresses, before) != other.over(addresses, before)
+    differs = first.over(addresses, before) != second.over(addresses, before)
     return int(addresses[differs.argmax()]) if differs.any() else None
 
 

@@ -74,7 +74,7 @@ class Originals:
     def _known(self) -> tuple[Array, Array]:
         if self._arrays is None:
             places = np.array(sorted(self._before), np.int64)
-            self._arrays = places, np.array([self._before[one] for one in places.tolist()], np.uint8)
+            self._arrays = places, np.array([self._before[place] for place in places.tolist()], np.uint8)
         return self._arrays
 
     def changed(self) -> tuple[Array, Array]:

@@ -112,9 +112,11 @@ class Ended:
 
     def first_difference(self, other: Ended) -> int | None:
         here, there = (
-            dict(zip(one.addresses.tolist(), one.left.tolist(), strict=True)) for one in (self, other)
+            dict(zip(ended.addresses.tolist(), ended.left.tolist(), strict=True)) for ended in (self, other)
         )
-        return min((one for one in here | there if here.get(one) != there.get(one)), default=None)
+        return min(
+            (address for address in here | there if here.get(address) != there.get(address)), default=None
+        )
 
 
 @dataclass(eq=False)
@@ -246,7 +248,7 @@ class Walk:
     def _add(self, program: int, footprint: int) -> None:
         """Note an operation, and extend the source sets of states before operations that it races with."""
         events = self._events
-        own = next((one.vector_clock for one in reversed(events) if one.program == program), None)
+        own = next((earlier.vector_clock for earlier in reversed(events) if earlier.program == program), None)
         clock = list(own or [0] * len(self._programs))
         races, conflicts = [], self._footprints.conflicts[footprint]
         for at in range(len(events) - 1, -1, -1):
@@ -264,12 +266,14 @@ class Walk:
     def _reverse(self, at: int, event: _Event) -> None:
         """Have a program in the source set of a state that leads to `event` before the operation that was made there."""
         first = self._events[at]
-        after = [one for one in self._events[at + 1 :] if one is event or not first.happens_before(one)]
+        after = [
+            later for later in self._events[at + 1 :] if later is event or not first.happens_before(later)
+        ]
         initials: list[int] = []
-        for number, one in enumerate(after):
+        for number, later in enumerate(after):
             earlier = after[:number]
-            if one.program not in initials and not any(other.happens_before(one) for other in earlier):
-                initials.append(one.program)
+            if later.program not in initials and not any(other.happens_before(later) for other in earlier):
+                initials.append(later.program)
         source_set = self._nodes[at].source_set
         if not source_set.intersection(initials):
             source_set.add(event.program if event.program in initials else initials[0])

@@ -70,7 +70,7 @@ class Journal:
     def take_back(self) -> WrittenBytes:
         """Have memory hold what it held before; what was written instead."""
         everything = np.concatenate([np.zeros(0, np.int64), *self._addresses])
-        numbers = np.repeat(np.arange(len(self._addresses)), [len(one) for one in self._addresses])
+        numbers = np.repeat(np.arange(len(self._addresses)), [len(some) for some in self._addresses])
         # The last of several writes to a byte is the first one from behind.
         addresses, last = np.unique(everything[::-1], return_index=True)
         written = WrittenBytes(addresses, read_bytes(addresses), numbers[::-1][last])

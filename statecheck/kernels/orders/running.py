@@ -56,8 +56,8 @@ def to_next_operation(program: Iterator[int], sites: Sequence[Site]) -> bool:
 
 
 def close(programs: Iterable[Any]) -> None:
-    for one in programs:
-        one.close()
+    for program in programs:
+        program.close()
 
 
 def run_by_warps(launch: Launched, memory: Memory, turns: Turns, warps: int) -> None:
@@ -116,7 +116,7 @@ class _ProgramWarps:
         self._go_on(warp)
         if atomic and warp in self._before:
             self._has_drawn = True
-            self._ready = [one for one in self._ready if one != warp]
+            self._ready = [other for other in self._ready if other != warp]
             self._held = sorted({*self._held, warp})
 
     def _go_on(self, warp: int) -> None:

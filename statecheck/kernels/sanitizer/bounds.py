@@ -25,9 +25,9 @@ def first_outside(touch: Touch, provenance: Provenance) -> tuple[int, tuple[Tens
                 return None
         return _first(touch.addresses, touch.nbytes, origin, provenance)
     found = (
-        _first(touch.addresses[origin == one], touch.nbytes, one, provenance) for one in np.unique(origin)
+        _first(touch.addresses[origin == each], touch.nbytes, each, provenance) for each in np.unique(origin)
     )
-    return next((one for one in found if one is not None), None)
+    return next((outside for outside in found if outside is not None), None)
 
 
 def first_misaligned(touch: Touch) -> int | None:

@@ -40,7 +40,7 @@ class CellSanitizer(Sanitizer):
 
     @property
     def shared(self) -> list[Race]:
-        return [one for where, one in self._shared.items() if where not in self._races]
+        return [race for where, race in self._shared.items() if where not in self._races]
 
     def before(self, touch: Touch) -> None:
         """Any access may be made."""
@@ -59,14 +59,14 @@ class CellSanitizer(Sanitizer):
         self._note(self._shared, races(log, self._cell), words)
 
     def _note(self, noted: dict[Where, Race], found: Iterable[tuple[Touch, Touch, int]], how: str) -> None:
-        for one, other, _ in found:
-            race = self._race(one, other, how)
+        for first, second, _ in found:
+            race = self._race(first, second, how)
             noted.setdefault((race.kernel, race.places), race)
 
-    def _race(self, one: Touch, other: Touch, how: str) -> Race:
-        first, second = (place_texts(touch.place)[0] for touch in (one, other))
+    def _race(self, first: Touch, second: Touch, how: str) -> Race:
+        places = place_texts(first.place)[0], place_texts(second.place)[0]
         message = (
-            f"programs {one.program} at {first} and {other.program} at {second} of {self._kernel} {how}, "
+            f"programs {first.program} at {places[0]} and {second.program} at {places[1]} of {self._kernel} {how}, "
             "and nothing orders the two"
         )
-        return Race(self._kernel, (first, second), message)
+        return Race(self._kernel, places, message)

@@ -101,7 +101,7 @@ class _Operations(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if any(hasattr(one, "__torch_dispatch__") and one not in _PLAIN for one in types):
+        if any(hasattr(kind, "__torch_dispatch__") and kind not in _PLAIN for kind in types):
             # It takes itself apart, and what it does with its parts comes here again.
             return NotImplemented
         keywords = kwargs or {}
@@ -126,7 +126,11 @@ def _written_by(func: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
     written = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
     # Those of torch.distributed write without saying so.
     everything = schema.name.endswith("_") and not any(written)
-    chosen = [(place, one.name) for place, one in enumerate(schema.arguments) if written[place] or everything]
+    chosen = [
+        (place, argument.name)
+        for place, argument in enumerate(schema.arguments)
+        if written[place] or everything
+    ]
     return tuple(place for place, _ in chosen), tuple(name for _, name in chosen)
 
 

@@ -93,36 +93,36 @@ def _met(touch: Touch, seen: _Seen) -> tuple[Touch, int] | None:
     return None
 
 
-def _meeting(one: Touch, other: Touch) -> int | None:
+def _meeting(first: Touch, second: Touch) -> int | None:
     """A byte that different lanes touch."""
-    if (one.scalar and other.scalar) or one.kind == other.kind == "atomic":
+    if (first.scalar and second.scalar) or first.kind == second.kind == "atomic":
         return None
-    same = one.shape == other.shape
-    if same and _lane_by_lane(one, other):
+    same = first.shape == second.shape
+    if same and _lane_by_lane(first, second):
         return None
-    low, high = max(one.low, other.low), min(one.high, other.high)
-    bytes_one, lanes_one = one.bytes_between(low, high)
-    bytes_other, lanes_other = other.bytes_between(low, high)
-    if not len(bytes_one) or not len(bytes_other):
+    low, high = max(first.low, second.low), min(first.high, second.high)
+    bytes_first, lanes_first = first.bytes_between(low, high)
+    bytes_second, lanes_second = second.bytes_between(low, high)
+    if not len(bytes_first) or not len(bytes_second):
         return None
-    touched, at = np.unique(bytes_one, return_inverse=True)
-    first, last = np.full(len(touched), np.iinfo(np.int64).max), np.full(len(touched), -1)
-    np.minimum.at(first, at, lanes_one)
-    np.maximum.at(last, at, lanes_one)
-    where = np.minimum(np.searchsorted(touched, bytes_other), len(touched) - 1)
-    met = touched[where] == bytes_other
+    touched, at = np.unique(bytes_first, return_inverse=True)
+    lowest, highest = np.full(len(touched), np.iinfo(np.int64).max), np.full(len(touched), -1)
+    np.minimum.at(lowest, at, lanes_first)
+    np.maximum.at(highest, at, lanes_first)
+    where = np.minimum(np.searchsorted(touched, bytes_second), len(touched) - 1)
+    met = touched[where] == bytes_second
     if same:
-        met &= (first[where] != lanes_other) | (last[where] != lanes_other)
-    return int(bytes_other[met.argmax()]) if met.any() else None
+        met &= (lowest[where] != lanes_second) | (highest[where] != lanes_second)
+    return int(bytes_second[met.argmax()]) if met.any() else None
 
 
-def _lane_by_lane(one: Touch, other: Touch) -> bool:
+def _lane_by_lane(first: Touch, second: Touch) -> bool:
     """Whether every lane touches what it has touched before, and no other does: the usual update in place."""
-    if one.nbytes != other.nbytes or len(one.addresses) != len(other.addresses):
+    if first.nbytes != second.nbytes or len(first.addresses) != len(second.addresses):
         return False
-    if not np.array_equal(one.addresses, other.addresses) or not one.spaced():
+    if not np.array_equal(first.addresses, second.addresses) or not first.spaced():
         return False
-    return one.mask is other.mask or np.array_equal(one.lane_numbers(), other.lane_numbers())
+    return first.mask is second.mask or np.array_equal(first.lane_numbers(), second.lane_numbers())
 
 
 def written_twice(touch: Touch) -> int | None:

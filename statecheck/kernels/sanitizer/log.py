@@ -47,7 +47,7 @@ class AccessLog:
         """Turn the addresses collected since the last time into intervals; the last time memory does not matter."""
         if not self._addresses:
             return
-        sizes = np.array([len(one) for one in self._addresses])
+        sizes = np.array([len(addresses) for addresses in self._addresses])
         numbers = np.repeat(np.arange(self._first, self._first + len(sizes)), sizes)
         widths = np.repeat([touch.nbytes for touch in self.touches[self._first :]], sizes)
         starts = np.concatenate(self._addresses)

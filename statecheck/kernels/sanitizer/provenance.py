@@ -45,7 +45,7 @@ class Provenance:
         if known is None:
             return False
         if known.base:
-            left = tuple(one for one in self._starts[known.base] if one is not known)
+            left = tuple(view for view in self._starts[known.base] if view is not known)
             self._starts |= {known.base: left}
             if not left:
                 del self._starts[known.base]

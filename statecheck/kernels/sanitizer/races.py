@@ -46,8 +46,8 @@ def races(log: AccessLog, cell: int = 1) -> Iterator[tuple[Touch, Touch, int]]:
             order = _Order(log.touches, atomics, (meeting.low, meeting.high))
             race = _race(meeting, log.touches, order)
         if race is not None:
-            one, other = (log.touches[number] for number in race)
-            yield (one, other, meeting.low) if one.writes else (other, one, meeting.low)
+            first, second = (log.touches[number] for number in race)
+            yield (first, second, meeting.low) if first.writes else (second, first, meeting.low)
 
 
 def _race(meeting: Meeting, touches: list[Touch], order: _Order | None) -> tuple[int, int] | None:
@@ -83,11 +83,11 @@ class _Order:
 
     def before(self, earlier: int, later: int) -> bool:
         """Whether what one program did is known to the other one by the time of its access."""
-        one, other = self._touches[earlier].program, self._touches[later].program
-        publication = bisect_left(self._published.get(one, []), earlier) + 1
-        times, knowledge = self._taken.get(other, ([], []))
+        source, target = self._touches[earlier].program, self._touches[later].program
+        publication = bisect_left(self._published.get(source, []), earlier) + 1
+        times, knowledge = self._taken.get(target, ([], []))
         latest = bisect_right(times, later) - 1
-        return latest >= 0 and bool(knowledge[latest][self._number[one]] >= publication)
+        return latest >= 0 and bool(knowledge[latest][self._number[source]] >= publication)
 
     def _pass(self, at: int, place: Range | None) -> None:
         touch = self._touches[at]

@@ -78,7 +78,7 @@ class _SeenLaunches:
 
     def made(self, how: str) -> dict[How, int]:
         """How many launches of each kernel were made so."""
-        return {one: count for one, count in (LAUNCHES - self._before).items() if one.how == how}
+        return {launch: count for launch, count in (LAUNCHES - self._before).items() if launch.how == how}
 
 
 def _run(script: SanitizedScript, seen: _SeenLaunches) -> BaseException | None:
@@ -143,16 +143,16 @@ def _report(
     if watched:
         launches, programs = _count(watched, "launch", "es"), _count(seen.programs, "program", "s")
         _say(console, f"CLEAN: {launches}, {programs}")
-    for one, count in interpreted.items():
-        kernel = f"{one.kernel} ({_count(count, 'launch', 'es')})"
-        _say(console, f"not watched, in Triton's interpreter: {kernel}: {one.why}")
+    for launch, count in interpreted.items():
+        kernel = f"{launch.kernel} ({_count(count, 'launch', 'es')})"
+        _say(console, f"not watched, in Triton's interpreter: {kernel}: {launch.why}")
     if not watched:
         print("error: no launch could be watched", file=sys.stderr)
     return CLEAN if watched else FAILED
 
 
-def _count(number: int, one: str, more: str) -> str:
-    return f"{number:,} {one}{more if number != 1 else ''}"
+def _count(number: int, noun: str, ending: str) -> str:
+    return f"{number:,} {noun}{ending if number != 1 else ''}"
 
 
 def _say(console: Console, text: str) -> None:

@@ -206,8 +206,8 @@ class Sanitizer:
         )
         raise RaceWithinProgram(message, access, other)
 
-    def _refuse_race(self, one: Touch, two: Touch, byte: int) -> NoReturn:
-        access, other = self._access(one, byte), self._access(two, byte)
+    def _refuse_race(self, first: Touch, second: Touch, byte: int) -> NoReturn:
+        access, other = self._access(first, byte), self._access(second, byte)
         message = (
             f"{access}; program {other.program} {other.verb} it at {other.place}, and nothing orders the two"
             f"{self._owned(byte)}"

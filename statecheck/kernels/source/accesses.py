@@ -14,39 +14,39 @@ from statecheck.kernels.source.values import dtype_of, number
 class Accesses(Lines):
     """Writes loads, stores, atomics and barriers."""
 
-    def _site(self, kind: str, one: Operation, pointer: Value, **rest: Any) -> str:
+    def _site(self, kind: str, op: Operation, pointer: Value, **rest: Any) -> str:
         shape = pointer.type.shape
         step = max(self._flow.step(pointer) or 0, 0) if shape is not None else 0
         site = self._module.site(
-            kind, one.place, element=pointee(pointer.type), shape=shape, step=step, **rest
+            kind, op.place, element=pointee(pointer.type), shape=shape, step=step, **rest
         )
         self._line(f"yield {site.number}")
         return self._module.constant(site, ("site", site.number), "s")
 
-    def _mask(self, one: Operation, at: int) -> Value | None:
+    def _mask(self, op: Operation, at: int) -> Value | None:
         """The mask among the operands, unless all lanes are active."""
-        if at >= len(one.operands):
+        if at >= len(op.operands):
             return None
-        mask = one.operands[at]
+        mask = op.operands[at]
         return None if mask in self._constants and self._constants[mask] is True else mask
 
-    def _tt_load(self, one: Operation) -> None:
-        pointer, mask = one.operands[0], self._mask(one, 1)
-        other = one.operands[2] if len(one.operands) > 2 else None
-        name = one.result.name
+    def _tt_load(self, op: Operation) -> None:
+        pointer, mask = op.operands[0], self._mask(op, 1)
+        other = op.operands[2] if len(op.operands) > 2 else None
+        name = op.result.name
         if pointer.type.shape is None:
             if mask is not None:
                 self._line(f"if {self._name(mask)}:")
                 self._depth += 1
-            site = self._site("load", one, pointer)
+            site = self._site("load", op, pointer)
             self._line(f"{name} = load1({site}, {self._name(pointer)}, {self._origin(pointer)})")
             if mask is not None:
                 self._depth -= 1
-                zero = self._name(other) if other else self._zero(one.result.type.element)
+                zero = self._name(other) if other else self._zero(op.result.type.element)
                 self._line("else:")
                 self._line(f"    {name} = {zero}")
             return
-        site = self._site("load", one, pointer)
+        site = self._site("load", op, pointer)
         masked = self._mask_of(mask, pointer)
         rest = self._name(other) if other else "None"
         self._line(f"{name} = load({site}, {self._full(pointer)}, {masked}, {rest}, {self._origin(pointer)})")
@@ -60,78 +60,76 @@ class Accesses(Lines):
         zero = number("0.0" if element[0] in "fb" else "0", element)
         return repr(zero) if type(zero) is int else self._module.constant(zero, ("zero", element))
 
-    def _tt_store(self, one: Operation) -> None:
-        pointer, value, mask = one.operands[0], one.operands[1], self._mask(one, 2)
+    def _tt_store(self, op: Operation) -> None:
+        pointer, value, mask = op.operands[0], op.operands[1], self._mask(op, 2)
         if pointer.type.shape is None:
             if mask is not None:
                 self._line(f"if {self._name(mask)}:")
                 self._depth += 1
-            site = self._site("store", one, pointer)
+            site = self._site("store", op, pointer)
             self._line(f"store1({site}, {self._name(pointer)}, {self._name(value)}, {self._origin(pointer)})")
             self._depth -= mask is not None
             return
-        site = self._site("store", one, pointer)
+        site = self._site("store", op, pointer)
         masked = self._mask_of(mask, pointer)
         stored = self._as(value, FULL, Type(pointer.type.shape, value.type.element))
         self._line(f"store({site}, {self._full(pointer)}, {stored}, {masked}, {self._origin(pointer)})")
 
-    def _tt_atomic_rmw(self, one: Operation) -> None:
-        operation, sem, *_ = (part.strip() for part in one.text.split(","))
-        pointer, value = one.operands[:2]
+    def _tt_atomic_rmw(self, op: Operation) -> None:
+        operation, sem, *_ = (part.strip() for part in op.text.split(","))
+        pointer, value = op.operands[:2]
         if atomic(operation, pointee(pointer.type)) is None:
             raise NotUnderstoodError(f"tt.atomic_rmw {operation} of {pointee(pointer.type)}")
         stored = self._as(value, SCALAR if pointer.type.shape is None else FULL, value.type)
-        self._line(f"{one.result.name} = {self._changed(one, operation, sem, stored, self._mask(one, 2))}")
+        self._line(f"{op.result.name} = {self._changed(op, operation, sem, stored, self._mask(op, 2))}")
 
-    def _changed(
-        self, one: Operation, operation: str, sem: str, value: str, mask: Value | None = None
-    ) -> str:
+    def _changed(self, op: Operation, operation: str, sem: str, value: str, mask: Value | None = None) -> str:
         """What an atomic operation finds, as an expression, behind the stop before it."""
-        pointer = one.operands[0]
-        site = self._site("atomic", one, pointer, operation=operation, sem=sem)
+        pointer = op.operands[0]
+        site = self._site("atomic", op, pointer, operation=operation, sem=sem)
         scalar = pointer.type.shape is None
         masked = "None" if mask is None else self._name(mask) if scalar else self._mask_of(mask, pointer)
         where = self._name(pointer) if scalar else self._full(pointer)
         return f"rmw({site}, {where}, {value}, {masked}, {self._origin(pointer)})"
 
-    def _tt_atomic_load(self, one: Operation) -> None:
-        kind, sem = one.result.type, one.text.split(",")[0].strip()
+    def _tt_atomic_load(self, op: Operation) -> None:
+        kind, sem = op.result.type, op.text.split(",")[0].strip()
         nothing = self._zero(kind.element)
         if kind.shape is not None:
             dtype = self._module.constant(dtype_of(kind.element), ("dtype", kind.element), "t")
             nothing = f"full({nothing}, {kind.shape}, {dtype})"
-        self._line(f"{one.result.name} = {self._changed(one, 'load', sem, nothing, self._mask(one, 1))}")
+        self._line(f"{op.result.name} = {self._changed(op, 'load', sem, nothing, self._mask(op, 1))}")
 
-    def _tt_atomic_store(self, one: Operation) -> None:
-        pointer, value = one.operands[:2]
+    def _tt_atomic_store(self, op: Operation) -> None:
+        pointer, value = op.operands[:2]
         stored = self._as(value, SCALAR if pointer.type.shape is None else FULL, value.type)
-        self._line(self._changed(one, "store", one.text.split(",")[0].strip(), stored, self._mask(one, 2)))
+        self._line(self._changed(op, "store", op.text.split(",")[0].strip(), stored, self._mask(op, 2)))
 
-    def _tt_atomic_poll(self, one: Operation) -> None:
-        if len(one.operands) > 2:
+    def _tt_atomic_poll(self, op: Operation) -> None:
+        if len(op.operands) > 2:
             raise NotUnderstoodError("tt.atomic_poll with a time limit")
-        pointer, expected = one.operands
+        pointer, expected = op.operands
         wanted = self._as(expected, SCALAR if pointer.type.shape is None else FULL, expected.type)
         self._line("while True:")
         self._depth += 1
-        found = self._changed(one, "poll", one.text.split(",")[0].strip(), wanted)
-        self._line(f"{one.result.name} = {found} == {wanted}")
-        self._line(f"if {one.result.name}{'' if pointer.type.shape is None else '.all()'}:")
+        found = self._changed(op, "poll", op.text.split(",")[0].strip(), wanted)
+        self._line(f"{op.result.name} = {found} == {wanted}")
+        self._line(f"if {op.result.name}{'' if pointer.type.shape is None else '.all()'}:")
         self._line("    break")
         self._depth -= 1
 
-    def _tt_atomic_cas(self, one: Operation) -> None:
-        sem = one.text.split(",")[0].strip()
-        pointer, expected, value = one.operands
-        site = self._site("atomic", one, pointer, operation="cas", sem=sem)
+    def _tt_atomic_cas(self, op: Operation) -> None:
+        sem = op.text.split(",")[0].strip()
+        pointer, expected, value = op.operands
+        site = self._site("atomic", op, pointer, operation="cas", sem=sem)
         whole = FULL if pointer.type.shape is not None else SCALAR
         passed = [self._as(each, whole, each.type) for each in (pointer, expected, value)]
-        self._line(f"{one.result.name} = cas({site}, {', '.join(passed)}, {self._origin(pointer)})")
+        self._line(f"{op.result.name} = cas({site}, {', '.join(passed)}, {self._origin(pointer)})")
 
-    def _ttg_barrier(self, one: Operation) -> None:
-        site = self._module.site("barrier", one.place)
+    def _ttg_barrier(self, op: Operation) -> None:
+        site = self._module.site("barrier", op.place)
         self._line(f"yield {site.number}")
         self._line("barrier()")
 
-    def _gpu_barrier(self, one: Operation) -> None:
-        self._ttg_barrier(one)
+    def _gpu_barrier(self, op: Operation) -> None:
+        self._ttg_barrier(op)

@@ -151,11 +151,11 @@ def _made(text: str) -> _Stored:
 
 
 def _public(functions: list[FuncOp]) -> FuncOp:
-    return next(one for one in functions if one.public)
+    return next(function for function in functions if function.public)
 
 
 def _loaded(stored: _Stored) -> Compiled:
-    scope = _scope() | {name: _realised(one) for name, one in stored.constants.items()}
+    scope = _scope() | {name: _realised(constant) for name, constant in stored.constants.items()}
     name = f"{GENERATED}{next(_NUMBERS)}>"
     exec(_code(stored.source, name), scope)  # noqa: S102 - written by `generate`
     loaded = Compiled(stored.parameters, stored.sites, stored.branches, scope[stored.entry], stored.source)

@@ -34,20 +34,20 @@ class Control(Lines):
             self._depth += 1
             place = block.operations[0].place
             self._line(f"took({self._module.branch(place, 'block')})")
-            for one in block.operations:
-                if not one.successors:
-                    self._operation(one)
+            for op in block.operations:
+                if not op.successors:
+                    self._operation(op)
                     continue
-                if len(one.successors) == 1:
-                    self._jump(*one.successors[0], numbers)
+                if len(op.successors) == 1:
+                    self._jump(*op.successors[0], numbers)
                     continue
-                self._line(f"if {self._name(one.operands[0])}:")
+                self._line(f"if {self._name(op.operands[0])}:")
                 self._depth += 1
-                self._jump(*one.successors[0], numbers)
+                self._jump(*op.successors[0], numbers)
                 self._depth -= 1
                 self._line("else:")
                 self._depth += 1
-                self._jump(*one.successors[1], numbers)
+                self._jump(*op.successors[1], numbers)
                 self._depth -= 1
             self._depth -= 1
         self._depth -= 1
@@ -57,74 +57,73 @@ class Control(Lines):
         self._assign(list(zip(target.arguments, passed, strict=True)))
         self._line(f"at = {numbers[label]}")
 
-    def _scf_if(self, one: Operation) -> None:
-        condition = one.operands[0]
+    def _scf_if(self, op: Operation) -> None:
+        condition = op.operands[0]
         if self._form(condition) != SCALAR:
             raise NotUnderstoodError("scf.if on a tile")
         self._line(f"if {self._name(condition)}:")
-        self._branch(one, 0, "then")
+        self._branch(op, 0, "then")
         self._line("else:")
-        self._branch(one, 1, "else")
+        self._branch(op, 1, "else")
 
-    def _branch(self, one: Operation, at: int, taken: str) -> None:
-        region = one.regions[at] if at < len(one.regions) else None
+    def _branch(self, op: Operation, at: int, taken: str) -> None:
+        region = op.regions[at] if at < len(op.regions) else None
         operations = region[0].operations if region else []
         self._depth += 1
-        self._line(f"took({self._module.branch(one.place, taken)})")
+        self._line(f"took({self._module.branch(op.place, taken)})")
         self._block(_without_yield(operations))
-        self._assign(list(zip(one.results, yielded(region or []) if one.results else [], strict=True)))
+        self._assign(list(zip(op.results, yielded(region or []) if op.results else [], strict=True)))
         self._depth -= 1
 
-    def _scf_for(self, one: Operation) -> None:
-        (counter, *carried), operations = one.regions[0][0].arguments, one.regions[0][0].operations
-        self._assign(list(zip(carried, one.operands[3:], strict=True)))
-        bounds = [self._name(value) for value in one.operands[:3]]
+    def _scf_for(self, op: Operation) -> None:
+        (counter, *carried), operations = op.regions[0][0].arguments, op.regions[0][0].operations
+        self._assign(list(zip(carried, op.operands[3:], strict=True)))
+        bounds = [self._name(value) for value in op.operands[:3]]
         # Generated code holds every integer as a signed one.
-        if one.text == "unsigned":
+        if op.text == "unsigned":
             bits = 8 * size_of(counter.type.element)
             bounds = [f"{bound} & {(1 << bits) - 1:#x}" for bound in bounds]
         self._line(f"for {counter.name} in range({', '.join(bounds)}):")
-        self._body(_without_yield(operations), one.place, "loop")
+        self._body(_without_yield(operations), op.place, "loop")
         self._depth += 1
-        self._assign(list(zip(carried, yielded(one.regions[0]), strict=True)))
+        self._assign(list(zip(carried, yielded(op.regions[0]), strict=True)))
         self._depth -= 1
-        self._assign(list(zip(one.results, carried, strict=True)))
+        self._assign(list(zip(op.results, carried, strict=True)))
 
-    def _scf_while(self, one: Operation) -> None:
-        before, after = one.regions[0][0], one.regions[1][0]
-        condition, *forwarded = yielded(one.regions[0])
-        self._assign(list(zip(before.arguments, one.operands, strict=True)))
+    def _scf_while(self, op: Operation) -> None:
+        before, after = op.regions[0][0], op.regions[1][0]
+        condition, *forwarded = yielded(op.regions[0])
+        self._assign(list(zip(before.arguments, op.operands, strict=True)))
         self._line("while True:")
         self._depth += 1
         self._block(_without_yield(before.operations))
         self._line(f"if not {self._name(condition)}:")
         self._depth += 1
-        self._assign(list(zip(one.results, forwarded, strict=True)))
+        self._assign(list(zip(op.results, forwarded, strict=True)))
         self._line("break")
         self._depth -= 1
-        self._line(f"took({self._module.branch(one.place, 'loop')})")
+        self._line(f"took({self._module.branch(op.place, 'loop')})")
         self._assign(list(zip(after.arguments, forwarded, strict=True)))
         self._block(_without_yield(after.operations))
-        self._assign(list(zip(before.arguments, yielded(one.regions[1]), strict=True)))
+        self._assign(list(zip(before.arguments, yielded(op.regions[1]), strict=True)))
         self._depth -= 1
 
-    def _tt_return(self, one: Operation) -> None:
-        values = [self._name(value) for value in one.operands]
-        origins = [self._origin(value) for value in one.operands if value in self._flow.addresses]
+    def _tt_return(self, op: Operation) -> None:
+        values = [self._name(value) for value in op.operands]
+        origins = [self._origin(value) for value in op.operands if value in self._flow.addresses]
         self._line(f"return ({''.join(each + ', ' for each in values + origins)})" if values else "return ()")
 
-    def _tt_call(self, one: Operation) -> None:
-        found = re.match(r'@("[^"]*"|[\w$.]+)\(', one.text)
+    def _tt_call(self, op: Operation) -> None:
+        found = re.match(r'@("[^"]*"|[\w$.]+)\(', op.text)
         assert found is not None
         passed = [
-            self._as(value, SCALAR if value.type.shape is None else FULL, value.type)
-            for value in one.operands
+            self._as(value, SCALAR if value.type.shape is None else FULL, value.type) for value in op.operands
         ]
-        origins = [self._origin(value) for value in one.operands if value.type.element == "ptr"]
-        if any(value.type.element == "ptr" for value in one.results):
+        origins = [self._origin(value) for value in op.operands if value.type.element == "ptr"]
+        if any(value.type.element == "ptr" for value in op.results):
             raise NotUnderstoodError("a function of its own that returns pointers")
         call = f"{python_name(found.group(1))}({', '.join(['m', 'p0', 'p1', 'p2', 'n0', 'n1', 'n2', *passed, *origins])})"
-        left = "".join(f"{value.name}, " for value in one.results)
+        left = "".join(f"{value.name}, " for value in op.results)
         self._line(f"{left + '= ' if left else ''}yield from {call}")
 
 

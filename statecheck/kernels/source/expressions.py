@@ -13,36 +13,36 @@ _BITWISE = {"arith.andi": "&", "arith.ori": "|", "arith.xori": "^"}
 _DTYPE = {"i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64"}
 
 
-def inline(one: Operation, names: list[str], forms: list[int], attributes: dict[str, str]) -> str | None:
+def inline(op: Operation, names: list[str], forms: list[int], attributes: dict[str, str]) -> str | None:
     """An expression of the result; None where a function has to be called."""
     scalar = not any(form != SCALAR for form in forms)
-    element = one.operands[0].type.element if one.operands else ""
-    if one.name == "arith.select":
-        return _selected(names, forms, one.result.type.element)
-    if one.name == "arith.cmpi":
+    element = op.operands[0].type.element if op.operands else ""
+    if op.name == "arith.select":
+        return _selected(names, forms, op.result.type.element)
+    if op.name == "arith.cmpi":
         return _compared(attributes["predicate"], element, names, scalar=scalar)
-    if one.name in ("tt.int_to_ptr", "tt.ptr_to_int"):
+    if op.name in ("tt.int_to_ptr", "tt.ptr_to_int"):
         return names[0]
     if element not in _BITS and element != "i1":
         return None
-    if one.name in _BITWISE:
-        return f"{names[0]} {_BITWISE[one.name]} {names[1]}"
+    if op.name in _BITWISE:
+        return f"{names[0]} {_BITWISE[op.name]} {names[1]}"
     if element == "i1":
-        return _of_bool(one, names, scalar=scalar)
-    if one.name in _WRAPPING:
-        plain = f"{names[0]} {_WRAPPING[one.name]} {names[1]}"
+        return _of_bool(op, names, scalar=scalar)
+    if op.name in _WRAPPING:
+        plain = f"{names[0]} {_WRAPPING[op.name]} {names[1]}"
         return _wrapped(plain, _BITS[element]) if scalar else plain
-    if one.name in ("arith.minsi", "arith.maxsi"):
+    if op.name in ("arith.minsi", "arith.maxsi"):
         if scalar:
-            sign = "<" if one.name == "arith.minsi" else ">"
+            sign = "<" if op.name == "arith.minsi" else ">"
             return f"{names[0]} if {names[0]} {sign} {names[1]} else {names[1]}"
-        return f"{'minimum' if one.name == 'arith.minsi' else 'maximum'}({names[0]}, {names[1]})"
-    if one.name == "arith.extsi":
-        return names[0] if scalar else f"{names[0]}.astype({_DTYPE[one.result.type.element]})"
-    if one.name == "arith.extui" and scalar:
+        return f"{'minimum' if op.name == 'arith.minsi' else 'maximum'}({names[0]}, {names[1]})"
+    if op.name == "arith.extsi":
+        return names[0] if scalar else f"{names[0]}.astype({_DTYPE[op.result.type.element]})"
+    if op.name == "arith.extui" and scalar:
         return f"{names[0]} & {(1 << _BITS[element]) - 1:#x}"
-    if one.name == "arith.trunci" and one.result.type.element != "i1":
-        target = one.result.type.element
+    if op.name == "arith.trunci" and op.result.type.element != "i1":
+        target = op.result.type.element
         return _wrapped(names[0], _BITS[target]) if scalar else f"{names[0]}.astype({_DTYPE[target]})"
     return None
 
@@ -72,8 +72,8 @@ def _compared(predicate: str, element: str, names: list[str], *, scalar: bool) -
     return None
 
 
-def _of_bool(one: Operation, names: list[str], *, scalar: bool) -> str | None:
-    target = one.result.type.element
-    if one.name == "arith.extui" and target in _DTYPE:
+def _of_bool(op: Operation, names: list[str], *, scalar: bool) -> str | None:
+    target = op.result.type.element
+    if op.name == "arith.extui" and target in _DTYPE:
         return f"int({names[0]})" if scalar else f"{names[0]}.astype({_DTYPE[target]})"
     return None

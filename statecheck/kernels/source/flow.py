@@ -91,14 +91,16 @@ class Flow:
             if value in self.addresses:
                 self._origin[value] = at if entry and value.type.element == "ptr" else DYNAMIC
         self._constants = {
-            one.result: number(
-                one.text.strip().removeprefix("dense<").removesuffix(">"), one.result.type.element
+            operation.result: number(
+                operation.text.strip().removeprefix("dense<").removesuffix(">"), operation.result.type.element
             )
-            for one in self._operations
-            if one.name == "arith.constant" and one.result.type.element in _INTEGERS and "[" not in one.text
+            for operation in self._operations
+            if operation.name == "arith.constant"
+            and operation.result.type.element in _INTEGERS
+            and "[" not in operation.text
         }
         self._steps: dict[Value, int | None] = {}
-        self._defined = {value for one in self._operations for value in one.results} | {
+        self._defined = {value for operation in self._operations for value in operation.results} | {
             target for _, target in self._edges
         }
         self._solve()
@@ -139,7 +141,7 @@ class Flow:
             changed = False
             for operation in self._operations:
                 for value in operation.results:
-                    if self.form(value) and not any(self._is_open(one) for one in operation.operands):
+                    if self.form(value) and not any(self._is_open(operand) for operand in operation.operands):
                         changed |= self._stepped(value, self._step_of(operation))
             for source, target in self._edges:
                 if self.form(target) and not self._is_open(source):
@@ -166,7 +168,7 @@ class Flow:
             return self.form
         if name in _WHOLE or name in ("tt.reduce", "tt.call"):
             return lambda value: SCALAR if value.type.shape is None else FULL
-        highest = max((self.form(one) for one in operation.operands), default=SCALAR)
+        highest = max((self.form(operand) for operand in operation.operands), default=SCALAR)
         if name in _SHAPED and highest:
             return lambda value: (
                 LAZY
@@ -176,7 +178,7 @@ class Flow:
         return lambda value: highest
 
     def _step_of(self, operation: Operation) -> int | None:
-        name, steps = operation.name, [self.step(one) for one in operation.operands]
+        name, steps = operation.name, [self.step(operand) for operand in operation.operands]
         if len(operation.result.type.shape or ()) != 1:
             return None
         if name == "tt.make_range":
@@ -185,13 +187,13 @@ class Flow:
             return steps[0]
         if len(steps) != 2 or None in steps:
             return None
-        first, second = (one or 0 for one in steps)
+        first, second = (step or 0 for step in steps)
         if name in ("arith.addi", "arith.subi"):
             return first + second if name == "arith.addi" else first - second
         if name == "tt.addptr":
             return first + second * size_of(type_of(operation.operands[0].type.pointee).element)
         if name == "arith.muli":
-            factors = [self._constants.get(one) for one in operation.operands]
+            factors = [self._constants.get(operand) for operand in operation.operands]
             if factors[1] is not None:
                 return first * int(factors[1])
             return second * int(factors[0]) if factors[0] is not None else None
@@ -229,16 +231,16 @@ class Flow:
         if name == "tt.addptr":
             return operands[0] in self._origin and self._join(value, self._origin[operands[0]])
         if name in ("arith.addi", "arith.subi"):
-            known = [self._origin[one] for one in operands if one in self._origin]
+            known = [self._origin[operand] for operand in operands if operand in self._origin]
             if not known:
                 return False
             return self._join(value, known[0] if len(known) == 1 else DYNAMIC)
         if name in _EITHER:
             either = operands[1:] if name == "arith.select" else operands
             changed = False
-            for one in either:
-                changed |= one in self._origin and self._join(value, self._origin[one])
-            missing = [one for one in either if one not in self._origin]
+            for operand in either:
+                changed |= operand in self._origin and self._join(value, self._origin[operand])
+            missing = [operand for operand in either if operand not in self._origin]
             if missing and value in self._origin:
                 changed |= self._join(value, DYNAMIC)
             return changed
@@ -257,7 +259,7 @@ def _addresses(
     function: FuncOp, operations: list[Operation], passed: list[tuple[Value, Value]]
 ) -> set[Value]:
     """Pointers, and the 64-bit integers that pointers are made of."""
-    found = {one for one in _values(function, operations) if one.type.element == "ptr"}
+    found = {value for value in _values(function, operations) if value.type.element == "ptr"}
     sources: dict[Value, list[Value]] = {}
     for source, target in passed:
         sources.setdefault(target, []).append(source)
@@ -277,8 +279,9 @@ def _addresses(
 
 def _values(function: FuncOp, operations: list[Operation]) -> Iterable[Value]:
     blocks = itertools.chain(
-        function.blocks, (block for one in operations for region in one.regions for block in region)
+        function.blocks,
+        (block for operation in operations for region in operation.regions for block in region),
     )
     yield from function.arguments
     yield from (value for block in blocks for value in block.arguments)
-    yield from (value for one in operations for value in one.results)
+    yield from (value for operation in operations for value in operation.results)

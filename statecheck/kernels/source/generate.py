@@ -92,105 +92,105 @@ class _Writer(Control, Accesses, Shapes):
         self._line("return")
         self._line("yield")
 
-    def _operation(self, one: Operation) -> None:
-        own = getattr(self, "_" + one.name.replace(".", "_"), None)
+    def _operation(self, op: Operation) -> None:
+        own = getattr(self, "_" + op.name.replace(".", "_"), None)
         if own is not None:
-            own(one)
-        elif one.name not in _NO_EFFECT:
-            self._elementwise(one)
-        for value in one.results:
-            self._give_origin(one, value)
+            own(op)
+        elif op.name not in _NO_EFFECT:
+            self._elementwise(op)
+        for value in op.results:
+            self._give_origin(op, value)
 
-    def _give_origin(self, one: Operation, value: Value) -> None:
+    def _give_origin(self, op: Operation, value: Value) -> None:
         """Variables of origins that are no other value's."""
-        if not self._flow.carries(value) or one.name.startswith("scf."):
+        if not self._flow.carries(value) or op.name.startswith("scf."):
             return
-        if one.name in ("tt.load", "tt.call") or one.name.startswith("tt.atomic"):
+        if op.name in ("tt.load", "tt.call") or op.name.startswith("tt.atomic"):
             asked = "origins_of" if self._form(value) else "origin_of"
             self._line(f"{self._own_origin(value)} = {asked}({value.name})")
             return
-        source = one.operands[0]
-        if one.name in ("arith.addi", "arith.subi"):
-            known = [each for each in one.operands if self._flow.origin(each) is not None]
+        source = op.operands[0]
+        if op.name in ("arith.addi", "arith.subi"):
+            known = [each for each in op.operands if self._flow.origin(each) is not None]
             kept = (
                 known[0]
-                if len(known) == 1 and (one.name == "arith.addi" or known[0] is one.operands[0])
+                if len(known) == 1 and (op.name == "arith.addi" or known[0] is op.operands[0])
                 else None
             )
             self._origins[value] = self._origin(kept) if kept else "None"
-        elif one.name == "arith.select":
-            condition, *either = one.operands
+        elif op.name == "arith.select":
+            condition, *either = op.operands
             function = "select_origins" if self._form(condition) else ""
             first, second = (self._origin(each) for each in either)
             plain = f"({first} if {self._name(condition)} else {second})"
             text = f"{function}({self._name(condition)}, {first}, {second})" if function else plain
             self._line(f"{self._own_origin(value)} = {text}")
-        elif one.name in ("tt.cat", "tt.join", "tt.split"):
+        elif op.name in ("tt.cat", "tt.join", "tt.split"):
             self._line(f"{self._own_origin(value)} = None")
-        elif one.name in ("tt.expand_dims", "tt.reshape", "tt.trans", "tt.broadcast"):
-            shape = one.result.type.shape
-            order = tiles.integers(one.text, "order") if one.name == "tt.trans" else None
+        elif op.name in ("tt.expand_dims", "tt.reshape", "tt.trans", "tt.broadcast"):
+            shape = op.result.type.shape
+            order = tiles.integers(op.text, "order") if op.name == "tt.trans" else None
             text = f"moved_origins({self._origin(source)}, {source.type.shape}, {shape}, {order})"
             self._line(f"{self._own_origin(value)} = {text}")
         else:
             self._origins[value] = self._origin(source)
 
-    def _elementwise(self, one: Operation) -> None:
-        forms = [self._form(value) for value in one.operands]
-        attributes = _attributes(one)
-        if all(value in self._constants for value in one.operands) and len(one.results) == 1 and one.operands:
-            self._fold(one, attributes)
+    def _elementwise(self, op: Operation) -> None:
+        forms = [self._form(value) for value in op.operands]
+        attributes = _attributes(op)
+        if all(value in self._constants for value in op.operands) and len(op.results) == 1 and op.operands:
+            self._fold(op, attributes)
             return
-        text = inline(one, [self._name(value) for value in one.operands], forms, attributes)
+        text = inline(op, [self._name(value) for value in op.operands], forms, attributes)
         if text is None:
-            text = f"{self._function_of(one, attributes)}({', '.join(self._name(value) for value in one.operands)})"
-        self._line(f"{', '.join(value.name for value in one.results)} = {text}")
+            text = f"{self._function_of(op, attributes)}({', '.join(self._name(value) for value in op.operands)})"
+        self._line(f"{', '.join(value.name for value in op.results)} = {text}")
 
-    def _fold(self, one: Operation, attributes: dict[str, str]) -> None:
-        self._function_of(one, attributes)
-        elements = tuple(value.type.element for value in one.operands)
-        function = arithmetic_of(one.name, elements, one.result.type.element, attributes)
+    def _fold(self, op: Operation, attributes: dict[str, str]) -> None:
+        self._function_of(op, attributes)
+        elements = tuple(value.type.element for value in op.operands)
+        function = arithmetic_of(op.name, elements, op.result.type.element, attributes)
         assert function is not None
         with np.errstate(all="ignore"):
-            self._constant(one.result, function(*(self._constants[value] for value in one.operands)))
+            self._constant(op.result, function(*(self._constants[value] for value in op.operands)))
 
-    def _function_of(self, one: Operation, attributes: dict[str, str]) -> str:
-        elements = tuple(value.type.element for value in one.operands)
-        if not one.results:
-            raise NotUnderstoodError(one.name)
-        result = one.result.type.element
-        function = Arithmetic(one.name, elements, result, tuple(sorted(attributes.items())))
-        if arithmetic_of(one.name, elements, result, attributes) is None:
-            raise NotUnderstoodError(f"{one.name} of {', '.join(elements)}")
+    def _function_of(self, op: Operation, attributes: dict[str, str]) -> str:
+        elements = tuple(value.type.element for value in op.operands)
+        if not op.results:
+            raise NotUnderstoodError(op.name)
+        result = op.result.type.element
+        function = Arithmetic(op.name, elements, result, tuple(sorted(attributes.items())))
+        if arithmetic_of(op.name, elements, result, attributes) is None:
+            raise NotUnderstoodError(f"{op.name} of {', '.join(elements)}")
         return self._module.constant(function, function, "a")
 
-    def _arith_constant(self, one: Operation) -> None:
-        text = one.text.strip()
-        kind = one.result.type
+    def _arith_constant(self, op: Operation) -> None:
+        text = op.text.strip()
+        kind = op.result.type
         if text.startswith("dense<"):
             text = text[len("dense<") : -1]
             if text.startswith("["):
-                self._constant(one.result, tiles.array(text, kind))
+                self._constant(op.result, tiles.array(text, kind))
                 return
-        self._constant(one.result, number(text, kind.element))
+        self._constant(op.result, number(text, kind.element))
 
-    def _tt_make_range(self, one: Operation) -> None:
-        found = re.search(r"end = (\d+) : i32, start = (\d+)", one.text)
+    def _tt_make_range(self, op: Operation) -> None:
+        found = re.search(r"end = (\d+) : i32, start = (\d+)", op.text)
         assert found is not None
-        self._constant(one.result, np.arange(int(found.group(2)), int(found.group(1)), dtype=np.int32))
+        self._constant(op.result, np.arange(int(found.group(2)), int(found.group(1)), dtype=np.int32))
 
-    def _tt_get_program_id(self, one: Operation) -> None:
-        self._names[one.result] = f"p{'xyz'.index(one.text.strip())}"
+    def _tt_get_program_id(self, op: Operation) -> None:
+        self._names[op.result] = f"p{'xyz'.index(op.text.strip())}"
 
-    def _tt_get_num_programs(self, one: Operation) -> None:
-        self._names[one.result] = f"n{'xyz'.index(one.text.strip())}"
+    def _tt_get_num_programs(self, op: Operation) -> None:
+        self._names[op.result] = f"n{'xyz'.index(op.text.strip())}"
 
-    def _tt_addptr(self, one: Operation) -> None:
-        pointer, offset = one.operands
+    def _tt_addptr(self, op: Operation) -> None:
+        pointer, offset = op.operands
         size = size_of(pointee(pointer.type))
         base, step = self._name(pointer), self._name(offset)
         if offset in self._constants:
-            self._constants.pop(one.result, None)
+            self._constants.pop(op.result, None)
             steps = self._constants[offset]
             if self._form(offset) == SCALAR:
                 step = repr(steps * size)
@@ -206,31 +206,31 @@ class _Writer(Control, Accesses, Shapes):
         wrapped = f"{base} + {step}" if form else f"wrap64({base} + {step})"
         if form and self._form(offset) == SCALAR:
             wrapped = f"{base} + wrap64({step})"
-        self._line(f"{one.result.name} = {wrapped}")
+        self._line(f"{op.result.name} = {wrapped}")
 
-    def _tt_assert(self, one: Operation) -> None:
-        message = one.text[one.text.index('"') :]
-        self._line(f"asserted({self._name(one.operands[0])}, {message}, {self._place(one)}, (p0, p1, p2))")
+    def _tt_assert(self, op: Operation) -> None:
+        message = op.text[op.text.index('"') :]
+        self._line(f"asserted({self._name(op.operands[0])}, {message}, {self._place(op)}, (p0, p1, p2))")
 
-    def _tt_print(self, one: Operation) -> None:
-        prefix = re.match(r'"((?:[^"\\]|\\.)*)"', one.text)
+    def _tt_print(self, op: Operation) -> None:
+        prefix = re.match(r'"((?:[^"\\]|\\.)*)"', op.text)
         values = ", ".join(
-            self._full(value) if value.type.shape is not None else self._name(value) for value in one.operands
+            self._full(value) if value.type.shape is not None else self._name(value) for value in op.operands
         )
         self._line(
             f"printed({prefix.group() if prefix else repr('')}, (p0, p1, p2), ({values}{',' if values else ''}))"
         )
 
-    def _place(self, one: Operation) -> str:
-        return repr(f"{one.place.file}:{one.place.line}")
+    def _place(self, op: Operation) -> str:
+        return repr(f"{op.place.file}:{op.place.line}")
 
 
 _PREDICATE = re.compile(r"^([a-z]+),")
 
 
-def _attributes(one: Operation) -> dict[str, str]:
-    if one.name in ("arith.cmpi", "arith.cmpf"):
-        found = _PREDICATE.match(one.text.strip())
+def _attributes(op: Operation) -> dict[str, str]:
+    if op.name in ("arith.cmpi", "arith.cmpf"):
+        found = _PREDICATE.match(op.text.strip())
         assert found is not None
         return {"predicate": found.group(1)}
-    return dict(re.findall(r"(rounding|propagateNan) = (\w+)", one.text))
+    return dict(re.findall(r"(rounding|propagateNan) = (\w+)", op.text))

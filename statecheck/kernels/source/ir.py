@@ -113,10 +113,10 @@ def result_types(operation: Operation) -> list[Type]:
     elif name in ("arith.mulsi_extended", "arith.mului_extended"):
         return [type_of(types)] * 2
     elif name == "arith.addui_extended":
-        return [type_of(one) for one in split(types)]
+        return [type_of(text) for text in split(types)]
     elif name in ("scf.if", "scf.for", "scf.while"):
         types = types[1:-1] if types.startswith("(") else types
-    return [type_of(one) for one in split(types)]
+    return [type_of(text) for text in split(types)]
 
 
 def loaded_type(pointer: Type) -> Type:
@@ -157,7 +157,7 @@ def type_of(text: str) -> Type:
 def _dims(text: str) -> tuple[tuple[int, ...], str]:
     found = re.match(r"((?:\d+x)*)(.*)$", text)
     assert found is not None
-    return tuple(int(one) for one in found.group(1).split("x") if one), split(found.group(2))[0]
+    return tuple(int(size) for size in found.group(1).split("x") if size), split(found.group(2))[0]
 
 
 def split(text: str) -> list[str]:

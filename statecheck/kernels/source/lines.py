@@ -71,8 +71,8 @@ class Lines:
             self._line(f"{', '.join(left)} = {', '.join(right)}")
 
     def _block(self, operations: list[Operation]) -> None:
-        for one in operations:
-            self._operation(one)
+        for op in operations:
+            self._operation(op)
 
     def _constant(self, value: Value, constant: Any) -> None:
         self._constants[value] = constant
@@ -81,14 +81,14 @@ class Lines:
         else:
             self._names[value] = self._module.constant(constant, ("value", value))
 
-    def _exchange(self, one: Operation, *, one_result: bool = False) -> None:
+    def _exchange(self, op: Operation, *, one_result: bool = False) -> None:
         """Lanes of the program have to meet here."""
-        site = self._module.site("exchange", one.place, one_result=one_result)
+        site = self._module.site("exchange", op.place, one_result=one_result)
         self._line(f"yield {site.number}")
         if one_result:
             self._line("exchange()")
 
-    def _operation(self, one: Operation) -> None:
+    def _operation(self, op: Operation) -> None:
         raise NotImplementedError
 
 

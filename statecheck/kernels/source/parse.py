@@ -97,15 +97,16 @@ class _Parser:
         if rest.strip().startswith("->"):
             returned = rest.strip()[2:].split("attributes")[0].rstrip(" {").strip()
             results = [
-                type_of(one) for one in split(returned.strip("()") if returned.startswith("(") else returned)
+                type_of(text)
+                for text in split(returned.strip("()") if returned.startswith("(") else returned)
             ]
         blocks, _ = self._region(scope)
         return FuncOp(found.group(2).strip('"'), found.group(1) != "private ", arguments, results, blocks)
 
     def _arguments(self, text: str, scope: _Scope) -> list[Value]:
         result = []
-        for one in split(without_locations(text)):
-            name, _, kind = one.partition(":")
+        for argument in split(without_locations(text)):
+            name, _, kind = argument.partition(":")
             kind = re.sub(r"\{.*\}$", "", kind.strip()).strip()
             value = self._value(name.strip(), type_of(kind))
             scope.define(name.strip(), value)
@@ -167,8 +168,8 @@ class _Parser:
         if not text:
             return
         types = result_types(operation)
-        for one in text.split(","):
-            name, _, count = one.strip().partition(":")
+        for result in text.split(","):
+            name, _, count = result.strip().partition(":")
             for number in range(int(count or 1)):
                 if not types:
                     raise NotUnderstoodError(f"the results of {operation.name}")
@@ -180,7 +181,7 @@ class _Parser:
         text, types = split_types(rest)
         if name in ("cf.br", "cf.cond_br"):
             return self._branch(name, rest, scope)
-        operands = [scope.find(one) for one in _OPERAND.findall(without_strings(text))]
+        operands = [scope.find(operand) for operand in _OPERAND.findall(without_strings(text))]
         return Operation(name, [], operands, text, types)
 
     def _branch(self, name: str, rest: str, scope: _Scope) -> Operation:
@@ -188,13 +189,13 @@ class _Parser:
         operands = [scope.find(head.group())] if name == "cf.cond_br" and head is not None else []
         successors = []
         for found in re.finditer(r"\^(\w+)(?:\(([^:)]*))?", rest):
-            passed = [scope.find(one) for one in _OPERAND.findall(found.group(2) or "")]
+            passed = [scope.find(operand) for operand in _OPERAND.findall(found.group(2) or "")]
             successors.append(("^" + found.group(1), passed))
         return Operation(name, [], operands, rest, "", successors=successors)
 
     def _with_regions(self, name: str, rest: str, scope: _Scope) -> Operation:
         """An operation in generic form, such as `"tt.reduce"(%x) <{axis = 0 : i32}> ({`."""
-        operands = [scope.find(one) for one in _OPERAND.findall(rest)]
+        operands = [scope.find(operand) for operand in _OPERAND.findall(rest)]
         regions = []
         while True:
             blocks, line = self._region(_Scope(scope))
@@ -207,7 +208,7 @@ class _Parser:
 
     def _scf_if(self, rest: str, scope: _Scope) -> Operation:
         head, _, types = rest.rstrip("{ ").partition(" -> ")
-        operands = [scope.find(one) for one in _OPERAND.findall(head)]
+        operands = [scope.find(operand) for operand in _OPERAND.findall(head)]
         blocks, line = self._region(_Scope(scope))
         regions = [blocks]
         if line.startswith("} else"):
@@ -223,7 +224,7 @@ class _Parser:
         )
         if found is None:
             raise NotUnderstoodError(f"the loop {rest[:80]}")
-        operands = [scope.find(one) for one in found.groups()[1:]]
+        operands = [scope.find(operand) for operand in found.groups()[1:]]
         rest, types, carried = rest[found.end() :], "", list[tuple[str, str]]()
         if rest.startswith("iter_args("):
             inside, rest = balanced(rest, len("iter_args"))

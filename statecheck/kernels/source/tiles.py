@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable
 from typing import Any
@@ -40,12 +39,12 @@ def integers(text: str, name: str) -> tuple[int, ...]:
     found = re.search(rf"\b{name} = array<i32: ([\d, -]+)>", text)
     if found is None:
         raise NotUnderstoodError(f"an operation without {name}: {text[:60]}")
-    return tuple(int(one) for one in found.group(1).split(","))
+    return tuple(int(part) for part in found.group(1).split(","))
 
 
 def array(text: str, kind: Type) -> Array:
     """A dense constant whose elements differ."""
-    flat = [number(one, kind.element) for one in re.findall(r"[^\[\],\s]+", text)]
+    flat = [number(part, kind.element) for part in re.findall(r"[^\[\],\s]+", text)]
     return np.array(flat, dtype_of(kind.element)).reshape(kind.shape or ())
 
 
@@ -152,7 +151,7 @@ def select_origins(condition: Array, first: Any, second: Any) -> Any:
         return None
     if type(first) is int and first == second:
         return first
-    return np.where(condition, *(np.int64(-1) if one is None else one for one in (first, second)))
+    return np.where(condition, *(np.int64(-1) if origin is None else origin for origin in (first, second)))
 
 
 class AssertionFailedError(Exception):
@@ -178,8 +177,3 @@ def printed(prefix: str, program: tuple[int, int, int], values: tuple[Any, ...])
     """What `tl.device_print` shows."""
     for value in values or ("",):
         print(f"pid {program}{prefix}{value}")
-
-
-def literal(text: str) -> Any:
-    """A Python literal out of an attribute."""
-    return ast.literal_eval(text)
