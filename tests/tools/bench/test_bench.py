@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +17,7 @@ from statecheck.execution.example import Bench
 from statecheck.execution.exit_codes import MISCONFIGURED
 from subjects import Subject, load
 from tools.bench import align as bench_align
+from tools.bench import calls as bench_calls
 from tools.bench import device as bench_device
 from tools.bench import loads as bench_loads
 from tools.bench.__main__ import main
@@ -26,7 +29,8 @@ from tools.bench.loads import CopyLoad, Side
 PEER = Path(__file__).with_name("index_copy_peer.py")
 TINY_STATES = TINY.shapes[0]
 ROWS = 4
-RUN, DEST, DRAFT = 2, 1, 3
+RUN, DEST = 2, 1
+COLUMNS = (1, 2, 3)
 IDLE_PEER = """
 from tests.tools.bench.index_copy_peer import *
 from tests.tools.bench import index_copy_peer
@@ -65,71 +69,44 @@ def launched(
     return cache, before
 
 
-def block(cache: BenchCache, pool: torch.Tensor, row: int, column: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Conv and temporal bytes of the block in one column of one row."""
-    number, page = int(cache.table[row, column]), cache.shape.page_bytes
-    found = pool[number * page : (number + 1) * page]
-    return found[: cache.shape.conv_bytes], found[cache.shape.conv_bytes :]
-
-
-def conv_from(conv: torch.Tensor, layout: str, row: int) -> torch.Tensor:
-    """A conv state's bytes from one row on."""
-    channels = TINY_STATES.channels
-    rows = conv.view(5, channels, 2) if layout == "SD" else conv.view(channels, 5, 2).transpose(0, 1)
-    return rows[row:]
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_row_that_crosses_has_its_states_copied_and_no_other_byte_changes(
-    subject: Subject, layout: str, device: str
-) -> None:
-    cache, before = launched(subject, layout, bench_loads.postprocess(ROWS, ROWS), device)
-    for row, (pool, old) in product(range(ROWS), zip(cache.pools, before, strict=True)):
-        conv, temporal = block(cache, pool, row, DEST)
-        assert torch.equal(temporal, block(cache, old, row, DRAFT)[1])
-        shifted, source = conv_from(conv, layout, 0)[:4], block(cache, old, row, RUN)[0]
-        assert torch.equal(shifted, conv_from(source, layout, 1))
-        for column in (RUN, DRAFT):
-            assert all(map(torch.equal, block(cache, pool, row, column), block(cache, old, row, column)))
-
-
-@pytest.mark.parametrize(
-    ("load_", "rows"), [(bench_loads.postprocess(ROWS, 0), []), (bench_loads.postprocess(ROWS, 1), [2])]
-)
-def test_only_rows_that_cross_are_copied(
-    subject: Subject, load_: CopyLoad, rows: list[int], device: str
-) -> None:
-    cache, before = launched(subject, "SD", load_, device)
-    found = zip(cache.pools, before, strict=True)
-    changed = {
-        (row, column)
-        for pool, old in found
-        for row, column in product(range(ROWS), (DEST, RUN, DRAFT))
-        if not all(map(torch.equal, block(cache, pool, row, column), block(cache, old, row, column)))
+def changed(cache: BenchCache, before: list[torch.Tensor]) -> set[tuple[int, int]]:
+    """Row and column of each block with other bytes than before."""
+    page = cache.shape.page_bytes
+    blocks = {
+        (row, column): int(cache.table[row, column]) * page for row in range(ROWS) for column in COLUMNS
     }
-    assert changed == {(row, DEST) for row in rows}
+    return {
+        place
+        for place, first in blocks.items()
+        for pool, old in zip(cache.pools, before, strict=True)
+        if not torch.equal(pool[first : first + page], old[first : first + page])
+    }
 
 
-@pytest.mark.parametrize(
-    "load_", [bench_loads.postprocess_align(ROWS, ROWS), bench_loads.precopy(ROWS, ROWS)]
-)
-def test_the_launches_of_v2_copy_every_row(subject: Subject, load_: CopyLoad, device: str) -> None:
-    cache, before = launched(subject, "SD", load_, device)
-    dest = RUN if load_.driver == bench_loads.PRECOPY else DEST
-    for row, (pool, old) in product(range(ROWS), zip(cache.pools, before, strict=True)):
-        assert torch.equal(block(cache, pool, row, dest)[1], block(cache, old, row, DRAFT)[1])
+def few(load_: CopyLoad) -> CopyLoad:
+    """The load of the host's clock, for as many rows as the cache has."""
+    vectors = {name: values[: ROWS + 1] for name, values in load_.vectors.items()}
+    return replace(load_, requests=ROWS, vectors=vectors)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_v2_step_brings_every_row_along_and_publishes_it_behind_the_boundary(
-    subject: Subject, layout: str, device: str
+@pytest.mark.parametrize(
+    ("load_", "rows", "columns"),
+    [
+        (bench_loads.postprocess(ROWS, ROWS), range(ROWS), [DEST]),
+        (bench_loads.postprocess(ROWS, 1), [2], [DEST]),
+        (bench_loads.postprocess(ROWS, 0), [], []),
+        (bench_loads.postprocess_align(ROWS, ROWS), range(ROWS), [DEST]),
+        (bench_loads.precopy(ROWS, ROWS), range(ROWS), [RUN]),
+        (bench_loads.v2_step(ROWS, ROWS, crossing=True), range(ROWS), [RUN, DEST]),
+        *[(few(load_), [], []) for load_ in bench_calls.loads()],
+    ],
+)
+def test_a_load_changes_the_columns_that_it_is_about(
+    load_: CopyLoad, rows: Iterable[int], columns: list[int], layout: str, subject: Subject, device: str
 ) -> None:
-    cache, before = launched(subject, layout, bench_loads.v2_step(ROWS, ROWS, crossing=True), device)
-    for row, (pool, old) in product(range(ROWS), zip(cache.pools, before, strict=True)):
-        (conv, temporal), left = block(cache, pool, row, RUN), block(cache, old, row, DEST)
-        assert torch.equal(temporal, block(cache, old, row, DRAFT)[1])
-        assert torch.equal(conv_from(conv, layout, 0)[:3], conv_from(left[0], layout, 2))
-        assert all(map(torch.equal, block(cache, pool, row, DEST), (conv, temporal)))
+    cache, before = launched(subject, layout, load_, device)
+    assert changed(cache, before) == set(product(rows, columns))
 
 
 def test_rotation_hands_each_row_other_blocks() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,22 +9,11 @@ import torch
 
 from statecheck.execution.example import Bench
 from statecheck.subject import load
-from tests.tools.bench.test_bench import ROWS, launched
 from tools.bench import builders as bench_builders
 from tools.bench import calls as bench_calls
 from tools.bench import device as bench_device
 from tools.bench.__main__ import main
 from tools.bench.clock import Times
-from tools.bench.loads import CopyLoad
-
-
-@pytest.mark.parametrize("load_", list(bench_calls.loads()), ids=lambda load_: load_.driver)
-def test_the_calls_that_are_timed_on_the_host_copy_nothing(load_: CopyLoad, trial: Bench) -> None:
-    few = {name: values[: ROWS + 1] for name, values in load_.vectors.items()}
-    cache, before = launched(
-        load("impl"), "SD", replace(load_, requests=ROWS, vectors=few), trial.port.device
-    )
-    assert all(map(torch.equal, cache.pools, before))
 
 
 def test_calls_stand_beside_those_of_a_peer_that_has_them() -> None:
