@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -42,15 +44,18 @@ def write(folder: Path, source: str | None = HALVES, **changes: object) -> Path:
 
 
 def run(
-    script: Path, *arguments: str, flags: tuple[str, ...] = (), **variables: str
+    script: Path,
+    *arguments: str,
+    flags: tuple[str, ...] = (),
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.CompletedProcess[str]:
     hidden = ("SUBJECT", "SUBJECT_PATH", "DEVICE", "STATECHECK")
     kept = {name: value for name, value in os.environ.items() if name not in hidden}
     if not flags:
-        return run_python(script, *arguments, env=kept | variables, cwd=Path("/"))
+        return run_python(script, *arguments, env={**kept, **variables}, cwd=Path("/"))
     command = [sys.executable, *flags, str(script), *arguments]
     return subprocess.run(
-        command, env=kept | variables, capture_output=True, text=True, check=False, cwd="/", timeout=120
+        command, env={**kept, **variables}, capture_output=True, text=True, check=False, cwd="/", timeout=120
     )
 
 
@@ -128,7 +133,7 @@ BISECTED = ("there", "gone", "sleeps", "no module", "an import that ends the pro
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
 def test_a_script_ends_with_a_code_and_says_why(tmp_path: Path, ending: Ending) -> None:
     script = write(tmp_path, ending.source, **ending.case)
-    done = run(script, *ending.arguments, flags=ending.flags, **ending.variables)
+    done = run(script, *ending.arguments, flags=ending.flags, variables=ending.variables)
     assert (done.returncode, done.stdout[: len(ending.output)]) == (ending.code, ending.output), done
     assert ending.code == 0 or "gone" not in done.stdout.splitlines()
 
@@ -136,7 +141,7 @@ def test_a_script_ends_with_a_code_and_says_why(tmp_path: Path, ending: Ending) 
 @pytest.mark.parametrize("name", BISECTED)
 def test_for_git_bisect_a_script_without_a_verdict_ends_with_125(tmp_path: Path, name: str) -> None:
     ending = ENDINGS[name]
-    done = run(write(tmp_path, ending.source, **ending.case), "--bisect", **ending.variables)
+    done = run(write(tmp_path, ending.source, **ending.case), "--bisect", variables=ending.variables)
     assert done.returncode == (125 if ending.code == 2 else ending.code), done
 
 
@@ -186,7 +191,7 @@ def test_a_script_that_asks_the_sanitizer_says_nothing_without_torch(
     script = write(tmp_path, actual=(Raised("OutsideView", "x", ()),))
     # As -I and -S, but for the process that it starts too.
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n", encoding="utf-8")
-    done = run(script, *arguments, PYTHONPATH=str(tmp_path))
+    done = run(script, *arguments, variables={"PYTHONPATH": str(tmp_path)})
     assert done.returncode == code, done
     assert "the defect is" not in done.stdout
 
