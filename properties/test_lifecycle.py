@@ -23,10 +23,10 @@ from properties.strategies.lifecycle import turns, worlds
 from properties.test_align_sessions import ROWS, SLOTS
 from statecheck.case.values import Outcome
 from statecheck.case.values import Step as AnyStep
-from statecheck.execution.domain import not_offered
 from statecheck.execution.example import Bench, KnownFailure, OutsideDomain, Trial
 from statecheck.execution.machines import TrialMachine, machine_prop
 from statecheck.execution.registry import Property
+from statecheck.execution.run import not_offered
 
 BUILDERS = tuple(f"{name}.build" for name in CLASSES.values())
 REDUCTION_SECONDS = 30.0

@@ -27,7 +27,7 @@ from statecheck.case.bucket import Bucket, bucket_of
 from statecheck.execution.registry import Property
 from statecheck.kernels.compilations import Compilation, Kernels, added
 from statecheck.kernels.coverage import Coverage
-from statecheck.subject.surroundings import take_remarks
+from statecheck.subject.remarks import take_remarks
 
 _MOST_MOMENTS = 400
 REPLAYED = "Replayed from the corpus."

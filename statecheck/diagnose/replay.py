@@ -12,11 +12,11 @@ from statecheck.case import Case
 from statecheck.case.faults import DEVICE_FAULT
 from statecheck.case.values import Raised
 from statecheck.diagnose.rerun import NotTried, replay
-from statecheck.execution.applicable import NEED_CUDA, missing_functions
 from statecheck.execution.breadth import require_narrow
 from statecheck.execution.patience import Patient, TooLong
 from statecheck.execution.port import InProcess, Port, choose_device, ordinary_port
 from statecheck.execution.run import rules_of
+from statecheck.execution.selection import NEED_CUDA, missing_functions
 from statecheck.kernels import coverage, triton_mode
 from statecheck.kernels.coverage import How
 from statecheck.subject import Subject, load

@@ -12,10 +12,9 @@ from statecheck.case import Case
 from statecheck.case.compare import outcome_difference
 from statecheck.case.failure import failure_of
 from statecheck.case.values import Step
-from statecheck.execution.domain import left_out, not_offered
 from statecheck.execution.example import spell
 from statecheck.execution.port import Port
-from statecheck.execution.run import Expectation, Run, Taken, recorded
+from statecheck.execution.run import Expectation, Run, Taken, left_out, not_offered, recorded
 from statecheck.subject import Subject
 
 

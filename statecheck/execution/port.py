@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn
 
 import torch
 
@@ -42,50 +42,11 @@ from statecheck.execution.objects.describe import Describer
 from statecheck.execution.objects.own import NEED_THE_SUBJECT, OWN_FUNCTIONS
 from statecheck.execution.objects.sanitizer import Watched
 from statecheck.execution.objects.source_line import source_line
+from statecheck.execution.ports import Port, Recorder, TakesSeveral, executed
 from statecheck.kernels import triton_mode
 from statecheck.kernels.orders.schedule import program_schedule
 from statecheck.subject import NotOffered, Subject, is_engine
 from statecheck.subject.surroundings import ProcessState
-
-
-class Port(Protocol):
-    """Runs the steps of one example after another; `begin` forgets the names of the example before."""
-
-    device: str
-
-    def begin(self) -> None: ...
-
-    def execute(self, step: Step) -> Outcome | None: ...
-
-    def waiting_refused(self) -> AbstractContextManager[None]:
-        """While it is entered, a call of the subject that waits for the device raises in the subject."""
-        ...
-
-
-@runtime_checkable
-class TakesSeveral(Protocol):
-    """A port in another process: round trips are expensive, so it takes several steps at once."""
-
-    def execute_all(self, steps: Sequence[Step]) -> list[Outcome | None]: ...
-
-
-def executed(port: Port, steps: Sequence[Step]) -> list[Outcome | None]:
-    """The outcome of each of the steps, None of those that are no calls."""
-    if isinstance(port, TakesSeveral):
-        return port.execute_all(steps)
-    return [port.execute(step) for step in steps]
-
-
-class Recorder(Protocol):
-    """Is told what a port is about to do; see `device.log.StepLog`."""
-
-    def begin(self) -> None: ...
-
-    def note(self, steps: Sequence[Step]) -> None: ...
-
-    def enter(self) -> None: ...
-
-    def leave(self) -> None: ...
 
 
 class InProcess:
@@ -316,4 +277,13 @@ def choose_device(requested: str) -> str:
     return requested
 
 
-__all__ = ["CANARY", "GUARD_BYTES", "InProcess", "Port", "choose_device", "ordinary_port"]
+__all__ = [
+    "CANARY",
+    "GUARD_BYTES",
+    "InProcess",
+    "Port",
+    "TakesSeveral",
+    "choose_device",
+    "executed",
+    "ordinary_port",
+]

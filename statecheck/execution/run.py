@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from oracle.profile import Profile
-from statecheck.case.values import Call, Expected, Outcome, Step, Value
+from statecheck.case.values import Call, Expected, Outcome, Raised, Refusal, Step, Value
 from statecheck.execution.objects.memory import KnownMemory
 from statecheck.execution.port import Port, executed
 from statecheck.expectations import answer
+from statecheck.subject import Subject
 
 Expectation = Callable[[Call, Mapping[str, Value]], Expected]
 """What to expect of a call, all of whose names are resolved, by what is known before it."""
@@ -164,3 +165,22 @@ class Run:
         self.expected.append(asked.expected)
         self.actual.append(outcome)
         return Taken(len(self.actual) - 1, step, asked.call, asked.expected, outcome)
+
+
+def left_out(subject: Subject, call: Call, expected: Expected) -> str | None:
+    """Why this call, all of whose names are resolved, is not made; None where it is inside of the contract."""
+    if isinstance(expected, Refusal) and not subject.refuses:
+        return f"the rules refuse {expected.argument or call.function}"
+    return next((one.reason for one in subject.outside if one.holds(call)), None)
+
+
+def is_lacked(subject: Subject, call: Call) -> bool:
+    """Whether a call that is left out is about something that the subject does not have."""
+    return any(one.lacked and one.holds(call) for one in subject.outside)
+
+
+def not_offered(outcome: Outcome | None) -> str | None:
+    """Why a call was not tried: the subject does not offer it, or its launch can be neither executed nor interpreted; or None."""
+    if isinstance(outcome, Raised) and outcome.not_offered:
+        return outcome.message
+    return None

@@ -5,8 +5,7 @@ recursion limit, the standard streams. Put back when the next example begins, si
 need them: variables of the environment, what was added to the import path, and the filters of warnings.
 
 Not compared: states of random generators (the harness draws from its own, and Hypothesis seeds the global ones for each example)
-and the locale (files of the harness are written and read as UTF-8). Open file descriptors are counted by `open_files`, and never
-closed: a subject may use them later.
+and the locale (files of the harness are written and read as UTF-8).
 """
 
 from __future__ import annotations
@@ -20,8 +19,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from statecheck.subject.descriptors import require_needed
+from statecheck.subject.remarks import note
 
 if TYPE_CHECKING:
     import torch
@@ -45,55 +46,10 @@ _SIGNALS = tuple(
 _TIMERS = {signal.ITIMER_REAL: "SIGALRM", signal.ITIMER_VIRTUAL: "SIGVTALRM", signal.ITIMER_PROF: "SIGPROF"}
 _SLACK_SECONDS = 1.0
 """By how much more than the time that has passed a timer may have gone down and still be the same timer."""
-_MOST_FILES = 64
-"""Descriptors that a worker may open beyond those of its first task before it is reported."""
 _LONGEST, _TRIES = 200, 3
 
 _handler_of: Callable[[int], Any] = importlib.import_module("_signal").getsignal
 """What is behind `signal.getsignal`, without the enumeration that it looks each handler up in: that took most of the time."""
-
-_needed: dict[int, tuple[tuple[int, int], Callable[[], NoReturn]]] = {}
-"""File descriptors without which this process cannot go on: what each leads to, and what to do when it is gone."""
-_noted: dict[str, str] = {}
-_reported: set[str] = set()
-
-
-def note(what: str, sentence: str) -> None:
-    """Remark something about the subject, once in a process for each kind of thing.
-
-    Args:
-        what: the kind, such as "the working folder".
-    """
-    if what not in _reported:
-        _reported.add(what)
-        _noted[what] = sentence
-
-
-def take_remarks() -> dict[str, str]:
-    """Sentences by kind that were noted since the last call of this function."""
-    taken = dict(_noted)
-    _noted.clear()
-    return taken
-
-
-def need(descriptor: int, give_up: Callable[[], NoReturn]) -> None:
-    """Have `give_up` called as soon as a call of the subject has closed this file descriptor, or leads it elsewhere."""
-    _needed[descriptor] = _target_of(descriptor), give_up
-
-
-def _require_needed() -> None:
-    for descriptor, (target, give_up) in _needed.items():
-        if _target_of(descriptor) != target:
-            give_up()
-
-
-def _target_of(descriptor: int) -> tuple[int, int]:
-    """What an open file descriptor leads to; (0, 0) where it is closed."""
-    try:
-        found = os.fstat(descriptor)
-    except OSError:
-        return 0, 0
-    return found.st_dev, found.st_ino
 
 
 class _Item(NamedTuple):
@@ -233,7 +189,7 @@ class ProcessState:
             with kept_at_once(where):
                 yield
         finally:
-            _require_needed()
+            require_needed()
             self._note_variables(variables, where)
             if sys.path != path:
                 self._path = self._path or path
@@ -312,34 +268,3 @@ def _restore_filters(filters: list[Any]) -> None:
     warnings.filters[:] = filters  # type: ignore[index] # a list in every version that there is
     with warnings.catch_warnings():
         """Leaving it has the module look at its filters again."""
-
-
-def open_files() -> int:
-    """How many file descriptors this process has open; 0 where the system does not say."""
-    try:
-        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names alone
-    except OSError:
-        return 0
-
-
-class OpenFiles:
-    """Watches how many file descriptors a worker has open."""
-
-    def __init__(self) -> None:
-        self._first: int | None = None
-
-    def look(self) -> None:
-        """Remark where there are many more than at the first look."""
-        now = open_files()
-        if self._first is None:
-            self._first = now
-        elif now > self._first + _MOST_FILES:
-            note(
-                "open files",
-                f"the subject leaves files open: a worker has {now} open file descriptors, and had {self._first}",
-            )
-
-
-def absolute(path: str | Path) -> Path:
-    """The path from the root of the file system, by the folder in which this process works now."""
-    return Path(path).absolute()

@@ -13,7 +13,6 @@ from statecheck.case import Case
 from statecheck.diagnose.diagnosis import Scene, diagnose, explain
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.registry import Property
-from statecheck.execution.unread import kept_unread
 from statecheck.report.markdown import write_report
 from statecheck.workers.port import InWorker
 
@@ -46,7 +45,7 @@ class LastFailure:
             self._pending.add(path)
 
     def _keep_unread(self, tested: Property, case: Case, error: Exception) -> None:
-        note = self._folders.put(lambda folder: kept_unread(case, folder, tested))
+        note = self._folders.put(lambda folder: tested.keep_unread(case, folder))
         if note is not None:
             error.add_note(note)
 

@@ -14,7 +14,7 @@ from statecheck.case.faults import HANG, INTERRUPTED, Fault, Faulted, hang
 from statecheck.case.values import Call, Outcome, Raised, Step
 from statecheck.kernels.compilations import Kernels, added
 from statecheck.kernels.coverage import INTERPRETED, Coverage, How
-from statecheck.subject.surroundings import note
+from statecheck.subject.remarks import note
 from statecheck.workers.forkserver import server_for
 from statecheck.workers.log import State, StepLog
 from statecheck.workers.shared_workers import SharedWorkers

@@ -31,7 +31,8 @@ from statecheck.case.values import Outcome, Raised, Step
 from statecheck.execution.port import InProcess, ordinary_port
 from statecheck.kernels import compilations, coverage
 from statecheck.subject import Subject, load, loading
-from statecheck.subject.surroundings import go_to, take_remarks
+from statecheck.subject.remarks import take_remarks
+from statecheck.subject.surroundings import go_to
 from statecheck.workers.wire import COMPILING, DONE, ERROR, FAULT, Meanwhile, answer
 
 Surroundings = tuple[dict[str, str], str, list[str]]

@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 import torch
 
-from statecheck.subject import surroundings
-from statecheck.subject.surroundings import OpenFiles, ProcessState, kept_at_once, take_remarks
+from statecheck.subject import remarks
+from statecheck.subject.descriptors import OpenFiles
+from statecheck.subject.remarks import take_remarks
+from statecheck.subject.surroundings import ProcessState, kept_at_once
 
 
 def _alarmed(*_: object) -> None:
@@ -82,8 +84,8 @@ LATER: dict[str, tuple[Callable[[], Any], Callable[[], Any], str]] = {
 
 @pytest.fixture(autouse=True)
 def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surroundings, "_noted", {})
-    monkeypatch.setattr(surroundings, "_reported", set())
+    monkeypatch.setattr(remarks, "_noted", {})
+    monkeypatch.setattr(remarks, "_reported", set())
 
 
 def _state() -> tuple[Any, ...]:

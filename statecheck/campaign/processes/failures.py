@@ -14,7 +14,6 @@ from statecheck.campaign.pending import Pending
 from statecheck.campaign.processes.tasks import Explore, Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
-from statecheck.execution.unread import kept_unread
 
 if TYPE_CHECKING:
     from statecheck.campaign.processes.worker import Worker
@@ -72,7 +71,7 @@ class Failures:
         """The input of an example that is an error of the property, since each outcome is what the rules expect."""
         folder = Path(self._worker.setting.reports)
         try:
-            message = kept_unread(case, folder, self._worker.properties[self._task.property])
+            message = self._worker.properties[self._task.property].keep_unread(case, folder)
         except OSError as second:
             self._worker.trouble(folder, second)
         else:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from statecheck.campaign import writable
-from statecheck.subject.surroundings import note
+from statecheck.subject.remarks import note
 
 _SUFFIX = ".output"
 _SHOWN_BYTES = 200

@@ -35,8 +35,9 @@ from statecheck.campaign.processes.tasks import (
 )
 from statecheck.case import Case
 from statecheck.kernels import coverage
+from statecheck.subject.descriptors import OpenFiles, need
 from statecheck.subject.own_code import OwnCode
-from statecheck.subject.surroundings import OpenFiles, need, take_remarks
+from statecheck.subject.remarks import take_remarks
 from statecheck.workers.log import WORKER, StepLog, running_path
 from statecheck.workers.server import Surroundings, move_to
 from statecheck.workers.shared_workers import DeviceGone

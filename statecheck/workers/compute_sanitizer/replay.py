@@ -19,9 +19,9 @@ from typing import Any
 
 from statecheck.case import Case
 from statecheck.case.values import Raised, Refusal
-from statecheck.execution.applicable import NEED_CUDA, missing_functions
 from statecheck.execution.port import InProcess, Port
 from statecheck.execution.run import Run, recorded
+from statecheck.execution.selection import NEED_CUDA, missing_functions
 from statecheck.kernels import compilations, triton_mode
 from statecheck.subject import Subject, load
 from statecheck.workers.global_sanitizer.memory import Grid, own_memory, tell_launches, write_down

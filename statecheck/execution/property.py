@@ -1,0 +1,192 @@
+"""A property: its sentence, its kind, the functions that it is about, and the Hypothesis test that checks it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import hypothesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import SearchStrategy
+
+from oracle.profile import Profile
+from statecheck.case import Case
+from statecheck.execution.example import ORDER_FREE, REFUSAL, Bench, KnownFailure
+from statecheck.execution.private.hypothesis import ENDS_EXAMPLES
+from statecheck.subject import Subject, is_engine
+
+ERRORS = "errors"
+"""The folder of reports with inputs on which a property raised, although each outcome is what the rules expect."""
+_ON_A_CPU = 5
+_LAUNCHING = frozenset(
+    {
+        "harness.launch",
+        "batch_memcpy",
+        "do_mamba_copy_block",
+        "preprocess_mamba",
+        "postprocess_mamba_align_gpu",
+        "MambaSpecDecodeGPUContext.run_fused_postprocess",
+        "MambaSpecDecodeGPUContext.run_fused_precopy",
+        "MambaSpecDecodeGPUContext.run_fused_postprocess_align",
+    }
+)
+
+
+def launches(function: str) -> bool:
+    """Whether a documented function launches kernels."""
+    return function in _LAUNCHING or is_engine(function)
+
+
+@dataclass(frozen=True)
+class Property:
+    """One sentence about one or more documented functions, and the Hypothesis test that checks it.
+
+    `name` is what files keep: buckets, the corpus, tables of defects. `id` is what a person types, such as
+    "v1-postprocess/boundary"; "" for a property that only a test has. `device` restricts it to one device ("cuda") where the sentence has no meaning elsewhere.
+    `any_of`: it is about each function alone, and applies where there is one of them.
+    """
+
+    name: str
+    sentence: str
+    kind: str
+    functions: tuple[str, ...]
+    body: Callable[..., None]
+    strategies: dict[str, SearchStrategy[Any]]
+    module: str
+    device: str | None = None
+    id: str = ""
+    any_of: bool = False
+
+    @property
+    def launches(self) -> bool:
+        """Whether its examples launch kernels, which take milliseconds each on a CPU."""
+        return any(map(launches, self.functions))
+
+    def examples(self, bench: Bench, most: int | None = None) -> int:
+        """How many examples a test run gives it: `most`, or a share of them where kernels are executed on a CPU.
+
+        These take many times as long as others; campaigns give them time, a test run does not.
+
+        Args:
+            most: by default as many as the profile has.
+        """
+        shared = _ON_A_CPU if self.launches and bench.port.device == "cpu" else 1
+        return max(1, (most or settings().max_examples) // shared)
+
+    def example(self, bench: Bench, **drawn: Any) -> None:
+        """Run the body on one example; a failure that the subject declares is none."""
+        with contextlib.suppress(KnownFailure), discards_counted(bench):
+            trial = bench.begin(self)
+            with trial.reading():
+                self.body(trial, **_of_release(drawn, trial.profile))
+            trial.end()
+
+    def test(self) -> Callable[..., None]:
+        """The Hypothesis test; its argument `trial` is the `Bench` to run on."""
+
+        @functools.wraps(self.body)
+        def example(trial: Bench, **drawn: Any) -> None:
+            self.example(trial, **drawn)
+
+        put_at(example, *self.place)
+        return given(**self.strategies)(example)
+
+    def keep_unread(self, case: Case, reports: Path) -> str:
+        """Save the input of an error of its own below `reports`; where it stands and what has to be repaired, in a sentence.
+
+        Raises:
+            OSError: the folder cannot be written to.
+        """
+        path = case.save(reports / ERRORS / f"{case.property_name}.json", durable=False)
+        file, line = self.place
+        return (
+            f"the subject's results are what the rules expect, so that the property has to be repaired: "
+            f"{Path(file).name}:{line}; its input is in {path}"
+        )
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """File and line of its statement."""
+        code = getattr(self.body, "__code__", None)
+        return (code.co_filename, code.co_firstlineno) if code is not None else ("", 1)
+
+    def search(self, bench: Bench, most: int | None = None) -> None:
+        """Run the examples of a test run under the user's own profile; raises what the test raises for the shrunk one."""
+        self._settled(self.examples(bench, most))(self.test())(bench)
+
+    @staticmethod
+    def _settled(max_examples: int, **others: Any) -> settings:
+        """What holds for properties whatever the profile; it decides about the rest."""
+        return settings(
+            max_examples=max_examples,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            report_multiple_bugs=False,
+            **others,
+        )
+
+    def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
+        """Run up to `max_examples` fresh examples; raises what the test raises for the shrunk one."""
+        # The corpus remembers what failed; with a database, a seed would draw other inputs after a failure.
+        chosen = settings(max_examples=max_examples, database=None, suppress_health_check=list(HealthCheck))
+        chosen(hypothesis.seed(seed)(self.test()))(bench)
+
+    def not_applicable(self, bench: Bench) -> str | None:
+        """Why this property says nothing about the bench's subject or device, or None."""
+        wanted = [function for function in self.functions if not function.startswith("harness.")]
+        missing = [function for function in wanted if not bench.subject.has(function)]
+        if self.any_of and len(missing) < len(wanted):
+            wanted, missing = [one for one in wanted if one not in missing], []
+        if missing:
+            return f"{bench.subject.name} has no {', '.join(missing)}"
+        if wanted and bench.subject.supplied.issuperset(wanted):
+            return f"the adapter supplies {', '.join(wanted)}, not {bench.subject.name}"
+        if self.kind == REFUSAL and not bench.subject.refuses:
+            return f"{bench.subject.name} does not promise to refuse what is undocumented"
+        device = bench.port.device
+        if self.device not in (None, device):
+            return f"needs {self.device}, runs on {device}"
+        if self.kind == ORDER_FREE and device != "cpu":
+            return f"where kernels are compiled, on {device}, programs run in an order of the device's own"
+        return self._outside(bench.subject, wanted)
+
+    def _outside(self, subject: Subject, wanted: Sequence[str]) -> str | None:
+        """Why no input of any function that it needs is inside of the subject's contract."""
+        reasons = [subject.never(function) for function in wanted]
+        if not wanted or None in reasons:
+            return None
+        return "; ".join(dict.fromkeys(filter(None, reasons)))
+
+
+def put_at(test: Any, file: str, line: int) -> None:
+    """Let pytest, which asks a function's code, say that a test stands there."""
+    test.__code__ = test.__code__.replace(co_filename=file, co_firstlineno=line)
+
+
+@runtime_checkable
+class Released(Protocol):
+    """A drawn input from which releases are taken through other steps."""
+
+    def of_release(self, profile: Profile) -> Any:
+        """The same input for the release of that profile."""
+
+
+def _of_release(drawn: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
+    return {
+        name: value.of_release(profile) if isinstance(value, Released) else value
+        for name, value in drawn.items()
+    }
+
+
+@contextlib.contextmanager
+def discards_counted(bench: Bench) -> Iterator[None]:
+    """Count the example that ends here because the property itself, or Hypothesis, does not want it."""
+    try:
+        yield
+    except ENDS_EXAMPLES:
+        bench.counts.discarded += 1
+        raise
