@@ -51,8 +51,8 @@ def _case(**changes: Any) -> str:
 
 def _built(*steps: Any, **changes: Any) -> str:
     """A case with other values."""
-    told = {"steps": steps, "expected": (Returned(1),), "actual": (Returned(2),), "message": "it differs"}
-    return a_case(**told | changes).to_json()
+    fields = {"steps": steps, "expected": (Returned(1),), "actual": (Returned(2),), "message": "it differs"}
+    return a_case(**fields | changes).to_json()
 
 
 def _given(**arguments: Any) -> str:

@@ -36,8 +36,8 @@ class Started:
     ) -> None:
         self.arguments = [str(one) for one in arguments]
         server = server_for(like, "torch", "numpy")
-        told = (self.arguments, str(cwd), dict(os.environ if env is None else env))
-        what = Fork(f"{__name__}:main", told, name="test", forks=like == COMMANDS)
+        values = (self.arguments, str(cwd), dict(os.environ if env is None else env))
+        what = Fork(f"{__name__}:main", values, name="test", forks=like == COMMANDS)
         (theirs, to), (output, mine), (errors, told_to) = os.pipe(), os.pipe(), os.pipe()
         pid = server.fork(what, theirs, mine, told_to)
         for one in (theirs, mine, told_to):

@@ -47,17 +47,17 @@ class Counts:
     def left_out(self) -> str:
         """What examples came to that cannot be compared on the subject, the most frequent reason first; "" without any."""
         why = (self.outside + self.not_offered + self.no_evidence).most_common()
-        told = [reason for reason, _ in why[:_MOST_REASONS]]
-        more = len(why) - len(told)
-        return "; ".join([*told, f"and {more} other reasons"] if more else told)
+        messages = [reason for reason, _ in why[:_MOST_REASONS]]
+        more = len(why) - len(messages)
+        return "; ".join([*messages, f"and {more} other reasons"] if more else messages)
 
     @property
     def reasons(self) -> str:
         """Why examples are no evidence, the most frequent reason first."""
-        told = [self.left_out] if self.left_out else []
-        told += ["the property discarded what was drawn"] if self.discarded else []
-        told += ["there was nothing to compare in what was drawn"] if self.vacuous > 0 else []
-        return "; ".join(told)
+        message = [self.left_out] if self.left_out else []
+        message += ["the property discarded what was drawn"] if self.discarded else []
+        message += ["there was nothing to compare in what was drawn"] if self.vacuous > 0 else []
+        return "; ".join(message)
 
     def add(self, other: Counts) -> None:
         self.examples += other.examples

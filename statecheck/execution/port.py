@@ -145,10 +145,10 @@ class InProcess:
             self._bind(call, error)
             cause = error.__cause__
             assert cause is not None
-            told = name_of(type(cause)), message_of(cause)
-            at = None if told[0] in FINDINGS else source_line(cause)
+            values = name_of(type(cause)), message_of(cause)
+            at = None if values[0] in FINDINGS else source_line(cause)
             own, lacks = self._is_own(call, before), isinstance(cause, NotOffered | Bfloat16Arithmetic)
-            return Raised(*told, *self._traces(call, scope), at, own, lacks)
+            return Raised(*values, *self._traces(call, scope), at, own, lacks)
         self._bind(call, Named(result, Scope()))
         described = self._describer.result(result, "result", scope, by_content=call.by_content)
         return Returned(described, *self._traces(call, scope), self._is_own(call, before))

@@ -60,8 +60,8 @@ class KnownDefectIndex:
             number, errors = answer_apart(lambda: self._answer(case), ASK_SECONDS)
         except NoAnswerError as error:
             self._unanswered.append(fitting)
-            told = f"a condition of a known defect gave no answer: {error}: the case counts as new"
-            number, errors = None, {"": told}
+            message = f"a condition of a known defect gave no answer: {error}: the case counts as new"
+            number, errors = None, {"": message}
         self.errors |= errors
         return None if number is None else self.declared[number]
 
@@ -95,6 +95,6 @@ class KnownDefectIndex:
             if from_outside(error):
                 raise
             name = one.id or one.alone or one.link
-            told = f"a condition of known defect {name} raised {error_text(error)}: the case counts as new"
-            self.errors.setdefault(name, told)
+            message = f"a condition of known defect {name} raised {error_text(error)}: the case counts as new"
+            self.errors.setdefault(name, message)
             return False

@@ -38,8 +38,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     config = node.config
-    told = getattr(node, "workeroutput", {}).get("slow", 0)
-    config.stash[_LEFT_OUT] = max(config.stash[_LEFT_OUT], told)
+    left_out = getattr(node, "workeroutput", {}).get("slow", 0)
+    config.stash[_LEFT_OUT] = max(config.stash[_LEFT_OUT], left_out)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -108,8 +108,8 @@ def a_case(**changes: Any) -> Case:
     fields |= changes
     message = fields.pop("message")
     calls = [one for one in fields["steps"] if isinstance(one, Call)]
-    told = (calls, fields["expected"], fields["actual"], fields.get("device", "cpu"))
-    fields.setdefault("failure", failure_in(message, *told))
+    values = (calls, fields["expected"], fields["actual"], fields.get("device", "cpu"))
+    fields.setdefault("failure", failure_in(message, *values))
     return Case(**fields)
 
 

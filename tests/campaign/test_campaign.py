@@ -114,13 +114,13 @@ def _is_through(one: Standing) -> bool:
 
 def fuzz(folder: Path, *options: str) -> Ended:
     """Run `fuzz` in this process, with workers of its own, until every property has come to something."""
-    told, shown = io.StringIO(), Display.watch
+    message, shown = io.StringIO(), Display.watch
 
     def watch(display: Display, campaign: Campaign) -> None:
         shown(display, campaign)
         hurried(campaign)
 
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(told):
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(message):
         patch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(folder / "hypothesis"))
         patch.setenv("CI", "1")
         # What this repository knows is not about these subjects.
@@ -128,7 +128,7 @@ def fuzz(folder: Path, *options: str) -> Ended:
         patch.setattr(Display, "watch", watch)
         reports = str(folder / "reports")
         code = cli.main(["fuzz", "--device", "cpu", "--budget", "60s", "--reports", reports, *options])
-    return Ended(code, told.getvalue(), folder)
+    return Ended(code, message.getvalue(), folder)
 
 
 @pytest.fixture(scope="module")
@@ -235,11 +235,11 @@ def test_a_call_that_hangs_in_the_worker_s_own_process_is_a_finding_with_its_inp
 
 def pretend(folder: Path, body: Body, *options: str, command: str = "fuzz") -> Ended:
     """Run `fuzz` with a worker that only pretends; `output` is what standard output was told."""
-    told = io.StringIO()
+    printed = io.StringIO()
     chosen = f"{EXACT} or {ROUNDS_UP} or {PADDED}"
-    with stage(body), contextlib.redirect_stdout(told), contextlib.chdir(folder):
+    with stage(body), contextlib.redirect_stdout(printed), contextlib.chdir(folder):
         code = cli.main([*arguments(folder, command), "--only", chosen, *options])
-    return Ended(code, told.getvalue(), folder)
+    return Ended(code, printed.getvalue(), folder)
 
 
 def arguments(folder: Path, command: str = "fuzz", budget: str = "0.5s") -> list[str]:

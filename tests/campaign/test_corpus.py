@@ -122,8 +122,8 @@ print(kept.troubles)
 
 
 def test_two_processes_add_two_hundred_cases_each_and_lose_none(tmp_path: Path) -> None:
-    told = at_once(tmp_path / "corpus", _ADDS)
-    assert told == ["[]", "[]"]
+    result = at_once(tmp_path / "corpus", _ADDS)
+    assert result == ["[]", "[]"]
     everything_is_there(tmp_path / "corpus")
 
 
@@ -139,8 +139,8 @@ def refuse(*_):
     raise OSError(errno.ENOTSUP, "Operation not supported")
 {refused} = refuse
 """
-    told = at_once(tmp_path / "corpus", refusing + _ADDS)
-    assert told == ["[]", "[]"]
+    result = at_once(tmp_path / "corpus", refusing + _ADDS)
+    assert result == ["[]", "[]"]
     names = {file_name(of_bucket(number)) for number in range(100)} | {file_name(a_case())}
     assert {entry.path.name for entry in Corpus(tmp_path / "corpus").entries() if entry.case} == names
 
@@ -403,7 +403,7 @@ def verdict(case: Case, folder: Path, device: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("case", "told"),
+    ("case", "message"),
     [
         (FIXED, "FIXED"),
         (FAILS, "FAILED"),
@@ -411,8 +411,8 @@ def verdict(case: Case, folder: Path, device: str) -> str:
     ],
     ids=["fixed", "failed", "unreadable"],
 )
-def test_a_case_is_replayed(tmp_path: Path, device: str, case: Case, told: str) -> None:
-    assert verdict(case, tmp_path, device) == told
+def test_a_case_is_replayed(tmp_path: Path, device: str, case: Case, message: str) -> None:
+    assert verdict(case, tmp_path, device) == message
 
 
 def refuses(x: int, y: int) -> int:
@@ -431,9 +431,9 @@ def test_a_case_that_fails_is_told_as_it_fails_now(
     assert found is not None
     another = Subject("another", toy(cdiv=now).module)
     failed = CorpusFile(tmp_path, replace(found, subject="toy"))
-    told, failing = replayed(failed, another, device, ordinary_port(another, device))
+    message, failing = replayed(failed, another, device, ordinary_port(another, device))
     assert failing is not None
-    assert failing.message.startswith(told.message)
+    assert failing.message.startswith(message.message)
     assert failing.subject == subject
 
 
@@ -476,17 +476,17 @@ def test_the_cases_of_the_repository_are_small_and_each_is_its_bucket_s() -> Non
 
 
 @pytest.mark.parametrize(
-    ("case", "code", "told"),
+    ("case", "code", "message"),
     [(FAILS, 1, "FAILED: "), (FIXED, 0, "FIXED: ")],
     ids=["failed", "fixed"],
 )
 def test_the_command_replays_a_case_by_its_id(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], device: str, case: Case, code: int, told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], device: str, case: Case, code: int, message: str
 ) -> None:
     Corpus(tmp_path).add(case, first_seen=SEEN)
     wanted = bucket_of(case).id[:4]
     assert cli.main(["replay", wanted, "--corpus", str(tmp_path), "--device", device]) == code
-    assert capsys.readouterr().out.startswith(told)
+    assert capsys.readouterr().out.startswith(message)
 
 
 def test_the_command_names_the_cases_that_an_unknown_id_could_mean(

@@ -59,8 +59,8 @@ def test_the_coordinator_writes_a_case_that_its_worker_could_not(tmp_path: Path)
     ledger.find(Found((bucket_of(case).id,), case.to_data(), "", "", ""), 1.0)
     (bucket,) = ledger.buckets.values()
     assert Case.load(Path(bucket.corpus)).steps == case.steps
-    told = f"a case was not on disk, and the coordinator has written it: {bucket.corpus}"
-    assert ledger.troubles == [told]
+    message = f"a case was not on disk, and the coordinator has written it: {bucket.corpus}"
+    assert ledger.troubles == [message]
 
 
 def _collected(folder: Path, *arguments: str) -> tuple[int, str]:

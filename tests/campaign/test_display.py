@@ -66,11 +66,11 @@ def test_what_became_of_a_known_defect_is_told_in_words(width: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gone", "told"), [(1, "1 known defect no longer fails"), (2, "2 known defects no longer fail")]
+    ("gone", "message"), [(1, "1 known defect no longer fails"), (2, "2 known defects no longer fail")]
 )
-def test_a_campaign_counts_known_defects_in_its_last_line(gone: int, told: str) -> None:
+def test_a_campaign_counts_known_defects_in_its_last_line(gone: int, message: str) -> None:
     known = [KnownRecord(f"id-{number}", standing="no longer fails") for number in range(gone)]
-    assert f"{told}; " in conclusion(a_record(known=known))
+    assert f"{message}; " in conclusion(a_record(known=known))
 
 
 STANDINGS = ("showed", "no longer fails", "not tried enough", "not tried")

@@ -196,8 +196,8 @@ def test_branches_that_examples_took_are_behaviours_and_those_of_other_tasks_are
 
 
 def test_an_exploration_that_failed_tells_what_it_launched(make: Make, monkeypatch: Any) -> None:
-    told = iter([Coverage(), Coverage(Counter({How("copy", EXECUTED): 3}))])
-    monkeypatch.setattr(Worker, "take_coverage", lambda worker: next(told, Coverage()))
+    values = iter([Coverage(), Coverage(Counter({How("copy", EXECUTED): 3}))])
+    monkeypatch.setattr(Worker, "take_coverage", lambda worker: next(values, Coverage()))
     end = explored(make(least=200))
     assert (end.status, end.covered.launches) == ("falsified", {How("copy", EXECUTED): 3})
 
@@ -580,13 +580,13 @@ def test_as_new_nothing_is_known(make: Make) -> None:
 
 
 def test_a_defect_is_matched_where_its_condition_holds_and_its_first_case_is_kept_once() -> None:
-    told: list[str] = []
+    messages: list[str] = []
     symptom = Symptom("refusal", "divide", "the call")
     one = KnownDeviation("toys_*", "bug", symptom, lambda case: case.subject == "toy", id="one")
-    matcher = KnownDefectMatcher((one,), DOCUMENTS, lambda name, case: told.append(name))
+    matcher = KnownDefectMatcher((one,), DOCUMENTS, lambda name, case: messages.append(name))
     assert matcher.known(a_case(subject="other")) is None
     assert [matcher.known(a_case()), matcher.known(a_case())] == [one, one]
-    assert (matcher.shown, told) == ({"one": 2}, ["one"])
+    assert (matcher.shown, messages) == ({"one": 2}, ["one"])
 
 
 def test_conditions_are_asked_with_the_rules_of_the_subject_s_release() -> None:
@@ -685,5 +685,5 @@ def test_a_case_is_in_the_corpus_where_a_condition_of_a_known_defect_raises(make
     worker.bench.known_by = worker.known_defects.known
     end = explored(worker)
     assert (end.status, x_of(first(end)), Path(first(end).corpus).is_file()) == ("falsified", 50, True)
-    told = "a condition of known defect raises raised KeyError: 'missing': the case counts as new"
-    assert end.troubles == (told,)
+    message = "a condition of known defect raises raised KeyError: 'missing': the case counts as new"
+    assert end.troubles == (message,)

@@ -150,8 +150,8 @@ def test_an_example_that_runs_when_its_time_is_over_is_not_finished(tmp_path: Pa
     (left,) = (tmp_path / "reports").glob("campaigns/*/pending/*.unfinished.json")
     assert Case.load(left).calls == (DIVIDES,)
     assert str(left) in one.detail
-    told = verdict(record, Comparison(None))
-    assert (told.word, told.reasons) == ("INCOMPLETE", ("1 property: not finished.",))
+    result = verdict(record, Comparison(None))
+    assert (result.word, result.reasons) == ("INCOMPLETE", ("1 property: not finished.",))
 
 
 def test_an_example_that_comes_to_its_end_in_its_time_limit_counts(tmp_path: Path) -> None:

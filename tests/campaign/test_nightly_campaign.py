@@ -86,8 +86,8 @@ class Night:
 
 def night(folder: Path, name: str, *options: str, source: str = DIVIDES, **variables: str) -> Night:
     """Run `nightly` in this process, with one worker of its own, on a subject made of `source`."""
-    told = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(told):
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
         for variable in (*SURROUNDINGS.split(), "TOY_BROKEN", "TOY_SECONDS"):
             patch.delenv(variable, raising=False)
         for variable, value in variables.items():
@@ -96,7 +96,7 @@ def night(folder: Path, name: str, *options: str, source: str = DIVIDES, **varia
         patch.setattr(cli_campaign, "commit_of", lambda root: COMMIT)
         with module(folder, "toy_of_nights", source) as subject:
             code = cli.main([*arguments(folder, name, subject), *options])
-    return Night(code, told.getvalue(), name, folder)
+    return Night(code, printed.getvalue(), name, folder)
 
 
 def arguments(folder: Path, name: str, subject: str) -> list[str]:
@@ -118,7 +118,7 @@ def once(
         if not done.exists():
             nights = make(folder)
             done.write_text(json.dumps([(one.code, one.output, one.id) for one in nights]))
-    return tuple(Night(code, told, one, folder) for code, told, one in json.loads(done.read_text()))
+    return tuple(Night(code, message, one, folder) for code, message, one in json.loads(done.read_text()))
 
 
 DIVISIONS = ("--only", f"{EXACT} or {ROUNDS_UP}")

@@ -124,5 +124,5 @@ def test_a_campaign_whose_canary_is_not_found_is_not_to_be_trusted(
         "",
         ["the canary was not found: CanaryNotFound: 200 examples of it passed"],
     )
-    told = verdict(record, Comparison(None))
-    assert (told.word, told.exit_code) == ("NOT TO BE TRUSTED", 2)
+    message = verdict(record, Comparison(None))
+    assert (message.word, message.exit_code) == ("NOT TO BE TRUSTED", 2)

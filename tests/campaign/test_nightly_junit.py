@@ -41,8 +41,8 @@ def test_the_counts_of_a_suite_are_those_of_its_cases(name: str) -> None:
             kind: sum(case.find(kind) is not None for case in suite)
             for kind in ("failure", "error", "skipped")
         }
-        told = [int(suite.attrib[key]) for key in ("tests", "failures", "errors", "skipped")]
-        assert told == [len(suite), *found.values()]
+        messages = [int(suite.attrib[key]) for key in ("tests", "failures", "errors", "skipped")]
+        assert messages == [len(suite), *found.values()]
 
 
 @every_example

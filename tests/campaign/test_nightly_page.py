@@ -186,8 +186,8 @@ def test_the_verdict_is_the_gravest_of_what_was_seen(record: CampaignRecord, wor
 
 def test_a_scenario_in_a_release_s_own_engine_is_shown_with_its_calls_and_its_picture() -> None:
     record = a_record(a_bucket(1, Case.load(ROOT / "docs" / "findings" / "one-token-prompt.json")))
-    told = first_screen(record)
-    assert "smallest input: LiveEngine(settings=LiveSettings(kinds=('gdn',), num_blocks=24" in told
+    result = first_screen(record)
+    assert "smallest input: LiveEngine(settings=LiveSettings(kinds=('gdn',), num_blocks=24" in result
     assert "step 3, the forward: r0 computes 1 and 1 draft; r1 computes 1 and 1 draft" in html(record)
 
 
@@ -198,8 +198,8 @@ def test_failures_at_the_same_call_and_place_are_one_entry() -> None:
     text = html(record)
     assert text.count("<article") == 2
     assert text.count('<details class="same">') == 7
-    told = first_screen(record)
-    assert told.count("breaks 8 properties:") == told.count("breaks 1 property:") == 1
+    result = first_screen(record)
+    assert result.count("breaks 8 properties:") == result.count("breaks 1 property:") == 1
     (line,) = [line for line in markdown(record).splitlines() if "and 3 more" in line]
     assert line.startswith("- **divide: the call** (new; property_0, property_1,")
 
@@ -223,7 +223,7 @@ def test_a_saved_case_that_fails_again_is_a_regression_and_told_once() -> None:
 
 
 def test_the_report_of_a_bucket_is_complete() -> None:
-    told = part(two_buckets(), "reports")
+    message = part(two_buckets(), "reports")
     pieces = (
         "Should hold: Toys divide.",
         "Seen instead: the call = ValueError",
@@ -236,7 +236,7 @@ def test_the_report_of_a_bucket_is_complete() -> None:
         "repro.py: exits 1",
         '"""Counterexample to: states_stay',
     )
-    assert [piece for piece in pieces if piece not in told] == []
+    assert [piece for piece in pieces if piece not in message] == []
 
 
 def test_the_picture_of_a_bucket_stands_in_the_page() -> None:
@@ -246,19 +246,19 @@ def test_the_picture_of_a_bucket_stands_in_the_page() -> None:
 
 
 def test_a_case_that_cannot_be_shown_is_shown_as_json() -> None:
-    told = part(a_record(a_bucket(1, case=a_case()), a_bucket(2)), "reports")
-    assert "cannot be shown" not in told
+    message = part(a_record(a_bucket(1, case=a_case()), a_bucket(2)), "reports")
+    assert "cannot be shown" not in message
     bucket = a_bucket(1)
     bucket.case["schema"] = 99
-    told = part(a_record(bucket), "reports")
-    assert "The case cannot be shown in words: ValueError: schema = 99" in told
-    assert '"property_name": "toys_divide"' in told
+    message = part(a_record(bucket), "reports")
+    assert "The case cannot be shown in words: ValueError: schema = 99" in message
+    assert '"property_name": "toys_divide"' in message
 
 
 def test_a_case_of_which_no_file_is_there_can_be_copied_from_the_page() -> None:
-    told = part(a_record(a_bucket(1, corpus="")), "reports")
-    assert "No file of its input is on this machine." in told
-    assert "-m statecheck replay case.json --subject toy --device cuda runs it" in told
+    message = part(a_record(a_bucket(1, corpus="")), "reports")
+    assert "No file of its input is on this machine." in message
+    assert "-m statecheck replay case.json --subject toy --device cuda runs it" in message
 
 
 def test_what_is_hostile_stays_text() -> None:

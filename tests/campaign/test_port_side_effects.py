@@ -112,7 +112,7 @@ def test_effects_of_a_port_on_its_process_are_no_failures(tmp_path: Path) -> Non
     record = record_of(tmp_path / "project")
     assert [one.status for one in record.properties] == ["passed"]
     assert record.troubles == []
-    assert [one for one in REMARKS if not any(told.startswith(one) for told in record.remarks)] == []
+    assert [one for one in REMARKS if not any(message.startswith(one) for message in record.remarks)] == []
     assert "remark: the subject changed the working folder in " in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
     assert "::error" not in done.stderr
@@ -162,7 +162,7 @@ def test_a_port_that_closes_the_descriptors_of_its_process_is_falsified(tmp_path
     (bucket,) = record.buckets
     assert Case.load(Path(bucket.corpus)).property_name == bucket.property
     assert any(
-        "the subject closed file descriptors that it had not opened" in told for told in record.remarks
+        "the subject closed file descriptors that it had not opened" in message for message in record.remarks
     )
 
 

@@ -29,8 +29,8 @@ class Ledger:
     def find(self, found: Any, _at: float) -> None:
         self.found.append(found)
 
-    def trouble(self, told: str) -> None:
-        self.troubles.append(told)
+    def trouble(self, message: str) -> None:
+        self.troubles.append(message)
 
 
 def recovery_in(folder: Path, *declared: KnownDeviation) -> tuple[Recovery, Ledger]:
@@ -42,14 +42,14 @@ def recovery_in(folder: Path, *declared: KnownDeviation) -> tuple[Recovery, Ledg
 
 
 @pytest.mark.parametrize(
-    ("condition", "told"),
+    ("condition", "message"),
     [
         (lambda case: os._exit(0), "it ended the process with exit code 0"),
         (lambda case: time.sleep(600), "it took more than 1 s"),
     ],
 )
 def test_a_condition_that_gives_no_answer_ends_its_child_alone(
-    condition: Callable[[Case], bool], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    condition: Callable[[Case], bool], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(matching, "ASK_SECONDS", 1.0)
     case = a_case()
@@ -63,7 +63,7 @@ def test_a_condition_that_gives_no_answer_ends_its_child_alone(
     made, ledger = recovery_in(tmp_path, KnownDeviation(case.property_name, "bug", symptom, condition))
     assert made.find(case, "ended", 0.0)
     assert len(ledger.found) == 1
-    assert [one for one in ledger.troubles if told in one]
+    assert [one for one in ledger.troubles if message in one]
     assert list((tmp_path / "kept").glob("*.json"))
 
 

@@ -114,8 +114,8 @@ def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[st
             worker.task = assignment.next(worker, pool, float("inf"))  # type: ignore[arg-type]
         busy = [worker for worker in pool if worker.task is not None]
         if not busy:
-            told = [(one.property, one.seed, one.max_examples) for one in done]
-            return told, ledger.examples
+            messages = [(one.property, one.seed, one.max_examples) for one in done]
+            return messages, ledger.examples
         for worker in busy:
             assert worker.task is not None
             ran = worker.task.max_examples + (shrinking if worker.task.property == NAMES[0] else 0)

@@ -53,13 +53,13 @@ class Ended:
 
 def traces(folder: Path, *options: str) -> Ended:
     """Run the command in this process, with a worker of its own."""
-    told = io.StringIO()
+    printed = io.StringIO()
     command = ["traces", "--device", "cpu", "--workers", "1", "--seed", "7", "--only", "without_copies"]
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(told):
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
         patch.chdir(folder)
         patch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(folder / "hypothesis"))
         code = cli.main([*command, "--reports", str(folder / "reports"), *options])
-    return Ended(code, told.getvalue(), folder)
+    return Ended(code, printed.getvalue(), folder)
 
 
 @pytest.fixture(scope="module")
@@ -201,8 +201,8 @@ def test_scenarios_of_several_explorations_add_up(tmp_path: Path) -> None:
         tally = Tally(task.max_examples, 7, Counter(finished=task.max_examples))
         actor.passes(task, task.max_examples, tally=tally)
 
-    told = io.StringIO()
-    with stage(scenarios), contextlib.redirect_stdout(told), contextlib.chdir(tmp_path):
+    printed = io.StringIO()
+    with stage(scenarios), contextlib.redirect_stdout(printed), contextlib.chdir(tmp_path):
         cli.main(["traces", "--device", "cpu", "--count", "40", "--workers", "1", "--only", "without_copies"])
-    assert re.search(r"^ +┃ +40 traces$", told.getvalue(), re.MULTILINE)
-    assert re.search(r"^finished +│ +100.0%$", told.getvalue(), re.MULTILINE)
+    assert re.search(r"^ +┃ +40 traces$", printed.getvalue(), re.MULTILINE)
+    assert re.search(r"^finished +│ +100.0%$", printed.getvalue(), re.MULTILINE)

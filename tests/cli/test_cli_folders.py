@@ -40,8 +40,8 @@ def test_a_folder_with_something_else_is_refused_before_anything_is_written(
     (theirs / "thesis.txt").write_text("of ten years", encoding="utf-8")
     run = bench.main if words[0] == "bench" else cli.main
     assert run([*words, "theirs"][words[0] == "bench" :]) == 3
-    told = capsys.readouterr().err
-    assert "= 'theirs', which holds thesis.txt, but should be a new or empty folder, or one of " in told
+    output = capsys.readouterr().err
+    assert "= 'theirs', which holds thesis.txt, but should be a new or empty folder, or one of " in output
     assert [path.name for path in tmp_path.rglob("*")] == ["theirs", "thesis.txt"]
 
 

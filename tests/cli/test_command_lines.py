@@ -150,7 +150,7 @@ def test_what_is_missing_is_installed_into_the_environment_that_lacks_it() -> No
 
 
 @pytest.mark.parametrize(
-    ("path", "told"), [("a/b", "a/b"), (ROOT / "a", "a"), ("/a", "/a"), ("../a", "../a")]
+    ("path", "message"), [("a/b", "a/b"), (ROOT / "a", "a"), ("/a", "/a"), ("../a", "../a")]
 )
-def test_a_path_is_told_as_one_reaches_it_from_here(path: Path | str, told: str) -> None:
-    assert near(path) == told
+def test_a_path_is_told_as_one_reaches_it_from_here(path: Path | str, message: str) -> None:
+    assert near(path) == message

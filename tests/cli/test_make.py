@@ -42,7 +42,7 @@ def test_a_variable_that_is_close_to_one_is_refused_and_the_close_one_named(give
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("fuzz", "BUDGET=5", "minutes"), "minutes is no target; write BUDGET=5m;"),
         (("nightly", "BUDGET=8", "h"), "h is no target; write BUDGET=8h;"),
@@ -51,10 +51,12 @@ def test_a_variable_that_is_close_to_one_is_refused_and_the_close_one_named(give
         (("fuz",), "fuz is no target;"),
     ],
 )
-def test_a_word_that_is_no_target_is_refused_before_anything_runs(words: tuple[str, ...], told: str) -> None:
+def test_a_word_that_is_no_target_is_refused_before_anything_runs(
+    words: tuple[str, ...], message: str
+) -> None:
     found = make(*words, dry=False)
     assert (found.returncode, found.stdout) == (2, "")
-    assert told in found.stderr
+    assert message in found.stderr
 
 
 @pytest.mark.parametrize("given", ["BUDGET", "PYTHONPATH", "SHARD", "CAMPAIGN", "CFLAGS", "TMPDIR"])
@@ -63,17 +65,17 @@ def test_other_variables_are_handed_on(given: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("replay", "CASE=no/such.json"), "exit 3: it cannot be run as given"),
         (("fuzz", "SEED=x"), "exit 3: it cannot be run as given"),
         (("table",), ""),
     ],
 )
-def test_the_exit_code_of_a_command_that_fails_is_told(words: tuple[str, ...], told: str) -> None:
-    found = make(*words, dry=False) if told else make(*words)
-    assert (found.returncode, "exit" in found.stderr) == ((2, True) if told else (0, False))
-    assert told in found.stderr
+def test_the_exit_code_of_a_command_that_fails_is_told(words: tuple[str, ...], message: str) -> None:
+    found = make(*words, dry=False) if message else make(*words)
+    assert (found.returncode, "exit" in found.stderr) == ((2, True) if message else (0, False))
+    assert message in found.stderr
 
 
 @pytest.mark.parametrize("target", [("nightly",), ("replay-trace", "TRACE=requests.jsonl")])

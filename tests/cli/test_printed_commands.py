@@ -268,20 +268,20 @@ def test_a_command_runs_as_it_is_shown(command: str, place: Path) -> None:
     if "vectors/check.js" in command:
         run("python -m statecheck vectors --out build/vectors --only division", place)
     done = run(command, place)
-    told = f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-    assert "Traceback" not in done.stderr, told
+    output = f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    assert "Traceback" not in done.stderr, output
     if "git bisect" in command:
         # Nobody has begun to bisect.
-        assert done.returncode == 128, told
+        assert done.returncode == 128, output
     elif NO_GPU.search(command) and shutil.which("nvidia-smi") is None:
-        assert done.returncode in (2, 3), told
+        assert done.returncode in (2, 3), output
     elif "sanitize" in command:
         # The kernel that the README shows is wrong.
-        assert "RaceWithinProgram" in done.stdout + done.stderr, told
+        assert "RaceWithinProgram" in done.stdout + done.stderr, output
     else:
         # A budget as short as this one need not be enough, and make has no other code.
-        assert done.returncode in (0, 2), told
-        assert "exit 3" not in done.stderr, told
+        assert done.returncode in (0, 2), output
+        assert "exit 3" not in done.stderr, output
 
 
 # Whatever the input is, since a busy machine comes to very few examples.
@@ -319,5 +319,5 @@ def test_what_a_campaign_prints_shows_the_defect_until_it_is_mended(started: str
 
 
 def shows(ended: subprocess.CompletedProcess[str]) -> bool:
-    told = ("FAILED: ", "the defect is there", "= 1 failed in ")
-    return bool(ended.returncode) and any(one in ended.stdout for one in told)
+    values = ("FAILED: ", "the defect is there", "= 1 failed in ")
+    return bool(ended.returncode) and any(one in ended.stdout for one in values)

@@ -182,13 +182,13 @@ def suspected(case: Case, subject: Subject, name: str, first: int) -> str:
 def test_the_step_of_an_engine_is_told_with_the_call(behind: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(behind.folder))
     case, subject = behind.case, load(behind.subject)
-    told = [suspected(case, subject, "pool0", byte) for byte in range(5)]
-    stored = [one for one in told if "in step 2, call 3 (`" in one]
-    kept = [one for one in told if one.endswith("it holds what the host left there.")]
+    messages = [suspected(case, subject, "pool0", byte) for byte in range(5)]
+    stored = [one for one in messages if "in step 2, call 3 (`" in one]
+    kept = [one for one in messages if one.endswith("it holds what the host left there.")]
     assert stored
     assert kept
     assert len(stored) + len(kept) == 5
-    assert all(one.startswith("Block 1 belongs to r0. ") for one in told)
+    assert all(one.startswith("Block 1 belongs to r0. ") for one in messages)
 
 
 def faulted(body: str, kind: str, folder: Path) -> str:
@@ -248,9 +248,11 @@ def test_a_kernel_that_does_not_end_is_told_with_its_own_line(
     (tmp_path / "endless_subject.py").write_text(ENDLESS)
     actual = (Raised(DEVICE_FAULT, "hang: in words"),)
     case = a_case(subject="endless_subject", expected=(Returned(2),), actual=actual)
-    told = explained(case, load("impl")).finding
+    message = explained(case, load("impl")).finding
     # Of the loop, one line or the other: it is looked at once.
-    assert re.fullmatch(r"On a CPU it does not end within 12 s either, at endless_subject\.py:1[01]\.", told)
+    assert re.fullmatch(
+        r"On a CPU it does not end within 12 s either, at endless_subject\.py:1[01]\.", message
+    )
 
 
 @pytest.mark.slow
@@ -265,8 +267,8 @@ def test_a_case_that_launches_nothing_stays_as_it_is() -> None:
 
 def test_a_failure_under_the_sanitizer_does_not_cost_the_report(behind: Found) -> None:
     case = replace(behind.case, finding="")
-    told = explained(case, Subject("nothing", ModuleType("nothing"))).finding
-    assert told.startswith("It could not be tried under the sanitizer: ") or not told
+    message = explained(case, Subject("nothing", ModuleType("nothing"))).finding
+    assert message.startswith("It could not be tried under the sanitizer: ") or not message
 
 
 def test_on_a_cpu_kernels_are_watched_unless_one_asks_for_less() -> None:

@@ -251,8 +251,8 @@ ENDLESS = a_case(
 
 def test_a_case_for_which_the_rules_find_no_end_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("statecheck.diagnose.replay.Patient", partial(Patient, seconds=0.2))
-    told = "left out: the rules took more than 0.2 s for prepare_chunk_indices"
-    assert verdict(ENDLESS, load("impl")) == (LEFT_OUT, told)
+    message = "left out: the rules took more than 0.2 s for prepare_chunk_indices"
+    assert verdict(ENDLESS, load("impl")) == (LEFT_OUT, message)
     # The next one has its own time.
     assert verdict(DIVIDED, subject_of(right))[0] == FIXED
 

@@ -52,7 +52,7 @@ def replayed(folder: Path, source: str, *arguments: str, case: Case | None = Non
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "told"),
+    ("body", "code", "message"),
     [
         ("import os; os._exit(0)", FALSIFIED, "FAILED: the call = DeviceFault: worker died: exit code 0"),
         ("import os; os.kill(os.getpid(), 11)", FALSIFIED, "FAILED: the call = DeviceFault: illegal access"),
@@ -64,10 +64,10 @@ def replayed(folder: Path, source: str, *arguments: str, case: Case | None = Non
     ids=["exits", "is killed", "sleeps", "holds the GIL", "exits in Python", "mended"],
 )
 def test_what_a_call_does_to_its_process_fails_the_case(
-    tmp_path: Path, body: str, code: int, told: str
+    tmp_path: Path, body: str, code: int, message: str
 ) -> None:
     found, output = replayed(tmp_path, PORT.format(body=body), "--time-limit", "1s")
-    assert (found, told in output) == (code, True), output
+    assert (found, message in output) == (code, True), output
 
 
 def test_an_import_that_ends_the_process_is_no_verdict(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_an_import_that_ends_the_process_is_no_verdict(tmp_path: Path) -> None:
 def test_what_the_case_lacks_may_be_why_it_does_not_fail(tmp_path: Path, depends_on: str) -> None:
     case = replace(of_port(), depends_on=depends_on)
     code, output = replayed(tmp_path, PORT.format(body="pass"), case=case)
-    told = f"NOT REPRODUCED: nothing failed, but the failure depends on {depends_on}"
-    assert (code, told in output) == (INCOMPLETE, True), output
+    message = f"NOT REPRODUCED: nothing failed, but the failure depends on {depends_on}"
+    assert (code, message in output) == (INCOMPLETE, True), output
 
 
 KNOWN = """
@@ -103,5 +103,5 @@ def test_a_declared_defect_that_shows_is_said_to_be_reproduced(tmp_path: Path) -
     (tmp_path / "known.toml").write_text(KNOWN, encoding="utf-8")
     source = 'KNOWN = "known.toml"\n' + PORT.format(body="return [0, 0, 0, 1]")
     code, output = replayed(tmp_path, source)
-    told = "REPRODUCED (declared as short-offsets, https://example.org/7): result[3] = 1, but should be 0"
-    assert (code, told in output) == (CLEAN, True), output
+    message = "REPRODUCED (declared as short-offsets, https://example.org/7): result[3] = 1, but should be 0"
+    assert (code, message in output) == (CLEAN, True), output

@@ -251,7 +251,7 @@ FEW = ("--only", "fla-chunks/offsets or copy-meta/copied")
 
 
 @pytest.mark.parametrize(
-    ("source", "command", "code", "told"),
+    ("source", "command", "code", "message"),
     [
         (OFFERS_NOTHING, ("nightly", "--examples", "60", "--device", "cpu", *FEW), 2, "INCOMPLETE"),
         (ONE_FUNCTION, ("nightly", "--examples", "60", "--device", "cpu", *FEW), 0, "CLEAN"),
@@ -262,7 +262,7 @@ FEW = ("--only", "fla-chunks/offsets or copy-meta/copied")
     ids=["nightly: nothing", "nightly: one", "traces: nothing", "test: nothing", "test: one"],
 )
 def test_a_campaign_that_compared_no_function_of_the_subject_is_not_clean(
-    tmp_path: Path, source: str, command: tuple[str, ...], code: int, told: str
+    tmp_path: Path, source: str, command: tuple[str, ...], code: int, message: str
 ) -> None:
     (tmp_path / "toy_port.py").write_text(source, encoding="utf-8")
     where: tuple[str, ...] = ("--subject", "toy_port", "--reports", str(tmp_path / "reports"))
@@ -277,5 +277,5 @@ def test_a_campaign_that_compared_no_function_of_the_subject_is_not_clean(
         check=False,
     )
     assert done.returncode == code, done.stdout + done.stderr
-    assert told in done.stdout
+    assert message in done.stdout
     assert "Traceback" not in done.stdout + done.stderr

@@ -66,9 +66,9 @@ def test_plain_functions_without_the_protocol_s_line_are_refused(near: str) -> N
     names: dict[str, Any] = {"chunk_offsets": nothing} | ({near: 1} if near else {})
     with pytest.raises(
         ValueError, match="STATECHECK_PROTOCOL = missing, but should be 2 in a module"
-    ) as told:
+    ) as caught:
         adapted(port(protocol=False, **names))
-    assert ("did you mean it by STATECHECK_PROTOCL?" in str(told.value)) == bool(near)
+    assert ("did you mean it by STATECHECK_PROTOCL?" in str(caught.value)) == bool(near)
 
 
 def test_the_documents_names_need_no_line_and_may_stand_beside_helpers() -> None:
@@ -122,9 +122,9 @@ def test_a_suite_refuses_what_means_nothing(arguments: dict[str, Any], complaint
 def test_a_shell_completes_commands_and_their_options(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("shtab")
     assert cli.main(["completion", "bash"]) == CLEAN
-    told = capsys.readouterr().out
-    (commands,) = re.findall(r"_subparsers=\((.*)\)", told)
-    (options,) = re.findall(r"_fuzz_option_strings=\((.*)\)", told)
+    output = capsys.readouterr().out
+    (commands,) = re.findall(r"_subparsers=\((.*)\)", output)
+    (options,) = re.findall(r"_fuzz_option_strings=\((.*)\)", output)
     assert {"fuzz", "test", "nightly", "replay", "completion"} <= set(commands.split())
     assert {"--subject", "--require", "--budget"} <= set(options.split())
 

@@ -165,11 +165,15 @@ def test_what_an_example_compares_without_a_rule_is_in_the_counts_of_its_bench()
 
 
 def test_what_no_rule_knows_is_named_at_the_end_of_a_session_once() -> None:
-    told = [("statecheck property", "p"), ("statecheck verdict", "passed"), ("statecheck unchecked", "f: x")]
+    messages = [
+        ("statecheck property", "p"),
+        ("statecheck verdict", "passed"),
+        ("statecheck unchecked", "f: x"),
+    ]
     plugin = PropertyTests(Path(), bench_of_nothing())
     for name in ("test_one", "test_two"):
         where = (name, 1, name)
-        report = pytest.TestReport(name, where, {}, "passed", None, "call", user_properties=told)
+        report = pytest.TestReport(name, where, {}, "passed", None, "call", user_properties=messages)
         plugin.pytest_runtest_logreport(report)
     lines: list[str] = []
     plugin.pytest_terminal_summary(SimpleNamespace(write_line=lines.append))
@@ -180,7 +184,7 @@ def test_what_no_rule_knows_is_named_at_the_end_of_a_session_once() -> None:
 
 
 def test_launches_of_all_processes_are_counted_once_at_the_end_of_a_session() -> None:
-    told = [
+    messages = [
         ("statecheck property", "p"),
         ("statecheck verdict", "passed"),
         ("statecheck launches", '["copy_kernel", "executed", "", "copy.py:1", 5]'),
@@ -196,7 +200,7 @@ def test_launches_of_all_processes_are_counted_once_at_the_end_of_a_session() ->
                 "passed",
                 None,
                 phase,
-                user_properties=told,
+                user_properties=messages,
             )
             plugin.pytest_runtest_logreport(report)
     lines: list[str] = []
@@ -299,8 +303,8 @@ def test_counts_come_back_from_a_record_as_they_were() -> None:
 @pytest.mark.parametrize(("own", "code"), [(True, 5), (False, 0)])
 def test_other_tests_of_a_users_own_suite_count_where_nothing_was_compared(own: bool, code: int) -> None:
     plugin = PropertyTests(Path(), bench_of_nothing() if own else None)
-    told = [("statecheck property", "p"), ("statecheck verdict", "not applicable")]
-    for name, properties in (("test_p", told), ("test_other", [])):
+    messages = [("statecheck property", "p"), ("statecheck verdict", "not applicable")]
+    for name, properties in (("test_p", messages), ("test_other", [])):
         where = (name, 1, name)
         report = pytest.TestReport(name, where, {}, "passed", None, "call", user_properties=properties)
         plugin.pytest_runtest_logreport(report)

@@ -74,13 +74,13 @@ def test_a_result_says_the_same_whether_its_tensors_were_read_together(device: s
     known = numbered(torch.int32, device, 2)
     parts = [numbered(dtype, device, 3) for dtype in DTYPES]
     result = {"parts": parts, "again": parts[0], "known": known, "host": torch.ones(2), "text": "x"}
-    told = []
+    lines = []
     for alone in (False, True):
         describer = Describer(device)
         if alone:
             describer.read = lambda found: []  # type: ignore[method-assign]
-        told.append(describer.result(result, "result", Scope(paths={id(known): "x"})))
-    assert told[0] == told[1]
+        lines.append(describer.result(result, "result", Scope(paths={id(known): "x"})))
+    assert lines[0] == lines[1]
 
 
 def test_where_tensors_cannot_be_read_together_each_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:

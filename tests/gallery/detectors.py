@@ -130,5 +130,5 @@ def _summary(output: str) -> Detection:
     if not any(map(int, counts)):
         return Detection(False)
     lines = (line.strip("= \n") for line in output.splitlines() if line.startswith("========="))
-    told = (line for line in lines if line and not line.startswith("COMPUTE-SANITIZER"))
-    return Detection(True, _ADDRESS.sub("0x…", next(told, "")))
+    values = (line for line in lines if line and not line.startswith("COMPUTE-SANITIZER"))
+    return Detection(True, _ADDRESS.sub("0x…", next(values, "")))

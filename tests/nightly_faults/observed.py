@@ -82,5 +82,5 @@ def _unrecorded(night: Night, says: Sequence[str]) -> list[str]:
     if record is None:
         return ["there is no record"]
     troubles = "\n".join(record.troubles)
-    told = [one for one in says if re.search(rf"^trouble: .*{one}", night.output, re.MULTILINE)]
-    return [f"{one!r} is not in the record" for one in told if not re.search(one, troubles)]
+    output = [one for one in says if re.search(rf"^trouble: .*{one}", night.output, re.MULTILINE)]
+    return [f"{one!r} is not in the record" for one in output if not re.search(one, troubles)]

@@ -185,9 +185,9 @@ def test_the_line_says_which_release_broke_it_and_which_repaired_it(
     bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bisect.run() == CLEAN
-    told = capsys.readouterr().out
-    assert told.endswith("wrong since 0.26.0, right since 0.28.0\n")
-    assert "0.26.0: KNOWN (0 s): as 0.26.0 on cpu" in told
+    output = capsys.readouterr().out
+    assert output.endswith("wrong since 0.26.0, right since 0.28.0\n")
+    assert "0.26.0: KNOWN (0 s): as 0.26.0 on cpu" in output
     assert bisect.index.made[:3] == ["0.27.0", "0.25.1", "0.28.0"]
 
 
@@ -220,11 +220,11 @@ def test_a_release_that_cannot_be_set_up_is_neither_right_nor_wrong(
     bisect.index.verdicts |= {"0.26.0": "missing", "0.27.0": "none"}
     bisect.index.ready = {"0.27.1"}
     bisect.run()
-    told = capsys.readouterr().out
-    assert "0.26.0: CANNOT BE SET UP" in told
-    assert "0.27.0: NO VERDICT" in told
-    assert "the replay ended with exit code 139: Segmentation fault" in told
-    assert told.endswith(
+    output = capsys.readouterr().out
+    assert "0.26.0: CANNOT BE SET UP" in output
+    assert "0.27.0: NO VERDICT" in output
+    assert "the replay ended with exit code 139: Segmentation fault" in output
+    assert output.endswith(
         "wrong since 0.27.1 at the latest (no verdict on 0.26.0, 0.27.0), right since 0.28.0\n"
     )
 
@@ -249,9 +249,9 @@ def test_what_was_not_tried_is_said_with_the_command_that_tries_it(
 ) -> None:
     bisect.index.verdicts |= {"0.26.0": "FIXED", "0.27.0": "FIXED", "0.27.1": "FIXED"}
     bisect.run()
-    told = capsys.readouterr().out
-    assert "2 of 5 releases were not tried" in told
-    line = next(one for one in told.splitlines() if one.endswith(" tries all of them."))
+    output = capsys.readouterr().out
+    assert "2 of 5 releases were not tried" in output
+    line = next(one for one in output.splitlines() if one.endswith(" tries all of them."))
     words = shlex.split(line.removesuffix(" tries all of them."))
     assert "--all" in words
     monkeypatch.setenv(COMMAND, "make")
@@ -267,10 +267,10 @@ def test_where_nothing_is_wrong_the_release_that_the_case_was_seen_with_is_asked
 ) -> None:
     bisect.index.verdicts["0.27.0"] = "FIXED"
     bisect.run()
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
         "None of the releases that were tried is wrong: VLLM=<release> names the one that the case was seen with"
-        in told
+        in output
     )
 
 
@@ -310,9 +310,9 @@ def test_what_is_known_when_it_is_interrupted_is_told_and_kept(
     (bisect.case.parent / "report.md").write_text("# x\n\n## Run it again\n\nso\n", encoding="utf-8")
     interrupted_at(monkeypatch, "0.28.0")
     assert bisect.run() == INCOMPLETE
-    told = capsys.readouterr().out
-    assert "It was interrupted: 3 of 5 releases were not tried." in told
-    assert "\nwrong since 0.27.0 at the latest (no verdict on 0.26.0)\n" in told
+    output = capsys.readouterr().out
+    assert "It was interrupted: 3 of 5 releases were not tried." in output
+    assert "\nwrong since 0.27.0 at the latest (no verdict on 0.26.0)\n" in output
     (kept,) = saved(bisect.case.parent)
     assert (kept.interrupted, [one.name for one in kept.tried]) == (True, ["0.27.0", "0.25.1"])
 

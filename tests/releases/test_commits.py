@@ -151,10 +151,10 @@ def test_the_line_says_which_commit_broke_it(
     commit_ = commit(tree, "Copy right at last", vllm__said="FIXED")
     before = content(tree)
     assert over_commits.run("--commits", "v0.31.0..HEAD", "--all") == CLEAN
-    told = capsys.readouterr().out
-    assert "5 commits, " in told
-    assert f"wrong since {names[1]} (Copy faster)" in told
-    assert f"right since {commit_[:12]} (Copy right at last)" in told
+    output = capsys.readouterr().out
+    assert "5 commits, " in output
+    assert f"wrong since {names[1]} (Copy faster)" in output
+    assert f"right since {commit_[:12]} (Copy right at last)" in output
     assert [one.over for one in saved(over_commits.case.parent)] == ["commits"]
     assert content(tree) == before
     assert set(over_commits.index.made) == {"0.31.0"}

@@ -34,14 +34,14 @@ OVERLAP = {"id": "overlap", "title": "Overlapping move", "link": "https://exampl
 
 def saved(folder: Path, release: str, properties: Mapping[str, Any], *known: dict[str, Any]) -> Path:
     """A campaign's file: `properties` are what is to be told of them, or their statuses."""
-    told = {name: {"status": one} if isinstance(one, str) else one for name, one in properties.items()}
+    fields = {name: {"status": one} if isinstance(one, str) else one for name, one in properties.items()}
     record = CampaignRecord(
         release,
         "vllm",
         "cpu",
         "",
         budget=60.0,
-        properties=[PropertyRecord(name, "", "", **one) for name, one in told.items()],
+        properties=[PropertyRecord(name, "", "", **one) for name, one in fields.items()],
         known=[KnownRecord(**one) for one in known],
     )
     return record.save(folder / release / "campaign.json").parent
@@ -62,8 +62,8 @@ def three_releases(folder: Path) -> list[Path]:
     rows = {"copies_are_exact": "passed", "counts_add_up": "not applicable", "rows_are_whole": "passed"}
     saved(folder, "0.10.0", rows, OVERLAP | {"standing": "no longer fails"})
     (folder / "0.11.0").mkdir()
-    told = {"release": "0.11.0", "trouble": "no wheel", "seconds": 0}
-    (folder / "0.11.0" / "run.json").write_text(json.dumps(told), encoding="utf-8")
+    fields = {"release": "0.11.0", "trouble": "no wheel", "seconds": 0}
+    (folder / "0.11.0" / "run.json").write_text(json.dumps(fields), encoding="utf-8")
     return by_release(folder)
 
 
@@ -101,12 +101,12 @@ def test_what_is_not_applicable_is_not_counted_as_passed(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "message"),
     [("ERROR", "error"), ("not tested", "?"), ("running", "?"), ("UNEXPECTED PASS", "gone")],
 )
-def test_what_came_to_no_end_is_not_counted_as_passed(tmp_path: Path, status: str, told: str) -> None:
+def test_what_came_to_no_end_is_not_counted_as_passed(tmp_path: Path, status: str, message: str) -> None:
     rows = rows_of([saved(tmp_path, "1.0", {"counts_add_up": status})])
-    assert (rows["properties: passed"], rows["`counts_add_up`"]) == (["0"], [told])
+    assert (rows["properties: passed"], rows["`counts_add_up`"]) == (["0"], [message])
 
 
 def test_known_defects_stand_beside_the_releases(tmp_path: Path) -> None:

@@ -233,10 +233,11 @@ def test_a_checkout_is_imported_from_where_it_lies_and_left_alone(world: World) 
     }
     wanted = checkout_in(world.folder / "tree", files)
     before = content(world.folder / "tree")
-    told = "import vllm; from importlib.metadata import version; print(version('vllm'), vllm.__file__)"
+    message = "import vllm; from importlib.metadata import version; print(version('vllm'), vllm.__file__)"
     python = world.enter(wanted)
     assert (
-        says(python, told, world.maker.variables(wanted)) == f"0.31.1.dev3 {wanted.checkout}/vllm/__init__.py"
+        says(python, message, world.maker.variables(wanted))
+        == f"0.31.1.dev3 {wanted.checkout}/vllm/__init__.py"
     )
     assert content(world.folder / "tree") == before
     # The checkout may have gone on since.
@@ -249,8 +250,8 @@ def test_a_checkout_that_everything_is_there_for_needs_no_environment(world: Wor
     wanted = checkout_in(world.folder / "tree", {"vllm/__init__.py": "import json"})
     variables = start.borrowed(wanted, Path(sys.executable), world.maker.root, "vllm")
     assert variables is not None
-    told = "import vllm; from importlib.metadata import version; print(version('vllm'), vllm.__file__)"
-    assert says(Path(sys.executable), told, variables) == f"999 {wanted.checkout}/vllm/__init__.py"
+    message = "import vllm; from importlib.metadata import version; print(version('vllm'), vllm.__file__)"
+    assert says(Path(sys.executable), message, variables) == f"999 {wanted.checkout}/vllm/__init__.py"
     missing = checkout_in(world.folder / "other", {"vllm/__init__.py": "import nothing_of_that_name"})
     assert start.borrowed(missing, Path(sys.executable), world.maker.root, "vllm") is None
 

@@ -76,10 +76,10 @@ def test_a_commit_is_named_with_its_first_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "told"), [("+-+", False), ("--", False), ("-+-", True), ("+-n-", False), ("+-+-", True)]
+    ("verdicts", "message"), [("+-+", False), ("--", False), ("-+-", True), ("+-n-", False), ("+-+-", True)]
 )
-def test_what_is_wrong_again_after_it_was_right_is_told(verdicts: str, told: bool) -> None:
-    assert any("wrong again" in one for one in bisected(verdicts).remarks) == told
+def test_what_is_wrong_again_after_it_was_right_is_told(verdicts: str, message: bool) -> None:
+    assert any("wrong again" in one for one in bisected(verdicts).remarks) == message
 
 
 def test_what_was_not_tried_is_counted_and_named() -> None:

@@ -226,10 +226,10 @@ def test_what_is_only_called_like_an_engine_has_none() -> None:
 
 
 def test_what_a_reader_of_the_text_would_see_depends_on_the_law() -> None:
-    told = {law: served_text(scenario(prefill(), law=law)) for law in ("read", "published", "left")}
-    assert "not the one after its own tokens" in told["read"]
-    assert told["published"].startswith("The prefix cache hands out")
-    assert told["left"].startswith("Blocks or slots are lost")
+    fields = {law: served_text(scenario(prefill(), law=law)) for law in ("read", "published", "left")}
+    assert "not the one after its own tokens" in fields["read"]
+    assert fields["published"].startswith("The prefix cache hands out")
+    assert fields["left"].startswith("Blocks or slots are lost")
 
 
 def test_the_report_has_the_tables_in_words_folded(tmp_path: Path) -> None:

@@ -76,8 +76,8 @@ def rows() -> list[tuple[str, ...]]:
 
 
 def test_the_document_has_every_function_with_its_arguments_and_symbols() -> None:
-    told = [(cells[0].strip("`"), tuple(re.findall(r"`([^`]+)`", cells[-1]))) for cells in rows()]
-    assert told == [(plain.signature, plain.answers_for) for plain in FUNCTIONS]
+    messages = [(cells[0].strip("`"), tuple(re.findall(r"`([^`]+)`", cells[-1]))) for cells in rows()]
+    assert messages == [(plain.signature, plain.answers_for) for plain in FUNCTIONS]
 
 
 def test_the_document_has_every_name_of_version_1() -> None:

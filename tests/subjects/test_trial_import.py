@@ -14,7 +14,7 @@ from tests.processes import run_python
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "message"),
     [
         ("import os\nos._exit(0)", "it ended the process with exit code 0"),
         ("import os\nos.kill(os.getpid(), 9)", "it ended the process with exit code -9"),
@@ -25,14 +25,14 @@ from tests.processes import run_python
     ],
 )
 def test_an_import_that_does_not_come_to_its_end_is_refused(
-    source: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial_import.require_import_that_ends, "__defaults__", (1.0,))
     (tmp_path / "toy_import.py").write_text(source, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match="subject = 'toy_import', but should be") as raised:
         loaded("toy_import")
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_an_import_that_comes_to_its_end_is_done_in_this_process(tmp_path: Path) -> None:

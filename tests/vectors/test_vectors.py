@@ -197,7 +197,7 @@ def test_the_schema_refuses_what_the_format_does_not_have(
 def test_the_implementation_agrees_with_every_vector(corpus: Path, port: InProcess, topic: str) -> None:
     names = {name.removesuffix(".fget") for name in TOPICS[topic] if name not in LAUNCHED}
     vectors = [one for one in load(corpus) if one["function"] in names]
-    assert [told for one in vectors if (told := difference(port, one))] == []
+    assert [message for one in vectors if (message := difference(port, one))] == []
 
 
 def changed(data: Any) -> Any:
@@ -282,8 +282,8 @@ def test_the_checker_notices_another_expectation(mutable: Path, kind: str, conte
     for topic in PORTED:
         rewrite(mutable, topic, expecting(kind, content))
     code, lines = checked(mutable)
-    told = [line for line in lines if "but should be" in line or "Error: " in line]
-    assert (code, len(told)) == (1, len(PORTED))
+    messages = [line for line in lines if "but should be" in line or "Error: " in line]
+    assert (code, len(messages)) == (1, len(PORTED))
 
 
 @needs_node

@@ -102,13 +102,13 @@ def test_a_log_is_parsed_into_a_finding(text: str, fields: dict[str, object]) ->
     ],
 )
 def test_what_the_sanitizer_cannot_do_is_a_limit_and_no_finding(message: str) -> None:
-    told = parse(log(assertion(message)), {KERNEL})
-    assert (told.findings, told.limit) == ([], message)
+    result = parse(log(assertion(message)), {KERNEL})
+    assert (result.findings, result.limit) == ([], message)
 
 
 def test_a_log_without_reports_is_whole() -> None:
-    told = parse(log("DONE 0"), {KERNEL})
-    assert (told.findings, told.errors, told.limit) == ([], 0, "")
+    result = parse(log("DONE 0"), {KERNEL})
+    assert (result.findings, result.errors, result.limit) == ([], 0, "")
 
 
 # Its controls, each run by our own executor.
@@ -166,7 +166,7 @@ def test_a_sanitizer_that_tells_the_controls_apart_is_used(
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "message"),
     [
         ({"write_write": "ENDED write_write"}, "control write_write has a race, and it was not reported"),
         ({"right": assertion(RAW)}, "control right has no race, and a read after write race was reported"),
@@ -178,11 +178,11 @@ def test_a_sanitizer_that_tells_the_controls_apart_is_used(
     ],
 )
 def test_one_that_does_not_is_left_out_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: dict[str, str], told: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: dict[str, str], message: str
 ) -> None:
     found = find(monkeypatch, tmp_path, WORKING | said)
     assert isinstance(found, str)
-    assert told in found
+    assert message in found
 
 
 @pytest.mark.slow
@@ -375,22 +375,22 @@ def test_only_the_launch_that_may_be_reported_next_is_kept(
 
 
 def test_each_launch_is_told_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[object] = []
+    messages: list[object] = []
 
     class Launcher:
         def __init__(self, source: Any, metadata: Any) -> None:
             pass
 
         def __call__(self, *arguments: Any) -> None:
-            told.append(arguments)
+            messages.append(arguments)
 
     monkeypatch.setattr(private, "CudaLauncher", Launcher)
-    memory.tell_launches(lambda kernel, grid, source, arguments: told.append((kernel, grid, arguments)))
+    memory.tell_launches(lambda kernel, grid, source, arguments: messages.append((kernel, grid, arguments)))
     source = argparse.Namespace(fn=argparse.Namespace(fn=recorded))
     before = ("stream", "function", "packed", None, None, None)
     Launcher(source, argparse.Namespace(name="mangled"))(3, 2, 1, *before, 7, 8)
     Launcher(object(), argparse.Namespace(name="plain"))(1, 1, 1, *before)
-    assert told == [
+    assert messages == [
         ("recorded", (3, 2, 1), (7, 8)),
         (3, 2, 1, *before, 7, 8),
         ("plain", (1, 1, 1), ()),
@@ -461,7 +461,7 @@ def command(
     fake = tool.GlobalSanitizer(
         "impl", "Triton 3.9.0", folder / "launches", {"shared_word": "write after write race"}
     )
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as told:
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
         program = [sys.executable, "-c", FAKE, json.dumps(plan), str(folder / "calls")]
         patch.setattr(
             tool.GlobalSanitizer, "command", lambda self, replayed: [*program, *replayed[3:], "end"]
@@ -472,7 +472,7 @@ def command(
         add_sanitize_gpu(parser.add_subparsers())
         asked = parser.parse_args(["sanitize-gpu", "--out", "out", "--tools", tools, "cases"])
         code = asked.run(asked)
-    return Ended(code, told.getvalue(), folder)
+    return Ended(code, printed.getvalue(), folder)
 
 
 def test_cases_without_a_report_are_clean(folder: Path) -> None:

@@ -145,11 +145,11 @@ def test_the_example_after_a_fault_runs_in_a_fresh_worker(port: InWorker) -> Non
 
 
 def test_a_fault_is_told_in_the_same_words_every_time(port: InWorker) -> None:
-    told = set()
+    kinds = set()
     for _ in range(3):
         port.begin()
-        told.add(port.execute(call("touch_nothing", device=Device())))
-    assert told == {raised(ILLEGAL)}
+        kinds.add(port.execute(call("touch_nothing", device=Device())))
+    assert kinds == {raised(ILLEGAL)}
 
 
 def test_a_spare_worker_takes_over_at_once(port: InWorker) -> None:

@@ -355,10 +355,10 @@ def command(folder: Path, *options: str, plan: object = None) -> Ended:
     parser = argparse.ArgumentParser()
     add_sanitize_gpu(parser.add_subparsers())
     asked = parser.parse_args(["sanitize-gpu", "--out", "out", *options])
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
         code = asked.run(asked)
-    return Ended(code, told.getvalue(), folder)
+    return Ended(code, printed.getvalue(), folder)
 
 
 def test_cases_without_a_finding_are_clean(folder: Path) -> None:
@@ -450,8 +450,8 @@ def test_a_call_that_raises_and_should_not_is_noted(
     monkeypatch.syspath_prepend(str(folder))
     (path,) = record(of(st.just(1), lambda trial, drawn: trial.agrees(chunks(drawn)))).save(folder)
     sanitize_gpu_replay.main(["--device", trial.port.device, "--subject", "raising_subject", str(path)])
-    told = capsys.readouterr().out
-    assert "NOTE 0 compute_varlen_chunk_metadata raised RuntimeError: two lines\nDONE 0" in told
+    output = capsys.readouterr().out
+    assert "NOTE 0 compute_varlen_chunk_metadata raised RuntimeError: two lines\nDONE 0" in output
 
 
 def test_errors_that_were_not_printed_make_a_run_incomplete(folder: Path) -> None:

@@ -137,18 +137,18 @@ def test_no_way_in_takes_a_declaration_that_matches_most_of_what_can_fail(
     (tmp_path / "known.toml").write_text(KNOWN, encoding="utf-8")
     case = tmp_path / "case.json"
     a_case().save(case)
-    told = r"^known defect 'everything' = \d+ of \d+ combinations"
+    message = r"^known defect 'everything' = \d+ of \d+ combinations"
     with module(tmp_path, "broad_port", PORT + 'KNOWN = "known.toml"\n') as name:
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             begun(Plan("x", subject=name, device=device, budget=1.0))
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             suite_of(name, SuitePlace("", 1), device=device, known=None, require=(), max_examples=None)
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             replay_file(case, name, device)
         assert replay_file(case, name, device, as_new=True).verdict == NOT_APPLICABLE
         assert begun(Plan("x", subject=name, device=device, budget=1.0, as_new=True)).defects.all == {}
         config = SimpleNamespace(
             getoption={"--subject": name, "--device": device, "--max-examples": None}.get
         )
-        with pytest.raises(pytest.UsageError, match=told):
+        with pytest.raises(pytest.UsageError, match=message):
             pytest_configure(config)  # type: ignore[arg-type]

@@ -256,9 +256,9 @@ def test_a_known_defect_is_counted_reported_and_told_and_one_that_is_gone_is_wro
     assert rounds_up.examples == 30 * sum(task.property == ROUNDS_UP and not task.shown for task in given)
     assert (layout.standing, layout.stale, layout.examples) == ("no longer fails", True, 0)
     assert never.standing == "not tried"
-    told = verdict(record, Comparison(None))
-    assert (told.word, told.exit_code) == ("NOT CLEAN", 1)
-    assert any("known defect no longer fails: layout" in reason for reason in told.reasons)
+    result = verdict(record, Comparison(None))
+    assert (result.word, result.exit_code) == ("NOT CLEAN", 1)
+    assert any("known defect no longer fails: layout" in reason for reason in result.reasons)
 
 
 def test_as_new_nothing_is_declared(tmp_path: Path) -> None:
@@ -351,19 +351,19 @@ def falsified(name: str, x: int, function: str = "divide") -> BucketRecord:
 
 
 def told_of(record: CampaignRecord) -> list[str]:
-    told: list[str] = []
-    print_failures(told.append, record)
-    return told
+    messages: list[str] = []
+    print_failures(messages.append, record)
+    return messages
 
 
 def test_every_report_of_a_group_is_told() -> None:
-    told = told_of(a_record(falsified("a", 4), falsified("b", 70), properties=[], corpus=[]))
-    assert told[0].startswith("\nFALSIFIED: a\n")
-    assert [line.strip() for line in told if "report.md" in line] == [
+    lines = told_of(a_record(falsified("a", 4), falsified("b", 70), properties=[], corpus=[]))
+    assert lines[0].startswith("\nFALSIFIED: a\n")
+    assert [line.strip() for line in lines if "report.md" in line] == [
         "report: reports/a/report.md",
         "report: reports/b/report.md",
     ]
-    assert "  1 more at the same call and place, divide: the call:" in told
+    assert "  1 more at the same call and place, divide: the call:" in lines
 
 
 def of(name: str, status: str, detail: str = "", examples: int = 0) -> PropertyRecord:
@@ -372,17 +372,19 @@ def of(name: str, status: str, detail: str = "", examples: int = 0) -> PropertyR
 
 def test_properties_that_do_not_apply_for_one_reason_are_told_together() -> None:
     rows = [of(name, "not applicable", "no " + name[0]) for name in ("a1", "b1", "a2")]
-    told = told_of(a_record(properties=rows, corpus=[]))
-    assert told == ["not applicable: a1, a2: no a", "not applicable: b1: no b"]
+    message = told_of(a_record(properties=rows, corpus=[]))
+    assert message == ["not applicable: a1, a2: no a", "not applicable: b1: no b"]
 
 
 def test_what_a_port_of_a_few_functions_lacks_is_told_in_one_line() -> None:
     rows = [of(f"p{number}", "not applicable", f"toy has no f{number}") for number in range(12)]
     others = [of("q", "not applicable", "needs cuda, runs on cpu")]
-    told = told_of(a_record(properties=[*rows, *others], corpus=[]))
-    assert told[0] == "not applicable: q: needs cuda, runs on cpu"
-    assert told[1].startswith("not applicable: p0, p1, p2, p3, p4, p5, p6, p7 and 4 more: toy does not offer")
-    assert len(told) == 2
+    lines = told_of(a_record(properties=[*rows, *others], corpus=[]))
+    assert lines[0] == "not applicable: q: needs cuda, runs on cpu"
+    assert lines[1].startswith(
+        "not applicable: p0, p1, p2, p3, p4, p5, p6, p7 and 4 more: toy does not offer"
+    )
+    assert len(lines) == 2
 
 
 def test_what_was_not_tested_though_there_was_time_is_told_with_the_reason() -> None:
@@ -409,18 +411,18 @@ def test_a_budget_that_would_do_follows_from_how_far_this_one_came(
 
 
 def test_what_keeps_a_known_defect_from_being_shrunk_is_told() -> None:
-    told: list[str] = []
+    messages: list[str] = []
     defects = KnownDefects([LARGE])
     reported(defects, "division_a", 1.0, large=2)
     defects.conclude({"division_a": row("division_a", 9)})
-    print_known(told.append, defects.records())
-    assert "  not shrunk: no time was left" in told
+    print_known(messages.append, defects.records())
+    assert "  not shrunk: no time was left" in messages
 
 
 def test_a_known_defect_that_was_not_tried_is_no_news() -> None:
-    told: list[str] = []
-    print_known(told.append, KnownDefects([LARGE]).records())
-    assert told == []
+    messages: list[str] = []
+    print_known(messages.append, KnownDefects([LARGE]).records())
+    assert messages == []
 
 
 def test_a_defect_of_several_properties_is_known_where_it_shows() -> None:
@@ -440,9 +442,9 @@ def test_a_defect_of_several_properties_is_known_where_it_shows() -> None:
 def test_a_table_has_the_id_in_place_of_the_name_and_a_failure_has_both() -> None:
     wrong = replace(falsified("a", 4), property_id="toys/divide")
     rows = [replace(of(name, "not applicable", "no"), id=id_) for name, id_ in (("b", "toys/add"), ("c", ""))]
-    told = told_of(a_record(wrong, properties=rows, corpus=[]))
-    assert told[0].startswith("\nFALSIFIED: a (toys/divide)\n")
-    assert told[-1] == "not applicable: toys/add, c: no"
+    lines = told_of(a_record(wrong, properties=rows, corpus=[]))
+    assert lines[0].startswith("\nFALSIFIED: a (toys/divide)\n")
+    assert lines[-1] == "not applicable: toys/add, c: no"
     assert rendered(a_record(properties=rows)).splitlines()[2].split()[:2] == ["toys/add", "│"]
 
 

@@ -56,22 +56,22 @@ def declared(condition: Callable[[Case], Any], **fields: Any) -> KnownDeviation:
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_a_case_is_new_and_saved_where_a_condition_raises(name: str, tmp_path: Path) -> None:
     condition, raised = CONDITIONS[name]
-    told = f"a condition of known defect x raised {raised}: the case counts as new"
+    message = f"a condition of known defect x raised {raised}: the case counts as new"
     subject = toy(declared(condition), cdiv=lambda x, y: x // y)
     saved: list[Case] = []
     bench = Bench(subject, InProcess(subject, "cpu"), on_falsified=saved.append)
     with pytest.raises(Falsified) as caught:
         Trial(bench, a_property(lambda trial: None)).agrees(*STEPS)
     assert saved == [caught.value.case]
-    assert list(subject.defect_index.errors.values()) == [told]
+    assert list(subject.defect_index.errors.values()) == [message]
     answer = replay_case(saved[0], subject, "cpu")
-    assert (answer.verdict, told in answer.message) == (FAILED, True)
+    assert (answer.verdict, message in answer.message) == (FAILED, True)
     corpus = Corpus(tmp_path)
     corpus.add(saved[0], first_seen={})
     (entry,) = corpus.entries()
     assert replayed(entry, subject, "cpu")[0].verdict == FAILED
     defects = KnownDefects([declared(condition)])
-    assert (defects.matcher.name_of(saved[0]), defects.matcher.errors) == (None, (told,))
+    assert (defects.matcher.name_of(saved[0]), defects.matcher.errors) == (None, (message,))
 
 
 def test_a_case_may_show_another_defect_than_the_one_whose_condition_raises() -> None:

@@ -61,7 +61,7 @@ def _lines(*rows: tuple[str, Status, int, bool], names: tuple[str, ...] = ("cdiv
 
 
 @pytest.mark.parametrize(
-    ("rows", "stale", "told"),
+    ("rows", "stale", "message"),
     [
         (
             [("cdiv/either-sign", Status.PASSED, 200, False), (TENSOR, Status.PASSED, 200, False)],
@@ -91,10 +91,10 @@ def _lines(*rows: tuple[str, Status, int, bool], names: tuple[str, ...] = ("cdiv
     ids=str,
 )
 def test_a_test_run_calls_a_defect_gone_by_the_rule_of_campaigns(
-    rows: list[tuple[str, Status, int, bool]], stale: bool, told: str
+    rows: list[tuple[str, Status, int, bool]], stale: bool, message: str
 ) -> None:
     found, line = _lines(*rows)
-    assert (found, told in line, bool(line)) == (stale, True, bool(told))
+    assert (found, message in line, bool(line)) == (stale, True, bool(message))
 
 
 def test_what_tests_say_of_defects_travels_between_processes_as_text() -> None:
@@ -131,7 +131,7 @@ def test_a_test_of_ones_own_suite_compares_as_many_examples_as_its_defects_need(
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "told"),
+    ("options", "code", "message"),
     [
         ((), 1, "statecheck: UNEXPECTED PASS: known defect gone no longer fails: "),
         (("-n", "2"), 1, "statecheck: UNEXPECTED PASS: known defect gone no longer fails: "),
@@ -141,11 +141,11 @@ def test_a_test_of_ones_own_suite_compares_as_many_examples_as_its_defects_need(
     ids=str,
 )
 def test_a_test_run_fails_where_a_defect_of_several_properties_no_longer_does(
-    tmp_path: Path, options: tuple[str, ...], code: int, told: str
+    tmp_path: Path, options: tuple[str, ...], code: int, message: str
 ) -> None:
     (tmp_path / "stale_port.py").write_text(PORT, encoding="utf-8")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     variables = {"PYTHONPATH": str(tmp_path), "CI": "1", "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path)}
     chosen = ("--device", "cpu", "--subject", "stale_port", "--reports", str(tmp_path / "reports"))
     done = run_pytest(*chosen, *options, "properties/test_types.py", env=inherited | variables)
-    assert (done.returncode, told in done.stdout) == (code, True), done.stdout + done.stderr
+    assert (done.returncode, message in done.stdout) == (code, True), done.stdout + done.stderr

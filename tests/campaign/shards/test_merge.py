@@ -34,12 +34,12 @@ def a_bucket(finding: str = "", *, at: float = 5.0, first_seen: dict[str, str] =
 
 
 def a_property(status: str = "passed", **changes: Any) -> PropertyRecord:
-    told: dict[str, Any] = {"examples": 10, "compared": 10, "seconds": 2.0, "behaviours": 3}
-    return PropertyRecord("toys_divide", "Toys divide.", "algebra", status, **told | changes)
+    fields: dict[str, Any] = {"examples": 10, "compared": 10, "seconds": 2.0, "behaviours": 3}
+    return PropertyRecord("toys_divide", "Toys divide.", "algebra", status, **fields | changes)
 
 
 def a_shard(shard: int = 0, shards: int = 2, **changes: Any) -> CampaignRecord:
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "began": f"2026-11-21T01:0{shard}:00+00:00",
         "seconds": 100.0 + shard,
         "budget": 100.0,
@@ -47,7 +47,9 @@ def a_shard(shard: int = 0, shards: int = 2, **changes: Any) -> CampaignRecord:
         "canary": "found after 10 examples",
         "properties": [a_property()],
     }
-    return CampaignRecord("night", "toy", "cpu", "ba9876543210", shard=shard, shards=shards, **told | changes)
+    return CampaignRecord(
+        "night", "toy", "cpu", "ba9876543210", shard=shard, shards=shards, **fields | changes
+    )
 
 
 def pair(one: dict[str, Any], other: dict[str, Any]) -> CampaignRecord:
@@ -187,8 +189,8 @@ def test_a_campaign_without_shards_is_left_as_it_is() -> None:
 
 def test_different_commits_of_units_are_told() -> None:
     other = replace(a_shard(1), commit="0123456789ab")
-    told = "the parts ran different commits: ba9876543210 | 0123456789ab"
-    assert added([Part("one", a_shard(0)), Part("other", other)]).troubles == [told]
+    message = "the parts ran different commits: ba9876543210 | 0123456789ab"
+    assert added([Part("one", a_shard(0)), Part("other", other)]).troubles == [message]
 
 
 class Desk:
@@ -246,7 +248,7 @@ def test_what_cannot_be_read_is_named_and_the_others_are_merged(
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "message"),
     [
         ({"id": "day"}, "id = '', but should be the name of one of the campaigns in the folders, day, night"),
         ({"subject": "impl"}, "subject = 'impl', but should be 'toy'"),
@@ -260,11 +262,11 @@ def test_what_cannot_be_read_is_named_and_the_others_are_merged(
     ids=str,
 )
 def test_what_does_not_belong_together_is_refused_and_nothing_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], other: dict[str, Any], told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], other: dict[str, Any], message: str
 ) -> None:
     desk = Desk(tmp_path, [a_shard(0), replace(a_shard(1), **other)])
     assert desk.merge() == 3
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert (desk.reports.exists(), desk.corpus.exists()) == (False, False)
 
 
@@ -309,4 +311,4 @@ def test_a_hostile_case_costs_the_others_nothing(tmp_path: Path) -> None:
     assert desk.merge() == 1
     assert len(desk.written.buckets) == 2
     assert len(Corpus(desk.corpus).entries()) == 1
-    assert any("bucket 0000000000 was not written" in told for told in desk.written.troubles)
+    assert any("bucket 0000000000 was not written" in message for message in desk.written.troubles)

@@ -43,7 +43,7 @@ def test_a_job_does_the_shard_that_its_scheduler_says(
 
 
 @pytest.mark.parametrize(
-    ("environment", "told"),
+    ("environment", "message"),
     [
         ({"SHARD": "1", "SHARDS": "2"}, "SHARD = '1', but should be a shard and the number of shards"),
         ({"SHARDS": "4"}, "SHARDS = '4', but should be set beside JOB_COMPLETION_INDEX"),
@@ -65,8 +65,8 @@ def test_a_job_does_the_shard_that_its_scheduler_says(
         (_SLURM | {"SLURM_ARRAY_TASK_ID": "0"}, "= -1, but should be >= 0"),
     ],
 )
-def test_a_scheduler_that_says_half_of_a_shard_is_refused(environment: dict[str, str], told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(told)):
+def test_a_scheduler_that_says_half_of_a_shard_is_refused(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         shard_of(environment)
 
 
@@ -168,7 +168,7 @@ def test_work_in_seconds_is_over_when_they_are_used_up_and_nothing_is_in_hand() 
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda: Cut(count=0), "count = 0, but should be > 0"),
         (lambda: Cut(seconds=-1.0), "seconds = -1.0, but should be > 0"),
@@ -176,6 +176,6 @@ def test_work_in_seconds_is_over_when_they_are_used_up_and_nothing_is_in_hand() 
         (lambda: UnitQueue(replace(_SECONDS, examples=1), Cut()), "(budget, examples) = (100.0, 1)"),
     ],
 )
-def test_work_without_a_measure_is_refused(make: Callable[[], object], told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(told)):
+def test_work_without_a_measure_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         make()
