@@ -134,7 +134,7 @@ class KnownDefects:
         self, declared: Sequence[KnownDeviation], *, selected: bool = False, profile: Profile = DOCUMENTS
     ) -> None:
         self.matcher = KnownDefectMatcher(declared, profile)
-        self.all = {name: Defect(name, one) for name, one in self.matcher.declared.items()}
+        self.all = {name: Defect(name, declaration) for name, declaration in self.matcher.declared.items()}
         self._selected = selected
 
     @property

@@ -17,8 +17,8 @@ from statecheck.subject.matching import Asking
 def names_of(declared: Sequence[KnownDeviation]) -> tuple[str, ...]:
     """A name for each, unlike the others', that may name a file."""
     names: dict[str, None] = {}
-    for number, one in enumerate(declared, 1):
-        name = re.sub(r"[^\w.-]", "_", one.id or one.alone or f"known-{number}").lstrip(".") or "known"
+    for number, defect in enumerate(declared, 1):
+        name = re.sub(r"[^\w.-]", "_", defect.id or defect.alone or f"known-{number}").lstrip(".") or "known"
         while name in names:
             name = f"{name}-{number}"
         names[name] = None
@@ -50,7 +50,7 @@ class KnownDefectMatcher:
         self.declared = dict(zip(names_of(declared), declared, strict=True))
         self.shown: Counter[str] = Counter()
         self.hidden = False
-        self._names = {id(one): name for name, one in reversed(self.declared.items())}
+        self._names = {id(defect): name for name, defect in reversed(self.declared.items())}
         self._index = KnownDefectIndex(declared, profile, asking)
         self._on_first = on_first
         self._met: set[str] = set()

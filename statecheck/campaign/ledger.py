@@ -206,8 +206,8 @@ class Ledger:
         record.marks = list(self.marks.values())
         record.corpus, record.troubles, record.canary = self.corpus, self.troubles, self.canary
         record.kernels = {
-            name: CompiledRecord([*sorted(map(list, one.variants))], one.compilations)
-            for name, one in self.kernels.items()
+            name: CompiledRecord([*sorted(map(list, kernel.variants))], kernel.compilations)
+            for name, kernel in self.kernels.items()
         }
         record.launched = records_of(self.covered)
         record.remarks = [*self.remarks.values()]

@@ -133,7 +133,7 @@ def _topics() -> dict[str, str]:
     from statecheck.execution.registry import load_properties
 
     prefix = "properties.test_"
-    return {name: one.module.removeprefix(prefix) for name, one in load_properties().items()}
+    return {name: tested.module.removeprefix(prefix) for name, tested in load_properties().items()}
 
 
 def _tell(text: str) -> None:

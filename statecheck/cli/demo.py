@@ -88,7 +88,7 @@ def run_demo(budget: str) -> int:
     caught = [_catch(variant, intact, folder, budget) for variant in VARIANTS]
     console = Console()
     console.print(_table(caught))
-    failed = [one.variant.package for one in caught if not one.as_expected()]
+    failed = [variant.variant.package for variant in caught if not variant.as_expected()]
     conclusion = (
         f"NOT as expected: {', '.join(failed)}" if failed else "every defect was found, shrunk and reported"
     )
@@ -153,13 +153,13 @@ def _table(caught: list[Caught]) -> Table:
     table.add_column("defect, falsified properties, shrunk inputs", overflow="fold")
     table.add_column("repro.py on the broken copy", justify="right", width=15)
     table.add_column("on the intact one", justify="right", width=9)
-    for one in caught:
-        old, new = escape(one.variant.old), escape(one.variant.new)
+    for variant in caught:
+        old, new = escape(variant.variant.old), escape(variant.variant.new)
         table.add_section()
         table.add_row(
-            f"[bold]{one.variant.package}[/]: {one.variant.file}\n[red]- {old}[/]\n[green]+ {new}[/]"
+            f"[bold]{variant.variant.package}[/]: {variant.variant.file}\n[red]- {old}[/]\n[green]+ {new}[/]"
         )
-        for finding in one.findings:
+        for finding in variant.findings:
             found = f"[bold]{escape(finding.case.property_name)}[/]\n  {escape(finding.shrunk)}"
             table.add_row(found, f"exit {finding.broken}", f"exit {finding.intact}")
     return table

@@ -106,7 +106,7 @@ def _found(folders: Iterable[Path], wanted: str) -> _Found:
             found.records[path] = record
     if any(record.shards > 1 for record in found.records.values()):
         # What an earlier merge made of shards is none of them, nor is another campaign that never had any.
-        found.records = {path: one for path, one in found.records.items() if one.shards > 1}
+        found.records = {path: record for path, record in found.records.items() if record.shards > 1}
     names = sorted({record.id for record in found.records.values()})
     if len(names) > 1:
         rule = "the name of one of the campaigns in the folders"

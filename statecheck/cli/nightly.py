@@ -196,7 +196,7 @@ def _earlier(plan: Plan) -> list[CampaignRecord]:
 def _first_round(plan: Plan) -> int:
     """Rounds of the same commit go on where they were: the same seeds would find the same again."""
     same = (record for record in _earlier(plan) if record.commit.rstrip("+") == plan.commit.rstrip("+"))
-    return max((one.first_round + one.rounds for one in same), default=0)
+    return max((record.first_round + record.rounds for record in same), default=0)
 
 
 def _to_resume(plan: Plan, options: argparse.Namespace) -> CampaignRecord:

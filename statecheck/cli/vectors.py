@@ -60,9 +60,9 @@ def run_vectors(options: argparse.Namespace) -> int:
 
 
 def _tell(index: dict[str, Any], folder: Path) -> None:
-    for one in index["files"]:
-        counts = one["functions"]
-        print(f"{one['file']}: {sum(counts.values())} vectors of {len(counts)} functions")
+    for file in index["files"]:
+        counts = file["functions"]
+        print(f"{file['file']}: {sum(counts.values())} vectors of {len(counts)} functions")
     print(
         f"{index['vectors']} vectors, {len(index['marks'])} marks, in {folder}/; check: node {folder}/check.js"
     )

@@ -239,11 +239,11 @@ _UNTAG: dict[str, Callable[[Any], Any]] = {
 def _hints(kind: type) -> dict[str, Any]:
     """The fields that are saved, which are those in the `repr`; other fields belong to one run."""
     hints = get_type_hints(kind)
-    return {one.name: hints[one.name] for one in fields(kind) if one.init and one.repr}
+    return {field.name: hints[field.name] for field in fields(kind) if field.init and field.repr}
 
 
 @cache
 def _required(kind: type) -> frozenset[str]:
     return frozenset(
-        one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING
+        field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING
     )

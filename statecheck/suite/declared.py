@@ -27,7 +27,7 @@ def declared_in(bench: Bench, tested: Property) -> dict[str, KnownDeviation]:
     """The subject's defects that may show in the property, by name."""
     declared = bench.subject.known_deviations
     named = zip(names_of(declared), declared, strict=True)
-    return {name: one for name, one in named if one.covers(tested.name, tested.id)}
+    return {name: declaration for name, declaration in named if declaration.covers(tested.name, tested.id)}
 
 
 def examples_wanted(bench: Bench, tested: Property, most: int) -> int:
@@ -62,12 +62,12 @@ def _all_showed(bench: Bench, tested: Property) -> bool:
 def report_of(bench: Bench, tested: Property, status: Status) -> Iterator[str]:
     """What a test says of each defect that may show in its property, as text that goes from one process to another."""
     applies, compared = status is not Status.NOT_APPLICABLE, bench.counts.compared
-    for name, one in declared_in(bench, tested).items():
+    for name, declaration in declared_in(bench, tested).items():
         covered = sorted(
-            other.name for other in load_properties().values() if one.covers(other.name, other.id)
+            other.name for other in load_properties().values() if declaration.covers(other.name, other.id)
         )
-        showed = one in bench.known_failures
-        defect = [bench.subject.name, name, one.link, one.one_in, covered]
+        showed = declaration in bench.known_failures
+        defect = [bench.subject.name, name, declaration.link, declaration.one_in, covered]
         yield json.dumps([*defect, tested.name, applies, compared if applies else 0, showed])
 
 
@@ -104,10 +104,10 @@ class DeclaredDefects:
         return any(defect.standing[0] == GONE for defect in self._all.values())
 
     def lines(self) -> Iterator[str]:
-        for (_, name), one in self._all.items():
-            standing, remark = one.standing
+        for (_, name), defect in self._all.items():
+            standing, remark = defect.standing
             if standing == GONE:
-                yield f"statecheck: {Status.UNEXPECTED_PASS.value}: known defect {name} {GONE}: {remark}: {one.link}"
+                yield f"statecheck: {Status.UNEXPECTED_PASS.value}: known defect {name} {GONE}: {remark}: {defect.link}"
             elif standing == NOT_ENOUGH:
-                wanted = f"{enough(one.one_in):,} of each of its {len(one.covered)} properties"
+                wanted = f"{enough(defect.one_in):,} of each of its {len(defect.covered)} properties"
                 yield f"statecheck: known defect {name} {NOT_ENOUGH}: {remark}, and {wanted} would tell whether it is gone"

@@ -36,11 +36,11 @@ def grouped(buckets: Iterable[BucketRecord]) -> list[CauseGroup]:
     """The buckets by cause, in their order; within a cause, those with the smallest input first."""
     found: dict[tuple[str, ...], list[BucketRecord]] = {}
     titles: dict[tuple[str, ...], str] = {}
-    for number, one in enumerate(buckets):
-        cause = _cause(one) if number < _MOST_READ else None
-        key = (one.subject, *cause.key) if cause is not None else (one.id, one.rule)
-        found.setdefault(key, []).append(one)
-        titles.setdefault(key, cause.title if cause is not None else one.rule or one.property)
+    for number, bucket in enumerate(buckets):
+        cause = _cause(bucket) if number < _MOST_READ else None
+        key = (bucket.subject, *cause.key) if cause is not None else (bucket.id, bucket.rule)
+        found.setdefault(key, []).append(bucket)
+        titles.setdefault(key, cause.title if cause is not None else bucket.rule or bucket.property)
     return [CauseGroup(titles[key], tuple(sorted(members, key=_weight))) for key, members in found.items()]
 
 

@@ -73,18 +73,18 @@ def _element(parent: Element, tag: str, text: str = "", **attributes: str) -> El
     return found
 
 
-def _property(one: PropertyRecord, buckets: Sequence[BucketRecord]) -> Element:
-    case = _failing(one.name, buckets, one.seconds)
-    if one.status in (Status.ERROR.value, Status.NOT_FINISHED.value):
-        _element(case, "error", one.detail, message=one.detail or one.status, type=one.status)
-    elif one.status in WRONG and not buckets:
-        _element(case, "failure", one.detail, message=one.detail or one.status, type=one.status)
-    elif one.status in _SKIPPED and not buckets:
-        _element(case, "skipped", message=f"{one.status}: {one.detail}" if one.detail else one.status)
+def _property(row: PropertyRecord, buckets: Sequence[BucketRecord]) -> Element:
+    case = _failing(row.name, buckets, row.seconds)
+    if row.status in (Status.ERROR.value, Status.NOT_FINISHED.value):
+        _element(case, "error", row.detail, message=row.detail or row.status, type=row.status)
+    elif row.status in WRONG and not buckets:
+        _element(case, "failure", row.detail, message=row.detail or row.status, type=row.status)
+    elif row.status in _SKIPPED and not buckets:
+        _element(case, "skipped", message=f"{row.status}: {row.detail}" if row.detail else row.status)
     _element(
         case,
         "system-out",
-        f"{one.sentence}{f' ({one.id})' if one.id else ''}\n{one.status}, {one.examples} examples",
+        f"{row.sentence}{f' ({row.id})' if row.id else ''}\n{row.status}, {row.examples} examples",
     )
     return case
 
@@ -114,17 +114,17 @@ def _told(bucket: BucketRecord) -> Iterator[str]:
     yield from (f"{name}: {value}" for name, value in rows.items() if value)
 
 
-def _replayed(one: CorpusRecord) -> Element:
-    case = _case(one.file)
+def _replayed(replay: CorpusRecord) -> Element:
+    case = _case(replay.file)
     kind = {
         "FAILED": "failure",
         "UNREADABLE": "error",
         "NOT APPLICABLE": "skipped",
         "NOT REPRODUCED": "skipped",
         "LEFT OUT": "skipped",
-    }.get(one.verdict)
+    }.get(replay.verdict)
     if kind is not None:
-        _element(case, kind, one.message, message=one.message or one.verdict, type=one.verdict)
+        _element(case, kind, replay.message, message=replay.message or replay.verdict, type=replay.verdict)
     return case
 
 

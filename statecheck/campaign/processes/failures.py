@@ -123,8 +123,9 @@ class Failures:
         from statecheck.diagnose.diagnosis import SECONDS, Scene
         from statecheck.workers.port import InWorker
 
-        one = self._worker.setting
-        fresh = partial(InWorker, one.subject, one.device, time_limit=one.time_limit, spare=False)
+        setting = self._worker.setting
+        limit = setting.time_limit
+        fresh = partial(InWorker, setting.subject, setting.device, time_limit=limit, spare=False)
         confirmed = self._isolated is not None or not self._task.shown
         left = max(0.0, self._deadline - time.monotonic())
         bench = self._worker.bench
@@ -168,7 +169,7 @@ class Failures:
         """Failures of other kinds that were met on the way stand in the corpus too, as they were met."""
         from statecheck.diagnose.own_calls import with_own_calls
 
-        own = {one.buckets[0] for one in self.found}
+        own = {found.buckets[0] for found in self.found}
         beside = [(bucket, case) for bucket, case in self._pending.cases.items() if bucket not in own]
         if self._task.shown:
             known_defects = self._worker.known_defects

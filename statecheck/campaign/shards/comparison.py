@@ -161,8 +161,8 @@ def _rates(now: CampaignRecord, before: CampaignRecord) -> tuple[RateChange, ...
     return tuple(sorted(found, key=lambda one: (-_size(one), one.name)))
 
 
-def _measured(one: PropertyRecord, other: PropertyRecord) -> bool:
-    return min(one.seconds, other.seconds) >= LEAST_SECONDS and min(one.examples, other.examples) > 0
+def _measured(row: PropertyRecord, other: PropertyRecord) -> bool:
+    return min(row.seconds, other.seconds) >= LEAST_SECONDS and min(row.examples, other.examples) > 0
 
 
 def _size(change: RateChange) -> float:

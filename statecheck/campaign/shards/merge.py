@@ -251,7 +251,9 @@ def _replayed(group: list[CorpusRecord]) -> CorpusRecord:
 
 
 def _kernels(records: Sequence[CampaignRecord]) -> dict[str, CompiledRecord]:
-    compiled = {name: CompiledRecord() for name in sorted({name for one in records for name in one.kernels})}
+    compiled = {
+        name: CompiledRecord() for name in sorted({name for record in records for name in record.kernels})
+    }
     for record in records:
         for name, kernel in record.kernels.items():
             variants = compiled[name].variants

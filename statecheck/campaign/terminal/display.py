@@ -82,8 +82,8 @@ def _table(columns: Sequence[str], **look: Any) -> Table:
     return table
 
 
-def _ended(one: PropertyRecord) -> dict[str, int]:
-    counts = one.counts
+def _ended(row: PropertyRecord) -> dict[str, int]:
+    counts = row.counts
     reasons = (counts.outside.total(), counts.not_offered.total(), counts.no_evidence.total())
     numbers = (*reasons, counts.discarded, max(0, counts.vacuous))
     return dict(zip(_ENDED_BEFORE, numbers, strict=True))
@@ -101,8 +101,8 @@ def kernels(record: CampaignRecord) -> Table | str:
     table.add_column("kernels compiled")
     for column in ("variants", "compilations"):
         table.add_column(column, justify="right", no_wrap=True)
-    for name, one in record.kernels.items():
-        table.add_row(BrokenName(on_one_line(name)), f"{len(one.variants)}", f"{one.compilations}")
+    for name, kernel in record.kernels.items():
+        table.add_row(BrokenName(on_one_line(name)), f"{len(kernel.variants)}", f"{kernel.compilations}")
     return table if record.kernels else "kernels: none compiled"
 
 
@@ -153,9 +153,9 @@ def _news(campaign: Campaign) -> list[tuple[str, str]]:
         for bucket in ledger.buckets.values()
     ]
     found += [
-        (name, f"ERROR: {name}: {said(_last_line(one))}")
-        for name, one in ledger.standings.items()
-        if one.error
+        (name, f"ERROR: {name}: {said(_last_line(standing))}")
+        for name, standing in ledger.standings.items()
+        if standing.error
     ]
     found += [(trouble, f"trouble: {said(trouble)}") for trouble in ledger.troubles]
     if campaign.record.rounds > 1 and plan.seed is None:
@@ -166,8 +166,8 @@ def _news(campaign: Campaign) -> list[tuple[str, str]]:
     return found
 
 
-def _last_line(one: Standing) -> str:
-    return one.error.strip().splitlines()[-1]
+def _last_line(standing: Standing) -> str:
+    return standing.error.strip().splitlines()[-1]
 
 
 def _window(campaign: Campaign, room: int, width: int) -> Table:
@@ -184,10 +184,10 @@ def _window(campaign: Campaign, room: int, width: int) -> Table:
     return table
 
 
-def _importance(one: Standing) -> int:
-    if one.status in (Status.FALSIFIED, Status.ERROR, Status.NOT_FINISHED):
+def _importance(standing: Standing) -> int:
+    if standing.status in (Status.FALSIFIED, Status.ERROR, Status.NOT_FINISHED):
         return 0
-    return 1 if one.running else 2
+    return 1 if standing.running else 2
 
 
 def line(campaign: Campaign) -> str:

@@ -108,13 +108,13 @@ def _print_group(say: Say, group: CauseGroup, device: str) -> None:
         _print_places(say, one, device, "      ")
 
 
-def _print_places(say: Say, one: BucketRecord, device: str, margin: str) -> None:
-    if one.report:
-        say(f"{margin}report: {_report(one.report)}")
-    if one.corpus and not one.report:
-        say(f"{margin}kept: {replay_line(one, device)}")
-    if one.note:
-        say(f"{margin}{said(one.note.strip('*'))}")
+def _print_places(say: Say, bucket: BucketRecord, device: str, margin: str) -> None:
+    if bucket.report:
+        say(f"{margin}report: {_report(bucket.report)}")
+    if bucket.corpus and not bucket.report:
+        say(f"{margin}kept: {replay_line(bucket, device)}")
+    if bucket.note:
+        say(f"{margin}{said(bucket.note.strip('*'))}")
 
 
 def _report(folder: str) -> str:
