@@ -11,7 +11,7 @@ from typing import Any
 
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import FILE, CampaignRecord, require_id
-from statecheck.campaign.shards.sharding import campaign_of, shard_of
+from statecheck.campaign.shards.schedulers import campaign_of, shard_of
 from statecheck.cli.campaign import console, plan_of, run_campaign
 from statecheck.cli.options import (
     add_known_options,

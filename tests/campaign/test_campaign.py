@@ -158,38 +158,26 @@ def test_the_summary_has_a_row_for_each_property(mixed: Ended) -> None:
         assert line.split("│")[1].strip() == status
 
 
-def test_a_subject_that_ends_its_process_is_found_with_the_smallest_input(mixed: Ended) -> None:
-    case = mixed.case(ROUNDS_UP)
-    assert case.actual == (Raised("DeviceFault", "worker died: exit code 9"),)
-    assert case.calls[0].named == {"x": 0, "y": 1}
-
-
-def test_a_property_that_does_not_apply_is_told_with_the_reason(mixed: Ended) -> None:
-    assert f"not applicable: {id_of(TEMPORAL)}: toy_of_campaign has no get_temporal_copy_spec" in mixed.output
-
-
-def test_a_falsified_property_s_report_is_where_the_campaign_says(mixed: Ended) -> None:
-    reports = re.findall(rf"FALSIFIED: {EXACT} \({id_of(EXACT)}\)\n.*\n  report: (.*)", mixed.output)
-    assert reports
-    assert all((mixed.folder / report).is_file() for report in reports)
-
-
-def test_a_falsified_input_is_the_smallest_one(mixed: Ended) -> None:
+def test_falsified_inputs_are_the_smallest_ones(mixed: Ended) -> None:
+    ends = mixed.case(ROUNDS_UP)
+    assert ends.actual == (Raised("DeviceFault", "worker died: exit code 9"),)
+    assert ends.calls[0].named == {"x": 0, "y": 1}
     assert mixed.case(EXACT).calls[0].named == {"x": 0, "y": 0}
 
 
-def test_a_campaign_uses_the_profile_nightly_in_ci_too(mixed: Ended) -> None:
-    fresh = (False, ["explicit", "reuse", "generate", "target", "shrink"])
-    assert mixed.case(EXACT).actual == (Returned(fresh),)
-
-
-def test_a_campaign_keeps_nothing_in_the_database_of_hypothesis(mixed: Ended) -> None:
-    assert not (mixed.folder / "hypothesis" / "examples").exists()
-
-
-def test_a_campaign_without_a_terminal_writes_plain_lines(mixed: Ended) -> None:
+def test_what_is_printed_has_reasons_and_reports_in_plain_lines(mixed: Ended) -> None:
+    assert f"not applicable: {id_of(TEMPORAL)}: toy_of_campaign has no get_temporal_copy_spec" in mixed.output
+    reports = re.findall(rf"FALSIFIED: {EXACT} \({id_of(EXACT)}\)\n.*\n  report: (.*)", mixed.output)
+    assert reports
+    assert all((mixed.folder / report).is_file() for report in reports)
     assert "\x1b" not in mixed.output
     assert re.search(r"^ +\d+ s of 60: [\d,]+ examples, [\d,]+/s, ", mixed.output, re.MULTILINE)
+
+
+def test_a_campaign_uses_the_profile_nightly_in_ci_too_and_no_database(mixed: Ended) -> None:
+    fresh = (False, ["explicit", "reuse", "generate", "target", "shrink"])
+    assert mixed.case(EXACT).actual == (Returned(fresh),)
+    assert not (mixed.folder / "hypothesis" / "examples").exists()
 
 
 def test_a_known_defect_has_its_report(mixed: Ended) -> None:

@@ -501,13 +501,6 @@ def test_examples_that_show_each_known_defect_are_counted(make: Make) -> None:
     assert min(fifties, hundreds) > 0
 
 
-def test_a_known_defect_is_counted_in_its_own_task_only(make: Make) -> None:
-    worker = make(most=99)
-    before = explored(worker)
-    worker.properties[NAME] = a_property(divides_by_one, strategies={"x": st.integers(0, 9)})
-    assert (set(before.known), explored(worker).known) == ({"fifties"}, {})
-
-
 def test_a_known_defect_is_shrunk_for_itself_and_reported_in_a_folder_of_its_own(
     make: Make, tmp_path: Path
 ) -> None:
@@ -572,11 +565,6 @@ def test_the_first_example_of_a_known_defect_is_on_disk(make: Make) -> None:
     (path,) = worker.pending.glob("*.json")
     assert path.name.startswith(f"{pending_name('fifties')}.")
     assert 50 <= Case.load(path).calls[0].named["x"] < 100
-
-
-def test_as_new_nothing_is_known(make: Make) -> None:
-    end = explored(make(as_new=True))
-    assert (end.status, x_of(first(end)), end.known) == ("falsified", 50, {})
 
 
 def test_a_defect_is_matched_where_its_condition_holds_and_its_first_case_is_kept_once() -> None:

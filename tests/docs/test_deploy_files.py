@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from statecheck.campaign.shards.sharding import campaign_of, shard_of
+from statecheck.campaign.shards.schedulers import campaign_of, shard_of
 from statecheck.cli import main as cli
 from tests.breakages.broken import ROOT
 

@@ -21,7 +21,7 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.shards.keeper import Keeper, write_down
 from statecheck.campaign.shards.merge import Part, added
 from statecheck.campaign.shards.ray_actors import ActorSeat, Cluster, Mailbox, Run, imported, join
-from statecheck.campaign.shards.sharding import Cut, UnitQueue
+from statecheck.campaign.shards.units import Cut, UnitQueue
 from statecheck.execution.verdict import Status
 
 _LOOK_SECONDS = 1.0

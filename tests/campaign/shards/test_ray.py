@@ -21,7 +21,7 @@ from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
 from statecheck.campaign.shards.merge import Part, added
 from statecheck.campaign.shards.ray_actors import Cluster
 from statecheck.campaign.shards.ray_cluster import run_on_ray
-from statecheck.campaign.shards.sharding import Cut, UnitQueue
+from statecheck.campaign.shards.units import Cut, UnitQueue
 from tests.breakages.broken import ROOT, a_case
 from tests.campaign.nightly_examples import bucket_with
 from tests.campaign.shards.ray_cluster import Machines, disturbed, machines, outcome

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.shards.sharding import Cut, UnitQueue, campaign_of, shard_of
+from statecheck.campaign.shards.schedulers import campaign_of, shard_of
+from statecheck.campaign.shards.units import Cut, UnitQueue
 
 _SLURM = {
     "SLURM_ARRAY_TASK_ID": "30",
