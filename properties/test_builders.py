@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -172,26 +172,26 @@ def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
     step = replace(session.steps[0], marks=True)
     found = built(trial, replace(session, steps=(step,)))
     masks = found["spec_sequence_masks"]
+    for r, row in undrafted(step, plain=trial.profile.gdn_plain_decodes):
+        seen, accepted = f"row {r} is no speculative row", f"accepted {row.accepted} tokens in the last step"
+        marked = masks is not None and bool(masks.values()[r])
+        trial.holds(marked, seen, accepted, place="speculative rows")
+        # Speculative rows keep the order of the batch, so a row's place is the number of marks before it.
+        place = sum(map(bool, masks.values()[:r]))
+        count = found["num_accepted_tokens"].values()[place]
+        trial.holds(
+            count == row.accepted,
+            f"num_accepted_tokens[{place}] = {count}",
+            f"should be {row.accepted}, which row {r} accepted in the last step",
+            place="accepted counts",
+        )
+
+
+def undrafted(step: BuildCall, *, plain: bool) -> Iterator[tuple[int, StepRequest]]:
+    """Decodes that drafted nothing, with their rows; `plain`: but not where one token was accepted and column 0 is right, too."""
     for r, row in enumerate(step.requests):
-        # Where one token was accepted, column 0 is right as well.
-        plain = row.accepted == 1 and trial.profile.gdn_plain_decodes
-        if row.query_len == 1 and not row.prefilling and not plain:
-            marked = masks is not None and bool(masks.values()[r])
-            trial.holds(
-                marked,
-                f"row {r} is no speculative row",
-                f"accepted {row.accepted} tokens in the last step",
-                place="speculative rows",
-            )
-            # Speculative rows keep the order of the batch, so a row's place is the number of marks before it.
-            place = sum(map(bool, masks.values()[:r]))
-            count = found["num_accepted_tokens"].values()[place]
-            trial.holds(
-                count == row.accepted,
-                f"num_accepted_tokens[{place}] = {count}",
-                f"should be {row.accepted}, which row {r} accepted in the last step",
-                place="accepted counts",
-            )
+        if row.query_len == 1 and not row.prefilling and not (plain and row.accepted == 1):
+            yield r, row
 
 
 @prop(
@@ -263,14 +263,7 @@ def test_rows_of_padding_change_no_row_before_them(trial: Trial, session: Sessio
     padded = replace(plain, padded_rows=rows)
     one = built(trial, replace(session, steps=(plain,)))
     other = built(trial, replace(session, steps=(padded,)))
-    for name in ("num_prefill_tokens", "num_decode_tokens"):
-        trial.holds(
-            one[name] == other[name],
-            f"{name} = {other[name]} with padding",
-            f"should be {one[name]}",
-            place=name,
-        )
-    for name in (*TOKEN_LISTS, "cu_chunk_seqlen_p", "seq_idx_p"):
+    for name in ("num_prefill_tokens", "num_decode_tokens", *TOKEN_LISTS, "cu_chunk_seqlen_p", "seq_idx_p"):
         alone, beside = _values(one, name), _values(other, name)
         trial.holds(alone == beside, f"{name} = {beside} with padding", f"should be {alone}", place=name)
     for name in BY_ROW:
@@ -284,9 +277,10 @@ def test_rows_of_padding_change_no_row_before_them(trial: Trial, session: Sessio
             )
 
 
-def _values(found: Record, name: str) -> tuple[Any, ...] | None:
-    tensor = dict(found.fields).get(name)
-    return tensor.values() if isinstance(tensor, Tensor) else None
+def _values(found: Record, name: str) -> Any:
+    """A number as it is, the elements of a tensor, None for a field that is not there."""
+    value = dict(found.fields).get(name)
+    return value.values() if isinstance(value, Tensor) else value
 
 
 @prop(

@@ -77,17 +77,12 @@ def test_accepting_one_more_moves_the_start_by_a_row_and_keeps_the_end(trial: Tr
     dim = copy.state.block_shape[1]
     fewer = trial.returns(replace(copy, num_accepted_tokens=copy.num_accepted_tokens - 1).call(CONV))
     more = trial.returns(copy.call(CONV))
-    inside = isinstance(more["start_addr"], Address) and isinstance(fewer["start_addr"], Address)
-    trial.holds(
-        inside, f"start_addr = {more['start_addr']}", "should point into the state", place="start_addr"
-    )
-    moved = more["start_addr"].offset - fewer["start_addr"].offset
-    trial.holds(
-        fewer["num_elements"] - more["num_elements"] == dim,
-        f"num_elements = {more['num_elements']}",
-        f"should be {dim} fewer",
-        place="num_elements",
-    )
+    start, elements = more["start_addr"], more["num_elements"]
+    inside = isinstance(start, Address) and isinstance(fewer["start_addr"], Address)
+    trial.holds(inside, f"start_addr = {start}", "should point into the state", place="start_addr")
+    shorter = fewer["num_elements"] - elements == dim
+    trial.holds(shorter, f"num_elements = {elements}", f"should be {dim} fewer", place="num_elements")
+    moved = start.offset - fewer["start_addr"].offset
     trial.holds(
         moved == dim * _itemsize(copy),
         f"start_addr moved by {moved}",
