@@ -10,8 +10,11 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from oracle.align import context, decisions, pointers
-from properties.strategies.align.batches import OUT, After, Before
+from properties.strategies.align.afters import After
+from properties.strategies.align.batches import OUT
+from properties.strategies.align.befores import Before
 from properties.strategies.align.cache import with_context
+from properties.strategies.align.kept import Group
 from properties.strategies.align.launches import (
     POSTPROCESS,
     POSTPROCESS_ALIGN,
@@ -36,7 +39,7 @@ from properties.strategies.align.pointers import (
 )
 from properties.strategies.align.runner import COPY_BUFFERS
 from properties.strategies.align.runner_steps import RunnerStep, runner_steps
-from properties.strategies.align.setup import CONTEXT, Group, Setup
+from properties.strategies.align.setup import CONTEXT, Setup
 from properties.strategies.align.setups import setups
 from properties.strategies.align.steps import afters, befores, far_afters, far_befores
 from properties.strategies.orders import orders

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from properties.strategies.align.batches import After, Before
+from properties.strategies.align.afters import After
+from properties.strategies.align.befores import Before
 from properties.strategies.align.pointers import COLLECT, DO_COPY, MovedRuns, do_copies, runs
 from properties.strategies.align.runner import COPY_BUFFERS
 from properties.strategies.align.steps import afters, befores

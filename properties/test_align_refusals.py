@@ -8,7 +8,9 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from properties.strategies.align.batches import After, Before
+from properties.strategies.align.afters import After
+from properties.strategies.align.befores import Before
+from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.launches import POSTPROCESS, POSTPROCESS_ALIGN, PRECOPY
 from properties.strategies.align.pointers import COLLECT, MEMCPY, collect
 from properties.strategies.align.requests import Sampled, Starting
@@ -29,7 +31,7 @@ from properties.strategies.align.runner import (
     stage,
 )
 from properties.strategies.align.runner_steps import RunnerStep, runner_steps
-from properties.strategies.align.setup import CONTEXT, Group, Kept, Setup
+from properties.strategies.align.setup import CONTEXT, Setup
 from statecheck.case.values import (
     Attribute,
     Call,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from oracle.align import context, decisions, runner
-from properties.strategies.align.batches import After
+from properties.strategies.align.afters import After
 from properties.strategies.align.runner import (
     BUFFERS,
     CLEANUP,

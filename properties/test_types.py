@@ -7,7 +7,7 @@ from math import prod
 from hypothesis import strategies as st
 
 from oracle.types import cdiv, divide, page_size_bytes, pages_per_request
-from properties.strategies.align.setup import DTYPES as BYTES
+from properties.strategies.align.kept import DTYPES as BYTES
 from properties.strategies.layout import DTYPES, ONE_BYTE_DTYPES
 from statecheck.case.values import DType, Record, Tensor, call, record
 from statecheck.execution.example import Trial

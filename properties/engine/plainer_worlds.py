@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from properties.engine.world import World
-from properties.strategies.align.setup import Kept, Setup
+from properties.strategies.align.kept import Kept
+from properties.strategies.align.setup import Setup
 
 PLENTY = 32
 """Enough blocks that no request is preempted; few enough to read."""

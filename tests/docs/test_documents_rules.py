@@ -16,7 +16,8 @@ from properties import test_lifecycle
 from properties.engine.metadata import ForwardBatch
 from properties.engine.runners import RUNNERS, ByRow
 from properties.engine.world import World
-from properties.strategies.align.setup import Group, Kept, Setup
+from properties.strategies.align.kept import Group, Kept
+from properties.strategies.align.setup import Setup
 from statecheck.case import Case
 from statecheck.diagnose.replay import replay_file
 from statecheck.execution.registry import load_properties

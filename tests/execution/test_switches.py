@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from hypothesis import find
 
-from properties.strategies.align.batches import After
+from properties.strategies.align.afters import After
+from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.requests import Sampled
-from properties.strategies.align.setup import Group, Kept, Setup
+from properties.strategies.align.setup import Setup
 from properties.strategies.orders import switches as switches_drawn
 from statecheck.case import Case
 from statecheck.case.values import Call

@@ -18,10 +18,11 @@ from oracle.align.memory import Move, StateTensor, state_copy
 from oracle.errors import Refused
 from oracle.layout import StateGeometry
 from oracle.profile import DOCUMENTS, Profile
-from properties.strategies.align.batches import After
+from properties.strategies.align.afters import After
 from properties.strategies.align.cache import Filling
+from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.requests import Sampled
-from properties.strategies.align.setup import Group, Kept, Setup
+from properties.strategies.align.setup import Setup
 from statecheck.case import Case, Failure
 from statecheck.case.values import (
     Call,

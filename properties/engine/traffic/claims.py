@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from properties.engine.traffic.state_pools import StatePools, make_pools
+from properties.engine.traffic.pool_memory import make_pools
+from properties.engine.traffic.state_pools import StatePools
 from properties.engine.world import World
 
 _ODD = 0x9E3779B97F4A7C15

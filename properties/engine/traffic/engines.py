@@ -17,7 +17,8 @@ from properties.engine.traffic.claims import LayerPools
 from properties.engine.traffic.device_states import DeviceEngine, Direct, UnseenSetup, UnseenWorld
 from properties.engine.traffic.requests import BLOCK
 from properties.engine.world import World
-from properties.strategies.align.setup import Group, Kept, Setup
+from properties.strategies.align.kept import Group, Kept
+from properties.strategies.align.setup import Setup
 from properties.strategies.layout import environment
 from statecheck.execution.port import InProcess
 from subjects import Subject

@@ -15,26 +15,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import gcd, prod
+from math import gcd
 
 import torch
 
 SLICE_BYTES = {"cpu": 2 << 20, "cuda": 64 << 20}
 """Blocks are handled in slices of this size, of which at most three live at a time: on the host so that they stay in
 the cache, which makes it ten times as fast, on CUDA so that launches do not count."""
+
+
 LAYOUTS = ("SD", "DS")
+
+
 KINDS = ("conv", "temporal")
 
+
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
 _MOST_SEED = (1 << 63) - 1
+
+
 _SEEDED = ~0x0101010101010101
+
+
 _MASK, _BASE, _WEIGHT = 1, 2, 3
 
+
 Layers = Sequence[Sequence[tuple[str, torch.Tensor]]]
-Specs = Sequence[tuple[str, Sequence[int], torch.dtype]]
+
+
 Difference = tuple[int, int, int]
 
+
 _Ints = Sequence[int]
+
+
 _Places = tuple[Sequence[int], ...]
 
 
@@ -200,46 +216,6 @@ class _StateTensor:
         masked = masks[part].view(self.base.dtype).view(-1, 1, self.base.size(1))
         words = (masked ^ self.base).flatten(1)[:, : self.view.size(-1)]
         return words if before is None else words.masked_fill_(before[part, None], 0)
-
-
-def make_pools(
-    layers: Sequence[Specs],
-    *,
-    num_blocks: int,
-    device: str | torch.device,
-    page_bytes: int | None = None,
-) -> list[list[tuple[str, torch.Tensor]]]:
-    """State tensors for (kind, shape of one block, dtype), as serving engines lay them out, with no contents yet.
-
-    Each layer has one buffer of `num_blocks` pages; its states lie one behind another in each page, every one
-    aligned to its element size. Without `page_bytes`, a layer's pages are as small as that allows.
-
-    Raises:
-        ValueError: `page_bytes` is too small for a layer's states or not a multiple of their element sizes.
-    """
-    return [_paged(states, num_blocks, device, page_bytes, f"layers[{i}]") for i, states in enumerate(layers)]
-
-
-def _paged(
-    states: Specs, num_blocks: int, device: str | torch.device, page_bytes: int | None, place: str
-) -> list[tuple[str, torch.Tensor]]:
-    starts, end = [], 0
-    for _, shape, dtype in states:
-        starts.append(-(-end // dtype.itemsize) * dtype.itemsize)
-        end = starts[-1] + prod(shape) * dtype.itemsize
-    unit = max((dtype.itemsize for _, _, dtype in states), default=1)
-    page = -(-end // unit) * unit if page_bytes is None else page_bytes
-    if page < end or page % unit:
-        raise ValueError(f"page_bytes = {page}, but should be >= {end} and a multiple of {unit} [{place}]")
-    buffer = torch.empty(num_blocks * page, dtype=torch.uint8, device=device)
-    parts = zip(states, starts, strict=True)
-    return [(kind, _state_in(buffer, shape, dtype, start, page)) for (kind, shape, dtype), start in parts]
-
-
-def _state_in(buffer: torch.Tensor, shape: _Ints, dtype: torch.dtype, start: int, page: int) -> torch.Tensor:
-    size = prod(shape)
-    flat = (buffer.numel() // page, size), (page // dtype.itemsize, 1), start // dtype.itemsize
-    return buffer.view(dtype).as_strided(*flat).unflatten(1, tuple(shape))
 
 
 def _widest(tensor: torch.Tensor) -> torch.Tensor:

@@ -5,29 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
 from random import Random
 from typing import Self, TypeVar
 
 from oracle.profile import DOCUMENTS, Profile
 from oracle.situations.align import decisions
-from properties.strategies.align.cache import PLAIN, Cache, Filling, spread, with_context
+from properties.strategies.align.cache import PLAIN, Cache, Filling, spread
 from properties.strategies.align.launches import (
-    POSTPROCESS,
-    POSTPROCESS_ALIGN,
-    POSTPROCESS_ALIGN_VECTORS,
-    POSTPROCESS_KERNEL,
-    PRECOPY,
-    PRECOPY_KERNEL,
-    PRECOPY_VECTORS,
     STATE_VECTORS,
     fused,
-    preprocess_launch,
 )
 from properties.strategies.align.requests import FLAWS, Sampled, Starting
 from properties.strategies.align.setup import Setup
 from properties.strategies.situations import NamedSituations, named
-from statecheck.case.values import Attribute, Call, Let, Name, Step, Tensor, Value, call, int32
+from statecheck.case.values import Attribute, Call, Name, Tensor, Value, call, int32
 
 T = TypeVar("T")
 
@@ -36,25 +27,6 @@ U = TypeVar("U")
 
 
 OUT = "ctx.num_accepted_tokens_out"
-
-
-AT_BOUNDARY = (
-    decisions.PUBLISHED,
-    decisions.PUBLISHED_BIAS,
-    decisions.AT_FRONT,
-    decisions.COLLAPSED,
-    decisions.ON_BOUNDARY,
-    decisions.ONE_BEHIND,
-)
-
-
-AT_CHANGE = (
-    decisions.FRESH,
-    decisions.STAYS_OFFSET,
-    decisions.COMES_OFFSET,
-    decisions.BACK,
-    decisions.LEAPS,
-)
 
 
 CROWDS = (32, 64)
@@ -82,7 +54,7 @@ class BatchLayout:
 
 
 @dataclass(frozen=True)
-class _Batch(NamedSituations):
+class Batch(NamedSituations):
     """What steps before and after a forward have in common."""
 
     setup: Setup
@@ -209,199 +181,3 @@ def _shuffled(numbers: range, seed: int) -> tuple[int, ...]:
     if seed:
         Random(seed).shuffle(found)
     return tuple(found)
-
-
-@dataclass(frozen=True)
-class After(_Batch):
-    """A batch after its forward and sampling."""
-
-    requests: tuple[Sampled, ...]
-
-    @property
-    def all_requests(self) -> tuple[Sampled, ...]:
-        return (Sampled(),) * self.rows.ahead + self.requests
-
-    def written(self) -> set[tuple[int, int]]:
-        """Request and column of the block before each boundary that accepted tokens reach, where nothing is flawed."""
-        size, every = self.setup.block_size, enumerate(self.all_requests)
-        return {(request, one.published(size)) for request, one in every if one.bias(size) >= 0}
-
-    def shifted(self) -> list[tuple[int, int, int]]:
-        """Request, column and bias of each request that is stored in the very block that it is in, by so many rows."""
-        size, every = self.setup.block_size, enumerate(self.all_requests)
-        stored = [(at, one) for at, one in every if at - self.rows.ahead not in self.rows.skipped]
-        own = [(at, one) for at, one in stored if one.published(size) == one.running(size)]
-        return [(at, one.running(size), one.bias(size)) for at, one in own if one.bias(size) > 0]
-
-    def running(self) -> list[int]:
-        """The running columns, -1 for a request that is said to have none."""
-        return [
-            -1 if one.flaw == "no source column" else one.running(self.setup.block_size)
-            for one in self.all_requests
-        ]
-
-    def prepared(self) -> list[Step]:
-        """Everything but the calls that `rowwise` and `slotwise` describe."""
-        return with_context(self.cache, self.capacity)
-
-    def rowwise(self) -> list[Step]:
-        """Postprocess with per-request values in the order of the rows; behind them, those of a row that is due."""
-        every, size = self.all_requests, self.setup.block_size
-        vectors = {
-            "counts": ([one.accepted for one in every], 2),
-            "columns": (self.running(), 0),
-            "scheduled": ([one.length for one in every], 2),
-            "computed": ([one.computed for one in every], size),
-            "drafts": ([one.drafts for one in every], 1),
-        }
-        named = [Let(name, self.by_row(values, other)) for name, (values, other) in vectors.items()]
-        return [*named, self.postprocess()]
-
-    def postprocess(self) -> Call:
-        vectors = {
-            "num_accepted_tokens_gpu": "counts",
-            "mamba_state_idx_gpu": "columns",
-            "num_scheduled_tokens_gpu": "scheduled",
-            "num_computed_tokens_gpu": "computed",
-            "num_draft_tokens_gpu": "drafts",
-        }
-        return self.fused(POSTPROCESS, vectors, ("counts", OUT))
-
-    def launched(self) -> Call:
-        """The kernel behind `postprocess`, launched as documented: a program for each row and state."""
-        arguments: dict[str, Value] = {
-            "num_accepted_tokens_ptr": Name("counts"),
-            "mamba_state_idx_ptr": Name("columns"),
-            "num_scheduled_tokens_ptr": Name("scheduled"),
-            "num_computed_tokens_ptr": Name("computed"),
-            "num_draft_tokens_ptr": Name("drafts"),
-            "num_accepted_tokens_out_ptr": Attribute(Name("ctx"), "num_accepted_tokens_out"),
-            "idx_mapping_ptr": None,
-        }
-        return self.launch(POSTPROCESS_KERNEL, arguments, block_size=self.setup.block_size)
-
-    def slotwise(self) -> list[Step]:
-        """Postprocess with per-request values in slots; what no row is mapped to would be due."""
-        every, size = self.all_requests, self.setup.block_size
-        vectors = {
-            "counts": ([one.accepted for one in every], 2),
-            "columns": (self.running(), 1),
-            "computed": ([one.computed_after for one in every], 2 * size),
-        }
-        named = [Let(name, self.by_slot(values, other)) for name, (values, other) in vectors.items()]
-        return [*named, Let("mapping", self.mapping), self.postprocess_align()]
-
-    def postprocess_align(self) -> Call:
-        return self.fused(POSTPROCESS_ALIGN, POSTPROCESS_ALIGN_VECTORS, ("counts",))
-
-    def conditions(self) -> dict[str, bool]:
-        size = self.setup.block_size
-        sound = [one for one in self.requests if not one.flaw]
-        due = [one for one in sound if one.bias(size) >= 0]
-        own = [one for one in due if one.published(size) == one.running(size)]
-        passed = (
-            decisions.at_boundary(one.running(size), one.first_state, one.computed_after, size)
-            for one in sound
-        )
-        chunks = (decisions.ends_prompt_chunk(one.computed, one.length, one.drafts, size) for one in sound)
-        drafted = [one for one in sound if one.drafts]
-        conv = any(state.kind == "conv" for group in self.setup.groups for state in group.states)
-        return {
-            **named(AT_BOUNDARY, passed),
-            "conv rows shifted in place": conv and any(one.bias(size) > 0 for one in own),
-            "no boundary": len(due) < len(sound),
-            decisions.PROMPT_CHUNK.name: any(chunks),
-            "all drafts accepted": any(one.accepted == 1 + one.drafts for one in drafted),
-            "some drafts accepted": any(1 < one.accepted < 1 + one.drafts for one in drafted),
-            "no draft accepted": any(one.accepted == 1 for one in drafted),
-            "fresh request": any(one.computed == 0 for one in sound),
-            **self.shared_conditions(),
-        }
-
-
-@dataclass(frozen=True)
-class Before(_Batch):
-    """A batch before its forward."""
-
-    requests: tuple[Starting, ...]
-    tile: int = 256
-
-    @property
-    def all_requests(self) -> tuple[Starting, ...]:
-        return (Starting(remembered=False),) * self.rows.ahead + self.requests
-
-    def written(self) -> set[tuple[int, int]]:
-        """Request and column of the block where each request that moves goes on, where nothing is flawed."""
-        size, every = self.setup.block_size, enumerate(self.all_requests)
-        return {(request, one.running(size)) for request, one in every if one.moves(size)}
-
-    def previous(self) -> list[int]:
-        """The columns of the last step, -1 for a request that is said to have none."""
-        return [
-            -1 if one.flaw == "no source column" else one.previous(self.setup.block_size)
-            for one in self.all_requests
-        ]
-
-    def running(self) -> list[int]:
-        return [one.running(self.setup.block_size) for one in self.all_requests]
-
-    def prepared(self) -> list[Step]:
-        return with_context(self.cache, self.capacity)
-
-    def slotwise(self) -> list[Step]:
-        """Precopy; what no row is mapped to would be copied."""
-        vectors = {
-            "columns": (self.running(), 1),
-            "src_col": (self.previous(), 0),
-            "bias": ([one.bias for one in self.all_requests], 0),
-        }
-        named = [Let(name, self.by_slot(values, other)) for name, (values, other) in vectors.items()]
-        return [*named, Let("mapping", self.mapping), self.precopy()]
-
-    def precopy(self) -> Call:
-        return self.fused(PRECOPY, PRECOPY_VECTORS)
-
-    def launched(self) -> Call:
-        """The kernel behind `precopy`, launched as documented: a program for each row and state."""
-        arguments: dict[str, Value] = {
-            "mamba_state_idx_ptr": Name("columns"),
-            "src_col_ptr": Name("src_col"),
-            "token_bias_ptr": Name("bias"),
-            "idx_mapping_ptr": Name("mapping"),
-        }
-        return self.launch(PRECOPY_KERNEL, arguments)
-
-    def advance(self) -> list[Step]:
-        """The preprocess kernel; the outputs hold poison before."""
-        starts = tuple(accumulate((self.all_requests[r].length for r in self.row_order), initial=0))
-        vectors = {
-            "columns": (self.previous(), 5),
-            "computed": ([one.computed for one in self.all_requests], 9),
-            "counts": ([one.accepted for one in self.all_requests], 4),
-            "src_col": ([77] * self.num_reqs, 77),
-            "bias": ([88] * self.num_reqs, 88),
-        }
-        named: list[Step] = [Let(name, self.by_slot(*values)) for name, values in vectors.items()]
-        last = spread(starts, self.capacity + 1, starts[-1])
-        return [*named, Let("mapping", self.mapping), Let("starts", int32(last)), self.preprocess()]
-
-    def preprocess(self) -> Call:
-        return preprocess_launch(self.num_reqs, self.tile, self.setup.block_size, self.schedule)
-
-    def conditions(self) -> dict[str, bool]:
-        size = self.setup.block_size
-        sound = [one for one in self.requests if not one.flaw]
-        moving = [one for one in sound if one.moves(size)]
-        changes = (decisions.at_change(one.previous(size), one.running(size), one.accepted) for one in sound)
-        return {
-            **named(AT_CHANGE, changes),
-            "moves, bias 0": any(one.bias == 0 for one in moving),
-            "stays": any(one.previous(size) == one.running(size) for one in sound),
-            "request with a hit": any(not one.remembered and one.computed for one in sound),
-            "self copy of the temporal state": any(
-                one.previous(size) + one.bias == one.running(size) for one in moving
-            ),
-            decisions.UNCOUNTED.name: any(one.accepted == 0 for one in sound),
-            "several programs": self.num_reqs > self.tile,
-            **self.shared_conditions(),
-        }

@@ -10,7 +10,8 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from properties.strategies.align.setup import Group, Setup
+from properties.strategies.align.kept import Group
+from properties.strategies.align.setup import Setup
 from statecheck.case.values import Let, Overwrite, Record, Step, Tensor, Value, View, record
 
 HUGE = 2**31 + 2**12

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from oracle.situations.align import pointers
 from properties.strategies.align.cache import Cache, pattern
+from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.runner import copy_buffers
-from properties.strategies.align.setup import Group, Kept, Setup
+from properties.strategies.align.setup import Setup
 from properties.strategies.orders import schedules, without_warps
 from properties.strategies.situations import NamedSituations, named, noted
 from statecheck.case.values import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from properties.strategies.align.batches import After, BatchLayout, table_by_slot
+from properties.strategies.align.afters import After
+from properties.strategies.align.batches import BatchLayout, table_by_slot
 from properties.strategies.align.requests import Sampled
 from properties.strategies.align.runner import cleanup, scheduler_output
 from properties.strategies.align.runners import InRows, InSlots

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
+from properties.strategies.align.kept import DTYPES, Group, rounded_up
 from properties.strategies.layout import environment
 from properties.strategies.situations import NamedSituations
 from statecheck.case.values import (
@@ -23,17 +24,6 @@ from statecheck.case.values import (
 )
 
 CONTEXT = "MambaSpecDecodeGPUContext"
-
-
-DTYPES = {
-    "uint8": 1,
-    "float32": 4,
-    "bfloat16": 2,
-    "float16": 2,
-    "float8_e4m3fn": 1,
-    "int8": 1,
-    "float64": 8,
-}
 
 
 KINDS = (
@@ -58,67 +48,6 @@ MOST_BYTES, MOST_COPIES = 2400, 24
 def column_of(num_tokens: int, block_size: int) -> int:
     """The block-table column of the last of `num_tokens` tokens, -1 where there is none."""
     return -(-num_tokens // block_size) - 1
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A state that a layer keeps in every block; a conv state's `shape` is the way round that the layout says."""
-
-    kind: str
-    shape: tuple[int, ...]
-    dtype: str = "uint8"
-
-    @property
-    def itemsize(self) -> int:
-        return DTYPES[self.dtype]
-
-    @cached_property
-    def nbytes(self) -> int:
-        return prod(self.shape) * self.itemsize
-
-    def shifted(self, old: bytes, by: int, layout: str) -> bytes:
-        """A conv state of these bytes after its rows have moved by so many towards the first one; the last ones stay."""
-        rows, lines = (
-            self.shape if layout == "SD" else self.shape[::-1],
-            1 if layout == "SD" else self.shape[0],
-        )
-        line = self.nbytes // lines
-        moved = by * (line // rows[0])
-        parts = (old[start : start + line] for start in range(0, self.nbytes, line))
-        return b"".join(part[moved:] + part[line - moved :] for part in parts)
-
-
-@dataclass(frozen=True)
-class Group:
-    """Layers that share a block table. Their pages have `lead` bytes before the states, `padding` bytes behind them."""
-
-    states: tuple[Kept, ...]
-    layers: int = 1
-    lead: int = 0
-    padding: int = 0
-
-    @cached_property
-    def offsets(self) -> tuple[int, ...]:
-        """Where in a page each state begins: behind the one before it, at a multiple of its item size."""
-        found: list[int] = []
-        end = self.lead
-        for state in self.states:
-            found.append(_rounded_up(end, state.itemsize))
-            end = found[-1] + state.nbytes
-        return tuple(found)
-
-    @property
-    def end(self) -> int:
-        return self.offsets[-1] + self.states[-1].nbytes
-
-    @property
-    def itemsize(self) -> int:
-        """What a page is a multiple of, so that blocks are whole elements apart."""
-        return max(state.itemsize for state in self.states)
-
-
-def _rounded_up(number: int, unit: int) -> int:
-    return -(-number // unit) * unit
 
 
 @dataclass(frozen=True)
@@ -172,7 +101,7 @@ class Setup(NamedSituations):
         unit = max(group.itemsize for group in self.groups)
         pages: dict[str, int] = {}
         for group, names in zip(self.groups, self.pool_names, strict=True):
-            own = _rounded_up(group.end + group.padding, unit if self.shared else group.itemsize)
+            own = rounded_up(group.end + group.padding, unit if self.shared else group.itemsize)
             pages.update({name: max(pages.get(name, 0), own) for name in names})
         return pages
 

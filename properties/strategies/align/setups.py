@@ -8,7 +8,8 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from properties.strategies.align.setup import DTYPES, KINDS, LARGE, Group, Kept, Setup
+from properties.strategies.align.kept import DTYPES, Group, Kept
+from properties.strategies.align.setup import KINDS, LARGE, Setup
 from properties.strategies.situations import noted
 
 HUGE = 2**31 + 2**12

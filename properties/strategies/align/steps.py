@@ -8,7 +8,9 @@ from functools import cache, partial
 
 from hypothesis import strategies as st
 
-from properties.strategies.align.batches import CROWDS, After, BatchLayout, Before
+from properties.strategies.align.afters import After
+from properties.strategies.align.batches import CROWDS, BatchLayout
+from properties.strategies.align.befores import Before
 from properties.strategies.align.cache import far_fillings, fillings
 from properties.strategies.align.requests import ending_in_place, leaving, passing, sampled, starting
 from properties.strategies.align.setups import setups

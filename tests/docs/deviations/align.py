@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from properties.strategies.align.batches import After, BatchLayout, Before
+from properties.strategies.align.afters import After
+from properties.strategies.align.batches import BatchLayout
+from properties.strategies.align.befores import Before
 from properties.strategies.align.cache import Cache
+from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.pointers import MovedRun, MovedRuns, collect, do_copies
 from properties.strategies.align.requests import Sampled, Starting
 from properties.strategies.align.runner import (
@@ -18,7 +21,7 @@ from properties.strategies.align.runner import (
     stage,
 )
 from properties.strategies.align.runner_steps import RunnerStep
-from properties.strategies.align.setup import Group, Kept, Setup
+from properties.strategies.align.setup import Setup
 from statecheck.case.values import Fake, Let, Step, Value, View, int32, record
 from tests.docs.deviations import Row
 

@@ -13,9 +13,10 @@ from oracle.lifecycle.requests import ScheduledRequest, SchedulerStep, Wish
 from properties.engine.driver import Engine
 from properties.engine.flaws import Violation
 from properties.engine.world import NEVER, World
+from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.launches import POSTPROCESS_ALIGN, PRECOPY
 from properties.strategies.align.runner import POSTPROCESS_GPU, PREPROCESS
-from properties.strategies.align.setup import Group, Kept, Setup
+from properties.strategies.align.setup import Setup
 from statecheck.case.values import Call, Outcome, Overwrite, Raised, Record, Returned, Tensor, record
 from statecheck.case.values import Step as Executed
 from statecheck.execution.example import Bench

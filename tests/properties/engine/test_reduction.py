@@ -31,8 +31,9 @@ from properties.engine.scenarios import (
     Turn,
 )
 from properties.engine.world import World
+from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.runner import POSTPROCESS_GPU, PREPROCESS
-from properties.strategies.align.setup import Group, Kept, Setup
+from properties.strategies.align.setup import Setup
 from properties.strategies.lifecycle import turns, worlds
 from properties.test_lifecycle import broken_by
 from statecheck.case.values import Call, Outcome, Overwrite, Raised, Returned, Tensor

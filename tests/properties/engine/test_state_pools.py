@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from properties.engine.traffic.state_pools import SLICE_BYTES, StatePools, make_pools
+from properties.engine.traffic.pool_memory import make_pools
+from properties.engine.traffic.state_pools import SLICE_BYTES, StatePools
 
 ALL = (1 << 64) - 1
 DTYPES = (

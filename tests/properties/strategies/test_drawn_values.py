@@ -12,16 +12,20 @@ from hypothesis import strategies as st
 from properties.strategies import batch as batch_strategies
 from properties.strategies import block_tables as table_strategies
 from properties.strategies import builder_sessions, builders, chunks, layout, shapes
+from properties.strategies.align import afters as align_afters
 from properties.strategies.align import batches as align_batches
+from properties.strategies.align import befores as align_befores
 from properties.strategies.align import cache as align_cache
 from properties.strategies.align import pointers, requests, sessions
 from properties.strategies.align import runner_steps as align_steps
-from properties.strategies.align.batches import After, Before
+from properties.strategies.align.afters import After
+from properties.strategies.align.befores import Before
 from properties.strategies.align.cache import Cache
+from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.pointers import runs
 from properties.strategies.align.runner_steps import runner_steps
 from properties.strategies.align.sessions import histories
-from properties.strategies.align.setup import Group, Kept, Setup
+from properties.strategies.align.setup import Setup
 from properties.strategies.align.setups import setups
 from properties.strategies.align.steps import afters, befores, far_afters
 from properties.strategies.batch import (
@@ -286,7 +290,9 @@ ANYTHING = (
 )
 ALIGN = afters(flawed=True) | befores(flawed=True) | far_afters() | runner_steps() | histories() | runs()
 MODULES = (
+    align_afters,
     align_batches,
+    align_befores,
     align_cache,
     align_steps,
     batch_strategies,

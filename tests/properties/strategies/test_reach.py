@@ -13,11 +13,11 @@ from hypothesis.strategies import SearchStrategy
 
 from oracle.situations.align import decisions, pointers, runner
 from properties.strategies import builder_sessions, builders
+from properties.strategies.align.kept import DTYPES as STATE_DTYPES
 from properties.strategies.align.pointers import runs
 from properties.strategies.align.requests import FLAWS
 from properties.strategies.align.runner_steps import runner_steps
 from properties.strategies.align.sessions import histories
-from properties.strategies.align.setup import DTYPES as STATE_DTYPES
 from properties.strategies.align.setups import setups as align_setups
 from properties.strategies.align.steps import afters, befores, far_afters, far_befores
 from properties.strategies.batch import batches, shuffled_batches, splittings

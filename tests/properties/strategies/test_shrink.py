@@ -10,13 +10,16 @@ import pytest
 from hypothesis.strategies import SearchStrategy
 
 from oracle.situations.align import decisions, pointers, runner
-from properties.strategies.align.batches import After, BatchLayout, Before
+from properties.strategies.align.afters import After
+from properties.strategies.align.batches import BatchLayout
+from properties.strategies.align.befores import Before
 from properties.strategies.align.cache import Filling
+from properties.strategies.align.kept import DTYPES, Group, Kept
 from properties.strategies.align.pointers import MovedRun, MovedRuns, runs
 from properties.strategies.align.requests import FLAWS, Sampled, Starting
 from properties.strategies.align.runner_steps import RunnerStep, runner_steps
 from properties.strategies.align.sessions import History, SessionRequest, SessionStep, histories
-from properties.strategies.align.setup import DTYPES, Group, Kept, Setup
+from properties.strategies.align.setup import Setup
 from properties.strategies.align.setups import setups
 from properties.strategies.align.steps import afters, befores, far_afters
 from properties.strategies.batch import (
