@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,63 +77,28 @@ EMPTIES: dict[str, Callable[[], torch.Tensor]] = {
 }
 
 
-def scattered(tensor: torch.Tensor) -> torch.Tensor:
-    index = torch.arange(COLUMNS).expand(ROWS, -1)
-    return tensor.scatter_(1, index, 1.0)
+def setitem(tensor: torch.Tensor, where: Any, value: float) -> None:
+    tensor[where] = value
 
 
-def by_row(tensor: torch.Tensor) -> torch.Tensor:
-    for row in tensor:
-        row.zero_()
-    return tensor
-
-
-def by_column(tensor: torch.Tensor) -> torch.Tensor:
-    for column in range(COLUMNS):
-        tensor[:, column] = column
-    return tensor
-
-
-def as_numpy(tensor: torch.Tensor) -> torch.Tensor:
-    tensor.numpy()[:] = 1
-    return tensor
-
-
-def as_array(tensor: torch.Tensor) -> torch.Tensor:
-    np.asarray(tensor)[:] = 1
-    return tensor
-
-
-def through_dlpack(tensor: torch.Tensor) -> torch.Tensor:
-    np.from_dlpack(tensor)
-    return tensor
-
-
-def through_storage(tensor: torch.Tensor) -> torch.Tensor:
-    tensor.untyped_storage().copy_(torch.ones(ROWS, COLUMNS).untyped_storage())
-    return tensor
-
-
-def in_a_thread(tensor: torch.Tensor) -> torch.Tensor:
+def in_a_thread(tensor: torch.Tensor) -> None:
     thread = threading.Thread(target=tensor.fill_, args=(1,))
     thread.start()
     thread.join()
-    return tensor
 
 
-def in_a_pool(tensor: torch.Tensor) -> torch.Tensor:
+def in_a_pool(tensor: torch.Tensor) -> None:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(torch.Tensor.zero_, tensor))
-    return tensor
 
 
-def by_a_kernel(tensor: torch.Tensor) -> torch.Tensor:
-    copy_kernel[(ROWS,)](torch.ones(ROWS, COLUMNS), tensor, COLUMNS, COLUMNS=COLUMNS)
-    return tensor
+def by_a_kernel(tensor: torch.Tensor, rows: int = ROWS) -> None:
+    copy_kernel[(rows,)](torch.ones(rows, COLUMNS), tensor, COLUMNS, COLUMNS=COLUMNS)
 
 
 ONES = torch.ones(ROWS, COLUMNS)
-FILLED: dict[str, Callable[[], torch.Tensor]] = {
+ALL_COLUMNS = list(range(COLUMNS))
+MADE: dict[str, Callable[[], torch.Tensor]] = {
     "zeros": lambda: torch.zeros(ROWS, COLUMNS),
     "full": lambda: torch.full((ROWS, COLUMNS), 2.0),
     "tensor": lambda: torch.tensor(ONES.tolist()),
@@ -143,54 +109,36 @@ FILLED: dict[str, Callable[[], torch.Tensor]] = {
     "clone": ONES.clone,
     "sobol": lambda: torch.quasirandom.SobolEngine(COLUMNS).draw(ROWS),
     "layer": lambda: layer().detach(),
-    "fill_": lambda: empty().fill_(1),
-    "copy_": lambda: empty().copy_(ONES),
-    "normal_": lambda: empty().normal_(),
-    "out": lambda: torch.add(ONES, ONES, out=empty()),
     "out that grows": lambda: torch.add(ONES, ONES, out=torch.empty(0)),
     "out of several": lambda: torch.max(ONES.expand(2, -1, -1), 0, out=(empty(), empty().long()))[0],
-    "setitem": lambda: _set(empty(), slice(None), 1.0),
-    "setitem by rows": lambda: _set(empty(), [3, 1, 0, 2], 1.0),
-    "setitem by columns": lambda: _set(empty(), (slice(None), list(range(COLUMNS))), 1.0),
-    "setitem by mask": lambda: _set(empty(), ONES > 0, 1.0),
-    "index_copy_": lambda: empty().index_copy_(0, torch.arange(ROWS), ONES),
-    "masked_fill_": lambda: empty().masked_fill_(ONES > 0, 1.0),
-    "scatter_": lambda: scattered(empty()),
-    "foreach": lambda: _foreach([empty(), empty()]),
-    "a transposed view": lambda: _through(empty(), empty().t().shape),
-    "row by row": lambda: by_row(empty()),
-    "column by column": lambda: by_column(empty()),
-    "detach": lambda: _detached(empty()),
     "resize_": lambda: empty().resize_(2 * ROWS, COLUMNS).fill_(1),
-    "numpy": lambda: as_numpy(empty()),
-    "asarray": lambda: as_array(empty()),
-    "dlpack": lambda: through_dlpack(empty()),
-    "storage": lambda: through_storage(empty()),
-    "share_memory_": lambda: empty().share_memory_(),
-    "a thread": lambda: in_a_thread(empty()),
-    "a pool of threads": lambda: in_a_pool(empty()),
-    "a kernel": lambda: by_a_kernel(empty()),
 }
-
-
-def _set(tensor: torch.Tensor, where: object, value: float) -> torch.Tensor:
-    tensor[where] = value  # type: ignore[index]
-    return tensor
-
-
-def _foreach(tensors: list[torch.Tensor]) -> torch.Tensor:
-    torch._foreach_zero_(tensors)
-    return tensors[1]
-
-
-def _through(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    tensor.t().copy_(torch.ones(shape))
-    return tensor
-
-
-def _detached(tensor: torch.Tensor) -> torch.Tensor:
-    tensor.detach().data.zero_()
-    return tensor
+FILL: dict[str, Callable[[torch.Tensor], object]] = {
+    "fill_": lambda tensor: tensor.fill_(1),
+    "copy_": lambda tensor: tensor.copy_(ONES),
+    "normal_": lambda tensor: tensor.normal_(),
+    "out": lambda tensor: torch.add(ONES, ONES, out=tensor),
+    "setitem": lambda tensor: setitem(tensor, slice(None), 1.0),
+    "setitem by rows": lambda tensor: setitem(tensor, [3, 1, 0, 2], 1.0),
+    "setitem by columns": lambda tensor: setitem(tensor, (slice(None), ALL_COLUMNS), 1.0),
+    "setitem by mask": lambda tensor: setitem(tensor, ONES > 0, 1.0),
+    "index_copy_": lambda tensor: tensor.index_copy_(0, torch.arange(ROWS), ONES),
+    "masked_fill_": lambda tensor: tensor.masked_fill_(ONES > 0, 1.0),
+    "scatter_": lambda tensor: tensor.scatter_(1, torch.arange(COLUMNS).expand(ROWS, -1), 1.0),
+    "foreach": lambda tensor: torch._foreach_zero_([empty(), tensor]),
+    "a transposed view": lambda tensor: tensor.t().copy_(torch.ones(COLUMNS, ROWS)),
+    "row by row": lambda tensor: [row.zero_() for row in tensor],
+    "column by column": lambda tensor: [tensor[:, column].zero_() for column in ALL_COLUMNS],
+    "detach": lambda tensor: tensor.detach().data.zero_(),
+    "numpy": lambda tensor: tensor.numpy().fill(1),
+    "asarray": lambda tensor: np.asarray(tensor).fill(1),
+    "dlpack": np.from_dlpack,
+    "storage": lambda tensor: tensor.untyped_storage().copy_(torch.ones(ROWS, COLUMNS).untyped_storage()),
+    "share_memory_": lambda tensor: tensor.share_memory_(),
+    "a thread": in_a_thread,
+    "a pool of threads": in_a_pool,
+    "a kernel": by_a_kernel,
+}
 
 
 def layer() -> torch.Tensor:
@@ -205,26 +153,30 @@ def test_reading_unwritten_memory_is_reported(make: Callable[[], torch.Tensor]) 
 
 
 @pytest.mark.usefixtures("watch")
-@pytest.mark.parametrize("make", FILLED.values(), ids=FILLED)
-def test_what_torch_has_written_may_be_read(make: Callable[[], torch.Tensor]) -> None:
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+def test_what_torch_has_made_may_be_read(make: Callable[[], torch.Tensor]) -> None:
     read(make())
 
 
-def by_a_kernel_of_three_rows(tensor: torch.Tensor) -> None:
-    copy_kernel[(3,)](torch.ones(3, COLUMNS), tensor, COLUMNS, COLUMNS=COLUMNS)
+@pytest.mark.usefixtures("watch")
+@pytest.mark.parametrize("fill", FILL.values(), ids=FILL)
+def test_what_is_written_may_be_read(fill: Callable[[torch.Tensor], object]) -> None:
+    tensor = empty()
+    fill(tensor)
+    read(tensor)
 
 
 HALF: dict[str, Callable[[torch.Tensor], object]] = {
     "a slice": lambda tensor: tensor[:3].fill_(1),
     "rows one by one": lambda tensor: [tensor[row].zero_() for row in (2, 0, 1)],
-    "setitem by rows": lambda tensor: _set(tensor, [2, 0, 1], 1.0),
-    "setitem by a mask of rows": lambda tensor: _set(tensor, torch.arange(ROWS) < 3, 1.0),
+    "setitem by rows": lambda tensor: setitem(tensor, [2, 0, 1], 1.0),
+    "setitem by a mask of rows": lambda tensor: setitem(tensor, torch.arange(ROWS) < 3, 1.0),
     "index_copy_": lambda tensor: tensor.index_copy_(0, torch.tensor([1, 0, 2]), torch.ones(3, COLUMNS)),
     "index_fill_": lambda tensor: tensor.index_fill_(0, torch.tensor([1, 0, 2]), 1.0),
     "masked_fill_": lambda tensor: tensor.masked_fill_((torch.arange(ROWS) < 3)[:, None], 1.0),
     "out": lambda tensor: torch.add(ONES[:3], 1, out=tensor[:3]),
     "numpy of a part": lambda tensor: tensor[:3].numpy(),
-    "a kernel": by_a_kernel_of_three_rows,
+    "a kernel": lambda tensor: by_a_kernel(tensor, rows=3),
 }
 
 
