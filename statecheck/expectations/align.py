@@ -123,22 +123,22 @@ def initialized(
     block_tables: list[Tensor | Fake],
 ) -> Answer:
     """Where everything lies, the first time; nothing new afterwards."""
-    found = context_of(self)
-    assert found is not None, "only a context can be initialised"
-    if found.bound is not None:
+    context = context_of(self)
+    assert context is not None, "only a context can be initialised"
+    if context.bound is not None:
         return None, {}
     names = ("self", "kv_cache_config", "forward_context", "mamba_state_copy_funcs", "block_tables")
     values = (self, kv_cache_config, forward_context, mamba_state_copy_funcs, block_tables)
     call = Call("initialize", tuple(zip(names, values, strict=True)), environment=tuple(environment.items()))
-    return None, initialized_contents(found, call, profile)
+    return None, initialized_contents(context, call, profile)
 
 
-def initialized_contents(found: Context, call: Call, profile: Profile) -> dict[str, Value]:
+def initialized_contents(context: Context, call: Call, profile: Profile) -> dict[str, Value]:
     """The vectors of a context after a call has initialised it, as far as addresses are known."""
     tables = tables_of(call)
-    rules.require_tables(table_views(tables), len(rules.mamba_groups(found.groups)[0]))
-    states = states_of(found, call)
-    slots = rules.num_slots(found.groups, found.num_state_types, profile)
+    rules.require_tables(table_views(tables), len(rules.mamba_groups(context.groups)[0]))
+    states = states_of(context, call)
+    slots = rules.num_slots(context.groups, context.num_state_types, profile)
     vectors = dict(_metadata(states, layout_of(dict(call.environment)), slots))
     addresses = [state.geometry.offset_bytes for state in states if not state.pool]
     if len(addresses) == len(states):
@@ -147,11 +147,11 @@ def initialized_contents(found: Context, call: Call, profile: Profile) -> dict[s
     if len(fakes) == len(tables):
         vectors["block_table_ptrs"] = [rules.as_int64(table.address) for table in fakes]
     after: dict[str, Value] = {
-        f"{found.path}.{name}": Tensor(_DTYPES.get(name, "int64"), (len(values),), tuple(values))
+        f"{context.path}.{name}": Tensor(_DTYPES.get(name, "int64"), (len(values),), tuple(values))
         for name, values in vectors.items()
     }
-    after[f"{found.path}.block_table_stride_req"] = table_views(tables)[0].strides[0]
-    after[f"{found.path}.is_initialized"] = True
+    after[f"{context.path}.block_table_stride_req"] = table_views(tables)[0].strides[0]
+    after[f"{context.path}.is_initialized"] = True
     return after
 
 
@@ -171,41 +171,41 @@ def _filled(values: Iterable[int], size: int) -> list[int]:
     return listed + [0] * (size - len(listed))
 
 
-def moves_done(found: Context, moves: Sequence[Move], known: Known, profile: Profile) -> dict[str, Value]:
+def moves_done(context: Context, moves: Sequence[Move], known: Known, profile: Profile) -> dict[str, Value]:
     """The pools that an initialised context's moves change."""
-    states = found.states()
+    states = context.states()
     before = memory_of(states, known)
-    after = apply_moves(before, states, found.layout, found.tables(known), moves, profile)
+    after = apply_moves(before, states, context.layout, context.tables(known), moves, profile)
     return pools_after(states, before, after, known)
 
 
-def working(found: Context | None, num_reqs: Value) -> Context | None:
+def working(context: Context | None, num_reqs: Value) -> Context | None:
     """The context of a launch, or None where the launch has nothing to do."""
-    assert found is not None, "only a context can launch"
+    assert context is not None, "only a context can launch"
     require_int("num_reqs", num_reqs, minimum=0)
-    require(num_reqs <= found.max_num_reqs, "num_reqs", num_reqs, f"be <= {found.max_num_reqs}")
-    return found if num_reqs > 0 and found.bound is not None else None
+    require(num_reqs <= context.max_num_reqs, "num_reqs", num_reqs, f"be <= {context.max_num_reqs}")
+    return context if num_reqs > 0 and context.bound is not None else None
 
 
 @answers(f"{CONTEXT}.run_fused_postprocess", memory=True, profile=True)
 def postprocessed(memory: Known, profile: Profile, self: Value, num_reqs: Value, **vectors: Value) -> Answer:
     """Boundary states in their columns; counts for the next step in the out buffer."""
-    found = working(context_of(self), num_reqs)
-    if found is None:
+    context = working(context_of(self), num_reqs)
+    if context is None:
         return None, {}
     rows = [launch_vector(value, name, num_reqs).values()[:num_reqs] for name, value in vectors.items()]
-    return None, v1_postprocess(found, rows, memory, profile)
+    return None, v1_postprocess(context, rows, memory, profile)
 
 
 def v1_postprocess(
-    found: Context, vectors: Sequence[Sequence[int]], known: Known, profile: Profile
+    context: Context, vectors: Sequence[Sequence[int]], known: Known, profile: Profile
 ) -> dict[str, Value]:
     """What V1's postprocess changes, from counts, running columns, scheduled, computed and draft tokens by row."""
     counts, columns, scheduled, computed, drafts = vectors
-    decided = after_v1_steps(counts, columns, scheduled, computed, drafts, found.block_size)
-    path = f"{found.path}.num_accepted_tokens_out"
-    old = known.get(path) or zeros(found.max_num_reqs, "int32")
-    after = moves_done(found, moves_of(decided), known, profile)
+    decided = after_v1_steps(counts, columns, scheduled, computed, drafts, context.block_size)
+    path = f"{context.path}.num_accepted_tokens_out"
+    old = known.get(path) or zeros(context.max_num_reqs, "int32")
+    after = moves_done(context, moves_of(decided), known, profile)
     return after | {path: rewritten(old, {row: step.accepted for row, step in enumerate(decided)})}
 
 
@@ -226,18 +226,18 @@ def postprocessed_align(
     idx_mapping: Value,
 ) -> Answer:
     """Boundary states in their columns; counts for the next step in place."""
-    found = working(context_of(self), num_reqs)
-    if found is None:
+    context = working(context_of(self), num_reqs)
+    if context is None:
         return None, {}
     counts = launch_vector(num_accepted_tokens_gpu, "num_accepted_tokens_gpu", num_reqs)
     columns = launch_vector(state_idx_gpu, "state_idx_gpu", num_reqs).values()
     computed = launch_vector(new_num_computed_tokens_gpu, "new_num_computed_tokens_gpu", num_reqs).values()
     mapping = launch_vector(idx_mapping, "idx_mapping", num_reqs).values()[:num_reqs]
-    return None, v2_postprocess(found, mapping, counts, columns, computed, memory, profile)
+    return None, v2_postprocess(context, mapping, counts, columns, computed, memory, profile)
 
 
 def v2_postprocess(
-    found: Context,
+    context: Context,
     mapping: Sequence[int],
     counts: Tensor,
     columns: Sequence[int],
@@ -246,8 +246,8 @@ def v2_postprocess(
     profile: Profile,
 ) -> dict[str, Value]:
     """What V2's postprocess changes, from each row's slot and values by slot."""
-    decided = after_v2_steps(mapping, counts.values(), columns, computed, found.block_size, profile)
-    after = moves_done(found, moves_of(decided.values()), known, profile)
+    decided = after_v2_steps(mapping, counts.values(), columns, computed, context.block_size, profile)
+    after = moves_done(context, moves_of(decided.values()), known, profile)
     changed = {slot: step.accepted for slot, step in decided.items()}
     return after | {named_as("counts", counts, known): rewritten(counts, changed)}
 
@@ -264,12 +264,12 @@ def precopied(
     idx_mapping: Value,
 ) -> Answer:
     """States in the columns where their requests go on."""
-    found = working(context_of(self), num_reqs)
-    if found is None:
+    context = working(context_of(self), num_reqs)
+    if context is None:
         return None, {}
     columns = launch_vector(state_idx_gpu, "state_idx_gpu", num_reqs).values()
     src_col = launch_vector(src_col_gpu, "src_col_gpu", num_reqs).values()
     bias = launch_vector(token_bias_gpu, "token_bias_gpu", num_reqs).values()
     mapping = launch_vector(idx_mapping, "idx_mapping", num_reqs).values()[:num_reqs]
     moves = precopy_moves(mapping, columns, src_col, bias, profile)
-    return None, moves_done(found, moves, memory, profile)
+    return None, moves_done(context, moves, memory, profile)

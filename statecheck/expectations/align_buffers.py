@@ -74,9 +74,9 @@ def buffer_of(value: Value, profile: Profile) -> Buffer:
     name = value.path.rpartition(".")[2]
     if name.endswith("_ptrs") or name == "sizes":
         return lists_of(value.of, profile).buffer(name)
-    found = context_of(value.of)
-    assert found is not None, f"{value.path} is a buffer of a context"
-    return Buffer(f"{found.path}.{name}", "int32", (found.max_num_reqs,))
+    context = context_of(value.of)
+    assert context is not None, f"{value.path} is a buffer of a context"
+    return Buffer(f"{context.path}.{name}", "int32", (context.max_num_reqs,))
 
 
 def size_of(named: Mapping[str, Value]) -> tuple[int, ...]:
@@ -123,12 +123,12 @@ class Lists:
         if all(not place.pool for entry in self.listed for place in entry[:2]):
             columns["src_ptrs"] = [self._address(entry.source.offset) for entry in self.listed]
             columns["dst_ptrs"] = [self._address(entry.target.offset) for entry in self.listed]
-        found: dict[str, Value] = {f"{self.path}.offset": len(self.listed)}
+        contents: dict[str, Value] = {f"{self.path}.offset": len(self.listed)}
         for name, values in columns.items():
             buffer = self.buffer(name)
             host = rules.overwritten(buffer.side("cpu", known), values)
-            found |= buffer.staged(values, known) if uploaded else buffer.holding("cpu", host)
-        return found
+            contents |= buffer.staged(values, known) if uploaded else buffer.holding("cpu", host)
+        return contents
 
     def _address(self, number: int) -> int:
         return number if self.profile.pointer_dtype == "uint64" else as_int64(number)

@@ -69,10 +69,10 @@ def _preprocess_kernel(
 def _launching(arguments: Mapping[str, Value]) -> Context:
     """The context whose vectors a kernel is handed, which is initialised."""
     owner = next(value.of for value in arguments.values() if isinstance(value, Attribute))
-    found = context_of(owner)
-    assert found is not None, "a context's vectors are those of a context"
-    assert found.bound is not None, "a context without states has nothing to launch on"
-    return found
+    context = context_of(owner)
+    assert context is not None, "a context's vectors are those of a context"
+    assert context.bound is not None, "a context without states has nothing to launch on"
+    return context
 
 
 def _mapping(arguments: Mapping[str, Value]) -> tuple[int, ...]:
@@ -90,12 +90,12 @@ def _precopy_kernel(arguments: Mapping[str, Value], known: Known, profile: Profi
 def _postprocess_kernel(
     arguments: Mapping[str, Value], constexprs: Mapping[str, Any], known: Known, profile: Profile
 ) -> dict[str, Value]:
-    found, rows = _launching(arguments), arguments["num_reqs"]
+    context, rows = _launching(arguments), arguments["num_reqs"]
     names = ["num_accepted_tokens_ptr", "mamba_state_idx_ptr", "num_computed_tokens_ptr"]
     if constexprs.get("PRECOMPUTED_NEW_COMPUTED", False):
         _, columns, computed = _values(arguments, *names)
         counts = arguments[names[0]]
-        return v2_postprocess(found, _mapping(arguments), counts, columns, computed, known, profile)
+        return v2_postprocess(context, _mapping(arguments), counts, columns, computed, known, profile)
     names[2:2] = ["num_scheduled_tokens_ptr"]
     vectors = _values(arguments, *names, "num_draft_tokens_ptr")
-    return v1_postprocess(found, [vector[:rows] for vector in vectors], known, profile)
+    return v1_postprocess(context, [vector[:rows] for vector in vectors], known, profile)

@@ -106,9 +106,9 @@ class _Step:
         """The states to copy, whose blocks every request has."""
         named = self.call.named
         copy_funcs = named["mamba_state_copy_funcs"]
-        found = states_by_list(self.lists.groups, named["forward_context"], copy_funcs, self.layout)
-        rules.require_blocks(self.plan, self.req_ids, self.requests, found)
-        return found
+        states = states_by_list(self.lists.groups, named["forward_context"], copy_funcs, self.layout)
+        rules.require_blocks(self.plan, self.req_ids, self.requests, states)
+        return states
 
     def listed(self) -> Lists:
         """The lists after the call: entries of this step only, and none where block tables do the work."""
@@ -204,11 +204,11 @@ def staged_inputs(
     mamba_state_idx: dict[str, int],
 ) -> Answer:
     """Everything that the postprocess reads beside counts, on both sides of the context's buffers."""
-    found = context_of(ctx)
-    assert found is not None, "staging wants a context"
-    rows = rules.staged_rows(req_ids, num_reqs, found.max_num_reqs)
+    context = context_of(ctx)
+    assert context is not None, "staging wants a context"
+    rows = rules.staged_rows(req_ids, num_reqs, context.max_num_reqs)
     values = rules.staged(rows, mamba_state_idx, *_metadata(scheduler_output, requests))
-    return None, _all_staged(_staging(found), values, memory)
+    return None, _all_staged(_staging(context), values, memory)
 
 
 def _metadata(scheduler_output: Record, requests: Mapping[str, Record]) -> tuple[Any, Any, dict[str, int]]:
@@ -217,8 +217,8 @@ def _metadata(scheduler_output: Record, requests: Mapping[str, Record]) -> tuple
     return scheduler_output["num_scheduled_tokens"], drafts, computed
 
 
-def _staging(found: Context) -> list[Buffer]:
-    return [Buffer(f"{found.path}.{name}", "int32", (found.max_num_reqs,)) for name in STAGING]
+def _staging(context: Context) -> list[Buffer]:
+    return [Buffer(f"{context.path}.{name}", "int32", (context.max_num_reqs,)) for name in STAGING]
 
 
 def _all_staged(buffers: Sequence[Buffer], values: Sequence[Sequence[int]], known: Known) -> dict[str, Value]:
@@ -231,11 +231,11 @@ def _all_staged(buffers: Sequence[Buffer], values: Sequence[Sequence[int]], know
 @answers("postprocess_mamba_align_gpu", environment=True, memory=True, profile=True)
 def postprocessed(environment: dict[str, str], memory: Known, profile: Profile, **arguments: Value) -> Answer:
     """Boundary states in their columns, and counts for the next step on the host."""
-    found = context_of(arguments["bufs"])
-    if found is None:
+    context = context_of(arguments["bufs"])
+    if context is None:
         raise Refused("bufs.postprocess_align", None, "be a context")
     num_reqs, host = arguments["num_reqs"], arguments["num_accepted_tokens_cpu_tensor"]
-    bound, after = _bound(found, arguments, environment, profile)
+    bound, after = _bound(context, arguments, environment, profile)
     if working(bound, num_reqs) is None:
         return None, {}
     _require_host_counts(host, num_reqs)
@@ -247,15 +247,15 @@ def postprocessed(environment: dict[str, str], memory: Known, profile: Profile, 
 
 
 def _bound(
-    found: Context, arguments: Mapping[str, Value], environment: Mapping[str, str], profile: Profile
+    context: Context, arguments: Mapping[str, Value], environment: Mapping[str, str], profile: Profile
 ) -> tuple[Context, dict[str, Value]]:
     """The initialised context, and what its first use makes known. A batch without rows has no table to bind."""
-    if found.bound is not None or arguments["num_reqs"] == 0:
-        return found, {}
+    if context.bound is not None or arguments["num_reqs"] == 0:
+        return context, {}
     call = Call(
         "postprocess_mamba_align_gpu", tuple(arguments.items()), environment=tuple(environment.items())
     )
-    return replace(found, bound=call), initialized_contents(found, call, profile)
+    return replace(context, bound=call), initialized_contents(context, call, profile)
 
 
 def _require_host_counts(host: Tensor, least: int) -> None:

@@ -166,10 +166,10 @@ def context_of(value: Value) -> Context | None:
         return Context(path, value) if value.named["with_postprocess_align"] else None
     if value.function == "MambaCopyBuffers.create":
         return None
-    found = context_of(owner_of(value))
+    context = context_of(owner_of(value))
     # A batch without rows has no table that could be bound.
     binds = value.function in _BINDING and value.named.get("num_reqs") != 0
-    return replace(found, bound=value) if found and binds and found.bound is None else found
+    return replace(context, bound=value) if context and binds and context.bound is None else context
 
 
 _BINDING = (f"{CONTEXT}.initialize_from_forward_context", "postprocess_mamba_align_gpu")
@@ -198,12 +198,12 @@ def tables_of(call: Call) -> list[Tensor | Fake]:
 def batch_tables(input_batch: Record, groups: Sequence[CacheGroup]) -> list[Tensor | Fake]:
     """The whole block tables of a batch, one per mamba group."""
     group_ids, _ = mamba_groups(groups)
-    found = []
+    tables = []
     for group_id in group_ids:
         rows = input_batch["block_table"][group_id]["get_device_tensor"]
         assert isinstance(rows, Rows), f"{rows} does not say which tensor's rows it gives"
-        found.append(rows.of)
-    return found
+        tables.append(rows.of)
+    return tables
 
 
 def current_table(table: Tensor | Fake, index: int, known: Known) -> tuple[tuple[int, ...], ...]:
@@ -227,18 +227,18 @@ def _pool(pool: str, page: int, known: Known) -> Pool:
     if held is not None:
         assert held.dtype == "uint8", f"{pool} is of {held.dtype}, but pools are of bytes"
         return bytes(held.elements)
-    found: dict[int, int] = {}
+    held_bytes: dict[int, int] = {}
     for name, start in windows(pool, page, known).items():
-        found.update(zip(count(start), as_bytes(known[name].elements, known[name].dtype), strict=False))
-    assert found, f"nothing is known of what {pool} holds: name its bytes, or views of its pages"
-    return found
+        held_bytes.update(zip(count(start), as_bytes(known[name].elements, known[name].dtype), strict=False))
+    assert held_bytes, f"nothing is known of what {pool} holds: name its bytes, or views of its pages"
+    return held_bytes
 
 
 def windows(pool: str, page: int, known: Known) -> dict[str, int]:
     """Where the views of single pages begin in a pool without contents: `<pool>_block<n>` is the page of block n."""
     matches = ((name, re.fullmatch(rf"{re.escape(pool)}_block(\d+)", name)) for name in known)
     return {
-        name: int(found[1]) * page for name, found in matches if found is not None and known[name] is not None
+        name: int(match[1]) * page for name, match in matches if match is not None and known[name] is not None
     }
 
 
@@ -247,19 +247,19 @@ def pools_after(
 ) -> dict[str, Value]:
     """The pools, or the views of their pages, that hold something else than before, as they are observed."""
     strides = {state.pool: state.geometry.block_stride_bytes for state in states}
-    found: dict[str, Value] = {}
+    changed: dict[str, Value] = {}
     for pool, held in after.items():
         if held == before[pool]:
             continue
         if isinstance(held, bytes):
-            found[pool] = Tensor("uint8", (len(held),), held)
+            changed[pool] = Tensor("uint8", (len(held),), held)
             continue
         for name, start in windows(pool, strides[pool], known).items():
             view: Tensor = known[name]
             size = prod(view.shape) * ITEM_SIZES[view.dtype]
             page = bytes(held[start + byte] for byte in range(size))
-            found[name] = replace(view, elements=as_elements(page, view.dtype))
-    return found
+            changed[name] = replace(view, elements=as_elements(page, view.dtype))
+    return changed
 
 
 def launch_vector(value: Value, name: str, least: int) -> Tensor:

@@ -42,10 +42,10 @@ def block_table_tensor(
         most = block_size * (block_table.shape[1] - speculative)
         if max_seq_len > most:
             raise Refused("max_seq_len", max_seq_len, f"be <= {most}")
-    found = batch.block_table_rows(rows, lengths, block_size, speculative, mamba_cache_mode)
-    if found is batch.UNCHANGED:
+    gathered = batch.block_table_rows(rows, lengths, block_size, speculative, mamba_cache_mode)
+    if gathered is batch.UNCHANGED:
         return SameAs("block_table")
-    flat = tuple(block for row in found for block in row)
+    flat = tuple(block for row in gathered for block in row)
     return Tensor(block_table.dtype, (len(lengths), 1 + speculative), flat, on=block_table.on)
 
 

@@ -83,8 +83,8 @@ def _update(name: str) -> None:
     ) -> Value:
         step = _step(metadata.named["common_attn_metadata"], None, None)
         config = config_of(self, profile)
-        found = base.updated_block_table(step, config, matrix(blk_table, "blk_table"), kind=kind)
-        return record(result, **mamba_fields(kind, found, config, blk_table.shape[1]))
+        after = base.updated_block_table(step, config, matrix(blk_table, "blk_table"), kind=kind)
+        return record(result, **mamba_fields(kind, after, config, blk_table.shape[1]))
 
 
 for _name in _KINDS:
@@ -143,10 +143,10 @@ def _metadata(kind: str, step: batch.BuilderStep, config: batch.BuilderConfig, *
 def _answer(
     kind: str, result: str, step: batch.BuilderStep, config: batch.BuilderConfig, width: int, *, capture: bool
 ) -> Value:
-    found = _metadata(kind, step, config, capture=capture)
+    metadata = _metadata(kind, step, config, capture=capture)
     if kind == "gdn":
-        return record(result, **gdn_fields(found, config))
-    return record(result, **mamba_fields(kind, found, config, width))
+        return record(result, **gdn_fields(metadata, config))
+    return record(result, **mamba_fields(kind, metadata, config, width))
 
 
 def _step(common: Record, counts: Tensor | None, drafts: Tensor | None) -> batch.BuilderStep:

@@ -14,24 +14,26 @@ from statecheck.expectations.typed import vector, whole
 def varlen_chunk_metadata(query_start_loc: Value, chunk_size: Value) -> Value:
     """Three int32 vectors on the device of the input."""
     starts = vector(query_start_loc, "query_start_loc")
-    found = chunks.varlen_chunk_metadata(starts, whole(chunk_size, "chunk_size"))
-    vectors = (found.cu_chunk_seqlens, found.last_chunk_indices, found.seq_idx_chunks)
+    metadata = chunks.varlen_chunk_metadata(starts, whole(chunk_size, "chunk_size"))
+    vectors = (metadata.cu_chunk_seqlens, metadata.last_chunk_indices, metadata.seq_idx_chunks)
     return tuple(replace(int32(values), on=query_start_loc.on) for values in vectors)
 
 
 @answers("compute_causal_conv1d_metadata")
 def causal_conv1d_metadata(query_start_loc_p_cpu: Value, device: Value) -> Value:  # noqa: ARG001 - where it goes is the port's business
     """The dictionary of the one variant, and its two padded vectors once more, as the very same objects."""
-    found = chunks.causal_conv1d_metadata(vector(query_start_loc_p_cpu, "query_start_loc_p_cpu", host=True))
-    nums = Tensor(query_start_loc_p_cpu.dtype, (len(found.nums),), tuple(found.nums), on="host")
+    metadata = chunks.causal_conv1d_metadata(
+        vector(query_start_loc_p_cpu, "query_start_loc_p_cpu", host=True)
+    )
+    nums = Tensor(query_start_loc_p_cpu.dtype, (len(metadata.nums),), tuple(metadata.nums), on="host")
     variant = {
         "nums": nums,
-        "tot": len(found.mlist),
-        "mlist": int64(found.mlist).on_host(),
-        "mlist_len": len(found.mlist),
-        "offsetlist": int32(found.offsetlist).on_host(),
-        "batch_ptr": int32(found.batch_ptr),
-        "token_chunk_offset_ptr": int32(found.token_chunk_offset_ptr),
+        "tot": len(metadata.mlist),
+        "mlist": int64(metadata.mlist).on_host(),
+        "mlist_len": len(metadata.mlist),
+        "offsetlist": int32(metadata.offsetlist).on_host(),
+        "batch_ptr": int32(metadata.batch_ptr),
+        "token_chunk_offset_ptr": int32(metadata.token_chunk_offset_ptr),
     }
     where = f"result[0][{chunks.CONV_BLOCK_M}]"
     same = (SameAs(f"{where}['batch_ptr']"), SameAs(f"{where}['token_chunk_offset_ptr']"))

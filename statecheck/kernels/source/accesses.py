@@ -112,8 +112,8 @@ class Accesses(Lines):
         wanted = self._as(expected, SCALAR if pointer.type.shape is None else FULL, expected.type)
         self._line("while True:")
         self._depth += 1
-        found = self._changed(op, "poll", op.text.split(",")[0].strip(), wanted)
-        self._line(f"{op.result.name} = {found} == {wanted}")
+        value = self._changed(op, "poll", op.text.split(",")[0].strip(), wanted)
+        self._line(f"{op.result.name} = {value} == {wanted}")
         self._line(f"if {op.result.name}{'' if pointer.type.shape is None else '.all()'}:")
         self._line("    break")
         self._depth -= 1

@@ -180,10 +180,10 @@ def kernel_line(name: str, line: int) -> tuple[str, int] | None:
     if loaded is None:
         return None
     for text in loaded.source.splitlines()[:line][::-1]:
-        found = _MARKED.match(text)
-        if found is not None:
-            number = int(found[2])
-            place = loaded.sites[number].place if found[1] else loaded.branches[number].place
+        match = _MARKED.match(text)
+        if match is not None:
+            number = int(match[2])
+            place = loaded.sites[number].place if match[1] else loaded.branches[number].place
             return place.file, place.line
     return None
 
@@ -205,8 +205,8 @@ _OF_TILES = (
 
 def _scope() -> dict[str, Any]:
     """What generated code calls."""
-    found = {name: getattr(np, name) for name in _OF_NUMPY.split()}
-    return found | {name: getattr(tiles, name) for name in _OF_TILES.split()} | {"wrap64": _wrap64}
+    functions = {name: getattr(np, name) for name in _OF_NUMPY.split()}
+    return functions | {name: getattr(tiles, name) for name in _OF_TILES.split()} | {"wrap64": _wrap64}
 
 
 def _wrap64(number: int) -> int:

@@ -114,15 +114,15 @@ class Control(Lines):
         self._line(f"return ({''.join(each + ', ' for each in values + origins)})" if values else "return ()")
 
     def _tt_call(self, op: Operation) -> None:
-        found = re.match(r'@("[^"]*"|[\w$.]+)\(', op.text)
-        assert found is not None
+        match = re.match(r'@("[^"]*"|[\w$.]+)\(', op.text)
+        assert match is not None
         passed = [
             self._as(value, SCALAR if value.type.shape is None else FULL, value.type) for value in op.operands
         ]
         origins = [self._origin(value) for value in op.operands if value.type.element == "ptr"]
         if any(value.type.element == "ptr" for value in op.results):
             raise NotUnderstoodError("a function of its own that returns pointers")
-        call = f"{python_name(found.group(1))}({', '.join(['m', 'p0', 'p1', 'p2', 'n0', 'n1', 'n2', *passed, *origins])})"
+        call = f"{python_name(match.group(1))}({', '.join(['m', 'p0', 'p1', 'p2', 'n0', 'n1', 'n2', *passed, *origins])})"
         left = "".join(f"{value.name}, " for value in op.results)
         self._line(f"{left + '= ' if left else ''}yield from {call}")
 

@@ -259,7 +259,7 @@ def _addresses(
     function: FuncOp, operations: list[Operation], passed: list[tuple[Value, Value]]
 ) -> set[Value]:
     """Pointers, and the 64-bit integers that pointers are made of."""
-    found = {value for value in _values(function, operations) if value.type.element == "ptr"}
+    addresses = {value for value in _values(function, operations) if value.type.element == "ptr"}
     sources: dict[Value, list[Value]] = {}
     for source, target in passed:
         sources.setdefault(target, []).append(source)
@@ -268,13 +268,13 @@ def _addresses(
         if operation.name in made_of:
             for value in operation.results:
                 sources.setdefault(value, []).extend(operation.operands)
-    waiting = list(found)
+    waiting = list(addresses)
     while waiting:
         for source in sources.get(waiting.pop(), []):
-            if source not in found and source.type.element in ("i64", "ptr"):
-                found.add(source)
+            if source not in addresses and source.type.element in ("i64", "ptr"):
+                addresses.add(source)
                 waiting.append(source)
-    return found
+    return addresses
 
 
 def _values(function: FuncOp, operations: list[Operation]) -> Iterable[Value]:

@@ -175,9 +175,9 @@ class _Writer(Control, Accesses, Shapes):
         self._constant(op.result, number(text, kind.element))
 
     def _tt_make_range(self, op: Operation) -> None:
-        found = re.search(r"end = (\d+) : i32, start = (\d+)", op.text)
-        assert found is not None
-        self._constant(op.result, np.arange(int(found.group(2)), int(found.group(1)), dtype=np.int32))
+        match = re.search(r"end = (\d+) : i32, start = (\d+)", op.text)
+        assert match is not None
+        self._constant(op.result, np.arange(int(match.group(2)), int(match.group(1)), dtype=np.int32))
 
     def _tt_get_program_id(self, op: Operation) -> None:
         self._names[op.result] = f"p{'xyz'.index(op.text.strip())}"
@@ -230,7 +230,7 @@ _PREDICATE = re.compile(r"^([a-z]+),")
 
 def _attributes(op: Operation) -> dict[str, str]:
     if op.name in ("arith.cmpi", "arith.cmpf"):
-        found = _PREDICATE.match(op.text.strip())
-        assert found is not None
-        return {"predicate": found.group(1)}
+        match = _PREDICATE.match(op.text.strip())
+        assert match is not None
+        return {"predicate": match.group(1)}
     return dict(re.findall(r"(rounding|propagateNan) = (\w+)", op.text))

@@ -155,9 +155,9 @@ def type_of(text: str) -> Type:
 
 
 def _dims(text: str) -> tuple[tuple[int, ...], str]:
-    found = re.match(r"((?:\d+x)*)(.*)$", text)
-    assert found is not None
-    return tuple(int(size) for size in found.group(1).split("x") if size), split(found.group(2))[0]
+    match = re.match(r"((?:\d+x)*)(.*)$", text)
+    assert match is not None
+    return tuple(int(size) for size in match.group(1).split("x") if size), split(match.group(2))[0]
 
 
 def split(text: str) -> list[str]:

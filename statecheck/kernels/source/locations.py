@@ -22,7 +22,7 @@ _LIBRARY = str(Path(triton.__file__).parent)
 class Locations:
     def __init__(self, lines: list[str]) -> None:
         self._texts = {
-            found.group(1): found.group(2) for line in lines if (found := _LOC_LINE.match(line)) is not None
+            match.group(1): match.group(2) for line in lines if (match := _LOC_LINE.match(line)) is not None
         }
         self._stacks: dict[str, tuple[tuple[str, int], ...]] = {}
 
@@ -38,12 +38,12 @@ class Locations:
         return self._stacks[name]
 
     def _read(self, text: str) -> tuple[tuple[str, int], ...]:
-        if (found := _FILE_LOC.match(text)) is not None:
-            return ((found.group(1), int(found.group(2))),)
-        if (found := _NAME_LOC.match(text)) is not None:
-            return self._stack(found.group(1))
-        if (found := _CALL_LOC.match(text)) is not None:
-            return self._stack(found.group(1)) + self._stack(found.group(2))
-        if (found := _FUSED_LOC.match(text)) is not None:
-            return self._stack(found.group(1).split(",")[0].strip())
+        if (match := _FILE_LOC.match(text)) is not None:
+            return ((match.group(1), int(match.group(2))),)
+        if (match := _NAME_LOC.match(text)) is not None:
+            return self._stack(match.group(1))
+        if (match := _CALL_LOC.match(text)) is not None:
+            return self._stack(match.group(1)) + self._stack(match.group(2))
+        if (match := _FUSED_LOC.match(text)) is not None:
+            return self._stack(match.group(1).split(",")[0].strip())
         return ()

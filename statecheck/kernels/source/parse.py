@@ -87,10 +87,10 @@ class _Parser:
         return Value(f"v_{plain}" + (f"__{number}" if number else ""), kind)
 
     def _function(self, line: str) -> FuncOp:
-        found = re.match(r"tt\.func (public |private )?@(\"[^\"]*\"|[\w$.]+)\(", line)
-        if found is None:
+        match = re.match(r"tt\.func (public |private )?@(\"[^\"]*\"|[\w$.]+)\(", line)
+        if match is None:
             raise NotUnderstoodError(f"the function {line[:60]}")
-        inside, rest = balanced(line, found.end() - 1)
+        inside, rest = balanced(line, match.end() - 1)
         scope = _Scope()
         arguments = self._arguments(inside, scope)
         results: list[Type] = []
@@ -101,7 +101,7 @@ class _Parser:
                 for text in split(returned.strip("()") if returned.startswith("(") else returned)
             ]
         blocks, _ = self._region(scope)
-        return FuncOp(found.group(2).strip('"'), found.group(1) != "private ", arguments, results, blocks)
+        return FuncOp(match.group(2).strip('"'), match.group(1) != "private ", arguments, results, blocks)
 
     def _arguments(self, text: str, scope: _Scope) -> list[Value]:
         result = []
@@ -138,9 +138,9 @@ class _Parser:
     def _operation(self, line: str, scope: _Scope) -> Operation:
         line, place = self._located(line)
         results_text = ""
-        found = _RESULTS.match(line)
-        if found is not None:
-            results_text, line = found.group(1), line[found.end() :]
+        match = _RESULTS.match(line)
+        if match is not None:
+            results_text, line = match.group(1), line[match.end() :]
         named = _NAME.match(line)
         if named is None:
             raise NotUnderstoodError(f"the line {line[:80]}")
@@ -159,10 +159,10 @@ class _Parser:
         return operation
 
     def _located(self, line: str) -> tuple[str, SourcePlace]:
-        found = _LOC_TAIL.search(line)
-        if found is None:
+        match = _LOC_TAIL.search(line)
+        if match is None:
             return line, NOWHERE
-        return line[: found.start()].rstrip(), self._locations.place(found.group(1))
+        return line[: match.start()].rstrip(), self._locations.place(match.group(1))
 
     def _define_results(self, operation: Operation, text: str, scope: _Scope) -> None:
         if not text:
@@ -188,9 +188,9 @@ class _Parser:
         head = _OPERAND.match(rest)
         operands = [scope.find(head.group())] if name == "cf.cond_br" and head is not None else []
         successors = []
-        for found in re.finditer(r"\^(\w+)(?:\(([^:)]*))?", rest):
-            passed = [scope.find(operand) for operand in _OPERAND.findall(found.group(2) or "")]
-            successors.append(("^" + found.group(1), passed))
+        for match in re.finditer(r"\^(\w+)(?:\(([^:)]*))?", rest):
+            passed = [scope.find(operand) for operand in _OPERAND.findall(match.group(2) or "")]
+            successors.append(("^" + match.group(1), passed))
         return Operation(name, [], operands, rest, "", successors=successors)
 
     def _with_regions(self, name: str, rest: str, scope: _Scope) -> Operation:
@@ -219,19 +219,19 @@ class _Parser:
     def _scf_for(self, rest: str, scope: _Scope) -> Operation:
         inner = _Scope(scope)
         unsigned = rest.startswith("unsigned ")
-        found = re.match(
+        match = re.match(
             r"(?:unsigned )?(%[\w$.-]+) = (%[\w$.#-]+) to (%[\w$.#-]+) step (%[\w$.#-]+)\s*", rest
         )
-        if found is None:
+        if match is None:
             raise NotUnderstoodError(f"the loop {rest[:80]}")
-        operands = [scope.find(operand) for operand in found.groups()[1:]]
-        rest, types, carried = rest[found.end() :], "", list[tuple[str, str]]()
+        operands = [scope.find(operand) for operand in match.groups()[1:]]
+        rest, types, carried = rest[match.end() :], "", list[tuple[str, str]]()
         if rest.startswith("iter_args("):
             inside, rest = balanced(rest, len("iter_args"))
             carried = [(a, b) for a, b in re.findall(r"(%[\w$.-]+) = (%[\w$.#-]+)", inside)]
             types, _ = balanced(rest.strip().removeprefix("->").strip(), 0)
-        counter = self._value(found.group(1), operands[0].type)
-        inner.define(found.group(1), counter)
+        counter = self._value(match.group(1), operands[0].type)
+        inner.define(match.group(1), counter)
         arguments = [counter]
         for (name, first), kind in zip(carried, split(types), strict=True):
             operands.append(scope.find(first))
@@ -248,17 +248,17 @@ class _Parser:
         if rest.startswith("("):
             inside, rest = balanced(rest, 0)
             carried = re.findall(r"(%[\w$.-]+) = (%[\w$.#-]+)", inside)
-        found = re.match(r"\s*:\s*(\(.*\)) -> (.*?)\s*\{$", rest)
-        if found is None:
+        match = re.match(r"\s*:\s*(\(.*\)) -> (.*?)\s*\{$", rest)
+        if match is None:
             raise NotUnderstoodError(f"the loop {rest[:80]}")
-        for (name, first), kind in zip(carried, split(found.group(1)[1:-1]), strict=True):
+        for (name, first), kind in zip(carried, split(match.group(1)[1:-1]), strict=True):
             operands.append(scope.find(first))
             value = self._value(name, type_of(kind))
             before.define(name, value)
             arguments.append(value)
         first_blocks, _ = self._region(before, arguments)
         blocks, line = self._region(after)
-        types = found.group(2).strip()
+        types = match.group(2).strip()
         return Operation(
             "scf.while", [], operands, "", types, [first_blocks, blocks], place=self._located(line)[1]
         )

@@ -33,7 +33,7 @@ def without_strings(text: str) -> str:
 
 def split_types(rest: str) -> tuple[str, str]:
     """An operation's text before and behind the colon that introduces types."""
-    plain = _STRING.sub(lambda found: "_" * len(found.group()), rest)
+    plain = _STRING.sub(lambda match: "_" * len(match.group()), rest)
     depth, at = 0, -1
     for number, letter in enumerate(plain):
         if letter in "(<[{":

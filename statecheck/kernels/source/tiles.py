@@ -28,18 +28,18 @@ UFUNCS = {
 
 def integer(text: str, name: str) -> int:
     """An attribute of an operation, such as `axis = 0 : i32`."""
-    found = re.search(rf"\b{name} = (-?\d+)", text)
-    if found is None:
+    match = re.search(rf"\b{name} = (-?\d+)", text)
+    if match is None:
         raise NotUnderstoodError(f"an operation without {name}: {text[:60]}")
-    return int(found.group(1))
+    return int(match.group(1))
 
 
 def integers(text: str, name: str) -> tuple[int, ...]:
     """An attribute such as `order = array<i32: 1, 0>`."""
-    found = re.search(rf"\b{name} = array<i32: ([\d, -]+)>", text)
-    if found is None:
+    match = re.search(rf"\b{name} = array<i32: ([\d, -]+)>", text)
+    if match is None:
         raise NotUnderstoodError(f"an operation without {name}: {text[:60]}")
-    return tuple(int(part) for part in found.group(1).split(","))
+    return tuple(int(part) for part in match.group(1).split(","))
 
 
 def array(text: str, kind: Type) -> Array:
