@@ -29,15 +29,15 @@ class _WatchedRule:
         self.names = ["owner" if name == "self" else name for name in parameters]
         self.looks: list[tuple[Callable[..., None], list[int]]] = []
         self.changes: list[tuple[Change, list[int]]] = []
-        self._defaults = {name: one.default for name, one in parameters.items()}
+        self._defaults = {name: parameter.default for name, parameter in parameters.items()}
 
     def places(self, wanted: list[str], watcher: str) -> list[int]:
         """Where the arguments that a watcher names stand among all."""
-        unknown = [one for one in wanted if one not in self.names]
+        unknown = [name for name in wanted if name not in self.names]
         if unknown:
             known = f"for some of {self.names}"
             raise ValueError(f"{watcher} asks for {unknown[0]!r}, but should {known} [watches]")
-        return [self.names.index(one) for one in wanted]
+        return [self.names.index(name) for name in wanted]
 
     def given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """All arguments of a call, in order."""
@@ -57,12 +57,12 @@ def rule(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
         given = about.given(args, kwargs)
         begun = [change(*(given[at] for at in places)) for change, places in about.changes]
-        for one in begun:
-            next(one)
+        for watcher in begun:
+            next(watcher)
         answer = function(*args, **kwargs)
-        for one in begun:
+        for watcher in begun:
             with suppress(StopIteration):
-                one.send(answer)
+                watcher.send(answer)
         for look, places in about.looks:
             look(answer, *(given[at] for at in places))
         return answer

@@ -76,8 +76,8 @@ def apply_moves(
 
     Source: contract 2.2; document 4, `_copy_mamba_state_block`.
     """
-    copies = (one for move in moves for one in copies_of(move, states, layout, tables, profile))
-    return moved(memory, [one for one in copies if one])
+    copies = (copy for move in moves for copy in copies_of(move, states, layout, tables, profile))
+    return moved(memory, [copy for copy in copies if copy])
 
 
 @rule
@@ -216,9 +216,9 @@ def _assert_independent(copies: Sequence[Copy]) -> None:
 
 
 def _assert_apart(writes: Sequence[_Span]) -> None:
-    for (pool, _, end, one), (other_pool, start, _, other) in pairwise(writes):
+    for (pool, _, end, mine), (other_pool, start, _, other) in pairwise(writes):
         apart = pool != other_pool or end <= start
-        assert apart, f"copies {one} and {other} both write {Place(pool, start)}"
+        assert apart, f"copies {mine} and {other} both write {Place(pool, start)}"
 
 
 def _assert_unwritten(reads: Sequence[_Span], writes: Sequence[_Span]) -> None:

@@ -42,7 +42,7 @@ def _owned_twice(seen: ObservedStep) -> Iterator[Broken]:
         owners.setdefault(block, []).append((name, group, column))
     shared = {block for _, block, *_ in seen.published}
     for block, columns_held in owners.items():
-        names, groups, columns = (set(one) for one in zip(*columns_held, strict=True))
+        names, groups, columns = (set(values) for values in zip(*columns_held, strict=True))
         about = {"group": min(groups), "block": block}
         if len(names) < len(columns_held) or len(groups) > 1 or (_ATTENTION in groups and len(columns) > 1):
             places = ", ".join(

@@ -71,9 +71,11 @@ def _of_loading_block(seen: str, place: Place, name: str) -> Broken:
 
 def _places_read(row: ForwardRow) -> set[Place]:
     pages = {(0, block) for block in row.table if block}
-    return pages | {(one.group, block) for one in row.groups if one.initial for block in one.blocks}
+    return pages | {
+        (access.group, block) for access in row.groups if access.initial for block in access.blocks
+    }
 
 
 def _places_written(row: ForwardRow, page: int) -> set[Place]:
     pages = {(0, slot // page) for slot in row.slots if slot >= page}
-    return pages | {(one.group, block) for one in row.groups for block in one.written if block}
+    return pages | {(access.group, block) for access in row.groups for block in access.written if block}

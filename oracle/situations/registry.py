@@ -52,8 +52,8 @@ def situations_of(topic: str) -> Callable[..., Situation]:
 
 def reached(situations: Iterable[Situation]) -> None:
     """These situations are there."""
-    for one in situations:
-        one.reached()
+    for situation in situations:
+        situation.reached()
 
 
 def declared() -> dict[str, Situation]:

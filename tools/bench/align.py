@@ -58,8 +58,8 @@ def show(measured: Measured | None, console: Console | None = None) -> None:
 
 
 def _print(console: Console, shown: Iterable[Table | str]) -> None:
-    for one in shown:
-        console.print(one, highlight=False)
+    for part in shown:
+        console.print(part, highlight=False)
         console.print()
 
 
@@ -133,7 +133,7 @@ def _against(row: CopyTimes) -> list[str]:
 def _notes(measured: Measured) -> Iterator[str]:
     yield f"ceiling: {measured.ceiling / 1e6:.3f} TB/s read and written by torch's copy_; floor: the copies' bytes at it"
     yield f"a launch: {measured.nothing:.1f} µs for nothing at all, {measured.smallest_kernel:.1f} µs to add 1 to a number"
-    yield from (f"left out: {one}" for one in measured.left_out)
+    yield from (f"left out: {name}" for name in measured.left_out)
     different = sum(row.same is False for row in measured.rows)
     if different:
         yield f"the peer left other bytes than impl in {different} rows"

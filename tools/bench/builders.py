@@ -123,7 +123,7 @@ def _measure(load_: BuilderLoad, sides: Sequence[Subject], device: str) -> Build
 
 def _counts(metadata: Any) -> dict[str, int]:
     """What the metadata says of how many requests and tokens of each kind there are."""
-    names = (one.name for one in fields(metadata) if one.name.startswith("num_"))
+    names = (field.name for field in fields(metadata) if field.name.startswith("num_"))
     return {name: value for name in names if isinstance(value := getattr(metadata, name), int)}
 
 
@@ -140,7 +140,7 @@ def _build(load_: BuilderLoad, subject: Subject, device: str) -> Callable[[], An
 
 def _own_class(adapted: type[Any]) -> type[Any]:
     """The builder's class without what an adapter of the harness's adds, whose time is not the subject's."""
-    return next(one for one in adapted.__mro__ if not one.__module__.startswith("subjects."))
+    return next(base for base in adapted.__mro__ if not base.__module__.startswith("subjects."))
 
 
 def _enqueued(build: Callable[[], Any], device: str) -> tuple[int | None, int | None, int | None]:
@@ -162,8 +162,8 @@ def _enqueued(build: Callable[[], Any], device: str) -> tuple[int | None, int | 
 def tables(results: Sequence[BuilderTimes], beside: str = "") -> list[Table]:
     """A table for each device. `beside`: what the other subject is called."""
     return [
-        _table([one for one in results if one.device == device], device, beside)
-        for device in dict.fromkeys(one.device for one in results)
+        _table([row for row in results if row.device == device], device, beside)
+        for device in dict.fromkeys(row.device for row in results)
     ]
 
 

@@ -161,22 +161,25 @@ def plain_conv(query_start_loc_p_cpu: torch.Tensor, device: str, block: int = 8)
     return {block: nums}, batch_ptr, token_chunk_offset_ptr
 
 
-def same(one: Any, other: Any) -> bool:
+def same(result: Any, other: Any) -> bool:
     """Equal in structure, dtypes, devices and values."""
-    if isinstance(one, torch.Tensor):
-        alike = isinstance(other, torch.Tensor) and (one.dtype, one.device) == (other.dtype, other.device)
-        return alike and torch.equal(one, other)
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(item, other[key]) for key, item in one.items())
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return type(one) is type(other) and bool(one == other)
+    if isinstance(result, torch.Tensor):
+        alike = isinstance(other, torch.Tensor) and (result.dtype, result.device) == (
+            other.dtype,
+            other.device,
+        )
+        return alike and torch.equal(result, other)
+    if isinstance(result, dict):
+        return list(result) == list(other) and all(same(item, other[key]) for key, item in result.items())
+    if isinstance(result, tuple):
+        return len(result) == len(other) and all(map(same, result, other))
+    return type(result) is type(other) and bool(result == other)
 
 
 def _tables(results: list[ChunkTimes]) -> Iterator[Table]:
     kinds = [(result.load.function, result.load.device) for result in results]
     for function, device in dict.fromkeys(kinds):
-        rows = [one for one, kind in zip(results, kinds, strict=True) if kind == (function, device)]
+        rows = [result for result, kind in zip(results, kinds, strict=True) if kind == (function, device)]
         yield bench_report.table(
             f"{function}\n{device}; µs until the call returns, median (quartiles)",
             ("requests", "tokens", "impl", "plain Python", "ratio"),
@@ -200,7 +203,7 @@ def _save(results: list[ChunkTimes], builders: list[bench_builders.BuilderTimes]
         "beside": beside or None,
         "unit": "microseconds",
         "chunk_size": CHUNK_SIZE,
-        "results": [asdict(one) | {"ratio": one.ratio} for one in results],
-        "builders": [asdict(one) | {"ratio": one.ratio} for one in builders],
+        "results": [asdict(result) | {"ratio": result.ratio} for result in results],
+        "builders": [asdict(result) | {"ratio": result.ratio} for result in builders],
     }
     numbers.save(RESULTS, content)

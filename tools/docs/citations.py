@@ -103,7 +103,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def _dead_citations(text: str, known: dict[str, str]) -> Iterator[str]:
-    for cited in (one for form in _CITATIONS for one in form.finditer(text)):
+    for cited in (citation for form in _CITATIONS for citation in form.finditer(text)):
         line = text.count("\n", 0, cited.start()) + 1
         labels = [_rule_of(cited["kind"], number) for number in _numbers(cited["numbers"])]
         dead = [label for label in labels if label not in known]

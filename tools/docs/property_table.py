@@ -12,32 +12,32 @@ _MOST_FUNCTIONS = 3
 _LONGEST = 400
 
 
-def table(tested: Mapping[str, Property]) -> str:
+def table(properties: Mapping[str, Property]) -> str:
     """A row for each property, in the order of ids, so that those of a topic stand together."""
     rows = ["| id | should hold | kind | decided by | functions | file |", "|---|---|---|---|---|---|"]
-    for one in sorted(tested.values(), key=lambda one: one.id):
-        file = f"{one.module.replace('.', '/')}.py"
+    for tested in sorted(properties.values(), key=lambda tested: tested.id):
+        file = f"{tested.module.replace('.', '/')}.py"
         cells = (
-            code(one.id),
-            _said(one),
-            one.kind,
-            decided_by(one),
-            ", ".join(_functions(one)),
+            code(tested.id),
+            _said(tested),
+            tested.kind,
+            decided_by(tested),
+            ", ".join(_functions(tested)),
             f"[{file}](../{file})",
         )
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
-def _said(one: Property) -> str:
+def _said(tested: Property) -> str:
     """The statement that its name is, and what its sentence says besides."""
-    words = one.name.replace("_", " ")
-    return escaped(words if one.sentence == words else f"{words}. {one.sentence}", _LONGEST)
+    words = tested.name.replace("_", " ")
+    return escaped(words if tested.sentence == words else f"{words}. {tested.sentence}", _LONGEST)
 
 
-def _functions(one: Property) -> Iterator[str]:
+def _functions(tested: Property) -> Iterator[str]:
     """Documented functions that it calls, the first ones of many."""
-    documented = [name for name in one.functions if not name.startswith("harness.")]
+    documented = [name for name in tested.functions if not name.startswith("harness.")]
     yield from map(code, documented[:_MOST_FUNCTIONS])
     if len(documented) > _MOST_FUNCTIONS:
         yield f"{len(documented) - _MOST_FUNCTIONS} more"

@@ -90,8 +90,10 @@ def _is_plain(defined: Any) -> bool:
 
 def _checks(symbol: Symbol, tested: Properties) -> Counter[str]:
     """How many properties and named tests each file has."""
-    about = (one for one in tested.values() if symbol.functions & set(map(_plain_name, one.functions)))
-    files = [f"{one.module.replace('.', '/')}.py" for one in about]
+    about = (
+        checked for checked in tested.values() if symbol.functions & set(map(_plain_name, checked.functions))
+    )
+    files = [f"{checked.module.replace('.', '/')}.py" for checked in about]
     return Counter(files + [path for path, _ in symbol.tests])
 
 
@@ -111,10 +113,10 @@ def _unlisted(subject: Subject, tested: Properties) -> Iterator[tuple[str, str]]
     for name in subject.module.__all__:
         if name not in listed:
             yield name, f"is public in {subject.name}"
-    for one in tested.values():
-        for name in one.functions:
+    for checked in tested.values():
+        for name in checked.functions:
             if name.startswith("harness.") or is_engine(name):
                 continue
             # An inherited method has its row with the class that defines it.
             if not {_plain_name(name), name.partition(".")[0]} & listed:
-                yield name, f"is named by the property {one.name}"
+                yield name, f"is named by the property {checked.name}"
