@@ -83,7 +83,7 @@ def bucket_of_its_own(number: int, **changes: Any) -> BucketRecord:
 
 def a_record(*buckets: BucketRecord, **changes: Any) -> CampaignRecord:
     """A clean campaign on a GPU, or one that has met `buckets`."""
-    falsified = dict.fromkeys(one.property for one in buckets)
+    falsified = dict.fromkeys(bucket.property for bucket in buckets)
     fields: dict[str, Any] = {
         "id": "2026-11-21-night",
         "subject": "toy",
@@ -196,8 +196,8 @@ EXAMPLES = {
 
 def campaigns(reports: Path, *records: CampaignRecord) -> Path:
     """The folder of reports, with a campaign for each of `records`."""
-    for one in records:
-        one.save(reports / "campaigns" / one.id / "campaign.json")
+    for record in records:
+        record.save(reports / "campaigns" / record.id / "campaign.json")
     return reports
 
 

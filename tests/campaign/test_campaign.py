@@ -88,11 +88,11 @@ class Ended:
         return CampaignRecord.load(self.folder / "reports" / FILE)
 
     def of(self, name: str) -> PropertyRecord:
-        (found,) = [one for one in self.record.properties if one.name == name]
+        (found,) = [row for row in self.record.properties if row.name == name]
         return found
 
     def case(self, name: str) -> Case:
-        first, *_ = [one for one in self.record.buckets if one.property == name]
+        first, *_ = [bucket for bucket in self.record.buckets if bucket.property == name]
         return Case.load(Path(first.report) / "case.json")
 
 
@@ -146,10 +146,10 @@ def id_of(name: str) -> str:
     return load_properties()[name].id
 
 
-def test_the_record_tells_each_property_s_fate(mixed: Ended) -> None:
+def test_the_record_has_the_status_of_each_property(mixed: Ended) -> None:
     assert mixed.code == 1
     assert list(mixed.folder.glob("reports/campaigns/*/pending/*")) == []
-    assert {one.name: one.status for one in mixed.record.properties} == FATES
+    assert {row.name: row.status for row in mixed.record.properties} == FATES
 
 
 def test_the_summary_has_a_row_for_each_property(mixed: Ended) -> None:
@@ -181,7 +181,7 @@ def test_a_campaign_uses_the_profile_nightly_in_ci_too_and_no_database(mixed: En
 
 
 def test_a_known_defect_has_its_report(mixed: Ended) -> None:
-    shown = {one.id: (one.standing, bool(one.report)) for one in mixed.record.known}
+    shown = {defect.id: (defect.standing, bool(defect.report)) for defect in mixed.record.known}
     assert shown == {PADDED: ("showed", True), UNKNOWN: ("not tried", False)}
 
 
@@ -266,7 +266,7 @@ def test_a_campaign_that_compared_nothing_exits_2(tmp_path: Path) -> None:
 
     ended = pretend(tmp_path, nothing)
     assert ended.code == 2
-    assert {one.status for one in ended.record.properties} == {"not tested"}
+    assert {row.status for row in ended.record.properties} == {"not tested"}
     assert "Nothing was compared" in ended.output
 
 
@@ -311,7 +311,7 @@ def test_a_campaign_ends_as_it_would_where_its_output_cannot_be_written(
     with stage(body):
         assert cli.main([*arguments(tmp_path, command, "0.3s"), "--only", EXACT]) == code
     record = CampaignRecord.load(tmp_path / "reports" / FILE)
-    assert [one.status for one in record.properties] == ["FALSIFIED" if code else "passed"]
+    assert [row.status for row in record.properties] == ["FALSIFIED" if code else "passed"]
 
 
 def test_letters_that_the_terminal_lacks_change_no_exit_code(tmp_path: Path, monkeypatch: Any) -> None:
@@ -352,7 +352,7 @@ def test_a_campaign_that_gets_a_signal_again_and_again_says_what_it_found(
         time.sleep(0.01)
 
     def watched(display: Display, campaign: Campaign) -> None:
-        if all(one.tried for one in campaign.ledger.standings.values()):
+        if all(standing.tried for standing in campaign.ledger.standings.values()):
             impatient()
         watch(display, campaign)
 
@@ -488,7 +488,7 @@ def test_arguments_that_cannot_be_read_are_a_misuse(
     assert "error: " in capsys.readouterr().err
 
 
-def test_an_error_of_the_harness_is_not_told_as_a_finding(
+def test_an_error_of_the_harness_is_no_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Campaign, "run", lambda self: 1 // 0)

@@ -51,7 +51,7 @@ def saved(folder: Path) -> CampaignRecord:
 
 
 def statuses(record: CampaignRecord) -> dict[str, str]:
-    return {one.name: one.status for one in record.properties}
+    return {row.name: row.status for row in record.properties}
 
 
 # What is given out when.
@@ -78,7 +78,9 @@ def _ends_after(examples: int) -> Callable[[Campaign], None]:
     """A watcher that ends a campaign once there are so many examples."""
 
     def watch(campaign: Campaign) -> None:
-        if campaign.examples >= examples and all(one.tried for one in campaign.ledger.standings.values()):
+        if campaign.examples >= examples and all(
+            standing.tried for standing in campaign.ledger.standings.values()
+        ):
             raise KeyboardInterrupt
 
     return watch
@@ -158,7 +160,7 @@ def test_what_is_in_the_corpus_is_replayed_before_everything_else(tmp_path: Path
     a_case(property_name=EXACT).save(tmp_path / "corpus" / "one.json")
     a_case(property_name="not_chosen").save(tmp_path / "corpus" / "other.json")
     record, _ = pretended(tmp_path, passes, budget=0.3)
-    assert [one.file for one in record.corpus] == ["one.json"]
+    assert [replay.file for replay in record.corpus] == ["one.json"]
 
 
 def test_launches_of_explorations_and_of_replays_are_in_the_record(tmp_path: Path) -> None:
@@ -179,7 +181,7 @@ def test_launches_of_explorations_and_of_replays_are_in_the_record(tmp_path: Pat
     assert saved(tmp_path).launched == record.launched
 
 
-def test_a_case_of_the_corpus_that_ends_its_worker_is_replayed_in_a_process_of_its_own(
+def test_a_case_that_ends_its_worker_is_replayed_in_a_process_of_its_own(
     tmp_path: Path,
 ) -> None:
     path = a_case(property_name=EXACT).save(tmp_path / "corpus" / "one.json")
@@ -190,7 +192,7 @@ def test_a_case_of_the_corpus_that_ends_its_worker_is_replayed_in_a_process_of_i
         actor.say(Replayed(CorpusRecord(path.name, "FAILED", "crashes"), a_case().to_data()))
 
     record, _ = pretended(tmp_path, passes, budget=1.0, replay=ends_the_process)
-    assert [(one.file, one.verdict) for one in record.corpus] == [("one.json", "FAILED")]
+    assert [(replay.file, replay.verdict) for replay in record.corpus] == [("one.json", "FAILED")]
     assert code_of(record) == 1
 
 
@@ -255,7 +257,7 @@ def test_a_message_that_is_unread_when_the_time_is_up_still_counts(tmp_path: Pat
     assert code_of(record) == 1
 
 
-def test_what_an_exploration_finds_beside_its_own_failure_is_told_too(tmp_path: Path) -> None:
+def test_other_failures_of_an_exploration_are_findings_too(tmp_path: Path) -> None:
     cases = [
         a_case(
             property_name=EXACT, steps=(call(name, x=5, y=2),), message=f"result = {name}, but should be 2"
@@ -267,10 +269,10 @@ def test_what_an_exploration_finds_beside_its_own_failure_is_told_too(tmp_path: 
         actor.say(ExamplesRun(EXACT, 5, 5), found_in(task, *cases))
 
     record, _ = pretended(tmp_path, finds, budget=0.3, only=EXACT)
-    assert {one.id for one in record.buckets} == {bucket_of(one).id for one in cases}
+    assert {bucket.id for bucket in record.buckets} == {bucket_of(one).id for one in cases}
 
 
-def test_a_case_that_is_being_replayed_when_the_time_is_up_is_left_out_and_told(tmp_path: Path) -> None:
+def test_a_case_whose_replay_outlasts_the_time_is_left_out(tmp_path: Path) -> None:
     a_case(property_name=EXACT, subject="impl").save(tmp_path / "corpus" / "a.json")
     record, _ = pretended(tmp_path, passes, budget=0.5, engines=2, replay=lambda task, actor: actor.hang())
     assert record.corpus == [CorpusRecord("a.json", "LEFT OUT", "left out: the time was up")]
@@ -280,7 +282,7 @@ def test_a_case_that_is_being_replayed_when_the_time_is_up_is_left_out_and_told(
 # Workers that die, or hang.
 
 
-def test_a_worker_that_dies_is_replaced_and_its_property_searched_again_in_a_process_of_its_own(
+def test_a_worker_that_dies_is_replaced_and_its_property_explored_apart(
     tmp_path: Path,
 ) -> None:
     def dies_once(task: Explore, actor: Actor) -> None:
@@ -305,10 +307,10 @@ def test_a_property_that_kills_workers_in_every_way_is_given_up_and_others_are_n
 
     record, given = pretended(tmp_path, dies, budget=2.0)
     assert [task.isolated for task in given if task.property == EXACT] == [False, True, True]
-    (gone,) = [one for one in record.properties if one.name == EXACT]
+    (gone,) = [row for row in record.properties if row.name == EXACT]
     assert gone.status == "ERROR"
     assert gone.detail.startswith("a worker died with exit code 7, ")
-    assert all(one.compared for one in record.properties if one is not gone)
+    assert all(row.compared for row in record.properties if row is not gone)
     assert code_of(record) == 2
 
 
@@ -368,7 +370,7 @@ def test_a_call_that_does_not_come_back_is_found_as_a_hang_with_its_input(tmp_pa
             raise KeyboardInterrupt
 
     record, given = pretended(tmp_path, hangs, watch, budget=20.0, time_limit=0.3)
-    found = {one.property: Case.from_data(one.case) for one in record.buckets}
+    found = {bucket.property: Case.from_data(bucket.case) for bucket in record.buckets}
     assert found[EXACT].calls == (call("divide", x=6, y=3),)
     failure = found[EXACT].failure
     assert failure is not None
@@ -379,7 +381,7 @@ def test_a_call_that_does_not_come_back_is_found_as_a_hang_with_its_input(tmp_pa
     assert [task.isolated for task in given] == [not is_first(task) for task in given]
 
 
-def test_a_worker_that_is_busy_at_the_end_is_nobody_s_fault(tmp_path: Path) -> None:
+def test_a_worker_that_is_busy_at_the_end_is_no_trouble(tmp_path: Path) -> None:
     def busy(task: Explore, actor: Actor) -> None:
         if task.property == EXACT:
             actor.hang()
@@ -425,7 +427,7 @@ def test_what_a_campaign_that_is_gone_had_in_hand_is_replayed(tmp_path: Path) ->
     record, _ = pretended(tmp_path, passes, budget=0.3, only=EXACT)
     assert not left.exists()
     (kept,) = (tmp_path / "corpus").glob("*.json")
-    assert [one.file for one in record.corpus] == [kept.name]
+    assert [replay.file for replay in record.corpus] == [kept.name]
 
 
 # How it ends.
@@ -447,7 +449,7 @@ def test_a_campaign_without_time_has_tested_nothing(tmp_path: Path) -> None:
 def test_a_campaign_goes_on_where_its_record_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "reports").write_text("in place of the folder")
     record, _ = pretended(tmp_path, falsifies, budget=0.3)
-    assert [one for one in record.troubles if FILE in one]
+    assert [trouble for trouble in record.troubles if FILE in trouble]
     assert (code_of(record), len(record.buckets)) == (1, 1)
 
 
@@ -482,5 +484,5 @@ def test_what_is_not_tested_after_enough_examples_or_has_to_be_is_not_clean(
 
     only = f"{EXACT} or {ROUNDS_UP}"
     record, _ = pretended(tmp_path, compares_exact_only, only=only, budget=0.5, fail_on_untested=fails)
-    assert {one.name: one.status for one in record.properties} == {EXACT: "passed", ROUNDS_UP: "not tested"}
+    assert {row.name: row.status for row in record.properties} == {EXACT: "passed", ROUNDS_UP: "not tested"}
     assert verdict(record, Comparison(None)).exit_code == code

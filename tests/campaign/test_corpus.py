@@ -96,7 +96,7 @@ def test_a_case_is_on_disk_and_so_is_its_name(tmp_path: Path, monkeypatch: pytes
     assert synced[1] == str(tmp_path.resolve())
 
 
-def test_a_file_that_somebody_deletes_is_written_again(tmp_path: Path) -> None:
+def test_a_file_that_was_deleted_is_written_again(tmp_path: Path) -> None:
     kept = Corpus(tmp_path)
     kept.add(a_case(), first_seen=SEEN).unlink()
     assert kept.add(a_case(), first_seen=SEEN).is_file()
@@ -169,7 +169,7 @@ def everything_is_there(folder: Path) -> None:
     assert [path for path in contents(folder) if path.endswith(".tmp")] == []
 
 
-def test_whoever_is_first_while_nobody_looks_is_not_overwritten_by_a_larger_case(
+def test_a_case_that_another_process_wrote_first_is_not_overwritten_by_a_larger_case(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, looked = tmp_path / file_name(a_case()), corpus._place_of
@@ -197,7 +197,7 @@ def test_below_a_file_there_is_no_folder_and_cases_go_to_the_fallback(tmp_path: 
     assert [str(tmp_path / "file" / "corpus") in trouble for trouble in kept.troubles] == [True]
 
 
-def test_a_trouble_is_told_once_however_many_cases_it_strikes(tmp_path: Path) -> None:
+def test_a_trouble_of_many_cases_is_listed_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     kept = Corpus(tmp_path / "file", tmp_path / "fallback")
     for number in range(20):
@@ -275,7 +275,7 @@ def test_a_folder_that_is_not_there_is_an_empty_corpus(tmp_path: Path) -> None:
     assert Corpus(tmp_path / "corpus").entries() == []
 
 
-def test_a_folder_that_cannot_be_listed_is_told_of(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_listed_is_an_entry_with_a_problem(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert [entry.problem for entry in Corpus(tmp_path / "file").entries()] == [
         "cannot be listed: Not a directory"
@@ -422,7 +422,7 @@ def refuses(x: int, y: int) -> int:
 @pytest.mark.parametrize(
     ("now", "subject"), [(lambda x, y: x - 1, "toy"), (refuses, "another")], ids=["as it did", "otherwise"]
 )
-def test_a_case_that_fails_is_told_as_it_fails_now(
+def test_a_case_that_fails_has_the_failure_of_now(
     tmp_path: Path, device: str, now: Callable[..., int], subject: str
 ) -> None:
     # A worker, which replays where there is a GPU, knows subjects by their names only.
@@ -517,7 +517,7 @@ def test_a_test_run_replays_its_corpus_first_and_fails_by_what_fails_or_cannot_b
 
 
 @pytest.mark.parametrize("schema", [1, 2, 3, 4])
-def test_a_case_of_an_earlier_schema_was_first_seen_nobody_knows_when(schema: int) -> None:
+def test_a_case_of_an_earlier_schema_has_no_first_date(schema: int) -> None:
     assert Case.from_json(earlier_json(a_case(), schema)) == a_case()
 
 

@@ -44,7 +44,7 @@ def test_no_verdict_is_lost_or_cut(width: int) -> None:
 @pytest.mark.parametrize("width", [50, 80, 130])
 def test_names_break_between_words(width: int) -> None:
     known = record()
-    words = {word for one in known.properties for word in one.name.split("_")}
+    words = {word for row in known.properties for word in row.name.split("_")}
     rows = [line for line in printed(summary(known, width), width) if "│" in line]
     shown = {word for row in rows for word in row.split("│")[0].strip().split("_")}
     assert shown - {""} <= words
@@ -59,7 +59,7 @@ def test_headers_are_whole_and_what_has_no_room_is_named() -> None:
 
 
 @pytest.mark.parametrize("width", [50, 80])
-def test_what_became_of_a_known_defect_is_told_in_words(width: int) -> None:
+def test_the_standing_of_a_known_defect_is_printed_in_words(width: int) -> None:
     known = [KnownRecord(f"an-id-{name}", "A title of a few words", standing=name) for name in STANDINGS]
     text = "\n".join(printed(known_table(known), width))
     assert [name for name in STANDINGS if name not in text] == []

@@ -165,8 +165,8 @@ def test_examples_are_counted_once_in_progress_and_end_together(make: Make, monk
     end = explored(worker, max_examples=30)
     progress = [one for one in said(worker) if isinstance(one, ExamplesRun)]
     assert len(progress) > 5
-    assert sum(one.examples for one in progress) + end.counts.examples == 30
-    compared = sum(one.compared for one in progress) + end.counts.compared
+    assert sum(event.examples for event in progress) + end.counts.examples == 30
+    compared = sum(event.compared for event in progress) + end.counts.compared
     assert 0 < compared < 30
 
 
@@ -177,7 +177,7 @@ def test_a_later_task_counts_for_itself(make: Make) -> None:
         before = len(said(worker))
         end = explored(worker, max_examples=7)
         progress = [one for one in said(worker)[before:] if isinstance(one, ExamplesRun)]
-        totals.append(sum(one.examples for one in progress) + end.counts.examples)
+        totals.append(sum(event.examples for event in progress) + end.counts.examples)
     assert totals == [7, 7]
 
 
@@ -195,7 +195,7 @@ def test_branches_that_examples_took_are_behaviours_and_those_of_other_tasks_are
     }
 
 
-def test_an_exploration_that_failed_tells_what_it_launched(make: Make, monkeypatch: Any) -> None:
+def test_an_exploration_that_failed_reports_its_launches(make: Make, monkeypatch: Any) -> None:
     values = iter([Coverage(), Coverage(Counter({How("copy", EXECUTED): 3}))])
     monkeypatch.setattr(Worker, "take_coverage", lambda worker: next(values, Coverage()))
     end = explored(make(least=200))
@@ -376,7 +376,7 @@ def test_failures_of_several_kinds_all_end_in_the_corpus(make: Make, tmp_path: P
     assert all(Path(one.corpus).is_file() for one in end.found)
 
 
-def test_of_very_many_kinds_some_are_kept_and_that_is_told(
+def test_of_very_many_kinds_of_failures_some_are_kept(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failures, "_MOST_BESIDE", 2)
@@ -384,7 +384,7 @@ def test_of_very_many_kinds_some_are_kept_and_that_is_told(
     assert len(end.failing) > 4
     # The smallest may have been met when there was no room any more.
     assert len(kept_in(tmp_path)) == len(end.found) in {3, 4}
-    assert any(f"{NAME}: fails in more than 2 ways at once" in one for one in end.troubles)
+    assert any(f"{NAME}: fails in more than 2 ways at once" in trouble for trouble in end.troubles)
 
 
 # Errors of the harness.
@@ -441,7 +441,7 @@ def test_an_error_while_shrinking_keeps_the_case_in_hand(make: Make, tmp_path: P
     assert (end.status, x_of(found)) == ("falsified", failed[0])
     assert "An error ended the search for a smaller input: " in text_of(found.report)
     assert kept_in(tmp_path) == {found.buckets[0]}
-    assert any("an error ended the search for a smaller input" in one for one in end.troubles)
+    assert any("an error ended the search for a smaller input" in trouble for trouble in end.troubles)
 
 
 def test_a_failure_that_does_not_repeat_is_kept_and_reported_as_such(make: Make, tmp_path: Path) -> None:
@@ -462,7 +462,7 @@ def test_what_was_found_stands_where_its_report_cannot_be_written(make: Make, tm
     end = explored(make())
     assert (end.status, first(end).report) == ("falsified", "")
     assert kept_in(tmp_path) == {first(end).buckets[0]}
-    assert [one for one in end.troubles if "could not be written" in one]
+    assert [trouble for trouble in end.troubles if "could not be written" in trouble]
 
 
 def test_the_bench_is_left_as_it_was(make: Make) -> None:
@@ -553,7 +553,7 @@ def test_a_report_whose_time_is_up_is_of_the_smallest_input_so_far(
     assert end.remark == "not shrunk to the end: no time was left"
 
 
-def test_a_defect_that_does_not_show_in_time_is_told_without_a_report(make: Make) -> None:
+def test_a_defect_that_does_not_show_in_time_has_no_report(make: Make) -> None:
     end = explored(make(), report_known("hundreds", patience=-1.0))
     assert (end.status, end.report) == ("passed", "")
     assert "did not show again" in end.detail
@@ -615,14 +615,14 @@ def test_a_known_finding_hides_what_is_behind_it_and_a_wrong_answer_does_not(mak
     assert explored(worker).hidden
 
 
-def test_what_is_found_without_the_sanitizer_tells_which_known_defect_hid_it(make: Make) -> None:
+def test_a_finding_without_the_sanitizer_names_the_known_defect_that_hid_it(make: Make) -> None:
     worker = make(lambda trial, x: trial.holds(trial.run(call("divide", x=min(x, 9), y=1)) is None, "no"))
     worker.watched = InProcess(toy(divide=racing), "cpu")
     found = first(explored(worker, max_examples=5, sanitized=False))
     assert "ends earlier, with the known defect race, bug 3" in text_of(found.report)
 
 
-def test_where_the_sanitizer_ends_a_case_is_told_with_its_finding() -> None:
+def test_a_case_that_the_sanitizer_ends_has_its_finding() -> None:
     case = a_case(steps=(call("divide", x=5, y=2), call("divide", x=6, y=2)))
     ended = ends_earlier(case, InProcess(toy(divide=racing), "cpu"))
     assert ended is not None

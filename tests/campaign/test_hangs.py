@@ -216,7 +216,7 @@ def test_a_replay_that_hangs_is_a_failure_of_its_case(tmp_path: Path) -> None:
         in_call(Explore(EXACT, 1, 1), actor)
 
     record, _ = pretended(tmp_path, passes, only=EXACT, replay=hangs, budget=2.0, time_limit=0.2)
-    assert [(one.file, one.verdict) for one in record.corpus] == [(path.name, "FAILED")]
+    assert [(replay.file, replay.verdict) for replay in record.corpus] == [(path.name, "FAILED")]
     assert code_of(record) == 1
 
 
@@ -226,7 +226,7 @@ def test_a_worker_that_does_not_go_on_outside_of_a_call_is_replaced(
     monkeypatch.setattr(handle, "_OWN_SECONDS", 0.1)
     body = hangs_once(State.BETWEEN_CALLS)
     record, given = pretended(tmp_path, body, only=EXACT, budget=3.0, time_limit=0.1)
-    assert any("a worker did not go on for" in one for one in record.troubles)
+    assert any("a worker did not go on for" in trouble for trouble in record.troubles)
     assert record.properties[0].status == "passed"
     assert given[2].isolated
 

@@ -80,7 +80,7 @@ class Night:
         return compared(self.record, find_previous(self.folder / "reports", self.record)[0])
 
     def of(self, name: str) -> PropertyRecord:
-        (found,) = (one for one in self.record.properties if one.name == name)
+        (found,) = (row for row in self.record.properties if row.name == name)
         return found
 
 
@@ -147,14 +147,14 @@ def test_a_campaign_explores_its_properties_in_rounds_until_its_budget_is_used_u
     assert (record.complete, record.interrupted, record.examples_wanted) == (True, False, 600)
     assert 570 <= record.examples <= 630
     assert record.rounds > 1
-    assert all(one.status == "passed" and one.compared >= 80 for one in record.properties)
+    assert all(row.status == "passed" and row.compared >= 80 for row in record.properties)
 
 
 def test_a_record_has_marks_behaviours_and_a_series_that_ends_with_the_campaign(clean: Night) -> None:
     marks = clean.record.marks
     assert marks
-    assert all(one.examples > 0 and one.at is not None and one.property for one in marks)
-    assert all(one.behaviours > 0 for one in clean.record.properties)
+    assert all(mark.examples > 0 and mark.at is not None and mark.property for mark in marks)
+    assert all(row.behaviours > 0 for row in clean.record.properties)
     first, *_, last = clean.record.series
     assert first.at < last.at <= clean.record.seconds + 0.1
     assert (last.examples, last.buckets) == (clean.record.examples, 0)
@@ -198,7 +198,7 @@ def test_a_campaign_goes_on_after_a_failure_and_counts_further_examples_of_it(
 
 def test_a_defect_of_the_night_before_is_replayed_first_and_still_there(nights: tuple[Night, ...]) -> None:
     second = nights[1]
-    assert [one.verdict for one in second.record.corpus] == ["FAILED"]
+    assert [replay.verdict for replay in second.record.corpus] == ["FAILED"]
     assert (second.bucket.at, second.bucket.note) == (0.0, "Replayed from the corpus.")
     assert (second.code, second.bucket.first_seen, second.bucket.examples > 20) == (1, LONG_AGO, True)
     assert [one.id for one in second.comparison.still] == [nights[0].bucket.id]
@@ -208,7 +208,7 @@ def test_a_defect_of_the_night_before_is_replayed_first_and_still_there(nights: 
 def test_a_mended_defect_is_fixed_and_gone(nights: tuple[Night, ...]) -> None:
     third = nights[2]
     assert third.code == 0, third.output
-    assert [one.verdict for one in third.record.corpus] == ["FIXED"]
+    assert [replay.verdict for replay in third.record.corpus] == ["FIXED"]
     assert [one.id for one in third.comparison.gone] == [nights[0].bucket.id]
     assert third.of(EXACT).status == "passed"
 
@@ -220,7 +220,7 @@ def test_a_later_campaign_of_the_same_commit_goes_on_with_later_rounds(nights: t
 
 
 @pytest.mark.slow
-def test_a_process_that_shares_workers_is_started_again_and_nobody_is_blamed(
+def test_a_process_that_shares_workers_is_started_again_without_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed: list[int] = []

@@ -195,7 +195,7 @@ def test_a_campaign_that_is_complete_or_of_another_kind_is_not_resumed(
     assert "resume = True" in capsys.readouterr().err
 
 
-def test_the_commit_of_a_checkout_tells_whether_files_were_changed(tmp_path: Path) -> None:
+def test_the_commit_of_a_checkout_has_a_plus_if_files_were_changed(tmp_path: Path) -> None:
     def git(*options: str) -> None:
         command = [
             "git",

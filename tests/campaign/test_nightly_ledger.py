@@ -116,7 +116,7 @@ def test_behaviours_are_new_once() -> None:
     assert (standing.fresh, standing.weight) == (0, 1)
 
 
-def test_a_mark_tells_how_many_examples_reached_it_and_who_was_first() -> None:
+def test_a_mark_has_the_number_of_its_examples_and_its_first_property() -> None:
     ledger = a_ledger(Situation("empty batch", "batch"), Situation("null block", "align"))
     explored(ledger, marks={"empty batch": 3, "nobody asked for it": 1})
     ledger.explored(Explored("toys_add", "passed", 1.0, marks={"empty batch": 4}), at=9.0)
@@ -200,10 +200,10 @@ def test_a_replayed_case_of_a_property_that_was_not_chosen_is_still_a_bucket(tmp
     other = replace(DIVIDED, property_name="toys_sing")
     ledger = a_ledger()
     ledger.replayed(CorpusRecord("a", "FAILED", ""), tmp_path / "a", other.to_data())
-    assert [one.property for one in ledger.buckets.values()] == ["toys_sing"]
+    assert [bucket.property for bucket in ledger.buckets.values()] == ["toys_sing"]
 
 
-def test_a_trouble_is_told_once() -> None:
+def test_a_trouble_is_listed_once() -> None:
     ledger = a_ledger()
     ledger.trouble("the disk is full")
     explored(ledger, troubles=("the disk is full", "the disk is slow"))
@@ -214,14 +214,14 @@ def test_moments_are_thinned_and_the_first_and_the_last_stay() -> None:
     ledger = a_ledger()
     for number in range(5000):
         ledger.moment(float(number))
-    series = [one.at for one in ledger.series]
+    series = [point.at for point in ledger.series]
     assert (series[0], series[-1]) == (0.0, 4999.0)
     assert 100 <= len(series) <= 400
     assert series == sorted(set(series))
     assert max(later - one for one, later in pairwise(series)) < 5000 / 50
 
 
-def test_a_moment_tells_where_the_campaign_stands() -> None:
+def test_a_moment_has_the_counts_of_the_campaign() -> None:
     ledger = a_ledger()
     explored(ledger, "falsified", found=(found(),), behaviours=frozenset({1, 2}))
     ledger.moment(7.04)

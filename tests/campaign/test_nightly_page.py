@@ -213,7 +213,7 @@ def test_failures_of_subjects_or_places_of_their_own_are_entries_of_their_own() 
     )
 
 
-def test_a_saved_case_that_fails_again_is_a_regression_and_told_once() -> None:
+def test_a_saved_case_that_fails_again_is_one_regression() -> None:
     bucket = a_bucket(1, first_seen={"date": "2026-10-02", "commit": "aaaaaaaaaaaa"})
     record = a_record(bucket, corpus=[CorpusRecord(bucket.corpus, "FAILED", "wrong")])
     reasons = summary.verdict(record, compared(record, None)).reasons

@@ -110,7 +110,7 @@ def test_effects_of_a_port_on_its_process_are_no_failures(tmp_path: Path) -> Non
     done = nightly(tmp_path / "project", wrong=False)
     assert done.returncode == 0, done.stdout + done.stderr
     record = record_of(tmp_path / "project")
-    assert [one.status for one in record.properties] == ["passed"]
+    assert [row.status for row in record.properties] == ["passed"]
     assert record.troubles == []
     assert [one for one in REMARKS if not any(message.startswith(one) for message in record.remarks)] == []
     assert "remark: the subject changed the working folder in " in done.stdout
@@ -137,12 +137,14 @@ def test_a_condition_without_an_answer_leaves_a_new_finding(tmp_path: Path, cond
     done = nightly_on(port, tmp_path / "project", "--time-limit", "2s")
     assert done.returncode == 1, done.stdout + done.stderr
     record = record_of(tmp_path / "project")
-    assert [one.status for one in record.properties] == ["FALSIFIED"]
+    assert [row.status for row in record.properties] == ["FALSIFIED"]
     (bucket,) = record.buckets
     assert bucket.message.startswith("result[0] = 1, but should be 0 ")
     assert Case.load(Path(bucket.corpus)).property_name == bucket.property
     assert "in a condition of a known defect" in bucket.note
-    assert any(one.startswith("a condition of a known defect gave no answer: ") for one in record.troubles)
+    assert any(
+        trouble.startswith("a condition of a known defect gave no answer: ") for trouble in record.troubles
+    )
 
 
 _CLOSES = """\

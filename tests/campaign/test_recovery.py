@@ -63,7 +63,7 @@ def test_a_condition_that_gives_no_answer_ends_its_child_alone(
     made, ledger = recovery_in(tmp_path, KnownDeviation(case.property_name, "bug", symptom, condition))
     assert made.find(case, "ended", 0.0)
     assert len(ledger.found) == 1
-    assert [one for one in ledger.troubles if message in one]
+    assert [trouble for trouble in ledger.troubles if message in trouble]
     assert list((tmp_path / "kept").glob("*.json"))
 
 

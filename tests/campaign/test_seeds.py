@@ -83,9 +83,7 @@ def test_scenarios_in_the_subject_s_own_engine_get_ten_times_as_long_as_others()
 
 
 @pytest.mark.parametrize(("workers", "speed"), [(2, 10), (3, 10), (1, 1000)])
-def test_the_nth_exploration_of_a_property_has_the_same_seed_however_many_and_fast_workers_are(
-    workers: int, speed: int
-) -> None:
+def test_the_nth_exploration_of_a_property_has_one_seed_with_any_workers(workers: int, speed: int) -> None:
     one, other = seeds(Played(1, 10)), seeds(Played(workers, speed))
     for name in NAMES:
         common = min(len(one[name]), len(other[name]))

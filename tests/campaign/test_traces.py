@@ -109,7 +109,7 @@ def report(ended: Ended) -> Path:
     return ended.folder / found[0]
 
 
-def test_what_is_wrong_is_told_with_its_report(falsified: Ended) -> None:
+def test_a_failure_is_printed_with_its_report(falsified: Ended) -> None:
     message = Case.load(report(falsified) / "case.json").message
     assert f"FALSIFIED: {WITHOUT_COPIES} (lifecycle/no-copies)\n  {message}\n  report: " in falsified.output
 
@@ -147,7 +147,7 @@ def test_traces_that_cannot_be_run_as_given_are_a_misuse(
     assert said in capsys.readouterr().err
 
 
-def test_a_subject_without_the_functions_is_told_so(tmp_path: Path) -> None:
+def test_a_subject_without_the_functions_gets_the_reason(tmp_path: Path) -> None:
     with stage(passes):
         ended = traces(tmp_path, "--subject", "math")
     assert "not applicable: lifecycle/no-copies: math has no Mamba1AttentionMetadataBuilder" in ended.output
@@ -171,13 +171,13 @@ def test_as_many_traces_are_run_as_were_asked_for(tmp_path: Path, count: int) ->
     for task in given:
         shares[task.property] += task.max_examples
     assert shares.total() == record.examples == count
-    assert {one.name for one in record.properties} == set(machines(load_properties()))
+    assert {row.name for row in record.properties} == set(machines(load_properties()))
     # Four each in a round, as long as there are any.
     assert max(shares.values()) - min((*shares.values(), 0) if count < 20 else shares.values()) <= 4
     assert len({task.seed for task in given}) == len(given)
 
 
-def test_a_run_has_as_many_steps_as_it_is_told(tmp_path: Path) -> None:
+def test_a_run_has_as_many_steps_as_the_option_says(tmp_path: Path) -> None:
     steps_seen: list[int | None] = []
 
     def note_steps(task: Explore, actor: Actor) -> None:

@@ -114,7 +114,7 @@ def test_a_process_in_another_environment_says_how_the_first_was_started(
     assert script_line(Path("repro.py"), "vllm") == "PYTHONPATH=theirs /elsewhere/bin/python repro.py"
 
 
-def test_make_that_was_told_to_go_elsewhere_is_followed(
+def test_command_lines_follow_make_into_another_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(command_lines.COMMAND, "make")
@@ -152,5 +152,5 @@ def test_what_is_missing_is_installed_into_the_environment_that_lacks_it() -> No
 @pytest.mark.parametrize(
     ("path", "message"), [("a/b", "a/b"), (ROOT / "a", "a"), ("/a", "/a"), ("../a", "../a")]
 )
-def test_a_path_is_told_as_one_reaches_it_from_here(path: Path | str, message: str) -> None:
+def test_a_path_is_relative_to_the_working_folder(path: Path | str, message: str) -> None:
     assert near(path) == message

@@ -72,7 +72,7 @@ def test_other_variables_are_handed_on(given: str) -> None:
         (("table",), ""),
     ],
 )
-def test_the_exit_code_of_a_command_that_fails_is_told(words: tuple[str, ...], message: str) -> None:
+def test_the_exit_code_of_a_command_that_fails_is_printed(words: tuple[str, ...], message: str) -> None:
     found = make(*words, dry=False) if message else make(*words)
     assert (found.returncode, "exit" in found.stderr) == ((2, True) if message else (0, False))
     assert message in found.stderr

@@ -83,7 +83,7 @@ def _replayed_by_the_next(ground: Ground, night: Night) -> Observed:
     following = Night(ground, f"{night.folder.name}_next", "--examples", "1", place=night.place)
     seen = judged(following, code=1, least=1)
     record = following.record
-    replayed = {one.file: one.verdict for one in record.corpus} if record is not None else {}
+    replayed = {replay.file: replay.verdict for replay in record.corpus} if record is not None else {}
     failed = {name[-15:-5] for name, verdict in replayed.items() if verdict == "FAILED"}
     wrong = [f"bucket {bucket} is not replayed by the next campaign" for bucket in sorted(expected - failed)]
     wrong += [f"{name}: {verdict}" for name, verdict in replayed.items() if verdict != "FAILED"]

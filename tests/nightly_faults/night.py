@@ -185,7 +185,7 @@ class Night:
     @property
     def announced(self) -> set[str]:
         """Buckets that a line or a record has told of."""
-        recorded = {one.id for record in self.records for one in record.buckets}
+        recorded = {bucket.id for record in self.records for bucket in record.buckets}
         return recorded | set(_ANNOUNCED.findall(self.output))
 
     @property

@@ -134,7 +134,7 @@ def two_at_once(ground: Ground) -> Observed:
     first, second = (Night(ground, f"two_{number}", place=place) for number in range(2))
     seen = judged(first, code=1, least=2).and_then(judged(second, code=1, least=2))
     entries = Corpus(place / "corpus").entries()
-    ids = [bucket_of(one.case).id for one in entries if one.case is not None]
+    ids = [bucket_of(entry.case).id for entry in entries if entry.case is not None]
     wrong = [] if len(entries) == len(set(ids)) == len(ids) else [f"not a file for each bucket: {entries}"]
     wrong += [] if len(first.records) == 2 else [f"{len(first.records)} records, but should be 2"]
     said = (f"{len(first.records)} records; a file in the corpus for each of {len(ids)} buckets",)

@@ -125,8 +125,8 @@ def test_every_declaration_of_a_released_engine_is_narrow() -> None:
     combinations = Combinations(load_properties().values())
     shares = {}
     for entry, named in ((entry, combinations.named_by(entry)) for entry in entries()):
-        ways = Counter(one.property for one in named)
-        matches = Counter(one.property for one in named if _matches(entry, one))
+        ways = Counter(name.property for name in named)
+        matches = Counter(name.property for name in named if _matches(entry, name))
         shares[entry.id] = max((matches[name] / ways[name] for name in matches), default=0.0)
     assert {name: share for name, share in shares.items() if share > 0.25} == {}
 

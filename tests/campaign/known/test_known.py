@@ -44,7 +44,7 @@ def read(
     """The defects of a release in a file of such entries, each with these symptoms."""
     path = folder / "known.toml"
     symptoms = "".join(f"[[known.symptoms]]\n{_table(one)}\n" for one in shown)
-    tables = (f"[[known]]\n{_table(one)}\n{symptoms}" for one in entries)
+    tables = (f"[[known]]\n{_table(entry)}\n{symptoms}" for entry in entries)
     path.write_text("".join(tables), encoding="utf-8")
     even = Condition(lambda case, _: case.calls[0].named["x"] % 2 == 0)
     return known_in(path, release, {"even": even})
@@ -93,7 +93,7 @@ def test_only_the_defects_of_the_release_are_known(tmp_path: Path) -> None:
     assert [one.id for one in read(tmp_path, NEEDED, later)] == ["off-by-one"]
 
 
-def test_a_defect_tells_its_title_and_where_it_shows(tmp_path: Path) -> None:
+def test_a_defect_has_its_title_and_its_properties(tmp_path: Path) -> None:
     known = narrowed(tmp_path)
     assert (known.title, known.link, known.property) == (
         "It divides wrongly",
@@ -165,7 +165,7 @@ def test_what_the_case_says_in_words_does_not_matter(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "shows"), [("pool0[3]", True), ("pool12[0, 1]", True), ("spool[1]", False)]
 )
-def test_a_place_is_told_without_its_indices(tmp_path: Path, place: str, shows: bool) -> None:
+def test_a_place_is_compared_without_its_indices(tmp_path: Path, place: str, shows: bool) -> None:
     known = narrowed(tmp_path, place="pool")
     assert known.shows_in(a_case(failure=replace(FAILURE, place=place)), DOCUMENTS) is shows
 
@@ -178,7 +178,7 @@ def test_a_failure_of_a_scenario_has_no_function(tmp_path: Path) -> None:
     assert not known.shows_in(a_case(failure=replace(scenario, function="divide")), DOCUMENTS)
 
 
-def test_a_failure_without_a_place_is_nobody_s(tmp_path: Path) -> None:
+def test_a_failure_without_a_place_matches_no_defect(tmp_path: Path) -> None:
     assert not narrowed(tmp_path, place="*l").shows_in(a_case(failure=replace(FAILURE, place="")), DOCUMENTS)
 
 
@@ -199,7 +199,7 @@ def test_a_declaration_for_every_property_is_refused(name: Any) -> None:
 def test_every_property_that_a_released_engine_s_file_names_exists() -> None:
     (path,) = Path(subjects.__file__).parent.glob("*_known.toml")
     entries = tomllib.loads(path.read_text(encoding="utf-8")).get("known", [])
-    names = [name for one in load_properties().values() for name in (one.name, one.id)]
+    names = [name for tested in load_properties().values() for name in (tested.name, tested.id)]
     patterns = {pattern for entry in entries for pattern in entry["properties"]}
     assert [one for one in sorted(patterns) if not any(any_matches(one, name) for name in names)] == []
 
@@ -208,7 +208,7 @@ def test_every_link_of_a_released_engine_s_file_is_an_address_or_a_report_of_our
     (path,) = Path(subjects.__file__).parent.glob("*_known.toml")
     entries = tomllib.loads(path.read_text(encoding="utf-8")).get("known", [])
     reports = {f"docs/findings/{path.name}" for path in (ROOT / "docs" / "findings").glob("*.md")}
-    links = {one["id"]: one["link"] for one in entries if one["link"] not in reports}
+    links = {entry["id"]: entry["link"] for entry in entries if entry["link"] not in reports}
     assert [name for name, link in links.items() if not re.match(r"https://\S+$", link)] == []
 
 

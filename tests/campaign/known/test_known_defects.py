@@ -109,7 +109,7 @@ def test_a_defect_is_gone_only_once_each_of_its_properties_was_tried_enough(
     ],
     ids=str,
 )
-def test_of_a_defect_that_was_not_tried_it_is_told_why(rows: list[tuple[Any, ...]], remark: str) -> None:
+def test_a_defect_that_was_not_tried_has_the_reason(rows: list[tuple[Any, ...]], remark: str) -> None:
     defects = KnownDefects([LARGE])
     defects.conclude({one[0]: row(*one) for one in rows})
     assert (defects.all["large"].standing, defects.all["large"].remark) == ("not tried", remark)
@@ -239,17 +239,17 @@ def meets(task: Explore, actor: Actor) -> None:
         actor.passes(task, 300)
 
 
-def test_a_known_defect_is_counted_reported_and_told_and_one_that_is_gone_is_wrong(tmp_path: Path) -> None:
+def test_a_known_defect_is_counted_and_reported_and_a_stale_declaration_is_wrong(tmp_path: Path) -> None:
     record, given = reporting(tmp_path, meets)
     large, layout, never = record.known
-    statuses = {one.name: one.status for one in record.properties}
+    statuses = {row.name: row.status for row in record.properties}
     assert statuses == {EXACT: "passed", ROUNDS_UP: "known", UNKNOWN: "UNEXPECTED PASS"}
     assert (large.standing, large.report, set(large.properties)) == (
         "showed",
         "reports/known/large/x",
         {ROUNDS_UP},
     )
-    rounds_up = next(one for one in record.properties if one.name == ROUNDS_UP)
+    rounds_up = next(row for row in record.properties if row.name == ROUNDS_UP)
     assert large.properties == {ROUNDS_UP: rounds_up.known["large"]}
     assert [task.shown for task in given].count("large") == 1
     # Examples of a search for the smallest are nobody's.
@@ -264,7 +264,7 @@ def test_a_known_defect_is_counted_reported_and_told_and_one_that_is_gone_is_wro
 def test_as_new_nothing_is_declared(tmp_path: Path) -> None:
     record, _ = campaign(tmp_path, meets, as_new=True)
     assert record.known == []
-    assert {one.status for one in record.properties} <= {"passed", "known"}
+    assert {row.status for row in record.properties} <= {"passed", "known"}
 
 
 def test_a_new_failure_that_is_met_while_a_known_one_is_reported_is_found(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_a_new_failure_that_is_met_while_a_known_one_is_reported_is_found(tmp_pa
     record, _ = reporting(tmp_path, beside, only=ROUNDS_UP)
     (bucket,) = record.buckets
     assert bucket.property == ROUNDS_UP
-    assert [one.status for one in record.properties] == ["FALSIFIED"]
+    assert [row.status for row in record.properties] == ["FALSIFIED"]
     assert verdict(record, Comparison(None)).exit_code == 1
 
 
@@ -296,7 +296,7 @@ def test_a_known_defect_whose_report_s_worker_dies_is_reported_unshrunk(tmp_path
 
     record, _ = reporting(tmp_path, dies, only=ROUNDS_UP)
     large = record.known[0]
-    assert [one.status for one in record.properties] == ["known"]
+    assert [row.status for row in record.properties] == ["known"]
     assert (large.standing, large.remark) == ("showed", "not shrunk: a worker died with exit code 7")
     report = (Path(large.report) / "report.md").read_text(encoding="utf-8")
     assert "**This input was not shrunk to the end.**" in report
@@ -324,7 +324,7 @@ def test_what_a_dead_worker_had_in_hand_of_a_known_defect_is_no_finding(tmp_path
 
     record, _ = campaign(tmp_path, dies, only=ROUNDS_UP, budget=0.5)
     assert record.buckets == []
-    assert [one.status for one in record.properties] == ["known"]
+    assert [row.status for row in record.properties] == ["known"]
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def told_of(record: CampaignRecord) -> list[str]:
     return messages
 
 
-def test_every_report_of_a_group_is_told() -> None:
+def test_every_report_of_a_group_is_printed() -> None:
     lines = told_of(a_record(falsified("a", 4), falsified("b", 70), properties=[], corpus=[]))
     assert lines[0].startswith("\nFALSIFIED: a\n")
     assert [line.strip() for line in lines if "report.md" in line] == [
@@ -370,13 +370,13 @@ def of(name: str, status: str, detail: str = "", examples: int = 0) -> PropertyR
     return PropertyRecord(name, "", "", status, examples, detail=detail)
 
 
-def test_properties_that_do_not_apply_for_one_reason_are_told_together() -> None:
+def test_properties_that_do_not_apply_for_one_reason_share_a_line() -> None:
     rows = [of(name, "not applicable", "no " + name[0]) for name in ("a1", "b1", "a2")]
     message = told_of(a_record(properties=rows, corpus=[]))
     assert message == ["not applicable: a1, a2: no a", "not applicable: b1: no b"]
 
 
-def test_what_a_port_of_a_few_functions_lacks_is_told_in_one_line() -> None:
+def test_functions_that_a_port_lacks_share_a_line() -> None:
     rows = [of(f"p{number}", "not applicable", f"toy has no f{number}") for number in range(12)]
     others = [of("q", "not applicable", "needs cuda, runs on cpu")]
     lines = told_of(a_record(properties=[*rows, *others], corpus=[]))
@@ -387,7 +387,7 @@ def test_what_a_port_of_a_few_functions_lacks_is_told_in_one_line() -> None:
     assert len(lines) == 2
 
 
-def test_what_was_not_tested_though_there_was_time_is_told_with_the_reason() -> None:
+def test_a_property_that_was_not_tested_in_spite_of_time_has_the_reason() -> None:
     rows = [
         of("a", "not tested", "nothing was compared in all 25 examples", TELLING),
         of("b", "not tested", "no example was run"),
@@ -410,7 +410,7 @@ def test_a_budget_that_would_do_follows_from_how_far_this_one_came(
     assert budget_that_would_do(a_record(properties=rows, budget=budget)) == enough
 
 
-def test_what_keeps_a_known_defect_from_being_shrunk_is_told() -> None:
+def test_a_known_defect_that_was_not_shrunk_has_the_reason() -> None:
     messages: list[str] = []
     defects = KnownDefects([LARGE])
     reported(defects, "division_a", 1.0, large=2)
@@ -456,7 +456,7 @@ def rendered(record: CampaignRecord) -> str:
 
 
 @pytest.mark.parametrize("declared", ["toys_divide", "toys/divide", "toys/*"])
-def test_a_defect_that_no_longer_fails_is_told_by_name_or_id(declared: str) -> None:
+def test_a_defect_that_no_longer_fails_may_be_declared_by_name_or_id(declared: str) -> None:
     defects = KnownDefects([replace(LARGE, property=declared)], selected=declared != "toys/*")
     rows = {"toys_divide": Standing(a_property(id="toys/divide"), counts=Counts(500, 500))}
     defects.conclude(rows)

@@ -114,7 +114,7 @@ def test_a_test_run_gives_a_property_the_examples_that_its_defects_need(
 
 
 def test_kernels_that_are_executed_on_a_cpu_get_no_more_examples() -> None:
-    launching = next(one for one in load_properties().values() if one.launches)
+    launching = next(tested for tested in load_properties().values() if tested.launches)
     assert examples_wanted(_bench(launching.name), launching, 20) == 20 < enough(ONE_IN)
 
 

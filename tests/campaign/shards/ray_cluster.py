@@ -86,5 +86,5 @@ def disturbed(found: Machines, when: Callable[[], bool]) -> Iterator[Callable[[C
 
 def outcome(record: CampaignRecord) -> tuple[list[str], list[tuple[str, int]]]:
     """What may not depend on machines: the buckets, and the examples of each property."""
-    examples = sorted((one.name, one.examples) for one in record.properties)
-    return sorted(one.id for one in record.buckets), examples
+    examples = sorted((row.name, row.examples) for row in record.properties)
+    return sorted(bucket.id for bucket in record.buckets), examples

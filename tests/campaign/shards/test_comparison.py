@@ -34,10 +34,10 @@ def night(*buckets: BucketRecord, **changes: object) -> CampaignRecord:
 
 
 def ids(buckets: tuple[BucketRecord, ...]) -> list[str]:
-    return [one.id for one in buckets]
+    return [bucket.id for bucket in buckets]
 
 
-def test_a_bucket_that_nobody_met_before_is_new() -> None:
+def test_a_bucket_that_was_never_met_before_is_new() -> None:
     found = compared(a_record(a_bucket(1), a_bucket(2)), night(a_bucket(1)))
     assert (ids(found.new), ids(found.still)) == (["0000000002"], ["0000000001"])
     assert found.standings == {"0000000001": "still there", "0000000002": "new"}
@@ -87,7 +87,7 @@ def test_a_bucket_without_a_date_has_that_of_the_campaign_before() -> None:
     assert found.since == {"0000000001": "2026-10-02 (aaaaaaaaaaaa)"}
 
 
-def test_properties_whose_status_changed_are_told_with_both() -> None:
+def test_properties_whose_status_changed_have_both_statuses() -> None:
     before = night(properties=[a_property("one"), a_property("two"), a_property("three")])
     now = a_record(properties=[a_property("one"), a_property("two", status="ERROR"), a_property("four")])
     assert set(compared(now, before).statuses) == {

@@ -165,7 +165,7 @@ def test_a_long_series_keeps_its_end_and_is_bounded() -> None:
     assert whole.series[-1] == ProgressPoint(4999.0, 9998, 0, 0)
 
 
-def test_a_missing_shard_is_told_and_the_campaign_incomplete() -> None:
+def test_a_missing_shard_leaves_the_campaign_incomplete() -> None:
     whole = merged([a_shard(0, 3), a_shard(2, 3)])
     assert (whole.complete, whole.troubles) == (False, ["shard 2/3 is missing"])
 
@@ -187,7 +187,7 @@ def test_a_campaign_without_shards_is_left_as_it_is() -> None:
     assert merged([alone]) == alone
 
 
-def test_different_commits_of_units_are_told() -> None:
+def test_different_commits_of_units_are_a_trouble() -> None:
     other = replace(a_shard(1), commit="0123456789ab")
     message = "the parts ran different commits: ba9876543210 | 0123456789ab"
     assert added([Part("one", a_shard(0)), Part("other", other)]).troubles == [message]

@@ -130,12 +130,14 @@ def test_a_lost_machine_changes_neither_what_is_found_nor_how_much_is_tried(
 
 @needs_ray
 @of_ray
-def test_a_unit_that_always_fails_is_told_and_what_it_found_is_kept(found: Machines, tmp_path: Path) -> None:
+def test_a_unit_that_always_fails_is_a_trouble_and_its_buckets_are_kept(
+    found: Machines, tmp_path: Path
+) -> None:
     record = _run(found, tmp_path, _failing)
     assert not record.complete
     assert "unit 2 failed 3 times and is given up: RuntimeError: out of toys" in record.troubles
     assert (record.examples, record.canary) == (1001 - 143, "found")
-    assert [one.property for one in record.buckets] == ["toys_divide_9"]
+    assert [bucket.property for bucket in record.buckets] == ["toys_divide_9"]
     assert len(Corpus(tmp_path / "corpus").entries()) == 1
 
 

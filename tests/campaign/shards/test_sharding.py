@@ -134,7 +134,7 @@ def test_a_unit_that_was_lost_is_the_same_when_it_is_done_again() -> None:
     assert (work.next(50.0), work.retried) == (first[2], 1)
 
 
-def test_a_unit_that_fails_three_times_is_told_and_missing() -> None:
+def test_a_unit_that_fails_three_times_is_missing() -> None:
     work = UnitQueue(_EXAMPLES, Cut(count=1))
     for _ in range(3):
         _all_of(work)
