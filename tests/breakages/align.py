@@ -52,7 +52,7 @@ KERNELS = planted(
                 "run = tl.load(mamba_state_idx_ptr + rows, ",
                 "v2-postprocess/boundary v2-postprocess/row-order",
             ),
-            "counts of rows of the second look are not told": (
+            "counts of rows of the second pass are not written": (
                 "mask=mask_b)",
                 "mask=mask_b & (rows < 0))",
                 "v1-postprocess/idle-rows",
@@ -91,7 +91,7 @@ KERNELS = planted(
                 "drawn == tickets - 1",
                 "precopy/program-order v1-postprocess/program-order",
             ),
-            "a tile is drawn by nobody": (
+            "a tile is drawn by no program": (
                 "following = 2 * programs + drawn",
                 "following = 2 * programs + drawn + 1",
                 "v1-postprocess/boundary v1-postprocess/program-order",

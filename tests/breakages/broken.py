@@ -279,7 +279,7 @@ def _compiled():
 def _store_far_away(pointer, distance):
     tl.store(pointer + distance.to(tl.int64), 1)
 """
-"""A subject that does its process every harm, on the device that it is told."""
+"""A subject that harms its process in every way, on the device that a call names."""
 
 DEVIANT = """
 

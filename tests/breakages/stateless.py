@@ -101,7 +101,7 @@ STATELESS = planted(
                 "first = int((~ends).sum()) % ends.size",
                 "split/short-prefills split/padding-rows",
             ),
-            "padded tokens belong to nobody": (
+            "padded tokens count in neither kind": (
                 "return first, ends.size - first, decode_tokens, tokens - decode_tokens",
                 "return first, ends.size - first, decode_tokens, int(starts[-1]) - decode_tokens",
                 "split/partition",

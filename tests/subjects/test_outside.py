@@ -34,7 +34,7 @@ def leave(bench: Bench, *steps: Call) -> str:
 
 
 def untouched(x: int, y: int) -> int:
-    raise AssertionError(f"nobody may divide {x} by {y}")
+    raise AssertionError(f"no call should divide {x} by {y}")
 
 
 def test_an_input_that_is_outside_is_never_tried() -> None:

@@ -15,10 +15,9 @@ import torch
 
 from examples import numpy_port
 from oracle.profile import Profile
-from properties.strategies.align.afters import After
-from properties.strategies.align.kept import Group, Kept
+from properties.strategies.align.batches import After
 from properties.strategies.align.requests import Sampled
-from properties.strategies.align.setup import Setup
+from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.case import Case
 from statecheck.case.values import Call, Device, call, int32
 from statecheck.execution.example import Bench, Falsified, OutsideDomain
@@ -77,8 +76,8 @@ def rows() -> list[tuple[str, ...]]:
 
 
 def test_the_document_has_every_function_with_its_arguments_and_symbols() -> None:
-    messages = [(cells[0].strip("`"), tuple(re.findall(r"`([^`]+)`", cells[-1]))) for cells in rows()]
-    assert messages == [(plain.signature, plain.answers_for) for plain in FUNCTIONS]
+    documented = [(cells[0].strip("`"), tuple(re.findall(r"`([^`]+)`", cells[-1]))) for cells in rows()]
+    assert documented == [(plain.signature, plain.answers_for) for plain in FUNCTIONS]
 
 
 def test_the_document_has_every_name_of_version_1() -> None:

@@ -1,4 +1,4 @@
-"""Whatever a subject does is told as what it did, and is no error of the harness."""
+"""Whatever a subject does is described as it is, and is no error of the harness."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Long(list):
 
 
 class Shy(torch.Tensor):
-    """A tensor that lets nobody do anything with it."""
+    """A tensor with which no function of torch can be called."""
 
     @classmethod
     def __torch_function__(cls, *_: Any, **__: Any) -> NoReturn:
@@ -210,7 +210,7 @@ def nested(depth: int) -> tuple[Any, ...]:
 
 
 def shared(depth: int) -> list[Any]:
-    """A list that would be huge if its parts were told each time that they come."""
+    """A list that would be huge if a part were written each time that it occurs."""
     found: list[Any] = []
     for _ in range(depth):
         found = [found, found]
@@ -245,7 +245,7 @@ RESULTS: dict[str, tuple[Callable[[], Any], Any]] = {
     "a tensor of complex numbers": (lambda: torch.zeros(1, dtype=torch.complex64), "Tensor"),
     "a tensor larger than memory": (lambda: torch.zeros(1).expand(1 << 45), "Tensor"),
     "a tensor whose memory is gone": (emptied, "Tensor"),
-    "a tensor that lets nobody look": (lambda: torch.zeros(1).as_subclass(Shy), "Shy"),
+    "a tensor that no function can read": (lambda: torch.zeros(1).as_subclass(Shy), "Shy"),
     "an array of objects": (lambda: np.array([object()]), "ndarray"),
     "an array of dates": (lambda: np.array(["2000-01-01"], "datetime64[D]"), "ndarray"),
     "a masked array": (lambda: np.ma.masked_array([1], mask=[True]), "MaskedArray"),

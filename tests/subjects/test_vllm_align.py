@@ -214,7 +214,7 @@ FIRST, SECOND, BEHIND = {3, 4}, {9, 10}, {24, 25, 26}
 def undone(places: set[int], *requests: Sampled, counts: bool = True, stale: bool = False) -> Case:
     """V2's postprocess of a model with two groups that share a pool, with the bytes at these places as they were before.
 
-    If `stale`, a cell of the first group's table that nobody owns names the second group's block.
+    If `stale`, a cell of the first group's table without an owner names the second group's block.
     """
     batch = After(TWO_GROUPS, requests or (COLLAPSES,), filling=Filling(stale=stale, spare_columns=1))
     steps = (*batch.prepared(), *batch.slotwise())

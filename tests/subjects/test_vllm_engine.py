@@ -92,7 +92,7 @@ ANEW: Row = (0, 4, 0, True)
 IDLE = Returned(record("LiveStep", scheduled={}, findings=()))
 
 
-def told(case: Case, **of_connector: Any) -> Case:
+def with_connector(case: Case, **of_connector: Any) -> Case:
     """The case with what its last step tells of a connector."""
     nothing: dict[str, Any] = {"loaded": (), "saved": (), "unloaded": ()}
     ended = [one.value for one in case.actual if isinstance(one, Returned)]
@@ -104,11 +104,11 @@ def told(case: Case, **of_connector: Any) -> Case:
 def stuck(connector: str, drafts: int, **changes: Any) -> Case:
     """Nothing runs, though the request has what was loaded for it."""
     shown = {"scheduled": {}, "loaded": ONE_LOADED, "owners": (("r1", 0, 0, 5),)} | changes
-    return told(ends_with(rows=HIT, connector=connector, num_spec=drafts), **shown)
+    return with_connector(ends_with(rows=HIT, connector=connector, num_spec=drafts), **shown)
 
 
 def failed(failing: tuple[int, ...], unloaded: tuple[str, ...], scheduled: dict[str, Any]) -> Case:
-    return told(ends_with(rows=HIT, failing_loads=failing), unloaded=unloaded, scheduled=scheduled)
+    return with_connector(ends_with(rows=HIT, failing_loads=failing), unloaded=unloaded, scheduled=scheduled)
 
 
 def ends_in(rows: tuple[Row | None, ...], **settings: Any) -> Case:
@@ -213,26 +213,26 @@ def drafted_beside(beside: Row, found: Any, runner: str = "V2") -> Case:
         ("decode_without_the_column_before", raises("block_idx_last_scheduled_token_prev_step is None", **EVERY), True),
         ("decode_without_the_column_before", raises("block_idx_last_scheduled_token_prev_step is None", **SPECULATES), False),
         ("decode_without_the_column_before", raises("something else", **EVERY), False),
-        ("loaded_in_its_step", told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED), loaded=ONE_LOADED), True),
-        ("loaded_in_its_step", told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED), loaded=((0, *LOADED[1:]),)), False),
-        ("loaded_in_its_step", told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED)), False),
-        ("loaded_in_its_step", told(ends_with(NOBODYS, tokens=4, rows=HIT, **CONNECTED), loaded=ONE_LOADED), False),
-        ("loaded_in_its_step", told(ends_with(NOBODYS, tokens=8, rows=LATER, **CONNECTED), loaded=ONE_LOADED), False),
-        ("loaded_in_its_step", told(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=ONE_LOADED), False),
-        ("loaded_in_its_step", told(ends_with(NOBODYS, tokens=8, rows=HIT, prefix_caching=False, **CONNECTED), loaded=ONE_LOADED), False),
-        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED)), True),
-        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=5, law="attention", rows=HIT, **CONNECTED)), True),
-        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=((1, 7, "r0", 8),)), True),
-        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=ONE_LOADED), False),
-        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=8, rows=LATER, **CONNECTED)), False),
-        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=0, rows=((0, 1, 0, True),), **CONNECTED)), False),
-        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=8, rows=HIT)), False),
-        ("hit_without_its_block", told(ends_with(NOBODYS, tokens=8, rows=HIT, prefix_caching=False, **CONNECTED)), False),
-        ("begins_as_a_decode", told(ends_with(ZEROS, tokens=8, rows=HIT, **WITHOUT), loaded=ONE_LOADED), True),
-        ("begins_as_a_decode", told(ends_with(ZEROS, tokens=8, rows=HIT, **WITHOUT)), False),
-        ("begins_as_a_decode", told(ends_with(ZEROS, tokens=8, rows=LATER, **WITHOUT), loaded=ONE_LOADED), False),
-        ("begins_as_a_decode", told(ends_with(ZEROS, tokens=8, rows=HIT, runner="V1", **WITHOUT), loaded=ONE_LOADED), False),
-        ("begins_as_a_decode", told(ends_with(ZEROS, tokens=8, rows=HIT, **(WITHOUT | {"prefix_caching": True})), loaded=ONE_LOADED), False),
+        ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED), loaded=ONE_LOADED), True),
+        ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED), loaded=((0, *LOADED[1:]),)), False),
+        ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED)), False),
+        ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=4, rows=HIT, **CONNECTED), loaded=ONE_LOADED), False),
+        ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=8, rows=LATER, **CONNECTED), loaded=ONE_LOADED), False),
+        ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=ONE_LOADED), False),
+        ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, prefix_caching=False, **CONNECTED), loaded=ONE_LOADED), False),
+        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED)), True),
+        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=5, law="attention", rows=HIT, **CONNECTED)), True),
+        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=((1, 7, "r0", 8),)), True),
+        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=ONE_LOADED), False),
+        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=8, rows=LATER, **CONNECTED)), False),
+        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=0, rows=((0, 1, 0, True),), **CONNECTED)), False),
+        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT)), False),
+        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, prefix_caching=False, **CONNECTED)), False),
+        ("begins_as_a_decode", with_connector(ends_with(ZEROS, tokens=8, rows=HIT, **WITHOUT), loaded=ONE_LOADED), True),
+        ("begins_as_a_decode", with_connector(ends_with(ZEROS, tokens=8, rows=HIT, **WITHOUT)), False),
+        ("begins_as_a_decode", with_connector(ends_with(ZEROS, tokens=8, rows=LATER, **WITHOUT), loaded=ONE_LOADED), False),
+        ("begins_as_a_decode", with_connector(ends_with(ZEROS, tokens=8, rows=HIT, runner="V1", **WITHOUT), loaded=ONE_LOADED), False),
+        ("begins_as_a_decode", with_connector(ends_with(ZEROS, tokens=8, rows=HIT, **(WITHOUT | {"prefix_caching": True})), loaded=ONE_LOADED), False),
         ("stuck_after_loads", stuck("async", 1), True),
         ("stuck_after_loads", stuck("sync", 1), False),
         ("stuck_after_loads", stuck("async", 0), False),

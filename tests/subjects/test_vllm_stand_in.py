@@ -42,7 +42,7 @@ def pretend(release):
 '''
 
 
-def told(release: str, script: str) -> str:
+def printed(release: str, script: str) -> str:
     """What `script` prints with a stand-in of that release."""
     source = f"{STAND_IN}\n{script}".replace("pretend()", f"pretend({release!r})")
     done = run_python("-c", f"import warnings\nwarnings.simplefilter('ignore')\n{source}")
@@ -58,7 +58,7 @@ from subjects.vllm.builders import padded_with_null
 table = torch.tensor([[7, 8], [9, 9], [9, 9]])
 print(padded_with_null(table, torch.tensor([0, 3, 3, 3])).tolist(), table.tolist())
 """
-    assert told("0.25.1", script) == "[[7, 8], [0, 0], [0, 0]] [[7, 8], [9, 9], [9, 9]]"
+    assert printed("0.25.1", script) == "[[7, 8], [0, 0], [0, 0]] [[7, 8], [9, 9], [9, 9]]"
 
 
 def test_gdn_is_told_triton_and_the_layer_s_module_is_not_loaded_for_that() -> None:
@@ -75,7 +75,7 @@ config = SimpleNamespace(cache_config=SimpleNamespace(mamba_cache_mode="none"), 
 built = GDNAttentionMetadataBuilder(None, [], config, "cpu")
 print(built.backend, any("qwen" in name for name in sys.modules))
 """
-    assert told("0.25.1", script) == "triton False"
+    assert printed("0.25.1", script) == "triton False"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ shapes.is_conv_state_dim_first = lambda: {layout}
 from subjects.vllm.shapes import MambaStateShapeCalculator
 print(MambaStateShapeCalculator.kda_state_shape(2, 3, 4))
 """
-    assert told("0.25.1", script) == f"{convs}, (3, 4, 4))"
+    assert printed("0.25.1", script) == f"{convs}, (3, 4, 4))"
 
 
 @pytest.mark.parametrize(("release", "outcome"), [("0.31.0", "asked"), ("0.32.0", "NotOffered")])
@@ -110,7 +110,7 @@ try:
 except Exception as error:
     print(type(error).__name__)
 """
-    assert told(release, script) == outcome
+    assert printed(release, script) == outcome
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ try:
 except Exception as error:
     print(type(error).__name__)
 """
-    assert told(release, script) == outcome
+    assert printed(release, script) == outcome
 
 
 def test_a_builder_that_a_release_lacks_is_not_there() -> None:
@@ -150,7 +150,7 @@ Anything.MISSING = ("GDNAttentionMetadataBuilder", "MambaStateShapeCalculator")
 import subjects.vllm as subject
 print(subject.SUBJECT.has("GDNAttentionMetadataBuilder.build"), hasattr(subject, "MambaStateShapeCalculator"))
 """
-    assert told("0.25.1", script) == "False False"
+    assert printed("0.25.1", script) == "False False"
 
 
 WITHOUT_EXTENSIONS = """
@@ -183,4 +183,4 @@ except ModuleNotFoundError as error:
     ids=["extensions", "not an extension", "without a GPU"],
 )
 def test_missing_extensions_can_be_imported_beside_a_gpu(gpu: bool, names: str, outcome: str) -> None:
-    assert told("0.28.0", WITHOUT_EXTENSIONS.format(gpu=gpu, names=names)) == outcome
+    assert printed("0.28.0", WITHOUT_EXTENSIONS.format(gpu=gpu, names=names)) == outcome
