@@ -22,8 +22,8 @@ from statecheck.campaign.processes.exploration import Exploration
 from statecheck.campaign.processes.tasks import Explore, Setting
 from statecheck.campaign.processes.worker import Worker
 from statecheck.cli.demo import VARIANTS
-from statecheck.execution.variants import broken_subject
 from tests.breakages.broken import Pipe
+from tests.breakages.variants import broken_subject
 
 PROPERTY = "chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size"
 STEPS = {

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import re
 import shutil
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from statecheck.subject import Subject, load
+from statecheck.subject import load
 
 
 @dataclass(frozen=True)
@@ -22,30 +17,6 @@ class Variant:
     file: str
     old: str
     new: str
-
-
-@dataclass(frozen=True)
-class Breakage:
-    """A defect that a person would call `name`, and the ids of the properties that are known to find it."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    caught_by: tuple[str, ...]
-
-    @property
-    def variant(self) -> Variant:
-        return Variant(re.sub(r"\W+", "_", self.name.lower()), self.file, self.old, self.new)
-
-
-def planted(defects: Mapping[str, Mapping[str, tuple[str, str, str]]]) -> tuple[Breakage, ...]:
-    """Defects by file of the implementation and name: the old text, the new text, and the ids of properties, with spaces between."""
-    return tuple(
-        Breakage(name, file, old, new, tuple(caught_by.split()))
-        for file, named in defects.items()
-        for name, (old, new, caught_by) in named.items()
-    )
 
 
 def implementation() -> Path:
@@ -70,17 +41,3 @@ def broken_copy(variant: Variant, intact: Path, folder: Path) -> Path:
     shutil.copytree(intact, package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / variant.file).write_text(text.replace(variant.old, variant.new), encoding="utf-8")
     return package
-
-
-@contextmanager
-def broken_subject(variant: Variant, folder: Path) -> Iterator[Subject]:
-    """A broken copy in `folder`, imported into this process; gone from it afterwards."""
-    broken_copy(variant, implementation(), folder)
-    importlib.invalidate_caches()
-    sys.path.insert(0, str(folder))
-    try:
-        yield Subject(variant.package, importlib.import_module(variant.package))
-    finally:
-        sys.path.remove(str(folder))
-        for name in [name for name in sys.modules if name.partition(".")[0] == variant.package]:
-            del sys.modules[name]

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from statecheck.execution.variants import Breakage, broken_subject
 from statecheck.subject import Subject
 from tests.breakages.align import ALIGN
 from tests.breakages.builder import BUILDERS
 from tests.breakages.scenarios import LiveTrial, print_table
+from tests.breakages.variants import Breakage, broken_subject
 
 MAX_EXAMPLES = 300
 RUNNERS = ("v1", "v2")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statecheck.execution.variants import planted
+from tests.breakages.variants import planted
 
 STATELESS = planted(
     {

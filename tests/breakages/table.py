@@ -18,13 +18,13 @@ from statecheck.execution import profiles
 from statecheck.execution.example import Bench, Falsified, Trial
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import Property, load_properties
-from statecheck.execution.variants import Breakage, broken_subject
 from statecheck.kernels import triton_mode
 from subjects import Subject
 from tests.breakages.align import ALIGN
 from tests.breakages.builder import BUILDERS
 from tests.breakages.lifecycle import LIFECYCLE
 from tests.breakages.stateless import STATELESS
+from tests.breakages.variants import Breakage, broken_subject
 
 BREAKAGES = (*STATELESS, *BUILDERS, *ALIGN, *LIFECYCLE)
 SEED = 20

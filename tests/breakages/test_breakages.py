@@ -10,12 +10,12 @@ import pytest
 from hypothesis import settings
 
 from statecheck.execution.registry import load_properties
-from statecheck.execution.variants import Breakage, broken_subject
 from statecheck.kernels import triton_mode
 from statecheck.subject import is_engine
 from subjects import Subject, load
 from tests.breakages import table
 from tests.breakages.table import BREAKAGES, FILE, described, find, finders, hunt
+from tests.breakages.variants import Breakage, broken_subject
 
 NEED_CUDA = {
     "nothing_waits_for_the_device": "on the CPU there is nothing to wait for",

@@ -12,8 +12,9 @@ import pytest
 from statecheck.case import Case
 from statecheck.case.values import Call, Let, Name, Step, call, int32
 from statecheck.cli.demo import VARIANTS, Caught, DemoReport, is_minimal
-from statecheck.execution.variants import Variant, broken_copy, broken_subject, implementation
+from statecheck.execution.variants import Variant, broken_copy, implementation
 from tests.breakages.broken import a_case
+from tests.breakages.variants import broken_subject
 
 NAMES = [variant.package for variant in VARIANTS]
 

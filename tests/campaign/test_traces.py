@@ -20,8 +20,8 @@ from statecheck.cli.traces import shares_of
 from statecheck.execution.example import Tally
 from statecheck.execution.registry import load_properties
 from statecheck.execution.selection import heading, machines
-from statecheck.execution.variants import broken_subject
 from tests.breakages.lifecycle import LIFECYCLE
+from tests.breakages.variants import broken_subject
 from tests.campaign.pretended import Actor, passes, pretended, stage
 
 pytestmark = pytest.mark.usefixtures("executed")

@@ -24,12 +24,12 @@ from statecheck.case.values import Raised, Refusal, Returned, SourceLine, call, 
 from statecheck.execution.example import Bench, Falsified, Trial
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import Property, load_properties
-from statecheck.execution.variants import broken_subject
 from statecheck.kernels import triton_mode
 from statecheck.report.markdown import report_text
 from subjects import load
 from tests.breakages.broken import ROOT, a_case, a_property, module
 from tests.breakages.table import BREAKAGES, hunting
+from tests.breakages.variants import broken_subject
 
 EXAMPLES = 60
 LAUNCHING_EXAMPLES = 8

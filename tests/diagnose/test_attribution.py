@@ -20,10 +20,11 @@ from statecheck.diagnose.replay import replay_file
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.port import InProcess, ordinary_port
 from statecheck.execution.registry import load_properties
-from statecheck.execution.variants import Variant, broken_subject
+from statecheck.execution.variants import Variant
 from statecheck.report.markdown import report_text, write_report
 from subjects import Subject, load
 from tests.breakages.broken import ROOT, a_case
+from tests.breakages.variants import broken_subject
 from tests.processes import run_python
 
 pytestmark = pytest.mark.usefixtures("executed")

@@ -21,12 +21,12 @@ from properties.strategies.align.setup import Setup
 from statecheck.case import Case
 from statecheck.diagnose.replay import replay_file
 from statecheck.execution.registry import load_properties
-from statecheck.execution.variants import broken_subject
 from statecheck.kernels import triton_mode
 from statecheck.report.markdown import write_report
 from subjects import Subject, load
 from tests.breakages.broken import run_scripts
 from tests.breakages.table import BREAKAGES, hunt
+from tests.breakages.variants import broken_subject
 
 MOST_STEPS = 6
 ROWS, SLOTS, WITHOUT_COPIES = (

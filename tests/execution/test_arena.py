@@ -31,10 +31,10 @@ from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.objects.arena import LARGEST, Arena
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.execution.variants import broken_subject
 from subjects import Subject, load
 from tests.breakages.broken import toy
 from tests.breakages.table import BREAKAGES
+from tests.breakages.variants import broken_subject
 
 STRAY = 7
 

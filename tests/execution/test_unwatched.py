@@ -11,12 +11,13 @@ import pytest
 from statecheck.execution.example import Bench
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.execution.variants import Variant, broken_subject
+from statecheck.execution.variants import Variant
 from statecheck.execution.verdict import Status, verdict_of
 from statecheck.kernels import launch
 from statecheck.kernels.source.ir import NotUnderstoodError
 from subjects import Subject
 from tests.breakages.table import hunting
+from tests.breakages.variants import broken_subject
 
 pytestmark = pytest.mark.usefixtures("executed")
 

@@ -17,13 +17,14 @@ import triton.language as tl
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.execution.variants import Variant, broken_subject
+from statecheck.execution.variants import Variant
 from statecheck.kernels import launch as launching
 from statecheck.kernels import triton_mode
 from statecheck.kernels.orders import courses
 from statecheck.kernels.orders.recording import launches_recorded
 from statecheck.kernels.orders.schedule import REORDERED, program_schedule, switches_recorded
 from statecheck.kernels.source.tiles import AssertionFailedError
+from tests.breakages.variants import broken_subject
 from tests.kernels.order_toys import (
     ALL,
     INTERLEAVED,

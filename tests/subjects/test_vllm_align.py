@@ -37,12 +37,12 @@ from statecheck.case.values import (
     int32,
 )
 from statecheck.execution.run import Follower, rules_of
-from statecheck.execution.variants import broken_subject
 from subjects import LAYOUT_VARIABLE, KnownDeviation, Subject, load
 from subjects.vllm_conditions import CONDITIONS
 from subjects.vllm_conditions.calls import raw
 from tests.breakages.broken import a_case, in_order
 from tests.breakages.table import BREAKAGES
+from tests.breakages.variants import broken_subject
 from tests.campaign.known.known_lint import entries, failing
 
 SUBJECT = Path(__file__).parents[2] / "subjects" / "vllm"

@@ -21,11 +21,11 @@ from statecheck.case import Case
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import Property, load_properties
-from statecheck.execution.variants import Breakage, broken_subject
 from statecheck.subject.known import declared_in
 from subjects import KnownDeviation, Subject, Symptom
 from subjects.vllm_conditions import CONDITIONS
 from tests.breakages.table import BREAKAGES, finders, hunting
+from tests.breakages.variants import Breakage, broken_subject
 
 FILE = Path(subjects.__file__).with_name("vllm_known.toml")
 SEED = 1
