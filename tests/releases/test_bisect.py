@@ -1,20 +1,16 @@
-"""Which releases a bisection tries, and what `statecheck bisect` makes of their verdicts."""
+"""What `statecheck bisect` makes of the verdicts of releases."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby, pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from statecheck.case import Case
 from statecheck.case.values import call
@@ -23,82 +19,10 @@ from statecheck.cli.bisect_runs import run_bisect
 from statecheck.cli.main import main, parser
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.releases.base import Base
-from statecheck.releases.bisect import most_tries, search
 from statecheck.releases.environment import Environment, Maker, Wanted
-from statecheck.report.bisection import NOT_SET_UP, Bisection, TriedVersion, saved
+from statecheck.report.bisection import saved
 from statecheck.text.command_lines import COMMAND
 from tests.breakages.broken import a_case
-
-WORDS = {"+": "FIXED", "-": "FAILED", "n": "NOT APPLICABLE", "s": NOT_SET_UP}
-
-
-def searched(verdicts: str, first: tuple[int, ...] = (), *, everything: bool = False) -> Bisection:
-    """A bisection of versions 0, 1, …, of which each would come out so."""
-    whole = Bisection("releases", tuple(map(str, range(len(verdicts)))))
-
-    def try_version(name: str) -> TriedVersion:
-        return TriedVersion(name, WORDS[verdicts[int(name)]])
-
-    return search(whole, try_version, tuple(map(str, first)), everything=everything)
-
-
-def changes(verdicts: str) -> int:
-    return len(list(groupby(verdicts))) - 1
-
-
-@given(
-    before=st.integers(0, 40), wrong=st.integers(0, 40), after=st.integers(0, 40), kind=st.sampled_from("+n")
-)
-def test_one_change_is_found_by_halves(before: int, wrong: int, after: int, kind: str) -> None:
-    verdicts = (kind * before + "-" * wrong) or "-"
-    if after:
-        verdicts = "-" * wrong + "+" * after
-    found = searched(verdicts)
-    alone = Bisection(
-        "releases", found.names, tuple(TriedVersion(str(i), WORDS[one]) for i, one in enumerate(verdicts))
-    )
-    if changes(verdicts):
-        assert found.line == alone.line
-    assert len(found.tried) <= 2 + math.ceil(math.log2(max(2, len(verdicts))))
-
-
-@given(verdicts=st.text("+-ns", min_size=1, max_size=30), first=st.lists(st.integers(0, 29), max_size=4))
-def test_what_is_tried_is_tried_once_and_every_change_that_was_seen_is_exact(
-    verdicts: str, first: list[int]
-) -> None:
-    found = searched(verdicts, tuple(first))
-    names = [one.name for one in found.tried]
-    assert len(names) == len(set(names))
-    assert {str(one) for one in first if one < len(verdicts)} <= set(names)
-    decided = found.decided
-    for one, other in pairwise(decided):
-        if one.state != other.state:
-            assert {verdicts[int(name)] for name in found.between(one.name, other.name)} <= {"s"}
-
-
-def test_both_ends_and_what_costs_nothing_are_tried_first() -> None:
-    assert [one.name for one in searched("+" * 20, (7, 3)).tried] == ["7", "3", "0", "19"]
-
-
-def test_an_end_that_cannot_be_set_up_leads_to_the_next_one() -> None:
-    found = searched("ss+++--ss")
-    assert found.line == "wrong since 5"
-    assert [one.name for one in found.tried[:6]] == ["0", "1", "2", "8", "7", "6"]
-
-
-def test_a_change_there_and_back_needs_all_of_them() -> None:
-    assert searched("++-++").line == "right in all 2 releases that gave a verdict, 0 to 4"
-    assert searched("++-++", everything=True).line == "wrong since 2, right since 3"
-    assert searched("++-++", first=(2,)).line == "wrong since 2, right since 3"
-
-
-@given(size=st.integers(1, 60), first=st.lists(st.integers(0, 59), max_size=4))
-def test_as_many_tries_are_announced_as_one_change_takes_at_most(size: int, first: list[int]) -> None:
-    verdicts = "+" * (size // 2) + "-" * (size - size // 2)
-    found = searched(verdicts, tuple(first))
-    sure, more = most_tries(Bisection("releases", found.names), tuple(map(str, first)))
-    assert sure <= len(found.tried) <= sure + more
-
 
 SHEBANG = f"#!/bin/sh\n'''exec' {shlex.quote(sys.executable)} \"$0\" \"$@\"\n' '''\n"
 """Of a script in Python whose interpreter's path may have spaces in it."""
@@ -181,27 +105,22 @@ def bisect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToyBisect:
     return ToyBisect(index, case)
 
 
-def test_the_line_says_which_release_broke_it_and_which_repaired_it(
+COST = "downloads about 300 MB once, and takes a minute to set up"
+
+
+def test_the_command_says_what_it_will_take_and_which_release_broke_and_repaired_it(
     bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bisect.run() == CLEAN
-    output = capsys.readouterr().out
-    assert output.endswith("wrong since 0.26.0, right since 0.28.0\n")
-    assert "0.26.0: KNOWN (0 s): as 0.26.0 on cpu" in output
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [
+        "5 releases, 0.25.1 to 0.28.0: 3 of them are tried first, then about 1 for each change between two of these",
+        f"1 of 5 are set up in {bisect.index.folder}; each other one that is tried {COST}",
+        "--releases 0.25.1,0.33.0 tries only these",
+    ]
+    assert "0.26.0: KNOWN (0 s): as 0.26.0 on cpu" in lines
+    assert lines[-1] == "wrong since 0.26.0, right since 0.28.0"
     assert bisect.index.made[:3] == ["0.27.0", "0.25.1", "0.28.0"]
-
-
-def test_it_is_said_before_what_it_will_take(bisect: ToyBisect, capsys: pytest.CaptureFixture[str]) -> None:
-    bisect.run()
-    first, second, third, *_ = capsys.readouterr().out.splitlines()
-    assert first == (
-        "5 releases, 0.25.1 to 0.28.0: 3 of them are tried first, then about 1 for each change between two of these"
-    )
-    assert second == (
-        f"1 of 5 are set up in {bisect.index.folder}; each other one that is tried downloads about 300 MB once, and takes a "
-        "minute to set up"
-    )
-    assert third == "--releases 0.25.1,0.33.0 tries only these"
 
 
 def test_only_releases_that_are_asked_for_are_tried(
@@ -262,21 +181,14 @@ def test_what_was_not_tried_is_said_with_the_command_that_tries_it(
     assert sorted(bisect.index.made) == sorted(RELEASES)
 
 
-def test_where_nothing_is_wrong_the_release_that_the_case_was_seen_with_is_asked_for(
-    bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
+def test_the_release_that_the_case_was_seen_with_is_tried_first_or_asked_for(
+    bisect: ToyBisect, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bisect.index.verdicts["0.27.0"] = "FIXED"
     bisect.run()
-    output = capsys.readouterr().out
-    assert (
-        "None of the releases that were tried is wrong: VLLM=<release> names the one that the case was seen with"
-        in output
-    )
-
-
-def test_the_release_that_the_case_was_seen_with_is_tried_first(
-    bisect: ToyBisect, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    asked = "None of the releases that were tried is wrong: VLLM=<release> names the one that the case was seen with"
+    assert asked in capsys.readouterr().out
+    bisect.index.made.clear()
     monkeypatch.setenv("VLLM", "0.27.1")
     bisect.run()
     assert bisect.index.made[0] == "0.27.1"
@@ -318,21 +230,14 @@ def test_what_is_known_when_it_is_interrupted_is_told_and_kept(
 
 
 def test_one_that_is_interrupted_replaces_none_in_a_report(
-    bisect: ToyBisect, monkeypatch: pytest.MonkeyPatch
+    bisect: ToyBisect, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (bisect.case.parent / "report.md").write_text("# x\n\n## Run it again\n\nso\n", encoding="utf-8")
     bisect.run()
-    interrupted_at(monkeypatch, "0.28.0")
-    assert bisect.run() == INCOMPLETE
-    assert "right since 0.28.0**" in (bisect.case.parent / "report.md").read_text()
-
-
-def test_nothing_is_known_where_the_first_one_is_interrupted(
-    bisect: ToyBisect, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
     interrupted_at(monkeypatch, "0.27.0")
     assert bisect.run() == INCOMPLETE
     assert capsys.readouterr().out.endswith("not known: none of 0 releases gave a verdict\n")
+    assert "right since 0.28.0**" in (bisect.case.parent / "report.md").read_text()
 
 
 def test_a_replay_that_takes_too_long_says_nothing(

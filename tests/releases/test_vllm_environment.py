@@ -19,9 +19,9 @@ import pytest
 
 from statecheck.releases import requirements, start
 from statecheck.releases.base import this_base
-from statecheck.releases.checkout import requirements_of, version_of
 from statecheck.releases.environment import Maker, Wanted
 from statecheck.releases.pip import releases_of
+from tests.releases.test_requirements import checkout_in
 
 pytestmark = [
     pytest.mark.slow,
@@ -95,14 +95,6 @@ def says(python: Path, source: str, variables: Mapping[str, str] | None = None) 
         [str(python), "-c", source], capture_output=True, text=True, check=True, env=environment
     )
     return done.stdout.strip()
-
-
-def checkout_in(folder: Path, files: Mapping[str, str]) -> Wanted:
-    """A working tree with a package vllm."""
-    for name, text in {"vllm/__init__.py": "import msgspec\n", **files}.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    return Wanted(version_of(folder), folder.resolve())
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -254,57 +246,6 @@ def test_a_checkout_that_everything_is_there_for_needs_no_environment(world: Wor
     assert says(Path(sys.executable), message, variables) == f"999 {wanted.checkout}/vllm/__init__.py"
     missing = checkout_in(world.folder / "other", {"vllm/__init__.py": "import nothing_of_that_name"})
     assert start.borrowed(missing, Path(sys.executable), world.maker.root, "vllm") is None
-
-
-def test_requirements_of_a_checkout_follow_files_that_they_refer_to(tmp_path: Path) -> None:
-    checkout_in(
-        tmp_path, {"requirements.txt": "-r more.txt\n--index-url x\nregex\n", "more.txt": "tqdm>=1 # why\n"}
-    )
-    assert {name: str(one) for name, one in requirements_of(tmp_path).items()} == {
-        "tqdm": "tqdm>=1",
-        "regex": "regex",
-    }
-
-
-@pytest.mark.parametrize(
-    ("module", "brings"),
-    [
-        ("yaml.nodes", "pyyaml>=6"),
-        ("openai_harmony", "oss-harmony"),
-        ("lark", "lark"),
-        ("torch", None),
-        ("nobody", None),
-    ],
-)
-def test_a_module_leads_to_the_requirement_that_brings_it(module: str, brings: str | None) -> None:
-    required = requirements.needed(["PyYAML>=6", "oss-harmony", "lark", "torch==2"])
-    assert requirements.bringing(module, required) == brings
-
-
-def test_requirements_of_one_name_hold_together() -> None:
-    required = requirements.needed(["tqdm>=1", "tqdm<3; python_version > '3'", "tqdm==9; extra == 'all'"])
-    assert requirements.light(required)[0] == "tqdm<3,>=1"
-
-
-@pytest.mark.parametrize(
-    ("variables", "message"),
-    [
-        ({"VLLM": "latest"}, "VLLM = 'latest', but should be the version of a release"),
-        ({"VLLM": "--pre"}, "VLLM = '--pre'"),
-        ({"VLLM": "../0.25"}, "VLLM = "),
-        ({"VLLM_PATH": "/nowhere"}, "VLLM_PATH = '/nowhere', but should be a folder with vllm/__init__.py"),
-    ],
-)
-def test_variables_that_cannot_be_are_refused(variables: dict[str, str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        start.wanted_by(variables)
-
-
-def test_a_version_beside_a_path_is_that_of_the_checkout(tmp_path: Path) -> None:
-    checkout_in(tmp_path, {"vllm/_version.py": "__version__ = '1.0'\n"})
-    assert start.wanted_by({"VLLM_PATH": str(tmp_path)}) == Wanted("1.0", tmp_path.resolve())
-    assert start.wanted_by({"VLLM_PATH": str(tmp_path), "VLLM": "2.0"}) == Wanted("2.0", tmp_path.resolve())
-    assert start.wanted_by({"VLLM": " ", "VLLM_PATH": ""}) is None
 
 
 @dataclass

@@ -9,20 +9,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from statecheck.case.values import Fake, Tensor
 from statecheck.cli.main import main
 from statecheck.execution.port import InProcess, ordinary_port
-from statecheck.vectors.choose import LEAST, MOST, Recording, Vector, chosen
+from statecheck.vectors.choose import Recording
 from statecheck.vectors.record import recordable, recorded
 from statecheck.vectors.topics import FUNCTIONS, TOPICS
-from statecheck.vectors.values import EXACT, Blob, NotPlain, plain
 from statecheck.vectors.write import FOLDER, Origin, write
 from subjects import load as load_subject
 from tests.vectors.load import load
@@ -308,63 +305,6 @@ def test_the_checker_and_each_part_of_its_port_are_short() -> None:
     lines = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in FOLDER.glob("*.js")}
     assert lines.keys() == {"check.js", "port_batches.js", "port_shapes.js", "port_copies.js"}
     assert max(lines.values()) <= 100
-
-
-# What is chosen, and how it is written.
-
-PLAIN = Vector("cdiv", "a_property", "A sentence.", (), {}, {"x": 1, "y": 1}, {"result": 1})
-
-
-def several(*marks: tuple[str, ...]) -> list[Vector]:
-    """Vectors with these marks, each with a call of its own."""
-    return [replace(PLAIN, marks=one, arguments={"x": n, "y": 1}) for n, one in enumerate(marks)]
-
-
-def test_every_mark_is_kept_however_many_there_are() -> None:
-    vectors = several(*((f"mark {n // 2}",) for n in range(4 * MOST)))
-    assert {one.marks for one in chosen(vectors)} == {one.marks for one in vectors}
-
-
-def test_of_calls_alike_few_are_kept() -> None:
-    assert len(chosen(several(*[("a mark",)] * 100))) == LEAST
-
-
-def test_combinations_of_marks_are_kept_up_to_a_number() -> None:
-    vectors = several(*(tuple(f"mark {bit}" for bit in range(8) if n >> bit & 1) for n in range(256)))
-    assert MOST <= len(chosen(vectors)) <= MOST + 2
-
-
-def test_each_argument_that_is_refused_is_kept() -> None:
-    refused = [{"refused": {"argument": f"x[{n}]", "exception": "ValueError"}} for n in range(50)]
-    other = {"refused": {"argument": "y", "exception": "ValueError"}}
-    vectors = [
-        replace(one, expected=two) for one, two in zip(several(*[()] * 51), [*refused, other], strict=True)
-    ]
-    assert vectors[-1] in chosen(vectors)
-
-
-def test_an_id_depends_on_the_call_alone() -> None:
-    other = replace(PLAIN, tested="another_property", marks=("a mark",), expected={"result": 2})
-    assert PLAIN.id == other.id != replace(PLAIN, arguments={"x": 2, "y": 1}).id
-
-
-def test_integers_that_not_every_reader_keeps_are_strings() -> None:
-    assert plain([EXACT, EXACT + 1, -EXACT - 1]) == [2**53 - 1, "9007199254740992", "-9007199254740992"]
-
-
-def test_a_view_is_written_by_its_elements() -> None:
-    view = Tensor("int32", (2, 1), tuple(range(6)), strides=(3, 1), offset=1)
-    assert plain(view) == {"dtype": "int32", "shape": [2, 1], "data": [1, 4]}
-
-
-def test_many_elements_are_a_blob_of_little_endian_bytes() -> None:
-    found = plain(Tensor("int32", (65,), (-2, *range(64))))
-    assert found == Blob("int32", (65,), np.array([-2, *range(64)], "<i4").tobytes())
-
-
-def test_an_address_is_nothing_to_others() -> None:
-    with pytest.raises(NotPlain, match="Fake"):
-        plain(Fake("int32", (1,), None, 4096))
 
 
 def test_a_mutation_changes_something() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from statecheck.case.faults import Fault, death, fault_told_by, wants_memory
 from statecheck.workers.port import Patience
+from tests.breakages.broken import ROOT
 
 
 def test_all_the_time_is_given_until_a_call_has_hung() -> None:
@@ -75,3 +80,34 @@ def test_a_lack_of_memory_has_many_names(name: str, message: str, wanted: bool) 
 def test_a_lack_of_memory_is_tried_again_as_others_may_have_it() -> None:
     assert fault_told_by("CUDA error: out of memory").from_outside
     assert not fault_told_by("CUDA error: an illegal memory access was encountered").from_outside
+
+
+_FORKS = """
+import os, sys
+from types import ModuleType
+from statecheck.case.values import call
+from statecheck.execution.port import InProcess
+from subjects import Subject
+
+def divide(x, y):
+    pid = os.fork()
+    if pid == 0:
+        {child}
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+toy = ModuleType("toy")
+toy.divide = divide
+print(InProcess(Subject("toy", toy), "cpu").execute(call("divide", x=1, y=2)).value, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("child", "code"),
+    [("sys.exit(3)", 3), ("sys.exit()", 0), ("return 5", 0), ("raise ValueError", 1)],
+    ids=str,
+)
+def test_a_process_that_the_subject_forks_ends_with_its_call(child: str, code: int) -> None:
+    command = [sys.executable, "-c", _FORKS.format(child=child)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{code}\n"

@@ -278,34 +278,3 @@ def test_a_log_of_a_process_that_has_ended_is_read_also_if_its_lock_is_held(log:
     case = recover(path, owner_ended=True)
     assert case is not None
     assert case.steps == FIRST
-
-
-_FORKS = """
-import os, sys
-from types import ModuleType
-from statecheck.case.values import call
-from statecheck.execution.port import InProcess
-from subjects import Subject
-
-def divide(x, y):
-    pid = os.fork()
-    if pid == 0:
-        {child}
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-toy = ModuleType("toy")
-toy.divide = divide
-print(InProcess(Subject("toy", toy), "cpu").execute(call("divide", x=1, y=2)).value, flush=True)
-"""
-
-
-@pytest.mark.parametrize(
-    ("child", "code"),
-    [("sys.exit(3)", 3), ("sys.exit()", 0), ("return 5", 0), ("raise ValueError", 1)],
-    ids=str,
-)
-def test_a_process_that_the_subject_forks_ends_with_its_call(child: str, code: int) -> None:
-    command = [sys.executable, "-c", _FORKS.format(child=child)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == f"{code}\n"

@@ -1,0 +1,82 @@
+"""Which versions a bisection tries next."""
+
+from __future__ import annotations
+
+import math
+from itertools import groupby, pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from statecheck.releases.bisect import most_tries, search
+from statecheck.report.bisection import NOT_SET_UP, Bisection, TriedVersion
+
+WORDS = {"+": "FIXED", "-": "FAILED", "n": "NOT APPLICABLE", "s": NOT_SET_UP}
+
+
+def searched(verdicts: str, first: tuple[int, ...] = (), *, everything: bool = False) -> Bisection:
+    """A bisection of versions 0, 1, …, of which each would come out so."""
+    whole = Bisection("releases", tuple(map(str, range(len(verdicts)))))
+
+    def try_version(name: str) -> TriedVersion:
+        return TriedVersion(name, WORDS[verdicts[int(name)]])
+
+    return search(whole, try_version, tuple(map(str, first)), everything=everything)
+
+
+def changes(verdicts: str) -> int:
+    return len(list(groupby(verdicts))) - 1
+
+
+@given(
+    before=st.integers(0, 40), wrong=st.integers(0, 40), after=st.integers(0, 40), kind=st.sampled_from("+n")
+)
+def test_one_change_is_found_by_halves(before: int, wrong: int, after: int, kind: str) -> None:
+    verdicts = (kind * before + "-" * wrong) or "-"
+    if after:
+        verdicts = "-" * wrong + "+" * after
+    found = searched(verdicts)
+    alone = Bisection(
+        "releases", found.names, tuple(TriedVersion(str(i), WORDS[one]) for i, one in enumerate(verdicts))
+    )
+    if changes(verdicts):
+        assert found.line == alone.line
+    assert len(found.tried) <= 2 + math.ceil(math.log2(max(2, len(verdicts))))
+
+
+@given(verdicts=st.text("+-ns", min_size=1, max_size=30), first=st.lists(st.integers(0, 29), max_size=4))
+def test_what_is_tried_is_tried_once_and_every_change_that_was_seen_is_exact(
+    verdicts: str, first: list[int]
+) -> None:
+    found = searched(verdicts, tuple(first))
+    names = [one.name for one in found.tried]
+    assert len(names) == len(set(names))
+    assert {str(one) for one in first if one < len(verdicts)} <= set(names)
+    decided = found.decided
+    for one, other in pairwise(decided):
+        if one.state != other.state:
+            assert {verdicts[int(name)] for name in found.between(one.name, other.name)} <= {"s"}
+
+
+def test_both_ends_and_what_costs_nothing_are_tried_first() -> None:
+    assert [one.name for one in searched("+" * 20, (7, 3)).tried] == ["7", "3", "0", "19"]
+
+
+def test_an_end_that_cannot_be_set_up_leads_to_the_next_one() -> None:
+    found = searched("ss+++--ss")
+    assert found.line == "wrong since 5"
+    assert [one.name for one in found.tried[:6]] == ["0", "1", "2", "8", "7", "6"]
+
+
+def test_a_change_there_and_back_needs_all_of_them() -> None:
+    assert searched("++-++").line == "right in all 2 releases that gave a verdict, 0 to 4"
+    assert searched("++-++", everything=True).line == "wrong since 2, right since 3"
+    assert searched("++-++", first=(2,)).line == "wrong since 2, right since 3"
+
+
+@given(size=st.integers(1, 60), first=st.lists(st.integers(0, 59), max_size=4))
+def test_as_many_tries_are_announced_as_one_change_takes_at_most(size: int, first: list[int]) -> None:
+    verdicts = "+" * (size // 2) + "-" * (size - size // 2)
+    found = searched(verdicts, tuple(first))
+    sure, more = most_tries(Bisection("releases", found.names), tuple(map(str, first)))
+    assert sure <= len(found.tried) <= sure + more

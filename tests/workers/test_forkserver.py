@@ -1,0 +1,77 @@
+"""The process that forks workers: nothing outlives its parent, and Ctrl-C costs no answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import pytest
+
+from statecheck.workers import fork_wire, forkserver
+from statecheck.workers.fork_wire import Fork
+from tests.breakages.broken import ROOT
+from tests.workers.test_port import alive
+
+_LEFT_BEHIND = """
+import sys
+from statecheck.workers.port import InWorker
+from statecheck.case.values import Device, call
+
+with InWorker(sys.argv[1], sys.argv[2], time_limit=600.0) as port:
+    port.begin()
+    port.execute(call("add_one", x=1))
+    print(*port.pids, port.server_pid, flush=True)
+    port.execute(call("never_end", device=Device()))
+"""
+
+
+@pytest.mark.slow
+def test_no_process_outlives_one_that_is_killed(faulty: str, device: str) -> None:
+    path = os.pathsep.join((str(ROOT), *filter(None, sys.path)))
+    command = [sys.executable, "-c", _LEFT_BEHIND, faulty, device]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
+    ) as parent:
+        assert parent.stdout is not None
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == 3
+        assert all(map(alive, pids))
+        time.sleep(0.2)
+        parent.kill()
+    assert gone(pids, seconds=60.0)
+
+
+def gone(pids: list[int], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    found = [pid for pid in pids if alive(pid)]
+    for pid in found:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return not found
+
+
+def test_a_request_that_ctrl_c_has_cut_short_leaves_the_next_one_its_own_answer(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = forkserver.server_for(device)
+    exactly, waited = fork_wire._exactly, []
+
+    def interrupted(control: socket.socket, size: int) -> bytes:
+        waited.append(size)
+        if len(waited) == 1:
+            raise KeyboardInterrupt
+        return exactly(control, size)
+
+    monkeypatch.setattr(fork_wire, "_exactly", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        server.fork(Fork("sys:exit", (7,)))
+    pid = server.fork(Fork("sys:exit", (5,)))
+    assert pid is not None
+    assert server.ended(pid, patience=60.0) == 5
