@@ -15,9 +15,10 @@ import torch
 
 from examples import numpy_port
 from oracle.profile import Profile
-from properties.strategies.align.batches import After
+from properties.strategies.align.afters import After
+from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.requests import Sampled
-from properties.strategies.align.setup import Group, Kept, Setup
+from properties.strategies.align.setup import Setup
 from statecheck.case import Case
 from statecheck.case.values import Call, Device, call, int32
 from statecheck.execution.example import Bench, Falsified, OutsideDomain
