@@ -208,7 +208,7 @@ def _link_out(path: Path) -> None:
 
 
 FILES = (
-    HostileFile("a FIFO that nobody writes to", os.mkfifo, "a FIFO, but should be a regular file"),
+    HostileFile("a FIFO without a writer", os.mkfifo, "a FIFO, but should be a regular file"),
     HostileFile("a device without an end", lambda path: path.symlink_to("/dev/zero"), ""),
     HostileFile("a folder", Path.mkdir, "a folder, but should be a regular file"),
     HostileFile("1 GB of nothing", _sparse, "size = 1073741824 bytes"),

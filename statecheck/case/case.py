@@ -196,7 +196,7 @@ class Case:
         """The case in a file; executes nothing.
 
         Raises:
-            OSError: there is no such file, or nobody may read it.
+            OSError: there is no such file, or it cannot be read.
             ValueError: no regular file, too large, or no case; names the file.
         """
         try:

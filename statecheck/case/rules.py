@@ -73,7 +73,7 @@ def check_names(case: Case) -> None:
 
 
 def require_property_id(id_: str, place: str) -> None:
-    """Refuse an id that nobody could type where ids are looked up.
+    """Refuse an id that cannot be typed where ids are looked up.
 
     Raises:
         ValueError: names the place, the value and the rule.

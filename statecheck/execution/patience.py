@@ -58,7 +58,7 @@ def _raising(seconds: float, message: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # In this order: a signal that nobody handles ends the process.
+        # In this order: a signal without a handler ends the process.
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         signal.signal(signal.SIGPROF, before)
         if collects:

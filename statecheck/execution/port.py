@@ -175,7 +175,7 @@ class InProcess:
         return partial(own, self.subject) if function in NEED_THE_SUBJECT else own
 
     def _traces(self, call: Call, scope: Scope) -> tuple[tuple[str, ...], tuple[tuple[str, Value], ...]]:
-        """What was written to that nobody observes, and what everything observed holds."""
+        """What was written to and is not observed, and what everything observed holds."""
         names = self._builder.names
         after = tuple((name, self._describer.observed(names, name)) for name in call.observes)
         observed = [names[name] for name in call.observes if name in names]

@@ -118,7 +118,7 @@ def test_behaviours_are_new_once() -> None:
 
 def test_a_mark_has_the_number_of_its_examples_and_its_first_property() -> None:
     ledger = a_ledger(Situation("empty batch", "batch"), Situation("null block", "align"))
-    explored(ledger, marks={"empty batch": 3, "nobody asked for it": 1})
+    explored(ledger, marks={"empty batch": 3, "an unknown mark": 1})
     ledger.explored(Explored("toys_add", "passed", 1.0, marks={"empty batch": 4}), at=9.0)
     reached, missed = ledger.marks.values()
     assert (reached.examples, reached.at, reached.property) == (7, 5.0, NAME)

@@ -261,7 +261,7 @@ def ids_elsewhere(cases: list[Case], hash_seed: str) -> list[str]:
         ("fields ('a',) lie elsewhere", "fields ('a', 'b_1') lie elsewhere"),
         ("1 token, but should add up to 2", "0 + 3 tokens, but should add up to 2"),
         (
-            "layer0's state in block 2, column 1 of r0 = what nobody has written, but should be the state after 2 tokens of r0",
+            "layer0's state in block 2, column 1 of r0 = unwritten, but should be the state after 2 tokens of r0",
             "layer11's state in block 5, column 3 of r12 = zeros, but should be the state after 1 token of r4",
         ),
         ("x = -1, but should be >= 0", "x = 1e-05, but should be >= 0"),

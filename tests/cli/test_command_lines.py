@@ -33,7 +33,7 @@ LINES = {
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the root, started by nobody, without a variable that decides anything."""
+    """At the root, started by no command, without a variable that decides anything."""
     monkeypatch.chdir(ROOT)
     for name in (
         *command_lines.IMPORTS,

@@ -106,13 +106,13 @@ def test_one_package_lands_in_site_packages(wheel: Path) -> None:
 
 
 def test_the_package_has_every_file_of_the_rooms(wheel: Path) -> None:
-    # A module that is new, and that nobody has added yet, is in the package, too.
+    # A module that is new, and not added to git yet, is in the package, too.
     asked = ("ls-files", "--cached", "--others", "--exclude-standard")
     done = subprocess.run(
         ["git", "-C", str(ROOT), *asked, *SOURCES], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        pytest.skip("this is no checkout, and nobody says which files are its own")
+        pytest.skip("this is no checkout, and git does not say which files are its own")
     there = [name for name in done.stdout.splitlines() if (ROOT / name).exists()]
     wanted = {
         name if name.startswith("statecheck/") else ROOMS + name

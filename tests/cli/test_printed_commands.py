@@ -72,7 +72,7 @@ def test_a_command_is_one_that_there_is(command: str) -> None:
         case [_, script]:
             assert script == "repro.py"
         case _:
-            pytest.fail(f"nobody knows what this is: {command}")
+            pytest.fail(f"this is no known command: {command}")
 
 
 def _read_by_make(words: list[str]) -> None:
@@ -271,7 +271,7 @@ def test_a_command_runs_as_it_is_shown(command: str, place: Path) -> None:
     output = f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
     assert "Traceback" not in done.stderr, output
     if "git bisect" in command:
-        # Nobody has begun to bisect.
+        # No bisection is under way.
         assert done.returncode == 128, output
     elif NO_GPU.search(command) and shutil.which("nvidia-smi") is None:
         assert done.returncode in (2, 3), output

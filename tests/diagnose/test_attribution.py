@@ -156,7 +156,7 @@ def told_about_a_scenario(variant: Variant, folder: Path) -> str:
     return search(variant, SCENARIOS, folder, sanitized=False, examples=60).case.finding
 
 
-def test_a_block_that_nobody_owns_is_told_with_who_wrote_it(tmp_path: Path) -> None:
+def test_a_block_without_owner_is_reported_with_its_last_writer(tmp_path: Path) -> None:
     assert re.fullmatch(
         r"Block \d is free\. Byte \d+ of `pool0` was written last by program \(\d, \d, 0\) of "
         r"precopy_mamba_align_fused_kernel in step \d, call \d+ \(`preprocess_mamba`\) at copies\.py:\d+\.",

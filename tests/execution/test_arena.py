@@ -297,7 +297,7 @@ def test_an_image_is_fetched_once_with_the_wait_for_a_call_or_when_it_is_read() 
     memory[5] = 8
     with arena.fetching():
         assert image[5] == 8
-    # Nobody has run since, so that nothing has to be fetched again.
+    # Nothing has run since, so that nothing has to be fetched again.
     memory[5] = 7
     arena.pull()
     assert image[5] == 8

@@ -265,7 +265,7 @@ def test_a_change_before_a_refusal_falsifies(trial: Any) -> None:
         one.agrees(adding(-1))
 
 
-def test_a_write_that_nobody_observes_falsifies(trial: Any) -> None:
+def test_a_write_that_is_not_observed_falsifies(trial: Any) -> None:
     one = trial(add)
     one.run(*MAKE)
     with pytest.raises(Falsified, match=r"^numbers = written to, but should be left as it was"):

@@ -84,7 +84,7 @@ def test_gdn_may_count_padding_behind_prefills_as_prefills() -> None:
     assert split_of(gdn(PROMPT, PADDING, gdn_counts_padding=True)) == (0, 2)
 
 
-def test_gdn_may_count_padded_tokens_as_nobody_s() -> None:
+def test_gdn_may_count_padded_tokens_on_no_side() -> None:
     assert gdn(PROMPT, tokens=6).num_prefill_tokens == 6
     assert gdn(PROMPT, tokens=6, gdn_padded_tokens=False).num_prefill_tokens == 4
 

@@ -1,4 +1,4 @@
-"""`python -m tests.gallery table [--write]`, and `run NAME TWIN` for one twin with nobody looking."""
+"""`python -m tests.gallery table [--write]`, and `run NAME TWIN` for one twin without a detector."""
 
 from __future__ import annotations
 

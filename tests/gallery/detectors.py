@@ -31,7 +31,7 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 @dataclass(frozen=True)
 class Detection:
-    """`found` is None where nobody has looked."""
+    """`found` is None where the detector did not run."""
 
     found: bool | None
     words: str = ""
@@ -123,7 +123,7 @@ def _output(command: list[str]) -> str:
 
 
 def _summary(output: str) -> Detection:
-    """What compute-sanitizer's report comes to; nobody has looked where there is none."""
+    """What compute-sanitizer's report comes to; without a report it did not run."""
     counts = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", output)
     if not counts:
         return Detection(None, f"no report: {output.strip()[-200:]}")

@@ -42,8 +42,8 @@ class WatchedExhibit:
 class ExhibitMemory:
     """Tensors on `device`.
 
-    `guarded`: every tensor lies between canaries, and what nobody has written is poisoned, so that a comparison of all
-    bytes shows what went wrong. Otherwise each tensor is an allocation of exactly its bytes and what nobody has written
+    `guarded`: every tensor lies between canaries, and what is unwritten is poisoned, so that a comparison of all
+    bytes shows what went wrong. Otherwise each tensor is an allocation of exactly its bytes and what is unwritten
     is left alone, as a tool that watches allocations wants it.
     """
 
@@ -59,7 +59,7 @@ class ExhibitMemory:
         return flat
 
     def blank(self, name: str, dtype: torch.dtype, *shape: int) -> torch.Tensor:
-        """A tensor that nobody has written."""
+        """An unwritten tensor."""
         guard = GUARD_BYTES if self.guarded else 0
         nbytes = prod(shape) * dtype.itemsize
         raw = torch.empty(nbytes + 2 * guard, dtype=torch.uint8, device=self.device)
@@ -84,11 +84,11 @@ class ExhibitMemory:
         return tensor
 
     def unwritten(self, tensor: torch.Tensor) -> None:
-        """Tell the sanitizer that nobody has written these bytes."""
+        """Tell the sanitizer that these bytes are unwritten."""
         self.notes.append(("unwritten", tensor, ()))
 
     def free(self, tensor: torch.Tensor, why: str) -> None:
-        """Tell the sanitizer that nobody may touch these bytes any more."""
+        """Tell the sanitizer that these bytes must not be touched any more."""
         self.notes.append(("free", tensor, (why,)))
 
     def own(self, tensor: torch.Tensor, owner: str, why: str) -> None:

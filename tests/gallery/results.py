@@ -44,7 +44,7 @@ def save(results: Iterable[Result], file: Path = FILE) -> None:
 
 
 def merged(old: Iterable[Result], new: Iterable[Result]) -> list[Result]:
-    """All of both, in the table's order; of two of the same kind the new one, unless nobody has looked."""
+    """All of both, in the table's order; of two of the same kind the new one, unless the detector did not run."""
     by_key = {one.key: one for one in old}
     by_key |= {one.key: one for one in new if one.found is not None or one.key not in by_key}
     keys = [(e.name, d, twin) for e in EXHIBITS for d in (*CPU, *CUDA) for twin in TWINS]

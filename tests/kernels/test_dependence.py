@@ -241,7 +241,7 @@ def test_memory_reached_through_a_table_is_named_if_it_is_registered() -> None:
             through_a_table_kernel[(4,)](table, zeros(1))
 
 
-def test_memory_that_nobody_knows_is_named_by_its_address() -> None:
+def test_memory_without_a_name_is_named_by_its_address() -> None:
     state = torch.zeros(4, dtype=torch.int16)
     found = dependence(through_a_table_kernel, torch.tensor([state.data_ptr()]), zeros(1))
     assert f"1 byte at address {state.data_ptr():#x} depends" in str(found)

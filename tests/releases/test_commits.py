@@ -84,7 +84,7 @@ def test_a_range_of_the_whole_history_has_nothing_before_it(tree: Path) -> None:
         ("HEAD", "should be a range of commits that change vllm/"),
         ("--all..HEAD", "should be a range"),
         ("a...b", "should be a range"),
-        ("nobody..HEAD", "should be a range .*: fatal:"),
+        ("no-tag..HEAD", "should be a range .*: fatal:"),
         ("HEAD..HEAD", "which has none"),
     ],
 )

@@ -26,7 +26,7 @@ def divide(x, y):
 
 
 def forgotten():
-    raise RuntimeError("nobody calls this")
+    raise RuntimeError("this is never called")
 """
 ADAPTER = {
     "__init__": """
@@ -62,7 +62,7 @@ __all__ = ["Pair", "absent", "divide", "launch"]
 
 _released = find("divide")
 _NEGATIVE = -1
-"""What nobody divides by."""
+"""What is never divided by."""
 absent = find("absent")
 
 

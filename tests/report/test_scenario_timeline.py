@@ -127,7 +127,7 @@ def test_blocks_hold_states_by_the_name_of_their_request() -> None:
     ]
 
 
-def test_blocks_that_may_be_hit_and_that_nobody_has_are_those_of_the_cache() -> None:
+def test_blocks_without_owner_that_may_be_hit_are_those_of_the_cache() -> None:
     gone = step(finished=("r0",), published=((1, 2, "r0", 4),))
     (row,) = drawn(arrives("r0", 1, 2, 3, 4), prefill(), gone).moments[-1].rows
     assert (

@@ -65,7 +65,7 @@ def _touch_nothing(device: torch.device) -> None:
 def _never_end(device: torch.device) -> None:
     while device.type == "cpu":
         """For ever."""
-    _wait_for_nobody[(1,)](torch.ones(1, dtype=torch.int32, device=device))
+    _wait_forever[(1,)](torch.ones(1, dtype=torch.int32, device=device))
 
 
 @triton.jit
@@ -74,6 +74,6 @@ def _store_far_away(place, distance):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _wait_for_nobody(lock):  # type: ignore[no-untyped-def]
+def _wait_forever(lock):  # type: ignore[no-untyped-def]
     while tl.atomic_cas(lock, 0, 1) == 1:
         pass

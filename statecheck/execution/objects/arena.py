@@ -72,7 +72,7 @@ class Arena:
         self._unsent.clear()
 
     def reserve(self, nbytes: int) -> int | None:
-        """Where `nbytes` of memory begin that are nobody's, None where there is not enough left."""
+        """Where `nbytes` of free memory begin, None where there is not enough left."""
         begin = self._used
         if nbytes > LARGEST or begin + nbytes > self.nbytes:
             return None
@@ -115,7 +115,7 @@ class Arena:
 
     def _note(self, begin: int, end: int) -> None:
         if self._unsent and self._unsent[-1][1] + _ALIGNMENT >= begin >= self._unsent[-1][0]:
-            # What lies between two pieces of memory is nobody's.
+            # What lies between two pieces of memory belongs to neither.
             begin, end = self._unsent[-1][0], max(end, self._unsent[-1][1])
             self._unsent.pop()
         self._unsent.append((begin, end))
@@ -147,7 +147,7 @@ class Arena:
                     torch.cuda.current_stream().synchronize()
 
     def imaged(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """The same view of the image, which is fetched where nobody has; None where the tensor lies elsewhere."""
+        """The same view of the image, which is fetched if it was not yet; None where the tensor lies elsewhere."""
         if not self._used or tensor.device.type != self._memory.device.type:
             return None
         begin = tensor.data_ptr() - self._first

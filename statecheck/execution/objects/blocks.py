@@ -253,7 +253,7 @@ class Allocator:
         return torch.cat((guard, contents(tensor.elements, dtype), guard)).to(device)
 
     def _blank_memory(self, nbytes: int, device: str) -> torch.Tensor:
-        """Memory whose contents nobody looks at; pools with huge strides take gigabytes, so a call is lent one."""
+        """Memory whose contents are not looked at; pools with huge strides take gigabytes, so a call is lent one."""
         self._vast |= nbytes > _VAST and device != "cpu"
         if device not in self._lendable:
             return torch.empty(nbytes, dtype=torch.uint8, device=device)

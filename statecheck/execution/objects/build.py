@@ -86,7 +86,7 @@ class Builder:
         return Window(value, window(block, value), block)
 
     def _allocated(self, block: Allocation) -> None:
-        """Nobody has written what a pool without contents holds."""
+        """A pool without contents holds unwritten bytes."""
         if self.watched is not None and block.before is None:
             self.watched.unwritten(block.inside)
 

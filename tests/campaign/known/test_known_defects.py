@@ -252,7 +252,7 @@ def test_a_known_defect_is_counted_and_reported_and_a_stale_declaration_is_wrong
     rounds_up = next(row for row in record.properties if row.name == ROUNDS_UP)
     assert large.properties == {ROUNDS_UP: rounds_up.known["large"]}
     assert [task.shown for task in given].count("large") == 1
-    # Examples of a search for the smallest are nobody's.
+    # Examples of a search for the smallest count for no defect.
     assert rounds_up.examples == 30 * sum(task.property == ROUNDS_UP and not task.shown for task in given)
     assert (layout.standing, layout.stale, layout.examples) == ("no longer fails", True, 0)
     assert never.standing == "not tried"

@@ -54,7 +54,7 @@ def registered_pool() -> BlockPool:
     return pool
 
 
-def test_a_registered_block_that_nobody_holds_can_be_hit() -> None:
+def test_a_registered_block_without_holder_can_be_hit() -> None:
     pool = registered_pool()
     assert (pool.find((0, 9)), pool.num_free, pool.drain()) == (1, 3, [])
 
@@ -87,7 +87,7 @@ def test_of_two_blocks_with_one_key_the_older_is_found_while_it_lasts() -> None:
     assert pool.find((0, 9)) == 2
 
 
-def test_a_reset_forgets_everything_and_loses_what_nobody_holds() -> None:
+def test_a_reset_forgets_everything_and_loses_blocks_without_holder() -> None:
     pool = registered_pool()
     pool.register(pool.take(1)[0], (0, 10))
     pool.forget_all()

@@ -90,7 +90,7 @@ def pads_into_a_block(seen: ObservedStep) -> None:
     seen.stray = [replace(seen.rows[0].groups[0], written=(3,))]
 
 
-def publishes_what_nobody_wrote(seen: ObservedStep) -> None:
+def publishes_unwritten_blocks(seen: ObservedStep) -> None:
     wrong = (1, 2, "r0", 4, [("conv", tuple(STATES[2:])), ("temporal", STATES[1])])
     seen.published = [seen.published[0], wrong]
 
@@ -142,7 +142,7 @@ def keeps_a_slot(seen: ObservedStep) -> None:
         (runs_twice, "metadata"),
         (writes_elsewhere, "written"),
         (pads_into_a_block, "written"),
-        (publishes_what_nobody_wrote, "published"),
+        (publishes_unwritten_blocks, "published"),
         (shares_a_block_of_two_groups, "owned"),
         (shares_a_block_of_two_columns, "owned"),
         (shares_a_page_of_another_column, "owned"),

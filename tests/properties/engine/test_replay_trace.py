@@ -146,7 +146,7 @@ def test_all_requests_are_served_without_a_violation(
     assert content["counts"]["hits"] > 0
 
 
-def test_metadata_that_nobody_waited_for_are_read_as_they_are(
+def test_metadata_that_were_not_waited_for_are_read_as_they_are(
     trace: Path, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # On a GPU small tensors have an image on the host, which a replay's calls do not fetch; here a CPU's have one, too.
@@ -281,7 +281,7 @@ def test_what_is_interrupted_leaves_its_report(
         ("--acceptance", "1.5", "acceptance = 1.5, but should be from 0 to 1"),
         ("--model", "gpt", "model = 'gpt', but should be one of small, tiny, Qwen3-Next-80B-A3B"),
         ("--model", "jamba", "num_spec = 3, but should be 0"),
-        ("--subject", "nobody", "subject = 'nobody', but should be"),
+        ("--subject", "no_such", "subject = 'no_such', but should be"),
         ("--device", "tpu", "device = 'tpu', but should be auto, cpu or cuda"),
     ],
 )
