@@ -33,6 +33,19 @@ def prepare(device: str) -> None:
         ValueError: this process runs kernels in the other way, TRITON_INTERPRET is set, or a variable says
             what cannot be.
     """
+    _refuse_other_settings(device)
+    if device == "cpu":
+        from statecheck.kernels.launch import install
+
+        install()
+        return
+    _Settled.compiles = device
+    compilations.count()
+    if NUM_WARPS in os.environ:
+        _launch_with(_warps(os.environ[NUM_WARPS]))
+
+
+def _refuse_other_settings(device: str) -> None:
     on_cpu = device == "cpu"
     if on_cpu and _Settled.compiles:
         raise ValueError(
@@ -48,19 +61,10 @@ def prepare(device: str) -> None:
         raise ValueError(
             f"{INTERPRET} was 1 when Triton was imported, but should be unset where kernels run on {device} [prepare]"
         )
-    if on_cpu:
-        from statecheck.kernels.launch import install
-
-        install()
-        return
-    if executes():
+    if not on_cpu and executes():
         raise ValueError(
             f"device = {device!r}, but should be 'cpu' in a process that executes kernels from their IR [prepare]"
         )
-    _Settled.compiles = device
-    compilations.count()
-    if NUM_WARPS in os.environ:
-        _launch_with(_warps(os.environ[NUM_WARPS]))
 
 
 def executes() -> bool:

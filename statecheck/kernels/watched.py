@@ -60,14 +60,14 @@ class WatchedMemory(Memory):
     exchange = barrier
 
     def load1(self, site: Site, pointer: int, origin: Any) -> Any:
-        touch = self._one("load", site, pointer, origin)
+        touch = self._of_scalar("load", site, pointer, origin)
         self._watch.before(touch)
         value = super().load1(site, pointer, origin)
         self._watch.after(touch)
         return value
 
     def load(self, site: Site, pointers: Array, mask: Array | None, other: Any, origin: Any) -> Array:
-        touch = self._many("load", site, pointers, mask, origin)
+        touch = self._of_tile("load", site, pointers, mask, origin)
         if touch is None:
             return filled(site.element, pointers.shape, other)
         self._watch.before(touch)
@@ -81,7 +81,7 @@ class WatchedMemory(Memory):
     def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:
         if self.warp:
             return
-        touch = self._one("store", site, pointer, origin)
+        touch = self._of_scalar("store", site, pointer, origin)
         touch.reads, touch.writes = False, True
         touch.data = value
         self._watch.before(touch)
@@ -90,7 +90,7 @@ class WatchedMemory(Memory):
 
     def store(self, site: Site, pointers: Array, values: Array, mask: Array | None, origin: Any) -> None:
         mask = self.own(mask, pointers.shape)
-        touch = self._many("store", site, pointers, mask, origin, values)
+        touch = self._of_tile("store", site, pointers, mask, origin, values)
         if touch is None:
             return
         touch.reads, touch.writes = False, True
@@ -126,15 +126,17 @@ class WatchedMemory(Memory):
 
     def _atomic(self, site: Site, pointer: Any, mask: Any, origin: Any) -> Touch | None:
         if np.ndim(pointer) == 0:
-            touch = None if mask is not None and not mask else self._one("atomic", site, pointer, origin)
+            touch = (
+                None if mask is not None and not mask else self._of_scalar("atomic", site, pointer, origin)
+            )
         else:
-            touch = self._many("atomic", site, pointer, mask, origin)
+            touch = self._of_tile("atomic", site, pointer, mask, origin)
         if touch is not None:
             touch.acquires = site.sem in ("acquire", "acq_rel")
             touch.releases = site.sem in ("release", "acq_rel")
         return touch
 
-    def _one(self, kind: str, site: Site, pointer: int, origin: Any) -> Touch:
+    def _of_scalar(self, kind: str, site: Site, pointer: int, origin: Any) -> Touch:
         nbytes = site.nbytes
         # A scalar address is a Python integer, which does not overflow. Tiles of addresses are int64 and wrap around; so does this,
         # to be compared with the bounds of views.
@@ -145,7 +147,7 @@ class WatchedMemory(Memory):
             kind, self.program, site.line, nbytes, addresses, pointer, pointer + nbytes, None, (), origin
         )
 
-    def _many(
+    def _of_tile(
         self, kind: str, site: Site, pointers: Array, mask: Array | None, origin: Any, values: Any = None
     ) -> Touch | None:
         lanes, shape, addresses = None, pointers.shape, pointers
@@ -164,13 +166,7 @@ class WatchedMemory(Memory):
             origin = origin.reshape(-1)
         if addresses.ndim != 1:
             addresses = addresses.reshape(-1)
-        run = False
-        if site.step and int(pointers[-1]) - int(pointers[0]) == (pointers.size - 1) * site.step:
-            # No number has wrapped around on the way, so that the lanes' addresses rise.
-            low, high = int(addresses[0]), int(addresses[-1]) + site.nbytes
-            run = site.step >= site.nbytes and high - low == len(addresses) * site.nbytes
-        else:
-            low, high = int(_lowest(addresses)), int(_highest(addresses)) + site.nbytes
+        low, high, is_run = _bounds(site, pointers, addresses)
         return Touch(
             kind,
             self.program,
@@ -183,5 +179,15 @@ class WatchedMemory(Memory):
             shape,
             origin,
             values,
-            is_run=run,
+            is_run=is_run,
         )
+
+
+def _bounds(site: Site, pointers: Array, addresses: Array) -> tuple[int, int, bool]:
+    """The first byte of the active lanes, the byte behind the last one, and whether their elements are neighbours."""
+    step, nbytes = site.step, site.nbytes
+    if step and int(pointers[-1]) - int(pointers[0]) == (pointers.size - 1) * step:
+        # No number has wrapped around on the way, so that the lanes' addresses rise.
+        low, high = int(addresses[0]), int(addresses[-1]) + nbytes
+        return low, high, step >= nbytes and high - low == len(addresses) * nbytes
+    return int(_lowest(addresses)), int(_highest(addresses)) + nbytes, False
