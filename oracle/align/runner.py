@@ -62,7 +62,7 @@ def preprocess(
     num_spec: int,
     max_num_reqs: int,
 ) -> StepPlan:
-    """Every row runs in the column of its last token; a state in another column comes along, and starts anew.
+    """Every row runs in the column of its last token; a state in another column is precopied, and its count starts anew.
 
     A request that is not remembered ran, if ever, in the column of its last computed token. Source:
     document 4, `preprocess_mamba`; contracts 2.3 and 2.4.

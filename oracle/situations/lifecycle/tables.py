@@ -10,7 +10,7 @@ _declare = situations_of("lifecycle.tables")
 
 MOVED = _declare("speculative columns move behind the running one")
 SKIPPED = _declare("columns in front of the running one stay null")
-KEPT_HIT = _declare("the column of a hit is kept until its state was taken along")
+KEPT_HIT = _declare("the column of a hit is kept until its state was precopied")
 DROPPED_STATE = _declare("the column of the last state is freed")
 
 
