@@ -60,11 +60,11 @@ def first_wrong_call(case: Case) -> int | None:
 
 
 def _place(case: Case, number: int) -> str:
-    found = outcome_difference(case.expected[number], case.actual[number], places=case.device != "cpu")
-    assert found is not None
+    difference = outcome_difference(case.expected[number], case.actual[number], places=case.device != "cpu")
+    assert difference is not None
     if case.actual[number].changed:
         return ", ".join(dict.fromkeys(map(without_indices, case.actual[number].changed)))
-    return without_indices(found.place)
+    return without_indices(difference.place)
 
 
 def own_name(case: Case, number: int) -> str:

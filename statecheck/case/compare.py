@@ -101,12 +101,12 @@ def outcome_difference(expected: Expected, actual: Outcome, *, places: bool) -> 
             ", ".join(actual.changed), "written to", "left as it was, memory around it included"
         )
     if isinstance(expected, Refusal):
-        found = _refusal_difference(expected, actual)
+        differs = _refusal_difference(expected, actual)
     elif isinstance(actual, Raised):
-        found = Difference("the call", brief_raised(actual), f"a result, {brief(expected.value)}")
+        differs = Difference("the call", brief_raised(actual), f"a result, {brief(expected.value)}")
     else:
-        found = difference(expected.value, actual.value, "result", places=places)
-    return found or _after_difference(expected, actual, places=places)
+        differs = difference(expected.value, actual.value, "result", places=places)
+    return differs or _after_difference(expected, actual, places=places)
 
 
 def _after_difference(expected: Expected, actual: Outcome, *, places: bool) -> Difference | None:
@@ -154,8 +154,8 @@ def _typed(keys: Iterable[Value]) -> list[tuple[type, Value]]:
 
 
 def _first(pairs, places: bool) -> Difference | None:  # type: ignore[no-untyped-def]
-    found = (difference(item, other, place, places=places) for place, item, other in pairs)
-    return next(filter(None, found), None)
+    differences = (difference(item, other, place, places=places) for place, item, other in pairs)
+    return next(filter(None, differences), None)
 
 
 def _record_difference(expected: Record, actual: Record, place: str, *, places: bool) -> Difference | None:
@@ -165,9 +165,9 @@ def _record_difference(expected: Record, actual: Record, place: str, *, places: 
     for field, item in expected.fields:
         if field not in observed:
             return Difference(f"{place}.{field}", "missing", brief(item))
-        found = difference(item, observed[field], f"{place}.{field}", places=places)
-        if found is not None:
-            return found
+        differs = difference(item, observed[field], f"{place}.{field}", places=places)
+        if differs is not None:
+            return differs
     return None
 
 
@@ -194,7 +194,10 @@ def damage(actual: Record, place: str) -> Difference:
     """The guard byte nearest to the tensor at `place` that is not what it was."""
     before, after = actual["before"][::-1], actual["after"]
     sides = {side: _first_other(guard) for side, guard in (("before", before), ("behind", after))}
-    side, at = min(((side, at) for side, at in sides.items() if at is not None), key=lambda found: found[1])
+    side, at = min(
+        ((side, at) for side, at in sides.items() if at is not None),
+        key=lambda pair: pair[1],
+    )
     seen = (before if side == "before" else after)[at]
     where = f"byte {at + 1} {side} {place}"
     return Difference(where, hexadecimal(seen), hexadecimal(CANARY), damage=True)

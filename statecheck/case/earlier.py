@@ -21,10 +21,10 @@ def failure_in(
     sentence, _, shown = message.partition(f" [{function}(") if function else (message, "", "")
     shown = f"{function}({shown.removesuffix(']')}" if function else ""
     for number, (call, wanted, seen) in enumerate(zip(calls, expected, actual, strict=False)):
-        found = outcome_difference(wanted, seen, places=places)
+        difference = outcome_difference(wanted, seen, places=places)
         fatal = isinstance(seen, Raised) and (seen.exception == DEVICE_FAULT or seen.exception in FINDINGS)
-        if found is not None and (fatal or message.startswith(f"{found} [")):
-            return failure_of(found, wanted, seen, function=call.function, call=number, shown=shown)
+        if difference is not None and (fatal or message.startswith(f"{difference} [")):
+            return failure_of(difference, wanted, seen, function=call.function, call=number, shown=shown)
     last = actual[-1] if actual else None
     if isinstance(last, Raised) and message.startswith(f"the call = {last.exception}: {last.message}"):
         return raised_instead(last, function=calls[-1].function, call=len(calls) - 1, shown=shown)

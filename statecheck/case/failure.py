@@ -89,7 +89,7 @@ class WrongBytes:
 
 
 def failure_of(
-    found: Difference,
+    difference: Difference,
     expected: Expected,
     actual: Outcome,
     *,
@@ -98,16 +98,16 @@ def failure_of(
     shown: str,
 ) -> Failure:
     """The failure of a call whose outcome differs from the expected one."""
-    raised = actual if isinstance(actual, Raised) and found.place == "the call" else None
+    raised = actual if isinstance(actual, Raised) and difference.place == "the call" else None
     return Failure(
-        kind=_kind(found, expected, actual),
-        observed=found.seen,
-        expected=found.wanted,
+        kind=_kind(difference, expected, actual),
+        observed=difference.seen,
+        expected=difference.wanted,
         function=function,
         call=call,
-        place=_touched(raised) or found.place,
+        place=_touched(raised) or difference.place,
         exception=exception_of(raised),
-        rule=f"{function}: {_what_differs(found, expected, actual)}",
+        rule=f"{function}: {_what_differs(difference, expected, actual)}",
         shown=shown,
     )
 
@@ -178,27 +178,27 @@ def kind_of_exception(raised: Raised) -> Kind:
     return "memory" if raised.exception in FINDINGS else "refusal"
 
 
-def _kind(found: Difference, expected: Expected, actual: Outcome) -> Kind:
-    if isinstance(actual, Raised) and found.place == "the call":
+def _kind(difference: Difference, expected: Expected, actual: Outcome) -> Kind:
+    if isinstance(actual, Raised) and difference.place == "the call":
         return kind_of_exception(actual)
-    if actual.changed or found.damage:
+    if actual.changed or difference.damage:
         return "memory"
-    return "refusal" if isinstance(expected, Refusal) and found.place == "result" else "value"
+    return "refusal" if isinstance(expected, Refusal) and difference.place == "result" else "value"
 
 
-def _what_differs(found: Difference, expected: Expected, actual: Outcome) -> str:
+def _what_differs(difference: Difference, expected: Expected, actual: Outcome) -> str:
     if isinstance(actual, Raised) and _is_fatal(actual):
         return _what_faulted(actual)
     if actual.changed:
         return ", ".join(dict.fromkeys(map(without_indices, actual.changed))) + " written to"
-    if isinstance(expected, Refusal) and found.place in ("result", "the call"):
+    if isinstance(expected, Refusal) and difference.place in ("result", "the call"):
         done = f"raises {actual.exception}" if isinstance(actual, Raised) else "returns"
         return (
             f"{done}, but should raise {expected.exception} that names {without_indices(expected.argument)}"
         )
-    if isinstance(actual, Raised) and found.place == "the call":
+    if isinstance(actual, Raised) and difference.place == "the call":
         return _what_was_raised(actual)
-    return without_indices(found.place)
+    return without_indices(difference.place)
 
 
 def _what_was_raised(outcome: Raised) -> str:

@@ -75,8 +75,8 @@ def wants_memory(name: str, message: str) -> bool:
 
 def fault_told_by(text: str) -> Fault:
     """The fault that an error of the device's library stands for."""
-    found = (kind for sign, kind in _SIGNS if sign in text.lower())
-    return fault_of_kind(next(found, LAUNCH))
+    kinds = (kind for sign, kind in _SIGNS if sign in text.lower())
+    return fault_of_kind(next(kinds, LAUNCH))
 
 
 def hang(limit: float) -> Fault:

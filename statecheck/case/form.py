@@ -70,5 +70,5 @@ def _dict_form(expected: dict[Value, Value], actual: dict[Value, Value], place: 
     return _first(form_difference(item, actual[key], f"{place}[{key!r}]") for key, item in expected.items())
 
 
-def _first(found: Iterable[Difference | None]) -> Difference | None:
-    return next((difference for difference in found if difference is not None), None)
+def _first(differences: Iterable[Difference | None]) -> Difference | None:
+    return next((difference for difference in differences if difference is not None), None)

@@ -47,11 +47,11 @@ def unpack(data: bytes) -> list[Step] | Case:
         ValueError: anything else than what `pack` writes.
     """
     try:
-        found = _Reader(io.BytesIO(data)).load()
-        if isinstance(found, dict):
-            fields = {name: encode(value) for name, value in found.items()}
+        content = _Reader(io.BytesIO(data)).load()
+        if isinstance(content, dict):
+            fields = {name: encode(value) for name, value in content.items()}
             return Case.from_data({"schema": SCHEMA, **fields})
-        steps = [decode(encode(step)) for step in found]
+        steps = [decode(encode(step)) for step in content]
     except Exception as error:
         raise ValueError(f"data = {data[:40]!r}…, but should be steps or a case [unpack]: {error}") from error
     if not all(isinstance(step, (Let, Overwrite, Call)) for step in steps):

@@ -36,21 +36,21 @@ def is_closed(value: Value) -> bool:
 def resolve(
     value: Value,
     names: Mapping[str, Value],
-    found: Mapping[str, Value] | None = None,
+    contents: Mapping[str, Value] | None = None,
     closed: Container[str] = (),
 ) -> Value:
     """`value` with every `Name` replaced by what it is bound to, and every `Attribute` by its contents.
 
     Args:
-        found: contents by dotted path, as far as they are known. An `Attribute` that is not stays one, of what it is of.
+        contents: by dotted path, as far as they are known. An `Attribute` that is not stays one, of what it is of.
         closed: names that are known to be bound to something in which there is nothing to resolve.
     """
     if isinstance(value, _CLOSED):
         return value
-    found = found or {}
+    contents = contents or {}
 
     def inside(item: Value) -> Value:
-        return resolve(item, names, found, closed)
+        return resolve(item, names, contents, closed)
 
     if isinstance(value, Name):
         bound = names[value.name]
@@ -63,8 +63,8 @@ def resolve(
         return {key: inside(item) for key, item in value.items()}
     if isinstance(value, Attribute) and isinstance(value.of, Name):
         path = f"{value.of.name}.{value.path}"
-        if path in found:
-            return found[path]
+        if path in contents:
+            return contents[path]
     if isinstance(value, (Rows, NumPy, Attribute)):
         return replace(value, of=inside(value.of))
     return value

@@ -21,7 +21,7 @@ from typing import NamedTuple
 REVERSED, SHUFFLED, INTERLEAVED, PRIORITIES = "reversed", "shuffled", "interleaved", "priorities"
 WARPS, SWITCHES, WARP_SWITCHES, EVERY = "warps", "switches", "warpswitches", "every"
 _SEEDED = (SHUFFLED, INTERLEAVED, PRIORITIES, WARPS)
-_ONE = re.compile(r"(\d{1,9})>(\d{1,9})")
+_SWITCH = re.compile(r"(\d{1,9})>(\d{1,9})")
 _RULE = (
     "'', 'reversed', 'shuffled:SEED', 'interleaved:SEED', 'priorities:SEED', 'warps:SEED', 'switches:5>1,3>0', "
     "'warpswitches:WARPS:5>1,3>0' or 'every:MOST'"
@@ -92,8 +92,10 @@ def parsed(schedule: str) -> ProgramSchedule:
 def _switches(text: str) -> Switches | None:
     if not text:
         return ()
-    found = [_ONE.fullmatch(part) for part in text.split(",")]
-    return None if None in found else tuple(Switch(int(part[1]), int(part[2])) for part in found if part)
+    matches = [_SWITCH.fullmatch(part) for part in text.split(",")]
+    return (
+        None if None in matches else tuple(Switch(int(match[1]), int(match[2])) for match in matches if match)
+    )
 
 
 def schedule_text(launches: Sequence[Sequence[Switch]], warps: int = 0) -> str:
