@@ -21,10 +21,9 @@ from statecheck.cli.options import seconds
 from statecheck.data.locks import try_lock
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.execution.port import choose_device
-from statecheck.releases.base import this_base
 from statecheck.releases.bisect import most_tries, search
 from statecheck.releases.commits import commits_of
-from statecheck.releases.environment import ROOT, Maker
+from statecheck.releases.environment import ROOT, Maker, this_base
 from statecheck.releases.pip import releases_of
 from statecheck.releases.replays import Replays
 from statecheck.releases.start import wanted_by, wanted_release

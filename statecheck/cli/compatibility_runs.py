@@ -13,7 +13,6 @@ from statecheck.cli.folders import require_own
 from statecheck.cli.options import seconds
 from statecheck.data.marked import mark
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
-from statecheck.releases.base import this_base
 from statecheck.releases.command import last_line, run_in
 from statecheck.releases.compatibility.pages import FILES, parts_of_releases
 from statecheck.releases.compatibility.record import (
@@ -26,7 +25,7 @@ from statecheck.releases.compatibility.record import (
     gone_in,
 )
 from statecheck.releases.compatibility.table import table
-from statecheck.releases.environment import ROOT, Environment, Maker
+from statecheck.releases.environment import ROOT, Environment, Maker, this_base
 from statecheck.releases.start import wanted_release
 from statecheck.rooms import FOLDER
 from statecheck.text.marked_parts import MarkedPart

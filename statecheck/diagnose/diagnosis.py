@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from statecheck.case import Case
 from statecheck.case.case import CHANCE, EARLIER_CALLS
-from statecheck.case.failure import WrongBytes
 from statecheck.diagnose.attribution import explained
 from statecheck.diagnose.confirm import Confirmation, confirm
 from statecheck.diagnose.earlier_calls import PortFactory, with_earlier_calls
@@ -46,15 +45,6 @@ class Diagnosis:
     def depends_on(self) -> str:
         """What it takes beside its own calls, see `Case.depends_on`."""
         return self.case.depends_on
-
-    @property
-    def wrong_bytes(self) -> WrongBytes | None:
-        return self.case.wrong_bytes
-
-    @property
-    def explanation(self) -> str:
-        """Who wrote the wrong bytes, or what the sanitizer says, in a sentence or two; "" where nothing is known."""
-        return self.case.finding
 
     @property
     def note(self) -> str:

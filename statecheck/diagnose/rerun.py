@@ -11,7 +11,8 @@ from dataclasses import replace
 from statecheck.case import Case
 from statecheck.case.compare import outcome_difference
 from statecheck.case.failure import failure_of
-from statecheck.case.values import Step
+from statecheck.case.findings import FINDINGS
+from statecheck.case.values import Raised, Step
 from statecheck.execution.example import spell
 from statecheck.execution.port import Port
 from statecheck.execution.run import Expectation, Run, Taken, left_out, not_offered, recorded
@@ -101,6 +102,15 @@ def replay(
         if found is not None:
             return found
     return rerun.still_stated()
+
+
+def ends_earlier(case: Case, port: Port) -> Case | None:
+    """The case as the sanitizer's finding would have had it, None where it finds nothing in the steps."""
+    rerun = Rerun(case, port)
+    for taken in rerun:
+        if isinstance(taken.outcome, Raised) and taken.outcome.exception in FINDINGS:
+            return rerun.failed()
+    return None
 
 
 def differs(case: Case) -> bool:

@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import shutil
+import sys
 import venv
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from typing import Any
 from statecheck.data.files import write_whole
 from statecheck.data.locks import try_lock, wait_for_lock
 from statecheck.releases import checkout as checkouts
-from statecheck.releases.base import Base
 from statecheck.releases.pip import install, install_release
 from statecheck.releases.probe import ADAPTER, probe
 from statecheck.releases.requirements import LIGHT, Needed, bringing, light, needed
@@ -28,6 +28,46 @@ _FILLED, _COMPLETE = "filled.json", "complete.json"
 """Written last, with the recipe: everything is installed that was known to be needed, and then that this was enough."""
 _ROUNDS = 12
 Tell = Callable[[str], None]
+PINNED = ("torch", "triton")
+
+
+@dataclass(frozen=True)
+class Base:
+    """Where an environment finds what it borrows.
+
+    Args:
+        python: the interpreter, links resolved.
+        folders: those that its packages lie in.
+        pins: what must not be replaced, as `torch==2.13.0+cpu`.
+    """
+
+    python: str
+    folders: tuple[str, ...]
+    pins: tuple[str, ...]
+
+    @property
+    def for_cpu(self) -> bool:
+        """Whether its torch cannot use a GPU, as far as the version says."""
+        return any(pin.startswith("torch==") and pin.endswith("+cpu") for pin in self.pins)
+
+
+def this_base(without: Path) -> Base:
+    """That of this process; packages below `without`, where the environments are, are not lent on."""
+    # The same from within an environment that was made with it.
+    python = str(Path(sys.executable).resolve())
+    return Base(python, tuple(_lent(without)), tuple(filter(None, map(_pin, PINNED))))
+
+
+def _lent(without: Path) -> list[str]:
+    named = [Path(one) for one in sys.path if Path(one).name in ("site-packages", "dist-packages")]
+    return [str(one) for one in named if without.resolve() not in one.resolve().parents]
+
+
+def _pin(name: str) -> str:
+    try:
+        return f"{name}=={importlib.metadata.version(name)}"
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 @dataclass(frozen=True)

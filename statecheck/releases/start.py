@@ -12,9 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from statecheck import rooms
-from statecheck.releases.base import this_base
 from statecheck.releases.checkout import version_of
-from statecheck.releases.environment import ROOT, Environment, Maker, Wanted, put_down_version
+from statecheck.releases.environment import ROOT, Environment, Maker, Wanted, put_down_version, this_base
 from statecheck.releases.probe import ADAPTER, probe
 from statecheck.text.command_lines import RELEASED, is_released, remembered
 

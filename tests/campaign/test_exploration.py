@@ -24,7 +24,7 @@ from statecheck.case.case import CHANCE
 from statecheck.case.values import Raised, call
 from statecheck.diagnose import diagnosis
 from statecheck.diagnose.confirm import Confirmation
-from statecheck.diagnose.earlier_finding import ends_earlier
+from statecheck.diagnose.rerun import ends_earlier
 from statecheck.execution import example as example_module
 from statecheck.execution import profiles
 from statecheck.execution.example import Bench, Trial

@@ -193,7 +193,7 @@ def test_the_step_of_an_engine_is_told_with_the_call(behind: Found, monkeypatch:
 
 
 def faulted(body: str, kind: str, folder: Path) -> str:
-    """The finding about a subject of its own whose function ended its process, told in `kind`."""
+    """The finding about a subject of its own whose function ended its process, with a fault of this kind."""
     (folder / "faulting_subject.py").write_text(f"import ctypes\n\n\ndef divide(x, y):\n    {body}\n")
     actual = (Raised(DEVICE_FAULT, f"{kind}: in words"),)
     case = a_case(subject="faulting_subject", expected=(Returned(2),), actual=actual)

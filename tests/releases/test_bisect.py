@@ -18,8 +18,7 @@ from statecheck.cli import bisect_runs
 from statecheck.cli.bisect_runs import run_bisect
 from statecheck.cli.main import main, parser
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
-from statecheck.releases.base import Base
-from statecheck.releases.environment import Environment, Maker, Wanted
+from statecheck.releases.environment import Base, Environment, Maker, Wanted
 from statecheck.report.bisection import saved
 from statecheck.text.command_lines import COMMAND
 from tests.breakages.broken import a_case
@@ -29,9 +28,9 @@ SHEBANG = f"#!/bin/sh\n'''exec' {shlex.quote(sys.executable)} \"$0\" \"$@\"\n' '
 PYTHON = """
 import json, os, sys
 from pathlib import Path
-told = json.loads(Path({verdicts!r}).read_text())
+verdicts = json.loads(Path({verdicts!r}).read_text())
 path = os.environ.get("VLLM_PATH", "")
-said = Path(path, "vllm/said.txt").read_text().strip() if path else told[os.environ["VLLM"]]
+said = Path(path, "vllm/said.txt").read_text().strip() if path else verdicts[os.environ["VLLM"]]
 if said == "none":
     print("Segmentation fault")
     sys.exit(139)

@@ -19,12 +19,11 @@ from statecheck.cli import compatibility_runs as compatibility_run
 from statecheck.cli.compatibility_runs import ReleaseCampaigns, run_compatibility
 from statecheck.cli.main import main
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
-from statecheck.releases.base import Base
 from statecheck.releases.compatibility import pages
 from statecheck.releases.compatibility import record as compatibility
 from statecheck.releases.compatibility.record import by_release, collected, loaded
 from statecheck.releases.compatibility.table import table
-from statecheck.releases.environment import Environment, Maker, Wanted
+from statecheck.releases.environment import Base, Environment, Maker, Wanted
 from statecheck.text.marked_parts import MarkedPart
 
 TOPICS = {"counts_add_up": "batch", "rows_are_whole": "batch", "copies_are_exact": "align"}
@@ -33,7 +32,7 @@ OVERLAP = {"id": "overlap", "title": "Overlapping move", "link": "https://exampl
 
 
 def saved(folder: Path, release: str, properties: Mapping[str, Any], *known: dict[str, Any]) -> Path:
-    """A campaign's file: `properties` are what is to be told of them, or their statuses."""
+    """A campaign's file: `properties` has the fields of each, or its status."""
     fields = {name: {"status": one} if isinstance(one, str) else one for name, one in properties.items()}
     record = CampaignRecord(
         release,

@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 
 from statecheck.releases import requirements, start
-from statecheck.releases.base import this_base
-from statecheck.releases.environment import Maker, Wanted
+from statecheck.releases.environment import Maker, Wanted, this_base
 from statecheck.releases.pip import releases_of
 from tests.releases.test_requirements import checkout_in
 

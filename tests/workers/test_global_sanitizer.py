@@ -15,8 +15,7 @@ from statecheck.kernels.watched import watching
 from statecheck.workers.compute_sanitizer.parse import FALSE_ALARM, FINDING, UNDECIDED, ToolFinding
 from statecheck.workers.compute_sanitizer.process import Process
 from statecheck.workers.global_sanitizer import controls, tool
-from statecheck.workers.global_sanitizer.judge import judge
-from statecheck.workers.global_sanitizer.opinion import Opinion
+from statecheck.workers.global_sanitizer.judge import Opinion, judge
 from statecheck.workers.global_sanitizer.parse import parse
 
 PROPERTY = "the_kernel_that_stores_states_may_be_launched_as_documented"
@@ -180,7 +179,7 @@ def test_a_triton_without_one_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch,
     assert tool.find("impl", tmp_path) == "Triton 3.6.0 has no global-memory sanitizer; 3.8 and later do"
 
 
-# Its reports, told apart.
+# Its reports, judged.
 
 REPORT = ToolFinding(
     "gsan", "write after write race", KERNEL, FILE, 88, case="/a.json", launch="/out/0.pickle"

@@ -1,4 +1,4 @@
-"""What a worker is about to do is on disk before it is told, and becomes a case after everything was killed."""
+"""What a worker is about to do is on disk before the worker gets it, and becomes a case after a kill."""
 
 from __future__ import annotations
 

@@ -25,8 +25,6 @@ from statecheck.workers.global_sanitizer import tool as global_sanitizer
 from tests.workers.test_launch_recording import DOCUMENTED, KERNEL, chunks, of, record, recorded
 from tests.workers.test_sanitizer_logs import DIED, IN_TORCH, OUT_OF_BOUNDS
 
-# The whole command, with a compute-sanitizer that only says what it is told.
-
 FAKE = """#!/bin/sh
 '''exec' '{python}' "$0" "$@"
 ' '''

@@ -18,11 +18,9 @@ import torch
 from statecheck.cli.sanitize_gpu import add_sanitize_gpu
 from statecheck.execution import exit_codes
 from statecheck.workers.global_sanitizer import tool
-from statecheck.workers.global_sanitizer.opinion import Opinion
+from statecheck.workers.global_sanitizer.judge import Opinion
 from tests.workers.test_global_sanitizer import FILE, KERNEL, RACE, SAME, WAW, assertion
 from tests.workers.test_written_launches import recorded
-
-# The whole command, with a sanitizer that only says what it is told.
 
 FAKE = """
 import json, sys
@@ -72,7 +70,7 @@ def command(
     fake = tool.GlobalSanitizer(
         "impl", "Triton 3.9.0", folder / "launches", {"shared_word": "write after write race"}
     )
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as told:
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as output:
         program = [sys.executable, "-c", FAKE, json.dumps(plan), str(folder / "calls")]
         patch.setattr(
             tool.GlobalSanitizer, "command", lambda self, replayed: [*program, *replayed[3:], "end"]
@@ -83,7 +81,7 @@ def command(
         add_sanitize_gpu(parser.add_subparsers())
         asked = parser.parse_args(["sanitize-gpu", "--out", "out", "--tools", tools, "cases"])
         code = asked.run(asked)
-    return Ended(code, told.getvalue(), folder)
+    return Ended(code, output.getvalue(), folder)
 
 
 def test_cases_without_a_report_are_clean(folder: Path) -> None:

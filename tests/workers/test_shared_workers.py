@@ -110,7 +110,7 @@ def test_a_worker_that_was_killed_is_replaced(shared: Shared) -> None:
     with shared.client() as port:
         port.begin()
         assert added(port, 1) == Returned(2)
-        # From outside, as far as anybody can tell, and every time: so it is told in the end.
+        # It looks like a kill from outside, and happens every time, so it is reported in the end.
         found = port.execute(call("be_killed", signal=int(signal.SIGKILL)))
         assert found == Raised("DeviceFault", "worker died: SIGKILL")
         port.begin()

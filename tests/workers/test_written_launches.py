@@ -26,7 +26,7 @@ from statecheck.kernels.sanitizer.cells import CellSanitizer
 from statecheck.workers.compute_sanitizer import replay
 from statecheck.workers.compute_sanitizer.record import LaunchRecorder
 from statecheck.workers.global_sanitizer import controls, memory
-from statecheck.workers.global_sanitizer.opinion import Opinion, ask
+from statecheck.workers.global_sanitizer.judge import Opinion, ask
 from subjects import load
 
 PROPERTY = "the_kernel_that_stores_states_may_be_launched_as_documented"
@@ -180,22 +180,24 @@ def test_only_the_launch_that_may_be_reported_next_is_kept(
 
 
 def test_each_launch_is_told_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[object] = []
+    seen_launches: list[object] = []
 
     class Launcher:
         def __init__(self, source: Any, metadata: Any) -> None:
             pass
 
         def __call__(self, *arguments: Any) -> None:
-            told.append(arguments)
+            seen_launches.append(arguments)
 
     monkeypatch.setattr(private, "CudaLauncher", Launcher)
-    memory.tell_launches(lambda kernel, grid, source, arguments: told.append((kernel, grid, arguments)))
+    memory.tell_launches(
+        lambda kernel, grid, source, arguments: seen_launches.append((kernel, grid, arguments))
+    )
     source = argparse.Namespace(fn=argparse.Namespace(fn=recorded))
     before = ("stream", "function", "packed", None, None, None)
     Launcher(source, argparse.Namespace(name="mangled"))(3, 2, 1, *before, 7, 8)
     Launcher(object(), argparse.Namespace(name="plain"))(1, 1, 1, *before)
-    assert told == [
+    assert seen_launches == [
         ("recorded", (3, 2, 1), (7, 8)),
         (3, 2, 1, *before, 7, 8),
         ("plain", (1, 1, 1), ()),

@@ -152,7 +152,7 @@ class Failures:
 
     def _with_sanitizer(self, case: Case) -> str:
         """What hid the case while the sanitizer watched, in a sentence."""
-        from statecheck.diagnose.earlier_finding import ends_earlier
+        from statecheck.diagnose.rerun import ends_earlier
 
         known_defects = self._worker.known_defects
         earlier = ends_earlier(case, self._worker.watched)

@@ -13,8 +13,7 @@ from statecheck import rooms
 from statecheck.workers.compute_sanitizer.parse import Parsed, ToolFinding
 from statecheck.workers.compute_sanitizer.process import execute
 from statecheck.workers.global_sanitizer.controls import CONTROLS
-from statecheck.workers.global_sanitizer.judge import judge
-from statecheck.workers.global_sanitizer.opinion import Opinion, ask
+from statecheck.workers.global_sanitizer.judge import Opinion, ask, judge
 from statecheck.workers.global_sanitizer.parse import TOOL, parse
 
 _CONTROL_SECONDS = 180.0
