@@ -142,16 +142,22 @@ class _Timers:
     def __init__(self) -> None:
         self._at = time.monotonic()
         self._set = {which: signal.getitimer(which) for which in _TIMERS}
+        self._found: dict[int, tuple[float, float]] = {}
 
     def restore(self, where: str) -> None:
         """Have each as it was then, less the time that has passed."""
+        # Stopped before anything else: a handler that runs here may raise, and this is begun again.
+        for which in _TIMERS:
+            self._found.setdefault(which, signal.setitimer(which, 0.0))
         passed = time.monotonic() - self._at
         for which, (left, interval) in self._set.items():
-            now = signal.getitimer(which)
+            now = self._found[which]
             same = (
                 left - passed - _SLACK_SECONDS <= now[0] <= left if left and not interval else now[0] == left
             )
-            if now[1] != interval or not (same or interval):
+            if now[1] == interval and (same or interval):
+                signal.setitimer(which, *now)
+            else:
                 signal.setitimer(which, max(left - passed, 0.001) if left else 0.0, interval)
                 what = f"the timer of {_TIMERS[which]}"
                 _remark(what, (left, interval), now, where)
