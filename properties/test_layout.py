@@ -157,7 +157,7 @@ def test_a_column_outside_the_row_is_refused(trial: Trial, copy: Copy, column: i
     copy=conv_copies(drawn_layouts=st.just("SD")),
     block=st.sampled_from((0, -1, -7, 1)),
 )
-def test_a_block_that_nobody_owns_is_refused(trial: Trial, copy: Copy, block: int) -> None:
+def test_a_block_without_an_owner_is_refused(trial: Trial, copy: Copy, block: int) -> None:
     # 1 stands for the first id behind the pool.
     unowned = block if block <= 0 else copy.state.num_blocks - 1 + block
     bad = replace(copy, block_ids=(unowned,), cur_block_idx=0, num_accepted_tokens=1)

@@ -36,6 +36,7 @@ FORMER_NAMES = {
     "a_state_is_brought_to_the_column_where_its_request_goes_on": (
         "a_state_is_precopied_to_the_column_where_its_request_goes_on"
     ),
+    "a_block_that_nobody_owns_is_refused": "a_block_without_an_owner_is_refused",
     _MOST: "entries_behind_the_programs_are_fillers",
     _LISTED: "a_state_that_stays_is_not_listed_and_an_empty_list_copies_nothing",
 }

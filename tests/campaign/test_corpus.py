@@ -1,4 +1,4 @@
-"""What is added to a corpus is in it, whoever else writes, whatever is full, and however the properties have changed since."""
+"""What is added to a corpus is in it, also if other processes write, if a disk is full, and if the properties have changed since."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ SURROUNDINGS = """
 SHARD SHARDS CAMPAIGN GITHUB_RUN_ID SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID JOB_COMPLETION_INDEX
 BUILDKITE_BUILD_NUMBER BUILDKITE_PARALLEL_JOB BUILDKITE_PARALLEL_JOB_COUNT
 """
-"""Variables of whoever runs these tests, which are about none of them."""
+"""Variables of the shell that runs these tests, which are about none of them."""
 
 DIVIDES = """
 import os

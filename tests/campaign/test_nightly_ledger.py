@@ -80,8 +80,8 @@ def test_examples_and_seconds_add_up() -> None:
 
 
 def test_a_property_that_does_not_apply_is_not_explored() -> None:
-    standing = a_ledger(toys_sing="toy has no sing").standings["toys_sing"]
-    assert (standing.open, standing.detail) == (False, "toy has no sing")
+    standing = a_ledger(toys_copy="toy has no copy").standings["toys_copy"]
+    assert (standing.open, standing.detail) == (False, "toy has no copy")
 
 
 def test_an_error_counts_once_it_came_again_and_the_third_closes_the_property() -> None:
@@ -197,10 +197,10 @@ def test_what_a_replayed_case_shows_is_known_from_the_beginning(
 
 
 def test_a_replayed_case_of_a_property_that_was_not_chosen_is_still_a_bucket(tmp_path: Path) -> None:
-    other = replace(DIVIDED, property_name="toys_sing")
+    other = replace(DIVIDED, property_name="toys_copy")
     ledger = a_ledger()
     ledger.replayed(CorpusRecord("a", "FAILED", ""), tmp_path / "a", other.to_data())
-    assert [bucket.property for bucket in ledger.buckets.values()] == ["toys_sing"]
+    assert [bucket.property for bucket in ledger.buckets.values()] == ["toys_copy"]
 
 
 def test_a_trouble_is_listed_once() -> None:

@@ -101,7 +101,7 @@ def test_elements_of_float_types_are_not_made_up(function: Callable[..., Any]) -
         ((POOL, Let("f", View("pool", "float16", (2,), offset=2))), "f", raw(b"\4\5\6\7")),
         ((Let("a", {"x": Name("b")}), Let("b", 5)), "a", {"x": 5}),
         ((Let("a", 5),), "a", None),
-        ((), "nobody", None),
+        ((), "nowhere", None),
     ],
     ids=repr,
 )

@@ -682,8 +682,8 @@ class Context:
         ("ctx.buffer.rows", 4),
         ("ctx.buffer.nothing", record("Missing")),
         ("ctx.nothing.below", record("Missing")),
-        ("nobody.offset", record("Missing")),
-        ("nobody", record("Missing")),
+        ("nowhere.offset", record("Missing")),
+        ("nowhere", record("Missing")),
     ],
 )
 def test_what_an_object_holds_is_observed_by_its_path(

@@ -42,7 +42,7 @@ Path(words[words.index("--verdict") + 1]).write_text(json.dumps(verdict))
 
 @dataclass
 class ToyIndex:
-    """Releases that nobody has to download: an interpreter that says which verdict a replay of theirs comes to."""
+    """Releases that need no download: an interpreter that says which verdict a replay of theirs comes to."""
 
     folder: Path
     verdicts: dict[str, str]

@@ -37,7 +37,7 @@ def test_requirements_of_a_checkout_follow_files_that_they_refer_to(tmp_path: Pa
         ("openai_harmony", "oss-harmony"),
         ("lark", "lark"),
         ("torch", None),
-        ("nobody", None),
+        ("no_such_module", None),
     ],
 )
 def test_a_module_leads_to_the_requirement_that_brings_it(module: str, brings: str | None) -> None:

@@ -453,7 +453,7 @@ def number():
 """
 
 
-def test_a_worker_tells_the_same_and_lives_on(tmp_path: Path) -> None:
+def test_a_worker_tells_the_same_and_runs_on(tmp_path: Path) -> None:
     with module(tmp_path, "toy_behaving", WORKED) as name:
         names = ("leave", "skip", "unreadable", "itself", "number")
         here = InProcess(load(name), "cpu")

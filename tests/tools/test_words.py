@@ -29,6 +29,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with one folder and two uses of a word."""
     monkeypatch.setattr(words, "FOLDERS", ("docs",))
     monkeypatch.setattr(words, "WORDS", {"hire": "spawn"})
+    monkeypatch.setattr(words, "EXCEPTIONS", {})
     (tmp_path / "docs").mkdir()
     (tmp_path / "Makefile").touch()
     (tmp_path / "docs" / "a.md").write_text("We hire.\n")

@@ -241,7 +241,7 @@ def test_the_checker_in_another_language_passes_all_that_it_has_rules_for(corpus
 
 
 def written_only(folder: Path) -> dict[str, Any]:
-    """A reference to bytes that are expected, and are nobody's input."""
+    """A reference to bytes that are expected, and are no input."""
     vectors = topic_of(folder, "copies")["vectors"]
     given = {one["key"] for vector in vectors for one in references(vector["arguments"])}
     expected = (one for vector in vectors for one in references(vector["expected"]))
@@ -273,7 +273,7 @@ PORTED = ("arithmetic", "chunks", "batch", "shapes", "layout")
 @needs_node
 @pytest.mark.parametrize("kind", ["result", "refused"])
 @pytest.mark.parametrize(
-    "content", [{"result": 12345}, {"refused": {"argument": "nobody", "exception": "ValueError"}}]
+    "content", [{"result": 12345}, {"refused": {"argument": "nowhere", "exception": "ValueError"}}]
 )
 def test_the_checker_notices_another_expectation(mutable: Path, kind: str, content: Any) -> None:
     for topic in PORTED:

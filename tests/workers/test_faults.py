@@ -44,7 +44,7 @@ def test_a_new_property_has_all_the_time_again() -> None:
         ("CUDA error: unspecified launch failure", "launch failure"),
         ("CUDA error: device-side assert triggered", "launch failure"),
         ("CUDA out of memory. Tried to allocate 2.00 GiB.", "out of memory"),
-        ("something nobody has seen before", "launch failure"),
+        ("something never seen before", "launch failure"),
     ],
 )
 def test_an_error_of_the_device_has_a_kind(text: str, kind: str) -> None:

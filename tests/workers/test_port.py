@@ -198,7 +198,7 @@ def kill(pid: int) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs; one that nobody has asked about yet does not."""
+    """Whether the process runs; one that was not asked for yet does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
     except OSError:
@@ -244,7 +244,7 @@ def test_compiling_does_not_count_as_hanging(faulty: str, device: str) -> None:
         assert port.execute(call("compile_and_sleep", seconds=60)) == raised("hang: no answer within 0.5 s")
 
 
-def test_an_answer_that_nobody_waited_for_is_not_taken_for_the_next(port: InWorker) -> None:
+def test_an_answer_that_was_not_waited_for_is_not_taken_for_the_next(port: InWorker) -> None:
     added(port, 1)
     worker = port._workers.worker()
     assert isinstance(worker, WorkerProcess)

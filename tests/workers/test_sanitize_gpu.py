@@ -228,7 +228,7 @@ def test_errors_that_were_not_printed_make_a_run_incomplete(folder: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_case_that_calls_what_nobody_documents_is_not_run(folder: Path) -> None:
+def test_a_case_that_calls_an_undocumented_function_is_not_run(folder: Path) -> None:
     case = Case.load(folder / "cases/0.json")
     steps = tuple(replace(one, function="os.getcwd") if one in case.calls else one for one in case.steps)
     replace(case, steps=steps).save(folder / "cases/0.json")

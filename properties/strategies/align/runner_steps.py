@@ -173,7 +173,7 @@ def _affordable(step: RunnerStep) -> RunnerStep:
 
 
 # Strategies are made once: making them takes longer than drawing from them.
-_NOBODY = st.sampled_from((False,) * 15 + (True,))
+_NO_REQUESTS = st.sampled_from((False,) * 15 + (True,))
 
 
 _FLAGS = st.booleans()
@@ -197,7 +197,7 @@ def _parts(
 ) -> dict[str, Any]:
     """What a step is made of beside its model, as keywords."""
     parts: dict[str, Any] = {
-        "requests": () if draw(_NOBODY) else tuple(draw(_some(size, spec, moving))),
+        "requests": () if draw(_NO_REQUESTS) else tuple(draw(_some(size, spec, moving))),
         "resumed": draw(_FLAGS),
         "gone": tuple(draw(_GONE)),
         "spare": draw(_SPARE),

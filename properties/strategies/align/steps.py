@@ -87,7 +87,7 @@ def _parts(one, mapped: bool, crowded: bool, tiles):  # type: ignore[no-untyped-
     @st.composite
     def parts(draw):  # type: ignore[no-untyped-def]
         return {
-            "requests": () if draw(_NOBODY) else tuple(draw(some)),
+            "requests": () if draw(_NO_REQUESTS) else tuple(draw(some)),
             "rows": draw(rows),
             "filling": draw(fillings()),
             **{name: draw(tile) for name, tile in drawn_tiles.items()},
@@ -97,7 +97,7 @@ def _parts(one, mapped: bool, crowded: bool, tiles):  # type: ignore[no-untyped-
     return parts()
 
 
-_NOBODY = st.sampled_from((False,) * 15 + (True,))
+_NO_REQUESTS = st.sampled_from((False,) * 15 + (True,))
 
 
 def _fitting(batch):  # type: ignore[no-untyped-def]

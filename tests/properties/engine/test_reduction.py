@@ -115,7 +115,7 @@ class ScenarioOnPaper(Scenario):
         return self.engine.scheduler.requests
 
 
-def nobody_answers(_: Executed) -> Outcome | None:
+def no_outcome(_: Executed) -> Outcome | None:
     raise AssertionError("an engine on paper asks no subject")
 
 
@@ -124,7 +124,7 @@ def nothing_is_wrong(_: World, past: Sequence[Past]) -> bool:  # noqa: ARG001
 
 
 def on_paper(world: World, law: Law = nothing_is_wrong) -> ScenarioOnPaper:
-    return ScenarioOnPaper(world, nobody_answers, law=law)
+    return ScenarioOnPaper(world, no_outcome, law=law)
 
 
 def executed(events: Iterable[Event], world: World = LAVISH) -> ScenarioOnPaper:

@@ -142,7 +142,7 @@ def test_bytes_that_are_new_are_timeline_after_once_by_pool_and_block() -> None:
     assert (mirror.seen(seen), mirror.contents()) == ({}, seen)
 
 
-def test_a_lost_block_holds_what_nobody_has_written_in_every_pool() -> None:
+def test_a_lost_block_is_unwritten_in_every_pool() -> None:
     mirror = mirrored("SD")
     before = {place.number: (place.temporal(1), place.temporal(3)) for place in counted(mirror)[1:]}
     mirror.poison(2)

@@ -232,7 +232,7 @@ def test_tables_name_the_blocks_that_requests_own_in_the_rows_where_these_are(ba
 
 
 @given(afters(crowded=True) | befores())
-def test_slots_are_unique_and_the_rest_of_the_mapping_belongs_to_nobody(batch: After | Before) -> None:
+def test_slots_are_unique_and_the_rest_of_the_mapping_belongs_to_no_row(batch: After | Before) -> None:
     slots = [slot for slot in batch.slots if slot >= 0]
     assert len(set(slots)) == len(slots)
     assert not set(slots) & set(batch.mapping.values()[batch.num_reqs :])
