@@ -97,48 +97,55 @@ def ones(dtype: str, **changes: Any) -> Tensor:
     return Tensor(dtype, (3,), (1, 1, 1), **changes)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "int32", "int64"])
-@pytest.mark.parametrize("where", [-1, 3], ids=["before", "after"])
-def test_a_write_one_element_outside_a_tensor_is_caught(run: Run, dtype: str, where: int) -> None:
-    outcome = run(call("f", x=ones(dtype)), f=lambda x: around(x, where).zero_() and None)
-    assert outcome.changed == ("x",)
+def zero(*tensors: torch.Tensor) -> None:
+    for tensor in tensors:
+        tensor.zero_()
 
 
-@pytest.mark.parametrize("where", [-GUARD_BYTES // 4, 3 + GUARD_BYTES // 4 - 1], ids=["before", "after"])
-def test_a_write_at_the_far_end_of_a_guard_is_caught(run: Run, where: int) -> None:
-    outcome = run(call("f", x=ones("int32")), f=lambda x: around(x, where).zero_() and None)
-    assert outcome.changed == ("x",)
+def beside(where: int) -> Callable[[torch.Tensor], None]:
+    return lambda x: zero(around(x, where))
 
 
-@pytest.mark.parametrize("where", [-GUARD_BYTES, -1, 3, 3 + GUARD_BYTES - 1])
-def test_a_write_around_memory_without_contents_is_caught(run: Run, where: int) -> None:
-    outcome = run(call("f", x=Tensor("uint8", (3,), None)), f=lambda x: around(x, where).zero_() and None)
-    assert outcome.changed == ("x",)
+FREE = Tensor("uint8", (3,), None)
+PAGE = Let("pool", Tensor("uint8", (12,), None)), Let("page", View("pool", "uint8", (12,)))
+BATCH = record("Batch", lens=int32([1, 2]))
+FAR_END = GUARD_BYTES // 4
+Write = tuple[tuple[Step, ...], Callable[..., None], tuple[str, ...]]
+WRITES: dict[str, Write] = {
+    **{
+        f"{where} of {dtype}": ((call("f", x=ones(dtype)),), beside(where), ("x",))
+        for dtype in ("bool", "int8", "int32", "int64")
+        for where in (-1, 3)
+    },
+    **{
+        f"{where} of a tensor, {tensor}": ((call("f", x=tensor),), beside(where), ("x",))
+        for tensor, places in (
+            (ones("int32"), (-FAR_END, 3 + FAR_END - 1)),
+            (FREE, (-GUARD_BYTES, -1, 3, 3 + GUARD_BYTES - 1)),
+            (GAPS, (-1, 1, 3, 5)),
+        )
+        for where in places
+    },
+    "before a pool": ((*PAGE, call("f", x=Name("page"))), beside(-1), ("x",)),
+    "behind a pool": ((*PAGE, call("f", x=Name("page"))), beside(12), ("x",)),
+    "memory without contents": ((call("f", x=FREE),), zero, ()),
+    "the tensor": ((call("f", x=GAPS, y=GAPS),), lambda x, y: zero(y), ("y",)),
+    "nothing": ((call("f", x=GAPS, y=ones("bool")),), lambda x, y: None, ()),
+    "a field": ((call("f", batch=BATCH),), lambda batch: zero(batch.lens), ("batch.lens",)),
+    "a field of a named record": (
+        (Let("b", BATCH), call("f", batch=Name("b"))),
+        lambda batch: zero(batch.lens),
+        ("batch.lens",),
+    ),
+    "a named tensor": ((Let("a", int32([1])), call("f", x=Name("a"))), zero, ("x",)),
+    "an item of a dict": ((call("f", x={"a": int32([1])}),), lambda x: zero(x["a"]), ("x['a']",)),
+}
 
 
-@pytest.mark.parametrize("where", [-1, 12])
-def test_a_write_around_a_named_pool_without_contents_is_caught(run: Run, where: int) -> None:
-    steps = Let("pool", Tensor("uint8", (12,), None)), Let("page", View("pool", "uint8", (12,)))
-    outcome = run(*steps, call("f", x=Name("page")), f=lambda x: around(x, where).zero_() and None)
-    assert outcome.changed == ("x",)
-
-
-def test_what_memory_without_contents_holds_may_change(run: Run) -> None:
-    assert run(call("f", x=Tensor("uint8", (3,), None)), f=lambda x: x.zero_() and None).changed == ()
-
-
-@pytest.mark.parametrize("where", [-1, 1, 3, 5], ids=["start", "gap", "gap", "end"])
-def test_a_write_into_the_memory_that_a_view_leaves_out_is_caught(run: Run, where: int) -> None:
-    outcome = run(call("f", x=GAPS), f=lambda x: around(x, where).zero_() and None)
-    assert outcome.changed == ("x",)
-
-
-def test_a_write_into_the_tensor_itself_is_caught(run: Run) -> None:
-    assert run(call("f", x=GAPS, y=GAPS), f=lambda x, y: y.zero_() and None).changed == ("y",)
-
-
-def test_a_call_that_writes_nothing_changes_nothing(run: Run) -> None:
-    assert run(call("f", x=GAPS, y=ones("bool")), f=lambda x, y: None).changed == ()
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_is_caught_under_the_argument_that_it_is_beside(run: Run, name: str) -> None:
+    steps, f, changed = WRITES[name]
+    assert run(*steps, f=f).changed == changed
 
 
 def test_a_write_before_an_exception_is_caught(run: Run) -> None:
@@ -149,26 +156,9 @@ def test_a_write_before_an_exception_is_caught(run: Run) -> None:
     assert run(call("f", x=GAPS), f=f) == Raised("ValueError", "too late", changed=("x",))
 
 
-def test_a_write_into_a_tensor_of_a_record_is_named_by_its_field(run: Run) -> None:
-    step = call("f", batch=record("Batch", lens=int32([1, 2])))
-    assert run(step, f=lambda batch: batch.lens.zero_() and None).changed == ("batch.lens",)
-
-
-def test_a_write_into_a_tensor_of_a_named_record_is_caught(run: Run) -> None:
-    named = Let("b", record("Batch", lens=int32([1, 2])))
-    step = call("f", batch=Name("b"))
-    assert run(named, step, f=lambda batch: batch.lens.zero_() and None).changed == ("batch.lens",)
-
-
-def test_a_write_into_a_named_tensor_is_caught_under_its_argument(run: Run) -> None:
-    outcome = run(Let("a", int32([1])), call("f", x=Name("a")), f=lambda x: x.zero_() and None)
-    assert outcome.changed == ("x",)
-
-
 def test_a_write_by_an_earlier_call_is_not_forgotten(run: Run) -> None:
     steps = Let("a", int32([1])), call("f", x=Name("a")), call("g", x=Name("a"))
-    outcome = run(*steps, f=lambda x: x.zero_() and None, g=lambda x: None)
-    assert outcome.changed == ("x",)
+    assert run(*steps, f=zero, g=lambda x: None).changed == ("x",)
 
 
 def test_guards_hold_the_canary(run: Run) -> None:
@@ -390,12 +380,17 @@ class Picky:
 REFUSED = Raised("ValueError", "lens = refused")
 
 
-def test_an_exception_of_a_record_s_class_is_an_outcome(run: Run) -> None:
-    assert run(call("f", batch=record("Picky", lens=1)), f=lambda batch: None, Picky=Picky) == REFUSED
-
-
-def test_an_exception_of_a_named_record_s_class_is_the_outcome_of_its_call(run: Run) -> None:
-    steps = Let("b", record("Picky", lens=1)), call("f", batch=Name("b"))
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (call("f", batch=record("Picky", lens=1)),),
+        (Let("b", record("Picky", lens=1)), call("f", batch=Name("b"))),
+    ],
+    ids=["of the call", "named"],
+)
+def test_an_exception_of_a_record_s_class_is_the_outcome_of_its_call(
+    run: Run, steps: tuple[Step, ...]
+) -> None:
     assert run(*steps, f=lambda batch: None, Picky=Picky) == REFUSED
 
 
@@ -657,11 +652,6 @@ def test_observed_contents_are_told_after_an_exception_as_well(run: Run) -> None
     assert outcome == Raised("ValueError", "too late", after=(("a", int32([0])),))
 
 
-def zero(*tensors: torch.Tensor) -> None:
-    for tensor in tensors:
-        tensor.zero_()
-
-
 class Context:
     """Has everything that an object can hold."""
 
@@ -819,11 +809,6 @@ def test_dicts_reach_the_subject_as_copies_with_everything_in_them_built(run: Ru
 
     assert run(step, f=f) == Returned(([1], True))
     assert list(value) == ["a", "b"]
-
-
-def test_a_tensor_in_a_dict_is_named_by_its_key(run: Run) -> None:
-    outcome = run(call("f", x={"a": int32([1])}), f=lambda x: x["a"].zero_() and None)
-    assert outcome.changed == ("x['a']",)
 
 
 def test_nothing_but_a_kernel_is_launched(run: Run) -> None:
