@@ -37,27 +37,24 @@ _NO_ARGUMENTS = frozenset({"self", "environment", "memory", "profile", "argument
 
 @dataclass(frozen=True)
 class _Answer:
-    """A function that answers, and what it asks for beside the call's arguments."""
+    """A function that answers, and its parameters."""
 
     function: Callable[..., Value]
-    environment: bool = False
-    memory: bool = False
-    profile: bool = False
+    parameters: frozenset[str]
 
 
-def answers(
-    *functions: str, environment: bool = False, memory: bool = False, profile: bool = False
-) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+def answers(*functions: str) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
     """Register the decorated function as the answer to calls of `functions`.
 
-    It gets the call's arguments by name, and where it asks for them the environment variables as `environment` and the
-    profile of the release that is asked about as `profile`. Where it asks for `memory`, it gets what is known of the contents of every tensor, container and observed path before the call,
-    by name and None where nothing is known, and returns `(value, after)`: the contents by name that the call leaves
-    different, or finds out. Observed contents that `after` does not name stay as they were.
+    It gets the call's arguments by name, and what else it has parameters for: the call's variables as `environment`, the profile of
+    the release that is asked about as `profile`, and as `memory` what is known before the call of the contents of every tensor,
+    container and observed path, by name, None where nothing is known. With `memory`, it returns `(value, after)`: the contents by
+    name that the call leaves different, or finds out. Observed contents that `after` does not name stay as they were.
     """
 
     def register(function: Callable[..., Value]) -> Callable[..., Value]:
-        _ANSWERS.update(dict.fromkeys(functions, _Answer(function, environment, memory, profile)))
+        answer = _Answer(function, frozenset(inspect.signature(function).parameters))
+        _ANSWERS.update(dict.fromkeys(functions, answer))
         return function
 
     return register
@@ -101,15 +98,10 @@ def answer(call: Call, memory: Mapping[str, Value] | None = None, profile: Profi
 def _answered(
     asked: _Answer, call: Call, known: dict[str, Value], profile: Profile
 ) -> tuple[Value, dict[str, Value]]:
-    arguments: dict[str, Any] = dict(call.named)
-    if asked.environment:
-        arguments["environment"] = dict(call.environment)
-    if asked.profile:
-        arguments["profile"] = profile
-    if not asked.memory:
-        return asked.function(**arguments), {}
-    value, after = asked.function(**arguments, memory=known)
-    return value, after
+    more: dict[str, Any] = {"environment": dict(call.environment), "profile": profile, "memory": known}
+    taken = {name: value for name, value in more.items() if name in asked.parameters}
+    answer = asked.function(**call.named, **taken)
+    return answer if "memory" in taken else (answer, {})
 
 
 @lru_cache

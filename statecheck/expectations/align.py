@@ -67,7 +67,7 @@ def spec_record(spec: rules.StateSpec) -> Record:
     )
 
 
-@answers(f"{CONTEXT}.create", environment=True, profile=True)
+@answers(f"{CONTEXT}.create")
 def created(
     environment: dict[str, str],
     profile: Profile,
@@ -111,7 +111,7 @@ def zeros(size: int, dtype: str) -> Tensor:
     return Tensor(dtype, (size,), (0,) * size)
 
 
-@answers(f"{CONTEXT}.initialize_from_forward_context", environment=True, memory=True, profile=True)
+@answers(f"{CONTEXT}.initialize_from_forward_context")
 def initialized(
     environment: dict[str, str],
     profile: Profile,
@@ -187,7 +187,7 @@ def working(context: Context | None, num_reqs: Value) -> Context | None:
     return context if num_reqs > 0 and context.bound is not None else None
 
 
-@answers(f"{CONTEXT}.run_fused_postprocess", memory=True, profile=True)
+@answers(f"{CONTEXT}.run_fused_postprocess")
 def postprocessed(memory: Known, profile: Profile, self: Value, num_reqs: Value, **vectors: Value) -> Answer:
     """Boundary states in their columns; counts for the next step in the out buffer."""
     context = working(context_of(self), num_reqs)
@@ -214,7 +214,7 @@ def moves_of(decided: Iterable[AfterStep]) -> list[Move]:
     return [step.move for step in decided if step.move is not None]
 
 
-@answers(f"{CONTEXT}.run_fused_postprocess_align", memory=True, profile=True)
+@answers(f"{CONTEXT}.run_fused_postprocess_align")
 def postprocessed_align(
     memory: Known,
     profile: Profile,
@@ -252,7 +252,7 @@ def v2_postprocess(
     return after | {named_as("counts", counts, known): rewritten(counts, changed)}
 
 
-@answers(f"{CONTEXT}.run_fused_precopy", memory=True, profile=True)
+@answers(f"{CONTEXT}.run_fused_precopy")
 def precopied(
     memory: Known,
     profile: Profile,

@@ -13,7 +13,7 @@ from statecheck.expectations.align import Answer, moves_done, v1_postprocess, v2
 from statecheck.expectations.align_values import Context, Known, context_of, named_as, rewritten
 
 
-@answers("harness.launch", memory=True, profile=True)
+@answers("harness.launch")
 def launched(
     memory: Known,
     profile: Profile,

@@ -39,13 +39,13 @@ def made(**arguments: Value) -> Value:
     return record("CpuGpuBuffer")
 
 
-@answers("CpuGpuBuffer.copy_to_gpu", memory=True, profile=True)
+@answers("CpuGpuBuffer.copy_to_gpu")
 def copied_to_gpu(memory: Known, profile: Profile, self: Value, n: int | None = None) -> Answer:
     """The device side's part that was written."""
     return _copied(buffer_of(self, profile), "cpu", "gpu", n, memory)
 
 
-@answers("CpuGpuBuffer.copy_to_cpu", memory=True, profile=True)
+@answers("CpuGpuBuffer.copy_to_cpu")
 def copied_to_cpu(memory: Known, profile: Profile, self: Value, n: int | None = None) -> Answer:
     """The host side's part that was written."""
     return _copied(buffer_of(self, profile), "gpu", "cpu", n, memory)
@@ -59,7 +59,7 @@ def _copied(buffer: Buffer, source: str, target: str, n: int | None, known: Know
     return written, buffer.holding(target, rules.overwritten(buffer.side(target, known), part))
 
 
-@answers(f"{LISTS}.create", environment=True)
+@answers(f"{LISTS}.create")
 def lists_created(
     environment: dict[str, str],
     max_num_reqs: Value,
@@ -77,7 +77,7 @@ def lists_created(
     return record(LISTS, **lists, mamba_group_ids=list(group_ids), mamba_spec=spec_record(spec), offset=0)
 
 
-@answers("MambaBuffers.create", environment=True, profile=True)
+@answers("MambaBuffers.create")
 def buffers_created(
     environment: dict[str, str],
     profile: Profile,
@@ -98,14 +98,14 @@ def plain_fields(context: Record) -> Record:
     return Record(context.type, tuple(field for field in context.fields if not isinstance(field[1], Tensor)))
 
 
-@answers("collect_mamba_copy_meta", environment=True, memory=True, profile=True)
+@answers("collect_mamba_copy_meta")
 def collected(environment: dict[str, str], memory: Known, profile: Profile, **arguments: Value) -> Answer:
     """One entry more for every state of the request, or none where it stays."""
     call = Call("collect_mamba_copy_meta", tuple(arguments.items()), environment=tuple(environment.items()))
     return None, collected_lists(call, profile).contents(memory, uploaded=False)
 
 
-@answers("do_mamba_copy_block", memory=True, profile=True)
+@answers("do_mamba_copy_block")
 def copied_block(memory: Known, profile: Profile, bufs: Value) -> Answer:
     """The memory after every listed copy."""
     lists = lists_of(bufs, profile)
@@ -121,7 +121,7 @@ def executed(lists: Lists, known: Known) -> dict[str, Value]:
     return pools_after(lists.states, before, after, known) | lists.contents(known, uploaded=True)
 
 
-@answers("batch_memcpy", memory=True, profile=True)
+@answers("batch_memcpy")
 def memcpy(memory: Known, profile: Profile, src_ptrs: Value, dst_ptrs: Value, sizes: Value) -> Answer:
     """The memory after every copy.
 

@@ -51,7 +51,7 @@ def _forgotten(scheduler_output: Record) -> rules.Forgotten:
     )
 
 
-@answers("cleanup_mamba_state_idx", memory=True)
+@answers("cleanup_mamba_state_idx")
 def cleaned(memory: Known, scheduler_output: Record, mamba_state_idx: dict[str, int]) -> Answer:
     """The columns of requests that go on."""
     left = rules.cleaned(mamba_state_idx, _forgotten(scheduler_output))
@@ -142,7 +142,7 @@ def _lists_after(call: Call, profile: Profile) -> Lists:
     return _Step(call, profile).listed()
 
 
-@answers("preprocess_mamba", environment=True, memory=True, profile=True)
+@answers("preprocess_mamba")
 def preprocessed(environment: dict[str, str], memory: Known, profile: Profile, **arguments: Value) -> Answer:
     """States in the columns where their requests go on, which are remembered, and counts of 1 for these requests."""
     call = Call("preprocess_mamba", tuple(arguments.items()), environment=tuple(environment.items()))
@@ -158,7 +158,7 @@ def preprocessed(environment: dict[str, str], memory: Known, profile: Profile, *
     }
 
 
-@answers("stage_mamba_state_idx_to_gpu", memory=True, profile=True)
+@answers("stage_mamba_state_idx_to_gpu")
 def staged_columns(
     memory: Known,
     profile: Profile,
@@ -173,7 +173,7 @@ def staged_columns(
     return None, buffer.staged(rules.staged_columns(mamba_state_idx, rows), memory)
 
 
-@answers("stage_postprocess_metadata_to_gpu", memory=True, profile=True)
+@answers("stage_postprocess_metadata_to_gpu")
 def staged_metadata(
     memory: Known,
     profile: Profile,
@@ -193,7 +193,7 @@ def staged_metadata(
     return None, _all_staged(buffers, values, memory)
 
 
-@answers("stage_postprocess_inputs_to_gpu", memory=True)
+@answers("stage_postprocess_inputs_to_gpu")
 def staged_inputs(
     memory: Known,
     ctx: Value,
@@ -228,7 +228,7 @@ def _all_staged(buffers: Sequence[Buffer], values: Sequence[Sequence[int]], know
     return after
 
 
-@answers("postprocess_mamba_align_gpu", environment=True, memory=True, profile=True)
+@answers("postprocess_mamba_align_gpu")
 def postprocessed(environment: dict[str, str], memory: Known, profile: Profile, **arguments: Value) -> Answer:
     """Boundary states in their columns, and counts for the next step on the host."""
     context = context_of(arguments["bufs"])
@@ -264,7 +264,7 @@ def _require_host_counts(host: Tensor, least: int) -> None:
     require(fits, argument, host, rule)
 
 
-@answers("postprocess_mamba_all", memory=True)
+@answers("postprocess_mamba_all")
 def postprocessed_all(
     memory: Known,
     scheduler_output: Record,

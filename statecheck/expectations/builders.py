@@ -41,7 +41,7 @@ def config_of(constructed: Call, profile: Profile) -> batch.BuilderConfig:
 def _construct(name: str) -> None:
     kind, _ = _KINDS[name]
 
-    @answers(name, profile=True)
+    @answers(name)
     def constructed(profile: Profile, **arguments: Value) -> Value:
         batch.require_config(config_of(Call(name, (), tuple(arguments.items())), profile), kind)
         return record(name)
@@ -50,7 +50,7 @@ def _construct(name: str) -> None:
 def _build(name: str) -> None:
     kind, result = _KINDS[name]
 
-    @answers(f"{name}.build", profile=True)
+    @answers(f"{name}.build")
     def built(
         profile: Profile,
         self: Call,
@@ -63,7 +63,7 @@ def _build(name: str) -> None:
         width = common_attn_metadata["block_table_tensor"].shape[1]
         return _answer(kind, result, step, config_of(self, profile), width, capture=False)
 
-    @answers(f"{name}.build_for_cudagraph_capture", profile=True)
+    @answers(f"{name}.build_for_cudagraph_capture")
     def captured(profile: Profile, self: Call, common_attn_metadata: Record) -> Value:
         step = _step(common_attn_metadata, None, None)
         width = common_attn_metadata["block_table_tensor"].shape[1]
@@ -73,7 +73,7 @@ def _build(name: str) -> None:
 def _update(name: str) -> None:
     kind, result = _KINDS[name]
 
-    @answers(f"{name}.update_block_table", profile=True)
+    @answers(f"{name}.update_block_table")
     def updated(
         profile: Profile,
         self: Call,
@@ -94,7 +94,7 @@ for _name in ("Mamba1AttentionMetadataBuilder", "Mamba2AttentionMetadataBuilder"
     _update(_name)
 
 
-@answers("harness.owned_fields", profile=True)
+@answers("harness.owned_fields")
 def owned_fields(profile: Profile, owner: Call, result: Call) -> Value:
     """The fields of a built object that must live in its builder's own buffers; in those of another builder, none."""
     return tuple(sorted(_found(result, profile).owned)) if result.named["self"] == owner else ()
@@ -106,7 +106,7 @@ def captured_graph(result: Call, names: tuple[str, ...]) -> Value:  # noqa: ARG0
     return record("Graph")
 
 
-@answers("harness.replay", profile=True)
+@answers("harness.replay")
 @rule
 def replayed(profile: Profile, graph: Call, latest: Call) -> Value:
     """The captured fields, with the values of what was built last."""

@@ -11,19 +11,19 @@ from statecheck.expectations import answers
 from statecheck.expectations.typed import whole
 
 
-@answers("get_conv_state_layout", environment=True)
+@answers("get_conv_state_layout")
 def get_conv_state_layout(environment: dict[str, str]) -> Value:
     """The layout's name."""
     return layout.conv_state_layout(environment)
 
 
-@answers("is_conv_state_dim_first", environment=True)
+@answers("is_conv_state_dim_first")
 def is_conv_state_dim_first(environment: dict[str, str]) -> Value:
     """Whether the layout is "DS"."""
     return layout.conv_state_layout(environment) == "DS"
 
 
-@answers("get_conv_copy_spec", environment=True)
+@answers("get_conv_copy_spec")
 def conv_copy_spec(
     environment: dict[str, str],
     state: Value,

@@ -20,7 +20,7 @@ _ORIENTED: dict[str, Callable[..., Value]] = {
 
 
 def _register(name: str, rule: Callable[..., Value]) -> None:
-    @answers(f"{_CLASS}.{name}", environment=True)
+    @answers(f"{_CLASS}.{name}")
     def state_shape(environment: dict[str, str], **arguments: Value) -> Value:
         return rule(layout=layout.conv_state_layout(environment), **_whole(arguments))
 
@@ -45,7 +45,7 @@ def extra_groups_for_head_shards(**arguments: Value) -> Value:
     return shapes.extra_groups_for_head_shards(**_whole(arguments))
 
 
-@answers(f"{_CLASS}._orient_conv_shape", environment=True)
+@answers(f"{_CLASS}._orient_conv_shape")
 def orient_conv_shape(environment: dict[str, str], dim: int, state_len: int) -> Value:
     """The pair in the order of the layout."""
     return shapes.orient_conv_shape(dim, state_len, layout.conv_state_layout(environment))

@@ -48,7 +48,7 @@ def page_size_bytes(self: Record) -> Value:
     return page_size_of(self)
 
 
-@answers("MambaSpec.max_memory_usage_bytes", profile=True)
+@answers("MambaSpec.max_memory_usage_bytes")
 def max_memory_usage_bytes(profile: Profile, self: Record, vllm_config: Record) -> Value:
     """Pages that one request may hold at most, in bytes."""
     fields: dict[str, Any] = dict(self.fields)
