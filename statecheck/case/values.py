@@ -160,7 +160,7 @@ class Call:
     `observes` are the names whose contents after the call belong to its outcome: what a `Let` bound (tensors, views,
     dicts, lists), or a dotted path below a bound object. They may be written to; everything else has to stay as it was.
     `updates` is a bound object that the call changes: for the rules the name stands for this call from then on.
-    `schedule` is the order in which the programs of each launch run on a CPU (see `case.switches`).
+    `schedule` is the order in which the programs of each launch run on a CPU (see `case.program_schedule`).
     """
 
     function: str

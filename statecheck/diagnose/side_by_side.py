@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from statecheck.case import Case
-from statecheck.case.switches import REVERSED, parsed
+from statecheck.case.program_schedule import REVERSED, parsed
 from statecheck.case.values import Call, Let
 from statecheck.diagnose.rerun import Rerun
 from statecheck.execution.objects.blocks import Allocation, Window

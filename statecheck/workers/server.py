@@ -195,7 +195,7 @@ def _can_be_sent(error: Exception) -> bool:
     return type(again) is type(error)
 
 
-class _Hook:
+class _ReportingHook:
     """A hook of Triton's compiler that reports, and then calls the hook before it."""
 
     def __init__(self, report: Callable[[], None], before: Any) -> None:
@@ -213,9 +213,9 @@ def report_compilations(report: Callable[[str], None]) -> None:
 
     compilations.count()
     counting = knobs.runtime.jit_post_compile_hook
-    knobs.runtime.jit_cache_hook = _Hook(lambda: report("begun"), knobs.runtime.jit_cache_hook)
+    knobs.runtime.jit_cache_hook = _ReportingHook(lambda: report("begun"), knobs.runtime.jit_cache_hook)
     # Behind the hook that counts, which is recognised by its type.
-    counting.before = _Hook(lambda: report("done"), counting.before)
+    counting.before = _ReportingHook(lambda: report("done"), counting.before)
 
 
 def main(descriptor: int, device: str) -> None:

@@ -13,9 +13,9 @@ import triton.language as tl
 from statecheck.kernels import launch as launching
 from statecheck.kernels.launch import Launched
 from statecheck.kernels.memory import Memory
-from statecheck.kernels.orders.courses import MayGoOn, Turns
 from statecheck.kernels.orders.footprints import Footprints, Originals, TouchedMemory
 from statecheck.kernels.orders.interleavings import Walk, every_interleaving, search
+from statecheck.kernels.orders.program_choice import MayGoOn, Turns
 from statecheck.kernels.orders.running import run_interleaved
 from statecheck.kernels.orders.schedule import program_schedule, switches_recorded
 from statecheck.kernels.source.tiles import AssertionFailedError

@@ -20,7 +20,7 @@ from statecheck.execution.registry import load_properties
 from statecheck.execution.variants import Variant
 from statecheck.kernels import launch as launching
 from statecheck.kernels import triton_mode
-from statecheck.kernels.orders import courses
+from statecheck.kernels.orders import program_choice
 from statecheck.kernels.orders.recording import launches_recorded
 from statecheck.kernels.orders.schedule import REORDERED, program_schedule, switches_recorded
 from statecheck.kernels.source.tiles import AssertionFailedError
@@ -102,7 +102,7 @@ def test_every_launch_of_a_call_has_an_order_of_its_own() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", TOYS)
 def test_orders_show_races_and_nothing_else(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courses, "PATIENCE", 50)
+    monkeypatch.setattr(program_choice, "PATIENCE", 50)
     toy = TOYS[name]
     assert toy.after("") == toy.left
     found = [toy.after(schedule) for schedule in KINDS[kind]]

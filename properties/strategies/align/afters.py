@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oracle.situations.align import decisions
-from properties.strategies.align.batches import OUT, Batch
+from properties.strategies.align.batches import OUT, AlignBatch
 from properties.strategies.align.cache import with_context
 from properties.strategies.align.launches import (
     POSTPROCESS,
@@ -28,7 +28,7 @@ AT_BOUNDARY = (
 
 
 @dataclass(frozen=True)
-class After(Batch):
+class After(AlignBatch):
     """A batch after its forward and sampling."""
 
     requests: tuple[Sampled, ...]

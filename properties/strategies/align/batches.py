@@ -54,7 +54,7 @@ class BatchLayout:
 
 
 @dataclass(frozen=True)
-class Batch(NamedSituations):
+class AlignBatch(NamedSituations):
     """What steps before and after a forward have in common."""
 
     setup: Setup

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from oracle.situations.align import decisions
-from properties.strategies.align.batches import Batch
+from properties.strategies.align.batches import AlignBatch
 from properties.strategies.align.cache import spread, with_context
 from properties.strategies.align.launches import (
     PRECOPY,
@@ -28,7 +28,7 @@ AT_CHANGE = (
 
 
 @dataclass(frozen=True)
-class Before(Batch):
+class Before(AlignBatch):
     """A batch before its forward."""
 
     requests: tuple[Starting, ...]

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from statecheck.case.findings import Access, Finding
-from statecheck.case.switches import EVERY, PRIORITIES, REVERSED
+from statecheck.case.program_schedule import EVERY, PRIORITIES, REVERSED
 from statecheck.kernels import coverage, triton_mode
 from statecheck.kernels.orders.schedule import program_schedule, switches_recorded
 from statecheck.kernels.sanitizer.touches import place_texts

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from statecheck.case.switches import schedule_text
+from statecheck.case.program_schedule import schedule_text
 from statecheck.kernels import launch as launching
-from statecheck.kernels.orders.courses import MayGoOn, Turns, plain
 from statecheck.kernels.orders.footprints import Array, Footprints, Originals, TouchedMemory
+from statecheck.kernels.orders.program_choice import MayGoOn, Turns, plain
 from statecheck.kernels.orders.running import close, run_interleaved, to_next_operation
 
 if TYPE_CHECKING:

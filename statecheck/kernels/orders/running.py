@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from statecheck.kernels.orders.courses import Ready, Turns
+from statecheck.kernels.orders.program_choice import Ready, Turns
 
 if TYPE_CHECKING:
     from statecheck.kernels.launch import Launched

@@ -1,6 +1,6 @@
 """The order in which the programs of an executed launch make their memory operations, or the warps of one program theirs.
 
-`case.switches` says what schedules there are; `switches_recorded` gives the switches that one made.
+`case.program_schedule` says what schedules there are; `switches_recorded` gives the switches that one made.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from statecheck.case.switches import (
+from statecheck.case.program_schedule import (
     EVERY,
     INTERLEAVED,
     PRIORITIES,
@@ -24,8 +24,8 @@ from statecheck.case.switches import (
     schedule_text,
 )
 from statecheck.kernels import triton_mode
-from statecheck.kernels.orders import courses
-from statecheck.kernels.orders.courses import Course, Turns
+from statecheck.kernels.orders import program_choice
+from statecheck.kernels.orders.program_choice import ProgramChoice, Turns
 from statecheck.kernels.orders.running import OPERATIONS, run_by_warps, run_interleaved
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class _Scheduled:
         if self._plan.kind == EVERY:
             self._every(launch, memory, number)
             return
-        turns = Turns(self._course(launch, number))
+        turns = Turns(self._choice(launch, number))
         self._made[number] = turns.switches
         if self._plan.by_warps:
             REORDERED.launches += several
@@ -108,34 +108,34 @@ class _Scheduled:
         finally:
             REORDERED.launches += bool(turns.switches)
 
-    def _course(self, launch: Launched, number: int) -> Course:
+    def _choice(self, launch: Launched, number: int) -> ProgramChoice:
         plan, count = self._plan, _count(launch)
         choices = random.Random(f"{plan.seed}:{number}")
         if plan.kind == REVERSED:
-            return courses.in_turn(range(count)[::-1])
+            return program_choice.in_turn(range(count)[::-1])
         if plan.kind == SHUFFLED:
             order = list(range(count))
             choices.shuffle(order)
-            return courses.in_turn(order)
+            return program_choice.in_turn(order)
         if plan.kind == INTERLEAVED:
-            return courses.uniform(count, choices)
+            return program_choice.uniform(count, choices)
         if plan.kind == PRIORITIES:
             places = sum(site.kind in OPERATIONS for site in launch.compiled.sites)
-            return courses.priorities(count, places, choices)
+            return program_choice.priorities(count, places, choices)
         if plan.kind == WARPS:
-            return courses.among_warps(choices)
-        return courses.by_switches(plan.of_launch(number))
+            return program_choice.among_warps(choices)
+        return program_choice.by_switches(plan.of_launch(number))
 
     def _every(self, launch: Launched, memory: Memory, number: int) -> None:
         """The plain order; or, of a small launch, an interleaving that leaves something else, if there is one."""
         from statecheck.kernels.orders.interleavings import search
 
         if not 1 < _count(launch) <= _FEW:
-            run_interleaved(launch, memory, Turns(courses.plain))
+            run_interleaved(launch, memory, Turns(program_choice.plain))
             return
         found = search(launch, self._plan.number, _SHORT)
         (switches,) = parsed(found.different or f"{SWITCHES}:").launches
-        turns = Turns(courses.by_switches(switches))
+        turns = Turns(program_choice.by_switches(switches))
         self._made[number] = turns.switches
         REORDERED.launches += 1
         run_interleaved(launch, memory, turns)

@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from statecheck.case.switches import Switch
+from statecheck.case.program_schedule import Switch
 
 LIVE = 16
 """Programs that have begun and not ended, at most: of larger launches, as on a GPU, not every one is under way at once."""
@@ -77,7 +77,7 @@ class MayGoOn(Protocol):
     def __contains__(self, number: int) -> bool: ...
 
 
-Course = Callable[[int | None, MayGoOn], int]
+ProgramChoice = Callable[[int | None, MayGoOn], int]
 """Called before every operation with the program that made the last one, None if it cannot go on; returns the next program."""
 
 
@@ -93,16 +93,16 @@ def other_than(running: int, number: int, ready: MayGoOn) -> int:
 
 
 class Turns:
-    """A course, and the switches that it makes. A program that waits for another one in a loop is stopped after `PATIENCE` operations."""
+    """A choice, and the switches that it makes. A program that waits for another one in a loop is stopped after `PATIENCE` operations."""
 
-    def __init__(self, course: Course) -> None:
-        self._course = course
+    def __init__(self, choice: ProgramChoice) -> None:
+        self._choice = choice
         self._since = self._in_a_row = 0
         self.switches: list[Switch] = []
 
     def next(self, running: int | None, ready: MayGoOn) -> int:
         usual = plain(running, ready)
-        chosen = self._course(running, ready)
+        chosen = self._choice(running, ready)
         self._in_a_row += 1
         if chosen == running and self._in_a_row > PATIENCE:
             chosen = next((other for other in ready.all() if other > chosen), ready.lowest)
@@ -115,11 +115,11 @@ class Turns:
         return chosen
 
 
-def by_switches(switches: Sequence[Switch]) -> Course:
+def by_switches(switches: Sequence[Switch]) -> ProgramChoice:
     """The given switches."""
     waiting, since = list(switches)[::-1], 0
 
-    def course(running: int | None, ready: MayGoOn) -> int:
+    def choice(running: int | None, ready: MayGoOn) -> int:
         nonlocal since
         chosen = plain(running, ready)
         while waiting and waiting[-1].after <= since:
@@ -129,14 +129,14 @@ def by_switches(switches: Sequence[Switch]) -> Course:
         since += 1
         return chosen
 
-    return course
+    return choice
 
 
-def in_turn(order: Sequence[int]) -> Course:
+def in_turn(order: Sequence[int]) -> ProgramChoice:
     """One after the other, in this order."""
     at = 0
 
-    def course(running: int | None, ready: MayGoOn) -> int:
+    def choice(running: int | None, ready: MayGoOn) -> int:
         nonlocal at
         if running is not None:
             return running
@@ -144,17 +144,17 @@ def in_turn(order: Sequence[int]) -> Course:
             at += 1
         return order[at] if at < len(order) else ready.lowest
 
-    return course
+    return choice
 
 
-def uniform(count: int, choices: random.Random) -> Course:
+def uniform(count: int, choices: random.Random) -> ProgramChoice:
     """A program drawn after every operation; with some probability the same one."""
     keep_going = choices.choice(_KEEP_GOING)
     waiting = list(range(count))
     choices.shuffle(waiting)
     live: list[int] = []
 
-    def course(running: int | None, ready: MayGoOn) -> int:
+    def choice(running: int | None, ready: MayGoOn) -> int:
         if running is not None and choices.random() < keep_going:
             return running
         if running is None:
@@ -163,10 +163,10 @@ def uniform(count: int, choices: random.Random) -> Course:
                 live.append(waiting.pop())
         return choices.choice(live)
 
-    return course
+    return choice
 
 
-def priorities(count: int, places: int, choices: random.Random) -> Course:
+def priorities(count: int, places: int, choices: random.Random) -> ProgramChoice:
     """The one of the highest priority, which falls behind all others at a few places: PCT.
 
     Burckhardt, Kothari, Musuvathi and Nagarakatte, "A randomized scheduler with probabilistic guarantees of finding bugs".
@@ -183,7 +183,7 @@ def priorities(count: int, places: int, choices: random.Random) -> Course:
     changes = sorted(choices.randrange(1, operations) for _ in range(choices.choice(_CHANGES)))[::-1]
     made = lowest = 0
 
-    def course(running: int | None, ready: MayGoOn) -> int:
+    def choice(running: int | None, ready: MayGoOn) -> int:
         nonlocal made, lowest
         changed = False
         while changes and changes[-1] <= made:
@@ -197,16 +197,16 @@ def priorities(count: int, places: int, choices: random.Random) -> Course:
             return running
         return max(ready.all(), key=ranks.__getitem__)
 
-    return course
+    return choice
 
 
-def among_warps(choices: random.Random) -> Course:
+def among_warps(choices: random.Random) -> ProgramChoice:
     """Any warp that does not wait for the others."""
     keep_going = choices.choice(_KEEP_GOING)
 
-    def course(running: int | None, ready: MayGoOn) -> int:
+    def choice(running: int | None, ready: MayGoOn) -> int:
         if running is not None and choices.random() < keep_going:
             return running
         return choices.choice(ready.all())
 
-    return course
+    return choice
