@@ -71,20 +71,31 @@ class LiveWorkerV2(LiveWorker):
         return held | {f"slot {slot}, neither free nor of a request": slot for slot in lost}
 
     def _runner(self) -> Any:
-        settings, config = self.settings, self.config
         without_a_device()
         runner = bare(find(f"{GPU_FOLDER}.model_runner:GPUModelRunner"))
+        self._configure(runner)
+        self._add_buffers(runner)
+        self._add_parts(runner)
+        self._caches(runner)
+        # A full graph's layers are handed nothing when it runs.
+        self._notes(runner, "prepare_inputs", "batch")
+        self._notes(runner.model_state, "prepare_attn", "metadata")
+        return runner
+
+    def _configure(self, runner: Any) -> None:
+        """What the runner's constructor takes from the configuration."""
+        settings, config = self.settings, self.config
         for name in _CONFIGURATIONS.split():
             setattr(runner, f"{name}_config", getattr(config, f"{name}_config"))
+        for name in _OFF.split():
+            setattr(runner, name, False)
+        for name in _ABSENT.split():
+            runner.__dict__[name] = None
         runner.vllm_config, runner.device = config, ON_CPU
         runner.dtype = runner.kv_cache_dtype = torch.float32
         runner.vocab_size = config.model_config.get_vocab_size()
         runner.max_model_len, runner.max_num_tokens = settings.max_model_len, settings.max_num_batched_tokens
         runner.max_num_reqs = settings.max_num_seqs
-        for name in _OFF.split():
-            setattr(runner, name, False)
-        for name in _ABSENT.split():
-            runner.__dict__[name] = None
         runner.is_first_pp_rank = runner.is_last_pp_rank = True
         if not hasattr(type(runner), "dp_size"):
             runner.dp_size, runner.dp_rank = 1, 0
@@ -92,6 +103,10 @@ class LiveWorkerV2(LiveWorker):
         runner._draft_workspace_lane = 0
         runner.num_speculative_steps = settings.num_spec
         find(f"{GPU_FOLDER}.buffer_utils:set_default_max_concurrency")(config.max_concurrent_batches)
+
+    def _add_buffers(self, runner: Any) -> None:
+        """The release's own state of requests, input buffers and drafts."""
+        settings = self.settings
         runner.req_states = made_with(
             find(f"{GPU_FOLDER}.states:RequestState"),
             max_num_reqs=settings.max_num_seqs,
@@ -100,7 +115,7 @@ class LiveWorkerV2(LiveWorker):
             num_speculative_steps=settings.num_spec,
             vocab_size=runner.vocab_size,
             device=ON_CPU,
-            num_prefill_lookahead=max(1, getattr(config, "num_prefill_lookahead_tokens", 1)),
+            num_prefill_lookahead=max(1, getattr(self.config, "num_prefill_lookahead_tokens", 1)),
         )
         runner.input_buffers = find(f"{GPU_FOLDER}.input_batch:InputBuffers")(
             max_num_reqs=settings.max_num_seqs,
@@ -116,25 +131,20 @@ class LiveWorkerV2(LiveWorker):
             draft_tokens_np=None,
             num_draft_tokens=0,
         )
+
+    def _add_parts(self, runner: Any) -> None:
+        """The model, the sampler, the drafts, and what has no part in states."""
         runner.ec_connector = SimpleNamespace(
             no_forward=lambda _: find("vllm.v1.outputs:EMPTY_MODEL_RUNNER_OUTPUT")
         )
-        runner.step_timing = Unneeded()
-        runner.eplb = Unneeded()
-        runner.lora_state = Unneeded()
+        runner.step_timing = runner.eplb = runner.lora_state = Unneeded()
         runner.prompt_logprobs_worker = NoLogprobs()
-        runner.sampler = SamplerV2(self)
-        runner.rejection_sampler = runner.sampler
-        runner.speculator = DraftsV2(self) if settings.num_spec else None
+        runner.sampler = runner.rejection_sampler = SamplerV2(self)
+        runner.speculator = DraftsV2(self) if self.settings.num_spec else None
         runner.cudagraph_manager = GraphsV2(self)
         runner.model = ToyModel(self)
-        runner.model_state = find(f"{_STATE}:MambaHybridModelState")(config, runner.model, None, ON_CPU)
-        runner.decode_query_len = settings.num_spec + runner.model_state.num_new_sampled_tokens_per_step
-        self._caches(runner)
-        # A full graph's layers are handed nothing when it runs.
-        self._notes(runner, "prepare_inputs", "batch")
-        self._notes(runner.model_state, "prepare_attn", "metadata")
-        return runner
+        runner.model_state = find(f"{_STATE}:MambaHybridModelState")(self.config, runner.model, None, ON_CPU)
+        runner.decode_query_len = self.settings.num_spec + runner.model_state.num_new_sampled_tokens_per_step
 
     def _notes(self, owner: Any, method: str, name: str) -> None:
         """Keep what a method of the release's returns, for the forward, as the attribute `name`."""
