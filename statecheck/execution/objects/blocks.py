@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -11,10 +10,8 @@ import numpy as np
 import torch
 
 from statecheck.case.values import CANARY, Address, Tensor, Value, View
-from statecheck.execution.objects.arena import Arena
 
 GUARD_BYTES = 64
-_VAST = 2**30
 
 
 class SubjectError(Exception):
@@ -91,13 +88,13 @@ class Window:
     @property
     def seen(self) -> torch.Tensor:
         """As `Block.seen`, of the view."""
-        return _view(self.block.within(self.block.seen), _as_tensor(self.value))
+        return view_of(self.block.within(self.block.seen), _as_tensor(self.value))
 
     def accept(self) -> None:
         """What the view holds now is right."""
         if self.block.before is not None:
             before = self.block.within(self.block.before)
-            _view(before, _as_tensor(self.value)).copy_(self.seen)
+            view_of(before, _as_tensor(self.value)).copy_(self.seen)
 
 
 @dataclass
@@ -142,127 +139,6 @@ class Scope:
         return Address(*min(near, key=lambda found: (found[1] < 0, abs(found[1]))))
 
 
-class Allocator:
-    """Makes blocks on `device` for tensors described as values; without `guards` exactly as large as these are.
-
-    Args:
-        arena: where tensors on the device lie that are small and guarded; without one, each has memory of its own.
-    """
-
-    def __init__(self, device: str, *, guards: bool = True, arena: Arena | None = None) -> None:
-        self.device = device
-        self.guards = guards
-        self.arena = arena
-        self._blank: dict[str, torch.Tensor] = {}
-        self._lendable: set[str] = set()
-        self._vast = False
-
-    def begin_example(self) -> None:
-        """Memory of gigabytes goes back to the device, which other processes want to use too."""
-        if self.arena is not None:
-            self.arena.begin()
-        if self._vast:
-            self._vast = False
-            self._blank.clear()
-            torch.cuda.empty_cache()
-
-    def give_back(self) -> None:
-        """As `begin_example`, in the middle of one, of what was lent to calls."""
-        lent = self._blank.get(self.device)
-        if lent is not None and self.device != "cpu" and lent.numel() > _VAST:
-            del lent, self._blank[self.device]
-            torch.cuda.empty_cache()
-
-    def begin_call(self) -> None:
-        self._lendable = {"cpu", self.device} if self.guards else set()
-
-    def flush(self) -> None:
-        """The subject may look at everything, and write to it."""
-        if self.arena is not None:
-            self.arena.flush()
-
-    def fetching(self) -> AbstractContextManager[None]:
-        """As `pull`, once the caller has waited for the device."""
-        return nullcontext() if self.arena is None else self.arena.fetching()
-
-    def pull(self) -> None:
-        """What the subject has written can be looked at."""
-        if self.arena is not None:
-            self.arena.pull()
-
-    def imaged(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor, or what shows it on the host."""
-        found = None if self.arena is None else self.arena.imaged(tensor)
-        return tensor if found is None else found
-
-    def overwrite(self, target: Allocation | Window, raw: torch.Tensor) -> None:
-        """These bytes are the elements of a whole storage, or of a view, from now on."""
-        block = target if isinstance(target, Allocation) else target.block
-        if block.image is not None:
-            self.pull()
-        into = block.within(block.seen) if isinstance(target, Allocation) else target.seen
-        raw = raw.to(into.device)
-        into.copy_(raw.view(into.dtype).reshape(into.shape))
-        if block.before is not None:
-            block.before.copy_(block.seen)
-        if self.arena is not None and block.image is not None:
-            self.arena.written(block.memory)
-
-    def named(self, tensor: Tensor) -> Allocation:
-        """A block that stays for longer than a call."""
-        self._lendable = set()
-        return self.allocate(tensor)
-
-    def allocate(self, tensor: Tensor) -> Allocation:
-        device = self.device if tensor.on == "device" else "cpu"
-        block = self._in_arena(tensor) if tensor.on == "device" and self.guards else None
-        if block is not None:
-            return block
-        memory = self._memory(tensor, device)
-        block = Allocation(memory, memory, guarded=self.guards)
-        block.view = _view(block.inside, tensor)
-        if tensor.elements is not None:
-            block.before = memory.clone()
-        return block
-
-    def _in_arena(self, tensor: Tensor) -> Allocation | None:
-        if self.arena is None:
-            return None
-        dtype = getattr(torch, tensor.dtype)
-        nbytes = tensor.storage_size * dtype.itemsize + 2 * GUARD_BYTES
-        begin = self.arena.reserve(nbytes)
-        if begin is None:
-            return None
-        memory = self.arena.memory(begin, nbytes)
-        image, right = self.arena.image_at(begin, nbytes)
-        raw = None if tensor.elements is None else _array(tensor.elements, tensor.dtype)
-        self.arena.put(begin, begin + nbytes, GUARD_BYTES, CANARY, raw)
-        block = Allocation(memory, memory, right if raw is not None else None, image=image)
-        block.view = _view(block.inside, tensor)
-        return block
-
-    def _memory(self, tensor: Tensor, device: str) -> torch.Tensor:
-        dtype = getattr(torch, tensor.dtype)
-        if tensor.elements is None:
-            around = 2 * GUARD_BYTES if self.guards else 0
-            memory = self._blank_memory(tensor.storage_size * dtype.itemsize + around, device)
-            if self.guards:
-                memory[:GUARD_BYTES] = memory[-GUARD_BYTES:] = CANARY
-            return memory
-        guard = torch.full((GUARD_BYTES if self.guards else 0,), CANARY, dtype=torch.uint8)
-        return torch.cat((guard, contents(tensor.elements, dtype), guard)).to(device)
-
-    def _blank_memory(self, nbytes: int, device: str) -> torch.Tensor:
-        """Memory whose contents are not looked at; pools with huge strides take gigabytes, so a call is lent one."""
-        self._vast |= nbytes > _VAST and device != "cpu"
-        if device not in self._lendable:
-            return torch.empty(nbytes, dtype=torch.uint8, device=device)
-        self._lendable.remove(device)
-        if self._blank.get(device) is None or self._blank[device].numel() < nbytes:
-            self._blank[device] = torch.empty(nbytes, dtype=torch.uint8, device=device)
-        return self._blank[device][:nbytes]
-
-
 def _read_together(flags: list[torch.Tensor | bool]) -> list[bool]:
     """The values of flags; those on a device in one transfer, since each one waits for all that it has to do."""
     unread = [flag for flag in flags if isinstance(flag, torch.Tensor)]
@@ -281,7 +157,7 @@ def window(block: Allocation, view: View) -> torch.Tensor:
     reach = tensor.storage_size * getattr(torch, view.dtype).itemsize
     if view.offset < 0 or (reach > room and prod(view.shape)):
         raise ValueError(f"view = {view}, but should lie inside {room} bytes [window]")
-    return _view(block.inside, tensor)
+    return view_of(block.inside, tensor)
 
 
 def _as_tensor(view: View) -> Tensor:
@@ -298,7 +174,7 @@ def contents(elements: tuple[int, ...] | bytes, dtype: torch.dtype) -> torch.Ten
     return raw
 
 
-def _array(elements: tuple[int, ...] | bytes, dtype: str) -> np.ndarray:
+def array_of(elements: tuple[int, ...] | bytes, dtype: str) -> np.ndarray:
     """The bytes of `elements`, as an array; NumPy knows all integers, and torch the rest."""
     if isinstance(elements, bytes):
         return np.frombuffer(elements, np.uint8)
@@ -317,7 +193,7 @@ def joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path not in ("", "self") else name
 
 
-def _view(inside: torch.Tensor, tensor: Tensor) -> torch.Tensor:
+def view_of(inside: torch.Tensor, tensor: Tensor) -> torch.Tensor:
     dtype = getattr(torch, tensor.dtype)
     rest = inside.numel() % dtype.itemsize
     whole = (inside[:-rest] if rest else inside).view(dtype)

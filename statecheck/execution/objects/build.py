@@ -26,10 +26,10 @@ from statecheck.case.values import (
     Value,
     View,
 )
+from statecheck.execution.objects.allocator import Allocator
 from statecheck.execution.objects.arena import Arena
 from statecheck.execution.objects.blocks import (
     Allocation,
-    Allocator,
     Named,
     Scope,
     SubjectError,
