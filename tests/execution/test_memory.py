@@ -207,8 +207,8 @@ def trial(monkeypatch: pytest.MonkeyPatch, trial: Bench) -> Callable[[Any], Tria
     """Makes a trial of a toy with the given `add`."""
     answers.answered()
     plain = lambda **_: None  # noqa: E731 - a rule that says nothing
-    monkeypatch.setitem(answers._ANSWERS, "Counter", answers._Answer(plain, False, False))
-    monkeypatch.setitem(answers._ANSWERS, "add", answers._Answer(added, False, True))
+    monkeypatch.setitem(answers._ANSWERS, "Counter", answers._Answer(plain, frozenset()))
+    monkeypatch.setitem(answers._ANSWERS, "add", answers._Answer(added, frozenset({"memory"})))
 
     def made(function: Any) -> Trial:
         subject = toy(Counter=Counter, add=function)
