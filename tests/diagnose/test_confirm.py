@@ -17,6 +17,7 @@ from statecheck.workers.port import InWorker
 from tests.breakages.broken import FAULTY, a_case, module
 
 HANG = Raised("DeviceFault", "hang: no answer within 1 s")
+HANG_MESSAGE = "the call = DeviceFault: hang: no answer within 1 s, but should be a result, 2"
 FAULT = (
     "the call = DeviceFault: illegal access: memory was touched that is not there, but should be a result, 2"
 )
@@ -58,27 +59,36 @@ def of_two(actual: Outcome) -> Case:
     return a_case(steps=(call("add_one", x=1),), expected=(RIGHT,), actual=(actual,), message="as stated")
 
 
-def test_a_failure_that_repeats_is_said_to() -> None:
-    found = confirmed(of_two(WRONG), [WRONG, WRONG, WRONG])
-    assert (found.repeated, found.messages) == (3, ("result = 3, but should be 2",) * 3)
-    assert found.note == "Repeated in 3 of 3 fresh workers."
+RUNS: dict[str, tuple[Outcome, list[Outcome], tuple[str, ...], str]] = {
+    "every time": (
+        WRONG,
+        [WRONG] * 3,
+        ("result = 3, but should be 2",) * 3,
+        "Repeated in 3 of 3 fresh workers.",
+    ),
+    "in another form": (
+        HANG,
+        [HANG, WRONG],
+        (HANG_MESSAGE, "result = 3, but should be 2"),
+        "Repeated in 2 of 2",
+    ),
+    "once": (
+        WRONG,
+        [RIGHT, WRONG, RIGHT],
+        ("", "result = 3, but should be 2", ""),
+        "**did not repeat in 2 of 3**",
+    ),
+    "a condition": (RIGHT, [RIGHT, RIGHT], ("as stated", "as stated"), "Repeated in 2 of 2"),
+}
 
 
-def test_a_failure_that_takes_another_form_repeats_too() -> None:
-    found = confirmed(of_two(HANG), [HANG, WRONG])
-    assert found.repeated == 2
-    assert found.messages[1] == "result = 3, but should be 2"
-
-
-def test_a_failure_that_does_not_repeat_every_time_is_marked() -> None:
-    found = confirmed(of_two(WRONG), [RIGHT, WRONG, RIGHT])
-    assert (found.repeated, found.messages[0]) == (1, "")
-    assert "**did not repeat in 2 of 3**" in found.note
-
-
-def test_a_broken_condition_repeats_where_the_outcomes_do() -> None:
-    found = confirmed(of_two(RIGHT), [RIGHT, RIGHT])
-    assert (found.repeated, found.messages) == (2, ("as stated", "as stated"))
+@pytest.mark.parametrize(("seen", "outcomes", "messages", "note"), RUNS.values(), ids=RUNS)
+def test_a_failure_is_run_again_and_its_repetitions_are_counted(
+    seen: Outcome, outcomes: list[Outcome], messages: tuple[str, ...], note: str
+) -> None:
+    found = confirmed(of_two(seen), outcomes)
+    assert (found.repeated, found.messages) == (len([one for one in messages if one]), messages)
+    assert note in found.note
 
 
 def test_every_run_has_a_worker_of_its_own(tmp_path: Path, trial: Bench) -> None:

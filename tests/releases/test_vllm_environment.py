@@ -286,7 +286,7 @@ def test_a_command_goes_on_in_the_environment(
     assert capfd.readouterr().out.splitlines()[-1] == f"statecheck: vLLM 0.99.0, with {replaced.value.python}"
 
 
-def test_a_command_stays_where_it_is_for_other_subjects_and_where_the_release_is_installed(
+def test_a_command_stays_where_it_is_for_other_subjects_and_installed_releases(
     begin: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VLLM", RELEASE.version)

@@ -66,13 +66,10 @@ def test_the_line_names_every_change(verdicts: str, line: str) -> None:
     assert bisected(verdicts).line == line
 
 
-def test_a_change_among_some_releases_only_is_not_said_to_be_exact() -> None:
+def test_the_line_names_commits_with_their_titles_and_says_what_is_not_exact() -> None:
     assert bisected("+-", complete=False).line == "wrong since 2 at the latest"
-
-
-def test_a_commit_is_named_with_its_first_line() -> None:
-    found = replace(bisected("+-"), over="commits", titles={"2": "Copy states\nfaster"})
-    assert found.line == "wrong since 2 (Copy states faster)"
+    commits = replace(bisected("+-"), over="commits", titles={"2": "Copy states\nfaster"})
+    assert commits.line == "wrong since 2 (Copy states faster)"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import builtins
 import dis
 import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from statecheck.case.values import Raised, Returned, call
 from statecheck.execution.objects.fakes import fake_tensor
 from statecheck.execution.objects.own import OWN_FUNCTIONS
 from statecheck.report.repro.embed import BEFORE_TORCH, WITH_TORCH, runtime_names
-from statecheck.report.repro.runtime import checks, process, subject
+from statecheck.report.repro.runtime import checks, subject
 from statecheck.report.repro.script import repro_script, repro_test
 from tests.breakages.broken import ROOT, a_case
 from tests.processes import run_python
@@ -291,17 +290,6 @@ def test_the_layout_is_read_again_after_the_environment_changed(
     assert ("VLLM_SSM_CONV_STATE_LAYOUT" in os.environ, cleared) == (False, [True])
 
 
-@pytest.mark.parametrize("arguments", [[], ["--bisect"]])
-def test_a_script_without_a_verdict_exits_2_or_125_for_bisect(
-    monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["repro.py", *arguments])
-    monkeypatch.setattr(process, "IS_SCRIPT", True)
-    with pytest.raises(SystemExit) as ended:
-        process.cannot_try("why")
-    assert ended.value.code == (125 if arguments else 2)
-
-
 @pytest.mark.parametrize(
     ("expected", "stated", "code", "output"),
     [
@@ -324,9 +312,3 @@ def test_a_result_that_cannot_be_read_is_a_finding(capsys: pytest.CaptureFixture
         subject.end(lambda: checks.expect("result.x", object().x, 1))  # type: ignore[attr-defined]
     assert ended.value.code == 1
     assert "the result cannot be read as documented: AttributeError" in capsys.readouterr().out
-
-
-def test_what_a_value_is_expected_to_be_is_what_the_rules_say() -> None:
-    """The body of a script is the case: its call, and its expectation."""
-    text = repro_script(a_case(expected=(Returned(3),), actual=(Returned(2),)), Path(), None)
-    assert "expect('result', result, 3)" in text

@@ -84,34 +84,42 @@ def command(
     return Ended(code, output.getvalue(), folder)
 
 
-def test_cases_without_a_report_are_clean(folder: Path) -> None:
-    run = command(folder, {})
-    assert run.code == exit_codes.CLEAN
-    assert "gsan: Triton 3.9.0" in run.output
-    assert "no finding of gsan in 3 whole cases" in run.output
+RUNS: dict[str, tuple[dict[str, str], Opinion, int, tuple[str, ...]]] = {
+    "no report": ({}, SAME, exit_codes.CLEAN, ("gsan: Triton 3.9.0", "no finding of gsan in 3 whole cases")),
+    "a race that both see": ({"1": assertion(WAW)}, replace(SAME, races=[RACE]), exit_codes.FALSIFIED, ()),
+    "a race that only Triton's sees": (
+        {"1": assertion(WAW)},
+        Opinion(),
+        exit_codes.INCOMPLETE,
+        (
+            f"undecided: write after write race of {KERNEL}",
+            "Triton's says: race; ours says: no race",
+            "sanitize-gpu cases/1.json",
+        ),
+    ),
+    "a false alarm, behind which nothing was watched": (
+        {"1": assertion(WAW)},
+        SAME,
+        exit_codes.INCOMPLETE,
+        (
+            f"false alarm: gsan: write after write race of {KERNEL} at {FILE}:88",
+            "not watched behind a false alarm: ",
+            "no finding of gsan",
+        ),
+    ),
+}
 
 
-def test_a_race_that_both_see_is_told_and_the_other_cases_are_run(folder: Path) -> None:
-    run = command(folder, {"1": assertion(WAW)}, replace(SAME, races=[RACE]))
-    assert run.code == exit_codes.FALSIFIED
-    assert run.written["tools"][0]["ended"] == {"0": "done", "1": "dead", "2": "done"}
-    assert "INCOMPLETE" not in run.output
-
-
-def test_a_race_that_only_it_sees_is_told_as_such_and_makes_a_run_incomplete(folder: Path) -> None:
-    run = command(folder, {"1": assertion(WAW)}, Opinion())
-    assert run.code == exit_codes.INCOMPLETE
-    assert f"undecided: write after write race of {KERNEL}" in run.output
-    assert "Triton's says: race; ours says: no race" in run.output
-    assert "sanitize-gpu cases/1.json" in run.output
-
-
-def test_a_false_alarm_is_told_and_what_comes_behind_it_was_not_watched(folder: Path) -> None:
-    run = command(folder, {"1": assertion(WAW)})
-    assert run.code == exit_codes.INCOMPLETE
-    assert f"false alarm: gsan: write after write race of {KERNEL} at {FILE}:88" in run.output
-    assert f"not watched behind a false alarm: {folder / 'cases/1.json'}" in run.output
-    assert "no finding of gsan" in run.output
+@pytest.mark.parametrize(("plan", "opinion", "code", "lines"), RUNS.values(), ids=RUNS)
+def test_a_run_ends_with_a_code_and_says_why(
+    folder: Path, plan: dict[str, str], opinion: Opinion, code: int, lines: tuple[str, ...]
+) -> None:
+    run = command(folder, plan, opinion)
+    assert run.code == code
+    assert [line for line in lines if line not in run.output] == []
+    # A case whose process ends does not keep the others from running.
+    ended = {"0": "done", "1": "dead" if plan else "done", "2": "done"}
+    assert run.written["tools"][0]["ended"] == ended
 
 
 def test_a_limit_is_met_again_in_a_fresh_process_before_it_is_told(folder: Path) -> None:

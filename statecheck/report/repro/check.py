@@ -20,8 +20,7 @@ from statecheck.case.values import (
 )
 from statecheck.execution.objects.memory import KnownMemory
 from statecheck.execution.run import Follower, recorded
-from statecheck.report.repro.literals import elements_of, literal
-from statecheck.report.repro.renaming import reserved_names
+from statecheck.report.repro.literals import elements_of, literal, reserved_names, script_name
 
 
 def check_source(case: Case) -> str:
@@ -42,11 +41,10 @@ def _steps(case: Case) -> Iterator[str]:
                 results.add(step.bind)
         elif isinstance(step, Let):
             value = literal(step.value)
-            yield f"{step.name} = {f'guarded({value})' if step.name in damaged else value}"
-        elif isinstance(rules.memory.names[step.name], View):
-            yield f"overwrite_view({step.name}, {elements_of(step.elements)})"
+            yield f"{script_name(step.name)} = {f'guarded({value})' if step.name in damaged else value}"
         else:
-            yield f"overwrite({step.name}, {elements_of(step.elements)})"
+            function = "overwrite_view" if isinstance(rules.memory.names[step.name], View) else "overwrite"
+            yield f"{function}({script_name(step.name)}, {elements_of(step.elements)})"
 
 
 def _damaged(case: Case) -> set[str]:
@@ -60,29 +58,33 @@ def _call(call: Call, expected: Expected, results: set[str], memory: KnownMemory
     yield f"environment({dict(call.environment)!r})"
     variables = {name: _variable(name, value, memory) for name, value in call.named.items()}
     for name, value in call.named.items():
-        if not (isinstance(value, Name) and value.name == variables[name]):
+        if literal(value) != variables[name]:
             yield f"{variables[name]} = {literal(value)}"
-    arguments = ", ".join(
-        [variables[name] for name, _ in call.arguments]
-        + [f"{name}={variables[name]}" for name, _ in call.keywords]
-    )
     watched = _unchanged(call, variables, results)
     if watched:
         yield f"before = snapshot({watched})"
-    ours = call.function.startswith("harness.")
-    function = call.function.removeprefix("harness.") if ours else f"subject.{call.function}"
-    invocation = f"lambda: {function}({arguments})"
+    invocation = _invocation(call, variables)
     if isinstance(expected, Refusal):
         yield f"expect_refusal({expected.exception!r}, {expected.argument!r}, {invocation})"
     else:
-        result = call.bind or "result"
+        result = script_name(call.bind) if call.bind else "result"
         yield f"{result} = attempt({invocation})"
         yield f"if {result} is not FAILED:"
         yield from (f"    {line}" for line in _checks(result, expected.value))
-    observed = [name for name in call.observes if isinstance(memory.names.get(name), (Tensor, View))]
+    observed = [
+        script_name(name) for name in call.observes if isinstance(memory.names.get(name), (Tensor, View))
+    ]
     if watched:
         yield f"expect_untouched({', '.join(['before', *observed])})"
     yield from _observations(call, expected, memory)
+
+
+def _invocation(call: Call, variables: dict[str, str]) -> str:
+    positional = [variables[name] for name, _ in call.arguments]
+    keywords = [f"{name}={variables[name]}" for name, _ in call.keywords]
+    ours = call.function.startswith("harness.")
+    function = call.function.removeprefix("harness.") if ours else f"subject.{call.function}"
+    return f"lambda: {function}({', '.join(positional + keywords)})"
 
 
 def _unchanged(call: Call, variables: dict[str, str], results: set[str]) -> str:
@@ -99,7 +101,7 @@ def _observations(call: Call, expected: Expected, memory: KnownMemory) -> Iterat
     for name in call.observes:
         if name in known:
             same = "  # as before" if memory.contents(name) == known[name] else ""
-            yield _observation(name, known[name], memory.names.get(name)) + same
+            yield _observation(script_name(name), known[name], memory.names.get(name)) + same
 
 
 def _observation(name: str, expected: Value, bound: Value) -> str:
@@ -114,8 +116,8 @@ def _observation(name: str, expected: Value, bound: Value) -> str:
 
 def _variable(name: str, value: Value, memory: KnownMemory) -> str:
     """The variable of an argument: its name, unless that is what something else is called already."""
-    taken = name in memory.names or name in reserved_names()
-    return f"{name}_" if name == "self" or (taken and value != Name(name)) else name
+    taken = name in reserved_names() or (name in memory.names and value != Name(name))
+    return f"{name}_" if name == "self" or taken else name
 
 
 def _watched(value: Value, results: set[str]) -> bool:

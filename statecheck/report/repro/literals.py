@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+from functools import cache
 from typing import Any
 
 from statecheck.case.values import (
@@ -20,8 +22,22 @@ from statecheck.case.values import (
     Value,
     View,
 )
+from statecheck.report.repro.embed import runtime_names
 
 _RUN = 8
+
+
+@cache
+def reserved_names() -> frozenset[str]:
+    """What no variable of a case may be called in a script."""
+    return runtime_names() | {"result", "before"} | frozenset(dir(builtins))
+
+
+def script_name(name: str) -> str:
+    """The variable of a case's name, or of a dotted path below it: another one if it would hide a name of the script."""
+    root = name.partition(".")[0]
+    # Names that begin so already get another one too, so that no two are the same.
+    return f"own_{name}" if root in reserved_names() or root.startswith("own_") else name
 
 
 def literal(value: Value) -> str:
@@ -54,7 +70,7 @@ def _reference(value: Value) -> str:
         case Device():
             return "torch.device(DEVICE)"
         case Name():
-            return value.name
+            return script_name(value.name)
         case Returns():
             return f"lambda: {literal(value.value)}"
         case Function():
@@ -76,7 +92,7 @@ def _tensor_elsewhere(value: View | Fake) -> str:
     strides = value.strides or Tensor(value.dtype, value.shape, None).contiguous_strides
     form = f"torch.{value.dtype}, {value.shape}, {strides}"
     if isinstance(value, View):
-        return f"view_of({value.of}, {form}, {value.offset})"
+        return f"view_of({script_name(value.of)}, {form}, {value.offset})"
     return f"fake_tensor({form}, {value.address:#x}, DEVICE)"
 
 

@@ -19,7 +19,6 @@ from statecheck.diagnose.rerun import differs
 from statecheck.report.repro.adapter import called, carried_source, subject_of, titled
 from statecheck.report.repro.check import check_source
 from statecheck.report.repro.embed import Script, script_text, watched_text
-from statecheck.report.repro.renaming import with_own_names
 from statecheck.subject import Subject
 from statecheck.text import visible
 
@@ -129,7 +128,7 @@ def _text(case: Case, root: str, use: _Use, *, last: str = "", test: str = "") -
                 f"Seen{seen_with}: {message}",
                 part.usage,
             ),
-            check=check_source(with_own_names(case)),
+            check=check_source(case),
             device=case.device,
             statements=(*statements, *filter(None, [last])),
             adapter=part.adapter,
