@@ -8,13 +8,15 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from statecheck.workers import fork_wire, forkserver
 from statecheck.workers.fork_wire import Fork
-from tests.breakages.broken import ROOT
+from tests.breakages.broken import FAULTY, ROOT, module
 from tests.workers.test_port import alive
 
 _LEFT_BEHIND = """
@@ -28,6 +30,12 @@ with InWorker(sys.argv[1], sys.argv[2], time_limit=600.0) as port:
     print(*port.pids, port.server_pid, flush=True)
     port.execute(call("never_end", device=Device()))
 """
+
+
+@pytest.fixture
+def faulty(tmp_path: Path) -> Iterator[str]:
+    with module(tmp_path, "toy_faulty_left", FAULTY) as name:
+        yield name
 
 
 @pytest.mark.slow

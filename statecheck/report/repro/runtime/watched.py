@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -24,12 +25,13 @@ def replay_with_statecheck(usage: str, module: str, folder: str, checkout: str) 
     for path in folders:
         sys.path.insert(0, os.path.normpath(Path(path).absolute()))
     try:
-        from statecheck.cli.main import main
+        # By its name: it is the script that needs the command line, and not the room of reports.
+        replay = importlib.import_module("statecheck.cli.main").main
     except ImportError as error:
         print(f"cannot import statecheck: {error}; STATECHECK=path/to/its/checkout says where it is")
         sys.exit(untried)
     subject = os.environ.get("SUBJECT", module)
-    code = main(["replay", str(here / "case.json"), "--subject", subject, "--device", "cpu"])
+    code = replay(["replay", str(here / "case.json"), "--subject", subject, "--device", "cpu"])
     known = {0: "the defect is gone", 1: "the defect is there"}
     print(known.get(code, "it could not be tried"))
     sys.exit(code if code in known else untried)
