@@ -38,7 +38,7 @@ def executed(port: Port, steps: Sequence[Step]) -> list[Outcome | None]:
 
 
 class Recorder(Protocol):
-    """Is told what a port is about to do; see `device.log.StepLog`."""
+    """Records what a port is about to do; see `workers.log.StepLog`."""
 
     def begin(self) -> None: ...
 

@@ -99,7 +99,7 @@ class KnownDeviation:
 
     Args:
         property: the name or id of a property, or those of several that it shows in, with `*` for any characters.
-        link: where it is told of.
+        link: where it is described.
         symptoms: how it shows, one or several.
         condition: narrows it further, to the cases for which it returns True.
         id: a short name of the defect, for those that show in several properties.

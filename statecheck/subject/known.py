@@ -1,4 +1,4 @@
-"""Known defects of a subject, as a file: what campaigns go past, and where it is told of.
+"""Known defects of a subject, as a file: what campaigns go past, and where they are described.
 
 The file is TOML with a table `[[known]]` for each defect:
 
@@ -6,7 +6,7 @@ The file is TOML with a table `[[known]]` for each defect:
     title       the defect in a sentence
     properties  names or ids of the properties that it shows in, with `*` for any characters as a part of one
     versions    releases that have it, such as ">=0.20,<0.28"
-    link        where it is told of
+    link        where it is described
     why         what goes wrong, and how we know
     source      optional: the place in a release's source
     one_in      optional: about so many examples of a property show it once, 20 if this is not given; it is not said to be gone

@@ -41,7 +41,7 @@ STRAY = 7
 
 @dataclass
 class MambaCopySpec:
-    """Its address is told relative to the arguments."""
+    """Its address is described relative to the arguments."""
 
     start_addr: int
 

@@ -1,4 +1,4 @@
-"""What is called in a worker: one twin of one exhibit is run, and what was wrong is told in words, "" if nothing was."""
+"""What is called in a worker: one twin of one exhibit is run, and what was wrong is returned in words, "" if nothing was."""
 
 from __future__ import annotations
 

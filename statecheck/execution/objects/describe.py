@@ -64,7 +64,7 @@ class Describer:
         """The tensor by its elements; `read` has them, flat, where they are on the host already.
 
         Raises:
-            NotPlainError: it has none that can be told.
+            NotPlainError: it has none that can be read.
         """
         place = self._place(tensor)
         require_few(tensor.numel())
@@ -83,7 +83,7 @@ class Describer:
             with subject_code():
                 return on_host(one for one in tensors if self._imaged(one) is one)
         except NotPlainError:
-            # Each is read alone then, and which one it was is told of that one.
+            # Each is read alone then, and the error says which it was.
             return []
 
     def array(self, array: np.ndarray) -> Tensor:

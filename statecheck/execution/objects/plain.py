@@ -1,4 +1,4 @@
-"""Single parts of what a subject returned as plain data, and what cannot be told as such."""
+"""Single parts of what a subject returned as plain data, and what has no such form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_TEXT = 1_000_000
 
 
 def undescribable(found: Any, why: str) -> Record:
-    """What stands for an object of the subject's that cannot be told as plain data."""
+    """What stands for an object of the subject's that has no form as plain data."""
     return record("Undescribable", type=name_of(type(found)), why=why)
 
 

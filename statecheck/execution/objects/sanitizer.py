@@ -1,4 +1,4 @@
-"""A port's sanitizer: it is told of every tensor that a call is handed, and sees the call's launches only."""
+"""A port's sanitizer: it knows every tensor that a call is handed, and sees the call's launches only."""
 
 from __future__ import annotations
 
