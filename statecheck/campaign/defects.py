@@ -70,10 +70,10 @@ class Defect:
     def stale(self) -> bool:
         return self.standing == GONE
 
-    def hear(self, task: Explore, shown: int, seconds: float) -> None:
-        """It showed in so many examples of a task."""
-        self.properties[task.property] += shown
-        rate = shown / max(seconds, 1e-3)
+    def showed(self, task: Explore, examples: int, seconds: float) -> None:
+        """Count the examples of a task in which it showed."""
+        self.properties[task.property] += examples
+        rate = examples / max(seconds, 1e-3)
         if rate > self._rate:
             self._task, self._rate = task, rate
 
@@ -158,10 +158,10 @@ class KnownDefects:
         fair = left / math.ceil(len(waiting) / workers)
         return waiting[0].to_report(max(SHORTEST, min(_longest(budget), fair)))
 
-    def hear(self, task: Explore, message: Explored) -> None:
+    def explored(self, task: Explore, message: Explored) -> None:
         for name, shown in message.known.items():
             if name in self.all:
-                self.all[name].hear(task, shown, message.seconds)
+                self.all[name].showed(task, shown, message.seconds)
 
     def reported(self, task: Explore, message: Explored) -> None:
         """A report was written, or could not be."""

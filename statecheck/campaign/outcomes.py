@@ -110,7 +110,7 @@ class Outcomes:
         if task.shown:
             self._apply_report(task, event)
         else:
-            self._defects.hear(task, event)
+            self._defects.explored(task, event)
             self._ledger.explored(event, self._campaign.at)
             self._ledger.standings[task.property].end()
         self._assignment.ended(task, event)

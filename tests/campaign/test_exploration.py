@@ -188,7 +188,7 @@ def test_branches_that_examples_took_are_behaviours_and_those_of_other_tasks_are
     waiting = [Coverage(taken=frozenset({first})), Coverage(taken=frozenset({second}))]
     monkeypatch.setattr(Worker, "take_coverage", lambda worker: waiting.pop(0) if waiting else Coverage())
     end = explored(make(most=9), max_examples=5)
-    # What was launched before the task is told too, or else it would not be reported.
+    # What was launched before the task is reported too, or else it would be lost.
     assert end.covered.taken == {first, second}
     assert end.behaviours == {
         exploration.behaviour(frozenset(one)) for one in (set(), {"copy", "copy.py:5", "then"})

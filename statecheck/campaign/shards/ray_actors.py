@@ -102,7 +102,7 @@ class Mailbox:
         return letters
 
 
-class ActorSeat:
+class UnitActor:
     """An actor that does units, on one GPU or one machine.
 
     Args:

@@ -20,7 +20,7 @@ from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.shards.keeper import Keeper, write_down
 from statecheck.campaign.shards.merge import Part, added
-from statecheck.campaign.shards.ray_actors import ActorSeat, Cluster, Mailbox, Run, imported, join
+from statecheck.campaign.shards.ray_actors import Cluster, Mailbox, Run, UnitActor, imported, join
 from statecheck.campaign.shards.units import Cut, UnitQueue
 from statecheck.execution.verdict import Status
 
@@ -68,8 +68,8 @@ def _campaign() -> Run:
 
 
 @dataclass
-class _Occupied:
-    """A seat on a node: what it was asked last, and the unit that it does."""
+class _ActorHandle:
+    """An actor on a node: its answer that is waited for, and the unit that it does."""
 
     node: str
     actor: Any
@@ -93,7 +93,7 @@ class _Head:
         self.work = UnitQueue(plan, cut)
         self.keeper = Keeper(Path(plan.corpus), Path(plan.reports), plan.subject)
         self._corpus = frozenset(path.name for path in Path(plan.corpus).glob("*.json"))
-        self._seats: list[_Occupied] = []
+        self._actors: list[_ActorHandle] = []
         self._parts: dict[int, Part] = {}
         self._unfinished: dict[int, Part] = {}
         self._refused: Counter[str] = Counter()
@@ -119,13 +119,13 @@ class _Head:
         except Exception as error:
             # The cluster may be gone; what came from it until then is worth a report.
             self._troubles.append(f"the cluster ended the campaign: {_brief(error)}")
-        self._read_mail()
-        for seat in self._seats:
-            self._dismiss(seat)
+        self._read_mailbox()
+        for handle in self._actors:
+            self._stop(handle)
         return self._record()
 
     def _patient(self) -> bool:
-        if any(seat.ready for seat in self._seats):
+        if any(handle.ready for handle in self._actors):
             self._served = time.monotonic()
         if time.monotonic() - self._served < self._cluster.patience:
             return True
@@ -135,13 +135,13 @@ class _Head:
     def _step(self) -> None:
         if time.monotonic() - self._looked > _LOOK_SECONDS:
             self._looked = time.monotonic()
-            self._fill_seats()
-            self._read_mail()
-        for seat in self._seats:
-            if seat.answer is None and (unit := self.work.next(self._passed)) is not None:
-                seat.unit, seat.since = unit.unit, self._passed
-                seat.answer = seat.actor.do.remote(unit)
-        waiting = {seat.answer: seat for seat in self._seats if seat.answer is not None}
+            self._start_actors()
+            self._read_mailbox()
+        for handle in self._actors:
+            if handle.answer is None and (unit := self.work.next(self._passed)) is not None:
+                handle.unit, handle.since = unit.unit, self._passed
+                handle.answer = handle.actor.do.remote(unit)
+        waiting = {handle.answer: handle for handle in self._actors if handle.answer is not None}
         if not waiting:
             time.sleep(_LOOK_SECONDS)
             return
@@ -149,27 +149,27 @@ class _Head:
         for answer in answered:
             self._receive(waiting[answer])
 
-    def _fill_seats(self) -> None:
+    def _start_actors(self) -> None:
         """One for each GPU, or for each machine, of those that are there by now."""
         for node in self._ray.nodes():
             name = node["NodeID"]
-            taken = sum(seat.node == name for seat in self._seats)
+            taken = sum(handle.node == name for handle in self._actors)
             if node["Alive"] and self._refused[name] < _REFUSALS:
                 for _ in range(taken, self._places(node["Resources"])):
                     self._nodes.add(name)
-                    self._seats.append(self._seated(name))
+                    self._actors.append(self._start_actor(name))
 
     def _places(self, resources: dict[str, float]) -> int:
         if self._plan.device == "cuda":
             return int(resources.get("GPU", 0))
         return int(resources.get("CPU", 0) >= 1)
 
-    def _seated(self, node: str) -> _Occupied:
+    def _start_actor(self, node: str) -> _ActorHandle:
         on_gpu = self._plan.device == "cuda"
         uses = {"num_gpus": 1, "num_cpus": 0} if on_gpu else {"num_cpus": 1}
         shared, corpus = self._cluster.shared, self._corpus
-        actor = self._on(ActorSeat, node, self._run, self._mailbox, shared, corpus, **uses)
-        return _Occupied(node, actor, actor.ready.remote())
+        actor = self._on(UnitActor, node, self._run, self._mailbox, shared, corpus, **uses)
+        return _ActorHandle(node, actor, actor.ready.remote())
 
     def _on(self, kind: type, node: str, *arguments: Any, **uses: float) -> Any:
         """An actor on that node and no other."""
@@ -177,50 +177,50 @@ class _Head:
         chosen = {"num_cpus": 0, **uses, "scheduling_strategy": affinity(node, soft=False)}
         return self._ray.remote(kind).options(**chosen).remote(*arguments)
 
-    def _receive(self, seat: _Occupied) -> None:
-        answer, seat.answer = seat.answer, None
+    def _receive(self, handle: _ActorHandle) -> None:
+        answer, handle.answer = handle.answer, None
         try:
             text = self._ray.get(answer)
-            record = None if seat.unit is None else CampaignRecord.from_json(text)
+            record = None if handle.unit is None else CampaignRecord.from_json(text)
         except Exception as error:
-            self._lose(seat, _brief(error))
+            self._lose(handle, _brief(error))
             return
         if not self._under_way:
             self._under_way, self._began = True, time.monotonic()
-        seat.ready = True
+        handle.ready = True
         if record is not None:
-            self._take(seat, record)
+            self._take(handle, record)
 
-    def _take(self, seat: _Occupied, record: CampaignRecord) -> None:
+    def _take(self, handle: _ActorHandle, record: CampaignRecord) -> None:
         """A unit counts when its record is here and whole, and only then."""
-        assert seat.unit is not None
+        assert handle.unit is not None
         self.keeper.save(record.buckets)
-        part = Part(f"unit {seat.unit}", record, seat.since)
+        part = Part(f"unit {handle.unit}", record, handle.since)
         if why := _cut_short(record):
-            self._unfinished[seat.unit] = part
-            self._lose(seat, why)
+            self._unfinished[handle.unit] = part
+            self._lose(handle, why)
             return
-        self.work.finish(seat.unit)
-        self._parts[seat.unit], seat.unit = part, None
+        self.work.finish(handle.unit)
+        self._parts[handle.unit], handle.unit = part, None
         if self._watch is not None:
             self._watch(self._record())
 
-    def _dismiss(self, seat: _Occupied) -> None:
+    def _stop(self, handle: _ActorHandle) -> None:
         with suppress(Exception):
-            self._ray.kill(seat.actor)
+            self._ray.kill(handle.actor)
 
-    def _lose(self, seat: _Occupied, brief: str) -> None:
+    def _lose(self, handle: _ActorHandle, brief: str) -> None:
         """The actor failed, or is gone with its machine; a new one takes its place where that is still there."""
-        self._seats.remove(seat)
-        self._dismiss(seat)
-        if seat.unit is not None:
-            self.work.lose(seat.unit, brief)
+        self._actors.remove(handle)
+        self._stop(handle)
+        if handle.unit is not None:
+            self.work.lose(handle.unit, brief)
             return
-        self._refused[seat.node] += 1
-        if self._refused[seat.node] == _REFUSALS:
-            self._troubles.append(f"node {seat.node[:8]} is left alone, as it does no work: {brief}")
+        self._refused[handle.node] += 1
+        if self._refused[handle.node] == _REFUSALS:
+            self._troubles.append(f"node {handle.node[:8]} is left alone, as it does no work: {brief}")
 
-    def _read_mail(self) -> None:
+    def _read_mailbox(self) -> None:
         """Save what units have found that are still being done."""
         try:
             letters = self._ray.get(self._mailbox.take.remote(), timeout=_ANSWER_SECONDS)

@@ -138,7 +138,7 @@ def test_examples_that_ended_before_the_assertion_do_not_count_as_tried() -> Non
 
 
 def reported(defects: KnownDefects, name: str, seconds: float, **shown: int) -> None:
-    defects.hear(Explore(name, 5, 40), Explored(name, "passed", seconds, known=shown))
+    defects.explored(Explore(name, 5, 40), Explored(name, "passed", seconds, known=shown))
 
 
 def test_a_defect_counts_its_examples_by_property() -> None:
