@@ -71,7 +71,9 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Ended:
 def falsified(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """Traces of an implementation of which a line is broken."""
     folder = tmp_path_factory.mktemp("falsified")
-    with broken_subject(LIFECYCLE[1].variant, folder) as subject:
+    wrong = "decodes read the state before the tokens that they accepted"
+    variant = next(breakage.variant for breakage in LIFECYCLE if breakage.name == wrong)
+    with broken_subject(variant, folder) as subject:
         return traces(folder, "--count", "60", "--steps", "12", "--subject", subject.name)
 
 
