@@ -23,7 +23,8 @@ def _reducer(kind: type) -> Callable[[Any], tuple[type, tuple[Any, ...]]]:
 
 
 _REDUCERS = {kind: _reducer(kind) for kind in TAGS.values()}
-_BY_NAME = {(kind.__module__, kind.__qualname__): kind for kind in TAGS.values()}
+_BY_NAME = {kind.__qualname__: kind for kind in TAGS.values()}
+_ROOM = __name__.rpartition(".")[0]
 
 
 def pack(content: Sequence[Step] | Case) -> bytes:
@@ -77,7 +78,8 @@ class _Maker:
 
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        kind = _BY_NAME.get((current_name(module), name))
-        if kind is None:
+        # A log of an earlier version may name the module of this room that a value was in by then.
+        kind = _BY_NAME.get(name)
+        if kind is None or current_name(module).rpartition(".")[0] != _ROOM:
             raise ValueError(f"name = {module}.{name}, but should be a value's")
         return _Maker(kind)

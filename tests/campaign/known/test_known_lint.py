@@ -31,6 +31,10 @@ SAME = {
         "uniform-batch-overlooks-prompts",
     ): "where the only row with tokens is in its prompt, both make all rows decodes; other uniform batches are rare",
     (
+        "rows of one token are speculative beside drafts only",
+        "drafted-nothing-in-a-life",
+    ): "both lose the accepted count of a decode that drafted nothing, where no other row has drafts",
+    (
         "a run that overlaps itself is moved from the wrong end",
         "run-onto-itself",
     ): "both read bytes after they have overwritten them",
