@@ -24,7 +24,7 @@ from tests.breakages.broken import (
 )
 from tests.report.defects import (
     DEFECTS,
-    Defect,
+    DefectiveModule,
     falsified,
     source,
     unsaid,
@@ -37,7 +37,7 @@ def replayed(path: Path, subject: str, device: str = "auto") -> int:
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
 def test_a_replay_fails_on_the_broken_implementation_and_passes_on_the_intact_one(
-    tmp_path: Path, device: str, capsys: pytest.CaptureFixture[str], defect: Defect
+    tmp_path: Path, device: str, capsys: pytest.CaptureFixture[str], defect: DefectiveModule
 ) -> None:
     with module(tmp_path, defect.module, source(defect)) as name:
         path = falsified(name, device, *defect.steps).save(tmp_path / "case.json")

@@ -33,7 +33,7 @@ from tests.breakages.broken import (
 
 
 @dataclass(frozen=True)
-class Defect:
+class DefectiveModule:
     """An implementation that is wrong in one way, as the source of a module, and steps that show it."""
 
     name: str
@@ -98,50 +98,56 @@ SPLIT, GATHER = "split_decodes_and_prefills", "mamba_get_block_table_tensor"
 CONV_COPY = "get_conv_copy_spec"
 CHANNELS_FIRST = call("is_conv_state_dim_first", environment={LAYOUT_VARIABLE: "DS"})
 DEFECTS = (
-    Defect("element", after(VARLEN, "result[0][-1] += 1"), (CHUNKS,)),
-    Defect("dtype", after(VARLEN, "result = tuple(one.long() for one in result)"), (CHUNKS,)),
-    Defect("shape", after(VARLEN, "result = (result[0][1:], *result[1:])"), (CHUNKS,)),
-    Defect("missing item", after(VARLEN, "result = result[:2]"), (CHUNKS,)),
-    Defect("no result", after(VARLEN, "result = None"), (CHUNKS,)),
-    Defect("matrix element", after(GATHER, "result[1, 0] += 1"), (TABLE.call(),)),
-    Defect("same object", after(GATHER, "result = result.clone()"), (TABLE.call("none"),)),
-    Defect("count", after(SPLIT, "result = (result[0] + 1, *result[1:])"), (Splitting(BATCH).call(),)),
-    Defect("list for tuple", after(SPLIT, "result = list(result)"), (Splitting(BATCH).call(),)),
-    Defect(
+    DefectiveModule("element", after(VARLEN, "result[0][-1] += 1"), (CHUNKS,)),
+    DefectiveModule("dtype", after(VARLEN, "result = tuple(one.long() for one in result)"), (CHUNKS,)),
+    DefectiveModule("shape", after(VARLEN, "result = (result[0][1:], *result[1:])"), (CHUNKS,)),
+    DefectiveModule("missing item", after(VARLEN, "result = result[:2]"), (CHUNKS,)),
+    DefectiveModule("no result", after(VARLEN, "result = None"), (CHUNKS,)),
+    DefectiveModule("matrix element", after(GATHER, "result[1, 0] += 1"), (TABLE.call(),)),
+    DefectiveModule("same object", after(GATHER, "result = result.clone()"), (TABLE.call("none"),)),
+    DefectiveModule(
+        "count", after(SPLIT, "result = (result[0] + 1, *result[1:])"), (Splitting(BATCH).call(),)
+    ),
+    DefectiveModule("list for tuple", after(SPLIT, "result = list(result)"), (Splitting(BATCH).call(),)),
+    DefectiveModule(
         "bool for int", after(SPLIT, "result = (bool(result[0]), *result[1:])"), (Splitting(BATCH).call(),)
     ),
-    Defect(
+    DefectiveModule(
         "identity in a dict",
         after("compute_causal_conv1d_metadata", "result = (result[0], result[1].clone(), result[2])"),
         (CONV,),
     ),
-    Defect("keys", after("compute_causal_conv1d_metadata", "del result[0][8]['mlist']"), (CONV,)),
-    Defect("address", after(CONV_COPY, "result.start_addr += 1"), (COPY.call(CONV_COPY),)),
-    Defect("elements to copy", after(CONV_COPY, "result.num_elements -= 1"), (COPY.call(CONV_COPY),)),
-    Defect(
+    DefectiveModule("keys", after("compute_causal_conv1d_metadata", "del result[0][8]['mlist']"), (CONV,)),
+    DefectiveModule("address", after(CONV_COPY, "result.start_addr += 1"), (COPY.call(CONV_COPY),)),
+    DefectiveModule(
+        "elements to copy", after(CONV_COPY, "result.num_elements -= 1"), (COPY.call(CONV_COPY),)
+    ),
+    DefectiveModule(
         "record of another class",
         after(CONV_COPY, "result = type('Spec', (impl.MambaCopySpec,), {})(**vars(result))"),
         (COPY.call(CONV_COPY),),
     ),
-    Defect(
+    DefectiveModule(
         "layout not read",
         after("is_conv_state_dim_first", "result = False"),
         (call("is_conv_state_dim_first"), CHANNELS_FIRST),
     ),
-    Defect("no refusal", "def divide(x, y):\n    return x // y\n", (call("divide", x=5, y=2),)),
-    Defect(
+    DefectiveModule("no refusal", "def divide(x, y):\n    return x // y\n", (call("divide", x=5, y=2),)),
+    DefectiveModule(
         "refusal of another type",
         "def divide(x, y):\n    raise RuntimeError('x')\n",
         (call("divide", x=5, y=2),),
     ),
-    Defect(
+    DefectiveModule(
         "refusal of another argument",
         "def divide(x, y):\n    raise ValueError('max = 5, y = 2')\n",
         (call("divide", x=5, y=2),),
     ),
-    Defect("exception", before(VARLEN, "raise RuntimeError('lost')"), (CHUNKS,)),
-    Defect("stale result", f"import functools\n{VARLEN} = functools.lru_cache(impl.{VARLEN})\n", IN_PLACE),
-    Defect(
+    DefectiveModule("exception", before(VARLEN, "raise RuntimeError('lost')"), (CHUNKS,)),
+    DefectiveModule(
+        "stale result", f"import functools\n{VARLEN} = functools.lru_cache(impl.{VARLEN})\n", IN_PLACE
+    ),
+    DefectiveModule(
         "stale field",
         """
 class CommonAttentionMetadata(impl.CommonAttentionMetadata):
@@ -152,17 +158,17 @@ class CommonAttentionMetadata(impl.CommonAttentionMetadata):
 """,
         (*NAMED_BATCH, Overwrite("lens", tuple(9 + n for n in BATCH.seq_lens)), NAMED_BATCH[-1]),
     ),
-    Defect(
+    DefectiveModule(
         "argument written",
         before(VARLEN, "args[0][0] = 1"),
         (call(VARLEN, query_start_loc=int32([0]), chunk_size=4),),
     ),
-    Defect(
+    DefectiveModule(
         "gap written",
         before(VARLEN, "args[0].as_strided((1,), (1,), args[0].storage_offset() - 1).zero_()"),
         (CHUNKS,),
     ),
-    Defect(
+    DefectiveModule(
         "field of a named record written",
         """
 class CommonAttentionMetadata(impl.CommonAttentionMetadata):
@@ -173,12 +179,12 @@ class CommonAttentionMetadata(impl.CommonAttentionMetadata):
 """,
         NAMED_BATCH,
     ),
-    Defect(
+    DefectiveModule(
         "record refused",
         "class MambaSpec(impl.MambaSpec):\n    def __post_init__(self):\n        raise ValueError('shapes')\n",
         (PAGE,),
     ),
-    Defect(
+    DefectiveModule(
         "record not refused",
         "class MambaSpec(impl.MambaSpec):\n    def __post_init__(self):\n        pass\n",
         (BAD_PAGE,),
@@ -186,7 +192,7 @@ class CommonAttentionMetadata(impl.CommonAttentionMetadata):
 )
 
 
-def source(defect: Defect) -> str:
+def source(defect: DefectiveModule) -> str:
     return f"import impl\nfrom impl import *\n{defect.source}"
 
 

@@ -32,7 +32,7 @@ from tests.breakages.broken import (
 )
 from tests.report.defects import (
     DEFECTS,
-    Defect,
+    DefectiveModule,
     falsified,
     source,
 )
@@ -124,7 +124,7 @@ def test_a_mark_stands_below_the_first_element_that_differs(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
-def test_the_input_of_a_report_is_python(tmp_path: Path, device: str, defect: Defect) -> None:
+def test_the_input_of_a_report_is_python(tmp_path: Path, device: str, defect: DefectiveModule) -> None:
     case = case_of(load("impl"), device, *defect.steps)
     (block,) = re.findall(r"```python\n(.*?)\n```", report_text(case, tmp_path), re.DOTALL)
     assert isinstance(ast.parse(block).body[-1], ast.Expr)
