@@ -325,6 +325,7 @@ def test_results_without_bounds_are_described_up_to_a_bound(result: Callable[[in
     assert brief(decode(encode(outcome)).value)
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_ctrl_c_ends_the_run_and_is_no_outcome() -> None:
     with pytest.raises(KeyboardInterrupt):
         outcome_of(raising(KeyboardInterrupt()))

@@ -93,6 +93,7 @@ def test_a_replay_fails_where_a_condition_gives_no_answer(
     assert "a condition of a known defect gave no answer: " in answer.message
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_an_interrupted_condition_ends_the_run() -> None:
     def interrupted(_: Case) -> bool:
         raise KeyboardInterrupt
