@@ -33,7 +33,6 @@ BISECT_ARGS ?=
 REQUESTS ?=
 FACTOR ?=
 RUNNER ?=
-MODEL ?=
 REPLAY_ARGS ?=
 PYTEST_ARGS ?=
 
@@ -84,7 +83,7 @@ help:  ## this list
 	@echo
 	@echo '  BUDGET=$(BUDGET) SUBJECT=$(SUBJECT) DEVICE=$(DEVICE) ONLY=<expr> SEED=<int> CASE=<case.json> PYTEST_ARGS=<args>'
 	@echo '  of nightly: BUDGET=8h GPUS=0,1,2,3|all RESUME=1 RAY=<address> SHARD=2/8; of merge: DIRS="shard0 shard1"'
-	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 MODEL=small|tiny|<name> REPLAY_ARGS="--blocks 200"'
+	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 REPLAY_ARGS="--blocks 200"'
 	@echo '  of bench: ONLY=builders|align|host PEER=<file.py> VLLM=0.33.0 OUT=$(OUT); of vectors: OUT=$(VECTORS)'
 	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m INSIDE=<module> FUZZ_ARGS=<args>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
 	@echo '  of bisect: CASE=<case.json> RELEASES=0.25.1,0.33.0, or VLLM_PATH=<checkout> COMMITS=v0.32.0..HEAD; BISECT_ARGS=--all'
@@ -127,11 +126,11 @@ traces: $(READY)  ## generated scenarios of requests in whole engines: TRACES, S
 	@$(RUN) traces --count $(call quote,$(TRACES)) --steps $(call quote,$(STEPS)) $(CHOICE) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
 
-replay-trace: $(READY)  ## recorded traffic through an engine: TRACE, REQUESTS, FACTOR, RUNNER, MODEL, SUBJECT, DEVICE, SEED; a release's own: VLLM=0.33.0
+replay-trace: $(READY)  ## recorded traffic through an engine: TRACE, REQUESTS, FACTOR, RUNNER, SUBJECT, DEVICE, SEED; a release's own: VLLM=0.33.0
 	$(if $(TRACE),,$(error make replay-trace needs TRACE=requests.jsonl))
 	@$(RELEASE) $(RUN) replay-trace $(call quote,$(TRACE)) $(RELEASED_CHOICE) \
 	  $(if $(REQUESTS),--requests $(call quote,$(REQUESTS))) $(if $(FACTOR),--factor $(call quote,$(FACTOR))) \
-	  $(if $(RUNNER),--runner $(call quote,$(RUNNER))) $(if $(MODEL),--model $(call quote,$(MODEL))) \
+	  $(if $(RUNNER),--runner $(call quote,$(RUNNER))) \
 	  $(if $(SEED),--seed $(call quote,$(SEED))) $(REPLAY_ARGS)
 
 demo: $(READY)  ## break a copy of impl three ways and watch the campaign find each

@@ -15,7 +15,7 @@ from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from oracle.lifecycle.scheduler import Scheduler
 from properties.engine.checks import Checks
 from properties.engine.flaws import SubjectFailed, Violation, subject_raised
-from properties.engine.forward import Forward, Kernels
+from properties.engine.forward import Forward
 from properties.engine.marks import Marks
 from properties.engine.metadata import ForwardBatch, in_order
 from properties.engine.models import Fingerprints, Model
@@ -45,7 +45,6 @@ class Engine:
     make_model: Callable[[Sequence[StatePlace]], Model] = Fingerprints
     checked: bool = True
     marks: Marks = field(default_factory=Marks)
-    contents: Contents | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.steps = 0
@@ -54,7 +53,12 @@ class Engine:
         self.execute = self._counted(self.execute)
         self.scheduler = Scheduler(self.world.geometry)
         self.ledger = StateLedger(self.world.geometry, self.scheduler.prefixes)
-        self._set_up_states()
+        self.mirror = Mirror(self.world)
+        self.model = self.make_model(self.mirror.places)
+        self.words = Words(self.scheduler, self.ledger, self.model)
+        self.checks = Checks(self.mirror, self.ledger, self.model, self.words)
+        self.contents = Contents(self.scheduler, self.ledger, self.mirror, self.model)
+        self.forward = Forward(self.world, self.mirror, self.model, self.checks if self.checked else None)
         self.story = Story(self.scheduler, self.ledger, self.contents)
         self.runner: Runner = RUNNERS[self.world.runner](self.world, self.execute)
         try:
@@ -73,16 +77,6 @@ class Engine:
             return execute(step)
 
         return counted
-
-    def _set_up_states(self) -> None:
-        """The host's picture of the pools, and who looks at it."""
-        self.mirror = Mirror(self.world)
-        self.model = self.make_model(self.mirror.places)
-        self.words = Words(self.scheduler, self.ledger, self.model)
-        self.checks = Checks(self.mirror, self.ledger, self.model, self.words)
-        self.contents = Contents(self.scheduler, self.ledger, self.mirror, self.model)
-        checks = self.checks if self.checked else None
-        self.forward: Kernels = Forward(self.world, self.mirror, self.model, checks)
 
     def arrive(self, request_id: str, prompt: Sequence[int]) -> Request:
         return self.scheduler.arrive(request_id, prompt)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,12 +21,17 @@ Touched = set[tuple[int, int]]
 
 
 @dataclass(eq=False)
-class Kernels(ABC):
-    """The kernels of every layer, wherever their states are: they go where the metadata send them."""
+class Forward:
+    """The kernels of every layer, on the host's picture of the pools: they go where the metadata send them.
+
+    With `checks`, what is read is compared with the state of the computed tokens.
+    """
 
     world: World
+    mirror: Mirror
+    model: Model
+    checks: Checks | None
 
-    @abstractmethod
     def run(
         self, batch: ForwardBatch, runner: Runner, writable: Touched
     ) -> tuple[dict[str, list[int]], Touched]:
@@ -36,17 +40,26 @@ class Kernels(ABC):
         Raises:
             Violation: the metadata make a request read or write what is not its own, or a wrong state.
         """
+        try:
+            by_group = [self._accesses(batch, runner, group) for group in range(self.world.num_groups)]
+            reads = {row.id: self._read(row, [group[row.id] for group in by_group]) for row in batch.rows}
+        except Misled as error:
+            raise Violation(error.flaw) from error
+        following, touched = {}, set[tuple[int, int]]()
+        for row in batch.rows:
+            written, following[row.id] = self.model.run(reads[row.id], row.tokens, row.prefixes)
+            for access, places in (
+                (group[row.id], self.mirror.of_group(n)) for n, group in enumerate(by_group)
+            ):
+                touched |= self._write(row, access, places, reads[row.id], written, writable)
+        return following, touched
 
-    def accesses(self, batch: ForwardBatch, runner: Runner) -> list[dict[str, StateAccess]]:
-        """By group and request, where kernels find and leave a state.
+    def _accesses(self, batch: ForwardBatch, runner: Runner, group: int) -> dict[str, StateAccess]:
+        """By request, where the group's kernels find and leave its state.
 
         Raises:
             Misled: kernels cannot follow the metadata.
         """
-        return [self._accesses(batch, runner, group) for group in range(self.world.num_groups)]
-
-    def _accesses(self, batch: ForwardBatch, runner: Runner, group: int) -> dict[str, StateAccess]:
-        """By request, where the group's kernels find and leave its state."""
         table = runner.table(group, batch)
         cells = tuple(block for row in table for block in row)
         assert isinstance(runner, WorkerState)
@@ -90,30 +103,6 @@ class Kernels(ABC):
                 f"a row of padding writes to block {blocks[0]} of group {group}", wanted="should be skipped"
             )
         return True
-
-
-@dataclass(eq=False)
-class Forward(Kernels):
-    """The forward of every layer, on the host's picture of the pools. With `checks`, what is read is looked at."""
-
-    mirror: Mirror
-    model: Model
-    checks: Checks | None
-
-    def run(
-        self, batch: ForwardBatch, runner: Runner, writable: Touched
-    ) -> tuple[dict[str, list[int]], Touched]:
-        try:
-            found = self.accesses(batch, runner)
-            reads = {row.id: self._read(row, [group[row.id] for group in found]) for row in batch.rows}
-        except Misled as error:
-            raise Violation(error.flaw) from error
-        following, touched = {}, set[tuple[int, int]]()
-        for row in batch.rows:
-            written, following[row.id] = self.model.run(reads[row.id], row.tokens, row.prefixes)
-            for access, places in ((group[row.id], self.mirror.of_group(n)) for n, group in enumerate(found)):
-                touched |= self._write(row, access, places, reads[row.id], written, writable)
-        return following, touched
 
     def _read(self, row: ScheduledRequest, found: Sequence[StateAccess]) -> Read:
         states = {}

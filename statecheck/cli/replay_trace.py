@@ -22,14 +22,8 @@ _OPTIONS: tuple[tuple[str, type, object, str], ...] = (
         "release: the subject's own, such as vLLM's; ours: one of ours around its functions",
     ),
     ("runner", str, "V2", "V1 keeps requests in rows, V2 in slots"),
-    (
-        "model",
-        str,
-        "auto",
-        "small: every byte is compared; tiny, or a published model's states: on the device",
-    ),
     ("block-size", int, None, "tokens of a block (default 512 / factor)"),
-    ("blocks", int, None, "how many (default: scarce, or with a GPU as many as fit)"),
+    ("blocks", int, None, "how many (default: scarce)"),
     ("tokens", int, None, "most tokens of a step (default 65536 / factor)"),
     ("max-num-seqs", int, 16, "requests that run at a time"),
     ("num-spec", int, 3, "most drafts of a request in a step"),
@@ -75,7 +69,7 @@ def run_replay_trace(options: argparse.Namespace) -> int:
     from statecheck.kernels import triton_mode
 
     require_own(options.out, "replay-trace", "out", "replay-trace")
-    # Decided before the subject is imported, which its models' shapes come with.
+    # Decided before the subject is imported.
     triton_mode.prepare(choose_device(options.device))
     from properties.engine.traffic.engines import ReplayOptions
     from properties.engine.traffic.replay import replay

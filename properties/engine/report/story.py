@@ -31,16 +31,16 @@ class Snapshot:
     published: frozenset[int]
     present: tuple[str, ...]
     pools: Pools | None = None
-    """The pools once they were looked at; None where the moment was not over, or they are not looked at."""
+    """The pools once they were looked at; None where the moment was not over."""
 
 
 @dataclass(eq=False)
 class Story:
-    """The last moments of an engine; without `contents`, blocks are said to hold what is promised of them."""
+    """The last moments of an engine."""
 
     scheduler: Scheduler
     ledger: StateLedger
-    contents: Contents | None = None
+    contents: Contents
     _snapshots: deque[Snapshot] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     def before(self, step: int, batch: ForwardBatch) -> None:
@@ -65,7 +65,7 @@ class Story:
 
     def look(self) -> None:
         """The pools hold now what they hold at the moment that was kept last."""
-        if self.contents is not None and self._snapshots:
+        if self._snapshots:
             self._snapshots[-1] = replace(self._snapshots[-1], pools=self.contents.copied())
 
     def timeline(self, flaw: Flaw) -> Timeline:
@@ -109,7 +109,7 @@ class Story:
         return Cell(block, part + found.words, tokens, owner, published, wrong, expected)
 
     def _found(self, snapshot: Snapshot, group: int, block: int, held: Held) -> Content:
-        if self.contents is not None and snapshot.pools is not None:
+        if snapshot.pools is not None:
             return self.contents.of(snapshot.pools, group, block, held)
         prefix = held.temporal if held.temporal is not None else held.window.end if held.window else None
         words = "no promise" if prefix is None else token_count(self.scheduler.prefixes.length(prefix))

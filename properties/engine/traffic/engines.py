@@ -1,45 +1,25 @@
-"""Engines for recorded traffic: with small states on the host, or with those of a published model on a device."""
+"""Engines for recorded traffic: around a subject's functions, with small states."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from oracle.types import cdiv
 from properties.engine.driver import Engine
 from properties.engine.models import Fingerprints
 from properties.engine.places import StatePlace
-from properties.engine.traffic.claims import LayerPools
-from properties.engine.traffic.device_states import DeviceEngine, Direct, UnseenSetup, UnseenWorld
 from properties.engine.traffic.requests import BLOCK
 from properties.engine.world import World
 from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.setup import Setup
-from properties.strategies.layout import environment
 from statecheck.execution.port import InProcess
 from subjects import Subject
-from subjects.impl import PUBLISHED_MODELS
-from subjects.impl import SUBJECT as IMPL
 
 CONV, TEMPORAL = "bfloat16", "float32"
-SMALL, TINY, ON_DEVICE = "small", "tiny", "Qwen3-Next-80B-A3B"
 GROUPS = 2
-_FITS = 0.85
-"""Of the free memory, what pools may take."""
 _REMEMBERED = 200_000
 _TOKENS_AT_ONCE = 65536
-_FAMILIES = {
-    "linear_attention_state_shape": ("mamba2", ("temporal",)),
-    "mamba1_state_shape": ("mamba1", ("conv", "temporal")),
-    "mamba2_state_shape": ("mamba2", ("conv", "temporal")),
-    "short_conv_state_shape": ("mamba2", ("conv",)),
-    "gated_delta_net_state_shape": ("gdn", ("conv", "temporal")),
-    "kda_state_shape": ("gdn", ("conv", "conv", "conv", "temporal")),
-}
 
 
 @dataclass(frozen=True)
@@ -67,7 +47,6 @@ class ReplayOptions:
     blocks: int | None = None
     tokens: int | None = None
     layout: str = "SD"
-    model: str = "auto"
     seed: int = 0
     acceptance: float = 0.7
     out: Path = Path("build/replay")
@@ -148,98 +127,24 @@ class Forgetful(Fingerprints):
 
 
 def make_engine(options: ReplayOptions, subject: Subject, device: str, longest: int) -> Engine:
-    """An engine for requests of up to `longest` tokens.
-
-    Raises:
-        ValueError: there is no such model, or not room enough for it.
-    """
-    if _wanted(options, device) == SMALL:
-        port = InProcess(subject, device)
-        world = replace(_small(options, longest), profile=subject.profile)
-        return Engine(world, port.execute, Forgetful)
-    unseen = replace(_on_device(options, device, longest), profile=subject.profile)
-    cache = LayerPools.of(unseen, device)
-    return DeviceEngine(unseen, Direct(subject, device, cache.layers).execute, cache=cache)
-
-
-def _wanted(options: ReplayOptions, device: str) -> str:
-    if options.model == "auto":
-        return SMALL if device == "cpu" else ON_DEVICE
-    return options.model
-
-
-def _small(options: ReplayOptions, longest: int) -> World:
-    """Two kinds of layers that use the same memory in turn, with bytes between their states that belong to none."""
+    """An engine for requests of up to `longest` tokens, with two kinds of layers that use the same memory in turn."""
     conv = (3 + options.num_spec, 3)
     states = (
         Kept("conv", conv if options.layout == "SD" else conv[::-1], CONV),
         Kept("temporal", (1, 2, 2), TEMPORAL),
     )
+    # With bytes between the states that belong to none.
     groups = (Group(states, lead=4), Group(states, padding=8))
-    setup = Setup(
-        groups, ("conv", "temporal"), options.tokens_per_block, options.num_spec, options.layout, True
-    )
-    kinds = ("mamba1", "mamba2") if not options.num_spec else ("gdn", "mamba2")
-    return World(setup, kinds, **_sizes(options, longest, options.blocks or options.scarce_blocks))
-
-
-def _sizes(options: ReplayOptions, longest: int, num_blocks: int) -> dict[str, Any]:
     size = options.tokens_per_block
-    return {
-        "runner": options.runner,
-        "num_blocks": num_blocks,
-        "max_num_seqs": options.max_num_seqs,
+    world = World(
+        Setup(groups, ("conv", "temporal"), size, options.num_spec, options.layout, True),
+        ("mamba1", "mamba2") if not options.num_spec else ("gdn", "mamba2"),
+        runner=options.runner,
+        num_blocks=options.blocks or options.scarce_blocks,
+        max_num_seqs=options.max_num_seqs,
         # A request may run over its length by the drafts of its last step, and drafts once more before.
-        "max_model_len": cdiv(longest + 2 * (1 + options.num_spec), size) * size,
-        "full_graphs": True,
-    }
-
-
-def _on_device(options: ReplayOptions, device: str, longest: int) -> UnseenWorld:
-    kind, states, layers = _states(_wanted(options, device), options)
-    # Groups have layers as equal in number as can be, the n-th of all in the same memory, as engines do it.
-    groups = [Group(states, layers=cdiv(layers - number, GROUPS)) for number in range(min(GROUPS, layers))]
-    kinds = tuple(state.kind for state in states)
-    setup = UnseenSetup(
-        tuple(groups), kinds, options.tokens_per_block, options.num_spec, options.layout, len(groups) > 1
+        max_model_len=cdiv(longest + 2 * (1 + options.num_spec), size) * size,
+        full_graphs=True,
+        profile=subject.profile,
     )
-    num_blocks = options.blocks or (
-        options.scarce_blocks if device == "cpu" else _fitting(setup, options.scarce_blocks)
-    )
-    return UnseenWorld(setup, (kind,) * len(groups), **_sizes(options, longest, num_blocks))
-
-
-def _fitting(setup: Setup, least: int) -> int:
-    free, _ = torch.cuda.mem_get_info()
-    block = sum(setup.pages().values())
-    found = int(free * _FITS) // block
-    _check("blocks", found, found >= least, f">= {least} of {block:,} bytes, with {free:,} bytes free")
-    return found
-
-
-def _states(wanted: str, options: ReplayOptions) -> tuple[str, tuple[Kept, ...], int]:
-    """The builder of a model, the states of each of its layers, and how many layers."""
-    if wanted == TINY:
-        kind, layers = "gdn", 3
-        kinds: Sequence[str] = ("conv", "temporal")
-        conv = (3 + options.num_spec, 8)
-        shapes: Sequence[tuple[int, ...]] = (conv if options.layout == "SD" else conv[::-1], (2, 4, 4))
-    else:
-        model = _published(wanted)
-        kind, kinds = _FAMILIES[model.family]
-        layers = model.num_layers
-        with IMPL.environment(environment(options.layout)):
-            shapes = model.state_shapes(num_spec=options.num_spec)
-    dtypes = (CONV if one == "conv" else TEMPORAL for one in kinds)
-    return kind, tuple(map(Kept, kinds, shapes, dtypes)), layers
-
-
-def _published(wanted: str) -> Any:
-    found = [model for model in PUBLISHED_MODELS if _plain(model.name).startswith(_plain(wanted))]
-    names = ", ".join((SMALL, TINY, *(model.name for model in PUBLISHED_MODELS)))
-    _check("model", wanted, len(found) == 1, f"one of {names}")
-    return found[0]
-
-
-def _plain(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
+    return Engine(world, InProcess(subject, device).execute, Forgetful)

@@ -14,7 +14,7 @@ from rich.console import Console
 from properties.engine.traffic.counts import ReleaseCounts
 from properties.engine.traffic.engines import ReplayOptions
 from properties.engine.traffic.release_report import release_line, tell_violations
-from properties.engine.traffic.report import Histories, HistoryRow, Progress, finish, print_headline
+from properties.engine.traffic.report import Progress, finish, print_headline
 from properties.engine.traffic.requests import Arrival, TrafficSummary, arrivals
 from properties.engine.traffic.violations import STEP, LiveViolation, Violations
 from properties.strategies.live import LiveWorld
@@ -31,8 +31,6 @@ STALLED = 100
 KEPT_STEPS = 6
 _SCARCE = 7 / 8
 """Of the blocks that as many requests as may run would hold, so that some are preempted."""
-_TABLE = 1
-"""The group whose blocks are drawn over time: the first recurrent one."""
 
 
 class EngineRaises(Exception):
@@ -83,7 +81,6 @@ class ReleaseServing:
     options: ReplayOptions
     violations: Violations
     counts: ReleaseCounts = field(default_factory=ReleaseCounts)
-    histories: Histories = field(default_factory=Histories)
     recent: deque[tuple[Call, Outcome]] = field(default_factory=deque)
     first: tuple[LiveViolation, tuple[tuple[Call, Outcome], ...]] | None = None
     """The first violation, one that is not declared before those that are, and the last calls by then."""
@@ -165,19 +162,14 @@ class ReleaseServing:
     def _count(self, step: Record) -> None:
         counts, seen = self.counts, dict(step.fields)
         for name, decided in seen["scheduled"].items():
-            again = decided["begins"] and name in self._begun
+            counts.resumptions += decided["begins"] and name in self._begun
             self._begun.add(name)
-            counts.resumptions += again
             hit = decided["computed"] if decided["begins"] else 0
             counts.hits += hit > 0
             counts.hit_tokens += hit
             counts.computed_tokens += decided["tokens"]
             counts.drafts += decided["drafts"]
-            row = HistoryRow(name, is_resumed=again, hit=hit // self.options.tokens_per_block)
-            self.histories.step(counts.steps, row, self._table(seen, name), None)
-        for name in seen["preempted"]:
-            counts.preemptions += 1
-            self.histories.preempted(counts.steps, name)
+        counts.preemptions += len(seen["preempted"])
         for tokens in seen["outputs"].values():
             counts.sampled += len(tokens)
             counts.accepted += max(0, len(tokens) - 1)
@@ -188,16 +180,7 @@ class ReleaseServing:
         for name in seen["finished"]:
             counts.finished += 1
             self._alive.remove(name)
-            if name in self.histories.alive:
-                self.histories.end(name)
         self._check_progress(seen)
-
-    def _table(self, seen: dict, name: str) -> list[int]:
-        """The blocks of a request in the group that is drawn, by column; 0 for none."""
-        found = {
-            column: block for of, group, column, block in seen["tables"] if (of, group) == (name, _TABLE)
-        }
-        return [found.get(column, 0) for column in range(max(found, default=-1) + 1)]
 
     def _check_progress(self, seen: dict) -> None:
         self.is_over = bool(seen["idle"]) and self._next is None
@@ -227,7 +210,6 @@ def replay_release(
         "traffic": asdict(traffic),
         "counts": asdict(serving.counts),
         "violations": [asdict(one) for one in violations.found],
-        "timeline": serving.histories.chosen(),
     }
     finish(
         console,

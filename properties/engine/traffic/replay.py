@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any
@@ -15,11 +15,10 @@ from oracle.lifecycle.requests import Request, ScheduledRequest, Wish
 from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from properties.engine.driver import Engine
 from properties.engine.flaws import Violation
-from properties.engine.traffic.counts import TrafficCounts, moves_of
+from properties.engine.traffic.counts import TrafficCounts
 from properties.engine.traffic.engines import ReplayOptions, make_engine
 from properties.engine.traffic.release import replay_release
 from properties.engine.traffic.report import (
-    Histories,
     Progress,
     engine_line,
     finish,
@@ -52,7 +51,6 @@ class Serving:
     arriving: Iterator[Arrival]
     options: ReplayOptions
     counts: TrafficCounts = field(default_factory=TrafficCounts)
-    histories: Histories = field(default_factory=Histories)
     recent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT_STEPS))
 
     def __post_init__(self) -> None:
@@ -63,8 +61,6 @@ class Serving:
         self._published: set[int] = set()
         self._idle = 0
         self._next = next(self.arriving, None)
-        setup = self.engine.world.setup
-        self.states = sum(group.layers * len(group.states) for group in setup.groups)
 
     @property
     def is_over(self) -> bool:
@@ -79,7 +75,6 @@ class Serving:
             ValueError: nothing can be computed any more.
         """
         self._let_in()
-        columns = dict(self.engine.ledger.columns)
         self._sampled = {}
         preempted = self._making_way()
         scheduled = self.engine.step(
@@ -89,7 +84,7 @@ class Serving:
             priority=self._priority(),
             padding=self.rng.randrange(4),
         )
-        self._count(scheduled, columns, len(preempted))
+        self._count(scheduled, len(preempted))
         self._check_progress(scheduled)
         for row in scheduled.rows:
             self._finish(row)
@@ -160,7 +155,6 @@ class Serving:
         request = self.engine.scheduler.requests[row.id]
         if len(request.tokens) - request.num_prompt >= self._lengths[row.id]:
             self.engine.finish(row.id)
-            self.histories.end(row.id)
             self.counts.finished += 1
 
     def _check_progress(self, scheduled: Scheduled) -> None:
@@ -169,25 +163,18 @@ class Serving:
             blocks = self.engine.world.num_blocks
             raise ValueError(f"blocks = {blocks}, but should be enough to go on [replay-trace]")
 
-    def _count(self, scheduled: Scheduled, columns: Mapping[str, int], wished: int) -> None:
+    def _count(self, scheduled: Scheduled, wished: int) -> None:
         counts = self.counts
         counts.steps = self.engine.steps
         counts.preemptions += len(scheduled.preempted)
         counts.wished_preemptions += wished
         counts.evictions += len(self._published.intersection(scheduled.lost))
         self._published = self._published.difference(scheduled.lost).union(scheduled.registered)
-        for request in scheduled.preempted:
-            self.histories.preempted(self._now, request)
         for row in scheduled.rows:
-            self._count_row(row, columns)
-        self.recent.append(step_record(self._now, scheduled, self._sampled))
+            self._count_row(row)
+        self.recent.append(step_record(self.engine.steps - 1, scheduled, self._sampled))
 
-    @property
-    def _now(self) -> int:
-        """The step that has just been executed."""
-        return self.engine.steps - 1
-
-    def _count_row(self, row: ScheduledRequest, columns: Mapping[str, int]) -> None:
+    def _count_row(self, row: ScheduledRequest) -> None:
         counts, sampled = self.counts, self._sampled.get(row.id, ())
         if row.is_prefilling:
             counts.prompt_tokens += row.length
@@ -199,16 +186,6 @@ class Serving:
         counts.hits += row.hit > 0
         counts.hit_tokens += row.hit * self.engine.world.block_size
         counts.resumptions += row.is_resumed
-        moves = moves_of(self.engine.ledger, row, columns, max(1, len(sampled)))
-        counts.moved_before += moves.before
-        counts.moved_after += moves.after
-        counts.states_moved += (moves.before + moves.after) * self.states
-        counts.boundaries += moves.boundary is not None
-        self.histories.step(self._now, row, self._blocks(row), moves.boundary)
-
-    def _blocks(self, row: ScheduledRequest) -> Sequence[int]:
-        """The first group's, by column."""
-        return self.engine.scheduler.requests[row.id].lists[0].columns
 
 
 def replay(options: ReplayOptions, console: Console) -> int:
@@ -239,7 +216,6 @@ def replay(options: ReplayOptions, console: Console) -> int:
         "traffic": asdict(traffic),
         "counts": asdict(serving.counts),
         "marks": dict(engine.marks.counts),
-        "timeline": serving.histories.chosen(),
         "violation": None if violation is None else str(violation),
     }
     finish(
@@ -256,20 +232,16 @@ def _has_its_own(options: ReplayOptions, subject: Subject, device: str) -> bool:
     """Whether the subject's own engine is to be driven.
 
     Raises:
-        ValueError: it is asked for, and there is none, or none on this device, or not with this model.
+        ValueError: it is asked for, and there is none, or none on this device.
     """
-    if options.engine == "ours":
-        return False
     lacking = not subject.has("LiveEngine")
-    if options.engine == "auto" and (lacking or device != "cpu" or options.model != "auto"):
+    if options.engine == "ours" or (options.engine == "auto" and (lacking or device != "cpu")):
         return False
     if lacking:
         rule = "a subject with an engine of its own, such as vllm"
         raise ValueError(f"subject = {options.subject!r}, but should be {rule} [replay-trace]")
-    if device != "cpu" or options.model != "auto":
-        name, value = ("device", device) if device != "cpu" else ("model", options.model)
-        wanted = "cpu" if device != "cpu" else "auto"
-        raise ValueError(f"{name} = {value!r}, but should be {wanted} with engine = 'release' [replay-trace]")
+    if device != "cpu":
+        raise ValueError(f"device = {device!r}, but should be cpu with engine = 'release' [replay-trace]")
     return True
 
 

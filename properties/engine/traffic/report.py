@@ -1,10 +1,10 @@
-"""What a replay of recorded traffic shows and leaves behind: progress, a table, files, and one request's blocks over time."""
+"""What a replay of recorded traffic shows and leaves behind: progress, a table, and files."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,14 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from oracle.lifecycle.blocks import NULL_BLOCK
-from oracle.lifecycle.requests import ScheduledRequest
 from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from properties.engine.driver import Engine
 from properties.engine.flaws import Violation
 from properties.engine.traffic.counts import ServedCounts
 from properties.engine.traffic.engines import ReplayOptions
-from properties.engine.traffic.picture import drawn
 from properties.engine.traffic.requests import TrafficSummary
 from properties.engine.world import World
 from statecheck.report.numbers import environment, save
@@ -28,8 +25,6 @@ from statecheck.report.picture import svg
 from statecheck.text import visible
 
 _LINE_SECONDS = 10.0
-_MOST_SPANS = 48
-"""Bars that can be distinguished."""
 _BOUNDARIES = (
     "boundary hit exactly by acceptance",
     "boundary crossed by one",
@@ -37,90 +32,6 @@ _BOUNDARIES = (
     "all accepted up to the boundary",
     "boundary hit by a prompt chunk",
 )
-
-
-@dataclass(frozen=True)
-class HistoryRow:
-    """A request in a step: whether it comes back, and how many blocks it has hit."""
-
-    id: str
-    is_resumed: bool
-    hit: int
-
-
-@dataclass(eq=False)
-class BlockHistory:
-    """A request's blocks: `spans` are [column, block, first step, last step], `events` are [step, column, which]."""
-
-    request: str
-    spans: list[list[int]] = field(default_factory=list)
-    events: list[tuple[int, int, str]] = field(default_factory=list)
-    resumed: bool = False
-    _open: dict[int, list[int]] = field(default_factory=dict)
-
-    def step(
-        self,
-        step: int,
-        row: ScheduledRequest | HistoryRow,
-        blocks: Sequence[int],
-        boundary: int | None,
-    ) -> None:
-        held = {column: block for column, block in enumerate(blocks) if block != NULL_BLOCK}
-        for column in [column for column, span in self._open.items() if held.get(column) != span[1]]:
-            del self._open[column]
-        for column, block in held.items():
-            if column not in self._open:
-                self._open[column] = [column, block, step, step]
-                self.spans.append(self._open[column])
-            self._open[column][3] = step
-        self.resumed = self.resumed or row.is_resumed
-        if row.hit:
-            self.events.append((step, row.hit - 1, "prefix hit"))
-        if boundary is not None:
-            self.events.append((step, boundary, "boundary"))
-
-    def preempted(self, step: int) -> None:
-        self.events.append((step, max(self._open, default=0), "preempted"))
-        self._open.clear()
-
-    @property
-    def worth(self) -> tuple[bool, bool, int]:
-        """How much there is to see, if it can be seen."""
-        return len(self.spans) <= _MOST_SPANS, self.resumed, len(self.spans)
-
-
-@dataclass(eq=False)
-class Histories:
-    """Those of all requests that live, and of those that are gone the one with most to see."""
-
-    alive: dict[str, BlockHistory] = field(default_factory=dict)
-    best: BlockHistory | None = None
-
-    def step(
-        self,
-        step: int,
-        row: ScheduledRequest | HistoryRow,
-        blocks: Sequence[int],
-        boundary: int | None,
-    ) -> None:
-        self.alive.setdefault(row.id, BlockHistory(row.id)).step(step, row, blocks, boundary)
-
-    def preempted(self, step: int, request: str) -> None:
-        if request in self.alive:
-            self.alive[request].preempted(step)
-
-    def end(self, request: str) -> None:
-        history = self.alive.pop(request)
-        if self.best is None or history.worth > self.best.worth:
-            self.best = history
-
-    def chosen(self) -> dict[str, Any] | None:
-        """The request with most to see, as plain data."""
-        found = [*([self.best] if self.best else []), *self.alive.values()]
-        if not found:
-            return None
-        best = max(found, key=lambda history: history.worth)
-        return {"request": best.request, "spans": best.spans, "events": best.events}
 
 
 class Progress:
@@ -221,7 +132,6 @@ def finish(
     save(options.out / "replay.json", content)
     console.print(table(content))
     tell()
-    print_text(console, draw(content, options.out / "timeline.svg"))
     seconds = f"{content['seconds']:.0f} s"
     print_text(
         console,
@@ -287,11 +197,3 @@ def tell_no_engine(console: Console, options: ReplayOptions, violation: Violatio
     """Of a subject that cannot even be set up there is nothing to tell but why."""
     save(options.out / "violation.json", {"message": str(violation), "step": None, "steps": []})
     print_text(console, f"VIOLATION: {violation}\n  {options.out / 'violation.json'}")
-
-
-def draw(content: Mapping[str, Any], target: Path) -> str:
-    """Draw the blocks of one request over time as SVG; returns what became of it."""
-    if content["timeline"] is None:
-        return "no plot: nothing was computed"
-    target.write_text(drawn(content["timeline"]) + "\n", encoding="utf-8")
-    return f"drawn {target}, the blocks of {content['timeline']['request']}"

@@ -229,7 +229,6 @@ def test_what_is_interrupted_leaves_what_is_known(
             ("--runner", "V1", "--async-scheduling"),
             "method = 'ngram', but should be eagle with async_scheduling = True and runner = 'V1' [replay-trace]",
         ),
-        (("--engine", "release", "--model", "tiny"), "model = 'tiny', but should be auto with engine = 'release' [replay-trace]"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_replayed_is_refused(
