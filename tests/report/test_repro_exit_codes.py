@@ -15,7 +15,9 @@ import pytest
 
 from statecheck.case.values import Let, Name, Raised, Returned, Tensor, call
 from statecheck.report.repro.script import repro_script
-from tests.breakages.broken import ROOT, a_case
+from statecheck.subject import load
+from statecheck.subject.identity import SOURCE, source_of
+from tests.breakages.broken import ROOT, a_case, module
 from tests.processes import run_python
 
 HALVES = "def halved(x):\n    return x // 2\n"
@@ -28,8 +30,9 @@ def body(lines: str) -> str:
     return f"def halved(x):\n    {lines}\n"
 
 
-def write(folder: Path, source: str | None = HALVES, **changes: object) -> Path:
-    """A script about a subject beside it, in which 4 halved is to be 3."""
+def write(folder: Path, source: str | None = HALVES, root: Path | None = None, **changes: object) -> Path:
+    """A script about a subject in `root`, by default beside the script, in which 4 halved is to be 3."""
+    root = root or folder
     fields = {
         "subject": "toy_halves",
         "steps": (call("halved", x=4),),
@@ -37,9 +40,9 @@ def write(folder: Path, source: str | None = HALVES, **changes: object) -> Path:
         "actual": (Returned(2),),
     }
     script = folder / "repro.py"
-    script.write_text(repro_script(a_case(**fields | changes), folder, folder), encoding="utf-8")
+    script.write_text(repro_script(a_case(**fields | changes), folder, root), encoding="utf-8")
     if source is not None:
-        (folder / "toy_halves.py").write_text(source, encoding="utf-8")
+        (root / "toy_halves.py").write_text(source, encoding="utf-8")
     return script
 
 
@@ -72,6 +75,7 @@ class Ending:
     case: dict[str, Any] = field(default_factory=dict)
 
 
+SAME_SOURCE = "nothing is wrong here, but the source is the same in which the failure was seen\n"
 UNTRIED = "it cannot be tried here: "
 THERE, GONE = "the defect is there\n", "the defect is gone\n"
 NO_ANSWER = f"there was no answer within 1 s\n{THERE}"
@@ -136,6 +140,19 @@ def test_a_script_ends_with_a_code_and_says_why(tmp_path: Path, ending: Ending) 
     done = run(script, *ending.arguments, flags=ending.flags, variables=ending.variables)
     assert (done.returncode, done.stdout[: len(ending.output)]) == (ending.code, ending.output), done
     assert ending.code == 0 or "gone" not in done.stdout.splitlines()
+
+
+def test_a_script_that_finds_nothing_wrong_in_the_same_source_has_no_verdict(tmp_path: Path) -> None:
+    source = "import sys\ndef halved(x):\n    return x // 2 + ('hypothesis' not in sys.modules)\n"
+    with module(tmp_path, "toy_halves", source):
+        report = tmp_path / "report"
+        report.mkdir()
+        script = write(report, source, tmp_path, first_seen={SOURCE: source_of(load("toy_halves"))})
+    done = run(script)
+    assert (done.returncode, done.stdout) == (2, SAME_SOURCE), done
+    (tmp_path / "toy_halves.py").write_text(MENDED, encoding="utf-8")
+    done = run(script)
+    assert (done.returncode, done.stdout) == (0, GONE), done
 
 
 @pytest.mark.parametrize("name", BISECTED)

@@ -100,6 +100,11 @@ def test_the_test_says_the_same_when_it_is_run_again(test_of: ATest) -> None:
             again()
 
 
+def test_the_test_is_skipped_where_the_failure_depends_on_more(test_of: ATest) -> None:
+    with pytest.raises(pytest.skip.Exception, match="the failure depends on chance"):
+        test_of(a_half(depends_on="chance"), MENDED)()
+
+
 @pytest.mark.parametrize(
     ("source", "why"),
     [

@@ -15,8 +15,9 @@ from types import ModuleType
 from statecheck import text as texts
 from statecheck.execution.objects import embedded, fakes
 from statecheck.report.repro.runtime import checks, process, subject, watched
+from statecheck.subject import source_files
 
-BEFORE_TORCH = (texts, process)
+BEFORE_TORCH = (texts, process, source_files)
 WITH_TORCH = (embedded, fakes, checks, subject)
 _LICENCE = "# SPDX-License-Identifier: Apache-2.0"
 """Of the code that is embedded; a project's own checks ask for the line in each of its test files."""

@@ -20,6 +20,8 @@ from statecheck.report.repro.adapter import called, carried_source, subject_of, 
 from statecheck.report.repro.check import check_source
 from statecheck.report.repro.embed import Script, script_text, watched_text
 from statecheck.subject import Subject
+from statecheck.subject.identity import SOURCE, source_of
+from statecheck.subject.source_files import source_digest, source_files
 from statecheck.text import visible
 
 _LONGEST_MESSAGE = 400
@@ -76,12 +78,8 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
     root = os.path.relpath(subject_root, directory) if subject_root else ""
     if needs_statecheck(case):
         return _replaying_script(case, directory, root)
-    arguments = ["check"]
-    if _stated(case):
-        arguments.append(repr(_stated(case)))
-    if case.depends_on and not case.is_decisive:
-        arguments.append(f"depends_on={case.depends_on!r}")
-    return _text(case, root, _AS_SCRIPT, last=f"end({', '.join(arguments)})")
+    arguments = ", ".join([*_judged(case), *_needs(case)])
+    return _text(case, root, _AS_SCRIPT, last=f"end({arguments})")
 
 
 def repro_test(case: Case, directory: Path, subject_root: Path | None) -> str:
@@ -89,11 +87,12 @@ def repro_test(case: Case, directory: Path, subject_root: Path | None) -> str:
     if needs_statecheck(case):
         return ""
     root = os.path.relpath(subject_root, directory) if subject_root else ""
-    checked = f"check, {_stated(case)!r}" if _stated(case) else "check"
+    needs = ", ".join(_needs(case))
+    decided = f"\n    if not wrong:\n        require_decisive({needs})" if needs else ""
     ends = case.device == "cpu" and case.failure is not None and case.failure.kind in ("fault", "hang")
     test = f"""\
 def test_{case.property_name}() -> None:
-    wrong = {"wrong_in_child" if ends else "wrong_with"}({checked})
+    wrong = {"wrong_in_child" if ends else "wrong_with"}({", ".join(_judged(case))}){decided}
     assert wrong == [], "\\n".join(wrong)"""
     return _text(case, root, _AS_TEST, test=test)
 
@@ -111,6 +110,27 @@ def _stated(case: Case) -> str:
     if case.failure is None or differs(case):
         return ""
     return case.failure.message
+
+
+def _judged(case: Case) -> list[str]:
+    return ["check", *filter(None, [_stated(case) and repr(_stated(case))])]
+
+
+def _needs(case: Case) -> list[str]:
+    """Arguments of the runtime's `require_decisive`, none where a case in which nothing is wrong shows that the defect is gone."""
+    needs = {
+        "depends_on": "" if case.is_decisive else case.depends_on,
+        "source": _source_of_failure(case),
+    }
+    return [f"{name}={value!r}" for name, value in needs.items() if value]
+
+
+def _source_of_failure(case: Case) -> str:
+    """The digest of the subject's files; "" if the files have changed since the failure, or if an adapter stands between."""
+    subject = subject_of(case)
+    if subject is None or subject.carried or case.first_seen.get(SOURCE) != source_of(subject):
+        return ""
+    return source_digest(source_files(subject.module))
 
 
 def _text(case: Case, root: str, use: _Use, *, last: str = "", test: str = "") -> str:

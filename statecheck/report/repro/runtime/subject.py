@@ -22,6 +22,7 @@ from statecheck.report.repro.runtime.process import (
     in_child,
     note,
 )
+from statecheck.subject.source_files import source_digest, source_files
 from statecheck.text import visible
 
 subject: Any = types.SimpleNamespace()
@@ -248,19 +249,28 @@ def wrong_in_child(check: Callable[[], None], stated: str = "") -> list[str]:
     return [how] if first else rest.splitlines()
 
 
-def end(check: Callable[[], None], stated: str = "", depends_on: str = "") -> None:
-    """Print what is wrong with the case, and exit: with 1 if anything is, otherwise with 0.
+def require_decisive(depends_on: str = "", source: str = "") -> None:
+    """End without a verdict where a case in which nothing is wrong does not show that the defect is gone.
 
     Args:
-        depends_on: what else the failure needs that is not in the script. If nothing is wrong without it, nothing is known.
+        depends_on: what else the failure needs that is not in the script.
+        source: the digest of the files of the subject that failed; the same files have the same defect.
     """
+    if depends_on:
+        cannot_try(
+            f"this script alone cannot decide it: nothing is wrong here, but the failure depends on {depends_on}"
+        )
+    if source and source == source_digest(source_files(subject)):
+        cannot_try("nothing is wrong here, but the source is the same in which the failure was seen")
+
+
+def end(check: Callable[[], None], stated: str = "", **needs: str) -> None:
+    """Print what is wrong with the case, and exit: with 1 if anything is, otherwise with 0; `needs` as of `require_decisive`."""
     note(BEGUN)
     wrong = wrong_with(check, stated)
     for finding in wrong:
         print(finding)
-    if not wrong and depends_on:
-        cannot_try(
-            f"this script alone cannot decide it: nothing is wrong here, but the failure depends on {depends_on}"
-        )
+    if not wrong:
+        require_decisive(**needs)
     print("the defect is there" if wrong else "the defect is gone")
     conclude(1 if wrong else 0)
