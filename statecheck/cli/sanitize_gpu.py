@@ -1,4 +1,4 @@
-"""The command `sanitize-gpu`: cases under NVIDIA's compute-sanitizer, and under Triton's global-memory sanitizer."""
+"""The command `sanitize-gpu`: cases under NVIDIA's compute-sanitizer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 _PLAIN_WIDTH = 160
 _DESCRIPTION = """Run cases on a GPU while compute-sanitizer watches each access of their kernels. It serialises the
 programs of a kernel, so that the values which come out prove nothing, and nothing is compared. racecheck has to be asked
-for: it watches shared memory only, and misses updates that are lost in global memory, where states are. Races there are seen
-by gsan, Triton's own sanitizer, where Triton has it (3.8 and later). A launch that it reports is made again on a CPU, for a
-second opinion."""
+for: it watches shared memory only, and misses updates that are lost in global memory, where states are. Races there are found on
+a CPU, by every search for counterexamples."""
 
 
 def add_sanitize_gpu(commands: Any) -> None:
     """Add the command's parser."""
     parser = commands.add_parser(
-        "sanitize-gpu", help="run cases under compute-sanitizer and gsan on a GPU", description=_DESCRIPTION
+        "sanitize-gpu", help="run cases under compute-sanitizer on a GPU", description=_DESCRIPTION
     )
     parser.add_argument(
         "cases",
@@ -34,9 +33,8 @@ def add_sanitize_gpu(commands: Any) -> None:
     parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
     parser.add_argument(
         "--tools",
-        default="memcheck,initcheck,gsan",
-        help="of memcheck, initcheck, racecheck (shared memory only), synccheck and gsan (races in global memory; left out "
-        "where Triton has none); default memcheck,initcheck,gsan",
+        default="memcheck,initcheck",
+        help="of memcheck, initcheck, racecheck (shared memory only) and synccheck; default memcheck,initcheck",
     )
     parser.add_argument(
         "--examples", type=int, default=3, help="recorded of each property that launches kernels (default 3)"
@@ -73,10 +71,10 @@ def run_sanitize_gpu(options: argparse.Namespace) -> int:
     )
     require_own(options.out, "sanitize-gpu", "out", "sanitize-gpu")
     console = Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH)
-    run = sanitize(asked, console)
-    if run.findings:
+    runs = sanitize(asked, console)
+    if any(run.own for run in runs):
         return FALSIFIED
-    return INCOMPLETE if run.incomplete else CLEAN
+    return INCOMPLETE if any(run.trouble for run in runs) else CLEAN
 
 
 def _tools(text: str) -> list[str]:

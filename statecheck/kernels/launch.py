@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -247,15 +247,6 @@ def _do_compile(
     return kernel
 
 
-def variant(
-    function: Any, signature: Mapping[str, Any], constants: Mapping[Any, Any], attributes: Mapping[Any, Any]
-) -> Kernel:
-    """A kernel's variant by what Triton has compiled it of, without arguments to launch it with through the JIT."""
-    backend = function.device_caches[0][3]
-    source = ASTSource(function, dict(signature), dict(constants), dict(attributes))
-    return _kernel(source, backend.parse_options({}), backend)
-
-
 def _kernel(source: ASTSource, options: Any, backend: Any) -> Kernel:
     variant, why, bfloat16 = None, "", ""
     try:
@@ -280,5 +271,4 @@ __all__ = [
     "install",
     "installed",
     "run",
-    "variant",
 ]

@@ -13,7 +13,6 @@ from triton.backends import Backend, backends
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.backends.nvidia.compiler import CUDABackend
-from triton.backends.nvidia.driver import CudaLauncher
 from triton.compiler.compiler import ASTSource
 from triton.runtime import driver, interpreter
 from triton.runtime.cache import get_cache_manager
@@ -26,7 +25,6 @@ __all__ = [
     "ASTSource",
     "Backend",
     "CUDABackend",
-    "CudaLauncher",
     "DriverBase",
     "GPUTarget",
     "InterpretedFunction",
@@ -52,7 +50,6 @@ NEEDED = (
     "triton._C.libtriton.passes.common.add_canonicalizer",
     "triton._C.libtriton.passes.common.add_cse",
     "triton._C.libtriton.passes.ttir.add_rewrite_tensor_descriptor_to_pointer",
-    "triton.backends.nvidia.driver.CudaLauncher.__call__",
     "triton.compiler.compiler.ASTSource.make_ir",
     "triton.knobs.runtime.interpret",
     "triton.knobs.runtime.jit_cache_hook",

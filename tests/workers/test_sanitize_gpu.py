@@ -21,7 +21,6 @@ from statecheck.execution import exit_codes
 from statecheck.execution.example import Bench
 from statecheck.workers.compute_sanitizer import replay as sanitize_gpu_replay
 from statecheck.workers.compute_sanitizer.tool import ERROR_EXITCODE, ComputeSanitizer
-from statecheck.workers.global_sanitizer import tool as global_sanitizer
 from tests.workers.test_launch_recording import DOCUMENTED, KERNEL, chunks, of, record, recorded
 from tests.workers.test_sanitizer_logs import DIED, IN_TORCH, OUT_OF_BOUNDS
 
@@ -98,9 +97,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    # Its controls would each be a process that finds no GPU.
-    monkeypatch.setattr(global_sanitizer, "find", lambda subject, out: "none here")
-    case = recorded(DOCUMENTED).cases[0]
+    case = recorded(DOCUMENTED)[0][0]
     for number in range(3):
         replace(case, seed=number).save(tmp_path / f"cases/{number}.json", durable=False)
     return tmp_path
@@ -146,47 +143,65 @@ def test_memcheck_gets_room_between_allocations_where_it_can() -> None:
     assert known.command("initcheck")[-1] == "initcheck"
 
 
+PLANS: dict[str, tuple[dict[str, str], int, dict[str, str], str]] = {
+    "in kernels of others": (
+        {"memcheck 0": IN_TORCH},
+        exit_codes.CLEAN,
+        {"0": "done", "1": "done", "2": "done"},
+        "memcheck: in other kernels 1",
+    ),
+    "a case that kills the context": (
+        {"memcheck 0": f"{OUT_OF_BOUNDS}\n{DIED}"},
+        exit_codes.FALSIFIED,
+        {"0": "dead", "1": "done", "2": "done"},
+        "1 finding of memcheck in 2 whole cases",
+    ),
+    "a case that crashes": (
+        {"memcheck 1": "crash"},
+        exit_codes.INCOMPLETE,
+        {"0": "done", "1": "crashed", "2": "done"},
+        "INCOMPLETE: memcheck: crashed: ",
+    ),
+    "a crash in the last case counts for less than a finding": (
+        {"memcheck 0": OUT_OF_BOUNDS, "memcheck 2": "crash"},
+        exit_codes.FALSIFIED,
+        {"0": "done", "1": "done", "2": "crashed"},
+        "INCOMPLETE: memcheck: crashed: ",
+    ),
+    "a tool that begins no case is not tried for ever": (
+        {"memcheck 0": "unable"},
+        exit_codes.INCOMPLETE,
+        {},
+        "no case was begun, exit code 1",
+    ),
+    "errors that were not printed": (
+        {"memcheck 0": f"{IN_TORCH}\n========= ERROR SUMMARY: 40 errors were not printed"},
+        exit_codes.INCOMPLETE,
+        {"0": "done", "1": "done", "2": "done"},
+        "40 errors were not printed",
+    ),
+}
+
+
+@pytest.mark.parametrize(("plan", "code", "ended", "said"), PLANS.values(), ids=PLANS)
+def test_a_run_says_how_each_case_ended(
+    folder: Path, plan: dict[str, str], code: int, ended: dict[str, str], said: str
+) -> None:
+    run = command(folder, "cases", "--tools", "memcheck", plan=plan)
+    assert (run.code, run.ended["memcheck"]) == (code, ended)
+    assert said in run.output
+
+
 def test_a_finding_is_shown_and_saved_with_its_case(folder: Path) -> None:
     run = command(folder, "cases", plan={"memcheck 1": OUT_OF_BOUNDS})
     assert run.code == exit_codes.FALSIFIED
     assert "align.py:88" in run.output
     assert "-m statecheck sanitize-gpu cases/1.json" in run.output
     (found,) = run.written["tools"][0]["findings"]
-    assert (found["tool"], found["kernel"], found["case"]) == (
-        "memcheck",
-        KERNEL,
-        str(folder / "cases/1.json"),
-    )
+    path = str(folder / "cases/1.json")
+    assert (found["tool"], found["kernel"], found["case"]) == ("memcheck", KERNEL, path)
     # Logs of the run before do not count.
     assert command(folder, "cases").code == exit_codes.CLEAN
-
-
-def test_findings_in_kernels_of_others_are_counted_and_clean(folder: Path) -> None:
-    run = command(folder, "cases", plan={"initcheck 0": IN_TORCH})
-    assert run.code == exit_codes.CLEAN
-    assert "initcheck: in other kernels 1" in run.output
-
-
-def test_a_case_that_kills_the_context_is_a_finding_and_the_others_are_run(folder: Path) -> None:
-    run = command(folder, "cases", "--tools", "memcheck", plan={"memcheck 0": f"{OUT_OF_BOUNDS}\n{DIED}"})
-    assert run.code == exit_codes.FALSIFIED
-    assert run.ended["memcheck"] == {"0": "dead", "1": "done", "2": "done"}
-    assert "INCOMPLETE" not in run.output
-
-
-def test_a_case_that_crashes_is_told_and_the_others_are_run(folder: Path) -> None:
-    run = command(folder, "cases", "--tools", "memcheck", plan={"memcheck 1": "crash"})
-    assert run.code == exit_codes.INCOMPLETE
-    assert run.ended["memcheck"] == {"0": "done", "1": "crashed", "2": "done"}
-    assert f"INCOMPLETE: memcheck: crashed: {folder / 'cases/1.json'}" in run.output
-
-
-def test_a_crash_in_the_last_case_is_told(folder: Path) -> None:
-    run = command(
-        folder, "cases", "--tools", "memcheck", plan={"memcheck 0": OUT_OF_BOUNDS, "memcheck 2": "crash"}
-    )
-    # A finding counts for more than a crash.
-    assert (run.code, run.ended["memcheck"]["2"]) == (exit_codes.FALSIFIED, "crashed")
 
 
 @pytest.mark.slow
@@ -196,12 +211,6 @@ def test_what_was_found_before_the_time_is_up_is_kept(folder: Path) -> None:
     assert run.ended["memcheck"] == {"0": "done", "1": "timed out"}
     assert (run.code, KERNEL in run.output) == (exit_codes.FALSIFIED, True)
     assert f"not run: {folder / 'cases/2.json'}" in run.output
-
-
-def test_a_tool_that_begins_no_case_is_not_tried_for_ever(folder: Path) -> None:
-    run = command(folder, "cases", "--tools", "memcheck", plan={"memcheck 0": "unable"})
-    assert (run.code, len(run.calls)) == (exit_codes.INCOMPLETE, 1)
-    assert "no case was begun, exit code 1" in run.output
 
 
 def test_cases_are_really_run(folder: Path) -> None:
@@ -215,16 +224,11 @@ def test_a_call_that_raises_and_should_not_is_noted(
     raising = "def compute_varlen_chunk_metadata(*_):\n    raise RuntimeError('two\\nlines')\n"
     (folder / "raising_subject.py").write_text(raising)
     monkeypatch.syspath_prepend(str(folder))
-    (path,) = record(of(st.just(1), lambda trial, drawn: trial.agrees(chunks(drawn)))).save(folder)
+    ((case,), _) = record(of(st.just(1), lambda trial, drawn: trial.agrees(chunks(drawn))))
+    path = case.save(folder / "case.json", durable=False)
     sanitize_gpu_replay.main(["--device", trial.port.device, "--subject", "raising_subject", str(path)])
     output = capsys.readouterr().out
-    assert "NOTE 0 compute_varlen_chunk_metadata raised RuntimeError: two lines\nDONE 0" in output
-
-
-def test_errors_that_were_not_printed_make_a_run_incomplete(folder: Path) -> None:
-    hidden = f"{IN_TORCH}\n========= ERROR SUMMARY: 40 errors were not printed"
-    run = command(folder, "cases", plan={"initcheck 0": hidden})
-    assert (run.code, "40 errors were not printed" in run.output) == (exit_codes.INCOMPLETE, True)
+    assert "DONE 0 compute_varlen_chunk_metadata raised RuntimeError: two lines" in output
 
 
 @pytest.mark.slow
@@ -254,7 +258,7 @@ def test_without_cases_those_of_reports_and_recorded_examples_are_run(folder: Pa
     run = command(folder, "--only", DOCUMENTED, "--examples", "2", "--seed", "3")
     assert run.written["cases"][0] == str(folder / "reports/2026-01-01-x/case.json")
     assert len(run.written["cases"]) == 1 + len(list((folder / "out/cases").glob("*.json"))) == 3
-    assert "recorded 2 examples of 1 properties" in run.output
+    assert "recorded examples of 1 properties, seed 3" in run.output
 
 
 def test_a_file_of_a_folder_that_is_no_case_is_left_out(folder: Path) -> None:
@@ -287,13 +291,10 @@ def test_what_cannot_be_run_is_refused(folder: Path, options: tuple[str, ...], m
     assert message in refused(folder, *options)
 
 
-def test_a_machine_without_a_gpu_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "a GPU that torch finds" in refused(folder, "cases")
-
-
-def test_a_machine_without_compute_sanitizer_is_refused(
+def test_a_machine_without_a_gpu_or_the_tool_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "a GPU that torch finds" in refused(folder, "cases")
     monkeypatch.setenv("PATH", str(folder / "empty"))
     assert "should be on PATH" in refused(folder, "cases")

@@ -59,22 +59,20 @@ RACE = block(
 )
 NEW_WORDS = block("Something new happened", "somewhere")
 FINDINGS: dict[str, tuple[tuple[str, ...], dict[str, object]]] = {
-    "kind, kernel, line, thread and address": (
+    "kind, kernel and line": (
         (OUT_OF_BOUNDS, summary(1)),
         {
             "kind": "Invalid __global__ write of size 4 bytes",
             "kernel": KERNEL,
             "place": "align.py:88",
             "own": True,
-            "thread": "by thread (3,0,0) in block (1,0,0)",
-            "address": "Access to 0x7f5e4e200080 is out of bounds",
             "text": OUT_OF_BOUNDS.replace("========= ", "").removesuffix("\n========="),
         },
     ),
     "the same in other threads": ((OUT_OF_BOUNDS, OTHER_THREAD, summary(2)), {"count": 2}),
     "no line numbers": ((finding_at(f"{KERNEL}+0x1a0"),), {"kernel": KERNEL, "place": "", "own": True}),
     "a function in a Python file": ((IN_PYTHON,), {"own": True}),
-    "a frame in older words": ((IN_OLDER_WORDS,), {"kernel": KERNEL, "file": "/opt/it/align.py", "line": 12}),
+    "a frame in older words": ((IN_OLDER_WORDS,), {"kernel": KERNEL, "place": "/opt/it/align.py:12"}),
     "an older frame without a line": ((finding_at(f"0x150 in {KERNEL}(int*,int)"),), {"kernel": KERNEL}),
     "a kernel of torch": (
         (IN_TORCH, summary(1)),
@@ -95,9 +93,12 @@ FINDINGS: dict[str, tuple[tuple[str, ...], dict[str, object]]] = {
     "a call that merely fails": ((CALL_FAILS, summary(1)), {"own": False}),
     "an unknown block": (
         (NEW_WORDS, summary(1)),
-        {"kind": "other", "own": True, "text": "Something new happened\n    somewhere"},
+        {"kind": "Something new happened", "own": True, "text": "Something new happened\n    somewhere"},
     ),
-    "errors that are counted and not printed": ((summary(3),), {"kind": "other"}),
+    "errors that are counted and not printed": (
+        (summary(3),),
+        {"kind": "the summary counts 3 errors of which none was understood"},
+    ),
     "behind what the program prints": ((f"no newline here{OUT_OF_BOUNDS}",), {"kernel": KERNEL}),
     "a race": (
         (RACE, "========= RACECHECK SUMMARY: 1 hazard displayed"),

@@ -62,20 +62,14 @@ class AccessLog:
             if self.touches[number].kind != "atomic":
                 self.touches[number] = self.touches[number].without_addresses()
 
-    def meetings(self, cell: int = 1) -> list[Meeting]:
-        """Where one program writes what another one touches, unless all of them do so atomically.
-
-        Args:
-            cell: so many bytes count as one place; an access to one of them is one to all.
-        """
+    def meetings(self) -> list[Meeting]:
+        """Where one program writes what another one touches, unless all of them do so atomically."""
         written = [touch for touch in self.touches if touch.writes]
         if not written:
             return []
         self._compact(final=True)
         starts, ends, numbers = (np.concatenate(part) for part in zip(*self._intervals, strict=True))
-        starts, ends = starts // cell * cell, -(-ends // cell) * cell
         low, high = min(touch.low for touch in written), max(touch.high for touch in written)
-        low, high = low // cell * cell, -(-high // cell) * cell
         near = (starts < high) & (ends > low)
         segments, numbers, points = _cut(starts[near], ends[near], numbers[near])
         chosen = self._suspicious(segments, numbers, len(points))

@@ -9,7 +9,6 @@ each other program's it has taken over: a vector clock.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -23,16 +22,7 @@ Range = tuple[int, int]
 
 def first_race(log: AccessLog) -> tuple[Touch, Touch, int] | None:
     """The accesses that race, a write first, and a byte that both touch."""
-    return next(races(log), None)
-
-
-def races(log: AccessLog, cell: int = 1) -> Iterator[tuple[Touch, Touch, int]]:
-    """Pairs of accesses that race, as `first_race` has them; one for all places where the same accesses meet.
-
-    Args:
-        cell: so many bytes count as one place. With more than one these are races for a tool that looks no closer.
-    """
-    meetings = log.meetings(cell)
+    meetings = log.meetings()
     atomics = [number for number, touch in enumerate(log.touches) if touch.kind == "atomic"]
     everywhere = _Order(log.touches, atomics, None) if meetings and atomics else None
     judged: set[tuple[int, ...]] = set()
@@ -47,7 +37,8 @@ def races(log: AccessLog, cell: int = 1) -> Iterator[tuple[Touch, Touch, int]]:
             race = _race(meeting, log.touches, order)
         if race is not None:
             first, second = (log.touches[number] for number in race)
-            yield (first, second, meeting.low) if first.writes else (second, first, meeting.low)
+            return (first, second, meeting.low) if first.writes else (second, first, meeting.low)
+    return None
 
 
 def _race(meeting: Meeting, touches: list[Touch], order: _Order | None) -> tuple[int, int] | None:

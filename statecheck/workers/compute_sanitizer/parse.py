@@ -6,7 +6,7 @@ Its lines begin with nine equals signs, and stand among what the replayed cases 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 ANNOUNCED = re.compile(r"^CASE (\d+) (.*)$")
@@ -17,13 +17,7 @@ _PLACE = re.compile(r"^(?P<before>.+?) in (?P<file>[^ ].*?):(?P<line>\d+)(?::(?P
 _HEX = re.compile(r"0x[0-9a-fA-F]+")
 _OFFSET = re.compile(r"\+?0x[0-9a-fA-F]+$")
 _NAMELESS = re.compile(r"^0x[0-9a-fA-F]+ in (?P<kernel>.+)$")
-_THREAD = re.compile(r"^by thread \(.*$")
-_ADDRESS = re.compile(r"^(?:Address|Access (?:at|to)|Uninitialized access at) 0x")
-_SUMMARY = re.compile(r"^ERROR SUMMARY: (?P<count>\d+) errors?\b(?! were not printed)")
-_UNPRINTED = re.compile(r"^ERROR SUMMARY: (?P<count>\d+) errors? (?:were|was) not printed")
-_KERNEL_ERROR = re.compile(
-    r"^(?:Invalid|Uninitialized|Misaligned|Warp|Thread|Stack|Illegal|Potential|Barrier|Divergent)\b"
-)
+_SUMMARY = re.compile(r"^ERROR SUMMARY: (?P<count>\d+) errors?\b(?P<unprinted> (?:were|was) not printed)?")
 _API = re.compile(r"^(?:Program hit|Host API|Malloc/Free|Unused memory|Leaked|Invalid (?:host|argument))")
 _FATAL = re.compile(
     r"IllegalAddress|ILLEGAL_ADDRESS|LaunchFailure|LAUNCH_FAILED|Misaligned|MISALIGNED|IllegalInstruction"
@@ -31,11 +25,11 @@ _FATAL = re.compile(
     r"|Assert|ASSERT"
 )
 _RACE = re.compile(r"^(?:Error|Warning): (?P<kind>Race .+?) (?:access )?at (?P<at>.+)$")
-_ENDED = re.compile(r"^(?:Error: )?(?:process didn't terminate|Target application returned)", re.IGNORECASE)
+_NOTE = re.compile(
+    r"^(?:COMPUTE-SANITIZER|Warning|\w+ SUMMARY|(?:Error: )?(?:process didn't terminate|Target application returned))",
+    re.IGNORECASE,
+)
 _TROUBLE = re.compile(r"^(?:Error|Internal|Fatal)\b|^Target application terminated before ")
-_NOTE = re.compile(r"^(?:COMPUTE-SANITIZER|Warning|\w+ SUMMARY)")
-OTHER = "other"
-FINDING, UNDECIDED, FALSE_ALARM = "finding", "undecided", "false alarm"
 
 
 @dataclass(frozen=True)
@@ -43,65 +37,30 @@ class ToolFinding:
     """Something that a tool saw; `count` times the same, of which `text` is the first, word for word.
 
     `case` is the path of the case that had been announced last, empty before the first one. `own` says whether it is
-    about the subject's kernels, and not about those of torch and its libraries, or about calls of CUDA. `launch` is
-    the file in which the launch was written down, empty where it was not. `verdict` is "finding", "undecided" or "false alarm", and
-    `opinion` says why, where a second one was asked for.
+    about the subject's kernels, and not about those of torch and its libraries, or about calls of CUDA.
     """
 
     tool: str
     kind: str
     kernel: str = ""
-    file: str = ""
-    line: int = 0
-    thread: str = ""
-    address: str = ""
+    place: str = ""
     case: str = ""
     own: bool = True
     count: int = 1
     text: str = ""
-    launch: str = ""
-    verdict: str = FINDING
-    opinion: str = ""
-
-    @property
-    def place(self) -> str:
-        return f"{self.file}:{self.line}" if self.file else ""
-
-    @property
-    def same(self) -> tuple[str, str, str, str, str]:
-        """What findings that are counted together have in common."""
-        return self.tool, self.kind, self.kernel, self.place, self.case
 
 
 @dataclass
 class Parsed:
     """A log. `errors` is what the tool's own summary counts, None where it has none, since the tool did not finish.
 
-    `trouble` are lines in which the tool speaks of troubles of its own; `unprinted` counts what it did not print. `limit` is what
-    the tool cannot do, where it ended the process for that.
+    `trouble` are lines in which the tool speaks of troubles of its own; `unprinted` counts what it did not print.
     """
 
     findings: list[ToolFinding] = field(default_factory=list)
     errors: int | None = None
     unprinted: int = 0
     trouble: list[str] = field(default_factory=list)
-    limit: str = ""
-
-
-@dataclass
-class _Paragraph:
-    """A line with one space behind the equals signs, and the lines with more of them that follow."""
-
-    case: str
-    lines: list[str]
-
-    @property
-    def title(self) -> str:
-        return self.lines[0].strip()
-
-    @property
-    def details(self) -> list[str]:
-        return [line.strip() for line in self.lines[1:]]
 
 
 def parse(text: str, tool: str, kernels: Collection[str]) -> Parsed:
@@ -111,98 +70,64 @@ def parse(text: str, tool: str, kernels: Collection[str]) -> Parsed:
         kernels: names of the subject's kernels.
     """
     parsed = Parsed()
-    for block in _blocks(text):
-        if not _take_note(parsed, block):
-            parsed.findings.append(_finding(block, tool, kernels))
-    parsed.findings = together(_without_consequences(parsed.findings))
-    _account(parsed, tool)
+    for case, lines in _paragraphs(text):
+        summary, race = _SUMMARY.match(lines[0]), _RACE.match(lines[0])
+        if summary and summary["unprinted"]:
+            parsed.unprinted += int(summary["count"])
+        elif summary:
+            parsed.errors = (parsed.errors or 0) + int(summary["count"])
+        elif race or not (_NOTE.match(lines[0]) or _TROUBLE.match(lines[0])):
+            parsed.findings.append(_finding(tool, case, lines, race, kernels))
+        elif not _NOTE.match(lines[0]):
+            parsed.trouble.append("\n".join(lines))
+    parsed.findings = _together(parsed.findings)
+    if parsed.errors and not parsed.findings:
+        # What the summary counts is a finding, even where nothing was printed of it.
+        kind = f"the summary counts {parsed.errors} errors of which none was understood"
+        parsed.findings.append(ToolFinding(tool, kind))
     return parsed
 
 
-def _take_note(parsed: Parsed, block: _Paragraph) -> bool:
-    """Whether the block is about the run, and no finding."""
-    title = block.title
-    summary, unprinted = _SUMMARY.match(title), _UNPRINTED.match(title)
-    if _RACE.match(title):
-        return False
-    if summary:
-        parsed.errors = (parsed.errors or 0) + int(summary["count"])
-    elif unprinted:
-        parsed.unprinted += int(unprinted["count"])
-    elif _TROUBLE.match(title) and not _ENDED.match(title):
-        parsed.trouble.append("\n".join(block.lines))
-    return bool(_TROUBLE.match(title) or _NOTE.match(title) or _ENDED.match(title))
-
-
-def _account(parsed: Parsed, tool: str) -> None:
-    """What the summary counts is a finding, even where nothing was printed of it."""
-    if parsed.errors and not parsed.findings:
-        text = f"the summary counts {parsed.errors} errors of which none was understood"
-        parsed.findings.append(ToolFinding(tool, OTHER, text=text))
-
-
-def _blocks(text: str) -> Iterator[_Paragraph]:
-    case, block = "", None
+def _paragraphs(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The case, and lines of the tool: one with one space behind the equals signs, and those with more that follow."""
+    case, of, lines = "", "", list[str]()
     for line in text.splitlines():
         plain = _ESCAPES.sub("", line).rstrip()
         announced, printed = ANNOUNCED.match(plain), _LINE.search(plain)
-        if announced:
-            case = announced[2]
-        if not printed:
-            continue
-        said = printed["text"] or ""
+        case = announced[2] if announced else case
+        said = printed["text"] or "" if printed else ""
         if said.strip() and not said.startswith(" "):
-            if block:
-                yield block
-            block = _Paragraph(case, [said])
-        elif said.strip() and block:
-            block.lines.append(said)
-    if block:
-        yield block
+            if lines:
+                yield of, lines
+            of, lines = case, [said]
+        elif said.strip() and lines:
+            lines.append(said)
+    if lines:
+        yield of, lines
 
 
-def _finding(block: _Paragraph, tool: str, kernels: Collection[str]) -> ToolFinding:
-    kernel, file, line = _where(block)
-    return ToolFinding(
-        tool,
-        _kind(block, kernel),
-        kernel,
-        file,
-        line,
-        thread=_first(block.details, _THREAD),
-        address=_first(block.details, _ADDRESS),
-        case=block.case,
-        own=_is_own(block, kernel, file, kernels),
-        text="\n".join(block.lines),
-    )
-
-
-def _kind(block: _Paragraph, kernel: str) -> str:
-    race = _RACE.match(block.title)
-    known = kernel or _KERNEL_ERROR.match(block.title) or _API.match(block.title)
-    return race["kind"] if race else _HEX.sub("0x…", block.title) if known else OTHER
-
-
-def _is_own(block: _Paragraph, kernel: str, file: str, kernels: Collection[str]) -> bool:
-    """Whether the subject has to answer for it; for what is not understood as well, so that it is not overlooked."""
-    if kernel or file:
+def _finding(
+    tool: str, case: str, lines: Sequence[str], race: re.Match[str] | None, kernels: Collection[str]
+) -> ToolFinding:
+    frames = (race, *(_FRAME.match(line.strip()) for line in lines[1:]))
+    kernel, place = _where(next((frame["at"] for frame in frames if frame), ""))
+    if kernel or place:
         # A function that a kernel calls has another name, and a Python file all the same.
-        return kernel in kernels or file.endswith(".py")
-    if _API.match(block.title):
-        return bool(_FATAL.search(block.title))
-    return True
+        own = kernel in kernels or place.rpartition(":")[0].endswith(".py")
+    else:
+        # The subject has to answer for what is not understood as well, so that it is not overlooked.
+        own = not _API.match(lines[0]) or bool(_FATAL.search(lines[0]))
+    kind = race["kind"] if race else _HEX.sub("0x…", lines[0])
+    return ToolFinding(tool, kind, kernel, place, case, own, text="\n".join(lines))
 
 
-def _where(block: _Paragraph) -> tuple[str, str, int]:
-    """Kernel, file and line of the first frame: "kernel+0x90 in file.py:12", or in older words "0x90 in file.py:12:kernel"."""
-    frames = (_RACE.match(block.title), *map(_FRAME.match, block.details))
-    frame = next((found["at"] for found in frames if found), "")
-    place = _PLACE.match(frame)
-    if place:
-        name = place["kernel"] or place["before"]
-        return _name(name), place["file"], int(place["line"])
+def _where(frame: str) -> tuple[str, str]:
+    """Kernel and place of a frame: "kernel+0x90 in file.py:12", or in older words "0x90 in file.py:12:kernel"."""
+    found = _PLACE.match(frame)
+    if found:
+        return _name(found["kernel"] or found["before"]), f"{found['file']}:{found['line']}"
     nameless = _NAMELESS.match(frame)
-    return _name(nameless["kernel"] if nameless else frame), "", 0
+    return _name(nameless["kernel"] if nameless else frame), ""
 
 
 def _name(text: str) -> str:
@@ -212,24 +137,17 @@ def _name(text: str) -> str:
     return plain[1] if plain else name
 
 
-def _first(lines: list[str], form: re.Pattern[str]) -> str:
-    return next((line for line in lines if form.match(line)), "")
+def _together(findings: Sequence[ToolFinding]) -> list[ToolFinding]:
+    """A finding for all that are the same but for the thread.
 
-
-def _without_consequences(findings: list[ToolFinding]) -> list[ToolFinding]:
-    """Calls of CUDA that fail since a kernel has failed in the same case say nothing new."""
+    Calls of CUDA that fail since a kernel has failed in the same case say nothing new.
+    """
     failed = {one.case for one in findings if one.kernel}
-    return [one for one in findings if one.kernel or one.case not in failed or not _is_consequence(one)]
-
-
-def _is_consequence(finding: ToolFinding) -> bool:
-    return finding.kind.startswith("Program hit") and bool(_FATAL.search(finding.kind))
-
-
-def together(findings: list[ToolFinding]) -> list[ToolFinding]:
-    """One for all that are the same but for the thread, in the order of the first ones."""
-    found: dict[tuple[str, ...], ToolFinding] = {}
+    found: dict[ToolFinding, ToolFinding] = {}
     for one in findings:
-        before = found.get(one.same)
-        found[one.same] = one if before is None else replace(before, count=before.count + one.count)
+        follows = not one.kernel and one.case in failed and one.kind.startswith("Program hit")
+        if not (follows and _FATAL.search(one.kind)):
+            same = replace(one, text="")
+            before = found.get(same, replace(one, count=0))
+            found[same] = replace(before, count=before.count + 1)
     return list(found.values())

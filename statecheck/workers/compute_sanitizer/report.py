@@ -23,12 +23,9 @@ def tell_run(run: ToolRun, console: Console) -> None:
     """What a tool went through, before anything that it found."""
     ended = Counter(run.ended.values())
     endings = ", ".join(f"{count} {how}" for how, count in sorted(ended.items())) or "no case begun"
-    kernels = ", ".join(sorted(run.compiled)) or "none"
-    _print(console, f"{run.tool}: cases: {endings}; {len(run.processes)} processes, {run.seconds:.0f} s")
-    _print(console, f"  kernels compiled: {kernels}")
-    for line in run.notes[:_SHOWN]:
-        _print(console, f"  {line}")
-    _tell_rest(console, run.notes)
+    tell(console, f"{run.tool}: cases: {endings}; {len(run.processes)} processes, {run.seconds:.0f} s")
+    tell(console, f"  kernels compiled: {', '.join(sorted(run.compiled)) or 'none'}")
+    _tell_all(console, [f"  {line}" for line in run.notes])
 
 
 def tell_findings(runs: Sequence[ToolRun], console: Console) -> None:
@@ -37,17 +34,15 @@ def tell_findings(runs: Sequence[ToolRun], console: Console) -> None:
     if own:
         console.print(_table(own))
     for run in runs:
-        _tell_others(run, console)
-        for one in run.false_alarms:
-            _print(
-                console, f"false alarm: {run.tool}: {one.kind} of {one.kernel} at {one.place}: {one.opinion}"
-            )
-        for line in run.trouble[:_SHOWN]:
-            _print(console, f"INCOMPLETE: {run.tool}: {line}")
-        _tell_rest(console, run.trouble)
-    undecided = [one for run in runs for one in run.undecided]
-    for path in dict.fromkeys(one.case for one in (*own, *undecided) if one.case):
-        _print(console, f"again: {command_line('sanitize-gpu', Path(path))}")
+        others = [one for one in run.findings if not one.own]
+        kernels = sum(one.count for one in others if one.kernel)
+        calls = sum(one.count for one in others) - kernels
+        if others:
+            seen = f"in other kernels {kernels:,}, in calls of CUDA {calls:,}"
+            tell(console, f"{run.tool}: {seen}: see findings.json")
+        _tell_all(console, [f"INCOMPLETE: {run.tool}: {line}" for line in run.trouble])
+    for path in dict.fromkeys(one.case for one in own if one.case):
+        tell(console, f"again: {command_line('sanitize-gpu', Path(path))}")
 
 
 def _table(findings: Sequence[ToolFinding]) -> Table:
@@ -56,26 +51,10 @@ def _table(findings: Sequence[ToolFinding]) -> Table:
         table.add_column(column, overflow="fold")
     table.add_column("times", justify="right", no_wrap=True)
     for one in findings:
-        said = one.kind if one.kind != "other" else f"other: {one.text}"
-        cells = (
-            one.tool,
-            f"{said}; {one.opinion}".removesuffix("; "),
-            one.kernel,
-            one.place,
-            _near(one.case),
-        )
-        table.add_row(*map(escape, cells), f"{one.count:,}")
+        # The path from here, where that is shorter.
+        case = min(one.case, os.path.relpath(one.case), key=len) if one.case else ""
+        table.add_row(*map(escape, (one.tool, one.kind, one.kernel, one.place, case)), f"{one.count:,}")
     return table
-
-
-def _tell_others(run: ToolRun, console: Console) -> None:
-    if not run.others:
-        return
-    calls = sum(one.count for one in run.others if not one.kernel)
-    kernels = sum(one.count for one in run.others if one.kernel)
-    _print(
-        console, f"{run.tool}: in other kernels {kernels:,}, in calls of CUDA {calls:,}: see findings.json"
-    )
 
 
 def conclusion(runs: Sequence[ToolRun], out: Path) -> str:
@@ -83,20 +62,18 @@ def conclusion(runs: Sequence[ToolRun], out: Path) -> str:
     own = sum(len(run.own) for run in runs)
     found = f"{own} finding{'s' * (own > 1)}" if own else "no finding"
     early = "incomplete; " if any(run.trouble for run in runs) else ""
-    cases = max((run.counted("done") for run in runs), default=0)
+    cases = max((Counter(run.ended.values())["done"] for run in runs), default=0)
     tools = ", ".join(run.tool for run in runs)
     return f"{early}{found} of {tools} in {cases} whole cases; {out / 'findings.json'}"
 
 
-def _near(path: str) -> str:
-    """The path from here, where that is shorter."""
-    return min(path, os.path.relpath(path), key=len) if path else ""
-
-
-def _tell_rest(console: Console, lines: Sequence[str]) -> None:
+def _tell_all(console: Console, lines: Sequence[str]) -> None:
+    for line in lines[:_SHOWN]:
+        tell(console, line)
     if len(lines) > _SHOWN:
-        _print(console, f"  and {len(lines) - _SHOWN} more: see findings.json")
+        tell(console, f"  and {len(lines) - _SHOWN} more: see findings.json")
 
 
-def _print(console: Console, line: str) -> None:
+def tell(console: Console, line: str) -> None:
+    """Print a line, with nothing in it that a terminal obeys."""
     console.print(visible(line), markup=False, highlight=False, soft_wrap=True)

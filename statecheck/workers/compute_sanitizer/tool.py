@@ -1,15 +1,15 @@
-"""compute-sanitizer as it is found on this machine, and its tools as watchers of cases."""
+"""compute-sanitizer as it is found on this machine."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from statecheck import rooms
-from statecheck.workers.compute_sanitizer.parse import Parsed, ToolFinding, parse
 
 ERROR_EXITCODE = 86
 _PRINT_LIMIT = 100_000
@@ -40,21 +40,37 @@ _ENVIRONMENT: dict[str, str] = {
 
 @dataclass(frozen=True)
 class ComputeSanitizer:
-    """compute-sanitizer as it is found on this machine."""
+    """Where it is, and the options that this version has."""
 
     path: str
     version: str
     options: frozenset[str]
 
     @classmethod
-    def at(cls, path: str) -> ComputeSanitizer:
+    def found(cls) -> ComputeSanitizer:
+        """That on PATH.
+
+        Raises:
+            ValueError: there is none, or it does not run.
+        """
+        path = shutil.which("compute-sanitizer")
+        if path is None:
+            rule = "on PATH; it comes with the CUDA toolkit"
+            raise ValueError(f"compute-sanitizer = None, but should be {rule} [sanitize-gpu]")
         options = re.findall(r"--[a-z][a-z-]+", _output(path, "--help"))
         return cls(path, _output(path, "--version"), frozenset(options))
 
-    def command(self, tool: str) -> list[str]:
+    def command(self, tool: str, replay: Sequence[str] = ()) -> list[str]:
+        """A command under one of its tools."""
         wanted = _OPTIONS | (_MEMCHECK if tool == "memcheck" else {})
         known = ((name, value) for name, value in wanted.items() if name in self.options)
-        return [self.path, "--tool", tool, *(word for pair in known for word in pair)]
+        return [self.path, "--tool", tool, *(word for pair in known for word in pair), *replay]
+
+
+def environment() -> dict[str, str]:
+    """What a watched process gets."""
+    kept = {name: value for name, value in os.environ.items() if name not in _UNSET}
+    return kept | _ENVIRONMENT | rooms.variables()
 
 
 def _output(*command: str) -> str:
@@ -65,26 +81,3 @@ def _output(*command: str) -> str:
             f"compute-sanitizer = {command[0]!r}, but should run [sanitize-gpu]: {error}"
         ) from error
     return (ended.stdout + ended.stderr).strip()
-
-
-@dataclass(frozen=True)
-class WatchingTool:
-    """One of its tools."""
-
-    sanitizer: ComputeSanitizer
-    name: str
-
-    def command(self, replay: Sequence[str]) -> list[str]:
-        return [*self.sanitizer.command(self.name), *replay]
-
-    @property
-    def environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if name not in _UNSET}
-        return kept | _ENVIRONMENT | rooms.variables()
-
-    def parse(self, text: str, kernels: Collection[str]) -> Parsed:
-        return parse(text, self.name, kernels)
-
-    def judged(self, findings: Sequence[ToolFinding]) -> list[ToolFinding]:
-        """Its word is taken as it is."""
-        return list(findings)
