@@ -68,7 +68,7 @@ class Campaign:
         self._assignment = Assignment(plan, self.ledger, start.scenarios, self.record.rounds)
         self._queue = TaskQueue(plan, self._assignment, self.defects)
         self._recovery = Recovery(plan, self.folder, start.subject, self.ledger, self.defects)
-        self._saved_at = self._shown_at = self._noted_at = float("-inf")
+        self._saved_at = self._shown_at = float("-inf")
         self._saved_buckets = 0
         self._gpus: Gpus
         self._pool: WorkerPool
@@ -213,7 +213,6 @@ class Campaign:
             )
         self.record.complete = bool(self._gpus.usable) and not self.record.interrupted and self._is_done()
         self._conclude()
-        self.ledger.moment(self.at)
         with suppress(OSError):
             # Where there is nothing left in it.
             self.pending.rmdir()
@@ -241,9 +240,6 @@ class Campaign:
 
     def _show(self) -> None:
         now = time.monotonic()
-        if now - self._noted_at > max(1.0, (self.plan.budget or 0) / 300):
-            self._noted_at = now
-            self.ledger.moment(self.at)
         # What people have been shown must not be forgotten in a crash.
         if now - self._saved_at > _SAVE_SECONDS or len(self.ledger.buckets) > self._saved_buckets:
             self._saved_at, self._saved_buckets = now, len(self.ledger.buckets)

@@ -19,7 +19,6 @@ from statecheck.campaign.record_parts import (
     CompiledRecord,
     CorpusRecord,
     MarkRecord,
-    ProgressPoint,
 )
 from statecheck.campaign.standing import Standing
 from statecheck.case import Case
@@ -29,7 +28,6 @@ from statecheck.kernels.compilations import Compilation, Kernels, added
 from statecheck.kernels.coverage import Coverage
 from statecheck.subject.remarks import take_remarks
 
-_MOST_MOMENTS = 400
 REPLAYED = "Replayed from the corpus."
 
 
@@ -62,7 +60,6 @@ class Ledger:
         self.remarks: dict[str, str] = {}
         """About the subject, by kind: the first sentence of each."""
         self.canary = ""
-        self.series: list[ProgressPoint] = []
         self._first_seen, self._corpus = first_seen, corpus
         # This process has imported the subject, too.
         self.remark(take_remarks())
@@ -193,12 +190,6 @@ class Ledger:
             bucket = bucket_of(found)
             self.find(Found((bucket.id,), case, "", str(path), REPLAYED), 0.0)
 
-    def moment(self, at: float) -> None:
-        """Note where the campaign stands; where there are many moments, those too close to others go."""
-        self.series.append(ProgressPoint(round(at, 1), self.examples, self.behaviours, len(self.buckets)))
-        if len(self.series) > _MOST_MOMENTS:
-            self.series = _thinned(self.series)
-
     def fill(self, record: CampaignRecord) -> CampaignRecord:
         """Write what is known into the record."""
         record.properties = [standing.record() for standing in self.standings.values()]
@@ -211,7 +202,7 @@ class Ledger:
         }
         record.launched = records_of(self.covered)
         record.remarks = [*self.remarks.values()]
-        record.faults, record.series = dict(self.faults), self.series
+        record.faults = dict(self.faults)
         return record
 
     def resume(self, record: CampaignRecord) -> None:
@@ -228,7 +219,7 @@ class Ledger:
                 )
         self.marks |= {mark.name: mark for mark in record.marks if mark.name in self.marks}
         self.corpus, self.troubles, self.canary = record.corpus, record.troubles, record.canary
-        self.faults, self.series = Counter(record.faults), record.series
+        self.faults = Counter(record.faults)
         self.remarks = {sentence: sentence for sentence in record.remarks}
         self.covered = coverage_of(record.launched)
         self.kernels = {
@@ -241,13 +232,3 @@ class Ledger:
 
 def _size(case: dict[str, Any]) -> int:
     return len(json.dumps(case))
-
-
-def _thinned(series: list[ProgressPoint]) -> list[ProgressPoint]:
-    """The first, the last, and at most half as many as there may be between them, about equally far apart."""
-    step = (series[-1].at - series[0].at) / (_MOST_MOMENTS / 2)
-    kept = series[:1]
-    for point in series[1:-1]:
-        if point.at - kept[-1].at >= step > 0:
-            kept.append(point)
-    return [*kept, series[-1]]

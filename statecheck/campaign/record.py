@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -16,7 +16,6 @@ from statecheck.campaign.record_parts import (
     CorpusRecord,
     KnownRecord,
     MarkRecord,
-    ProgressPoint,
     PropertyRecord,
 )
 from statecheck.case.former_names import name_today
@@ -26,7 +25,8 @@ from statecheck.data.files import write_whole
 from statecheck.data.json_files import load, parse
 
 SCHEMA = 3
-_READABLE = (3, 2, 1)
+_RETIRED = ("series",)
+"""Fields of records of schema 3 that earlier versions wrote, and that nothing reads any more."""
 FILE = "campaign.json"
 _RULE = f"a campaign's record of schema {SCHEMA}"
 _LARGEST = 1 << 28
@@ -97,7 +97,6 @@ class CampaignRecord:
     known: list[KnownRecord] = field(default_factory=list)
     seed: int | None = None
     fail_on_untested: bool = False
-    series: list[ProgressPoint] = field(default_factory=list)
 
     @property
     def examples(self) -> int:
@@ -126,20 +125,20 @@ class CampaignRecord:
         """As `from_json`, of parsed JSON; `data` is not changed."""
         content = dict(data) if isinstance(data, dict) else {}
         schema = content.pop("schema", None)
-        if type(schema) is not int or schema not in _READABLE:
-            newer = type(schema) is int and schema > SCHEMA
-            why = ": a newer version has written it" if newer else ""
+        if type(schema) is not int or schema != SCHEMA:
+            known = type(schema) is int
+            why = f": {'a newer' if schema > SCHEMA else 'an older'} version has written it" if known else ""
             raise ValueError(
                 f"schema = {format_value(schema)}, but should be {SCHEMA} [Record.from_json]{why}"
             )
+        for name in _RETIRED:
+            content.pop(name, None)
         try:
             record: CampaignRecord = Decoder(check=_check_number).build(cls, content)
             _check(record)
             _name_as_today(record)
         except ValueError as error:
             raise ValueError(f"{error} [Record.from_json]") from error
-        if schema == 1:
-            record.properties = [_from_schema_1(row) for row in record.properties]
         return record
 
     def save(self, path: Path) -> Path:
@@ -160,15 +159,6 @@ class CampaignRecord:
             return cls.from_data(load(path, _RULE, largest=_LARGEST))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-
-
-_EARLIER = {"not reached": "not tested", "known deviation": "known"}
-
-
-def _from_schema_1(record: PropertyRecord) -> PropertyRecord:
-    """A property as schema 1 has it: all examples of a property that passed count as compared."""
-    status = _EARLIER.get(record.status, record.status)
-    return replace(record, status=status, compared=record.examples)
 
 
 def _name_as_today(record: CampaignRecord) -> None:

@@ -168,13 +168,3 @@ class CompiledRecord:
 
     variants: list[str | list[str]] = field(default_factory=list)
     compilations: int = 0
-
-
-@dataclass
-class ProgressPoint:
-    """Where the campaign stood `at` seconds after it began."""
-
-    at: float
-    examples: int
-    behaviours: int
-    buckets: int

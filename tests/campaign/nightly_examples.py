@@ -15,7 +15,6 @@ from statecheck.campaign.record_parts import (
     CompiledRecord,
     CorpusRecord,
     MarkRecord,
-    ProgressPoint,
     PropertyRecord,
 )
 from statecheck.case import Case
@@ -107,7 +106,6 @@ def a_record(*buckets: BucketRecord, **changes: Any) -> CampaignRecord:
         "kernels": {"copy_kernel": CompiledRecord(["BLOCK=64", "BLOCK=128"], 2)},
         "faults": {"hang": 1},
         "canary": "found after 3 s by its worker",
-        "series": [ProgressPoint(30.0 * n, 400 * n, 3 * n, len(buckets) * (n > 2)) for n in range(1, 5)],
     }
     return CampaignRecord(**fields | changes)
 

@@ -150,14 +150,11 @@ def test_a_campaign_explores_its_properties_in_rounds_until_its_budget_is_used_u
     assert all(row.status == "passed" and row.compared >= 80 for row in record.properties)
 
 
-def test_a_record_has_marks_behaviours_and_a_series_that_ends_with_the_campaign(clean: Night) -> None:
+def test_a_record_has_marks_and_behaviours(clean: Night) -> None:
     marks = clean.record.marks
     assert marks
     assert all(mark.examples > 0 and mark.at is not None and mark.property for mark in marks)
     assert all(row.behaviours > 0 for row in clean.record.properties)
-    first, *_, last = clean.record.series
-    assert first.at < last.at <= clean.record.seconds + 0.1
-    assert (last.examples, last.buckets) == (clean.record.examples, 0)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
 from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
+from statecheck.campaign.record_parts import BucketRecord
 
 LEAST_SECONDS = 5.0
 """What ran for less says nothing about its speed."""
@@ -25,19 +25,6 @@ class StatusChange:
 
 
 @dataclass(frozen=True)
-class RateChange:
-    """Examples per second before and now, of one property or, with the name "", of the whole campaign."""
-
-    name: str
-    before: float
-    now: float
-
-    @property
-    def factor(self) -> float:
-        return self.now / self.before
-
-
-@dataclass(frozen=True)
 class Comparison:
     """A campaign beside the one before.
 
@@ -48,12 +35,9 @@ class Comparison:
         known: first seen by an earlier campaign, but not met by the one before.
         still: met by both, or still failing when it was replayed from the corpus.
         gone: met before and not now, though the property has run examples.
-        untried: met before; the property has run no example now.
         statuses: properties whose status changed.
         marks_lost: reached before, and now only declared.
-        marks_gained: reached now and not before.
-        rate: of the campaigns, per second of wall time.
-        rates: of the properties, per second of an engine's time; the largest change first.
+        rate: examples per second of wall time before and now.
         since: by the id of a bucket, the date and the commit of the campaign that first met it.
         standings: by the id of a bucket of now, "new", "regression", "known" or "still there".
     """
@@ -64,12 +48,9 @@ class Comparison:
     known: tuple[BucketRecord, ...] = ()
     still: tuple[BucketRecord, ...] = ()
     gone: tuple[BucketRecord, ...] = ()
-    untried: tuple[BucketRecord, ...] = ()
     statuses: tuple[StatusChange, ...] = ()
     marks_lost: tuple[str, ...] = ()
-    marks_gained: tuple[str, ...] = ()
-    rate: RateChange | None = None
-    rates: tuple[RateChange, ...] = ()
+    rate: tuple[float, float] | None = None
     since: dict[str, str] = field(default_factory=dict)
     standings: dict[str, str] = field(default_factory=dict)
 
@@ -100,18 +81,14 @@ def _beside(alone: Comparison, now: CampaignRecord, before: CampaignRecord) -> C
     missing = [bucket for bucket in before.buckets if bucket.id not in alone.standings]
     failing = tuple(bucket for bucket in missing if _replay_fails(bucket, now))
     ids, ran = {bucket.id for bucket in failing}, {row.name for row in now.properties if row.examples}
-    rest = [bucket for bucket in missing if bucket.id not in ids]
     reached, was = _reached(now), _reached(before)
     return replace(
         alone,
         still=alone.still + failing,
-        gone=tuple(bucket for bucket in rest if bucket.property in ran),
-        untried=tuple(bucket for bucket in rest if bucket.property not in ran),
+        gone=tuple(bucket for bucket in missing if bucket.id not in ids and bucket.property in ran),
         statuses=_statuses(now, before),
         marks_lost=tuple(sorted(was & ({mark.name for mark in now.marks} - reached))),
-        marks_gained=tuple(sorted(reached - was)),
         rate=_rate(now, before),
-        rates=_rates(now, before),
         since=alone.since | {bucket.id: _since(bucket, before) for bucket in missing + _undated(before, now)},
     )
 
@@ -148,26 +125,10 @@ def _reached(record: CampaignRecord) -> set[str]:
     return {mark.name for mark in record.marks if mark.examples}
 
 
-def _rate(now: CampaignRecord, before: CampaignRecord) -> RateChange | None:
+def _rate(now: CampaignRecord, before: CampaignRecord) -> tuple[float, float] | None:
     if min(now.seconds, before.seconds) < LEAST_SECONDS or not before.examples:
         return None
-    return RateChange("", before.examples / before.seconds, now.examples / now.seconds)
-
-
-def _rates(now: CampaignRecord, before: CampaignRecord) -> tuple[RateChange, ...]:
-    old = {row.name: row for row in before.properties}
-    pairs = ((row, old[row.name]) for row in now.properties if row.name in old)
-    found = [RateChange(one.name, other.rate, one.rate) for one, other in pairs if _measured(one, other)]
-    return tuple(sorted(found, key=lambda one: (-_size(one), one.name)))
-
-
-def _measured(row: PropertyRecord, other: PropertyRecord) -> bool:
-    return min(row.seconds, other.seconds) >= LEAST_SECONDS and min(row.examples, other.examples) > 0
-
-
-def _size(change: RateChange) -> float:
-    """How large a change is, whether up or down."""
-    return max(change.factor, 1 / change.factor)
+    return before.examples / before.seconds, now.examples / now.seconds
 
 
 def find_previous(reports: Path, now: CampaignRecord) -> tuple[CampaignRecord | None, tuple[str, ...]]:

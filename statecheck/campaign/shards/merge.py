@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any, TypeVar
 
 from statecheck.campaign.launched import coverage_of, records_of
@@ -18,12 +17,10 @@ from statecheck.campaign.record_parts import (
     CorpusRecord,
     KnownRecord,
     MarkRecord,
-    ProgressPoint,
     PropertyRecord,
 )
 from statecheck.execution.verdict import Status
 
-_MOMENTS = 500
 _NUMBERS = ("examples", "seconds", "compared", "discarded", "parts")
 _COUNTS = ("outside", "not_offered", "known", "no_evidence", "unchecked")
 """Fields of a property's record that add up."""
@@ -138,17 +135,16 @@ def _surroundings(parts: Sequence[Part]) -> dict[str, Any]:
 
 def _results(parts: Sequence[Part]) -> dict[str, Any]:
     """What the parts found, reached and launched."""
-    records, buckets = [part.record for part in parts], _buckets(parts)
+    records = [part.record for part in parts]
     return {
         "properties": _grouped(_each(records, "properties"), lambda row: row.name, _property),
-        "buckets": buckets,
+        "buckets": _buckets(parts),
         "marks": _grouped(_marks(parts), lambda mark: mark.name, _mark),
         "corpus": _grouped(_each(records, "corpus"), lambda replay: replay.file, _replayed),
         "known": _grouped(_each(records, "known"), lambda defect: defect.id, _known),
         "kernels": _kernels(records),
         "launched": records_of(coverage_of(_each(records, "launched"))),
         "faults": _summed(record.faults for record in records),
-        "series": _series(parts, buckets),
     }
 
 
@@ -269,25 +265,3 @@ def _troubles(parts: Sequence[Part]) -> list[str]:
         lacking = [part.name for part in parts if not part.record.canary]
         troubles += [f"{name}: the canary was not found" for name in lacking]
     return troubles if " | " not in commits else [f"the parts ran different commits: {commits}", *troubles]
-
-
-def _series(parts: Sequence[Part], buckets: Sequence[BucketRecord]) -> list[ProgressPoint]:
-    """Where all parts together stood, at moments of any of them; a part stands still between its own."""
-    moments = [
-        (part.after + point.at, number, point)
-        for number, part in enumerate(parts)
-        for point in part.record.series
-    ]
-    latest = [ProgressPoint(0.0, 0, 0, 0)] * len(parts)
-    stood: dict[float, list[ProgressPoint]] = {}
-    for at, number, point in sorted(moments, key=itemgetter(0)):
-        latest[number] = point
-        stood[at] = list(latest)
-    step = -(-len(stood) // _MOMENTS) or 1
-    # From the end, so that the last moment is always among them.
-    return [_sum_at(at, stood[at], buckets) for at in [*stood][::-step][::-1]]
-
-
-def _sum_at(at: float, points: Sequence[ProgressPoint], buckets: Sequence[BucketRecord]) -> ProgressPoint:
-    examples, behaviours = sum(point.examples for point in points), max(point.behaviours for point in points)
-    return ProgressPoint(at, examples, behaviours, sum(bucket.at <= at for bucket in buckets))

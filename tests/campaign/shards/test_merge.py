@@ -17,7 +17,6 @@ from statecheck.campaign.record_parts import (
     CompiledRecord,
     CorpusRecord,
     MarkRecord,
-    ProgressPoint,
     PropertyRecord,
 )
 from statecheck.campaign.shards.merge import Part, added, merged
@@ -145,24 +144,6 @@ def test_troubles_say_whose_they_are() -> None:
 def test_a_canary_that_one_shard_did_not_find_was_not_found() -> None:
     whole = pair({}, {"canary": ""})
     assert (whole.canary, whole.troubles) == ("", ["shard 2/2: the canary was not found"])
-
-
-def test_time_series_are_added_step_by_step() -> None:
-    one = [ProgressPoint(1.0, 10, 1, 0), ProgressPoint(5.0, 30, 4, 1)]
-    other = [ProgressPoint(2.0, 7, 2, 0), ProgressPoint(5.0, 9, 3, 1)]
-    whole = pair({"series": one, "buckets": [a_bucket(at=4.0)]}, {"series": other})
-    assert whole.series == [
-        ProgressPoint(1.0, 10, 1, 0),
-        ProgressPoint(2.0, 17, 2, 0),
-        ProgressPoint(5.0, 39, 4, 1),
-    ]
-
-
-def test_a_long_series_keeps_its_end_and_is_bounded() -> None:
-    long = [ProgressPoint(float(at), at, 0, 0) for at in range(5000)]
-    whole = pair({"series": long}, {"series": long})
-    assert len(whole.series) <= 500
-    assert whole.series[-1] == ProgressPoint(4999.0, 9998, 0, 0)
 
 
 def test_a_missing_shard_leaves_the_campaign_incomplete() -> None:
