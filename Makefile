@@ -28,7 +28,6 @@ TRACE ?=
 VLLM ?=
 VLLM_PATH ?=
 RELEASES ?=
-COMMITS ?=
 BISECT_ARGS ?=
 REQUESTS ?=
 FACTOR ?=
@@ -86,7 +85,7 @@ help:  ## this list
 	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 REPLAY_ARGS="--blocks 200"'
 	@echo '  of bench: ONLY=builders|align|host PEER=<file.py> VLLM=0.33.0 OUT=$(OUT); of vectors: OUT=$(VECTORS)'
 	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m INSIDE=<module> FUZZ_ARGS=<args>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
-	@echo '  of bisect: CASE=<case.json> RELEASES=0.25.1,0.33.0, or VLLM_PATH=<checkout> COMMITS=v0.32.0..HEAD; BISECT_ARGS=--all'
+	@echo '  of bisect: CASE=<case.json> RELEASES=0.25.1,0.33.0; BISECT_ARGS=--all'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
 
 test: $(READY)  ## every property and the tests of the harness, on all cores; the slow ones, too: PYTEST_ARGS=--slow
@@ -116,11 +115,11 @@ replay: $(READY)  ## one recorded case again, a file or an id of the corpus: CAS
 	$(if $(CASE),,$(error make replay needs CASE=reports/.../case.json, or an id of the corpus))
 	@$(RUN) replay $(call quote,$(CASE)) $(CHOICE)
 
-bisect: $(READY)  ## which release of vLLM broke a case and which repaired it; commits with VLLM_PATH: CASE, SUBJECT, RELEASES, COMMITS
+bisect: $(READY)  ## which release of vLLM broke a case and which repaired it: CASE, SUBJECT, RELEASES
 	$(if $(CASE),,$(error make bisect needs CASE=reports/.../case.json, or an id of the corpus))
 	@VLLM=$(call quote,$(VLLM)) VLLM_PATH=$(call quote,$(VLLM_PATH)) $(RUN) bisect $(call quote,$(CASE)) \
 	  --device $(call quote,$(DEVICE)) $(if $(filter file,$(origin SUBJECT)),,--subject $(call quote,$(SUBJECT))) \
-	  $(if $(RELEASES),--releases $(call quote,$(RELEASES))) $(if $(COMMITS),--commits $(call quote,$(COMMITS))) $(BISECT_ARGS)
+	  $(if $(RELEASES),--releases $(call quote,$(RELEASES))) $(BISECT_ARGS)
 
 traces: $(READY)  ## generated scenarios of requests in whole engines: TRACES, STEPS, SUBJECT, DEVICE, ONLY, SEED
 	@$(RUN) traces --count $(call quote,$(TRACES)) --steps $(call quote,$(STEPS)) $(CHOICE) \

@@ -1,4 +1,4 @@
-"""The command `bisect`: which release of a subject, or which commit, broke a case, and which one repaired it."""
+"""The command `bisect`: which release of a subject broke a case, and which one repaired it."""
 
 from __future__ import annotations
 
@@ -7,50 +7,48 @@ from typing import Any
 
 from statecheck.cli.options import location
 
+_DESCRIPTION = """Replays a case on releases of vLLM, and says since which of them it is wrong, and since which it is right
+again. Exit code: 0 if it is right in the newest one, 1 if it is wrong there, 2 if nothing is known of that one, 3 if the command
+cannot be run as given."""
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "--corpus": {
+        "type": location,
+        "default": "corpus",
+        "help": "where ids are looked up (default corpus/)",
+    },
+    # Not `subject`: with that, a command goes on in the environment of one release.
+    "--subject": {
+        "dest": "released",
+        "metavar": "SUBJECT",
+        "default": "",
+        "help": "what the releases are of: vllm (default: the case's own)",
+    },
+    "--device": {"default": "auto", "help": "auto, cpu or cuda (default auto)"},
+    "--releases": {
+        "default": "",
+        "help": "only these, such as 0.25.1,0.33.0 (default: all of the index since 0.20.2)",
+    },
+    "--all": {
+        "action": "store_true",
+        "help": "try every release, instead of bisecting between those whose verdicts differ",
+    },
+    "--time-limit": {
+        "default": "10m",
+        "help": "for each replay, without what is set up: 90, 60s, 10m (default 10m)",
+    },
+}
+
 
 def add_bisect(commands: Any) -> None:
     """Add the command's parser."""
     parser = commands.add_parser(
         "bisect",
         help="replay a case on releases of its subject: which one broke it, which one repaired it",
-        description="Replays a case on releases of vLLM, or with VLLM_PATH=<checkout> on commits of that checkout, and says since "
-        "which of them it is wrong, and since which it is right again. Exit code: 0 if it is right in the newest one, 1 if it is "
-        "wrong there, 2 if nothing is known of that one, 3 if the command cannot be run as given.",
+        description=_DESCRIPTION,
     )
     parser.add_argument("case", help="path to a case.json, or the first digits of an id in the corpus")
-    parser.add_argument(
-        "--corpus", type=location, default="corpus", help="where ids are looked up (default corpus/)"
-    )
-    # Not `subject`: with that, a command goes on in the environment of one release.
-    parser.add_argument(
-        "--subject",
-        dest="released",
-        metavar="SUBJECT",
-        default="",
-        help="what the releases are of: vllm (default: the case's own)",
-    )
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    parser.add_argument(
-        "--releases",
-        default="",
-        help="only these, such as 0.25.1,0.33.0 (default: all of the index since 0.20.2)",
-    )
-    parser.add_argument(
-        "--commits",
-        default="",
-        metavar="A..B",
-        help="of VLLM_PATH: those of B that are not of A, first parents only (default: since the latest tag)",
-    )
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="try every release or commit, instead of bisecting between those whose verdicts differ",
-    )
-    parser.add_argument(
-        "--time-limit",
-        default="10m",
-        help="for each replay, without what is set up: 90, 60s, 10m (default 10m)",
-    )
+    for name, given in _OPTIONS.items():
+        parser.add_argument(name, **given)
     parser.set_defaults(run=_run)
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
@@ -18,18 +15,15 @@ from statecheck.campaign.corpus import path_of
 from statecheck.case import Case
 from statecheck.cli.campaign import console
 from statecheck.cli.options import seconds
-from statecheck.data.locks import try_lock
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.execution.port import choose_device
 from statecheck.releases.bisect import most_tries, search
-from statecheck.releases.commits import commits_of
 from statecheck.releases.environment import ROOT, Maker, this_base
 from statecheck.releases.pip import releases_of
 from statecheck.releases.replays import Replays
 from statecheck.releases.start import wanted_by, wanted_release
-from statecheck.report.bisection import RIGHT, WRONG, Bisection, TriedVersion, saved
+from statecheck.report.bisection import FILE, RIGHT, WRONG, Bisection, TriedRelease
 from statecheck.report.markdown import add_bisection
-from statecheck.rooms import home
 from statecheck.text.command_lines import RELEASED, command_line, option
 from statecheck.text.terminal import cell, said, say
 
@@ -53,11 +47,10 @@ def run_bisect(options: argparse.Namespace, maker: Maker | None = None) -> int:
     maker = maker or Maker(this_base(ROOT), tell=say)
     limit = seconds(options.time_limit, "time_limit")
     replays = Replays(maker, path, choose_device(options.device), limit)
-    found = (
-        _over_commits(options, replays) if os.environ.get("VLLM_PATH") else _over_releases(options, replays)
-    )
+    found = _bisected(options, replays)
     _show(found, path, options)
-    if _is_report_of(path) and not (found.interrupted and _stands(path.parent, found)):
+    # What is known when it is interrupted replaces nothing that may be whole.
+    if _is_report_of(path) and not (found.interrupted and (path.parent / FILE).exists()):
         add_bisection(path.parent, found)
         say(f"report: {path.parent / 'report.md'}")
     if found.interrupted:
@@ -77,22 +70,17 @@ def _is_report_of(path: Path) -> bool:
     return path.name == "case.json" and (path.parent / "report.md").is_file()
 
 
-def _stands(folder: Path, found: Bisection) -> bool:
-    """Whether a report has one over the same, which may be whole."""
-    return any(bisection.over == found.over for bisection in saved(folder))
-
-
-def _over_releases(options: argparse.Namespace, replays: Replays) -> Bisection:
-    if options.commits:
-        rule = "given beside VLLM_PATH=<checkout>, whose commits they are"
-        raise ValueError(f"commits = {options.commits!r}, but should be {rule} [bisect]")
+def _bisected(options: argparse.Namespace, replays: Replays) -> Bisection:
+    if os.environ.get("VLLM_PATH"):
+        rule = "not set: releases are tried; `git bisect run python repro.py --bisect` goes through commits"
+        raise ValueError(f"VLLM_PATH = {os.environ['VLLM_PATH']!r}, but should be {rule} [bisect]")
     wanted, maker = wanted_by(os.environ), replays.maker
     asked = _listed(options.releases)
     names = asked or _of_index()
     ready = [name for name in names if maker.is_ready(wanted_release(name))]
     # The one that the case was seen with is the one that is known to be wrong.
     first = [*([wanted.version] if wanted else []), *ready]
-    bisection = Bisection("releases", tuple(names), complete=not asked)
+    bisection = Bisection(tuple(names), complete=not asked)
     _announce(bisection, first, options)
     many = f"{len(ready)} of {len(names)} are set up in {maker.root}"
     if len(ready) < len(names):
@@ -124,44 +112,9 @@ def _of_index() -> list[str]:
     return names
 
 
-def _over_commits(options: argparse.Namespace, replays: Replays) -> Bisection:
-    wanted = wanted_by(os.environ)
-    assert wanted is not None
-    assert wanted.checkout is not None
-    if options.releases:
-        rule = "given without VLLM_PATH, whose commits are tried"
-        raise ValueError(f"releases = {options.releases!r}, but should be {rule} [bisect]")
-    commits = commits_of(wanted.checkout, options.commits)
-    bisection = Bisection("commits", commits.names, titles=commits.titles)
-    _announce(bisection, (), options)
-    version = os.environ.get("VLLM", "").strip()
-    with _own_folder(wanted.checkout) as folder:
-        try_commit = partial(replays.on_commit, commits, folder, version)
-        return search(bisection, _saying(try_commit), everything=options.all)
-
-
-@contextmanager
-def _own_folder(checkout: Path) -> Iterator[Path]:
-    """The folder that commits of a checkout are put into, one at a time: always the same, since it has an environment.
-
-    Raises:
-        ValueError: another process uses it.
-    """
-    folder = home() / "build" / "bisect" / hashlib.sha256(str(checkout).encode()).hexdigest()[:12]
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        if not try_lock(lock):
-            rule = "a checkout that no other bisection goes through at the same time"
-            raise ValueError(f"VLLM_PATH = {str(checkout)!r}, but should be {rule} [bisect]")
-        yield folder
-    finally:
-        os.close(lock)
-
-
 def _announce(bisection: Bisection, first: Sequence[str], options: argparse.Namespace) -> None:
     names = bisection.names
-    what = f"{len(names)} {bisection.over}, {names[0]} to {names[-1]}"
+    what = f"{len(names)} releases, {names[0]} to {names[-1]}"
     sure, more = most_tries(bisection, first)
     if options.all or len(names) <= sure:
         say(f"{what}: all of them are tried")
@@ -169,9 +122,9 @@ def _announce(bisection: Bisection, first: Sequence[str], options: argparse.Name
         say(f"{what}: {sure} of them are tried first, then about {more} for each change between two of these")
 
 
-def _saying(try_version: Callable[[str], TriedVersion]) -> Callable[[str], TriedVersion]:
-    def try_and_say(name: str) -> TriedVersion:
-        found = try_version(name)
+def _saying(try_release: Callable[[str], TriedRelease]) -> Callable[[str], TriedRelease]:
+    def try_and_say(name: str) -> TriedRelease:
+        found = try_release(name)
         say(f"{name}: {found.verdict} ({found.seconds:.0f} s): {said(found.message)}")
         return found
 
@@ -179,7 +132,7 @@ def _saying(try_version: Callable[[str], TriedVersion]) -> Callable[[str], Tried
 
 
 def _show(found: Bisection, path: Path, options: argparse.Namespace) -> None:
-    table = Table(found.over[:-1], "verdict", "", box=None, pad_edge=False)
+    table = Table("release", "verdict", "", box=None, pad_edge=False)
     for row in found.rows:
         table.add_row(*map(cell, row))
     out = console()
@@ -187,17 +140,12 @@ def _show(found: Bisection, path: Path, options: argparse.Namespace) -> None:
     out.print(table)
     for remark in found.remarks:
         say(said(remark))
-    if (
-        found.over == "releases"
-        and found.untried
-        and not any(version.state == WRONG for version in found.tried)
-    ):
+    if found.untried and not any(release.state == WRONG for release in found.tried):
         say(
             "None of the releases that were tried is wrong: VLLM=<release> names the one that the case was seen with."
         )
     if found.untried:
         given = {"releases": options.releases} if options.releases else {}
-        given |= {"commits": options.commits} if options.commits else {}
         line = command_line("bisect", path, subject=RELEASED, device=options.device, all=True, **given)
         say(f"{line} tries all of them.")
     say(said(found.line))

@@ -1,4 +1,4 @@
-"""Which versions to try next, to learn since when a case is wrong from as few of them as possible."""
+"""Which releases to try next, to learn since when a case is wrong from as few of them as possible."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from statecheck.report.bisection import Bisection, TriedVersion
+from statecheck.report.bisection import Bisection, TriedRelease
 
-Try = Callable[[str], TriedVersion]
+Try = Callable[[str], TriedRelease]
 
 
 def search(
-    bisection: Bisection, try_version: Try, first: Sequence[str] = (), *, everything: bool = False
+    bisection: Bisection, try_release: Try, first: Sequence[str] = (), *, everything: bool = False
 ) -> Bisection:
-    """Try versions until every change of verdict that was seen lies between two neighbours.
+    """Try releases until every change of verdict that was seen lies between two neighbours.
 
-    Between two versions of one verdict nothing is tried: a change there and back would not be seen.
+    Between two releases of one verdict nothing is tried: a change there and back would not be seen.
 
     Args:
-        bisection: all versions, and those that were tried already.
+        bisection: all releases, and those that were tried already.
         first: tried before anything else, such as those that cost nothing.
         everything: try all of them.
 
@@ -28,14 +28,14 @@ def search(
     """
     while (name := _following(bisection, first, everything=everything)) is not None:
         try:
-            bisection = bisection.with_tried(try_version(name))
+            bisection = bisection.with_tried(try_release(name))
         except KeyboardInterrupt:
             return replace(bisection, interrupted=True)
     return bisection
 
 
 def most_tries(bisection: Bisection, first: Sequence[str]) -> tuple[int, int]:
-    """How many versions are tried in any case, and how many more at most for each change of verdict."""
+    """How many releases are tried in any case, and how many more at most for each change of verdict."""
     names = bisection.names
     sure = sorted({names.index(one) for one in (*first, *names[:1], *names[-1:]) if one in names})
     widest = max((later - earlier for earlier, later in pairwise(sure)), default=1)

@@ -162,9 +162,7 @@ def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
     lines.append(f"{code(rerun)} replays the same input through the harness.")
     if case.subject == RELEASED:
         bisect = command_line("bisect", directory / "case.json", subject=case.subject, device=case.device)
-        lines.append(
-            f"{code(bisect)} says which release (with VLLM_PATH: which commit) broke it, and which repaired it."
-        )
+        lines.append(f"{code(bisect)} says which release broke it, and which repaired it.")
     return "\n".join(lines)
 
 

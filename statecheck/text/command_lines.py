@@ -31,7 +31,7 @@ _OF_VLLM = "VLLM", "VLLM_PATH"
 _GIVEN = {"bisect": "CASE", "replay": "CASE", "sanitize-gpu": "CASE"}
 """By command, the make variable of what its command line names without an option."""
 _OWN = {
-    "bisect": ("subject", "device", "releases", "commits"),
+    "bisect": ("subject", "device", "releases"),
     "replay": ("subject", "device"),
     "sanitize-gpu": ("subject",),
 }

@@ -19,7 +19,7 @@ from statecheck.cli.bisect_runs import run_bisect
 from statecheck.cli.main import main, parser
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.releases.environment import Base, Environment, Maker, Wanted
-from statecheck.report.bisection import saved
+from statecheck.report.bisection import FILE
 from statecheck.text.command_lines import COMMAND
 from tests.breakages.broken import a_case
 
@@ -29,8 +29,7 @@ PYTHON = """
 import json, os, sys
 from pathlib import Path
 verdicts = json.loads(Path({verdicts!r}).read_text())
-path = os.environ.get("VLLM_PATH", "")
-said = Path(path, "vllm/said.txt").read_text().strip() if path else verdicts[os.environ["VLLM"]]
+said = verdicts[os.environ["VLLM"]]
 if said == "none":
     print("Segmentation fault")
     sys.exit(139)
@@ -66,11 +65,11 @@ class ToyMaker(Maker):
     index: ToyIndex
 
     def is_ready(self, wanted: Wanted) -> bool:
-        return wanted.checkout is not None or wanted.version in self.index.ready
+        return wanted.version in self.index.ready
 
     def enter(self, wanted: Wanted) -> Environment:
         self.index.made.append(wanted.version)
-        if wanted.checkout is None and self.index.verdicts.get(wanted.version, "missing") == "missing":
+        if self.index.verdicts.get(wanted.version, "missing") == "missing":
             raise ValueError(
                 f"VLLM = {wanted.version!r}, but should be a release that the package index has [vllm]"
             )
@@ -195,7 +194,7 @@ def test_the_release_that_the_case_was_seen_with_is_tried_first_or_asked_for(
 
 def test_the_report_of_the_case_gets_the_line(bisect: ToyBisect, capsys: pytest.CaptureFixture[str]) -> None:
     bisect.run()
-    assert saved(bisect.case.parent) == []
+    assert not (bisect.case.parent / FILE).exists()
     (bisect.case.parent / "report.md").write_text("# x\n\n## Run it again\n\nso\n", encoding="utf-8")
     bisect.run()
     assert "**wrong since 0.26.0, right since 0.28.0**" in (bisect.case.parent / "report.md").read_text()
@@ -224,8 +223,7 @@ def test_what_is_known_when_it_is_interrupted_is_told_and_kept(
     output = capsys.readouterr().out
     assert "It was interrupted: 3 of 5 releases were not tried." in output
     assert "\nwrong since 0.27.0 at the latest (no verdict on 0.26.0)\n" in output
-    (kept,) = saved(bisect.case.parent)
-    assert (kept.interrupted, [one.name for one in kept.tried]) == (True, ["0.27.0", "0.25.1"])
+    assert "It was interrupted: 3 of 5 releases" in (bisect.case.parent / "report.md").read_text()
 
 
 def test_one_that_is_interrupted_replaces_none_in_a_report(
@@ -250,8 +248,11 @@ def test_a_replay_that_takes_too_long_says_nothing(
 REFUSED: Mapping[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "releases": (("--releases", "latest"), {}, "VLLM = 'latest', but should be the version of a release"),
     "odd releases": (("--releases", "1.x.2"), {}, "releases = '1.x.2', but should be versions such as"),
-    "commits": (("--commits", "a..b"), {}, "commits = 'a..b', but should be given beside VLLM_PATH"),
-    "path": ((), {"VLLM_PATH": "/nowhere"}, "VLLM_PATH = '/nowhere', but should be a folder with vllm"),
+    "path": (
+        (),
+        {"VLLM_PATH": "/nowhere"},
+        "VLLM_PATH = '/nowhere', but should be not set: releases are tried",
+    ),
     "subject": (("--subject", "impl"), {}, "subject = 'impl', but should be vllm, which has releases"),
     "time limit": (("--time-limit", "soon"), {}, "time_limit = 'soon', but should be a positive duration"),
     "device": (("--device", "tpu"), {}, "device = 'tpu', but should be"),

@@ -1,4 +1,4 @@
-"""Which versions a bisection tries next."""
+"""Which releases a bisection tries next."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statecheck.releases.bisect import most_tries, search
-from statecheck.report.bisection import NOT_SET_UP, Bisection, TriedVersion
+from statecheck.report.bisection import NOT_SET_UP, Bisection, TriedRelease
 
 WORDS = {"+": "FIXED", "-": "FAILED", "n": "NOT APPLICABLE", "s": NOT_SET_UP}
 
 
 def searched(verdicts: str, first: tuple[int, ...] = (), *, everything: bool = False) -> Bisection:
-    """A bisection of versions 0, 1, …, of which each would come out so."""
-    whole = Bisection("releases", tuple(map(str, range(len(verdicts)))))
+    """A bisection of releases 0, 1, …, of which each would come out so."""
+    whole = Bisection(tuple(map(str, range(len(verdicts)))))
 
-    def try_version(name: str) -> TriedVersion:
-        return TriedVersion(name, WORDS[verdicts[int(name)]])
+    def try_release(name: str) -> TriedRelease:
+        return TriedRelease(name, WORDS[verdicts[int(name)]])
 
-    return search(whole, try_version, tuple(map(str, first)), everything=everything)
+    return search(whole, try_release, tuple(map(str, first)), everything=everything)
 
 
 def changes(verdicts: str) -> int:
@@ -36,9 +36,7 @@ def test_one_change_is_found_by_halves(before: int, wrong: int, after: int, kind
     if after:
         verdicts = "-" * wrong + "+" * after
     found = searched(verdicts)
-    alone = Bisection(
-        "releases", found.names, tuple(TriedVersion(str(i), WORDS[one]) for i, one in enumerate(verdicts))
-    )
+    alone = Bisection(found.names, tuple(TriedRelease(str(i), WORDS[one]) for i, one in enumerate(verdicts)))
     if changes(verdicts):
         assert found.line == alone.line
     assert len(found.tried) <= 2 + math.ceil(math.log2(max(2, len(verdicts))))
@@ -78,5 +76,5 @@ def test_a_change_there_and_back_needs_all_of_them() -> None:
 def test_as_many_tries_are_announced_as_one_change_takes_at_most(size: int, first: list[int]) -> None:
     verdicts = "+" * (size // 2) + "-" * (size - size // 2)
     found = searched(verdicts, tuple(first))
-    sure, more = most_tries(Bisection("releases", found.names), tuple(map(str, first)))
+    sure, more = most_tries(Bisection(found.names), tuple(map(str, first)))
     assert sure <= len(found.tried) <= sure + more

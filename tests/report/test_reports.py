@@ -18,7 +18,7 @@ from statecheck.case.values import (
     call,
     int32,
 )
-from statecheck.report.bisection import Bisection, TriedVersion
+from statecheck.report.bisection import Bisection, TriedRelease
 from statecheck.report.case import input_sections
 from statecheck.report.markdown import add_bisection, report_text, write_report
 from statecheck.report.repro.script import repro_script
@@ -63,7 +63,7 @@ def test_a_report_has_its_files_in_a_folder_of_date_property_and_hash(tmp_path: 
 def test_a_page_keeps_its_picture_when_it_is_told_since_when_the_case_is_wrong(tmp_path: Path) -> None:
     _, directory = written(tmp_path, timeline=TIMELINE)
     before = (directory / "report.html").read_text(encoding="utf-8")
-    add_bisection(directory, Bisection("releases", ("1",), (TriedVersion("1", "FAILED"),)))
+    add_bisection(directory, Bisection(("1",), (TriedRelease("1", "FAILED"),)))
     after = (directory / "report.html").read_text(encoding="utf-8")
     assert "wrong in 1" in after
     assert after.count("<svg") == before.count("<svg") == 1
