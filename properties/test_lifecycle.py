@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar, NoReturn
 
@@ -14,22 +13,14 @@ from hypothesis.stateful import initialize, precondition, rule
 from oracle.lifecycle.requests import Request
 from properties.engine.driver import Engine
 from properties.engine.flaws import Violation
-from properties.engine.reduction import Failing, reduced
-from properties.engine.runners import Execute
-from properties.engine.scenarios import Arrive, EngineStep, Event, Finish, Reset, Scenario, Turn
-from properties.engine.world import World
+from properties.engine.scenarios import Scenario, Turn
 from properties.strategies.builders import CLASSES
 from properties.strategies.lifecycle import turns, worlds
 from properties.test_align_sessions import ROWS, SLOTS
-from statecheck.case.values import Outcome
-from statecheck.case.values import Step as AnyStep
-from statecheck.execution.example import Bench, KnownFailure, OutsideDomain, Trial
+from statecheck.execution.example import KnownFailure, OutsideDomain, Trial
 from statecheck.execution.machines import TrialMachine, machine_prop
-from statecheck.execution.registry import Property
-from statecheck.execution.run import not_offered
 
 BUILDERS = tuple(f"{name}.build" for name in CLASSES.values())
-REDUCTION_SECONDS = 30.0
 WAYS = ("exactly", "by one", "by several")
 
 
@@ -37,7 +28,6 @@ class Scenarios(TrialMachine):
     """Requests that arrive, are computed in steps, are preempted, come back and end; every step is held against the laws."""
 
     steps: ClassVar[int] = 30
-    reduces: ClassVar[bool] = True
     heading: ClassVar[str] = ""
     modes: ClassVar[tuple[str, ...]] = ("align",)
     runners: ClassVar[tuple[str, ...]] = ("V1", "V2")
@@ -46,7 +36,7 @@ class Scenarios(TrialMachine):
     @initialize(data=st.data(), lengths=st.lists(st.integers(1, 12), min_size=1, max_size=3))
     def begin(self, data: st.DataObject, lengths: list[int]) -> None:
         """An engine with requests, since a scenario may go on without any others."""
-        self.arrived, self.leaving = 0, set[str]()
+        self.arrived = 0
         try:
             with self.trial.reading():
                 self.scenario = self.drawn_scenario(data)
@@ -60,11 +50,6 @@ class Scenarios(TrialMachine):
     def drawn_scenario(self, data: st.DataObject) -> Scenario:
         world = data.draw(worlds(modes=self.modes, runners=self.runners), label="world")
         return Scenario(replace(world, profile=self.trial.profile), self.trial.keep)
-
-    @classmethod
-    def again(cls, scenario: Scenario, world: World, execute: Execute) -> Scenario | None:  # noqa: ARG003 - a model is in it
-        """A scenario like `scenario` from its beginning, in another engine; None where it does not go with it."""
-        return Scenario(world, execute)
 
     @property
     def engine(self) -> Engine:
@@ -104,8 +89,9 @@ class Scenarios(TrialMachine):
         self.send((*first, *self.new_prompt(own)))
 
     def send(self, prompt: tuple[int, ...]) -> None:
-        self.happens(Arrive(f"r{self.arrived}", prompt))
+        request = f"r{self.arrived}"
         self.arrived += 1
+        self.happens(lambda scenario: scenario.arrive(request, prompt))
 
     @precondition(lambda self: self.alive)
     @rule(data=st.data(), order=st.permutations(range(4)), padding=st.integers(0, 2))
@@ -158,19 +144,19 @@ class Scenarios(TrialMachine):
     @rule(number=st.integers(0, 3))
     def preempt(self, number: int) -> None:
         """A request is preempted, and comes back in a later step."""
-        self.leaving.add(self.running[number % len(self.running)].id)
-        self.take()
+        self.take(preempted=(self.running[number % len(self.running)].id,))
 
     @precondition(lambda self: self.alive)
     @rule(number=st.integers(0, 3))
     def finish(self, number: int) -> None:
-        self.happens(Finish(self.alive[number % len(self.alive)].id))
+        request = self.alive[number % len(self.alive)].id
+        self.happens(lambda scenario: scenario.engine.finish(request))
         self.take()
 
     @precondition(lambda self: self.running)
     @rule()
     def reset(self) -> None:
-        self.happens(Reset())
+        self.happens(lambda scenario: scenario.engine.reset())
         self.take()
 
     def take(
@@ -178,22 +164,20 @@ class Scenarios(TrialMachine):
         turn: Callable[[int, Request], Turn] = lambda *_: Turn(),
         order: tuple[str, ...] = (),
         padding: int = 0,
+        preempted: tuple[str, ...] = (),
     ) -> None:
         """A step in which each request takes its turn."""
-        chosen = tuple((request.id, turn(number, request)) for number, request in enumerate(self.alive))
-        turns_taken = tuple(pair for pair in chosen if pair[1] != Turn())
-        preempted, self.leaving = tuple(sorted(self.leaving)), set()
-        self.happens(EngineStep(turns_taken, preempted, order, padding))
+        chosen = {request.id: turn(number, request) for number, request in enumerate(self.alive)}
+        self.happens(lambda scenario: scenario.step(chosen, preempted, order, padding), len(chosen))
 
-    def happens(self, event: Event) -> None:
+    def happens(self, event: Callable[[Scenario], None], rows: int = 0) -> None:
         """Let it happen, and report what breaks a law."""
         if self.known_failure:
             return
         assert self.scenario is not None
-        rows = len(self.alive) if isinstance(event, EngineStep) else 0
         try:
             with self.trial.reading():
-                self.scenario.happens(event)
+                event(self.scenario)
             self.trial.kept_compared(rows)
         except OutsideDomain:
             self.known_failure = True
@@ -209,58 +193,11 @@ class Scenarios(TrialMachine):
                 event(mark)
             self.trial.bench.tally.note(self.engine.steps, self.engine.marks.seen)
 
-    @classmethod
-    def reduce(cls, bench: Bench, tested: Property, origin: Failing) -> None:
-        def fails(world: World, events: tuple[Event, ...]) -> Scenario | None:
-            bench.port.begin()
-            try:
-                scenario = cls.again(origin.scenario, world, offered(bench.port.execute))
-            except (Violation, OutsideDomain):
-                return None
-            error = None if scenario is None else broken_by(scenario, events)
-            return scenario if error is not None and error.flaw.raised is origin.flaw.raised else None
-
-        smaller = reduced(origin, fails, REDUCTION_SECONDS)
-        trial = bench.begin(tested)
-        scenario = cls.again(origin.scenario, smaller.world, trial.keep)
-        assert scenario is not None
-        error = broken_by(scenario, smaller.events)
-        if error is not None:
-            # What the smaller scenario shows may be declared, where what the whole one shows is not.
-            with suppress(KnownFailure):
-                found(trial, scenario, error)
-
-
-def offered(execute: Execute) -> Execute:
-    """Execute steps; what the subject does not offer ends a scenario without a violation."""
-
-    def executed(step: AnyStep) -> Outcome | None:
-        outcome = execute(step)
-        reason = not_offered(outcome)
-        if reason is not None:
-            raise OutsideDomain(reason)
-        return outcome
-
-    return executed
-
-
-def broken_by(scenario: Scenario, events: tuple[Event, ...]) -> Violation | None:
-    """The first violation when these events happen."""
-    for event_ in events:
-        try:
-            scenario.happens(event_)
-        except OutsideDomain:
-            return None
-        except Violation as error:
-            return error
-    return None
-
 
 def found(trial: Trial, scenario: Scenario, error: Violation) -> NoReturn:
     engine, flaw = scenario.engine, error.flaw
     wrong_bytes = replace(flaw.wrong_bytes, steps=tuple(engine.calls)) if flaw.wrong_bytes else None
-    origin = Failing(scenario.world, scenario, flaw)
-    trial.finds(flaw.failure, engine.story.timeline(flaw), origin, wrong_bytes)
+    trial.finds(flaw.failure, engine.story.timeline(flaw), wrong_bytes)
 
 
 @machine_prop("lifecycle/v1-provenance", "provenance", *BUILDERS, *ROWS)

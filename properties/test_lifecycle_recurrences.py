@@ -7,7 +7,6 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from properties.engine.recurrent import Recurrent
-from properties.engine.runners import Execute
 from properties.engine.scenarios import GreedyScenario, Scenario
 from properties.engine.world import World
 from properties.strategies.lifecycle import with_blocks, worlds
@@ -52,15 +51,6 @@ class GreedyScenarios(Scenarios):
         world, recurrent = data.draw(drawn, label="world and model")
         return GreedyScenario(
             replace(world, profile=self.trial.profile), self.trial.keep, recurrent=recurrent
-        )
-
-    @classmethod
-    def again(cls, scenario: Scenario, world: World, execute: Execute) -> Scenario | None:
-        assert isinstance(scenario, GreedyScenario)
-        return (
-            GreedyScenario(world, execute, recurrent=scenario.recurrent)
-            if world.setup == scenario.world.setup
-            else None
         )
 
     def new_prompt(self, length: int) -> tuple[int, ...]:

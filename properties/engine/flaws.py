@@ -14,7 +14,7 @@ class Flaw:
 
     `seen` says what was seen, and `wanted` what the law says instead, such as "should be zeros". `place` is what is wrong: "read",
     "stored", "written", "first token", "metadata" or "output". `function` and `outcome` are those of a call that raised. `source` is the prefix that the wrong bytes stand for, where that is known; `is_row`: they are a conv row, which
-    stands for the last token of it. `raised`: the subject raised. `wrong_bytes` is the first of the wrong bytes. `request` is whose output
+    stands for the last token of it. `wrong_bytes` is the first of the wrong bytes. `request` is whose output
     is wrong.
     """
 
@@ -23,7 +23,6 @@ class Flaw:
     block: int | None = None
     source: int | None = None
     is_row: bool = False
-    raised: bool = False
     wrong_bytes: WrongBytes | None = None
     wanted: str = field(default="", kw_only=True)
     place: str = field(default="", kw_only=True)
@@ -79,7 +78,6 @@ class SubjectFailed(Exception):
     def flaw(self, when: str) -> Flaw:
         return Flaw(
             f"{when}, {self.seen}",
-            raised=True,
             wanted=self.wanted,
             place="the call" if self.outcome is not None else "written",
             function=self.function,

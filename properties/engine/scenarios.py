@@ -1,8 +1,8 @@
-"""Scenarios of an engine's requests as data: what happens to them, one thing after another."""
+"""Scenarios of an engine's requests: what happens to them, one thing after another."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -29,54 +29,15 @@ class Turn:
     accepted: int = 0
 
 
-@dataclass(frozen=True)
-class Arrive:
-    """A request comes in."""
-
-    id: str
-    prompt: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Finish:
-    """A request ends, whatever it was doing."""
-
-    id: str
-
-
-@dataclass(frozen=True)
-class Reset:
-    """The prefix cache is emptied, for which all requests are preempted."""
-
-
-@dataclass(frozen=True)
-class EngineStep:
-    """The engine takes a step, in which requests take their turns; others take a plain one.
-
-    `preempted` are preempted before. `order` decides about rows among equals; `padding` rows are added if the engine pads.
-    """
-
-    turns: tuple[tuple[str, Turn], ...] = ()
-    preempted: tuple[str, ...] = ()
-    order: tuple[str, ...] = ()
-    padding: int = 0
-
-
-Event = Arrive | Finish | Reset | EngineStep
-
-
 @dataclass(eq=False)
 class Scenario:
-    """An engine, and all that has happened to its requests. What cannot happen, because of a request's end, does not.
+    """An engine, and what happens to its requests, which raises Violation where it breaks a law.
 
-    Of a model without tokens, requests accept as many drafts as their turns say. `prompts` has, for each event, the tokens
-    that its requests would have to come in with just before it, to be computed as far as they were.
+    Of a model without tokens, requests accept as many drafts as their turns say.
     """
 
     world: World
     execute: Execute
-    events: list[Event] = field(default_factory=list)
-    prompts: list[dict[str, tuple[int, ...]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.engine = self.make_engine()
@@ -91,40 +52,37 @@ class Scenario:
         requests = self.engine.scheduler.requests.values()
         return [request for request in requests if request.stage is not Stage.FINISHED]
 
-    def happens(self, event: Event) -> None:
-        """Raises Violation where it breaks a law."""
-        self.events.append(event)
-        self.prompts.append({request.id: _computed(request) for request in self.live})
-        if isinstance(event, Arrive):
-            # There is room left for a token and its drafts.
-            self.engine.arrive(event.id, event.prompt[: self.world.max_model_len - self.world.num_spec - 2])
-        elif isinstance(event, Finish):
-            if event.id in {request.id for request in self.live}:
-                self.engine.finish(event.id)
-        elif isinstance(event, Reset):
-            self.engine.reset()
-        else:
-            self._step(event)
-            self.look()
+    def arrive(self, request: str, prompt: tuple[int, ...]) -> None:
+        """There is room left for a token and its drafts."""
+        self.engine.arrive(request, prompt[: self.world.max_model_len - self.world.num_spec - 2])
 
-    def _step(self, event: EngineStep) -> None:
+    def step(
+        self,
+        turns: Mapping[str, Turn],
+        preempted: Sequence[str] = (),
+        order: Sequence[str] = (),
+        padding: int = 0,
+    ) -> None:
+        """The engine takes a step, in which requests take their turns; others take a plain one.
+
+        `preempted` are preempted before. `order` decides about rows among equals; `padding` rows are added if the engine pads.
+        """
         for request in self.live:
             if len(request.tokens) >= self.world.max_model_len - self.world.num_spec:
                 self.engine.finish(request.id)
-        turns = dict(event.turns)
         chosen = {request.id: turns.get(request.id, Turn()) for request in self.live}
         wishes = [
             self.wish(request, chosen[request.id]) for request in self.live if not chosen[request.id].skipped
         ]
         running = {request.id for request in self.engine.scheduler.running}
-        last = len(event.order)
-        priority = {name: event.order.index(name) if name in event.order else last for name in chosen}
+        priority = {name: order.index(name) if name in order else len(order) for name in chosen}
 
         def sampler(row: ScheduledRequest, following: Sequence[int]) -> Sequence[int]:
             return self.sample(row, following, chosen[row.id])
 
-        preempted = [request for request in event.preempted if request in running]
-        self.engine.step(wishes, sampler, preempted=preempted, priority=priority, padding=event.padding)
+        preempted = [request for request in preempted if request in running]
+        self.engine.step(wishes, sampler, preempted=preempted, priority=priority, padding=padding)
+        self.look()
 
     def new_tokens(self, count: int) -> tuple[int, ...]:
         """Tokens that no request has had before."""
@@ -144,11 +102,6 @@ class Scenario:
 
     def look(self) -> None:
         """What else has to hold after a step."""
-
-
-def _computed(request: Request) -> tuple[int, ...]:
-    """The computed tokens of a request that is decoding, for whose prompt's sake they would be; all of any other."""
-    return tuple(request.tokens[: request.computed] if request.is_decoding else request.tokens)
 
 
 @dataclass(eq=False)

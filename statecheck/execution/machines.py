@@ -7,13 +7,13 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine
 
 from statecheck.case.values import Step
-from statecheck.execution.example import Bench, Falsified, KnownFailure, Trial
+from statecheck.execution.example import Bench, KnownFailure, Trial
 from statecheck.execution.private.hypothesis import run_machine
 from statecheck.execution.registry import Property, put_at, remember
 
@@ -26,12 +26,6 @@ class TrialMachine(RuleBasedStateMachine):
 
     steps: ClassVar[int] = 10
     """Rules in a scenario, at most."""
-    reduces: ClassVar[bool] = False
-    """Whether the machine makes its failing scenarios smaller itself; else Hypothesis shrinks them."""
-
-    @classmethod
-    def reduce(cls, bench: Bench, tested: Property, origin: Any) -> None:
-        """Raise Falsified for a smaller scenario than that of `origin`, if there is one."""
 
     def __init__(self, trial: Trial) -> None:
         super().__init__()
@@ -88,15 +82,7 @@ class MachineProperty(Property):
         def begin() -> TrialMachine:
             return self.machine(bench.begin(self))
 
-        shrinks = Phase.shrink in chosen.phases
-        if self.machine.reduces:
-            chosen = settings(chosen, phases=[phase for phase in chosen.phases if phase is not Phase.shrink])
-        try:
-            run_machine(begin, chosen, seed)
-        except Falsified as error:
-            if error.origin is not None and shrinks:
-                self.machine.reduce(bench, self, error.origin)
-            raise
+        run_machine(begin, chosen, seed)
 
 
 def _no_body() -> None:

@@ -46,12 +46,11 @@ class OutsideDomain(KnownFailure):
 
 
 class Falsified(AssertionError):
-    """The subject broke a property; `case` is the input that shows it, `origin` what a machine can make it smaller by."""
+    """The subject broke a property; `case` is the input that shows it."""
 
-    def __init__(self, case: Case, origin: object = None) -> None:
+    def __init__(self, case: Case) -> None:
         super().__init__(visible(case.message))
         self.case = case
-        self.origin = origin
 
 
 @dataclass
@@ -125,7 +124,6 @@ class RunningExample:
         self,
         failure: Failure,
         timeline: Timeline | None = None,
-        origin: object = None,
         wrong_bytes: WrongBytes | None = None,
     ) -> NoReturn:
         """End the example with what is wrong after the steps that were kept, a picture of them, and the wrong bytes.
@@ -135,9 +133,8 @@ class RunningExample:
             KnownFailure: the subject declares it.
         """
         self._run.settle()
-        self._ends(
-            replace(self._case(self._by_cause(failure)), timeline=timeline, wrong_bytes=wrong_bytes), origin
-        )
+        case = self._case(self._by_cause(failure))
+        self._ends(replace(case, timeline=timeline, wrong_bytes=wrong_bytes))
 
     def run(self, *steps: Step) -> Outcome:
         """Execute `steps` on the subject; the outcome of the last call among them."""
@@ -211,7 +208,7 @@ class RunningExample:
             rule=rule_of_fatal(function, raised),
         )
 
-    def _ends(self, case: Case, origin: object = None) -> NoReturn:
+    def _ends(self, case: Case) -> NoReturn:
         known = (self.bench.known_by or self.bench.subject.known)(case)
         if known is not None:
             self.bench.known_failures.add(known)
@@ -220,7 +217,7 @@ class RunningExample:
             raise KnownFailure
         self.bench.earlier.note_failure()
         self.bench.on_falsified(case)
-        raise Falsified(case, origin)
+        raise Falsified(case)
 
     @property
     def begun(self) -> tuple[Step, ...]:
