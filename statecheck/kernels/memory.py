@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statecheck.kernels.arithmetic import atomic
+from statecheck.kernels.arithmetic.elements import plain
 from statecheck.kernels.private import native_interpreter as native
 from statecheck.kernels.source.sites import Site
 from statecheck.kernels.source.values import dtype_of, stored_dtype
@@ -241,7 +242,7 @@ def change(site: Site, pointer: Any, value: Any, mask: Any) -> Any:
         return value if masked_out else _replace(site, pointer, partial(_with_operand, function, value))
     result = np.zeros(pointer.shape, dtype_of(site.element))
     for at in zip(*np.nonzero(np.ones(pointer.shape) if mask is None else mask), strict=True):
-        result[at] = _replace(site, pointer[at], partial(_with_operand, function, _plain(value[at])))
+        result[at] = _replace(site, pointer[at], partial(_with_operand, function, plain(value[at])))
     return result
 
 
@@ -268,8 +269,8 @@ def _replace(site: Site, pointer: Any, change: Callable[[Any], Any]) -> Any:
     """Store what `change` makes of one element; what was there before."""
     lane = np.array([pointer], np.int64)
     old = read(site.element, lane, None, None)
-    write(site.element, lane, np.array([change(_plain(old[0]))]).astype(old.dtype), None)
-    return _plain(old[0])
+    write(site.element, lane, np.array([change(plain(old[0]))]).astype(old.dtype), None)
+    return plain(old[0])
 
 
 def same_bits(first: Any, second: Any, dtype: np.dtype[Any]) -> bool:
@@ -283,8 +284,3 @@ def was_exchanged(site: Site, found: Any, expected: Any) -> bool:
     old, wanted = np.asarray(found, dtype), np.broadcast_to(np.asarray(expected, dtype), np.shape(found))
     lanes = zip(old.reshape(-1), wanted.reshape(-1), strict=True)
     return any(same_bits(first, second, dtype) for first, second in lanes)
-
-
-def _plain(value: Any) -> Any:
-    """A scalar as generated code holds it."""
-    return value.item() if value.dtype.kind in "iub" else value

@@ -18,41 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from statecheck.kernels.arithmetic import booleans, conversions, floats, functions, integers, rounding
-from statecheck.kernels.arithmetic.elements import DTYPES, FLOATS, INTEGERS, WIDTHS
+from statecheck.kernels.arithmetic import conversions, floats, functions, integers, rounding
+from statecheck.kernels.arithmetic.elements import DTYPES, FLOATS, INTEGERS, WIDTHS, plain
 
 Function = Callable[..., Any]
-
-
-def _bitwise(compute: Function) -> Callable[[int], Function]:
-    return lambda width: compute
-
-
-_INTEGER: dict[str, Callable[[int], Function]] = {
-    "addi": integers.add,
-    "subi": integers.subtract,
-    "muli": integers.multiply,
-    "divsi": integers.divide_signed,
-    "divui": integers.divide_unsigned,
-    "remsi": integers.remainder_signed,
-    "remui": integers.remainder_unsigned,
-    "ceildivsi": integers.divide_ceiling,
-    "ceildivui": integers.divide_ceiling_unsigned,
-    "floordivsi": integers.divide_floor,
-    "andi": _bitwise(operator.and_),
-    "ori": _bitwise(operator.or_),
-    "xori": _bitwise(operator.xor),
-    "shli": integers.shift_left,
-    "shrsi": integers.shift_right_signed,
-    "shrui": integers.shift_right_unsigned,
-    "minsi": integers.minimum_signed,
-    "maxsi": integers.maximum_signed,
-    "minui": integers.minimum_unsigned,
-    "maxui": integers.maximum_unsigned,
-    "mulsi_extended": integers.multiply_extended_signed,
-    "mului_extended": integers.multiply_extended_unsigned,
-    "addui_extended": integers.add_extended_unsigned,
-}
 
 _FLOAT: dict[str, Callable[[str], Function]] = {
     "addf": floats.add,
@@ -60,7 +29,7 @@ _FLOAT: dict[str, Callable[[str], Function]] = {
     "mulf": floats.multiply,
     "divf": floats.divide,
     "remf": floats.remainder,
-    "negf": lambda element: floats.negate,
+    "negf": lambda element: operator.neg,
     "minimumf": lambda element: floats.minimum,
     "maximumf": lambda element: floats.maximum,
     "minnumf": lambda element: floats.minimum_number,
@@ -82,25 +51,12 @@ _CAST: dict[str, tuple[Mapping[str, int], Mapping[str, int], Callable[[str, str]
     "bitcast": (WIDTHS, WIDTHS, conversions.bitcast),
 }
 
-_SIGNED_ORDER: dict[str, Function] = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "slt": operator.lt,
-    "sle": operator.le,
-    "sgt": operator.gt,
-    "sge": operator.ge,
-}
-_UNSIGNED_ORDER = {"ult": operator.lt, "ule": operator.le, "ugt": operator.gt, "uge": operator.ge}
-
-_ATOMIC_INTEGER: dict[str, Callable[[int], Function]] = {
-    "and": _bitwise(operator.and_),
-    "or": _bitwise(operator.or_),
-    "xor": _bitwise(operator.xor),
-    "add": integers.add,
-    "max": integers.maximum_signed,
-    "min": integers.minimum_signed,
-    "umax": integers.maximum_unsigned,
-    "umin": integers.minimum_unsigned,
+_ATOMIC_INTEGER = {
+    **{name: f"{name}i" for name in ("and", "or", "xor", "add")},
+    "max": "maxsi",
+    "min": "minsi",
+    "umax": "maxui",
+    "umin": "minui",
 }
 
 
@@ -114,10 +70,28 @@ def operation(
     """
     dialect, _, name = name.partition(".")
     if dialect == "arith":
-        return _arith(name, operands, result, attributes)
-    if dialect == "math":
-        return _math(name, operands[0])
-    return _triton(name, operands, result, attributes) if dialect == "tt" else None
+        compute = _arith(name, operands, result, attributes)
+    elif dialect == "math":
+        compute = _math(name, operands[0])
+    else:
+        compute = _triton(name, operands, result, attributes) if dialect == "tt" else None
+    return None if compute is None else _of_scalars_too(compute, operands)
+
+
+def _of_scalars_too(compute: Function, operands: tuple[str, ...]) -> Function:
+    """What computes on NumPy's numbers and arrays, of Python's integers as well."""
+    dtypes = [DTYPES[element] for element in operands]
+
+    def call(*values: Any) -> Any:
+        found = compute(
+            *(
+                dtype(value) if type(value) is int or type(value) is bool else value
+                for dtype, value in zip(dtypes, values, strict=True)
+            )
+        )
+        return tuple(map(plain, found)) if type(found) is tuple else plain(found)
+
+    return call
 
 
 def _arith(
@@ -128,32 +102,23 @@ def _arith(
         sources, results, convert = _CAST[name]
         return convert(element, result) if element in sources and result in results else None
     if name == "select":
-        return booleans.select(element) if element in DTYPES else None
+        return np.where if element in DTYPES else None
     if name == "cmpi":
-        return _integer_comparison(element, attributes["predicate"]) if element in INTEGERS else None
+        return integers.comparison(element, attributes["predicate"]) if element in INTEGERS else None
     if name == "cmpf":
         return floats.COMPARISONS.get(attributes["predicate"]) if element in FLOATS else None
     if element == "i1":
-        return booleans.BINARY.get(name)
-    if name in _INTEGER and element in INTEGERS:
-        return _INTEGER[name](INTEGERS[element])
+        return integers.OF_TRUTH_VALUES.get(name)
+    if element in INTEGERS:
+        return integers.OPERATIONS.get(name)
     return _FLOAT[name](element) if name in _FLOAT and element in FLOATS else None
-
-
-def _integer_comparison(element: str, predicate: str) -> Function | None:
-    if element == "i1":
-        return booleans.COMPARISONS.get(predicate)
-    if predicate in _UNSIGNED_ORDER:
-        compare, (to, _) = _UNSIGNED_ORDER[predicate], integers.unsigned(INTEGERS[element])
-        return lambda a, b: compare(to(a), to(b))
-    return _SIGNED_ORDER.get(predicate)
 
 
 def _math(name: str, element: str) -> Function | None:
     if name == "absi" and INTEGERS.get(element, 0) > 1:
-        return integers.absolute(INTEGERS[element])
+        return np.abs
     if name == "absf" and element in FLOATS:
-        return floats.absolute
+        return np.abs
     if name == "fma" and element in FLOATS:
         return floats.fma(element)
     return {"f32": functions.OF_F32, "f64": functions.OF_F64}.get(element, {}).get(name)
@@ -172,7 +137,7 @@ def _triton(
     if name == "clampf" and source in FLOATS:
         return floats.clamp(attributes["propagateNan"] == "all")
     if name == "mulhiui" and INTEGERS.get(source, 0) > 1:
-        return integers.multiply_high_unsigned(INTEGERS[source])
+        return integers.multiply_high_unsigned
     if name == "precise_sqrt" and source == "f32":
         return np.sqrt
     return operator.truediv if name == "precise_divf" and source == "f32" else None
@@ -185,10 +150,13 @@ def atomic(op: str, element: str) -> Function | None:
     """
     if op == "exch":
         return lambda old, new: new
-    if op == "fadd" and element == "f32":
-        return lambda old, new: functions.flushed(functions.flushed(old) + functions.flushed(new))
+    compute: Function | None = None
     if op == "fadd" and element in FLOATS:
-        return floats.add(element)
-    if op in _ATOMIC_INTEGER and INTEGERS.get(element, 0) > 1:
-        return _ATOMIC_INTEGER[op](INTEGERS[element])
-    return None
+        compute = _add_flushed if element == "f32" else floats.add(element)
+    elif op in _ATOMIC_INTEGER and INTEGERS.get(element, 0) > 1:
+        compute = integers.OPERATIONS[_ATOMIC_INTEGER[op]]
+    return None if compute is None else _of_scalars_too(compute, (element, element))
+
+
+def _add_flushed(old: Any, new: Any) -> Any:
+    return functions.flushed(functions.flushed(old) + functions.flushed(new))

@@ -8,7 +8,8 @@
 | bf16 | np.float32, the low 16 bits 0 | the same |
 | f8E5M2, f8E4M3FN | int, the byte, 0 to 255 | np.uint8 |
 
-Every function of `arithmetic` takes any mix of scalars and arrays, and gives a scalar where all operands are scalars.
+Every function that `operation` gives takes any mix of scalars and arrays, and gives a scalar where all operands are scalars. It
+computes with NumPy: integers become NumPy's on the way in, and Python's again on the way out.
 """
 
 from __future__ import annotations
@@ -38,12 +39,8 @@ DTYPES: dict[str, type[Any]] = {
 }
 
 
-def wrapped(value: int, width: int) -> int:
-    """The signed integer of that many bits that `value` wraps around to."""
-    half = 1 << width - 1
-    return ((value + half) & (2 * half - 1)) - half
-
-
-def is_scalar(value: Any) -> bool:
-    """Whether a value of an integer or a byte type is a scalar."""
-    return type(value) is int or type(value) is bool
+def plain(value: Any) -> Any:
+    """A NumPy array as it is; what has one element and no shape as the scalar of its type."""
+    if value.ndim:
+        return value
+    return value.item() if value.dtype.kind in "iub" else value[()]

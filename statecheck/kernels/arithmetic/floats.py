@@ -33,14 +33,6 @@ add, subtract = arithmetic(operator.add), arithmetic(operator.sub)
 multiply, divide = arithmetic(operator.mul), arithmetic(operator.truediv)
 
 
-def negate(value: Any) -> Any:
-    return -value
-
-
-def absolute(value: Any) -> Any:
-    return np.abs(value)
-
-
 def _zeros_ordered(choose: Function, is_negative: Function) -> Function:
     """NumPy's choice, in which NaNs win, but -0 is less than +0: `is_negative` tells which is chosen, of the signs of both."""
 
@@ -51,7 +43,7 @@ def _zeros_ordered(choose: Function, is_negative: Function) -> Function:
             return chosen
         negative = is_negative(np.signbit(a), np.signbit(b))
         signed = np.copysign(chosen, np.where(negative, np.int8(-1), np.int8(1)))
-        return np.where(chosen == 0, signed, chosen)[()]
+        return np.where(chosen == 0, signed, chosen)
 
     return chosen_in_order
 
@@ -63,7 +55,7 @@ def _of_numbers(choose: Function) -> Function:
         chosen = choose(a, b)
         if not np.isnan(chosen).any():
             return chosen
-        return np.where(np.isnan(a), b, np.where(np.isnan(b), a, chosen))[()]
+        return np.where(np.isnan(a), b, np.where(np.isnan(b), a, chosen))
 
     return chosen_number
 
@@ -78,17 +70,9 @@ def clamp(propagate: bool) -> Function:
     return lambda value, low, high: least(greatest(value, low), high)
 
 
-def _compared(compute: Function) -> Function:
-    def compare(a: Any, b: Any) -> Any:
-        result = compute(a, b)
-        return result if isinstance(result, np.ndarray) else bool(result)
-
-    return compare
-
-
 def _or_unordered(compute: Function) -> Function:
     """What is true of NaNs: that the opposite, `compute`, is not."""
-    return _compared(lambda a, b: np.logical_not(compute(a, b)))
+    return lambda a, b: np.logical_not(compute(a, b))
 
 
 def _different(a: Any, b: Any) -> Any:
@@ -100,22 +84,22 @@ def _ordered(a: Any, b: Any) -> Any:
 
 
 COMPARISONS: dict[str, Function] = {
-    "false": _compared(lambda a, b: _ordered(a, b) & False),
-    "oeq": _compared(operator.eq),
-    "ogt": _compared(operator.gt),
-    "oge": _compared(operator.ge),
-    "olt": _compared(operator.lt),
-    "ole": _compared(operator.le),
-    "one": _compared(_different),
-    "ord": _compared(_ordered),
+    "false": lambda a, b: _ordered(a, b) & False,
+    "oeq": operator.eq,
+    "ogt": operator.gt,
+    "oge": operator.ge,
+    "olt": operator.lt,
+    "ole": operator.le,
+    "one": _different,
+    "ord": _ordered,
     "ueq": _or_unordered(_different),
     "ugt": _or_unordered(operator.le),
     "uge": _or_unordered(operator.lt),
     "ult": _or_unordered(operator.ge),
     "ule": _or_unordered(operator.gt),
-    "une": _compared(operator.ne),
+    "une": operator.ne,
     "uno": _or_unordered(_ordered),
-    "true": _compared(lambda a, b: _ordered(a, b) | True),
+    "true": lambda a, b: _ordered(a, b) | True,
 }
 
 
@@ -129,7 +113,7 @@ def sum_to_odd(a: Any, b: Any) -> Any:
     error = (a - (near - part)) + (b - part)
     bits = near.view(np.int64)
     even = (np.abs(error) > 0) & (bits & 1 == 0)
-    return np.where(even, bits + np.where((error > 0) == (near > 0), 1, -1), bits).view(np.float64)[()]
+    return np.where(even, bits + np.where((error > 0) == (near > 0), 1, -1), bits).view(np.float64)
 
 
 def _exact_fma(a: float, b: float, c: float) -> float:
@@ -153,7 +137,7 @@ def fma(element: str) -> Function:
     """The product plus the third operand, rounded once."""
     if element == "f64":
         many = np.frompyfunc(_exact_fma, 3, 1)
-        return lambda a, b, c: np.asarray(many(a, b, c), np.float64)[()]
+        return lambda a, b, c: np.asarray(many(a, b, c), np.float64)
     rounded: Callable[[Any], Any] = {
         "f16": lambda value: value.astype(np.float16),
         "bf16": _round_bf16,
@@ -182,6 +166,6 @@ def remainder(element: str) -> Function:
     def compute(a: Any, b: Any) -> Any:
         a, b = a.astype(wide), b.astype(wide)
         rest = fused(-np.trunc(a / b), b, a)
-        return rounded(np.where(np.isinf(b), a, rest)[()])
+        return rounded(np.where(np.isinf(b), a, rest))
 
     return compute

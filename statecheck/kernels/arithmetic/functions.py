@@ -20,7 +20,7 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 def erf(value: Any) -> Any:
     """Of f64."""
-    return np.asarray(_erf(value), np.float64)[()]
+    return np.asarray(_erf(value), np.float64)
 
 
 def reciprocal_root(value: Any) -> Any:
@@ -31,7 +31,7 @@ def reciprocal_root(value: Any) -> Any:
 def flushed(value: Any) -> Any:
     """An f32 that is zero, of the same sign, where it was subnormal."""
     subnormal = np.abs(value) < _SMALLEST_NORMAL
-    return np.where(subnormal, np.copysign(np.float32(0), value), value)[()] if subnormal.any() else value
+    return np.where(subnormal, np.copysign(np.float32(0), value), value) if subnormal.any() else value
 
 
 def _in_f64(compute: Convert) -> Convert:

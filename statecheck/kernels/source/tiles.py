@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from statecheck.kernels.arithmetic.elements import plain
 from statecheck.kernels.source.ir import NotUnderstoodError, Type
 from statecheck.kernels.source.values import dtype_of, number
 
@@ -55,15 +56,9 @@ def full(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return result
 
 
-def _scalar(result: Any) -> Any:
-    """What a reduction to one element gives: an int, or a NumPy scalar of a float."""
-    return result.item() if result.dtype.kind in "iub" else result[()]
-
-
 def reduce(function: np.ufunc, tile: Array, axis: int) -> Any:
     """A reduction of integers along an axis."""
-    result = function.reduce(tile, axis=axis, dtype=tile.dtype)
-    return result if result.ndim else result.item()
+    return plain(function.reduce(tile, axis=axis, dtype=tile.dtype))
 
 
 def reduce_by(combine: Callable[..., tuple[Any, ...]], tiles: tuple[Array, ...], axis: int) -> Any:
@@ -72,7 +67,7 @@ def reduce_by(combine: Callable[..., tuple[Any, ...]], tiles: tuple[Array, ...],
     while (count := parts[0].shape[0]) > 1:
         halves = [part[: count // 2] for part in parts] + [part[count // 2 :] for part in parts]
         parts = [np.asarray(part) for part in combine(*halves)]
-    result = tuple(part[0] if part.ndim > 1 else _scalar(part[0]) for part in parts)
+    result = tuple(part[0] if part.ndim > 1 else plain(part[0]) for part in parts)
     return result[0] if len(result) == 1 else result
 
 
