@@ -10,12 +10,12 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from statecheck.case.program_schedule import WARP_SWITCHES, Switch, schedule_text
+from statecheck.case.program_schedule import Switch, schedule_text
 
 _MOST_SWITCHES, _MOST_ORDERS = 6, 6
 _LONGEST = 60
 """Operations up to a switch: about as many as a program makes that copies a small state."""
-_PROGRAMS, _WARPS = 4, (4, 2)
+_PROGRAMS = 4
 
 EVERY = "every:300"
 """All interleavings of a small launch. Of the kernels that copy states there are hardly more than a dozen: they share little."""
@@ -41,26 +41,11 @@ def orders() -> st.SearchStrategy[list[str]]:
 @cache
 def reorderings() -> st.SearchStrategy[str]:
     """Orders other than row-major, the reversed one first."""
-    return st.just("reversed") | switches() | warp_switches()
+    return st.just("reversed") | switches()
 
 
 def switches() -> st.SearchStrategy[str]:
     """From one program to another one, after a number of operations each."""
-    return _some(_PROGRAMS).map(lambda made: schedule_text([made]))
-
-
-def warp_switches() -> st.SearchStrategy[str]:
-    """The same between the warps of every program."""
-    return st.builds(
-        lambda made, warps: schedule_text([made], warps), _some(max(_WARPS)), st.sampled_from(_WARPS)
-    )
-
-
-def _some(numbers: int) -> st.SearchStrategy[list[Switch]]:
-    switch = st.builds(Switch, st.integers(0, _LONGEST), st.integers(0, numbers - 1))
-    return st.lists(switch, min_size=1, max_size=_MOST_SWITCHES)
-
-
-def without_warps(schedule: str) -> str:
-    """Another order in place of warps, each of which takes as long as the whole program."""
-    return "reversed" if schedule.startswith(WARP_SWITCHES) else schedule
+    switch = st.builds(Switch, st.integers(0, _LONGEST), st.integers(0, _PROGRAMS - 1))
+    some = st.lists(switch, min_size=1, max_size=_MOST_SWITCHES)
+    return some.map(lambda made: schedule_text([made]))

@@ -2,7 +2,6 @@
 
     switches:5>1,3>0            program 0 begins; after 5 memory operations program 1 goes on, after 3 more program 0
     switches:5>1;;2>1           the same in the first launch of a call, no switch in the second, one in the third
-    warpswitches:4:5>1,3>0      every program by 4 warps, one program after the other; the same between its warps
     every:200                   the interleavings of a small launch up to equivalence, 200 at most; one that leaves something
                                 else than row-major order is what is left, otherwise that order is
 
@@ -19,18 +18,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 REVERSED, SHUFFLED, INTERLEAVED, PRIORITIES = "reversed", "shuffled", "interleaved", "priorities"
-WARPS, SWITCHES, WARP_SWITCHES, EVERY = "warps", "switches", "warpswitches", "every"
-_SEEDED = (SHUFFLED, INTERLEAVED, PRIORITIES, WARPS)
+SWITCHES, EVERY = "switches", "every"
+_SEEDED = (SHUFFLED, INTERLEAVED, PRIORITIES)
+_WARPS = re.compile(r"warps:\w+|warpswitches:\d+:[\d>,;]*")
+"""Orders of the warps of a program, which earlier versions drew, and which run in row-major order: what they showed is a race
+within a program, and the sanitizer finds it in any order."""
 _SWITCH = re.compile(r"(\d{1,9})>(\d{1,9})")
-_RULE = (
-    "'', 'reversed', 'shuffled:SEED', 'interleaved:SEED', 'priorities:SEED', 'warps:SEED', 'switches:5>1,3>0', "
-    "'warpswitches:WARPS:5>1,3>0' or 'every:MOST'"
-)
-MOST_WARPS = 32
+_RULE = "'', 'reversed', 'shuffled:SEED', 'interleaved:SEED', 'priorities:SEED', 'switches:5>1,3>0' or 'every:MOST'"
 
 
 class Switch(NamedTuple):
-    """After so many operations since the last switch, program (or warp) `to` goes on."""
+    """After so many operations since the last switch, program `to` goes on."""
 
     after: int
     to: int
@@ -47,17 +45,13 @@ class ProgramSchedule:
         kind: one of the words above, "" for row-major order.
         seed: of those that draw.
         launches: the switches of each launch that has some, for those that name them.
-        number: of warps; or of interleavings at most.
+        number: of interleavings at most.
     """
 
     kind: str
     seed: str = ""
     launches: tuple[Switches, ...] = ()
     number: int = 0
-
-    @property
-    def by_warps(self) -> bool:
-        return self.kind in (WARPS, WARP_SWITCHES)
 
     def of_launch(self, number: int) -> Switches:
         """The switches of a launch, by its number from 0."""
@@ -73,19 +67,16 @@ def parsed(schedule: str) -> ProgramSchedule:
     kind, _, rest = schedule.partition(":")
     if schedule in ("", REVERSED):
         return ProgramSchedule(schedule)
+    if _WARPS.fullmatch(schedule):
+        return ProgramSchedule("")
     if kind in _SEEDED and re.fullmatch(r"\w+", rest):
         return ProgramSchedule(kind, seed=rest)
     if kind == EVERY and re.fullmatch(r"[1-9]\d{0,6}", rest):
         return ProgramSchedule(kind, number=int(rest))
-    number = ""
-    if kind == WARP_SWITCHES:
-        number, _, rest = rest.partition(":")
-    if (kind == SWITCHES and ":" in schedule) or (number.isdecimal() and 1 <= int(number) <= MOST_WARPS):
+    if kind == SWITCHES and ":" in schedule:
         parts = [_switches(part) for part in rest.split(";")]
         if all(part is not None for part in parts):
-            return ProgramSchedule(
-                kind, launches=tuple(part or () for part in parts), number=int(number or 0)
-            )
+            return ProgramSchedule(kind, launches=tuple(part or () for part in parts))
     raise ValueError(f"schedule = {schedule!r}, but should be {_RULE} [program_schedule]")
 
 
@@ -98,15 +89,9 @@ def _switches(text: str) -> Switches | None:
     )
 
 
-def schedule_text(launches: Sequence[Sequence[Switch]], warps: int = 0) -> str:
-    """The text of a schedule with these switches, "" where there are none in any launch.
-
-    Args:
-        warps: how many a program has, where the switches are between these.
-    """
+def schedule_text(launches: Sequence[Sequence[Switch]]) -> str:
+    """The text of a schedule with these switches, "" where there are none in any launch."""
     parts = [",".join(f"{switch.after}>{switch.to}" for switch in switches) for switches in launches]
     while parts and not parts[-1]:
         parts.pop()
-    if not parts:
-        return f"{WARP_SWITCHES}:{warps}:" if warps else ""
-    return f"{f'{WARP_SWITCHES}:{warps}' if warps else SWITCHES}:{';'.join(parts)}"
+    return f"{SWITCHES}:{';'.join(parts)}" if parts else ""

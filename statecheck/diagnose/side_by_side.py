@@ -45,10 +45,9 @@ def side_by_side(case: Case, subject: Subject) -> str:
     launch = _recorded(case, port, call, schedule) if any(parsed(schedule).launches) else None
     if launch is None:
         return ""
-    table = _ProgramTable(launch, _Names(case, port, launch), by_warps=parsed(schedule).by_warps)
-    who = "Warps of every program" if table.by_warps else "Programs"
+    table = _ProgramTable(launch, _Names(case, port, launch))
     return (
-        f"{who} of `{launch.launch.kernel}` in call {call + 1} (`{case.calls[call].function}`), in the order "
+        f"Programs of `{launch.launch.kernel}` in call {call + 1} (`{case.calls[call].function}`), in the order "
         f"`{schedule}`{table.left_out}:\n\n" + "\n".join(table.lines())
     )
 
@@ -126,8 +125,8 @@ class _Row:
 
 
 class _ProgramTable:
-    def __init__(self, recorded: RecordedLaunch, names: _Names, *, by_warps: bool) -> None:
-        self._operations, self._names, self.by_warps = recorded.operations, names, by_warps
+    def __init__(self, recorded: RecordedLaunch, names: _Names) -> None:
+        self._operations, self._names = recorded.operations, names
         self._contended = self._contenders()
         self._shown = len(self._operations) <= _ALL_SHOWN
 
@@ -154,11 +153,7 @@ class _ProgramTable:
     def _rows(self) -> Iterator[_Row]:
         for number, one in enumerate(self._operations):
             if self._shown or number in self._contended:
-                yield _Row(number + 1, self._who(one), self._text(one, self._contended.get(number)))
-
-    def _who(self, one: RecordedOperation) -> str:
-        program = f"program {one.program}"
-        return f"{program}, warp {one.warp}" if self.by_warps else program
+                yield _Row(number + 1, f"program {one.program}", self._text(one, self._contended.get(number)))
 
     def _text(self, one: RecordedOperation, contended: Array | None) -> str:
         """The line of code, and what was read and written: of a long tile, what others touch too."""
@@ -183,14 +178,11 @@ class _ProgramTable:
             for one in self._operations
         ]
 
-        def who(one: RecordedOperation) -> object:
-            return one.program, one.warp if self.by_warps else 0
-
         for at, one in enumerate(self._operations):
             others = [
                 other
                 for number, other in zip(numbers, self._operations, strict=True)
-                if number in footprints.conflicts[numbers[at]] and who(one) != who(other)
+                if number in footprints.conflicts[numbers[at]] and one.program != other.program
             ]
             if others:
                 touched = {place for other in others for place in _bytes_of(other)}

@@ -31,22 +31,16 @@ _SCALARS: dict[str, Any] = {
 
 
 class Memory:
-    """Loads and stores for one launch, and nothing else: what watches them is a subclass.
-
-    A program is run by one generator, or by one for each of its warps; `switch` says whose turn it is.
-    """
+    """Loads and stores for one launch, and nothing else: what watches them is a subclass. `switch` says whose turn it is."""
 
     def __init__(self) -> None:
         self.program: Program = (0, 0, 0)
-        self.warp, self.warps = 0, 1
         self.taken: set[int] = set()
         self.took: Callable[[int], None] = self.taken.add
-        self._results: dict[tuple[Program, int], Any] = {}
-        self._reached: dict[tuple[Program, int], int] = {}
 
-    def switch(self, program: Program, warp: int = 0, warps: int = 1) -> None:
-        """From now on this program's accesses come, or those of one of its warps."""
-        self.program, self.warp, self.warps = program, warp, warps
+    def switch(self, program: Program) -> None:
+        """From now on this program's accesses come."""
+        self.program = program
 
     def end(self) -> None:
         """All programs have ended."""
@@ -92,9 +86,6 @@ class Memory:
         return result
 
     def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:  # noqa: ARG002 - for those who watch
-        # A scalar is in no lane: the first warp stores it for all.
-        if self.warp:
-            return
         kind = _SCALARS.get(site.element)
         if kind is not None:
             kind.from_address(pointer & 0xFFFFFFFFFFFFFFFF).value = value
@@ -103,7 +94,6 @@ class Memory:
         write(site.element, np.array([pointer], np.int64), tile, None)
 
     def store(self, site: Site, pointers: Array, values: Array, mask: Array | None, origin: Any) -> None:  # noqa: ARG002 - for those who watch
-        mask = self.own(mask, pointers.shape)
         if site.element != "bf16":
             active = pointers if mask is None else pointers[mask]
             if not len(active):
@@ -113,40 +103,16 @@ class Memory:
                 return
         write(site.element, pointers, values, mask)
 
-    def own(self, mask: Array | None, shape: tuple[int, ...]) -> Array | None:
-        """The lanes of the mask that belong to the warp in hand."""
-        if self.warps == 1:
-            return mask
-        size = int(np.prod(shape))
-        owners = np.arange(size) * min(self.warps, size) // size
-        mine = (owners == self.warp).reshape(shape)
-        return mine if mask is None else mine & mask
-
     def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:  # noqa: ARG002 - for those who watch
         """Change memory atomically; what was there before."""
-        return self.once(lambda: change(site, pointer, value, mask))
+        return change(site, pointer, value, mask)
 
     def cas(self, site: Site, pointer: Any, expected: Any, value: Any, origin: Any) -> Any:  # noqa: ARG002 - for those who watch
         """Store a value where the expected one stands; what was there before."""
-        return self.once(lambda: exchange(site, pointer, expected, value))
-
-    def once(self, access: Callable[[], Any]) -> Any:
-        """An access that the first warp makes for all warps of its program: the others get its result."""
-        if self.warps == 1:
-            return access()
-        number = self._reached.get((self.program, self.warp), 0)
-        self._reached[self.program, self.warp] = number + 1
-        if self.warp == 0:
-            self._results[self.program, number] = access()
-        elif (self.program, number) not in self._results:
-            raise RuntimeError(f"warp {self.warp} comes to an atomic operation that the first one leaves out")
-        return self._results[self.program, number]
+        return exchange(site, pointer, expected, value)
 
     def barrier(self) -> None:
         """All lanes of the program have come here."""
-
-    def exchange(self) -> None:
-        """All lanes have one result that each had to wait for."""
 
 
 def is_run(site: Site, pointers: Array, active: Array) -> bool:

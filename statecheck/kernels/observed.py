@@ -13,11 +13,10 @@ Elements = int | Array
 """Addresses of the elements that an operation touches: those of active lanes, or the one of a scalar."""
 READING = ("load", "poll")
 """Atomic operations that change nothing."""
-NO_ELEMENTS: Array = np.zeros(0, np.int64)
 
 
 class ObservedMemory(Memory):
-    """Calls `before` ahead of each operation. Where warps are taken apart, a store is that of a warp's own lanes."""
+    """Calls `before` ahead of each operation."""
 
     def before(self, site: Site, elements: Elements, *, writes: bool) -> None:
         """An operation is about to be made. A compare and swap counts as a write."""
@@ -31,12 +30,11 @@ class ObservedMemory(Memory):
         return super().load(site, pointers, mask, other, origin)
 
     def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:
-        self.before(site, NO_ELEMENTS if self.warp else pointer, writes=True)
+        self.before(site, pointer, writes=True)
         super().store1(site, pointer, value, origin)
 
     def store(self, site: Site, pointers: Array, values: Array, mask: Array | None, origin: Any) -> None:
-        lanes = self.own(mask, pointers.shape)
-        self.before(site, pointers if lanes is None else pointers[lanes], writes=True)
+        self.before(site, pointers if mask is None else pointers[mask], writes=True)
         super().store(site, pointers, values, mask, origin)
 
     def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:
@@ -47,9 +45,7 @@ class ObservedMemory(Memory):
         self.before(site, self._atomic_elements(pointer, None), writes=True)
         return super().cas(site, pointer, expected, value, origin)
 
-    def _atomic_elements(self, pointer: Any, mask: Any) -> Array:
-        """The elements of an atomic operation, which the first warp makes for all."""
-        if self.warp:
-            return NO_ELEMENTS
+    @staticmethod
+    def _atomic_elements(pointer: Any, mask: Any) -> Array:
         elements = np.array(pointer, np.int64).reshape(-1)
         return elements if mask is None else elements[np.broadcast_to(mask, np.shape(pointer)).reshape(-1)]

@@ -57,8 +57,6 @@ class WatchedMemory(Memory):
     def barrier(self) -> None:
         self._watch.barrier(self.program)
 
-    exchange = barrier
-
     def load1(self, site: Site, pointer: int, origin: Any) -> Any:
         touch = self._of_scalar("load", site, pointer, origin)
         self._watch.before(touch)
@@ -79,8 +77,6 @@ class WatchedMemory(Memory):
         return value
 
     def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:
-        if self.warp:
-            return
         touch = self._of_scalar("store", site, pointer, origin)
         touch.reads, touch.writes = False, True
         touch.data = value
@@ -89,7 +85,6 @@ class WatchedMemory(Memory):
         self._watch.after(touch)
 
     def store(self, site: Site, pointers: Array, values: Array, mask: Array | None, origin: Any) -> None:
-        mask = self.own(mask, pointers.shape)
         touch = self._of_tile("store", site, pointers, mask, origin, values)
         if touch is None:
             return
@@ -103,7 +98,7 @@ class WatchedMemory(Memory):
 
     def rmw(self, site: Site, pointer: Any, value: Any, mask: Any, origin: Any) -> Any:
         touch = self._atomic(site, pointer, mask, origin)
-        if touch is None or self.warp:
+        if touch is None:
             return super().rmw(site, pointer, value, mask, origin)
         touch.reads, touch.writes = site.operation != "store", site.operation not in ("load", "poll")
         self._watch.before(touch)
@@ -114,8 +109,6 @@ class WatchedMemory(Memory):
     def cas(self, site: Site, pointer: Any, expected: Any, value: Any, origin: Any) -> Any:
         touch = self._atomic(site, pointer, None, origin)
         assert touch is not None
-        if self.warp:
-            return super().cas(site, pointer, expected, value, origin)
         self._watch.before(touch)
         result = super().cas(site, pointer, expected, value, origin)
         # One that finds another value changes nothing, and so publishes nothing.

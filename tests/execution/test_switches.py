@@ -153,14 +153,6 @@ def test_the_report_shows_the_programs_side_by_side(early: Found) -> None:
     assert numbers == sorted(numbers)
 
 
-def test_warps_stand_side_by_side_too(early: Found) -> None:
-    """Of a launch that goes right, with any switches between warps: the last row of a tile is who stores it."""
-    case = scheduled(early.shrunk, "warpswitches:2:3>1")
-    text = side_by_side(case, early.port.subject)
-    assert "Warps of every program of `postprocess_mamba_fused_kernel`" in text
-    assert "program (0, 0, 0), warp 1" in text
-
-
 def test_without_switches_nothing_stands_side_by_side(early: Found) -> None:
     for schedule in ("", "reversed", "switches:"):
         assert side_by_side(scheduled(early.shrunk, schedule), early.port.subject) == ""

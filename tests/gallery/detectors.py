@@ -22,7 +22,7 @@ from tests.gallery.exhibit import Twin
 from tests.gallery.exhibits import BY_NAME
 
 _RUNS = "tests.gallery.runs"
-_SEEDS = {"shuffled": 4, "interleaved": 8, "warps": 8}
+_SEEDS = {"shuffled": 4, "interleaved": 8}
 _SCHEDULES = ["", "reversed", *(f"{kind}:{seed}" for kind, count in _SEEDS.items() for seed in range(count))]
 _REPEATS = 50
 _SECONDS, _ENDLESS_SECONDS = 60.0, {"cpu": 2.0, "cuda": 15.0}
@@ -46,7 +46,7 @@ def differential(name: str, twin: Twin) -> Detection:
 
 
 def orders(name: str, twin: Twin) -> Detection:
-    """The same in other orders of the programs, and of their warps."""
+    """The same in other orders of the programs."""
     if BY_NAME[name].endless and twin == "broken":
         return Detection(None, "it never ends")
     return _told(_in_worker("differs_in_orders", name, twin, _SCHEDULES, device="cpu"))

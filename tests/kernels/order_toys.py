@@ -11,7 +11,6 @@ import triton
 import triton.language as tl
 
 from statecheck.kernels.orders.schedule import program_schedule
-from tests.toy_kernels import move_kernel
 
 
 @triton.jit
@@ -77,32 +76,6 @@ def lock_kernel(lock_ptr, sum_ptr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def lane_reset_kernel(count_ptr, seen_ptr, SIZE: tl.constexpr, BARRIER: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Every lane writes down a count that is then reset."""
-    count = tl.load(count_ptr)
-    if BARRIER:
-        tl.debug_barrier()
-    tl.store(count_ptr, 1)
-    tl.store(seen_ptr + tl.arange(0, SIZE), tl.zeros((SIZE,), tl.int32) + count)
-
-
-@triton.jit
-def in_place_kernel(data_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Every lane changes its own element."""
-    lanes = tl.arange(0, SIZE)
-    for _ in range(3):
-        tl.store(data_ptr + lanes, tl.load(data_ptr + lanes) * 2 + 1)
-
-
-@triton.jit
-def normalise_kernel(data_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A reduction between the loads and the stores keeps them apart."""
-    lanes = tl.arange(0, SIZE)
-    data = tl.load(data_ptr + lanes)
-    tl.store(data_ptr + (SIZE - 1) - lanes, tl.sum(data) - data)
-
-
-@triton.jit
 def ticket_kernel(counter_ptr, seen_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
     """A program draws twice, once for all of its lanes."""
     lanes = tl.arange(0, SIZE)
@@ -111,17 +84,6 @@ def ticket_kernel(counter_ptr, seen_ptr, SIZE: tl.constexpr):  # type: ignore[no
         tl.store(
             seen_ptr + (tl.program_id(0) * 2 + draw) * SIZE + lanes, tl.zeros((SIZE,), tl.int32) + ticket
         )
-
-
-@triton.jit
-def ticket_then_turn_kernel(counter_ptr, data_ptr, seen_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The warp that has drawn for all still waits at the barriers that follow."""
-    lanes = tl.arange(0, SIZE)
-    ticket = tl.atomic_add(counter_ptr, 1)
-    tl.debug_barrier()
-    tl.store(data_ptr + lanes, lanes + ticket)
-    tl.debug_barrier()
-    tl.store(seen_ptr + lanes, tl.load(data_ptr + (SIZE - 1) - lanes))
 
 
 def zeros(*shape: int) -> torch.Tensor:
@@ -142,12 +104,8 @@ INTERLEAVED = (
     *(f"{kind}:{seed}" for kind in ("interleaved", "priorities") for seed in SEEDS),
     *("switches:", "switches:1>1", "switches:0>5,2>1,1>9,0>3", "switches:1>7,1>6,1>5,1>4,1>3,1>2"),
 )
-WARPS = (
-    *(f"warps:{seed}" for seed in SEEDS),
-    *("warpswitches:4:", "warpswitches:4:1>1,1>2,0>3", "warpswitches:2:0>1"),
-)
-KINDS = {"whole": WHOLE, "interleaved": INTERLEAVED, "warps": WARPS}
-ALL = (*WHOLE, *INTERLEAVED, *WARPS)
+KINDS = {"whole": WHOLE, "interleaved": INTERLEAVED}
+ALL = (*WHOLE, *INTERLEAVED)
 
 
 @dataclass(frozen=True)
@@ -176,19 +134,8 @@ class Toy:
         return found
 
 
-def _move(shift: int, left: list[int], *differs: str, barrier: bool) -> Toy:
-    constants = {"SIZE": 16, "BARRIER": barrier}
-    return Toy(move_kernel, (1,), lambda: (span(32),), left, frozenset(differs), constants, (shift,))
-
-
-def _lane_reset(*differs: str, barrier: bool) -> Toy:
-    constants = {"SIZE": 8, "BARRIER": barrier}
-    return Toy(lane_reset_kernel, (1,), lambda: (numbers(5), span(8)), [5] * 8, frozenset(differs), constants)
-
-
 _BY_PROGRAMS = frozenset({"whole", "interleaved"})
 _INDICES = [(x * 100 + y) * 100 + z + 1 for x in range(2) for y in range(3) for z in range(4)]
-_MOVED = [*range(3, 19), *range(16, 32)]
 TOYS = {
     "a race that whole programs show": Toy(
         row_reset_kernel, (2, 4), lambda: (numbers(3, 5), zeros(8)), [3, 1, 1, 1, 5, 1, 1, 1], _BY_PROGRAMS
@@ -206,17 +153,6 @@ TOYS = {
         constants={"SIZE": 3},
     ),
     "ids": Toy(index_kernel, (2, 3, 4), lambda: (zeros(1), zeros(24)), _INDICES),
-    "a move without a barrier": _move(3, _MOVED, "warps", barrier=False),
-    "a move with one": _move(3, _MOVED, barrier=True),
-    "a move apart": _move(16, [*range(16, 32), *range(16, 32)], barrier=False),
-    "a reset without a barrier": _lane_reset("warps", barrier=False),
-    "a reset with one": _lane_reset(barrier=True),
-    "lanes in place": Toy(
-        in_place_kernel, (1,), lambda: (span(8),), [8 * x + 7 for x in range(8)], constants={"SIZE": 8}
-    ),
-    "a reduction": Toy(
-        normalise_kernel, (1,), lambda: (span(8),), [28 - x for x in range(7, -1, -1)], constants={"SIZE": 8}
-    ),
     "draws for all lanes": Toy(
         ticket_kernel,
         (3,),
@@ -224,12 +160,5 @@ TOYS = {
         [ticket for ticket in range(6) for _ in range(8)],
         _BY_PROGRAMS,
         {"SIZE": 8},
-    ),
-    "a draw before barriers": Toy(
-        ticket_then_turn_kernel,
-        (1,),
-        lambda: (numbers(1), zeros(8), zeros(8)),
-        [8 - lane for lane in range(8)],
-        constants={"SIZE": 8},
     ),
 }

@@ -289,7 +289,7 @@ def test_a_single_program_runs_once() -> None:
     assert count.tolist() == [1]
 
 
-@pytest.mark.parametrize("schedule", ["reversed", "shuffled:3", "interleaved:1", "warps:1"])
+@pytest.mark.parametrize("schedule", ["reversed", "shuffled:3", "interleaved:1"])
 @pytest.mark.parametrize("around", [True, False])
 def test_a_schedule_around_or_inside_changes_nothing(schedule: str, around: bool) -> None:
     contexts = [program_schedule(schedule), every_order()]

@@ -15,7 +15,7 @@ from statecheck.kernels.launch import Launched
 from statecheck.kernels.memory import Memory
 from statecheck.kernels.orders.footprints import Footprints, Originals, TouchedMemory
 from statecheck.kernels.orders.interleavings import Walk, every_interleaving, search
-from statecheck.kernels.orders.program_choice import MayGoOn, Turns
+from statecheck.kernels.orders.program_choice import Ready, Turns
 from statecheck.kernels.orders.running import run_interleaved
 from statecheck.kernels.orders.schedule import program_schedule, switches_recorded
 from statecheck.kernels.source.tiles import AssertionFailedError
@@ -156,7 +156,7 @@ class Choosing:
         self.made: list[int] = []
         self.touched: list[int] = []
 
-    def __call__(self, running: int | None, ready: MayGoOn) -> int:  # noqa: ARG002
+    def __call__(self, running: int | None, ready: Ready) -> int:  # noqa: ARG002
         self.touched.append(self.memory.footprint)
         at, able = len(self.made), list(ready.all())
         if at >= len(self.prefix):

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,24 +13,18 @@ import torch
 import triton
 import triton.language as tl
 
-from statecheck.execution.example import Bench, Falsified
-from statecheck.execution.port import InProcess
-from statecheck.execution.registry import load_properties
-from statecheck.execution.variants import Variant
 from statecheck.kernels import launch as launching
 from statecheck.kernels import triton_mode
 from statecheck.kernels.orders import program_choice
 from statecheck.kernels.orders.recording import launches_recorded
 from statecheck.kernels.orders.schedule import REORDERED, program_schedule, switches_recorded
 from statecheck.kernels.source.tiles import AssertionFailedError
-from tests.breakages.variants import broken_subject
 from tests.kernels.order_toys import (
     ALL,
     INTERLEAVED,
     KINDS,
     SEEDS,
     TOYS,
-    WARPS,
     arrivals_kernel,
     lost_update_kernel,
     sum_kernel,
@@ -49,15 +42,6 @@ def failing_kernel(out_ptr, wrong):  # type: ignore[no-untyped-def]
     tl.store(out_ptr + program, 2)
 
 
-@triton.jit
-def at_odds_kernel(flag_ptr, counter_ptr):  # type: ignore[no-untyped-def]
-    """Warps that see the flag as it was go another way than those that do not."""
-    flag = tl.load(flag_ptr)
-    tl.store(flag_ptr, 1)
-    if flag == 1:
-        tl.atomic_add(counter_ptr, 1)
-
-
 def launch(schedule: str, kernel: Any, grid: tuple[int, ...], *arguments: Any, **constexprs: Any) -> None:
     with program_schedule(schedule):
         kernel[grid](*arguments, **constexprs)
@@ -70,7 +54,7 @@ def arrivals(schedule: str, *grid: int) -> list[int]:
 
 
 @pytest.mark.parametrize("grid", [*((size, 1) for size in range(1, 21)), (4, 5), (1, 20), (40, 2)], ids=str)
-@pytest.mark.parametrize("schedule", ["", "reversed", "shuffled:1", "interleaved:1", "warps:1"])
+@pytest.mark.parametrize("schedule", ["", "reversed", "shuffled:1", "interleaved:1"])
 def test_every_program_of_a_grid_runs_once(grid: tuple[int, ...], schedule: str) -> None:
     assert sorted(arrivals(schedule, *grid)) == list(range(prod(grid)))
 
@@ -80,8 +64,12 @@ def test_an_empty_grid_has_no_program(schedule: str) -> None:
     assert arrivals(schedule, 0, 3) == []
 
 
-def test_programs_run_in_row_major_order_or_the_last_one_first() -> None:
-    assert arrivals("", 2, 3) == [0, 1, 2, 3, 4, 5]
+@pytest.mark.parametrize("saved", ["", "warps:1", "warpswitches:4:1>1,0>3"])
+def test_programs_run_in_row_major_order_also_where_earlier_versions_drew_orders_of_warps(saved: str) -> None:
+    assert arrivals(saved, 2, 3) == [0, 1, 2, 3, 4, 5]
+
+
+def test_programs_may_run_with_the_last_one_first() -> None:
     assert arrivals("reversed", 2, 3) == [5, 4, 3, 2, 1, 0]
 
 
@@ -117,17 +105,6 @@ def test_a_race_shows_in_many_ways() -> None:
         assert len({tuple(toy.after(schedule)) for schedule in INTERLEAVED}) > 2
 
 
-def test_warps_that_go_different_ways_end_the_launch() -> None:
-    caught = []
-    for schedule in WARPS:
-        try:
-            launch(schedule, at_odds_kernel, (1,), zeros(1), zeros(1))
-        except RuntimeError as error:
-            caught.append(str(error))
-    assert caught
-    assert all("an atomic operation that the first one leaves out" in one for one in caught)
-
-
 def outcome(schedule: str, wrong: int, programs: int = 20) -> tuple[str, list[int]]:
     """The message of the exception, and what was written by then."""
     out = zeros(programs)
@@ -155,7 +132,7 @@ def test_after_an_exception_the_other_programs_end_where_they_stand(schedule: st
     assert {*written} <= {0, 1, 2}
 
 
-@pytest.mark.parametrize("schedule", ["reversed", "shuffled:1", "interleaved:1", "warps:1", "switches:1>2"])
+@pytest.mark.parametrize("schedule", ["reversed", "shuffled:1", "interleaved:1", "switches:1>2"])
 def test_afterwards_launches_run_as_before(schedule: str) -> None:
     plain = launching.STATE.runner
     for end in (lambda: arrivals(schedule, 3, 2), lambda: outcome(schedule, 1)):
@@ -165,13 +142,13 @@ def test_afterwards_launches_run_as_before(schedule: str) -> None:
 
 
 def operations(launch: Callable[[], object]) -> list[tuple[int, str]]:
-    """Who makes each operation of the launches of a call, and of which kind: a program, by its number, or a warp of it."""
+    """Who makes each operation of the launches of a call, and of which kind."""
     with launches_recorded() as recorded:
         launch()
     made = []
     for one in recorded:
         programs = list(one.launch.programs())
-        made += [(1000 * each.warp + programs.index(each.program), each.site.kind) for each in one.operations]
+        made += [(programs.index(each.program), each.site.kind) for each in one.operations]
     return made
 
 
@@ -226,7 +203,7 @@ def test_a_schedule_is_recorded_as_the_switches_that_it_made(schedule: str) -> N
     with switches_recorded() as record:
         first = turns(lambda: run(schedule))
     (switches,) = record
-    assert switches.startswith(("switches:", "warpswitches:"))
+    assert switches.startswith("switches:")
     assert turns(lambda: run(switches)) == first
 
 
@@ -254,15 +231,15 @@ def test_a_launch_counts_as_reordered_if_its_programs_were() -> None:
         return REORDERED.launches - before
 
     assert [reordered(one) for one in ("", "switches:", "switches:99>1")] == [0, 0, 0]
-    assert [reordered(one) for one in ("reversed", "switches:1>1", "priorities:1", "warps:1")] == [1, 1, 1, 1]
-    assert [reordered(one, 1) for one in ("reversed", "interleaved:1", "warps:1")] == [0, 0, 0]
+    assert [reordered(one) for one in ("reversed", "switches:1>1", "priorities:1")] == [1, 1, 1]
+    assert [reordered(one, 1) for one in ("reversed", "interleaved:1")] == [0, 0]
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        *("random", "shuffled", "interleaved:", "warps", "shuffled:a b", "Reversed", " ", "switches", "every:"),
-        *("switches:1", "switches:1>", "switches:1>2,", "switches:-1>2", "warpswitches:1>2", "warpswitches:0:1>2"),
+        *("random", "shuffled", "interleaved:", "shuffled:a b", "Reversed", " ", "switches", "every:"),
+        *("switches:1", "switches:1>", "switches:1>2,", "switches:-1>2", "warps", "warpswitches:1>2"),
     ],
 )  # fmt: skip
 def test_an_unknown_schedule_is_refused(wrong: str) -> None:
@@ -274,21 +251,3 @@ def test_schedules_do_nothing_where_kernels_are_compiled(monkeypatch: pytest.Mon
     monkeypatch.setattr(triton_mode, "executes", lambda: False)
     for schedule in ("reversed", "switches:1>1", "priorities:3"):
         assert arrivals(schedule, 3, 1) == [0, 1, 2]
-
-
-_WITHOUT_BARRIER = Variant(
-    "moves_without_a_barrier",
-    "align/kernels/copies.py",
-    "still have to read what this store overwrites.\n        tl.debug_barrier()\n",
-    "still have to read what this store overwrites.\n",
-)
-
-
-@pytest.mark.slow
-def test_a_move_of_the_implementation_without_its_barrier_is_found_by_its_bytes(tmp_path: Path) -> None:
-    tested = load_properties()["no_order_of_programs_shows_in_copied_runs"]
-    with broken_subject(_WITHOUT_BARRIER, tmp_path) as subject:
-        bench = Bench(subject, InProcess(subject, "cpu"))
-        with pytest.raises(Falsified) as caught:
-            tested.explore(bench, seed=1, max_examples=400)
-    assert any(call.schedule.startswith("warps") for call in caught.value.case.calls)

@@ -31,7 +31,6 @@ from statecheck.case.values import (
     Raised,
     Record,
     Returned,
-    Step,
     Tensor,
     View,
     int32,
@@ -40,7 +39,7 @@ from statecheck.execution.run import Follower, rules_of
 from subjects import LAYOUT_VARIABLE, KnownDeviation, Subject, load
 from subjects.vllm_conditions import CONDITIONS
 from subjects.vllm_conditions.calls import raw
-from tests.breakages.broken import a_case, in_order
+from tests.breakages.broken import a_case
 from tests.breakages.table import BREAKAGES
 from tests.breakages.variants import broken_subject
 from tests.campaign.known.known_lint import entries, failing
@@ -211,7 +210,9 @@ FIRST, SECOND, BEHIND = {3, 4}, {9, 10}, {24, 25, 26}
 """Bytes that are copied for the first group of one request, for the second, and for the second of another one behind it."""
 
 
-def undone(places: set[int], *requests: Sampled, counts: bool = True, stale: bool = False) -> Case:
+def undone(
+    places: set[int], *requests: Sampled, counts: bool = True, stale: bool = False, device: str = "cpu"
+) -> Case:
     """V2's postprocess of a model with two groups that share a pool, with the bytes at these places as they were before.
 
     If `stale`, a cell of the first group's table without an owner names the second group's block.
@@ -231,6 +232,7 @@ def undone(places: set[int], *requests: Sampled, counts: bool = True, stale: boo
         left["counts"] = next(step.value for step in steps if isinstance(step, Let) and step.name == "counts")
     return a_case(
         subject="vllm",
+        device=device,
         steps=steps,
         expected=(*before, last),
         actual=(*before, replace(last, after=tuple(left.items()))),
@@ -275,24 +277,24 @@ def test_other_copies_that_are_missing_are_not_the_count_in_place_s(
 def test_warps_that_come_late_leave_a_part_undone_of_the_first_state_too(
     places: set[int], known: bool
 ) -> None:
-    assert CONDITIONS["count_in_place"](in_order(undone(places), "warps:1"), DOCUMENTS) == known
+    assert CONDITIONS["count_in_place"](undone(places, device="cuda"), DOCUMENTS) == known
 
 
 @pytest.mark.parametrize(
-    ("places", "requests", "order", "known"),
+    ("places", "requests", "device", "known"),
     [
-        (SECOND, (), "warps:1", True),
-        (SECOND, (), "", False),
-        ({max(FIRST)} | SECOND, (), "warps:1", True),
-        (BEHIND, (COLLAPSES, MOVES_ON), "warps:1", False),
+        (SECOND, (), "cuda", True),
+        (SECOND, (), "cpu", False),
+        ({max(FIRST)} | SECOND, (), "cuda", True),
+        (BEHIND, (COLLAPSES, MOVES_ON), "cuda", False),
     ],
     ids=["beside", "program by program", "within", "a copy of a count that stays"],
 )
 def test_a_shift_is_known_beside_states_that_were_not_copied_because_of_the_count(
-    places: set[int], requests: tuple[Sampled, ...], order: str, known: bool
+    places: set[int], requests: tuple[Sampled, ...], device: str, known: bool
 ) -> None:
     """A request can show both: one warp sets the count back, and another one reads rows that are overwritten."""
-    case = in_order(undone(places, *requests), order)
+    case = undone(places, *requests, device=device)
     shifted = with_pools(case, lambda pool: pool[:3] + case_pool(case)[5:6] + pool[4:])
     assert CONDITIONS["shift_within_a_block"](shifted, DOCUMENTS) == known
 
@@ -303,15 +305,11 @@ def test_a_shift_goes_wrong_warp_by_warp_in_blocks_that_move_within_themselves(t
         "rows slide from the wrong end", "rows_move_within_their_block_as_through_a_temporary", tmp_path
     )
     shifted = CONDITIONS["shift_within_a_block"]
-    at_once = replace(case, steps=tuple(without_order(step) for step in case.steps))
-    assert shifted(in_order(at_once, "warps:1"), DOCUMENTS)
-    assert entry("shift-within-a-block").shows_in(in_session(in_order(at_once, "warps:1"), "rows"), DOCUMENTS)
-    assert not shifted(at_once, DOCUMENTS)
-    assert not shifted(with_pools(in_order(at_once, "warps:1"), lambda held: held[::-1]), DOCUMENTS)
-
-
-def without_order(step: Step) -> Step:
-    return replace(step, schedule="") if isinstance(step, Call) else step
+    compiled = replace(case, device="cuda")
+    assert shifted(compiled, DOCUMENTS)
+    assert entry("shift-within-a-block").shows_in(in_session(compiled, "rows"), DOCUMENTS)
+    assert not shifted(case, DOCUMENTS)
+    assert not shifted(with_pools(compiled, lambda held: held[::-1]), DOCUMENTS)
 
 
 class RowsFirst(Subject):

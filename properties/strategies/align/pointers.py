@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ from properties.strategies.align.cache import Cache, pattern
 from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.runner import copy_buffers
 from properties.strategies.align.setup import Setup
-from properties.strategies.orders import schedules, without_warps
+from properties.strategies.orders import schedules
 from properties.strategies.situations import NamedSituations, named, noted
 from statecheck.case.values import (
     Attribute,
@@ -200,7 +200,7 @@ SIZES = (*range(1, 21), 33, 64, 128, 1024, 1500, 4096, 17000, 17000, 17008, 1700
 
 
 LARGE = 4096
-"""Bytes of a run from which on it is copied alone, and not by several warps: a CPU copies it in many small steps."""
+"""Bytes of a run from which on it is copied alone: a CPU copies it in many small steps."""
 
 
 GAPS = (0, 1, 2, 3, 15, 15, 31)
@@ -232,7 +232,7 @@ def _one_run(draw: st.DrawFn, sizes: st.SearchStrategy[int]) -> MovedRun:
 @st.composite
 def _runs(draw: st.DrawFn, some: st.SearchStrategy[list[MovedRun]]) -> MovedRuns:
     runs = _affordable(tuple(draw(some)))
-    return noted(_without_warps(MovedRuns(runs, draw(_SPARE), draw(_SEEDS), draw(schedules()))))
+    return noted(MovedRuns(runs, draw(_SPARE), draw(_SEEDS), draw(schedules())))
 
 
 _SHIFTS, _BACK, _GAPS = st.integers(0, 7), st.booleans(), st.sampled_from(GAPS)
@@ -245,9 +245,3 @@ def _affordable(found: tuple[MovedRun, ...]) -> tuple[MovedRun, ...]:
     """The runs up to the first large one."""
     large = (number for number, run in enumerate(found) if run.size >= LARGE)
     return found[: next(large, len(found)) + 1]
-
-
-def _without_warps(found: MovedRuns) -> MovedRuns:
-    """Each warp takes as long as the whole program."""
-    large = any(run.size >= LARGE for run in found.runs)
-    return replace(found, schedule=without_warps(found.schedule)) if large else found

@@ -14,7 +14,7 @@ from properties.strategies.align.requests import Starting, starting
 from properties.strategies.align.runner import Scheduled, copy_buffers, preprocess, scheduler_output
 from properties.strategies.align.setup import KINDS, Setup
 from properties.strategies.align.setups import setups
-from properties.strategies.orders import schedules, without_warps
+from properties.strategies.orders import schedules
 from properties.strategies.situations import NamedSituations, named, noted
 from statecheck.case.values import (
     Call,
@@ -167,9 +167,7 @@ def _steps(
 
 def _affordable(step: RunnerStep) -> RunnerStep:
     """The step with as many of its requests as are copied in a moment."""
-    setup = step.setup
-    schedule = without_warps(step.schedule) if setup.is_costly else step.schedule
-    return replace(step, requests=step.requests[: setup.most_requests(4)], schedule=schedule)
+    return replace(step, requests=step.requests[: step.setup.most_requests(4)])
 
 
 # Strategies are made once: making them takes longer than drawing from them.

@@ -18,7 +18,7 @@ from properties.strategies.align.runner import Scheduled
 from properties.strategies.align.setup import Setup
 from properties.strategies.align.setups import setups
 from properties.strategies.align.states import Recurrence, places
-from properties.strategies.orders import schedules, without_warps
+from properties.strategies.orders import schedules
 from properties.strategies.situations import NamedSituations, named, noted
 from statecheck.case.values import Overwrite, Step, Value
 
@@ -208,15 +208,7 @@ def _histories(
     setup = draw(models)
     parts = draw(_parts(setup.block_size, setup.num_spec, max_requests, max_decodes))
     requests = parts.pop("requests")[: setup.most_requests(max_requests)]
-    history = History(setup, requests, **parts)
-    turns = sum(len(request.turns) for request in requests)
-    if turns * setup.num_copies <= _MOST_BY_WARPS:
-        return history
-    return replace(history, schedule=without_warps(history.schedule))
-
-
-_MOST_BY_WARPS = 8
-"""States that all steps together may copy by several warps."""
+    return History(setup, requests, **parts)
 
 
 @cache

@@ -14,7 +14,7 @@ from properties.strategies.align.befores import Before
 from properties.strategies.align.cache import far_fillings, fillings
 from properties.strategies.align.requests import ending_in_place, leaving, passing, sampled, starting
 from properties.strategies.align.setups import setups
-from properties.strategies.orders import schedules, without_warps
+from properties.strategies.orders import schedules
 from properties.strategies.situations import noted
 
 
@@ -106,8 +106,6 @@ def _fitting(batch):  # type: ignore[no-untyped-def]
     skipped = tuple(request for request in rows.skipped if request < count)
     ahead = 0 if batch.setup.is_large or not count else rows.ahead
     batch = replace(batch, rows=replace(rows, ahead=ahead, skipped=skipped))
-    if batch.setup.is_costly:
-        batch = replace(batch, schedule=without_warps(batch.schedule))
     if not ahead:
         return batch
     first = replace(batch.setup.groups[0], layers=1)

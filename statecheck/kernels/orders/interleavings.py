@@ -30,7 +30,7 @@ import numpy as np
 from statecheck.case.program_schedule import schedule_text
 from statecheck.kernels import launch as launching
 from statecheck.kernels.orders.footprints import Array, Footprints, Originals, TouchedMemory
-from statecheck.kernels.orders.program_choice import MayGoOn, Turns, plain
+from statecheck.kernels.orders.program_choice import Ready, Turns, plain
 from statecheck.kernels.orders.running import close, run_interleaved, to_next_operation
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class Walk:
         """The schedule of an interleaving; it is run once more."""
         following = iter(ended.choices)
 
-        def course(running: int | None, ready: MayGoOn) -> int:
+        def course(running: int | None, ready: Ready) -> int:
             return next(following, plain(running, ready))
 
         turns = Turns(course)
@@ -285,13 +285,13 @@ class _Going:
     def __init__(
         self, launch: Launched, memory: TouchedMemory, indices: Sequence[tuple[int, int, int]]
     ) -> None:
-        self._memory, self._indices, self._sites = memory, indices, launch.compiled.sites
+        self._memory, self._indices = memory, indices
         self._programs = [launch.program(memory, index) for index in indices]
         self.unfinished = [number for number in range(len(indices)) if self._goes_on(number)]
 
     def _goes_on(self, number: int) -> bool:
         self._memory.switch(self._indices[number])
-        return to_next_operation(self._programs[number], self._sites)
+        return to_next_operation(self._programs[number])
 
     def operate(self, number: int) -> None:
         if not self._goes_on(number):

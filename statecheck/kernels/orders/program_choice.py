@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from statecheck.case.program_schedule import Switch
 
@@ -21,16 +20,11 @@ _LONGER = (1, 1, 2, 4)
 
 
 class Ready:
-    """Those that may go on: numbers of programs, or of the warps of one.
+    """The programs that may go on, by their numbers."""
 
-    Args:
-        most: how many may have begun and not ended.
-    """
-
-    def __init__(self, count: int, most: int = LIVE) -> None:
+    def __init__(self, count: int) -> None:
         self._fresh = list(range(count))
         self._begun: list[int] = []
-        self._most = most
 
     def __bool__(self) -> bool:
         return bool(self._begun or self._fresh)
@@ -40,7 +34,7 @@ class Ready:
 
     @property
     def _takes_more(self) -> bool:
-        return len(self._begun) < self._most
+        return len(self._begun) < LIVE
 
     @property
     def lowest(self) -> int:
@@ -66,27 +60,16 @@ def _has(numbers: list[int], number: int) -> bool:
     return at < len(numbers) and numbers[at] == number
 
 
-class MayGoOn(Protocol):
-    """The programs, or warps, that may go on."""
-
-    @property
-    def lowest(self) -> int: ...
-
-    def all(self) -> Sequence[int]: ...
-
-    def __contains__(self, number: int) -> bool: ...
-
-
-ProgramChoice = Callable[[int | None, MayGoOn], int]
+ProgramChoice = Callable[[int | None, Ready], int]
 """Called before every operation with the program that made the last one, None if it cannot go on; returns the next program."""
 
 
-def plain(running: int | None, ready: MayGoOn) -> int:
+def plain(running: int | None, ready: Ready) -> int:
     """The next program of row-major order."""
     return ready.lowest if running is None else running
 
 
-def other_than(running: int, number: int, ready: MayGoOn) -> int:
+def other_than(running: int, number: int, ready: Ready) -> int:
     """The fallback if the chosen program cannot run, or does not exist."""
     others = [number for number in ready.all() if number != running]
     return others[number % len(others)] if others else running
@@ -100,7 +83,7 @@ class Turns:
         self._since = self._in_a_row = 0
         self.switches: list[Switch] = []
 
-    def next(self, running: int | None, ready: MayGoOn) -> int:
+    def next(self, running: int | None, ready: Ready) -> int:
         usual = plain(running, ready)
         chosen = self._choice(running, ready)
         self._in_a_row += 1
@@ -119,7 +102,7 @@ def by_switches(switches: Sequence[Switch]) -> ProgramChoice:
     """The given switches."""
     waiting, since = list(switches)[::-1], 0
 
-    def choice(running: int | None, ready: MayGoOn) -> int:
+    def choice(running: int | None, ready: Ready) -> int:
         nonlocal since
         chosen = plain(running, ready)
         while waiting and waiting[-1].after <= since:
@@ -136,7 +119,7 @@ def in_turn(order: Sequence[int]) -> ProgramChoice:
     """One after the other, in this order."""
     at = 0
 
-    def choice(running: int | None, ready: MayGoOn) -> int:
+    def choice(running: int | None, ready: Ready) -> int:
         nonlocal at
         if running is not None:
             return running
@@ -154,7 +137,7 @@ def uniform(count: int, choices: random.Random) -> ProgramChoice:
     choices.shuffle(waiting)
     live: list[int] = []
 
-    def choice(running: int | None, ready: MayGoOn) -> int:
+    def choice(running: int | None, ready: Ready) -> int:
         if running is not None and choices.random() < keep_going:
             return running
         if running is None:
@@ -183,7 +166,7 @@ def priorities(count: int, places: int, choices: random.Random) -> ProgramChoice
     changes = sorted(choices.randrange(1, operations) for _ in range(choices.choice(_CHANGES)))[::-1]
     made = lowest = 0
 
-    def choice(running: int | None, ready: MayGoOn) -> int:
+    def choice(running: int | None, ready: Ready) -> int:
         nonlocal made, lowest
         changed = False
         while changes and changes[-1] <= made:
@@ -196,17 +179,5 @@ def priorities(count: int, places: int, choices: random.Random) -> ProgramChoice
         if running is not None and not changed:
             return running
         return max(ready.all(), key=ranks.__getitem__)
-
-    return choice
-
-
-def among_warps(choices: random.Random) -> ProgramChoice:
-    """Any warp that does not wait for the others."""
-    keep_going = choices.choice(_KEEP_GOING)
-
-    def choice(running: int | None, ready: MayGoOn) -> int:
-        if running is not None and choices.random() < keep_going:
-            return running
-        return choices.choice(ready.all())
 
     return choice

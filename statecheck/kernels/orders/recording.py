@@ -28,7 +28,6 @@ class RecordedOperation:
     """
 
     program: Program
-    warp: int
     site: Site
     addresses: Array
     found: Array | None
@@ -47,7 +46,7 @@ class RecordingMemory(ObservedMemory):
         self.end()
         places = np.array(elements, np.int64).reshape(-1)
         found = None if site.kind == "store" else read(site.element, places, None, None)
-        self.operations.append(RecordedOperation(self.program, self.warp, site, places, found, None))
+        self.operations.append(RecordedOperation(self.program, site, places, found, None))
         self._writes = writes
 
     def end(self) -> None:

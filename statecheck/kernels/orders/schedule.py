@@ -1,4 +1,4 @@
-"""The order in which the programs of an executed launch make their memory operations, or the warps of one program theirs.
+"""The order in which the programs of an executed launch make their memory operations.
 
 `case.program_schedule` says what schedules there are; `switches_recorded` gives the switches that one made.
 """
@@ -17,7 +17,6 @@ from statecheck.case.program_schedule import (
     REVERSED,
     SHUFFLED,
     SWITCHES,
-    WARPS,
     ProgramSchedule,
     Switch,
     parsed,
@@ -26,13 +25,12 @@ from statecheck.case.program_schedule import (
 from statecheck.kernels import triton_mode
 from statecheck.kernels.orders import program_choice
 from statecheck.kernels.orders.program_choice import ProgramChoice, Turns
-from statecheck.kernels.orders.running import OPERATIONS, run_by_warps, run_interleaved
+from statecheck.kernels.orders.running import run_interleaved
 
 if TYPE_CHECKING:
     from statecheck.kernels.launch import Launched
     from statecheck.kernels.memory import Memory
 
-_WARPS = (2, 4)
 _FEW, _SHORT = 4, 10_000
 """Programs of a launch whose interleavings are enumerated, and operations of all of these."""
 
@@ -40,7 +38,7 @@ _RECORDS: list[list[str]] = []
 
 
 class Reordered:
-    """How many launches of this process have run their programs, or the warps of several, in another order than row-major."""
+    """How many launches of this process have run their programs in another order than row-major."""
 
     launches = 0
 
@@ -88,21 +86,16 @@ class _Scheduled:
 
     def __init__(self, plan: ProgramSchedule) -> None:
         self._plan = plan
-        self._warps = plan.number or random.Random(plan.seed).choice(_WARPS)
         self._made: list[Sequence[Switch]] = []
 
     def __call__(self, launch: Launched, memory: Memory) -> None:
-        number, several = len(self._made), _count(launch) > 1
+        number = len(self._made)
         self._made.append(())
         if self._plan.kind == EVERY:
             self._every(launch, memory, number)
             return
         turns = Turns(self._choice(launch, number))
         self._made[number] = turns.switches
-        if self._plan.by_warps:
-            REORDERED.launches += several
-            run_by_warps(launch, memory, turns, self._warps)
-            return
         try:
             run_interleaved(launch, memory, turns)
         finally:
@@ -120,10 +113,7 @@ class _Scheduled:
         if plan.kind == INTERLEAVED:
             return program_choice.uniform(count, choices)
         if plan.kind == PRIORITIES:
-            places = sum(site.kind in OPERATIONS for site in launch.compiled.sites)
-            return program_choice.priorities(count, places, choices)
-        if plan.kind == WARPS:
-            return program_choice.among_warps(choices)
+            return program_choice.priorities(count, len(launch.compiled.sites), choices)
         return program_choice.by_switches(plan.of_launch(number))
 
     def _every(self, launch: Launched, memory: Memory, number: int) -> None:
@@ -143,7 +133,7 @@ class _Scheduled:
     @property
     def text(self) -> str:
         """The schedule as the switches that it made."""
-        return schedule_text(self._made, self._warps if self._plan.by_warps else 0) or f"{SWITCHES}:"
+        return schedule_text(self._made) or f"{SWITCHES}:"
 
 
 def _count(launch: Launched) -> int:

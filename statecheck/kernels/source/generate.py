@@ -1,7 +1,6 @@
 """A kernel's IR written out as Python: one generator for each function, over numbers and NumPy arrays.
 
-A generator yields the number of a site before each memory operation, barrier and exchange between lanes, and carries it
-out when it is resumed. Values have the forms that `flow` finds; pointers have a second variable where they come from.
+A generator yields the number of a site before each memory operation, and carries it out when it is resumed. Values have the forms that `flow` finds; pointers have a second variable where they come from.
 
 What generated code and `memory.Memory` expect of each other:
 
@@ -57,12 +56,11 @@ _LOADED = (
     "rmw",
     "cas",
     "barrier",
-    "exchange",
     "origin_of",
     "origins_of",
     "took",
 )
-_NO_EFFECT = {"llvm.intr.assume", "ub.poison", "gpu.barrier"}
+_NO_EFFECT = {"llvm.intr.assume", "ub.poison"}
 
 
 class _Writer(Control, Accesses, Shapes):

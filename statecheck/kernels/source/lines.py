@@ -81,13 +81,6 @@ class Lines:
         else:
             self._names[value] = self._module.constant(constant, ("value", value))
 
-    def _exchange(self, op: Operation, *, one_result: bool = False) -> None:
-        """Lanes of the program have to meet here."""
-        site = self._module.site("exchange", op.place, one_result=one_result)
-        self._line(f"yield {site.number}")
-        if one_result:
-            self._line("exchange()")
-
     def _operation(self, op: Operation) -> None:
         raise NotImplementedError
 

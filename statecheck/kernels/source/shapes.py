@@ -53,7 +53,9 @@ class Shapes(Lines):
         self._shaped(op, f"{self._full(op.operands[0])}.transpose({order})")
 
     def _tt_reduce(self, op: Operation) -> None:
-        self._exchange(op, one_result=all(value.type.shape is None for value in op.results))
+        if all(value.type.shape is None for value in op.results):
+            # Every lane gets the one result, and has waited for the others.
+            self._line("barrier()")
         axis = tiles.integer(op.text, "axis")
         operands = [self._full(value) for value in op.operands]
         if (simple := self._simple(op)) is not None:
@@ -64,7 +66,6 @@ class Shapes(Lines):
         self._line(f"{', '.join(value.name for value in op.results)} = {text}")
 
     def _tt_scan(self, op: Operation) -> None:
-        self._exchange(op)
         axis, backwards = tiles.integer(op.text, "axis"), "reverse = true" in op.text
         operands = [self._full(value) for value in op.operands]
         if (simple := self._simple(op)) is not None:
@@ -101,19 +102,16 @@ class Shapes(Lines):
         return name
 
     def _tt_dot(self, op: Operation) -> None:
-        self._exchange(op)
         elements = tuple(value.type.element for value in op.operands)
         tf32 = "inputPrecision = tf32" in op.text and elements[0] == "f32"
         operands = ", ".join(self._full(value) for value in op.operands)
         self._line(f"{op.result.name} = dot({operands}, {elements!r}, {tf32})")
 
     def _tt_gather(self, op: Operation) -> None:
-        self._exchange(op)
         source, index = (self._full(value) for value in op.operands)
         self._line(f"{op.result.name} = gather({source}, {index}, {tiles.integer(op.text, 'axis')})")
 
     def _tt_histogram(self, op: Operation) -> None:
-        self._exchange(op)
         assert op.result.type.shape is not None
         masked = f", {self._full(op.operands[1])}" if len(op.operands) > 1 else ""
         self._line(

@@ -15,11 +15,11 @@ from statecheck.kernels.source.values import size_of, stored_dtype
 
 @dataclass(frozen=True)
 class Site:
-    """Where a kernel touches memory, or where its lanes meet."""
+    """Where a kernel touches memory."""
 
     number: int
     kind: str
-    """ "load", "store", "atomic", "barrier" or "exchange"."""
+    """ "load", "store" or "atomic"."""
     place: SourcePlace
     element: str = ""
     shape: tuple[int, ...] | None = None
@@ -28,8 +28,6 @@ class Site:
     sem: str = ""
     step: int = 0
     """Bytes between the pointers of neighbouring lanes, unless a number has wrapped around; 0 if that is not known."""
-    one_result: bool = False
-    """Of an exchange: every lane has the one result."""
 
     @cached_property
     def nbytes(self) -> int:

@@ -16,8 +16,6 @@ from properties.strategies.align.setup import Setup
 from properties.strategies.align.steps import afters, befores
 
 pytestmark = pytest.mark.slow
-_BY_WARPS = 4
-"""A program takes as many times as long when it is run by several warps."""
 
 
 def drawn(strategy: SearchStrategy[Any], count: int = 200) -> list[Any]:
@@ -35,10 +33,6 @@ def drawn(strategy: SearchStrategy[Any], count: int = 200) -> list[Any]:
     return found
 
 
-def times(schedule: str) -> int:
-    return _BY_WARPS if schedule.startswith("warps") else 1
-
-
 def bytes_of(setup: Setup) -> int:
     """Bytes of all states, counted as often as those of a channel-first conv state are: their rows move one by one."""
     return sum(
@@ -49,7 +43,7 @@ def bytes_of(setup: Setup) -> int:
 
 
 def copied(batch: Any) -> int:
-    return bytes_of(batch.setup) * len(batch.requests) * times(batch.schedule)
+    return bytes_of(batch.setup) * len(batch.requests)
 
 
 def copies(batch: Any) -> int:
@@ -58,11 +52,11 @@ def copies(batch: Any) -> int:
 
 def copied_by_all_steps(history: History) -> int:
     turns = sum(len(request.turns) for request in history.requests)
-    return bytes_of(history.setup) * turns * times(history.schedule)
+    return bytes_of(history.setup) * turns
 
 
 def copied_by_runs(found: MovedRuns) -> int:
-    return sum(run.size for run in found.runs) * times(found.schedule)
+    return sum(run.size for run in found.runs)
 
 
 BATCHES: dict[str, SearchStrategy[Any]] = {
@@ -100,7 +94,7 @@ def test_a_history_has_few_bytes_to_copy_in_all_its_steps() -> None:
 
 
 @pytest.mark.parametrize(("reordered", "most"), [(False, 40_000), (True, 20_000)])
-def test_a_run_of_many_bytes_is_copied_alone_and_by_one_warp(reordered: bool, most: int) -> None:
+def test_a_run_of_many_bytes_is_copied_alone(reordered: bool, most: int) -> None:
     assert max(map(copied_by_runs, drawn(runs(reordered=reordered)))) < most
 
 
