@@ -125,7 +125,7 @@ traces: $(READY)  ## generated scenarios of requests in whole engines: TRACES, S
 	@$(RUN) traces --count $(call quote,$(TRACES)) --steps $(call quote,$(STEPS)) $(CHOICE) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
 
-replay-trace: $(READY)  ## recorded traffic through an engine: TRACE, REQUESTS, FACTOR, RUNNER, SUBJECT, DEVICE, SEED; a release's own: VLLM=0.33.0
+replay-trace: $(READY)  ## recorded traffic through a release's own engine: VLLM=0.33.0, TRACE, REQUESTS, FACTOR, RUNNER, SUBJECT, SEED
 	$(if $(TRACE),,$(error make replay-trace needs TRACE=requests.jsonl))
 	@$(RELEASE) $(RUN) replay-trace $(call quote,$(TRACE)) $(RELEASED_CHOICE) \
 	  $(if $(REQUESTS),--requests $(call quote,$(REQUESTS))) $(if $(FACTOR),--factor $(call quote,$(FACTOR))) \

@@ -125,15 +125,6 @@ class Engine:
         self.steps += 1
         return scheduled
 
-    def check_everything(self) -> None:
-        """Hold all that is promised against the pools, blocks that only the prefix cache has among it.
-
-        Raises:
-            Violation: something is not what it should be.
-        """
-        if self.checked:
-            self.checks.promised("at the end", self.ledger.held)
-
     def _padding(self, rows: Sequence[ScheduledRequest], wanted: int) -> int:
         decodes = not any(row.is_prefilling for row in rows)
         room = self.world.max_num_seqs - len(rows)

@@ -52,9 +52,9 @@ _DECLARED = {name: _declare(name) for name in MARKS}
 
 @dataclass(eq=False)
 class Marks:
-    """The moments seen so far, in `seen`; `counts` are how often."""
+    """The moments seen so far."""
 
-    counts: dict[str, int] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
     _hits: set[str] = field(default_factory=set)
     _accepted: dict[str, int] = field(default_factory=dict)
     _run: dict[str, int] = field(default_factory=dict)
@@ -62,15 +62,11 @@ class Marks:
     _order: tuple[str, ...] = ()
     _gone: int = 0
 
-    @property
-    def seen(self) -> set[str]:
-        return set(self.counts)
-
     def note(self, name: str, holds: bool = True) -> None:
         declared = _DECLARED[name]
         if holds:
             declared.reached()
-            self.counts[name] = self.counts.get(name, 0) + 1
+            self.seen.add(name)
 
     def reset(self, running: Sequence[str] = ()) -> None:
         self.note("reset of the prefix cache")

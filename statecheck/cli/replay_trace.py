@@ -1,4 +1,4 @@
-"""The command `replay-trace`: recorded traffic on its way through an engine."""
+"""The command `replay-trace`: recorded traffic on its way through a subject's own engine."""
 
 from __future__ import annotations
 
@@ -15,19 +15,13 @@ _PLAIN_WIDTH = 120
 _OPTIONS: tuple[tuple[str, type, object, str], ...] = (
     ("requests", int, 2000, "how many of the trace, at most"),
     ("factor", int, 64, "what lengths are divided by, a divisor of 512"),
-    (
-        "engine",
-        str,
-        "auto",
-        "release: the subject's own, such as vLLM's; ours: one of ours around its functions",
-    ),
     ("runner", str, "V2", "V1 keeps requests in rows, V2 in slots"),
     ("block-size", int, None, "tokens of a block (default 512 / factor)"),
     ("blocks", int, None, "how many (default: scarce)"),
     ("tokens", int, None, "most tokens of a step (default 65536 / factor)"),
     ("max-num-seqs", int, 16, "requests that run at a time"),
     ("num-spec", int, 3, "most drafts of a request in a step"),
-    ("method", str, "ngram", "where drafts of a release's own engine come from: ngram, or eagle, a model"),
+    ("method", str, "ngram", "where drafts come from: ngram, or eagle, a model"),
     ("acceptance", float, 0.7, "how likely a draft is accepted after those before it"),
     ("layout", str, "SD", "of conv states: SD or DS"),
     ("seed", int, 0, "repeat another replay's random choices, or make others"),
@@ -37,13 +31,16 @@ _OPTIONS: tuple[tuple[str, type, object, str], ...] = (
 def add_replay_trace(commands: Any) -> None:
     """Add the command's parser."""
     parser = commands.add_parser(
-        "replay-trace", help="send recorded traffic through an engine, and hold every step against the laws"
+        "replay-trace",
+        help="send recorded traffic through a release's own engine, and hold every step against the laws",
     )
     parser.add_argument(
         "trace", type=location, help="recorded requests in the Mooncake format, one JSON object a line"
     )
-    parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    parser.add_argument(
+        "--subject", default="vllm", help="one with an engine of its own, such as vllm (default vllm)"
+    )
+    parser.add_argument("--device", default="cpu", help="cpu, where the engine runs (default cpu)")
     parser.add_argument(
         "--out", type=location, default="build/replay", help="where files go (default build/replay/)"
     )
@@ -54,7 +51,7 @@ def add_replay_trace(commands: Any) -> None:
         "--async-scheduling",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="of a release's own engine (default: with it, as vLLM chooses, but for V1 with ngram)",
+        help="(default: with it, as vLLM chooses, but for V1 with ngram)",
     )
     parser.set_defaults(run=run_replay_trace)
 
@@ -65,14 +62,13 @@ def run_replay_trace(options: argparse.Namespace) -> int:
     Raises:
         ValueError: an option that cannot be.
     """
-    from statecheck.execution.port import choose_device
     from statecheck.kernels import triton_mode
 
     require_own(options.out, "replay-trace", "out", "replay-trace")
     # Decided before the subject is imported.
-    triton_mode.prepare(choose_device(options.device))
-    from properties.engine.traffic.engines import ReplayOptions
-    from properties.engine.traffic.replay import replay
+    triton_mode.prepare("cpu")
+    from properties.engine.traffic.options import ReplayOptions
+    from properties.engine.traffic.release import replay
 
     given = {name: value for name, value in vars(options).items() if name != "run"}
     console = Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH)

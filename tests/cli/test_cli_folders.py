@@ -16,7 +16,7 @@ WRITERS = {
     "vectors": ("vectors", "--out"),
     "bench": ("bench", "--out"),
     "sanitize-gpu": ("sanitize-gpu", "--out"),
-    "replay-trace": ("replay-trace", str(ROOT / "README.md"), "--device", "cpu", "--out"),
+    "replay-trace": ("replay-trace", str(ROOT / "README.md"), "--subject", "impl", "--out"),
     "compatibility": ("compatibility", "--reports"),
     "fuzz": ("fuzz", "--device", "cpu", "--reports"),
     "traces": ("traces", "--device", "cpu", "--reports"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class ServedCounts:
-    """What has happened in any engine that serves recorded traffic."""
+    """What has happened; `declared_violations` are those of `violations` that are of declared defects."""
 
     arrived: int = 0
     finished: int = 0
@@ -21,21 +21,6 @@ class ServedCounts:
     resumptions: int = 0
     evictions: int = 0
     violations: int = 0
-
-
-@dataclass
-class TrafficCounts(ServedCounts):
-    """And around functions. `wished_preemptions` are those of `preemptions` that are not for want of blocks."""
-
-    prompt_tokens: int = 0
-    decoded_tokens: int = 0
-    wished_preemptions: int = 0
-
-
-@dataclass
-class ReleaseCounts(ServedCounts):
-    """And in a release's own engine. `declared_violations` are those of `violations` that are of declared defects."""
-
     computed_tokens: int = 0
     published: int = 0
     declared_violations: int = 0

@@ -11,18 +11,18 @@ from typing import Any
 
 from rich.console import Console
 
-from properties.engine.traffic.counts import ReleaseCounts
-from properties.engine.traffic.engines import ReplayOptions
+from properties.engine.traffic.counts import ServedCounts
+from properties.engine.traffic.options import ReplayOptions
 from properties.engine.traffic.release_report import release_line, tell_violations
 from properties.engine.traffic.report import Progress, finish, print_headline
-from properties.engine.traffic.requests import Arrival, TrafficSummary, arrivals
+from properties.engine.traffic.requests import Arrival, TrafficSummary, arrivals, summary
 from properties.engine.traffic.violations import STEP, LiveViolation, Violations
 from properties.strategies.live import LiveWorld
 from statecheck.case.values import Call, Name, Outcome, Raised, Record, Returned, call
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.execution.port import InProcess, Port
 from statecheck.execution.run import not_offered
-from statecheck.subject import Subject
+from subjects import load
 
 WAITING = 2
 """Requests that wait beside those that run."""
@@ -80,7 +80,7 @@ class ReleaseServing:
     arriving: Iterator[Arrival]
     options: ReplayOptions
     violations: Violations
-    counts: ReleaseCounts = field(default_factory=ReleaseCounts)
+    counts: ServedCounts = field(default_factory=ServedCounts)
     recent: deque[tuple[Call, Outcome]] = field(default_factory=deque)
     first: tuple[LiveViolation, tuple[tuple[Call, Outcome], ...]] | None = None
     """The first violation, one that is not declared before those that are, and the last calls by then."""
@@ -190,11 +190,18 @@ class ReleaseServing:
             raise ValueError(f"blocks = {blocks}, but should be enough to go on [replay-trace]")
 
 
-def replay_release(
-    options: ReplayOptions, subject: Subject, traffic: TrafficSummary, longest: int, console: Console
-) -> int:
-    """Replay a trace in the release's own engine, tell what happened, and leave it in files; the exit code."""
-    world = world_of(options, traffic, longest)
+def replay(options: ReplayOptions, console: Console) -> int:
+    """Replay a trace in the subject's own engine, tell what happened, and leave it in files; the exit code.
+
+    Raises:
+        ValueError: it cannot be replayed like that.
+    """
+    traffic = summary(options.trace, options.factor, options.requests)
+    subject = load(options.subject)
+    if not subject.has("LiveEngine"):
+        rule = "a subject with an engine of its own, such as vllm"
+        raise ValueError(f"subject = {options.subject!r}, but should be {rule} [replay-trace]")
+    world = world_of(options, traffic, _longest(options))
     settings = world.settings_with(subject.inside)
     violations = Violations(subject, f"real-engine/{options.runner.lower()}", settings)
     arriving = arrivals(options.trace, factor=options.factor, limit=options.requests)
@@ -234,3 +241,9 @@ def _serve(serving: ReleaseServing, progress: Progress) -> str:
     except KeyboardInterrupt:
         return "interrupted"
     return "clean"
+
+
+def _longest(options: ReplayOptions) -> int:
+    """Tokens of the longest request."""
+    found = arrivals(options.trace, factor=options.factor, limit=options.requests)
+    return max(len(one.prompt) + one.output_length for one in found)

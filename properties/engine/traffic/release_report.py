@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from properties.engine.traffic.engines import ReplayOptions
+from properties.engine.traffic.options import ReplayOptions
 from properties.engine.traffic.report import print_text
 from properties.engine.traffic.violations import STEP, LiveViolation
 from properties.strategies.live import LiveWorld

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -13,25 +13,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from oracle.lifecycle.requests import SchedulerStep as Scheduled
-from properties.engine.driver import Engine
-from properties.engine.flaws import Violation
 from properties.engine.traffic.counts import ServedCounts
-from properties.engine.traffic.engines import ReplayOptions
+from properties.engine.traffic.options import ReplayOptions
 from properties.engine.traffic.requests import TrafficSummary
-from properties.engine.world import World
 from statecheck.report.numbers import environment, save
-from statecheck.report.picture import svg
 from statecheck.text import visible
 
 _LINE_SECONDS = 10.0
-_BOUNDARIES = (
-    "boundary hit exactly by acceptance",
-    "boundary crossed by one",
-    "boundary crossed by several",
-    "all accepted up to the boundary",
-    "boundary hit by a prompt chunk",
-)
 
 
 class Progress:
@@ -92,28 +80,8 @@ def table(content: Mapping[str, Any]) -> Table:
     found.add_column("count", justify="right", no_wrap=True)
     for name, number in content["counts"].items():
         found.add_row(name.replace("_", " "), f"{number:,}")
-    for name in _BOUNDARIES if "marks" in content else ():
-        found.add_row(f"  {name}", f"{content['marks'].get(name, 0):,}")
     found.add_row("steps/s", f"{content['steps_per_second']:,.1f}")
     return found
-
-
-def step_record(step: int, scheduled: Scheduled, sampled: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """A step as data, to find what went wrong after it."""
-    rows = [
-        {
-            "request": row.id,
-            "computed": row.computed,
-            "length": row.length,
-            "drafts": len(row.drafts),
-            "sampled": len(sampled.get(row.id, ())),
-            "hit": row.hit,
-            "new_blocks": row.new_blocks,
-        }
-        for row in scheduled.rows
-    ]
-    gone = {"finished": scheduled.finished, "preempted": scheduled.preempted, "lost": scheduled.lost}
-    return {"step": step, "rows": rows, **gone}
 
 
 def finish(
@@ -137,63 +105,3 @@ def finish(
         console,
         f"{content['outcome']}: {content['counts']['steps']:,} steps in {seconds}; {options.out / 'replay.json'}",
     )
-
-
-def engine_line(options: ReplayOptions, world: World, device: str) -> str:
-    """The engine around a subject's functions."""
-    groups = world.setup.groups
-    block = sum(world.setup.pages().values())
-    layers = " + ".join(str(group.layers) for group in groups)
-    return (
-        f"subject {options.subject}, device {device}, runner {world.runner}, layout {world.setup.layout}, {layers} layers, "
-        f"{world.num_blocks:,} blocks of {world.block_size} tokens and {block:,} bytes"
-    )
-
-
-def sizes(world: World) -> dict[str, Any]:
-    """The engine around a subject's functions, as plain data."""
-    return {
-        "groups": [[asdict(state) for state in group.states] for group in world.setup.groups],
-        "layers": [group.layers for group in world.setup.groups],
-        "blocks": world.num_blocks,
-        "block_bytes": sum(world.setup.pages().values()),
-        "block_size": world.block_size,
-        "max_model_len": world.max_model_len,
-        "builders": world.kinds,
-    }
-
-
-def tell_violation(
-    console: Console,
-    options: ReplayOptions,
-    engine: Engine,
-    violation: Violation | None,
-    recent: Sequence[Mapping[str, Any]],
-) -> None:
-    """The message, where it was, the last steps, and a picture of the last moments; nothing where there is no violation."""
-    if violation is None:
-        return
-    flaw = violation.flaw
-    timeline = engine.story.timeline(flaw)
-    (options.out / "violation.svg").write_text(svg(timeline), encoding="utf-8")
-    content = {
-        "message": flaw.message,
-        "step": engine.steps,
-        "request": timeline.finding.request if timeline.finding else None,
-        "group": flaw.group,
-        "block": flaw.block,
-        "moments": [moment.title for moment in timeline.moments],
-        "steps": list(recent),
-    }
-    save(options.out / "violation.json", content)
-    print_text(
-        console, f"VIOLATION: {flaw.message}\n  {options.out / 'violation.json'}, violation.svg beside it"
-    )
-    again = f"--requests {options.requests} --seed {options.seed}"
-    print_text(console, f"  it comes again with the same options, {again} among them")
-
-
-def tell_no_engine(console: Console, options: ReplayOptions, violation: Violation) -> None:
-    """Of a subject that cannot even be set up there is nothing to tell but why."""
-    save(options.out / "violation.json", {"message": str(violation), "step": None, "steps": []})
-    print_text(console, f"VIOLATION: {violation}\n  {options.out / 'violation.json'}")

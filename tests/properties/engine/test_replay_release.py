@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from properties.engine.traffic.engines import ReplayOptions
+from properties.engine.traffic.counts import ServedCounts
+from properties.engine.traffic.options import ReplayOptions
 from properties.engine.traffic.release import world_of
+from properties.engine.traffic.report import Progress
 from properties.engine.traffic.requests import TrafficSummary
 from properties.engine.traffic.violations import Violations
 from statecheck import rooms
@@ -223,12 +226,21 @@ def test_what_is_interrupted_leaves_what_is_known(
     [
         (("--runner", "V1"), "runner = 'V1', but should be one that the release has [replay-trace]: it has no first runner"),
         (("--blocks", "15"), "blocks = 15, but should be >= 16, those of the longest request [replay-trace]"),
-        (("--engine", "theirs"), "engine = 'theirs', but should be auto, ours or release [replay-trace]"),
         (("--method", "mtp"), "method = 'mtp', but should be eagle or ngram [replay-trace]"),
         (
             ("--runner", "V1", "--async-scheduling"),
             "method = 'ngram', but should be eagle with async_scheduling = True and runner = 'V1' [replay-trace]",
         ),
+        (("--requests", "0"), "requests = 0, but should be >= 1"),
+        (("--factor", "3"), "factor = 3, but should be a divisor of 512"),
+        (("--runner", "V3"), "runner = 'V3', but should be V1 or V2"),
+        (("--layout", "sd"), "layout = 'sd', but should be SD or DS"),
+        (("--block-size", "3"), "block_size = 3, but should be >= 4"),
+        (("--tokens", "8"), "tokens = 8, but should be >= 24"),
+        (("--acceptance", "1.5"), "acceptance = 1.5, but should be from 0 to 1"),
+        (("--subject", "no_such"), "subject = 'no_such', but should be"),
+        (("--subject", "impl"), "subject = 'impl', but should be a subject with an engine of its own"),
+        (("--device", "cuda"), "device = 'cuda', but should be cpu"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_replayed_is_refused(
@@ -237,15 +249,6 @@ def test_what_cannot_be_replayed_is_refused(
     code, content = replayed(trace, tmp_path, own(tmp_path, monkeypatch), *options)
     assert (code, content) == (MISCONFIGURED, {})
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("on_cpu")
-def test_a_subject_without_an_engine_of_its_own_has_none_to_drive(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _ = replayed(trace, tmp_path, "impl", "--engine", "release")
-    assert code == MISCONFIGURED
-    assert "subject = 'impl', but should be a subject with an engine of its own" in capsys.readouterr().err
 
 
 def test_blocks_are_scarce_unless_a_number_is_given(trace: Path) -> None:
@@ -367,3 +370,12 @@ def test_an_engine_that_raises_is_a_violation_too() -> None:
         "LiveEngine.step raises AssertionError: no blocks",
         "",
     )
+
+
+def test_outside_a_terminal_progress_is_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("properties.engine.traffic.report._LINE_SECONDS", -1.0)
+    with Progress(Console(width=120), REQUESTS) as progress:
+        progress.show(ServedCounts())
+    assert "0 of 6 requests, 0 steps" in capsys.readouterr().out

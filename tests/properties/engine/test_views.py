@@ -196,7 +196,7 @@ def marks(trial: Bench, script: str | tuple[World, str]) -> tuple[set[str], set[
     kept, words = script if isinstance(script, tuple) else (world(), script)
     before, _, last = words.rpartition(";")
     driven = drives(trial, kept, before)
-    seen = driven.engine.marks.seen
+    seen = set(driven.engine.marks.seen)
     return seen, driven.goes(last).engine.marks.seen
 
 
