@@ -31,7 +31,6 @@ from statecheck.cli.traces import add_traces
 from statecheck.cli.vectors import add_vectors
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.text import command_lines
-from statecheck.text.command_lines import by_make, python
 from statecheck.text.terminal import said, say
 
 
@@ -78,8 +77,7 @@ class CommandParser(argparse.ArgumentParser):
 
 def parser() -> CommandParser:
     """Of all commands."""
-    # make has variables for these options; its help is its own.
-    program = f"{python()} -m statecheck" if by_make() else command_lines.program()
+    program = command_lines.program()
     parser = CommandParser(prog=program, description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_fuzz(commands)

@@ -1,7 +1,7 @@
 """Command lines as they are printed: each runs where it is pasted, if that is where this run was started.
 
-They begin as this run began: with `make`, with an interpreter, or with a command that is installed; and with the
-variables of the environment that decide what is imported.
+They begin with this interpreter, or with a command that is installed, and with the variables of the environment that decide what
+is imported; also where make started this run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path, PurePath
 
@@ -18,9 +18,9 @@ from statecheck import rooms
 from statecheck.rooms import working_folder
 
 COMMAND = "STATECHECK_COMMAND"
-"""How this run was started, in shell words: set by the Makefile, and by commands that are installed; else it was an interpreter."""
+"""How this run was started, in shell words: set by commands that are installed; else it was an interpreter."""
 FOLDER = "STATECHECK_FOLDER"
-"""The folder in which make was called; make may have changed the folder since."""
+"""The folder in which make was called, set by the Makefile; make may have changed the folder since."""
 PYTHONPATH = "STATECHECK_PYTHONPATH"
 """PYTHONPATH as it was when this run was started; workers, and an environment of vLLM, may have another one."""
 IMPORTS = "PYTHONPATH", "VLLM", "VLLM_PATH", "STATECHECK_NUM_WARPS"
@@ -28,21 +28,6 @@ IMPORTS = "PYTHONPATH", "VLLM", "VLLM_PATH", "STATECHECK_NUM_WARPS"
 RELEASED = "vllm"
 """The subject of which there are releases to choose from."""
 _OF_VLLM = "VLLM", "VLLM_PATH"
-_GIVEN = {"bisect": "CASE", "replay": "CASE", "sanitize-gpu": "CASE"}
-"""By command, the make variable of what its command line names without an option."""
-_OWN = {
-    "bisect": ("subject", "device", "releases"),
-    "replay": ("subject", "device"),
-    "sanitize-gpu": ("subject",),
-}
-"""By command, the options that make has a variable for."""
-_REST = {"bisect": "BISECT_ARGS"}
-"""By command, the make variable with all other options."""
-_IMPLIED = {"table": ("write",)}
-"""By command, the options that make always gives."""
-_TOOLS = {"bench": "tools.bench", "table": "tools.docs"}
-"""By make target, the module of a checkout that `python -m` runs: no command of statecheck."""
-
 Option = str | bool | PurePath
 
 
@@ -62,7 +47,7 @@ def _program() -> list[str]:
 
 def by_make() -> bool:
     """Whether this run was started by make."""
-    return Path(_program()[0]).name.endswith("make")
+    return FOLDER in os.environ
 
 
 def python() -> str:
@@ -100,10 +85,10 @@ def command_line(command: str, *given: PurePath | str, **options: Option) -> str
         given: what it is about, where it takes that without an option.
         options: by name; True is one without a value. The subject is left out where it is the usual one.
     """
-    wanted = {name: _text(value) for name, value in options.items() if (name, value) != ("subject", "impl")}
-    subject = wanted.get("subject", "")
-    write = _with_make if by_make() else _with_options
-    return _behind_variables(write(command, [_text(one) for one in given], wanted), subject)
+    wanted = {name: value for name, value in options.items() if (name, value) != ("subject", "impl")}
+    words = [*_program(), command, *map(_text, given), *_options(wanted)]
+    variables = (f"{name}={shlex.quote(value)}" for name, value in _variables(str(wanted.get("subject", ""))))
+    return _from_here(" ".join([*variables, shlex.join(words)]))
 
 
 def script_line(script: PurePath, subject: str = "impl", *flags: str) -> str:
@@ -117,7 +102,7 @@ def script_line(script: PurePath, subject: str = "impl", *flags: str) -> str:
 
 def option(name: str, value: str = "") -> str:
     """An option as one adds it to the command line that started this run."""
-    return f"{name.upper()}={_for_make(value or '1')}" if by_make() else " ".join(_options({name: value}))
+    return f"{name.upper()}={value or 1}" if by_make() else " ".join(_options({name: value or True}))
 
 
 def pip_line(*packages: str) -> str:
@@ -141,14 +126,7 @@ def _python_path() -> str:
 
 
 def _text(value: Option) -> str:
-    if value is True:
-        return ""
     return near(value) if isinstance(value, PurePath) else str(value)
-
-
-def _behind_variables(command: str, subject: str) -> str:
-    variables = (f"{name}={shlex.quote(value)}" for name, value in _variables(subject))
-    return _from_here(" ".join([*variables, command]))
 
 
 def _from_here(line: str) -> str:
@@ -164,37 +142,8 @@ def _variables(subject: str) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _with_options(command: str, given: list[str], options: Mapping[str, str]) -> str:
-    words = _tool(_TOOLS[command]) if command in _TOOLS else [*_program(), command]
-    return shlex.join([*words, *given, *_options(options)])
-
-
-def _tool(module: str) -> list[str]:
-    """The words before the options of a tool of a checkout: the interpreter that runs statecheck runs it."""
-    match _program():
-        case [*interpreter, "-m", "statecheck"]:
-            return [*interpreter, "-m", module]
-        case _:
-            return [*shlex.split(python()), "-m", module]
-
-
-def _options(options: Mapping[str, str]) -> Iterator[str]:
+def _options(options: dict[str, Option]) -> Iterator[str]:
     for name, value in options.items():
         yield f"--{name}"
-        if value:
-            yield value
-
-
-def _with_make(command: str, given: list[str], options: Mapping[str, str]) -> str:
-    own, implied = _OWN.get(command, ()), _IMPLIED.get(command, ())
-    values = {_GIVEN[command]: " ".join(given)} if given else {}
-    values |= {name.upper(): value for name, value in options.items() if name in own}
-    rest = {name: value for name, value in options.items() if name not in (*own, *implied)}
-    if rest:
-        values[_REST[command]] = shlex.join(_options(rest))
-    return " ".join([program(), command, *(f"{name}={_for_make(value)}" for name, value in values.items())])
-
-
-def _for_make(value: str) -> str:
-    # make expands a dollar sign even in what its command line sets.
-    return shlex.quote(value.replace("$", "$$"))
+        if value is not True:
+            yield _text(value)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
-import subprocess
 import sys
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -16,19 +13,6 @@ from statecheck.cli.main import parser
 from statecheck.text import command_lines
 from statecheck.text.command_lines import command_line, near, option, pip_line, script_line
 from tests.breakages.broken import ROOT
-from tools.bench.__main__ import parser as bench_parser
-from tools.docs.__main__ import parser as docs_parser
-
-MAKE = f"make PYTHON={shlex.quote(sys.executable)}"
-LINES = {
-    "replay": lambda: command_line("replay", Path("reports/a/case.json"), device="cpu"),
-    "replay of a port": lambda: command_line("replay", "0123456789", subject="my.port", device="cuda"),
-    "replay of an odd path": lambda: command_line(
-        "replay", Path("it's $1 of/a b.json"), subject="impl", device="cpu"
-    ),
-    "sanitize-gpu": lambda: command_line("sanitize-gpu", Path("cases/1.json")),
-    "table": lambda: command_line("table", write=True),
-}
 
 
 @pytest.fixture(autouse=True)
@@ -40,63 +24,33 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
         command_lines.COMMAND,
         command_lines.FOLDER,
         command_lines.PYTHONPATH,
-        *re.findall(r"^([A-Z_]+) \?=", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE),
     ):
         monkeypatch.delenv(name, raising=False)
 
 
-def asked(words: list[str]) -> Namespace:
-    """What the options of a command line come to."""
-    module, *rest = words[words.index("-m") + 1 :]
-    parsers = {"statecheck": parser, "tools.bench": bench_parser, "tools.docs": docs_parser}
-    return parsers[module]().parse_args(rest)
-
-
-def made(line: str) -> list[str]:
-    """The command that make runs, in words."""
-    shown = subprocess.run(
-        ["sh", "-c", line.replace("make ", "make -n ", 1)],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
-    return shlex.split(shown.stdout.replace("\\\n", " "))
-
-
-@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
-def test_make_runs_what_the_interpreter_would(line: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert callable(line)
-    plain = asked(shlex.split(line()))
-    monkeypatch.setenv(command_lines.COMMAND, MAKE)
-    assert asked(made(line())) == plain
+def test_a_line_is_one_that_the_command_takes_whatever_a_path_is_called() -> None:
+    path = Path("it's $1 of/a b.json")
+    words = shlex.split(command_line("replay", path, subject="my.port", device="cpu"))
+    asked = parser().parse_args(words[words.index("-m") + 2 :])
+    assert (Path(asked.case), asked.subject, asked.device) == (path, "my.port", "cpu")
+    assert "--all" in command_line("bisect", path, all=True)
 
 
 def test_the_program_is_what_this_run_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert LINES["table"]() == f"{command_lines.python()} -m tools.docs --write"
-    assert LINES["sanitize-gpu"]() == f"{command_lines.python()} -m statecheck sanitize-gpu cases/1.json"
+    line = f"{command_lines.python()} -m statecheck sanitize-gpu cases/1.json"
+    assert command_line("sanitize-gpu", Path("cases/1.json"), subject="impl") == line
     monkeypatch.setenv(command_lines.COMMAND, "statecheck")
-    assert LINES["sanitize-gpu"]() == "statecheck sanitize-gpu cases/1.json"
-    monkeypatch.setenv(command_lines.COMMAND, "make PYTHON='python3' ")
-    assert LINES["table"]() == "make PYTHON=python3 table"
-
-
-def test_make_hands_on_how_it_was_called() -> None:
-    words = made("make PYTHON=my-python table")
-    assert words[0] == f"{command_lines.COMMAND}=make PYTHON='my-python' "
-    assert words[2:] == ["my-python", "-m", "tools.docs", "--write"]
+    assert command_line("sanitize-gpu", Path("cases/1.json")) == "statecheck sanitize-gpu cases/1.json"
 
 
 def test_variables_that_decide_what_is_imported_stand_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(command_lines.COMMAND, "make")
+    monkeypatch.setenv(command_lines.COMMAND, "statecheck")
     monkeypatch.setenv("PYTHONPATH", "my ports:.")
     monkeypatch.setenv("VLLM", "0.33.0")
-    assert (
-        command_line("replay", "01", subject="my") == "PYTHONPATH='my ports:.' make replay CASE=01 SUBJECT=my"
-    )
-    assert command_line("replay", "01", subject="vllm").startswith(
-        "PYTHONPATH='my ports:.' VLLM=0.33.0 make "
-    )
+    line = "PYTHONPATH='my ports:.' statecheck replay 01 --subject my"
+    assert command_line("replay", "01", subject="my") == line
+    line = "PYTHONPATH='my ports:.' VLLM=0.33.0 statecheck replay 01 --subject vllm"
+    assert command_line("replay", "01", subject="vllm") == line
 
 
 def test_a_process_in_another_environment_says_how_the_first_was_started(
@@ -105,10 +59,10 @@ def test_a_process_in_another_environment_says_how_the_first_was_started(
     monkeypatch.setenv("PYTHONPATH", "mine")
     for name, value in command_lines.remembered().items():
         monkeypatch.setenv(name, value)
-    before = command_line("table")
+    before = command_line("fuzz")
     monkeypatch.setenv("PYTHONPATH", "theirs")
     monkeypatch.setattr(sys, "executable", "/elsewhere/bin/python")
-    assert command_line("table") == before
+    assert command_line("fuzz") == before
     assert script_line(Path("repro.py")) == "PYTHONPATH=mine /elsewhere/bin/python repro.py"
     monkeypatch.setenv("VLLM_PATH", "vllm")
     assert script_line(Path("repro.py"), "vllm") == "PYTHONPATH=theirs /elsewhere/bin/python repro.py"
@@ -117,17 +71,16 @@ def test_a_process_in_another_environment_says_how_the_first_was_started(
 def test_command_lines_follow_make_into_another_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(command_lines.COMMAND, "make")
     monkeypatch.setenv(command_lines.FOLDER, str(ROOT))
-    assert command_line("table") == "make table"
+    line = command_line("fuzz")
     monkeypatch.setenv(command_lines.FOLDER, str(tmp_path))
-    assert command_line("table") == f"cd {shlex.quote(str(ROOT))} && make table"
+    assert command_line("fuzz") == f"cd {shlex.quote(str(ROOT))} && {line}"
     assert script_line(Path("repro.py")).startswith("cd ")
 
 
 def test_an_option_is_one_of_the_command_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (option("resume"), option("budget", "90s")) == ("--resume", "--budget 90s")
-    monkeypatch.setenv(command_lines.COMMAND, "make")
+    monkeypatch.setenv(command_lines.FOLDER, str(ROOT))
     assert (option("resume"), option("budget", "90s")) == ("RESUME=1", "BUDGET=90s")
 
 

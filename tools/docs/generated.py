@@ -9,7 +9,7 @@ from statecheck.execution.registry import load_properties
 from statecheck.releases.compatibility import pages
 from statecheck.releases.compatibility.record import RESULTS
 from statecheck.subject import load
-from statecheck.text.command_lines import command_line
+from statecheck.text.command_lines import python
 from statecheck.text.marked_parts import MarkedPart
 from tools.docs import citations, property_table, symbols
 
@@ -35,7 +35,7 @@ def run_table(write: bool, check: bool) -> int:
         if write and not complaints:
             complaints += part(name).write(text)
         elif check:
-            complaints += part(name).differences(text, command_line("table", write=True))
+            complaints += part(name).differences(text, f"{python()} -m tools.docs --write")
         elif not write:
             print(text, end="\n\n")
     for complaint in complaints:
