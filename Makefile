@@ -21,7 +21,6 @@ SCRIPT ?=
 SANITIZE_ARGS ?=
 TRACES ?= 300
 STEPS ?= 60
-PEER ?=
 OUT ?= build/bench
 BENCH_ARGS ?=
 TRACE ?=
@@ -82,7 +81,7 @@ help:  ## this list
 	@echo '  BUDGET=$(BUDGET) SUBJECT=$(SUBJECT) DEVICE=$(DEVICE) ONLY=<expr> SEED=<int> CASE=<case.json> PYTEST_ARGS=<args>'
 	@echo '  of nightly: BUDGET=8h GPUS=0,1,2,3|all RESUME=1 RAY=<address> SHARD=2/8; of merge: DIRS="shard0 shard1"'
 	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 REPLAY_ARGS="--blocks 200"'
-	@echo '  of bench: ONLY=builders|align|host PEER=<file.py> VLLM=0.33.0 OUT=$(OUT); of vectors: OUT=$(VECTORS)'
+	@echo '  of bench: ONLY=builders|align|host SUBJECT=<module> VLLM=0.33.0 OUT=$(OUT); of vectors: OUT=$(VECTORS)'
 	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m INSIDE=<module> FUZZ_ARGS=<args>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
 	@echo '  of bisect: CASE=<case.json> RELEASES=0.25.1,0.33.0; BISECT_ARGS=--all'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
@@ -134,9 +133,9 @@ replay-trace: $(READY)  ## recorded traffic through a release's own engine: VLLM
 demo: $(READY)  ## break a copy of impl three ways and watch the campaign find each
 	@$(RUN) demo
 
-bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, PEER, OUT; beside a release: VLLM=0.33.0
+bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, OUT; beside another: SUBJECT, VLLM=0.33.0
 	@$(RELEASE) $(PYTHON_OF_MAKE) -m tools.bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
-	  $(if $(VLLM)$(VLLM_PATH),--subject vllm) $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(PEER),--peer $(call quote,$(PEER))) $(BENCH_ARGS)
+	  $(if $(VLLM)$(VLLM_PATH),--subject vllm,$(if $(filter file,$(origin SUBJECT)),,--subject $(call quote,$(SUBJECT)))) $(if $(ONLY),--only $(call quote,$(ONLY))) $(BENCH_ARGS)
 
 vllm: $(READY)  ## a campaign on a released vLLM, or a checkout of it: VLLM=0.33.0 or VLLM_PATH=<folder>, INSIDE, BUDGET (5m here), DEVICE, ONLY, SEED
 	$(if $(VLLM)$(VLLM_PATH),,$(error make vllm needs VLLM=<version> or VLLM_PATH=<checkout>))

@@ -85,7 +85,7 @@ def test_documented_imports_of_users_warn_with_their_own_line(tmp_path: Path) ->
     [
         (("replay", "0cf9c118dc", "--device", "cpu"), "statecheck"),
         (("table", "--nothing"), "tools.docs"),
-        (("bench", "--peer", "nowhere.py"), "tools.bench"),
+        (("bench", "--subject", "nowhere"), "tools.bench"),
     ],
 )
 def test_the_former_command_does_the_same_with_a_warning(words: tuple[str, ...], now: str) -> None:

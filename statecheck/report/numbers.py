@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from statecheck import rooms
-from statecheck.report.environment import revision
+from statecheck.report import environment as where
 
 
 def environment() -> dict[str, Any]:
     """Where the numbers come from."""
-    return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "torch": torch.__version__,
-        "triton": _triton(),
-        "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "revision": revision(rooms.home()),
-    }
-
-
-def _triton() -> str | None:
-    try:
-        return version("triton")
-    except PackageNotFoundError:
-        return None
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return where.environment() | {"threads": torch.get_num_threads(), "gpu": gpu}
 
 
 def save(path: Path, content: Mapping[str, Any]) -> None:

@@ -30,10 +30,7 @@ def parser() -> CommandParser:
     parser.add_argument(
         "--subject",
         default="",
-        help="a subject that is timed beside impl: vllm, or any importable module",
-    )
-    parser.add_argument(
-        "--peer", type=location, default=None, help="a Python file with another implementation of align mode"
+        help="a subject that is timed beside impl: vllm, or any importable module; its copies where it offers align mode",
     )
     parser.add_argument(
         "--out", type=location, default="build/bench", help="where align.json goes (default build/bench/)"
@@ -52,19 +49,11 @@ def _bench(options: argparse.Namespace) -> int:
         _prepare_kernels(options.device)
     from statecheck.subject import load
     from tools.bench.align import BenchOptions
-    from tools.bench.cache import load_peer
     from tools.bench.chunks import run_bench
 
-    # First of all: a file that is no peer should not be found out after a minute of timing.
-    peer = load_peer(options.peer) if options.peer is not None else None
-    align = BenchOptions(
-        options.out,
-        options.device,
-        peer,
-        tiny=options.tiny,
-        host_only=options.only == "host",
-    )
-    return run_bench(options.only, align, load(options.subject) if options.subject else None)
+    beside = load(options.subject) if options.subject else None
+    align = BenchOptions(options.out, options.device, tiny=options.tiny, host_only=options.only == "host")
+    return run_bench(options.only, align, beside)
 
 
 def _prepare_kernels(device: str) -> None:

@@ -112,7 +112,7 @@ def _prefills(drawn: random.Random, rows: int) -> Iterator[StepRequest]:
 
 
 def _measure(load_: BuilderLoad, sides: Sequence[Subject], device: str) -> BuilderTimes:
-    builds = [_build(load_, side, device) for side in sides]
+    builds = [_build(load_, side, device) for side in sides if side.has(load_.setup.builder)]
     ours, *others = map(quartiles, in_turn(builds, _REPEATS, before=waiting_for(device)))
     enqueued = _enqueued(builds[0], device)
     if not others:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -138,31 +135,6 @@ class BenchCache:
             seen = "MambaSpecDecodeGPUContext without num_accepted_tokens_out"
             raise ValueError(f"{side.name} = {seen}, but should have it, for its counts [context]")
         return context
-
-
-def load_peer(path: Path) -> Subject:
-    """Another implementation, to be timed beside this one: a Python file with the documents' names.
-
-    Raises:
-        ValueError: it is no Python file that can be run, or it lacks one of the names.
-    """
-    rule = "but should be a Python file that offers"
-    spec = importlib.util.spec_from_file_location("statecheck_peer", path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise ValueError(f"peer = {str(path)!r}, {rule} {', '.join(_PEER_OFFERS)} [load_peer]")
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses and Triton look the module of a function up by its name.
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        seen = f"{type(error).__name__}: {error}"
-        raise ValueError(f"peer = {str(path)!r}, but should be one that runs [load_peer]: {seen}") from error
-    peer = Subject("peer", module)
-    for name in _PEER_OFFERS:
-        if not peer.has(name):
-            raise ValueError(f"peer = {str(path)!r} without {name}, {rule} it [load_peer]")
-    return peer
 
 
 def offers_copies(subject: Subject) -> bool:

@@ -67,9 +67,9 @@ class ChunkTimes:
 def run_bench(only: str, align: bench_align.BenchOptions, beside: Subject | None = None) -> int:
     """Time what the bench times, or `only` "builders", "align" or "host"; returns the exit code.
 
-    `beside`: a subject that is timed in turn with impl: its builders, and its copies unless `align` has a peer for them.
+    `beside`: a subject that is timed in turn with impl: its builders, and its copies where it offers them.
     """
-    if beside and align.peer is None and offers_copies(beside):
+    if beside and offers_copies(beside):
         align = replace(align, peer=beside)
     code = _run_builders(beside, align.device) if only in ("", "builders") else 0
     if code == 0 and only != "builders":

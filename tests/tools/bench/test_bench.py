@@ -7,26 +7,25 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from statecheck.execution.example import Bench
-from statecheck.execution.exit_codes import MISCONFIGURED
 from subjects import Subject, load
 from tools.bench import align as bench_align
 from tools.bench import calls as bench_calls
 from tools.bench import device as bench_device
 from tools.bench import loads as bench_loads
 from tools.bench.__main__ import main
-from tools.bench.cache import BenchCache, in_layout, load_peer
+from tools.bench.cache import BenchCache, in_layout
 from tools.bench.clock import DeviceClock
 from tools.bench.device import GDN, LAYOUTS, MAMBA2, TINY, Measured, launcher
 from tools.bench.loads import CopyLoad, Side
 
-PEER = Path(__file__).with_name("index_copy_peer.py")
+PEER = "tests.tools.bench.index_copy_peer"
 TINY_STATES = TINY.shapes[0]
 ROWS = 4
 RUN, DEST = 2, 1
@@ -51,10 +50,11 @@ def subject() -> Subject:
     return load("impl")
 
 
-def file(folder: Path, text: str) -> Path:
-    path = folder / "peer.py"
-    path.write_text(text, encoding="utf-8")
-    return path
+def peer_of(text: str) -> Subject:
+    """A peer with this source."""
+    module = ModuleType("toy_peer")
+    exec(text, vars(module))  # noqa: S102 - of this file
+    return Subject("toy_peer", module)
 
 
 def launched(
@@ -127,7 +127,7 @@ def test_bytes_of_a_request_are_those_of_the_models() -> None:
 
 @pytest.fixture(scope="module")
 def measured(device: str) -> Measured:
-    return bench_device.measure(TINY, device, load_peer(PEER))
+    return bench_device.measure(TINY, device, load(PEER))
 
 
 def test_every_situation_is_timed_in_both_layouts(measured: Measured) -> None:
@@ -144,10 +144,8 @@ def test_a_peer_is_timed_where_it_has_the_driver_and_leaves_the_same_bytes(measu
         assert (row.peer is not None, row.same) == (offered, True if offered else None)
 
 
-def test_a_peer_that_leaves_other_bytes_is_told(
-    device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    peer = load_peer(file(tmp_path, IDLE_PEER))
+def test_a_peer_that_leaves_other_bytes_is_told(device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    peer = peer_of(IDLE_PEER)
     rows = bench_device.measure(TINY, device, peer).rows
     compared = [row for row in rows if row.same is not None]
     assert all(row.same is (row.crossing == 0) for row in compared)
@@ -157,35 +155,13 @@ def test_a_peer_that_leaves_other_bytes_is_told(
     assert "the peer left other bytes than impl in 6 rows" in out
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("get_conv_copy_spec = print", "MambaSpecDecodeGPUContext.create"),
-        ("from tests.tools.bench.index_copy_peer import MambaSpecDecodeGPUContext", "get_conv_copy_spec"),
-        ("1 / 0", "ZeroDivisionError"),
-    ],
-)
-def test_a_peer_without_a_name_or_with_an_error_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        load_peer(file(tmp_path, text))
-
-
-def test_a_peer_that_is_no_file_is_refused_before_anything_is_timed(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["--peer", "nowhere.py"]) == MISCONFIGURED
-    printed = capsys.readouterr()
-    assert "nowhere.py" in printed.err
-    assert not printed.out
-
-
-def test_a_peer_without_counts_is_refused(tmp_path: Path, device: str) -> None:
+def test_a_peer_without_counts_is_refused(device: str) -> None:
     text = IDLE_PEER.replace(
         "def run_fused",
         "initialize_from_forward_context = lambda self, *_: vars(self).clear()\n\n    def run_fused",
     )
     with pytest.raises(ValueError, match="num_accepted_tokens_out"):
-        bench_device.measure(TINY, device, load_peer(file(tmp_path, text)))
+        bench_device.measure(TINY, device, peer_of(text))
 
 
 def test_without_a_gpu_the_bench_says_so_and_goes_on(
@@ -204,7 +180,7 @@ def test_without_a_gpu_the_bench_says_so_and_goes_on(
 def results(device: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a run with a peer has saved."""
     out = tmp_path_factory.mktemp("bench")
-    options = ["--tiny", "--device", device, "--peer", str(PEER), "--out", str(out)]
+    options = ["--tiny", "--device", device, "--subject", PEER, "--out", str(out)]
     assert main(["--only", "align", *options]) == 0
     return out / "align.json"
 
@@ -212,7 +188,7 @@ def results(device: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_all_numbers_are_saved(results: Path) -> None:
     saved = json.loads(results.read_text(encoding="utf-8"))
     assert saved["environment"].keys() >= {"gpu", "torch", "triton", "revision"}
-    assert saved["peer"] == str(PEER)
+    assert saved["peer"].endswith("index_copy_peer.py")
     assert saved["device"]["ceiling"] > 0
     assert len(saved["device"]["rows"]) == 2 * len(list(bench_loads.loads(TINY.requests)))
 
