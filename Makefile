@@ -33,6 +33,7 @@ FACTOR ?=
 RUNNER ?=
 REPLAY_ARGS ?=
 PYTEST_ARGS ?=
+WORKERS ?=
 
 # One shell word, whatever the value contains.
 quote = '$(subst ','\'',$(1))'
@@ -65,7 +66,7 @@ RELEASED_CHOICE = $(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT)
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz nightly merge replay bisect sanitize sanitize-gpu traces replay-trace demo bench vllm compatibility vectors lint types table check-table ci clean
+TARGETS := help test fuzz exhaust nightly merge replay bisect sanitize sanitize-gpu traces replay-trace demo bench vllm compatibility vectors lint types table check-table ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -92,6 +93,10 @@ test: $(READY)  ## every property and the tests of the harness, on all cores; th
 fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET, SUBJECT, DEVICE, ONLY, SEED
 	@$(RUN) fuzz --budget $(call quote,$(BUDGET)) $(CHOICE) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
+
+exhaust: $(READY)  ## all inputs of each decision up to a bound that grows until the time is up: BUDGET, SUBJECT, DEVICE, ONLY, WORKERS; on a release: VLLM=0.33.0
+	@$(RELEASE) $(RUN) exhaust --budget $(call quote,$(BUDGET)) $(RELEASED_CHOICE) \
+	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(WORKERS),--workers $(call quote,$(WORKERS)))
 
 nightly: $(READY)  ## a campaign to leave running, with a report: BUDGET (8h here), GPUS, RESUME, SHARD, RAY, SUBJECT, DEVICE, ONLY; on a release: VLLM=0.33.0
 	@$(RELEASE) $(RUN) nightly $(if $(RESUME),--resume,$(if $(filter-out file,$(origin BUDGET)),--budget $(call quote,$(BUDGET)))) \

@@ -9,7 +9,15 @@ from itertools import pairwise
 from hypothesis import strategies as st
 
 from oracle.chunks import causal_conv1d_metadata, chunk_indices, chunk_offsets, varlen_chunk_metadata
-from properties.strategies.chunks import Packed, integer_vectors, packed_sequences, spread, varlen_call
+from properties.strategies.chunks import (
+    Packed,
+    VectorForm,
+    packed_sequences,
+    spread,
+    varlen_call,
+    vector_forms,
+    vector_of,
+)
 from statecheck.case.values import Call, Device, Let, Name, Overwrite, Step, Tensor, call, int32
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop
@@ -28,11 +36,11 @@ def conv_call(starts: Tensor) -> Call:
     return Call(CONV, (("query_start_loc_p_cpu", starts.on_host()),), (("device", Device()),))
 
 
-@prop("varlen-chunks/ends", "agreement", VARLEN, packed=packed_sequences(), data=st.data())
+@prop("varlen-chunks/ends", "agreement", VARLEN, packed=packed_sequences(), form=vector_forms())
 def test_chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size(
-    trial: Trial, packed: Packed, data: st.DataObject
+    trial: Trial, packed: Packed, form: VectorForm
 ) -> None:
-    starts = data.draw(integer_vectors(packed.starts))
+    starts = vector_of(packed.starts, form)
     trial.agrees(
         call(VARLEN, query_start_loc=starts, chunk_size=packed.chunk_size), rule=varlen_chunk_metadata
     )
@@ -154,11 +162,11 @@ def test_starts_that_changed_in_place_give_a_fresh_result(
     trial.agrees(*called_twice(function, packed, longer))
 
 
-@prop("conv1d-metadata/tiles", "agreement", CONV, packed=conv_sequences | long_sequences, data=st.data())
+@prop("conv1d-metadata/tiles", "agreement", CONV, packed=conv_sequences | long_sequences, form=vector_forms())
 def test_each_prefill_row_is_cut_into_tiles_of_eight_tokens(
-    trial: Trial, packed: Packed, data: st.DataObject
+    trial: Trial, packed: Packed, form: VectorForm
 ) -> None:
-    trial.agrees(conv_call(data.draw(integer_vectors(packed.starts))), rule=causal_conv1d_metadata)
+    trial.agrees(conv_call(vector_of(packed.starts, form)), rule=causal_conv1d_metadata)
 
 
 @prop("conv1d-metadata/partition", "partition", CONV, packed=conv_sequences)
@@ -209,15 +217,15 @@ def test_only_the_differences_of_prefill_starts_matter(trial: Trial, packed: Pac
 
 
 @statements(
-    statement("fla-chunks/indices", "agreement", [INDICES], packed=fla_sequences, data=st.data(), function=INDICES,
+    statement("fla-chunks/indices", "agreement", [INDICES], packed=fla_sequences, form=vector_forms(), function=INDICES,
         rule=chunk_indices, says="chunk indices name the sequence and the chunk within it"),
-    statement("fla-chunks/offsets", "agreement", [OFFSETS], packed=fla_sequences, data=st.data(), function=OFFSETS,
+    statement("fla-chunks/offsets", "agreement", [OFFSETS], packed=fla_sequences, form=vector_forms(), function=OFFSETS,
         rule=chunk_offsets, says="chunk offsets count the chunks before each sequence"),
 )  # fmt: skip
 def fla_chunks_are_the_rules(
-    trial: Trial, packed: Packed, data: st.DataObject, function: str, rule: Callable[..., object]
+    trial: Trial, packed: Packed, form: VectorForm, function: str, rule: Callable[..., object]
 ) -> None:
-    starts = data.draw(integer_vectors(packed.starts))
+    starts = vector_of(packed.starts, form)
     trial.agrees(call(function, cu_seqlens=starts, chunk_size=packed.chunk_size), rule=rule)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
-from hypothesis import event
+from hypothesis import currently_in_test_context, event
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
@@ -187,9 +187,18 @@ class Scenarios(TrialMachine):
             except KnownFailure:
                 self.known_failure = True
 
+    def follow(self, **given: Any) -> None:
+        """Let `events` happen in an engine like `world`, in place of drawn ones."""
+        try:
+            self.scenario = Scenario(replace(given["world"], profile=self.trial.profile), self.trial.keep)
+        except Violation as error:
+            self.trial.finds(error.flaw.failure)
+        for one in given["events"]:
+            self.happens(one, len(self.alive))
+
     def teardown(self) -> None:
         if self.scenario is not None:
-            for mark in sorted(self.engine.marks.seen):
+            for mark in sorted(self.engine.marks.seen) if currently_in_test_context() else ():
                 event(mark)
             self.trial.bench.tally.note(self.engine.steps, self.engine.marks.seen)
 

@@ -106,7 +106,7 @@ def block_tables(
     seq_lens = tuple(draw(_seq_lens(block_size, max_rows)))
     base, dtype = draw(_ID_BASES)
     fresh = itertools.count(base)
-    rows = tuple(_row(length, block_size, spec, fresh) for length in seq_lens)
+    rows = tuple(row_of_blocks(length, block_size, spec, fresh) for length in seq_lens)
     dropped = 0 if rows_per_length else draw(_up_to(min(1, len(seq_lens))))
     widest = max((len(row) for row in rows), default=1 + spec)
     return noted(
@@ -133,7 +133,8 @@ def _seq_lens(block_size: int, max_rows: int) -> st.SearchStrategy[list[int]]:
     return _mostly_filled_lists(lengths_around(block_size), max_rows)
 
 
-def _row(seq_len: int, block_size: int, spec: int, fresh: itertools.count[int]) -> tuple[int, ...]:
+def row_of_blocks(seq_len: int, block_size: int, spec: int, fresh: itertools.count[int]) -> tuple[int, ...]:
+    """A row as the allocator leaves it; physical blocks are the next ones of `fresh`."""
     running = max((seq_len - 1) // block_size, 0)
     nulls = (0,) * max(running - 1, 0)
     previous = (next(fresh),) if running else ()

@@ -77,16 +77,27 @@ def _packed_sequences_of(chunk_size: int, max_sequences: int) -> st.SearchStrate
     return lens.map(lambda found: Packed(tuple(found), chunk_size))
 
 
+VectorForm = tuple[str, str]
+"""The dtype of a vector of integers, and "dense" or "spread": every second element of a poisoned storage."""
+DENSE: VectorForm = "int32", "dense"
+
+
+def vector_forms() -> st.SearchStrategy[VectorForm]:
+    """Both dtypes in both ways; the simplest is `DENSE`."""
+    return _FORMS
+
+
+_FORMS = st.tuples(st.sampled_from(("int32", "int64")), st.sampled_from(("dense", "spread")))
+
+
 def integer_vectors(values: tuple[int, ...]) -> st.SearchStrategy[Tensor]:
     """`values` as an int32 or int64 tensor, dense or as every second element of a poisoned storage."""
-    return _VECTORS.map(partial(_vector, values))
+    return _FORMS.map(partial(vector_of, values))
 
 
-_VECTORS = st.tuples(st.sampled_from(("int32", "int64")), st.sampled_from(("dense", "spread")))
-
-
-def _vector(values: tuple[int, ...], drawn: tuple[str, str]) -> Tensor:
-    dtype, how = drawn
+def vector_of(values: tuple[int, ...], form: VectorForm) -> Tensor:
+    """`values` as a tensor of that form."""
+    dtype, how = form
     return Tensor(dtype, (len(values),), values) if how == "dense" else spread(values, dtype)
 
 

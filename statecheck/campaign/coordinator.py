@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from statecheck.campaign.assignment import GRACE_SECONDS, Assignment
+from statecheck.campaign.exhaustion import Exhaustion
 from statecheck.campaign.outcomes import Outcomes
 from statecheck.campaign.pending import pending_of
 from statecheck.campaign.plan import Plan
@@ -65,7 +66,10 @@ class Campaign:
             self.record.rounds = resumed.rounds
         self._started: float | None = None
         self._ended: float | None = None
-        self._assignment = Assignment(plan, self.ledger, start.scenarios, self.record.rounds)
+        self.exhaustion = Exhaustion(plan, self.ledger) if plan.exhaustive else None
+        self._assignment = self.exhaustion or Assignment(
+            plan, self.ledger, start.scenarios, self.record.rounds
+        )
         self._queue = TaskQueue(plan, self._assignment, self.defects)
         self._recovery = Recovery(plan, self.folder, start.subject, self.ledger, self.defects)
         self._saved_at = self._shown_at = float("-inf")
@@ -142,8 +146,7 @@ class Campaign:
         self._queue.begin(self.folder, done, self._is_chosen, canary=canary)
 
     def _is_chosen(self, case: Case) -> bool:
-        some = bool(self.plan.only) or self.plan.scenarios
-        return not some or case.property_name in self.ledger.standings
+        return not self.plan.is_selective or case.property_name in self.ledger.standings
 
     def _warm_up(self) -> None:
         """Wait until the workers are ready; the clock starts then."""

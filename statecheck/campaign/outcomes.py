@@ -9,6 +9,7 @@ from typing import Protocol
 
 from statecheck.campaign.assignment import Assignment
 from statecheck.campaign.defects import KnownDefects
+from statecheck.campaign.exhaustion import Exhaustion
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.handle import WorkerHandle
@@ -65,7 +66,7 @@ class Outcomes:
         self,
         campaign: Ongoing,
         pool: WorkerPool,
-        assignment: Assignment,
+        assignment: Assignment | Exhaustion,
         queue: TaskQueue,
         recovery: Recovery,
     ) -> None:

@@ -31,6 +31,7 @@ class Plan:
         fail_on_untested: an applicable property that is not tested is a failure.
         steps: rules in the scenario of a state machine, at most; None: as many as it says.
         scenarios: only properties that follow requests through an engine.
+        exhaustive: all inputs up to a bound in place of drawn ones, of the properties that have enumerations.
         workers: processes per GPU in which the subject runs.
     """
 
@@ -56,12 +57,18 @@ class Plan:
     fail_on_untested: bool = False
     steps: int | None = None
     scenarios: bool = False
+    exhaustive: bool = False
     isolated: bool | None = None
     time_limit: float = 30.0
     sanitized: bool = True
     workers: int = 1
     canary: bool = True
     replayed: bool = True
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether it is about some of the properties, whatever the subject offers."""
+        return bool(self.only) or self.scenarios or self.exhaustive
 
     @property
     def name(self) -> str:

@@ -42,6 +42,7 @@ def begun(plan: Plan) -> Beginning:
     """
     from statecheck.campaign.marks import expected, load
     from statecheck.execution.breadth import require_narrow
+    from statecheck.execution.enumerations import enumerated
     from statecheck.execution.registry import load_properties
     from statecheck.execution.selection import applicable, machines, select
 
@@ -52,14 +53,15 @@ def begun(plan: Plan) -> Beginning:
     if not plan.as_new:
         require_narrow(subject)
     offered = machines(tested) if plan.scenarios else sorted(tested)
+    if plan.exhaustive:
+        offered = enumerated(tested, plan.device)
     names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
     chosen, skipped = applicable(names, tested, subject, plan.device)
     marks = expected(chosen, plan.device)
     corpus = Corpus(Path(plan.kept or plan.corpus), Path(plan.reports) / "corpus")
     ledger = Ledger([tested[name] for name in names], skipped, marks, first_seen(plan, subject), corpus)
     declared = () if plan.as_new else subject.known_deviations
-    selected = bool(plan.only) or plan.scenarios
-    defects = KnownDefects(declared, selected=selected, profile=subject.profile)
+    defects = KnownDefects(declared, selected=plan.is_selective, profile=subject.profile)
     return Beginning(subject, _empty_record(plan), ledger, defects, frozenset(machines(tested)))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from statecheck.campaign.assignment import Assignment
 from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.defects import KnownDefects
+from statecheck.campaign.exhaustion import Exhaustion
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Explore, Replay, RunCanary, Task
@@ -25,7 +26,7 @@ class TaskQueue:
         assignment: of the explorations.
     """
 
-    def __init__(self, plan: Plan, assignment: Assignment, defects: KnownDefects) -> None:
+    def __init__(self, plan: Plan, assignment: Assignment | Exhaustion, defects: KnownDefects) -> None:
         self._plan, self._assignment, self._defects = plan, assignment, defects
         self._first: deque[Task] = deque()
 

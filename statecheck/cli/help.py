@@ -17,6 +17,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "compatibility": ("compatibility --releases 0.25.1,0.33.0 --budget 3m",),
     "demo": ("demo --budget 20s",),
+    "exhaust": ("exhaust --budget 60s --only 'chunks or split'",),
     "fuzz": (
         "fuzz --budget 60s",
         "fuzz --subject examples.numpy_port --device cpu --only 'chunks and not refused'",

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from statecheck.cli.bisect import add_bisect
 from statecheck.cli.campaign import console, fresh_plan, run_campaign
 from statecheck.cli.compatibility import add_compatibility, go_on_in_release
+from statecheck.cli.exhaust import add_exhaust
 from statecheck.cli.help import add_completion, add_examples
 from statecheck.cli.merge import add_merge
 from statecheck.cli.nightly import add_nightly
@@ -91,6 +92,7 @@ def parser() -> CommandParser:
     add_merge(commands)
     add_replay_trace(commands)
     add_traces(commands)
+    add_exhaust(commands)
     add_sanitize(commands)
     add_sanitize_gpu(commands)
     add_vectors(commands)

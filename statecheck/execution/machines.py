@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine
@@ -15,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 from statecheck.case.values import Step
 from statecheck.execution.example import Bench, KnownFailure, Trial
 from statecheck.execution.private.hypothesis import run_machine
+from statecheck.execution.property import discards_counted
 from statecheck.execution.registry import Property, put_at, remember
 
 
@@ -32,6 +34,10 @@ class TrialMachine(RuleBasedStateMachine):
         self.trial = trial
         self.known_failure = False
 
+    def follow(self, **given: Any) -> None:
+        """Let a scenario of these arguments happen, in place of a drawn one; its machine has them if there are enumerations of it."""
+        raise NotImplementedError
+
     def agrees(self, *steps: Step) -> None:
         if self.known_failure:
             return
@@ -46,6 +52,15 @@ class MachineProperty(Property):
     """A property that is checked after every step of a state machine's scenario."""
 
     machine: type[TrialMachine] = TrialMachine
+
+    def example(self, bench: Bench, **drawn: Any) -> None:
+        """Run the scenario of these arguments; a failure that the subject declares is none."""
+        with contextlib.suppress(KnownFailure), discards_counted(bench):
+            machine = self.machine(bench.begin(self))
+            try:
+                machine.follow(**drawn)
+            finally:
+                machine.teardown()
 
     def examples(self, bench: Bench, most: int | None = None) -> int:
         """Half as many as of other properties, since a scenario takes as long as many examples."""

@@ -14,7 +14,9 @@ from statecheck.campaign.processes.failures import DID_NOT_REPEAT, Failures
 from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored
 from statecheck.campaign.processes.worker import Worker, quietly
 from statecheck.execution.counts import Counts
+from statecheck.execution.enumerations import Slice
 from statecheck.execution.example import Falsified, Tally
+from statecheck.execution.property import Property
 from statecheck.kernels.compilations import Kernels, added, take
 from statecheck.kernels.coverage import Coverage
 from statecheck.workers.shared_workers import DeviceGone
@@ -47,6 +49,7 @@ class Exploration:
         self._told = Counts()
         self._told_at = 0.0
         self._gone = ""
+        self._tried, self._exhausted = 0, False
 
     def run(self) -> Explored:
         self._begin()
@@ -131,10 +134,19 @@ class Exploration:
 
         try:
             tested = noted(self.tested, self._note)
-            tested.explore(self.bench, seed=task.seed, max_examples=task.max_examples)
+            if task.inputs is None:
+                tested.explore(self.bench, seed=task.seed, max_examples=task.max_examples)
+            else:
+                self._try_all(tested, task.inputs)
         finally:
             # Now: what is run again for reports is no part of the search.
             self._covered_by_search += self.worker.take_coverage()
+
+    def _try_all(self, tested: Property, slice_: Slice) -> None:
+        for drawn in slice_.inputs():
+            tested.example(self.bench, **drawn)
+            self._tried += 1
+        self._exhausted = True
 
     def _failed(self, error: Exception) -> tuple[str, str]:
         if _within(error, MemoryError) is not None:
@@ -230,6 +242,8 @@ class Exploration:
             faults=self._faults(),
             gone=self._gone,
             tally=self.bench.tally,
+            tried=self._tried,
+            exhausted=self._exhausted,
             troubles=troubles,
             remarks=worker.remarks(),
         )

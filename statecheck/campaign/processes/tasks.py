@@ -12,6 +12,7 @@ from typing import Any
 
 from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.execution.counts import Counts
+from statecheck.execution.enumerations import Slice
 from statecheck.execution.example import Tally
 from statecheck.kernels.compilations import Kernels
 from statecheck.kernels.coverage import Coverage
@@ -64,6 +65,7 @@ class Explore:
         sanitized: the sanitizer watches, where it does in the campaign.
         isolated: the subject runs in a process of its own, also where the campaign has it in the worker.
         shown: a known defect that is taken for an unknown one, to report its smallest input; "" none.
+        inputs: those to try, in place of drawn ones.
     """
 
     property: str
@@ -76,6 +78,7 @@ class Explore:
     sanitized: bool = True
     isolated: bool = False
     shown: str = ""
+    inputs: Slice | None = None
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,7 @@ class Explored:
         faults: faults of the device by kind.
         gone: why the device can be used no more.
         tally: what state machines went through.
+        tried, exhausted: of inputs that are not drawn, how many were tried to their end, and whether these are all.
         troubles: what could not be done, a sentence each.
         remarks: about the subject, a sentence for each kind of thing.
     """
@@ -171,6 +175,8 @@ class Explored:
     faults: dict[str, int] = field(default_factory=dict)
     gone: str = ""
     tally: Tally = field(default_factory=Tally)
+    tried: int = 0
+    exhausted: bool = False
     troubles: tuple[str, ...] = ()
     remarks: dict[str, str] = field(default_factory=dict)
 

@@ -1,0 +1,115 @@
+"""Requests of align mode up to a bound: which boundary they pass, where they go on, and in which slots they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import count, permutations
+from typing import Any
+
+from properties.enumerations.sizes import sums
+from properties.strategies.align.afters import After
+from properties.strategies.align.batches import BatchLayout
+from properties.strategies.align.befores import Before
+from properties.strategies.align.kept import Group, Kept
+from properties.strategies.align.requests import Sampled, Starting
+from properties.strategies.align.setup import Setup
+from statecheck.execution.enumerations import Enumeration
+
+_MOST_SLOTS = 3
+
+
+def _setup(block_size: int, spec: int) -> Setup:
+    """A layer with a conv and a temporal state of two bytes a row, so that a shifted row shows."""
+    states = Kept("conv", (2 + spec, 1)), Kept("temporal", (2,))
+    return Setup((Group(states),), ("conv", "temporal"), block_size, spec)
+
+
+def sampled(bound: int) -> Iterator[Mapping[str, Any]]:
+    """One request after a forward: computed tokens, tokens and drafts of the step and block size add up to the bound."""
+    for computed, more, drafts, longer in sums(bound, 4):
+        for accepted in range(1, 2 + drafts):
+            one = Sampled(computed, 1 + drafts + more, drafts, accepted)
+            # A block has room for the drafts of a step.
+            yield {"batch": After(_setup(1 + drafts + longer, drafts), (one,))}
+
+
+def starting(bound: int) -> Iterator[Mapping[str, Any]]:
+    """One request before a forward: tokens, accepted and rejected drafts and block size add up to the bound."""
+    for one, block_size, spec in _starting(bound):
+        yield {"batch": Before(_setup(block_size, spec), (one,))}
+
+
+def _starting(bound: int) -> Iterator[tuple[Starting, int, int]]:
+    """Requests, each with the least block size and number of drafts that it may have in this layer."""
+    for first, more, accepted, rejected, longer in sums(bound, 5):
+        spec = accepted + rejected
+        # A new request has not accepted anything.
+        if first or not spec:
+            yield Starting(first, 1 + more, 1 + accepted, rejected), 1 + spec + longer, spec
+
+
+def in_slots(bound: int) -> Iterator[Mapping[str, Any]]:
+    """Up to three requests in every choice of up to three slots; their number, tokens and drafts and block size add up to the bound."""
+    for number in range(1, min(bound, _MOST_SLOTS) + 1):
+        for longer, spare, *sizes in sums(bound - number, number + 2):
+            if number + spare <= _MOST_SLOTS:
+                for requests in _rising_requests(sizes):
+                    spec = max(one.accepted for one in requests) - 1
+                    for slots in _choices(number + spare, number):
+                        rows = BatchLayout(slots=_seeds(number + spare)[slots], spare=spare)
+                        yield {"batch": Before(_setup(1 + spec + longer, spec), requests, rows)}
+
+
+def _rising_requests(sizes: list[int]) -> Iterator[tuple[Starting, ...]]:
+    """Requests of these sizes, of those in another order the rising one: rows may stand in any order, as their slots do."""
+    if not sizes:
+        yield ()
+        return
+    for first, more, accepted in sums(sizes[0], 3):
+        one = Starting(first, 1 + more, 1 + accepted)
+        for rest in _rising_requests(sizes[1:]) if first or not accepted else ():
+            if not rest or _key(one) <= _key(rest[0]):
+                yield (one, *rest)
+
+
+def _key(one: Starting) -> tuple[int, int, int]:
+    return one.first_state, one.length, one.accepted
+
+
+def _choices(capacity: int, rows: int) -> Iterator[tuple[int, ...]]:
+    """The slots of the rows, in every way; the slots behind them in order, which makes no difference."""
+    for chosen in permutations(range(capacity), rows):
+        yield (*chosen, *(slot for slot in range(capacity) if slot not in chosen))
+
+
+@cache
+def _seeds(capacity: int) -> dict[tuple[int, ...], int]:
+    """By order of the slots, a seed that shuffles them so."""
+    found: dict[tuple[int, ...], int] = {}
+    wanted = set(permutations(range(capacity)))
+    for seed in count():
+        if found.keys() == wanted:
+            return found
+        layout = Before(_setup(1, 0), (Starting(),) * capacity, BatchLayout(slots=seed))
+        found.setdefault(layout.slots, seed)
+    raise AssertionError
+
+
+_ONE = "several requests, several groups and layers, wide states, other dtypes, the layout DS"
+ENUMERATIONS = tuple(
+    Enumeration(decision, property_id, inputs, bound, "blocks are numbered in order", left_out)
+    for decision, property_id, inputs, bound, left_out in (
+        ("boundary of V1", "v1-postprocess/boundary", sampled, "tokens, drafts and block size - 1", _ONE),
+        ("boundary of V2", "v2-postprocess/boundary", sampled, "tokens, drafts and block size - 1", _ONE),
+        ("copies", "precopy/running-column", starting, "tokens, drafts and block size - 1", _ONE),
+        ("next columns", "preprocess-kernel/precopy", starting, "tokens, drafts and block size - 1", _ONE),
+        (
+            "slots",
+            "preprocess-kernel/columns",
+            in_slots,
+            "requests, tokens, accepted drafts and block size - 1",
+            f"more than {_MOST_SLOTS} slots, rejected drafts",
+        ),
+    )
+)

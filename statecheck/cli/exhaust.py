@@ -1,0 +1,112 @@
+"""The command `exhaust`: all inputs of each decision up to a bound, the oracle beside the subject, as far as the budget goes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from statecheck.cli.campaign import console, fresh_plan, run_campaign
+from statecheck.cli.options import (
+    add_known_options,
+    add_only_option,
+    add_port_options,
+    add_require_options,
+    location,
+    seconds,
+)
+from statecheck.text import visible
+
+if TYPE_CHECKING:
+    from statecheck.campaign.exhaustion import DecisionProgress, Exhaustion
+
+
+def add_exhaust(commands: Any) -> None:
+    """Add the command's parser."""
+    exhaust = commands.add_parser(
+        "exhaust", help="try all inputs of each decision up to a bound that grows until the time is up"
+    )
+    exhaust.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
+    add_only_option(exhaust)
+    exhaust.add_argument(
+        "--workers", type=int, default=None, help="processes (default: one per core; 1 on a GPU)"
+    )
+    exhaust.add_argument(
+        "--reports", type=location, default="reports", help="where reports go (default reports/)"
+    )
+    add_port_options(exhaust)
+    add_known_options(exhaust)
+    add_require_options(exhaust)
+    exhaust.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
+    exhaust.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    exhaust.set_defaults(run=run_exhaust, seed=0)
+
+
+def run_exhaust(options: argparse.Namespace) -> int:
+    """Try them, and print the table; the exit codes are those of a campaign.
+
+    Raises:
+        ValueError: an option that cannot be.
+    """
+    from statecheck.execution.port import choose_device
+    from statecheck.execution.selection import cores, require_processes
+
+    device = choose_device(options.device)
+    workers = options.workers
+    if workers is None:
+        workers = 1 if device == "cuda" else cores()
+    plan = fresh_plan(
+        options,
+        require_processes("workers", workers, "exhaust"),
+        device=device,
+        budget=seconds(options.budget),
+        exhaustive=True,
+        # A saved case is an input that is larger than the smallest.
+        replayed=False,
+    )
+    return run_campaign(plan, console(wide=True), more=_bounds)
+
+
+def _bounds(out: Console, campaign: Any) -> None:
+    """A row for each decision, and what its bound counts and leaves out."""
+    out.print()
+    out.print(table_of(campaign.exhaustion))
+    for line in _meanings(campaign.exhaustion):
+        out.print(visible(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def table_of(exhaustion: Exhaustion) -> Table:
+    """The last bound of each decision of which all inputs were tried, their number, and how far the next one came."""
+    table = Table(show_edge=False, pad_edge=False)
+    for name in ("decision", "property", "bound", "inputs", "of the next bound"):
+        table.add_column(name, justify="right" if name in ("bound", "inputs") else "left")
+    for progress in exhaustion.progress.values():
+        enumeration = progress.enumeration
+        table.add_row(enumeration.decision, enumeration.property, *_reached(progress))
+    return table
+
+
+def _reached(progress: DecisionProgress) -> tuple[str, str, str]:
+    """Bound, inputs and what is incomplete."""
+    if progress.standing.reason:
+        return "", "0", f"not applicable: {progress.standing.reason}"
+    bound = str(progress.bound - 1) if progress.bound else "none"
+    state = "falsified" if progress.falsified else "incomplete"
+    return bound, f"{progress.complete:,}", f"{progress.bound}: {state}, {progress.begun:,} inputs"
+
+
+def _meanings(exhaustion: Exhaustion) -> Iterator[str]:
+    """For decisions of one meaning, what a bound counts, which inputs stand for others, and what no bound reaches."""
+    decisions: dict[tuple[str, str, str], list[str]] = {}
+    for progress in exhaustion.progress.values():
+        one = progress.enumeration
+        decisions.setdefault((one.bound, one.symmetry, one.left_out), []).append(one.decision)
+    for (bound, symmetry, left_out), names in decisions.items():
+        yield f"{', '.join(names)}: a bound counts {bound}"
+        if symmetry:
+            yield f"  tried once: {symmetry}"
+        if left_out:
+            yield f"  left out: {left_out}"
