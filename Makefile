@@ -34,6 +34,10 @@ RUNNER ?=
 REPLAY_ARGS ?=
 PYTEST_ARGS ?=
 WORKERS ?=
+FILES ?=
+SAMPLE ?=
+EXAMPLES ?=
+AGAIN ?=
 
 # One shell word, whatever the value contains.
 quote = '$(subst ','\'',$(1))'
@@ -54,6 +58,7 @@ endif
 
 # OUT is the folder of whatever writes one; conformance vectors have another one by default.
 VECTORS = $(if $(filter file,$(origin OUT)),build/vectors,$(OUT))
+MUTANTS = $(if $(filter file,$(origin OUT)),build/mutants,$(OUT))
 
 # Where make was called: every command line that a run prints runs there.
 PYTHON_OF_MAKE = STATECHECK_FOLDER=$(call quote,$(PWD)) $(PY)
@@ -66,7 +71,7 @@ RELEASED_CHOICE = $(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT)
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz exhaust nightly merge replay bisect sanitize sanitize-gpu traces replay-trace demo bench vllm compatibility vectors lint types table check-table ci clean
+TARGETS := help test fuzz exhaust nightly merge replay bisect sanitize sanitize-gpu traces replay-trace demo bench mutants vllm compatibility vectors lint types table check-table ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -83,6 +88,7 @@ help:  ## this list
 	@echo '  of nightly: BUDGET=8h GPUS=0,1,2,3|all RESUME=1 RAY=<address> SHARD=2/8; of merge: DIRS="shard0 shard1"'
 	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 REPLAY_ARGS="--blocks 200"'
 	@echo '  of bench: ONLY=builders|align|host SUBJECT=<module> VLLM=0.33.0 OUT=$(OUT); of vectors: OUT=$(VECTORS)'
+	@echo '  of mutants: FILES="impl/align oracle" SAMPLE=200 WORKERS=4 EXAMPLES=25 SHARD=1/4 BUDGET=8m AGAIN=1 OUT=$(MUTANTS)'
 	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m INSIDE=<module> FUZZ_ARGS=<args>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
 	@echo '  of bisect: CASE=<case.json> RELEASES=0.25.1,0.33.0; BISECT_ARGS=--all'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
@@ -157,6 +163,12 @@ vectors: $(READY)  ## conformance vectors for ports to other languages, checked 
 	@$(RUN) vectors --out $(call quote,$(VECTORS)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
 	@if command -v node >/dev/null; then node $(call quote,$(VECTORS)/check.js) $(call quote,$(VECTORS)); fi
+
+mutants: $(READY)  ## small changes of a subject's source, and which no property notices: FILES, SAMPLE, SUBJECT, WORKERS, EXAMPLES, SHARD, BUDGET, SEED, AGAIN, OUT
+	@$(RUN) mutants --subject $(call quote,$(SUBJECT)) --out $(call quote,$(MUTANTS)) $(if $(FILES),--files $(FILES)) \
+	  $(if $(SAMPLE),--sample $(call quote,$(SAMPLE))) $(if $(WORKERS),--workers $(call quote,$(WORKERS))) \
+	  $(if $(EXAMPLES),--examples $(call quote,$(EXAMPLES))) $(if $(SHARD),--shard $(call quote,$(SHARD))) \
+	  $(if $(filter file,$(origin BUDGET)),,--budget $(call quote,$(BUDGET))) $(if $(SEED),--seed $(call quote,$(SEED))) $(if $(AGAIN),--again)
 
 lint: $(READY)  ## ruff, formatting, import contracts, one class name for one concept, plain words
 	@$(PY) -m ruff check

@@ -15,6 +15,7 @@ from statecheck.cli.compatibility import add_compatibility, go_on_in_release
 from statecheck.cli.exhaust import add_exhaust
 from statecheck.cli.help import add_completion, add_examples
 from statecheck.cli.merge import add_merge
+from statecheck.cli.mutants import add_mutants
 from statecheck.cli.nightly import add_nightly
 from statecheck.cli.options import (
     add_known_options,
@@ -96,6 +97,7 @@ def parser() -> CommandParser:
     add_sanitize(commands)
     add_sanitize_gpu(commands)
     add_vectors(commands)
+    add_mutants(commands)
     add_compatibility(commands)
     add_completion(commands, parser)
     add_examples(commands.choices, program)

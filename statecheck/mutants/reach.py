@@ -1,0 +1,201 @@
+"""Which items reach a mutant: recorded once for a target, and kept on disk until a source changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from statecheck.data.files import write_text
+from statecheck.mutants import items
+from statecheck.mutants.equivalent import Specialisation
+from statecheck.mutants.mutant import IMPORT, Mutant
+from statecheck.mutants.process import Processes, Report
+from statecheck.mutants.substitute import dependents, files_of, forget, imported_files, module_of
+from statecheck.mutants.targets import Target
+from statecheck.mutants.watching import ExecutedLines, Variants, unpacked, watching
+from statecheck.rooms import FOLDER
+
+_TOGETHER = 12
+"""Items of a file that one process runs."""
+_SECONDS = 900.0
+
+
+@dataclass(frozen=True)
+class Item:
+    """A pytest item that passes on the source as it is; `seconds` of CPU time, `lines` by path, `launched` digests of variants."""
+
+    id: str
+    seconds: float
+    lines: Mapping[str, frozenset[int]]
+    launched: frozenset[str]
+
+
+class Reach:
+    """The items of a target, with what each of them uses.
+
+    Args:
+        imported: lines that run when the target is imported, by path.
+        variants: of kernels, by digest.
+    """
+
+    def __init__(
+        self,
+        found: Sequence[Item],
+        imported: Mapping[str, frozenset[int]],
+        variants: Mapping[str, Specialisation],
+        root: Path,
+    ) -> None:
+        self.items, self._imported, self.variants, self._root = found, imported, variants, root
+        self._kernels = {
+            digest: {
+                (str(Path(file).relative_to(root)), line) for file, line in one.places if _is_in(file, root)
+            }
+            for digest, one in variants.items()
+        }
+        self._dependents = dict[str, frozenset[str]]()
+
+    def reaching(self, mutant: Mutant) -> list[Item]:
+        """The items that may notice a mutant, cheapest first."""
+        found = [one for one in self.items if self._reaches(one, mutant)]
+        return sorted(found, key=lambda one: one.seconds)
+
+    def specialisations(self, mutant: Mutant) -> list[Specialisation]:
+        """The variants of kernels that a mutant of a kernel is part of."""
+        return [self.variants[digest] for digest in sorted(self._of(mutant))]
+
+    def _of(self, mutant: Mutant) -> set[str]:
+        first, last = mutant.edit.lines
+        return {
+            digest
+            for digest, places in self._kernels.items()
+            if any(path == mutant.path and first <= line <= last for path, line in places)
+        }
+
+    def _reaches(self, item: Item, mutant: Mutant) -> bool:
+        span, path = mutant.edit.lines, mutant.path
+        if mutant.edit.kernel:
+            return not item.launched.isdisjoint(self._of(mutant))
+        lines = range(span[0], span[1] + 1)
+        if not item.lines.get(path, frozenset()).isdisjoint(lines):
+            return True
+        if span != IMPORT and self._imported.get(path, frozenset()).isdisjoint(lines):
+            return False
+        users = self._users(path)
+        return bool(item.launched) or any(module_of(used) in users for used in item.lines)
+
+    def _users(self, path: str) -> frozenset[str]:
+        if path not in self._dependents:
+            files = files_of(self._root, path.partition("/")[0])
+            self._dependents[path] = frozenset(dependents(module_of(path), files))
+        return self._dependents[path]
+
+
+def _is_in(file: str, root: Path) -> bool:
+    return Path(file).is_relative_to(root)
+
+
+def recorded(target: Target, examples: int, workers: int, folder: Path, say: Callable[[str], None]) -> Reach:
+    """The reach of a target's items, from the folder if it has been recorded before.
+
+    Raises:
+        ValueError: no item passes.
+    """
+    file, digest = folder / f"reach-{target.package}.json", target.digest(examples)
+    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if known.get("digest") != digest:
+        say(f"{target.package}: recording which items reach which lines")
+        known = {"digest": digest} | _Recording(target, examples, workers).run()
+        write_text(file, json.dumps(known))
+    found = [
+        Item(one["item"], one["seconds"], _sets(one["lines"]), frozenset(one["launched"]))
+        for one in known["items"]
+    ]
+    if not found:
+        raise ValueError(f"{target.package} = no item passes, but should have some that judge it [mutants]")
+    variants = {one.digest: one for one in map(unpacked, known["variants"])}
+    return Reach(found, _sets(known["imported"]), variants, target.root)
+
+
+def _sets(lines: Mapping[str, Sequence[int]]) -> dict[str, frozenset[int]]:
+    return {path: frozenset(numbers) for path, numbers in lines.items()}
+
+
+class _Recording:
+    def __init__(self, target: Target, examples: int, workers: int) -> None:
+        self._target, self._examples, self._workers = target, examples, workers
+
+    def run(self) -> dict[str, Any]:
+        found, variants, imported = list[dict[str, Any]](), dict[str, str](), dict[str, set[int]]()
+        processes = Processes[tuple[str, ...]](self._workers, self._record)
+        for ended in processes.run((chunk, _SECONDS) for chunk in self._chunks()):
+            for message in ended.messages:
+                for path, lines in message.pop("imported", {}).items():
+                    imported.setdefault(path, set()).update(lines)
+                variants.update((text, text) for text in message.pop("new", []))
+                if (
+                    message.get("passed")
+                    and not message.get("other")
+                    and (message["lines"] or message["launched"])
+                ):
+                    found.append({name: message[name] for name in ("item", "seconds", "lines", "launched")})
+        lines = {path: sorted(numbers) for path, numbers in imported.items()}
+        return {"items": found, "variants": list(variants), "imported": lines}
+
+    def _chunks(self) -> Iterator[tuple[str, ...]]:
+        files = dict[str, list[str]]()
+        for item in self._collected():
+            files.setdefault(item.partition("::")[0], []).append(item)
+        for inside in files.values():
+            for start in range(0, len(inside), _TOGETHER):
+                yield tuple(inside[start : start + _TOGETHER])
+
+    def _collected(self) -> list[str]:
+        def collect(_: None, report: Report) -> None:
+            plugin = items.Collected(self._examples, report.send)
+            items.run([*self._target.arguments, "--collect-only"], plugin, report.scratch)
+
+        [ended] = Processes[None](1, collect).run(iter([(None, _SECONDS)]))
+        return [message["item"] for message in ended.messages]
+
+    def _record(self, chunk: tuple[str, ...], report: Report) -> None:
+        target = self._target
+        files = {str(target.root / path): path for path in self._all_paths}
+        lines = ExecutedLines(files, str(FOLDER / target.without) + "/" if target.without else "")
+        # So that lines of the import are seen, too.
+        forget(set().union(*(users(target, path) for path in target.paths)))
+        variants = Variants() if target.watched else None
+        if variants is not None:
+            variants.start()
+        first = True
+
+        def around() -> Any:
+            nonlocal first
+            if first:
+                report.send(imported=lines.take()[0])
+                first = False
+            return watching(lines, variants)
+
+        lines.start()
+        items.run(chosen(target, chunk), items.Timed(self._examples, around, report.send), report.scratch)
+
+    @cached_property
+    def _all_paths(self) -> Sequence[str]:
+        """Of the whole package: which file an item uses decides about what others import of it."""
+        root, package = self._target.root, self._target.package
+        found = [path.relative_to(root).as_posix() for path in sorted((root / package).rglob("*.py"))]
+        return found or list(self._target.paths)
+
+
+def users(target: Target, path: str) -> set[str]:
+    """The modules to import again with another text of a file: those that this process has of it and of what imports it."""
+    files = files_of(target.root, target.package) | imported_files()
+    return dependents(module_of(path), files)
+
+
+def chosen(target: Target, ids: Sequence[str]) -> list[str]:
+    """pytest's arguments for some items only."""
+    return [*target.arguments[1:], *(str(FOLDER / one) for one in ids)]
