@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from statecheck.cli.options import location, seconds
-from statecheck.execution.exit_codes import CLEAN
+from statecheck.execution.exit_codes import CLEAN, FALSIFIED
 
 _EXAMPLES = 25
 
@@ -42,12 +42,20 @@ def add_mutants(commands: Any) -> None:
     parser.add_argument(
         "--out", type=location, default="build/mutants", help="folder of results (default build/mutants)"
     )
+    parser.add_argument(
+        "--reasons",
+        type=location,
+        default="tests/mutants/reasons.toml",
+        help="why survivors are equivalent (default tests/mutants/reasons.toml, if there is one)",
+    )
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from statecheck.mutants.page import summary
+    from statecheck.mutants.page import PAGE, judged, summary, write_page
     from statecheck.mutants.plan import MutantPlan, judge, part_of
+    from statecheck.mutants.reasons import explained, read_reasons, require_current
+    from statecheck.mutants.results import merged
     from statecheck.mutants.run import Settings
     from statecheck.mutants.targets import targets
 
@@ -64,7 +72,12 @@ def _run(options: argparse.Namespace) -> int:
         options.seed,
         options.again,
     )
+    reasons = read_reasons(options.reasons) if options.reasons.is_file() else []
     judge(plan, lambda line: print(line, flush=True))
-    for line in summary(plan):
+    found = judged(plan, merged(plan.folder), explained(reasons))
+    write_page(plan, found)
+    for line in summary(found):
         print(line)
-    return CLEAN
+    print(f"the page: {plan.folder / PAGE}")
+    require_current(reasons, found.ids, found.results)
+    return FALSIFIED if found.survivors else CLEAN

@@ -166,6 +166,7 @@ def _settled(body: Callable[[], None], seconds: float, writing: int) -> NoReturn
         noise = os.open(errors, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if errors else quiet
         for descriptor, standard in ((quiet, 0), (noise, 1), (noise, 2)):
             os.dup2(descriptor, standard)
+        sys.stdout = sys.stderr = os.fdopen(noise, "w", closefd=False)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         most = int(seconds) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (most, most + 5))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,8 @@ from statecheck.rooms import FOLDER
 
 _TOGETHER = 12
 """Items of a file that one process runs."""
-_SECONDS = 900.0
+_SECONDS, _ITEM_SECONDS = 900.0, 40.0
+"""CPU time of a process, and of an item: one that takes longer while it is watched is no judge."""
 
 
 @dataclass(frozen=True)
@@ -130,28 +131,35 @@ class _Recording:
 
     def run(self) -> dict[str, Any]:
         found, variants, imported = list[dict[str, Any]](), dict[str, str](), dict[str, set[int]]()
-        processes = Processes[tuple[str, ...]](self._workers, self._record)
-        for ended in processes.run((chunk, _SECONDS) for chunk in self._chunks()):
-            for message in ended.messages:
-                for path, lines in message.pop("imported", {}).items():
-                    imported.setdefault(path, set()).update(lines)
-                variants.update((text, text) for text in message.pop("new", []))
-                if (
-                    message.get("passed")
-                    and not message.get("other")
-                    and (message["lines"] or message["launched"])
-                ):
-                    found.append({name: message[name] for name in ("item", "seconds", "lines", "launched")})
+        chunks = self._chunks()
+        while chunks:
+            works, chunks = chunks, []
+            for ended in Processes[tuple[str, ...]](self._workers, self._record).run(
+                (one, _SECONDS) for one in works
+            ):
+                for message in ended.messages:
+                    for path, lines in message.pop("imported", {}).items():
+                        imported.setdefault(path, set()).update(lines)
+                    variants.update((text, text) for text in message.pop("new", []))
+                    if _judges(message):
+                        found.append(
+                            {name: message[name] for name in ("item", "seconds", "lines", "launched")}
+                        )
+                # What ended the process was the item after the last one that was seen.
+                rest = ended.work[sum("item" in message for message in ended.messages) + 1 :]
+                chunks += [rest] if ended.how and rest else []
         lines = {path: sorted(numbers) for path, numbers in imported.items()}
         return {"items": found, "variants": list(variants), "imported": lines}
 
-    def _chunks(self) -> Iterator[tuple[str, ...]]:
+    def _chunks(self) -> list[tuple[str, ...]]:
         files = dict[str, list[str]]()
         for item in self._collected():
             files.setdefault(item.partition("::")[0], []).append(item)
-        for inside in files.values():
-            for start in range(0, len(inside), _TOGETHER):
-                yield tuple(inside[start : start + _TOGETHER])
+        return [
+            tuple(inside[start : start + _TOGETHER])
+            for inside in files.values()
+            for start in range(0, len(inside), _TOGETHER)
+        ]
 
     def _collected(self) -> list[str]:
         def collect(_: None, report: Report) -> None:
@@ -177,6 +185,7 @@ class _Recording:
             if first:
                 report.send(imported=lines.take()[0])
                 first = False
+            report.allow(_ITEM_SECONDS)
             return watching(lines, variants)
 
         lines.start()
@@ -190,6 +199,11 @@ class _Recording:
         return found or list(self._target.paths)
 
 
+def _judges(message: Mapping[str, Any]) -> bool:
+    """Whether an item passes, and uses the target and nothing that it must not."""
+    return bool(message.get("passed") and not message["other"] and (message["lines"] or message["launched"]))
+
+
 def users(target: Target, path: str) -> set[str]:
     """The modules to import again with another text of a file: those that this process has of it and of what imports it."""
     files = files_of(target.root, target.package) | imported_files()
@@ -198,4 +212,4 @@ def users(target: Target, path: str) -> set[str]:
 
 def chosen(target: Target, ids: Sequence[str]) -> list[str]:
     """pytest's arguments for some items only."""
-    return [*target.arguments[1:], *(str(FOLDER / one) for one in ids)]
+    return [*target.arguments[1:], *(str(target.home / one) for one in ids)]

@@ -28,6 +28,7 @@ class Target:
         arguments: pytest's, which collect the items that judge.
         without: a package that none of these items may run a line of.
         watched: whether kernels of the package are launched by the judges, so that variants are recorded.
+        home: the folder that the items' ids begin in.
     """
 
     package: str
@@ -36,6 +37,7 @@ class Target:
     arguments: tuple[str, ...]
     without: str = ""
     watched: bool = False
+    home: Path = FOLDER
 
     def content(self, path: str) -> bytes:
         return (self.root / path).read_bytes()

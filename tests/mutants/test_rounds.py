@@ -1,0 +1,175 @@
+"""Rounds of mutants of a small module: what becomes of them, resumed rounds, shards, reasons and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from statecheck.mutants import run
+from statecheck.mutants.mutant import Mutant, Source, difference
+from statecheck.mutants.page import PAGE, TEXT, Judged, judged, write_page
+from statecheck.mutants.plan import MutantPlan, judge, part_of, pending, possible
+from statecheck.mutants.reasons import Reason, read_reasons, require_current
+from statecheck.mutants.results import KILLED, SURVIVED, TIMEOUT, UNREACHED, MutantResult, Shard, merged
+from statecheck.mutants.run import Settings
+from statecheck.mutants.targets import Target, targets
+
+TOY = """LEAST = 0
+
+
+def clamp(x):
+    if x < LEAST:
+        return LEAST
+    if x == 7:
+        return 8
+    while x > 10:
+        x -= 1
+    return x
+
+
+def unused(x):
+    return x + 1
+"""
+TESTS = """from toy import clamp
+
+
+def test_small():
+    assert (clamp(-1), clamp(0), clamp(3)) == (0, 0, 3)
+
+
+def test_large():
+    assert clamp(12) == 10
+
+
+def test_that_fails_on_the_source_judges_nothing():
+    assert clamp(7) == 7
+"""
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MutantPlan]:
+    home = tmp_path_factory.mktemp("toy")
+    (home / "toy.py").write_text(TOY)
+    (home / "test_toy.py").write_text(TESTS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "_PATIENCE", 0.5)
+        patch.syspath_prepend(str(home))
+        arguments = (str(home / "test_toy.py"), "--noconftest", f"--rootdir={home}", "-o", "addopts=")
+        target = Target("toy", home, ("toy.py",), arguments, home=home)
+        made = MutantPlan([target], Settings(examples=5, workers=2), home / "results")
+        judge(made, lambda _: None)
+        yield made
+
+
+def of(plan: MutantPlan) -> dict[str, set[str]]:
+    """The changed lines of the mutants by what became of them."""
+    [target] = plan.targets
+    results, source = merged(plan.folder), Source(target.content("toy.py"))
+    found = dict[str, set[str]]()
+    for one in possible(target):
+        changed = difference(source, one).splitlines()[-1].removeprefix("+").strip()
+        found.setdefault(results[one.id].status, set()).add(changed)
+    return found
+
+
+def test_a_mutant_is_killed_survives_or_is_never_reached(plan: MutantPlan) -> None:
+    found = of(plan)
+    assert found[SURVIVED] == {"if x <= LEAST:", "if x == 6:", "if x == 8:", "x -= 2"}
+    assert {"LEAST = 1", "if x >= LEAST:", "if x != 7:", "while x >= 10:", "while x > 9:"} <= found[KILLED]
+    assert found[UNREACHED] >= {"return 7", "return 9", "return x - 1", "return (x)", "return x + 2"}
+
+
+def test_a_mutant_that_does_not_end_is_killed_by_its_time(plan: MutantPlan) -> None:
+    assert "x += 1" in of(plan)[TIMEOUT]
+
+
+def test_the_item_that_noticed_a_mutant_is_named(plan: MutantPlan) -> None:
+    noticed = {one.by for one in merged(plan.folder).values() if one.status == KILLED}
+    assert noticed == {"test_toy.py::test_small", "test_toy.py::test_large"}
+
+
+def test_a_round_goes_on_where_it_ended(plan: MutantPlan) -> None:
+    [target] = plan.targets
+    known = merged(plan.folder)
+    assert pending(plan, target, known) == []
+    missing = next(iter(known))
+    rest = {key: one for key, one in known.items() if key != missing}
+    assert [one.id for one in pending(plan, target, rest)] == [missing]
+    survivors = {key for key, one in known.items() if one.survives}
+    assert {one.id for one in pending(replace(plan, again=True), target, known)} == survivors
+    more = replace(plan, settings=Settings(examples=50, workers=1))
+    assert {one.id for one in pending(more, target, known)} == survivors
+    changed = {key: replace(one, source="of an earlier file") for key, one in known.items()}
+    assert len(pending(plan, target, changed)) == len(known)
+
+
+def test_shards_share_the_mutants_and_their_files_are_merged(plan: MutantPlan, tmp_path: Path) -> None:
+    [target] = plan.targets
+    parts = [replace(plan, part=part, parts=3, folder=tmp_path) for part in (1, 2, 3)]
+    shares = [{one.id for one in pending(part, target, {})} for part in parts]
+    assert sum(map(len, shares)) == len(set.union(*shares)) == len(possible(target))
+    for part, share in zip(parts, shares, strict=True):
+        shard = Shard(part.shard)
+        for mutant in share:
+            shard.add(mutant, MutantResult(SURVIVED, "source", examples=5))
+        shard.save()
+    assert merged(tmp_path).keys() == set.union(*shares)
+    late = Shard(replace(plan, folder=tmp_path, part=1, parts=1).shard)
+    mutant = min(shares[1])
+    late.add(mutant, MutantResult(KILLED, "source", by="test"))
+    late.save()
+    assert merged(tmp_path)[mutant].status == KILLED
+
+
+def test_the_page_shows_each_survivor_that_has_no_reason(plan: MutantPlan) -> None:
+    found = judged(plan, merged(plan.folder), {})
+    survivor = found.survivors[0]
+    write_page(plan, found)
+    text = (plan.folder / TEXT).read_text()
+    assert survivor.id in text
+    assert "+    if x == 6:" in text
+    assert (plan.folder / PAGE).stat().st_size > len(text)
+    explained = replace(found, reasons={survivor.id: "no caller sees it"})
+    assert [one.id for one in explained.survivors] == [one.id for one in found.survivors[1:]]
+
+
+def reason_about(found: Judged, mutant: Mutant | str) -> None:
+    name = mutant if isinstance(mutant, str) else mutant.id
+    require_current([Reason("toy.py", (name,), "no caller sees it")], found.ids, found.results)
+
+
+def test_a_reason_may_not_outlive_its_mutant(plan: MutantPlan) -> None:
+    found = judged(plan, merged(plan.folder), {})
+    reason_about(found, found.survivors[0])
+    with pytest.raises(ValueError, match="it has none of that id"):
+        reason_about(found, "0123456789ab")
+    killed = next(one for one in found.mutants if found.results[one.id].noticed)
+    with pytest.raises(ValueError, match="but should be about one that survives: "):
+        reason_about(found, killed)
+
+
+@pytest.mark.parametrize(
+    "text", ["equivalent = 3", "[[equivalent]]\nids = ['a']", "[[reason]]\nfile = 'a'", "["]
+)
+def test_a_file_of_reasons_has_one_form(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "reasons.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"but should be .*\[\[equivalent\]\] with file, ids and why"):
+        read_reasons(path)
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b"])
+def test_a_shard_is_a_part_and_a_number_of_parts(text: str) -> None:
+    with pytest.raises(ValueError, match="but should be a part and the number of parts"):
+        part_of(text)
+
+
+def test_the_oracle_is_judged_by_items_that_run_nothing_of_impl() -> None:
+    [oracle, impl] = targets("impl", ["oracle/chunks.py", "impl/chunks.py"])
+    assert (oracle.without, impl.without) == ("impl", "")
+    assert impl.arguments[1:3] == ("--subject", "impl")
+    with pytest.raises(ValueError, match="but should be files or folders below"):
+        targets("impl", ["impl/nothing.py"])
