@@ -27,7 +27,7 @@ from statecheck.mutants.results import (
     Shard,
     digest,
 )
-from statecheck.mutants.substitute import module_of, substitute
+from statecheck.mutants.substitute import module_of, substitute, substitute_in_children
 from statecheck.mutants.targets import HARNESS, Target
 
 _PATIENCE, _TIMES = 3.0, 10.0
@@ -137,6 +137,10 @@ class Round:
             report.send(equivalent="the same bytecode")
             return
         substitute(module_of(mutant.path), trial.content, self._users[mutant.path])
+        if not self._target.watched:
+            children = report.scratch / "children"
+            children.mkdir()
+            substitute_in_children(module_of(mutant.path), trial.content, children)
         if mutant.edit.kernel:
             # Variants of a mutant are of no use to others.
             os.environ["TRITON_CACHE_DIR"] = str(report.scratch / "triton")

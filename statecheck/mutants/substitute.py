@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import linecache
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -12,6 +13,8 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
+
+from statecheck.rooms import import_path
 
 
 class _Text(Loader):
@@ -56,6 +59,30 @@ def substitute(module: str, content: bytes, users: Iterable[str]) -> None:
     """
     forget({module, *users})
     sys.meta_path.insert(0, _Finder(module, content))
+
+
+_AT_START = """from pathlib import Path
+
+from statecheck.mutants.substitute import substitute
+
+substitute({module!r}, Path({text!r}).read_bytes(), ())
+"""
+
+
+def substitute_in_children(module: str, content: bytes, folder: Path) -> None:
+    """Have Python processes that this one starts do the same.
+
+    Args:
+        folder: empty, and kept as long as they live.
+    """
+    text = folder / "mutant.txt"
+    text.write_bytes(content)
+    (folder / "sitecustomize.py").write_text(
+        _AT_START.format(module=module, text=str(text)), encoding="utf-8"
+    )
+    # Harness and tests hand their own import path on.
+    sys.path.insert(0, str(folder))
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *import_path()])
 
 
 def forget(modules: Iterable[str]) -> None:

@@ -27,13 +27,17 @@ class ExecutedLines:
 
     def __init__(self, files: Mapping[str, str], other: str) -> None:
         self._files, self._other = files, other
-        self._tracers = dict[CodeType, Callable[..., Any] | None]()
         self._seen = set[Place]()
         self._is_other = False
+        self._restart: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        threading.settrace(self._called)
-        sys.settrace(self._called)
+        """Watch this process from now on; before Python 3.12, each line that is executed costs time."""
+        if hasattr(sys, "monitoring"):
+            self._monitor(sys.monitoring)
+        else:
+            threading.settrace(self._called)
+            sys.settrace(self._called)
 
     def take(self) -> tuple[dict[str, list[int]], bool]:
         """The lines by file and whether another file was used, since this was last asked."""
@@ -43,29 +47,34 @@ class ExecutedLines:
         other = self._is_other
         self._seen.clear()
         self._is_other = False
+        self._restart()
         return lines, other
 
-    def _called(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:  # noqa: ARG002
-        code = frame.f_code
-        if code not in self._tracers:
-            self._tracers[code] = self._tracer(code.co_filename)
-        tracer = self._tracers[code]
-        return tracer(frame, "line", None) if tracer is not None else None
-
-    def _tracer(self, file: str) -> Callable[..., Any] | None:
+    def _see(self, file: str, line: int) -> bool:
+        """Whether the file is of interest, whose line was executed."""
         if file in self._files:
-            seen = self._seen
+            self._seen.add((file, line))
+            return True
+        self._is_other |= bool(self._other) and file.startswith(self._other)
+        return False
 
-            def line(frame: FrameType, event: str, argument: Any) -> Any:  # noqa: ARG001
-                if event == "line":
-                    seen.add((file, frame.f_lineno))
-                return line
+    def _monitor(self, monitoring: Any) -> None:
+        def line(code: CodeType, number: int) -> Any:
+            self._see(code.co_filename, number)
+            # Until the next item, which starts all lines again.
+            return monitoring.DISABLE
 
-            return line
-        return self._used if self._other and file.startswith(self._other) else None
+        tool = monitoring.COVERAGE_ID
+        monitoring.use_tool_id(tool, "statecheck")
+        monitoring.register_callback(tool, monitoring.events.LINE, line)
+        monitoring.set_events(tool, monitoring.events.LINE)
+        self._restart = monitoring.restart_events
 
-    def _used(self, frame: FrameType, event: str, argument: Any) -> None:  # noqa: ARG002
-        self._is_other = True
+    def _called(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:  # noqa: ARG002
+        if event in ("call", "line"):
+            interesting = self._see(frame.f_code.co_filename, frame.f_lineno)
+            return self._called if interesting else None
+        return self._called
 
 
 class Variants:

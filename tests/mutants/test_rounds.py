@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from statecheck.mutants.reasons import Reason, read_reasons, require_current
 from statecheck.mutants.results import KILLED, SURVIVED, TIMEOUT, UNREACHED, MutantResult, Shard, merged
 from statecheck.mutants.run import Settings
 from statecheck.mutants.targets import Target, targets
+from statecheck.rooms import variables
 
 TOY = """LEAST = 0
 
@@ -173,3 +176,17 @@ def test_the_oracle_is_judged_by_items_that_run_nothing_of_impl() -> None:
     assert impl.arguments[1:3] == ("--subject", "impl")
     with pytest.raises(ValueError, match="but should be files or folders below"):
         targets("impl", ["impl/nothing.py"])
+
+
+def test_processes_that_a_test_starts_have_the_mutant_too(tmp_path: Path) -> None:
+    code = "import json, os, subprocess, sys; from statecheck.mutants.substitute import *\n"
+    code += "substitute_in_children('statecheck.text.names', b'NAME = 3', __import__('pathlib').Path(sys.argv[1]))\n"
+    code += "subprocess.run([sys.executable, '-c', 'from statecheck.text.names import NAME; print(NAME)'], check=True)"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        env=variables(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout == "3\n", ran.stderr
