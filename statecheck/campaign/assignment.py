@@ -111,7 +111,7 @@ class Assignment:
 
     def ended(self, task: Explore, message: Explored | None) -> None:
         """An exploration has ended, or was lost with its worker."""
-        if task.property not in self._in_hand or task.shown:
+        if task.property not in self._in_hand:
             return
         self._in_hand.discard(task.property)
         self._turns[task.property] += 1

@@ -1,7 +1,7 @@
 """A campaign on one machine, short or all night: one process that assigns tasks to workers and applies their events to a ledger.
 
 First the workers start, which takes nothing of the budget. Then the canary is run and the corpus replayed; then every property
-gets an example or a few, and rounds follow until the time is up. Known defects that show are reported towards the end.
+gets an example or a few, and rounds follow until the time is up.
 
 When the budget ends, no new example begins, and those that run get their full time limit. The pool decides about hangs from
 outside; `device.log` has the input of each call, whatever becomes of its worker.
@@ -70,7 +70,7 @@ class Campaign:
         self._assignment = self.exhaustion or Assignment(
             plan, self.ledger, start.scenarios, self.record.rounds
         )
-        self._queue = TaskQueue(plan, self._assignment, self.defects)
+        self._queue = TaskQueue(plan, self._assignment)
         self._recovery = Recovery(plan, self.folder, start.subject, self.ledger, self.defects)
         self._saved_at = self._shown_at = float("-inf")
         self._saved_buckets = 0
@@ -94,11 +94,6 @@ class Campaign:
     @property
     def examples(self) -> int:
         return self.ledger.examples
-
-    @property
-    def reporting(self) -> set[str]:
-        """The names of the known defects whose reports are being written."""
-        return {worker.task.shown for worker in self._pool.busy if isinstance(worker.task, Explore)} - {""}
 
     def run(self) -> CampaignRecord:
         """Run to the end of the budget; Ctrl-C ends it early with what is known by then."""
@@ -182,7 +177,7 @@ class Campaign:
         self.record.rounds = self._assignment.done
         if task is None:
             return
-        if isinstance(task, Explore) and not task.shown:
+        if isinstance(task, Explore):
             self.ledger.standings[task.property].begin()
         worker.assign(task)
 
@@ -208,7 +203,6 @@ class Campaign:
             self._outcomes.cut_short(worker)
         self._gpus.close()
         self._outcomes.conclude()
-        self._recovery.report_known()
         self._recovery.restore()
         if self._queue.left_out:
             self.ledger.trouble(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -25,10 +25,6 @@ def names_of(declared: Sequence[KnownDeviation]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _ignored(_: str, __: Case) -> None:
-    pass
-
-
 class KnownDefectMatcher:
     """Counts the failing examples that show a declared defect.
 
@@ -36,7 +32,6 @@ class KnownDefectMatcher:
 
     Args:
         profile: the rules of the subject's release, for conditions that ask about them.
-        on_first: called with the name of a defect and the first case that shows it.
         asking: see `KnownDefectIndex`.
     """
 
@@ -44,7 +39,6 @@ class KnownDefectMatcher:
         self,
         declared: Sequence[KnownDeviation],
         profile: Profile,
-        on_first: Callable[[str, Case], None] = _ignored,
         asking: Asking = nullcontext,
     ) -> None:
         self.declared = dict(zip(names_of(declared), declared, strict=True))
@@ -52,8 +46,6 @@ class KnownDefectMatcher:
         self.hidden = False
         self._names = {id(defect): name for name, defect in reversed(self.declared.items())}
         self._index = KnownDefectIndex(declared, profile, asking)
-        self._on_first = on_first
-        self._met: set[str] = set()
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -71,9 +63,6 @@ class KnownDefectMatcher:
             return None
         self.shown[name] += 1
         self.hidden = self.hidden or case.sanitized
-        if name not in self._met:
-            self._met.add(name)
-            self._on_first(name, case)
         return self.declared[name]
 
     def name_of(self, case: Case) -> str | None:

@@ -79,7 +79,7 @@ class Outcomes:
         """Apply an event of a worker."""
         match event:
             case ExamplesRun():
-                if isinstance(worker.task, Explore) and not worker.task.shown:
+                if isinstance(worker.task, Explore):
                     self._ledger.progress(event.property, event.examples, event.compared)
             case Explored() | Replayed() | CanaryResult():
                 self._end_task(worker, event)
@@ -108,26 +108,14 @@ class Outcomes:
             self._apply_canary(event)
 
     def _apply_exploration(self, worker: WorkerHandle, task: Explore, event: Explored) -> None:
-        if task.shown:
-            self._apply_report(task, event)
-        else:
-            self._defects.explored(task, event)
-            self._ledger.explored(event, self._campaign.at)
-            self._ledger.standings[task.property].end()
+        self._defects.explored(event)
+        self._ledger.explored(event, self._campaign.at)
+        self._ledger.standings[task.property].end()
         self._assignment.ended(task, event)
         if event.gone:
             self._lose_device(worker, event.gone)
-        elif event.status == "error" and not task.shown:
+        elif event.status == "error":
             self._try_again(worker, task, event.detail)
-
-    def _apply_report(self, task: Explore, event: Explored) -> None:
-        self._defects.reported(task, event)
-        self._ledger.cover(event.covered)
-        # The examples of such a search are not counted, but a new failure among them is kept.
-        for found in event.found:
-            self._ledger.find(found, self._campaign.at)
-        for trouble in event.troubles:
-            self._ledger.trouble(trouble)
 
     def _try_again(self, worker: WorkerHandle, task: Explore, detail: str) -> None:
         """An example ended in an exception of no one's: it may be what an earlier example left in that process."""
@@ -206,9 +194,6 @@ class Outcomes:
         found = False
         if fault is not None and running is not None:
             found = self._recovery.find_fault(running, fault, _NOT_SHRUNK, self._campaign.at)
-        if task.shown:
-            self._defects.died(task, why)
-            return
         standing = self._ledger.standings[task.property]
         # The next exploration runs the subject in a process that can be ended without the worker.
         standing.deaths += 1
@@ -250,8 +235,7 @@ class Outcomes:
 
     def _leave(self, task: Explore) -> None:
         """No worker does the task any more."""
-        if not task.shown:
-            self._ledger.standings[task.property].end()
+        self._ledger.standings[task.property].end()
         self._assignment.ended(task, None)
 
     def _note(self, why: str) -> tuple[str, float]:
@@ -271,7 +255,7 @@ class Outcomes:
             return
         self._leave(task)
         found = self._recovery.find_pending(worker, *self._note("the campaign ended"))
-        if not (found or task.shown or self._campaign.record.interrupted):
+        if not (found or self._campaign.record.interrupted):
             self._note_unfinished(worker, task, running)
 
     def _note_unfinished(self, worker: WorkerHandle, task: Explore, running: Path | None) -> None:

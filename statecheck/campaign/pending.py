@@ -7,7 +7,6 @@ when that campaign is gone; then it goes to the corpus, and is replayed as every
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,9 +15,6 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.workers.log import SUFFIX
 from statecheck.workers.recovered import UNFINISHED, save_recovered
-
-_NAME = re.compile(r"^(?P<what>.+)\.(?P<bucket>[0-9a-f]{10})\.(?P<worker>\d+)\.json$")
-KNOWN_PREFIX = "known-"
 
 
 def pending_of(campaign: Path) -> Path:
@@ -72,12 +68,11 @@ class Pending:
         return self.folder / f"{name}.{bucket}.{os.getpid()}.json"
 
 
-def left_by(folder: Path, worker: int) -> Iterator[tuple[Path, str, Case]]:
-    """What a worker that is gone has left: the file, the name that it is kept under, and the case."""
+def left_by(folder: Path, worker: int) -> Iterator[tuple[Path, Case]]:
+    """What a worker that is gone has left: the file, and the case."""
     for path in sorted(folder.glob(f"*.{worker}.json")):
-        found = _NAME.match(path.name)
         with suppress(OSError, ValueError):
-            yield path, found["what"] if found else path.stem, Case.load(path)
+            yield path, Case.load(path)
 
 
 def running_left_by(folder: Path, worker: int, log: Path | None = None) -> Path | None:
@@ -97,6 +92,6 @@ def left_behind(folder: Path) -> Iterator[tuple[Path, Case]]:
         with suppress(OSError):
             save_recovered(path)
     for path in sorted(folder.glob("*.json")):
-        if not path.name.endswith(UNFINISHED) and not path.name.startswith(KNOWN_PREFIX):
+        if not path.name.endswith(UNFINISHED):
             with suppress(OSError, ValueError):
                 yield path, Case.load(path)

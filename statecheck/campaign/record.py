@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, ClassVar
 
 from statecheck.campaign.launched import KernelRecord
 from statecheck.campaign.record_parts import (
@@ -25,8 +25,6 @@ from statecheck.data.files import write_whole
 from statecheck.data.json_files import load, parse
 
 SCHEMA = 3
-_RETIRED = ("series",)
-"""Fields of records of schema 3 that earlier versions wrote, and that nothing reads any more."""
 FILE = "campaign.json"
 _RULE = f"a campaign's record of schema {SCHEMA}"
 _LARGEST = 1 << 28
@@ -66,6 +64,7 @@ class CampaignRecord:
         marks: every declared one that the chosen properties could reach; `examples` 0 is a missed one.
     """
 
+    RETIRED: ClassVar = ("series",)
     id: str
     subject: str
     device: str
@@ -131,8 +130,6 @@ class CampaignRecord:
             raise ValueError(
                 f"schema = {format_value(schema)}, but should be {SCHEMA} [Record.from_json]{why}"
             )
-        for name in _RETIRED:
-            content.pop(name, None)
         try:
             record: CampaignRecord = Decoder(check=_check_number).build(cls, content)
             _check(record)

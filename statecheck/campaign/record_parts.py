@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import TELLING, Status
@@ -141,15 +141,15 @@ class KnownRecord:
     """A known defect as the campaign met it.
 
     `standing` is "showed", "no longer fails", "not tried enough" or "not tried"; `properties` has its failing examples by
-    property, `report` the folder of its report, "" without one.
+    property.
     """
 
+    RETIRED: ClassVar = ("report",)
     id: str
     title: str = ""
     link: str = ""
     standing: str = "not tried"
     properties: dict[str, int] = field(default_factory=dict)
-    report: str = ""
     remark: str = ""
 
     @property

@@ -8,15 +8,9 @@ from pathlib import Path
 
 from statecheck.campaign.claim import unclaimed
 from statecheck.campaign.corpus import Corpus
-from statecheck.campaign.defects import Defect, KnownDefects, label, pending_name, reports_of
+from statecheck.campaign.defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
-from statecheck.campaign.pending import (
-    KNOWN_PREFIX,
-    left_behind,
-    left_by,
-    pending_of,
-    running_left_by,
-)
+from statecheck.campaign.pending import left_behind, left_by, pending_of, running_left_by
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.output import last_words
@@ -71,9 +65,7 @@ class Recovery:
     def find_pending(self, worker: WorkerHandle, note: str, at: float) -> int:
         """Take the failing inputs that a worker had in hand when it ended for findings; how many there were."""
         number = 0
-        for path, name, case in left_by(self._pending, worker.pid):
-            if name.startswith(KNOWN_PREFIX):
-                continue
+        for path, case in left_by(self._pending, worker.pid):
             number += 1
             if self.find(case, note, at):
                 _remove(path)
@@ -96,7 +88,7 @@ class Recovery:
         corpus = self._corpus()
         kept = corpus.add(case, first_seen=first_seen(self._plan, self._subject))
         on_disk = kept.is_file()
-        report = self._reported(case, Path(self._plan.reports), f"**{note}**")
+        report = self._reported(case, f"**{note}**")
         buckets = (bucket_of(case).id,)
         found = Found(buckets, case.to_data(), report, str(kept) if on_disk else "", note, shrunk=False)
         self._ledger.find(found, at)
@@ -121,9 +113,10 @@ class Recovery:
             self._ledger.trouble(error)
         return name
 
-    def _reported(self, case: Case, folder: Path, note: str) -> str:
+    def _reported(self, case: Case, note: str) -> str:
         from statecheck.report.markdown import write_report
 
+        folder = Path(self._plan.reports)
         try:
             return str(write_report(case, folder, self._subject.module, note=note))
         except Exception as error:
@@ -138,22 +131,7 @@ class Recovery:
                 bucket.corpus = self._ledger.keep(case)
             if bucket.report and not Path(bucket.report).is_dir():
                 self._ledger.trouble(f"{bucket.report} was removed, and the coordinator has written it again")
-                bucket.report = self._reported(case, Path(self._plan.reports), bucket.note)
-
-    def report_known(self) -> None:
-        """Report the examples of known defects that were not shrunk."""
-        for defect in self._defects.all.values():
-            self._report_unshrunk(defect)
-
-    def _report_unshrunk(self, defect: Defect) -> None:
-        for path in sorted(self._pending.glob(f"{pending_name(defect.name)}.*.json")):
-            if not defect.report:
-                note = f"{label(defect.name, defect.declared)}\n\n**This input was not shrunk to the end.**"
-                with suppress(OSError, ValueError):
-                    folder = reports_of(Path(self._plan.reports), defect.name)
-                    defect.report = self._reported(Case.load(path), folder, note)
-                    defect.remark = defect.remark or "not shrunk: the time was up"
-            _remove(path)
+                bucket.report = self._reported(case, bucket.note)
 
 
 def _remove(path: Path) -> None:

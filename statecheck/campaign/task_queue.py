@@ -1,4 +1,4 @@
-"""What a campaign does next: the canary, the corpus, explorations, and at its end reports of known defects."""
+"""What a campaign does next: the canary, the corpus, explorations."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 
 from statecheck.campaign.assignment import Assignment
 from statecheck.campaign.corpus import Corpus
-from statecheck.campaign.defects import KnownDefects
 from statecheck.campaign.exhaustion import Exhaustion
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.handle import WorkerHandle
-from statecheck.campaign.processes.tasks import Explore, Replay, RunCanary, Task
+from statecheck.campaign.processes.tasks import Replay, RunCanary, Task
 from statecheck.case import Case
 
 _REPLAY_SHARE = 0.2
@@ -26,8 +25,8 @@ class TaskQueue:
         assignment: of the explorations.
     """
 
-    def __init__(self, plan: Plan, assignment: Assignment | Exhaustion, defects: KnownDefects) -> None:
-        self._plan, self._assignment, self._defects = plan, assignment, defects
+    def __init__(self, plan: Plan, assignment: Assignment | Exhaustion) -> None:
+        self._plan, self._assignment = plan, assignment
         self._first: deque[Task] = deque()
 
     @property
@@ -67,13 +66,7 @@ class TaskQueue:
         """
         if left > 0 and self._first and self._comes_first(self._first[0], at):
             return self._first.popleft()
-        reserve = self._reserve
-        report = self._report(left) if self._defects.waiting and left <= reserve else None
-        task = report or self._assignment.next(worker, workers, left - reserve)
-        return self._report(left) if task is None and self._plan.budget is not None else task
-
-    def _report(self, left: float) -> Explore | None:
-        return self._defects.next_report(self._plan.budget or 0.0, left, self._plan.engines)
+        return self._assignment.next(worker, workers, left)
 
     def _comes_first(self, task: Task, at: float) -> bool:
         """Whether it is its turn now: in a short campaign the corpus may not keep properties from being tried at all."""
@@ -81,9 +74,3 @@ class TaskQueue:
         if not isinstance(task, Replay) or budget is None or self._assignment.every_property_was_tried:
             return True
         return at < _REPLAY_SHARE * budget
-
-    @property
-    def _reserve(self) -> float:
-        """Seconds at the end for the reports of known defects."""
-        budget = self._plan.budget
-        return 0.0 if budget is None else self._defects.reserve(budget, self._plan.engines)

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import strategies as st
 
 from oracle.profile import DOCUMENTS
-from statecheck.campaign.defects import pending_name
 from statecheck.campaign.known_defects import KnownDefectMatcher
 from statecheck.campaign.processes import exploration, failures
 from statecheck.campaign.processes.exploration import Exploration
@@ -468,7 +467,7 @@ def test_what_was_found_stands_where_its_report_cannot_be_written(make: Make, tm
 def test_the_bench_is_left_as_it_was(make: Make) -> None:
     worker = make()
     bench = worker.bench
-    explored(worker, shown="hundreds", deadline=60.0)
+    explored(worker)
     assert bench.port is worker.watched
     assert bench.known_by == worker.known_defects.known
     # An example outside of an exploration, which would be counted, or ended, where a hook were still installed.
@@ -478,14 +477,6 @@ def test_the_bench_is_left_as_it_was(make: Make) -> None:
 
 
 # Known defects.
-
-
-def report_known(name: str, many: int = 200, **changes: Any) -> Explore:
-    return Explore(NAME, 1, many, shown=name, **{"patience": 60.0, "deadline": 60.0} | changes)
-
-
-def known_x(ended: Explored) -> Any:
-    return Case.load(Path(ended.report) / "case.json").calls[0].named["x"]
 
 
 def test_examples_that_show_each_known_defect_are_counted(make: Make) -> None:
@@ -501,80 +492,13 @@ def test_examples_that_show_each_known_defect_are_counted(make: Make) -> None:
     assert min(fifties, hundreds) > 0
 
 
-def test_a_known_defect_is_shrunk_for_itself_and_reported_in_a_folder_of_its_own(
-    make: Make, tmp_path: Path
-) -> None:
-    end = explored(make(), report_known("hundreds"))
-    assert (end.status, known_x(end)) == ("falsified", 100)
-    assert Path(end.report).parent == tmp_path / "reports" / "known" / "hundreds"
-    assert "**Known defect hundreds: From a hundred on, bug 2**" in text_of(end.report)
-    assert not [one for one in end.found if x_of(one) < 200]
-
-
-def test_a_new_failure_that_is_met_while_a_known_defect_is_shrunk_is_found(
-    make: Make, tmp_path: Path
-) -> None:
-    def body(trial: Trial, x: int) -> None:
-        trial.run(call("divide", x=x, y=1))
-        trial.holds(x < 100 or x >= 200, "a hundred", place="hundreds")
-        trial.holds(x < 200, "new", place="new ones")
-
-    end = explored(make(body), report_known("hundreds"))
-    (found,) = end.found
-    assert (known_x(end), x_of(found) >= 200, found.shrunk) == (100, True, False)
-    assert kept_in(tmp_path) == {found.buckets[0]}
-
-
-def test_a_defect_that_showed_only_while_another_failure_was_shrunk_is_searched_anew(make: Make) -> None:
-    """The same seed, with the other failure passed by, draws no such input."""
-
-    def showed_only_in_shrinking(seed: int) -> bool:
-        first = explored(make(), few, seed=seed)
-        passed = explored(make(), few, seed=seed, known=frozenset(first.failing))
-        return "hundreds" in first.known and "hundreds" not in passed.known
-
-    few = Explore(NAME, 1, 3)
-    seed = next(filter(showed_only_in_shrinking, range(1, 100)))
-    assert known_x(explored(make(), report_known("hundreds", many=3), seed=seed)) == 100
-
-
-def test_a_report_whose_time_is_up_is_of_the_smallest_input_so_far(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failed: list[int] = []
-
-    def shows(x: int) -> bool:
-        failed.extend([x] if 100 <= x < 200 else [])
-        return 100 <= x < 200
-
-    end = explored(make(_no_patience_after(monkeypatch, shows)), report_known("hundreds"))
-    assert (end.status, [known_x(end)]) == ("falsified", failed)
-    assert "The time was up before this input was shrunk" in text_of(end.report)
-    assert end.remark == "not shrunk to the end: no time was left"
-
-
-def test_a_defect_that_does_not_show_in_time_has_no_report(make: Make) -> None:
-    end = explored(make(), report_known("hundreds", patience=-1.0))
-    assert (end.status, end.report) == ("passed", "")
-    assert "did not show again" in end.detail
-
-
-def test_the_first_example_of_a_known_defect_is_on_disk(make: Make) -> None:
-    worker = make(most=99)
-    explored(worker)
-    (path,) = worker.pending.glob("*.json")
-    assert path.name.startswith(f"{pending_name('fifties')}.")
-    assert 50 <= Case.load(path).calls[0].named["x"] < 100
-
-
-def test_a_defect_is_matched_where_its_condition_holds_and_its_first_case_is_kept_once() -> None:
-    messages: list[str] = []
+def test_a_defect_is_matched_where_its_condition_holds() -> None:
     symptom = Symptom("refusal", "divide", "the call")
     one = KnownDeviation("toys_*", "bug", symptom, lambda case: case.subject == "toy", id="one")
-    matcher = KnownDefectMatcher((one,), DOCUMENTS, lambda name, case: messages.append(name))
+    matcher = KnownDefectMatcher((one,), DOCUMENTS)
     assert matcher.known(a_case(subject="other")) is None
     assert [matcher.known(a_case()), matcher.known(a_case())] == [one, one]
-    assert (matcher.shown, messages) == ({"one": 2}, ["one"])
+    assert matcher.shown == {"one": 2}
 
 
 def test_conditions_are_asked_with_the_rules_of_the_subject_s_release() -> None:
@@ -584,7 +508,7 @@ def test_conditions_are_asked_with_the_rules_of_the_subject_s_release() -> None:
     symptom = Symptom("refusal", "divide", "the call", condition=condition)
     one = KnownDeviation("toys_*", "bug", symptom, id="one")
     for profile, expected in ((DOCUMENTS, None), (released, one)):
-        assert KnownDefectMatcher((one,), profile, lambda *_: None).known(a_case()) is expected
+        assert KnownDefectMatcher((one,), profile).known(a_case()) is expected
 
 
 @pytest.mark.usefixtures("executed")
@@ -669,7 +593,7 @@ def test_a_case_is_in_the_corpus_where_a_condition_of_a_known_defect_raises(make
     worker = make()
     wrong = Symptom("value", "divide", "result")
     known = KnownDeviation(NAME, "bug", wrong, lambda case: case.calls[0].named["missing"], id="raises")
-    worker.known_defects = KnownDefectMatcher((known,), DOCUMENTS, lambda name, case: None)
+    worker.known_defects = KnownDefectMatcher((known,), DOCUMENTS)
     worker.bench.known_by = worker.known_defects.known
     end = explored(worker)
     assert (end.status, x_of(first(end)), Path(first(end).corpus).is_file()) == ("falsified", 50, True)

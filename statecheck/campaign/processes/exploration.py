@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import traceback
 from collections import Counter
-from dataclasses import replace
 from typing import TypeVar
 
 from hypothesis.errors import Flaky
@@ -23,7 +22,6 @@ from statecheck.workers.shared_workers import DeviceGone
 
 _Kind = TypeVar("_Kind", bound=BaseException)
 _CUT_SHORT = "**The time was up before this input was shrunk to the end.**"
-_MANY = 10_000
 _PROGRESS_SECONDS = 0.2
 
 
@@ -73,11 +71,7 @@ class Exploration:
         bench.known_failures.clear()
         worker.known_defects.clear()
         bench.port = self._isolated or (worker.watched if task.sanitized else worker.plain)
-        if task.shown:
-            bench.known_by = lambda case: None
-            bench.passes_by = self._failures.passes_by_others
-        else:
-            bench.passes_by = self._failures.is_known
+        bench.passes_by = self._failures.is_known
         bench.on_example, bench.on_falsified = self._on_example, self._failures.keep
         bench.on_error = self._failures.keep_unread
         if worker.log is not None:
@@ -89,7 +83,7 @@ class Exploration:
         bench, log = self.bench, self.worker.log
         if log is not None and log.problem:
             self.worker.trouble(log.path, RuntimeError(log.problem))
-        bench.known_by, bench.port = self.worker.known_defects.known, self.worker.watched
+        bench.port = self.worker.watched
         bench.passes_by = lambda case: False
         bench.on_error = lambda case, error: None
         bench.on_example, bench.on_falsified = lambda: None, lambda case: None
@@ -110,9 +104,6 @@ class Exploration:
         """Status and detail."""
         try:
             ended = self._searched(task)
-            if task.shown and ended[0] == "passed":
-                # It may have shown only while another failure was shrunk, which is passed by now.
-                ended = self._searched(replace(task, seed=task.seed + 1, max_examples=_MANY))
         except _TimeIsUp:
             return self._cut_short()
         except DeviceGone as gone:
@@ -175,8 +166,7 @@ class Exploration:
     def _cut_short(self) -> tuple[str, str]:
         self._rest()
         if self._failures.latest is None:
-            return "passed", "it did not show again in the time that there was" if self.task.shown else ""
-        self._failures.remark = "not shrunk to the end: no time was left" if self.task.shown else ""
+            return "passed", ""
         return self._failures.falsified(self._failures.latest, _CUT_SHORT, shrunk=False)
 
     def _on_example(self) -> None:
@@ -198,9 +188,7 @@ class Exploration:
     def _is_late(self) -> bool:
         now = time.monotonic()
         # What an exploration has found is shrunk as long as there is time.
-        late = now > self._deadline or (
-            now > self._until and (self._failures.latest is None or bool(self.task.shown))
-        )
+        late = now > self._deadline or (now > self._until and self._failures.latest is None)
         self._late = self._late or late
         return late
 
@@ -232,8 +220,6 @@ class Exploration:
             hidden=worker.known_defects.hidden,
             found=tuple(failures.found),
             failing=dict(failures.failing),
-            report=failures.report,
-            remark=failures.remark,
             late=self._late,
             marks=dict(self._marks),
             behaviours=frozenset(self._kinds.values()) | self._branches(),

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from statecheck.campaign.defects import label, pending_name, reports_of
 from statecheck.campaign.pending import Pending
 from statecheck.campaign.processes.tasks import Explore, Found
 from statecheck.case import Case
@@ -30,7 +29,6 @@ class Failures:
     """Keeps failing cases on disk from the moment when they fail, and reports the smallest one.
 
     `latest` is the case that failed last, `found` what goes to the coordinator, `failing` counts failing examples by bucket.
-    `report` and `remark` are those of a known defect that was to be reported.
 
     Args:
         isolated: the port of a subject in a process of its own, if it is there.
@@ -43,7 +41,6 @@ class Failures:
         self.latest: Case | None = None
         self.failing: Counter[str] = Counter()
         self.found: list[Found] = []
-        self.report = self.remark = ""
 
     def settle(self) -> None:
         """The exploration has ended: what is pending goes to the corpus."""
@@ -55,13 +52,6 @@ class Failures:
         bucket = bucket_of(case).id
         self.failing[bucket] += 1
         return bucket in self._task.known
-
-    def passes_by_others(self, case: Case) -> bool:
-        """While one known defect is searched, other known ones are passed by, and a new failure is kept."""
-        name = self._worker.known_defects.name_of(case)
-        if name is None and not self.is_known(case):
-            self._keep_beside(case)
-        return name != self._task.shown
 
     def keep(self, case: Case) -> None:
         self.latest = case
@@ -80,14 +70,10 @@ class Failures:
     def _keep_beside(self, case: Case) -> None:
         known = self._pending.cases
         if bucket_of(case).id in known or len(known) <= _MOST_BESIDE:
-            self._pending.keep(self._name, case)
+            self._pending.keep(self._task.property, case)
         else:
             message = f"{self._task.property}: fails in more than {_MOST_BESIDE} ways at once, and the others were not kept"
             self._worker.troubles.append(message) if message not in self._worker.troubles else None
-
-    @property
-    def _name(self) -> str:
-        return pending_name(self._task.shown) if self._task.shown else self._task.property
 
     def falsified(self, case: Case, note: str, *, shrunk: bool = True) -> tuple[str, str]:
         from statecheck.diagnose.diagnosis import diagnose, explain
@@ -95,9 +81,6 @@ class Failures:
         own = bucket_of(case).id
         case = replace(case, first_seen=dict(self._worker.setting.first_seen))
         diagnosis = diagnose(case, self._scene())
-        if self._task.shown:
-            self._report_known(explain(diagnosis, self._worker.bench.subject), note)
-            return "falsified", case.message
         sanitizer = "" if self._task.sanitized else self._with_sanitizer(diagnosis.case)
         # What it depends on is why it did not repeat.
         note = "" if note == DID_NOT_REPEAT and diagnosis.depends_on else note
@@ -119,31 +102,16 @@ class Failures:
         return "falsified", diagnosis.case.message
 
     def _scene(self) -> Scene:
-        """Where the failure was found; a known defect is confirmed only where a worker may end with it."""
+        """Where the failure was found."""
         from statecheck.diagnose.diagnosis import SECONDS, Scene
         from statecheck.workers.port import InWorker
 
         setting = self._worker.setting
         limit = setting.time_limit
         fresh = partial(InWorker, setting.subject, setting.device, time_limit=limit, spare=False)
-        confirmed = self._isolated is not None or not self._task.shown
         left = max(0.0, self._deadline - time.monotonic())
         bench = self._worker.bench
-        return Scene(
-            bench.subject, bench.port, fresh if confirmed else None, bench.earlier, min(SECONDS, left)
-        )
-
-    def _report_known(self, diagnosis: Diagnosis, note: str) -> None:
-        name = self._task.shown
-        notes = (label(name, self._worker.known_defects.declared[name]), note, diagnosis.note)
-        folder = reports_of(Path(self._worker.setting.reports), name)
-        try:
-            directory = self._reported(diagnosis, folder, "\n\n".join(filter(None, notes)))
-        except Exception as error:
-            self._worker.trouble(folder, error)
-            self.remark = f"not reported: {error}"
-            return
-        self.report = str(directory)
+        return Scene(bench.subject, bench.port, fresh, bench.earlier, min(SECONDS, left))
 
     def _reported(self, diagnosis: Diagnosis, folder: Path, note: str) -> Path:
         from statecheck.report.markdown import write_report
@@ -171,9 +139,6 @@ class Failures:
 
         own = {found.buckets[0] for found in self.found}
         beside = [(bucket, case) for bucket, case in self._pending.cases.items() if bucket not in own]
-        if self._task.shown:
-            known_defects = self._worker.known_defects
-            beside = [(bucket, case) for bucket, case in beside if known_defects.name_of(case) is None]
         for bucket, met in beside:
             case = with_own_calls(met, self._worker.bench.subject)
             kept = self._into_corpus(case)

@@ -64,7 +64,6 @@ class Explore:
         enough: it ends after so many compared examples; 0: it does not.
         sanitized: the sanitizer watches, where it does in the campaign.
         isolated: the subject runs in a process of its own, also where the campaign has it in the worker.
-        shown: a known defect that is taken for an unknown one, to report its smallest input; "" none.
         inputs: those to try, in place of drawn ones.
     """
 
@@ -77,7 +76,6 @@ class Explore:
     enough: int = 0
     sanitized: bool = True
     isolated: bool = False
-    shown: str = ""
     inputs: Slice | None = None
 
 
@@ -142,7 +140,6 @@ class Explored:
         hidden: one of these was the sanitizer's finding, behind which nothing is seen.
         found: the smallest case, and others that failed in another way and were not shrunk.
         failing: failing examples by bucket.
-        report, remark: of a known defect that was to be reported.
         late: it ended because its time was up.
         marks: situations that examples reached, with how many did.
         behaviours: numbers that stand for the sets of marks that single examples reached, and for branches of kernels.
@@ -165,8 +162,6 @@ class Explored:
     hidden: bool = False
     found: tuple[Found, ...] = ()
     failing: dict[str, int] = field(default_factory=dict)
-    report: str = ""
-    remark: str = ""
     late: bool = False
     marks: dict[str, int] = field(default_factory=dict)
     behaviours: frozenset[int] = frozenset()

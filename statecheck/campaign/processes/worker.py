@@ -90,7 +90,7 @@ class Worker:
         self.bench = Bench(subject, self.watched)
         self.corpus = Corpus(Path(setting.kept), Path(setting.reports) / "corpus")
         declared = () if setting.as_new else subject.known_deviations
-        self.known_defects = KnownDefectMatcher(declared, subject.profile, self._keep_first, self._asking)
+        self.known_defects = KnownDefectMatcher(declared, subject.profile, self._asking)
         self.bench.known_by = self.known_defects.known
         self._files = OpenFiles()
 
@@ -206,16 +206,6 @@ class Worker:
                 port.close()
         if self.log is not None:
             self.log.close()
-
-    def _keep_first(self, name: str, case: Case) -> None:
-        """The first example of a known defect, in case that none is shrunk in time."""
-        from statecheck.campaign.defects import pending_name
-
-        path = self.pending / f"{pending_name(name)}.{os.getpid()}.json"
-        try:
-            case.save(path, durable=False)
-        except OSError as error:
-            self.trouble(path.parent, error)
 
     def _replayed(self, path: Path, *, isolated: bool) -> Replayed:
         from statecheck.campaign.corpus import CorpusFile, read, replayed

@@ -197,7 +197,6 @@ def line(campaign: Campaign) -> str:
     running = [
         standing.tested.id or standing.name for standing in ledger.standings.values() if standing.running
     ]
-    running += [f"the report of known defect {name}" for name in sorted(campaign.reporting)]
     now = f"; running {', '.join(running)}" if running else ""
     of = f" of {plan.budget:.0f}" if plan.budget is not None else ""
     rate = ledger.examples / max(spent, 1e-9)

@@ -151,12 +151,10 @@ def known_table(defects: Iterable[KnownRecord]) -> Table | None:
 
 
 def print_known(say: Say, defects: Iterable[KnownRecord]) -> None:
-    """Print each known defect with its link, the properties that it showed in, and its report."""
+    """Print each known defect with its link, and the properties that it showed in."""
     for defect in (defect for defect in defects if defect.standing != "not tried"):
         say(f"\nknown defect {said(defect.id)}: {said(defect.standing)}\n  {said(defect.link)}")
         if defect.properties:
             say(f"  in {said(', '.join(sorted(defect.properties)))}")
         if defect.remark:
             say(f"  {said(defect.remark)}")
-        if defect.report:
-            say(f"  report: {_report(defect.report)}")

@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 
 from statecheck.campaign import coordinator
-from statecheck.campaign.defects import KnownDefects, pending_name
+from statecheck.campaign.defects import KnownDefects
 from statecheck.campaign.known_defects import names_of
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored
+from statecheck.campaign.processes.tasks import Explore, Explored
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
 from statecheck.campaign.shards.comparison import Comparison
@@ -34,7 +34,7 @@ from statecheck.execution.verdict import TELLING
 from subjects import KnownDeviation, Symptom
 from tests.breakages.broken import EXACT, ROUNDS_UP, UNKNOWN, a_case, a_property, module
 from tests.campaign.nightly_examples import a_bucket, a_record
-from tests.campaign.pretended import Actor, Body, found_in, stage
+from tests.campaign.pretended import Actor, Body, stage
 
 WRONG = Symptom("value", "divide", "result")
 LARGE = KnownDeviation(
@@ -137,50 +137,11 @@ def test_examples_that_ended_before_the_assertion_do_not_count_as_tried() -> Non
     assert standing(one) == "not tried enough"
 
 
-def reported(defects: KnownDefects, name: str, seconds: float, **shown: int) -> None:
-    defects.explored(Explore(name, 5, 40), Explored(name, "passed", seconds, known=shown))
-
-
 def test_a_defect_counts_its_examples_by_property() -> None:
     defects = KnownDefects(declared("a", "b"))
-    reported(defects, "x", 1.0, a=2, b=1)
-    reported(defects, "y", 1.0, a=3)
-    assert defects.all["a"].properties == {"x": 2, "y": 3}
-    assert [one.examples for one in defects.all.values()] == [5, 1]
-
-
-def test_a_defect_is_reported_from_where_it_shows_most_often_for_the_time() -> None:
-    defects = KnownDefects(declared("a"))
-    reported(defects, "slow", 9.0, a=10)
-    reported(defects, "quick", 0.5, a=2)
-    task = defects.next_report(60, 60, 1)
-    assert task is not None
-    assert (task.property, task.seed, task.max_examples, task.shown) == ("quick", 5, 40, "a")
-
-
-def test_a_defect_is_reported_once() -> None:
-    defects = KnownDefects(declared("a"))
-    reported(defects, "x", 1.0, a=2)
-    assert defects.next_report(60, 10, 1) is not None
-    reported(defects, "x", 1.0, a=2)
-    assert defects.next_report(60, 10, 1) is None
-
-
-def test_reports_share_the_time_that_is_left() -> None:
-    defects = KnownDefects(declared(*"abcd"))
-    reported(defects, "x", 1.0, a=1, b=1, c=1, d=1)
-    task = defects.next_report(60, 12.0, 2)
-    assert task is not None
-    assert (task.patience, task.deadline) == (6.0, 6.0)
-
-
-@pytest.mark.parametrize(
-    ("shown", "workers", "seconds"), [("", 1, 0.0), ("a", 1, 15.0), ("ab", 2, 15.0), ("abcd", 1, 35.0)]
-)
-def test_reports_take_a_part_of_the_campaign_at_most(shown: str, workers: int, seconds: float) -> None:
-    defects = KnownDefects(declared(*"abcd"))
-    reported(defects, "x", 1.0, **dict.fromkeys(shown, 1))
-    assert defects.reserve(100.0, workers) == seconds
+    defects.explored(Explored("x", "passed", 1.0, known={"a": 2, "b": 1}))
+    defects.explored(Explored("y", "passed", 1.0, known={"a": 3}))
+    assert [one.properties for one in defects.all.values()] == [{"x": 2, "y": 3}, {"x": 1}]
 
 
 # Campaigns whose workers only pretend, on a subject that declares defects.
@@ -217,43 +178,23 @@ def campaign(folder: Path, body: Body, **changes: Any) -> tuple[CampaignRecord, 
         return coordinator.run(replace(plan, **fields)), given
 
 
-def reporting(folder: Path, body: Body, **changes: Any) -> tuple[CampaignRecord, list[Explore]]:
-    """A campaign that came to report a known defect: on a busy machine a second may be over before."""
-    for budget in (1.0, 4.0, 16.0):
-        own = folder / f"{budget} s"
-        own.mkdir()
-        record, given = campaign(own, body, budget=budget, **changes)
-        if any(task.shown for task in given):
-            break
-    return record, given
-
-
 def meets(task: Explore, actor: Actor) -> None:
-    """Meets the defect in `ROUNDS_UP`, and reports it."""
-    if task.shown:
-        actor.say(ExamplesRun(task.property, 50, 50))
-        actor.say(Explored(task.property, "falsified", 0.1, "wrong", report=f"reports/known/{task.shown}/x"))
-    elif task.property == ROUNDS_UP:
+    """Meets the defect in `ROUNDS_UP`."""
+    if task.property == ROUNDS_UP:
         actor.passes(task, 30, known={"large": 3})
     else:
         actor.passes(task, 300)
 
 
-def test_a_known_defect_is_counted_and_reported_and_a_stale_declaration_is_wrong(tmp_path: Path) -> None:
-    record, given = reporting(tmp_path, meets)
+def test_a_known_defect_is_counted_and_a_stale_declaration_is_wrong(tmp_path: Path) -> None:
+    record, given = campaign(tmp_path, meets)
     large, layout, never = record.known
     statuses = {row.name: row.status for row in record.properties}
     assert statuses == {EXACT: "passed", ROUNDS_UP: "known", UNKNOWN: "UNEXPECTED PASS"}
-    assert (large.standing, large.report, set(large.properties)) == (
-        "showed",
-        "reports/known/large/x",
-        {ROUNDS_UP},
-    )
+    assert (large.standing, set(large.properties)) == ("showed", {ROUNDS_UP})
     rounds_up = next(row for row in record.properties if row.name == ROUNDS_UP)
     assert large.properties == {ROUNDS_UP: rounds_up.known["large"]}
-    assert [task.shown for task in given].count("large") == 1
-    # Examples of a search for the smallest count for no defect.
-    assert rounds_up.examples == 30 * sum(task.property == ROUNDS_UP and not task.shown for task in given)
+    assert rounds_up.examples == 30 * sum(task.property == ROUNDS_UP for task in given)
     assert (layout.standing, layout.stale, layout.examples) == ("no longer fails", True, 0)
     assert never.standing == "not tried"
     result = verdict(record, Comparison(None))
@@ -265,54 +206,6 @@ def test_as_new_nothing_is_declared(tmp_path: Path) -> None:
     record, _ = campaign(tmp_path, meets, as_new=True)
     assert record.known == []
     assert {row.status for row in record.properties} <= {"passed", "known"}
-
-
-def test_a_new_failure_that_is_met_while_a_known_one_is_reported_is_found(tmp_path: Path) -> None:
-    def beside(task: Explore, actor: Actor) -> None:
-        if task.shown:
-            new = a_case(property_name=ROUNDS_UP, subject="toy_declaring", steps=(call("cdiv", x=5, y=2),))
-            actor.say(replace(found_in(task, new, status="passed"), report="reports/known/large/x"))
-        else:
-            meets(task, actor)
-
-    record, _ = reporting(tmp_path, beside, only=ROUNDS_UP)
-    (bucket,) = record.buckets
-    assert bucket.property == ROUNDS_UP
-    assert [row.status for row in record.properties] == ["FALSIFIED"]
-    assert verdict(record, Comparison(None)).exit_code == 1
-
-
-def leave_known(task: Explore, actor: Actor) -> None:
-    case = a_case(property_name=task.property, subject="toy_declaring")
-    case.save(Path(actor.setting.pending) / f"{pending_name('large')}.{actor.pid}.json")
-
-
-def test_a_known_defect_whose_report_s_worker_dies_is_reported_unshrunk(tmp_path: Path) -> None:
-    def dies(task: Explore, actor: Actor) -> None:
-        if task.shown:
-            leave_known(task, actor)
-            actor.die()
-        meets(task, actor)
-
-    record, _ = reporting(tmp_path, dies, only=ROUNDS_UP)
-    large = record.known[0]
-    assert [row.status for row in record.properties] == ["known"]
-    assert (large.standing, large.remark) == ("showed", "not shrunk: a worker died with exit code 7")
-    report = (Path(large.report) / "report.md").read_text(encoding="utf-8")
-    assert "**This input was not shrunk to the end.**" in report
-    assert "https://example.org/1" in report
-
-
-def test_a_report_of_a_known_defect_does_not_hold_the_campaign_up(tmp_path: Path) -> None:
-    def hangs(task: Explore, actor: Actor) -> None:
-        if task.shown:
-            leave_known(task, actor)
-            actor.hang()
-        meets(task, actor)
-
-    record, _ = reporting(tmp_path, hangs, only=ROUNDS_UP)
-    assert (Path(record.known[0].report) / "report.md").is_file()
-    assert not list(tmp_path.glob("*/reports/campaigns/*/pending/*"))
 
 
 def test_what_a_dead_worker_had_in_hand_of_a_known_defect_is_no_finding(tmp_path: Path) -> None:
@@ -408,15 +301,6 @@ def test_a_budget_that_would_do_follows_from_how_far_this_one_came(
     rows = [of(f"a{n}", "passed", examples=1) for n in range(reached)]
     rows += [of(f"b{n}", "not tested") for n in range(lacking)] + [of("c", "not applicable")]
     assert budget_that_would_do(a_record(properties=rows, budget=budget)) == enough
-
-
-def test_a_known_defect_that_was_not_shrunk_has_the_reason() -> None:
-    messages: list[str] = []
-    defects = KnownDefects([LARGE])
-    reported(defects, "division_a", 1.0, large=2)
-    defects.conclude({"division_a": row("division_a", 9)})
-    print_known(messages.append, defects.records())
-    assert "  not shrunk: no time was left" in messages
 
 
 def test_a_known_defect_that_was_not_tried_is_no_news() -> None:
