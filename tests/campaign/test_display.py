@@ -1,4 +1,4 @@
-"""Tables of a terminal: names break between words, and no verdict is lost however narrow it is."""
+"""Tables of a terminal: no verdict is lost however narrow it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from rich.console import Console
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import KnownRecord
 from statecheck.campaign.terminal.display import conclusion, summary
-from statecheck.campaign.terminal.names import BrokenName
 from statecheck.campaign.terminal.results import known_table
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status
@@ -41,15 +40,6 @@ def test_no_verdict_is_lost_or_cut(width: int) -> None:
         assert sum(status.value in line for line in lines) >= 1, (status, lines)
 
 
-@pytest.mark.parametrize("width", [50, 80, 130])
-def test_names_break_between_words(width: int) -> None:
-    known = record()
-    words = {word for row in known.properties for word in row.name.split("_")}
-    rows = [line for line in printed(summary(known, width), width) if "│" in line]
-    shown = {word for row in rows for word in row.split("│")[0].strip().split("_")}
-    assert shown - {""} <= words
-
-
 def test_headers_are_whole_and_what_has_no_room_is_named() -> None:
     lines = printed(summary(record(), 50), 50)
     assert lines[0].replace("┃", " ").split() == ["property", "status", "examples"]
@@ -74,18 +64,3 @@ def test_a_campaign_counts_known_defects_in_its_last_line(gone: int, message: st
 
 
 STANDINGS = ("showed", "no longer fails", "not tried enough", "not tried")
-
-
-@pytest.mark.parametrize(
-    ("text", "width", "lines"),
-    [
-        ("one_two_three", 13, ["one_two_three"]),
-        ("one_two_three", 8, ["one_two_", "three"]),
-        ("one_two_three", 5, ["one_", "two_", "three"]),
-        ("Class.method", 8, ["Class.", "method"]),
-        ("__", 1, ["_", "_"]),
-        ("", 4, [""]),
-    ],
-)
-def test_a_name_goes_on_in_the_next_line_with_a_word(text: str, width: int, lines: list[str]) -> None:
-    assert list(BrokenName(text).lines(width)) == lines

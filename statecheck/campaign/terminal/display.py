@@ -1,14 +1,13 @@
-"""What a campaign shows while it runs: a live table in a terminal, plain lines elsewhere; and its table at the end."""
+"""What a campaign shows while it runs, a line that is renewed in a terminal and plain lines elsewhere; and its table at the end."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -17,22 +16,20 @@ from statecheck.campaign.launched import coverage_of
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import PropertyRecord
 from statecheck.campaign.standing import Standing
-from statecheck.campaign.terminal.names import BrokenName
 from statecheck.execution.verdict import Status
 from statecheck.kernels import coverage
 from statecheck.text import visible
-from statecheck.text.terminal import on_one_line, said
+from statecheck.text.terminal import cell, on_one_line, said
 
 _LINE_SECONDS = 10.0
 _STYLES = {
-    Status.FALSIFIED: "bold red",
-    Status.ERROR: "bold red",
-    Status.NOT_FINISHED: "bold red",
-    Status.UNEXPECTED_PASS: "bold red",
-    Status.PASSED: "green",
-    Status.KNOWN: "yellow",
+    Status.FALSIFIED.value: "bold red",
+    Status.ERROR.value: "bold red",
+    Status.NOT_FINISHED.value: "bold red",
+    Status.UNEXPECTED_PASS.value: "bold red",
+    Status.PASSED.value: "green",
+    Status.KNOWN.value: "yellow",
 }
-_BY_VALUE = {status.value: style for status, style in _STYLES.items()}
 _LEAST_OF_NAMES, _LEAST_OF_STATUS, _LEAST_OF_A_NUMBER, _BETWEEN = 20, 15, 7, 3
 """Columns of a terminal that these have at least, and that lie between two of a table's."""
 _ENDED_BEFORE = ("outside", "not offered", "no evidence", "discarded", "vacuous")
@@ -48,14 +45,18 @@ def summary(record: CampaignRecord, width: int = 200) -> Table:
     columns = _fitting(every, width)
     left_out = ", ".join(every[len(columns) :])
     caption = f"{left_out}: on the page, or in a wider terminal" if left_out else None
-    table = _table(columns, caption=caption, caption_justify="left")
+    table = Table(show_edge=False, pad_edge=False, caption=caption, caption_justify="left")
+    table.add_column("property", ratio=1 if columns else None, overflow="fold")
+    table.add_column("status", no_wrap=True, min_width=_LEAST_OF_STATUS)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
     for row in record.properties:
         rate = f"{row.rate:,.0f}" if row.examples else ""
         numbers = {"examples": row.examples, "compared": row.compared, **_ended(row)}
         cells = {name: f"{number:,}" for name, number in numbers.items()} | {"examples/s": rate}
-        style = _BY_VALUE.get(row.status, "")
+        style = _STYLES.get(row.status, "")
         table.add_row(
-            BrokenName(on_one_line(row.short)),
+            cell(row.short),
             Text(on_one_line(row.status), style),
             *(cells[name] for name in columns),
         )
@@ -71,15 +72,6 @@ def _fitting(columns: Sequence[str], width: int) -> list[str]:
             break
         found.append(name)
     return found
-
-
-def _table(columns: Sequence[str], **look: Any) -> Table:
-    table = Table(show_edge=False, pad_edge=False, **look)
-    table.add_column("property", ratio=1 if columns else None)
-    table.add_column("status", no_wrap=True, min_width=_LEAST_OF_STATUS)
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
 
 
 def _ended(row: PropertyRecord) -> dict[str, int]:
@@ -102,7 +94,7 @@ def kernels(record: CampaignRecord) -> Table | str:
     for column in ("variants", "compilations"):
         table.add_column(column, justify="right", no_wrap=True)
     for name, kernel in record.kernels.items():
-        table.add_row(BrokenName(on_one_line(name)), f"{len(kernel.variants)}", f"{kernel.compilations}")
+        table.add_row(cell(name), f"{len(kernel.variants)}", f"{kernel.compilations}")
     return table if record.kernels else "kernels: none compiled"
 
 
@@ -111,27 +103,24 @@ class Display:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self._live: Live | None = None
+        self._status = console.status("")
         self._last_line = 0.0
         self._told: set[str] = set()
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
-            self._live = Live(
-                console=self.console, refresh_per_second=4, vertical_overflow="crop", transient=True
-            )
-            self._live.__enter__()
+            self._status.start()
         return self
 
     def __exit__(self, *details: object) -> None:
-        if self._live is not None:
-            with suppress(OSError):
-                self._live.__exit__(None, None, None)
+        with suppress(OSError):
+            self._status.stop()
 
     def watch(self, campaign: Campaign) -> None:
         """Show where it stands, and each new failure once."""
-        if self._live is not None:
-            self._live.update(_window(campaign, max(4, self.console.height - 6), self.console.width))
+        if self.console.is_terminal:
+            shown = Text(on_one_line(line(campaign)), no_wrap=True, overflow="ellipsis")
+            self._status.update(shown)
         elif time.monotonic() - self._last_line > _LINE_SECONDS:
             self._last_line = time.monotonic()
             self.say(line(campaign))
@@ -168,26 +157,6 @@ def _news(campaign: Campaign) -> list[tuple[str, str]]:
 
 def _last_line(standing: Standing) -> str:
     return standing.error.strip().splitlines()[-1]
-
-
-def _window(campaign: Campaign, room: int, width: int) -> Table:
-    """The busiest part of the table, so that it fits the terminal."""
-    shown = sorted(campaign.ledger.standings.values(), key=_importance)[:room]
-    columns = _fitting(("examples", "compared", "examples/s"), width)
-    table = _table(columns, caption=line(campaign), caption_justify="left")
-    for one in shown:
-        style = _STYLES.get(one.status, "cyan" if one.running else "")
-        name = Text(on_one_line(one.tested.id or one.name), style, no_wrap=True, overflow="ellipsis")
-        status = Status.RUNNING if one.running and one.status is Status.NOT_TESTED else one.status
-        cells = (f"{one.examples:,}", f"{one.counts.compared:,}", f"{one.rate:,.0f}")
-        table.add_row(name, Text(status.value, style), *cells[: len(columns)])
-    return table
-
-
-def _importance(standing: Standing) -> int:
-    if standing.status in (Status.FALSIFIED, Status.ERROR, Status.NOT_FINISHED):
-        return 0
-    return 1 if standing.running else 2
 
 
 def line(campaign: Campaign) -> str:

@@ -11,11 +11,10 @@ from rich.table import Table
 from statecheck.campaign.pages.causes import CauseGroup, grouped
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord, KnownRecord
-from statecheck.campaign.terminal.names import BrokenName
 from statecheck.execution.verdict import Status
 from statecheck.rooms import working_folder
 from statecheck.text.command_lines import command_line, near, option
-from statecheck.text.terminal import cell, on_one_line, said
+from statecheck.text.terminal import cell, said
 
 Say = Callable[[str], None]
 _MOST_NAMES = 8
@@ -138,7 +137,7 @@ def bucket_in(file: str) -> str:
 def known_table(defects: Iterable[KnownRecord]) -> Table | None:
     """A row for each known defect: whether it showed, and in how many examples; None without any."""
     table = Table(show_edge=False, pad_edge=False)
-    table.add_column("known defect")
+    table.add_column("known defect", overflow="fold")
     table.add_column("", no_wrap=True, min_width=len("not tried enough"))
     for column in ("examples", "properties"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -146,7 +145,7 @@ def known_table(defects: Iterable[KnownRecord]) -> Table | None:
     for defect in defects:
         standing = cell(defect.standing, "bold red" if defect.stale else "")
         numbers = (f"{defect.examples:,}", f"{len(defect.properties)}")
-        table.add_row(BrokenName(on_one_line(defect.id)), standing, *numbers, cell(defect.title))
+        table.add_row(cell(defect.id), standing, *numbers, cell(defect.title))
     return table if table.row_count else None
 
 
