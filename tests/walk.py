@@ -134,7 +134,7 @@ def walk() -> ExampleWalk:
         # Once before, so that imports, which happen once, are no part of the walk.
         for number in range(2):
             tracer, place = _Tracer(), Path(folder) / str(number)
-            setting = Setting(subject.name, "cpu", str(place), kept=str(place / "kept"))
+            setting = Setting("", subject.name, reports=str(place), kept=str(place / "kept"))
             worker = Worker(setting, Pipe())  # type: ignore[arg-type]
             try:
                 with tracer.watching():

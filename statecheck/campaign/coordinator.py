@@ -118,20 +118,8 @@ class Campaign:
         return self.current()
 
     def _setting(self) -> Setting:
-        plan = self.plan
-        return Setting(
-            plan.subject,
-            plan.device,
-            plan.reports,
-            str(self.pending),
-            plan.kept or plan.corpus,
-            plan.isolated,
-            plan.time_limit,
-            plan.sanitized,
-            as_new=plan.as_new,
-            first_seen=tuple(first_seen(plan, self._subject).items()),
-            steps=plan.steps,
-        )
+        found = tuple(first_seen(self.plan, self._subject).items())
+        return Setting(**vars(self.plan), pending=str(self.pending), first_seen=found)
 
     def _line_up(self) -> None:
         # A campaign that goes on has replayed some, and found others. What a crash kept out of its record is there too.

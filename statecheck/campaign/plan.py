@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 ENGINE = f"{__package__}.processes.worker:main"
@@ -32,6 +34,9 @@ class Plan:
         steps: rules in the scenario of a state machine, at most; None: as many as it says.
         scenarios: only properties that follow requests through an engine.
         exhaustive: all inputs up to a bound in place of drawn ones, of the properties that have enumerations.
+        isolated: the subject runs in a process that can be killed, and that has `time_limit` seconds for each call. Where it is
+            None, this is so on every device but the CPU.
+        sanitized: on a CPU, the sanitizer watches; it always does in a process of its own.
         workers: processes per GPU in which the subject runs.
     """
 
@@ -71,6 +76,16 @@ class Plan:
         return bool(self.only) or self.scenarios or self.exhaustive
 
     @property
+    def in_worker(self) -> bool:
+        """Whether the subject runs in a process that can be killed."""
+        return self.device != "cpu" if self.isolated is None else self.isolated
+
+    @property
+    def keeps_in(self) -> str:
+        """The folder of the cases that fail in this campaign."""
+        return self.kept or self.corpus
+
+    @property
     def name(self) -> str:
         """Of the campaign's folder."""
         return self.id if self.shards == 1 else f"{self.id}-shard{self.shard + 1}of{self.shards}"
@@ -79,6 +94,23 @@ class Plan:
 def shard_name(shard: int, shards: int) -> str:
     """A shard as `--shard` names it: "2/8" is the second of eight, whose number in plans and records is 1."""
     return f"{shard + 1}/{shards}"
+
+
+def shard_of(environment: Mapping[str, str], option: str = "") -> tuple[int, int]:
+    """The shard that a job does, counted from 0, and the number of shards: (0, 1) is the whole campaign.
+
+    Args:
+        option: "2/8" for the second of eight shards, "" for what the variable SHARD says in the same form.
+
+    Raises:
+        ValueError: not of that form.
+    """
+    name, text = ("shard", option) if option else ("SHARD", environment.get("SHARD", "").strip() or "1/1")
+    form = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text.strip())
+    if form is None or not 1 <= int(form[1]) <= int(form[2]):
+        rule = "a shard and the number of shards, such as 2/8 for the second of eight"
+        raise ValueError(f"{name} = {text!r}, but should be {rule} [shard_of]")
+    return int(form[1]) - 1, int(form[2])
 
 
 def seed_of(plan: Plan, round_number: int, name: str = "") -> int:

@@ -45,7 +45,7 @@ class Recovery:
                         _remove(path)
 
     def _corpus(self) -> Corpus:
-        return Corpus(Path(self._plan.kept or self._plan.corpus), Path(self._plan.reports) / "corpus")
+        return Corpus(Path(self._plan.keeps_in), Path(self._plan.reports) / "corpus")
 
     def running(self, worker: WorkerHandle) -> Path | None:
         """The input that a worker was running when it ended, as a case file; None where it had none in hand."""

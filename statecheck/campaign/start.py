@@ -58,7 +58,7 @@ def begun(plan: Plan) -> Beginning:
     names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
     chosen, skipped = applicable(names, tested, subject, plan.device)
     marks = expected(chosen, plan.device)
-    corpus = Corpus(Path(plan.kept or plan.corpus), Path(plan.reports) / "corpus")
+    corpus = Corpus(Path(plan.keeps_in), Path(plan.reports) / "corpus")
     ledger = Ledger([tested[name] for name in names], skipped, marks, first_seen(plan, subject), corpus)
     declared = () if plan.as_new else subject.known_deviations
     defects = KnownDefects(declared, selected=plan.is_selective, profile=subject.profile)

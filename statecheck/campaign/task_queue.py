@@ -49,7 +49,7 @@ class TaskQueue:
             self._first.append(RunCanary(str(folder / "canary")))
         if not self._plan.replayed:
             return
-        for corpus in dict.fromkeys((self._plan.corpus, self._plan.kept or self._plan.corpus)):
+        for corpus in dict.fromkeys((self._plan.corpus, self._plan.keeps_in)):
             for entry in Corpus(Path(corpus)).entries():
                 if entry.path.name not in done and (entry.case is None or is_chosen(entry.case)):
                     done.add(entry.path.name)

@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from statecheck.campaign.plan import Plan
+from statecheck.campaign.plan import Plan, shard_of
 from statecheck.campaign.record import FILE, CampaignRecord, require_id
-from statecheck.campaign.shards.schedulers import campaign_of, shard_of
 from statecheck.cli.campaign import console, plan_of, run_campaign
 from statecheck.cli.options import (
     add_known_options,
@@ -23,9 +22,11 @@ from statecheck.cli.options import (
 )
 
 _MOST_WORKERS = 8
+_CAMPAIGN = "CAMPAIGN"
+"""The variable that has the campaign's name where a scheduler starts its shards."""
 _DESCRIPTION = """Rounds of all properties until the time is up; first the cases of the corpus are replayed. Ends in
-reports/campaigns/<id>/report.html. Several machines: --shard on each (jobs of Slurm arrays, indexed jobs of
-Kubernetes and parallel jobs of Buildkite know their shards) and `merge` the folders, or use --ray. 0: clean. 1: something is wrong.
+reports/campaigns/<id>/report.html. Several machines: --shard and --id on each (or the variables
+SHARD and CAMPAIGN) and `merge` the folders, or use --ray. 0: clean. 1: something is wrong.
 2: incomplete, --resume goes on. 3: cannot be run as given."""
 
 
@@ -81,7 +82,7 @@ def run_nightly(options: argparse.Namespace) -> int:
             examples=resumed.examples_wanted,
             first_round=resumed.first_round,
         )
-    named = bool(resumed or options.id or campaign_of(os.environ))
+    named = bool(resumed or options.id or os.environ.get(_CAMPAIGN))
     return run_campaign(plan, out, named=named, ray=options.ray, resumed=resumed)
 
 
@@ -128,10 +129,10 @@ def _require_one_amount(options: argparse.Namespace) -> None:
 
 
 def _name(options: argparse.Namespace, environment: Mapping[str, str], shards: int) -> str:
-    """The name that was given, or that of the scheduler's job; "" for a name by the time."""
-    if options.id:
-        require_id(options.id, "id")
-    name: str = options.id or campaign_of(environment)
+    """The name that was given; "" for a name by the time."""
+    name: str = options.id or environment.get(_CAMPAIGN, "")
+    if name:
+        require_id(name, "id" if options.id else _CAMPAIGN)
     if shards > 1 and not (name or options.resume):
         rule = "the same name on every machine, by which `merge` finds the shards of a campaign"
         raise ValueError(f"CAMPAIGN = '', but should be {rule} [nightly]")

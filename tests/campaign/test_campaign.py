@@ -19,7 +19,8 @@ from hypothesis import settings
 
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.pages import page
-from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored, Setting
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.record_parts import PropertyRecord
 from statecheck.campaign.shards import comparison
@@ -97,14 +98,9 @@ class Ended:
 
 
 def hurried(campaign: Campaign) -> None:
-    """A watcher that goes on to reports once each property was tried enough, and ends the campaign after them."""
-    defects = campaign.defects
-    waiting = bool(defects.waiting or campaign.reporting)
-    if not all(map(_is_through, campaign.ledger.standings.values())):
-        return
-    left = 6.0 if waiting else 0.0
-    if campaign.left > left:
-        campaign.plan = replace(campaign.plan, budget=campaign.at + left)
+    """A watcher that ends the campaign once each property was tried enough."""
+    if all(map(_is_through, campaign.ledger.standings.values())):
+        campaign.plan = replace(campaign.plan, budget=campaign.at)
 
 
 def _is_through(one: Standing) -> bool:
@@ -375,7 +371,7 @@ def test_a_campaign_that_gets_a_signal_again_and_again_says_what_it_found(
 def test_on_a_gpu_the_subject_runs_in_a_process_of_its_own_by_default(
     device: str, isolated: bool | None, in_worker: bool
 ) -> None:
-    assert Setting("impl", device, "reports", isolated=isolated).in_worker is in_worker
+    assert Plan("", device=device, isolated=isolated).in_worker is in_worker
 
 
 # Options.

@@ -91,12 +91,14 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: Bench) -> Itera
     ) -> Worker:
         # Of the run's device: this process's kernels are interpreted or compiled, once and for all.
         fields: dict[str, Any] = {
+            "device": trial.port.device,
+            "reports": str(tmp_path / "reports"),
             "kept": str(tmp_path / "kept"),
             "isolated": False,
             "time_limit": 0.3,
         }
         worker = Worker(
-            Setting("toy_explored", trial.port.device, str(tmp_path / "reports"), **fields | setting),
+            Setting("", "toy_explored", **fields | setting),
             Pipe(),  # type: ignore[arg-type]
         )
         workers.append(worker)

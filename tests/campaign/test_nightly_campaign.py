@@ -27,10 +27,7 @@ from tests.breakages.broken import EXACT, ROUNDS_UP, module
 from tests.campaign.pretended import COMMIT
 
 LONG_AGO = {"date": "2026-01-31", "commit": "ba9876543210"}
-SURROUNDINGS = """
-SHARD SHARDS CAMPAIGN GITHUB_RUN_ID SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID JOB_COMPLETION_INDEX
-BUILDKITE_BUILD_NUMBER BUILDKITE_PARALLEL_JOB BUILDKITE_PARALLEL_JOB_COUNT
-"""
+SURROUNDINGS = "SHARD CAMPAIGN"
 """Variables of the shell that runs these tests, which are about none of them."""
 
 DIVIDES = """

@@ -112,7 +112,7 @@ def test_a_campaign_whose_canary_is_not_found_is_not_to_be_trusted(
         pytest.skip("on a GPU the canary runs in a process of its own, which the test cannot change")
     monkeypatch.setattr(embedded, "LARGEST_RIGHT_NUMBER", 10**9)
     monkeypatch.setattr("torch.set_num_threads", lambda many: None)
-    setting, pipe = Setting("impl", device, str(tmp_path)), Pipe()
+    setting, pipe = Setting("", "impl", device=device, reports=str(tmp_path)), Pipe()
     worker = Worker(setting, pipe)  # type: ignore[arg-type]
     worker.run(RunCanary(str(tmp_path / "canary")))
     profiles.load()

@@ -107,7 +107,7 @@ def test_a_campaign_s_name_begins_with_the_time_and_ends_with_the_commit(tmp_pat
 
 
 def test_shards_share_the_name_that_a_scheduler_gives(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, SHARD="3/4", GITHUB_RUN_ID="77")
+    plan = plan_of(tmp_path, SHARD="3/4", CAMPAIGN="github-77")
     assert (plan.id, plan.name, plan.shard, plan.shards) == ("github-77", "github-77-shard3of4", 2, 4)
 
 

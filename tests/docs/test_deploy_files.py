@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from statecheck.campaign.shards.schedulers import campaign_of, shard_of
+from statecheck.campaign.plan import shard_of
 from statecheck.cli import main as cli
 from tests.breakages.broken import ROOT
 
@@ -47,6 +47,15 @@ def _run(path: Path) -> list[tuple[str, set[str]]]:
     """The targets of make that a file runs, each with the variables that it sets."""
     found = re.finditer(r"\bmake ([a-z-]+)((?: [A-Z_]+=(?:\"[^\"]*\"|[^\s;&|]+))*)", _commands(path))
     return [(one[1], set(re.findall(r"(?:^| )([A-Z_]+)=", one[2]))) for one in found]
+
+
+def _shard_in(script: str, **variables: str) -> tuple[int, int]:
+    """The shard that a job's script asks for, as its shell computes it."""
+    (asked,) = re.findall(r'SHARD=("[^"]*")', script)
+    done = subprocess.run(
+        ["sh", "-c", f"echo {asked}"], env=variables, capture_output=True, text=True, check=True
+    )
+    return shard_of({"SHARD": done.stdout})
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -87,15 +96,14 @@ def test_a_workflow_gives_each_job_its_shard_and_reports_whatever_happens() -> N
     shard, merge = jobs["shard"], jobs["merge"]
     numbers = shard["strategy"]["matrix"]["shard"]
     assert shard["env"]["SHARD"] == "${{ matrix.shard }}/${{ strategy.job-total }}"
-    assert [shard_of({"SHARD": f"{one}/{len(numbers)}"}) for one in numbers] == [
-        (index, len(numbers)) for index in range(len(numbers))
-    ]
+    assert numbers == [1, 2, 3, 4]
     assert (merge["needs"], merge["if"]) == ("shard", "always()")
     uploads = [
         one for job in jobs.values() for one in job["steps"] if "upload-artifact" in one.get("uses", "")
     ]
     assert [one["if"] for one in uploads] == ["always()", "always()"]
-    assert campaign_of({"GITHUB_RUN_ID": "$GITHUB_RUN_ID"}) in GITHUB.read_text(encoding="utf-8")
+    assert shard["env"]["CAMPAIGN"] == "github-${{ github.run_id }}"
+    assert "campaigns/github-$GITHUB_RUN_ID/" in GITHUB.read_text(encoding="utf-8")
 
 
 @needs_yaml
@@ -107,10 +115,11 @@ def test_nothing_that_a_person_types_is_part_of_a_workflows_script() -> None:
 @needs_yaml
 def test_a_pipeline_has_parallel_jobs_and_a_report_after_them() -> None:
     shards, report = _parsed(BUILDKITE)["steps"]
-    job = {"BUILDKITE_PARALLEL_JOB": "0", "BUILDKITE_PARALLEL_JOB_COUNT": str(shards["parallelism"])}
-    assert shard_of(job) == (0, shards["parallelism"])
+    script = shards["command"].replace("$$", "$")
+    assert _shard_in(script, BUILDKITE_PARALLEL_JOB="0", BUILDKITE_PARALLEL_JOB_COUNT="4") == (0, 4)
     assert report["depends_on"] == [{"step": shards["key"], "allow_failure": True}]
-    assert campaign_of({"BUILDKITE_BUILD_NUMBER": "$$BUILDKITE_BUILD_NUMBER"}) in report["command"]
+    assert 'CAMPAIGN="buildkite-$$BUILDKITE_BUILD_NUMBER"' in shards["command"]
+    assert "campaigns/buildkite-$$BUILDKITE_BUILD_NUMBER/" in report["command"]
 
 
 @needs_yaml
@@ -119,11 +128,10 @@ def test_an_indexed_job_knows_how_many_it_is_of() -> None:
     assert (job["apiVersion"], job["kind"]) == ("batch/v1", "Job")
     spec, template = job["spec"], job["spec"]["template"]["spec"]
     (container,) = template["containers"]
-    environment = {one["name"]: one.get("value", "") for one in container["env"]}
-    index = {"JOB_COMPLETION_INDEX": str(spec["completions"] - 1)}
+    script, last = container["command"][2], spec["completions"] - 1
     assert spec["completionMode"] == "Indexed"
-    assert shard_of(environment | index) == (spec["completions"] - 1, spec["completions"])
-    assert "CAMPAIGN" in environment
+    assert _shard_in(script, JOB_COMPLETION_INDEX=str(last)) == (last, spec["completions"])
+    assert [one["name"] for one in container["env"]] == ["CAMPAIGN"]
     # What the cluster demands where an index may fail without the others.
     assert (template["restartPolicy"], spec["backoffLimitPerIndex"]) == ("Never", 0)
     assert {one["name"] for one in container["volumeMounts"]} == {one["name"] for one in template["volumes"]}
@@ -132,6 +140,8 @@ def test_an_indexed_job_knows_how_many_it_is_of() -> None:
 def test_the_slurm_script_is_a_shell_script() -> None:
     found = subprocess.run(["bash", "-n", str(SLURM)], capture_output=True, text=True, check=False)
     assert (found.returncode, found.stderr) == (0, "")
+    text = SLURM.read_text(encoding="utf-8")
+    assert _shard_in(text, SLURM_ARRAY_TASK_ID="3", SLURM_ARRAY_TASK_COUNT="4") == (3, 4)
 
 
 def test_the_slurm_script_asks_for_an_array_before_its_first_command() -> None:

@@ -32,7 +32,15 @@ def explored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: Bench) -> I
     # A kernel that is launched for the first time takes longer than anything on a CPU.
     limit = 0.5 if device == "cpu" else 5.0
     kept = str(tmp_path / "kept")
-    setting = Setting(faulty.__name__, device, str(tmp_path), kept=kept, isolated=True, time_limit=limit)
+    setting = Setting(
+        "",
+        faulty.__name__,
+        device=device,
+        reports=str(tmp_path),
+        kept=kept,
+        isolated=True,
+        time_limit=limit,
+    )
     engines: list[Worker] = []
 
     def explore(name: str) -> Ended:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from statecheck.campaign.plan import Plan
 from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.execution.counts import Counts
 from statecheck.execution.enumerations import Slice
@@ -19,38 +20,19 @@ from statecheck.kernels.coverage import Coverage
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What all tasks of a campaign have in common.
+class Setting(Plan):
+    """What all tasks of a campaign have in common: its plan, and where a worker finds what it needs.
 
     Args:
         pending: folder of this campaign alone, in which failing inputs stand until they are in a report or in the corpus.
-        kept: folder of the corpus to which failing cases go.
-        isolated: the subject runs in a process that can be killed, and that has `time_limit` seconds for each call. Where it is
-            None, this is so on every device but the CPU.
-        sanitized: on a CPU, the sanitizer watches; it always does in a process of its own.
         share: where workers of a device are shared (see `device.share`); `gpu` the index of the only GPU to use, "" for the first.
-        as_new: what the subject declares as known is taken for new.
         first_seen: the date and commit of what is found.
-        steps: rules in the scenario of a state machine, at most; None: as many as it says.
     """
 
-    subject: str
-    device: str
-    reports: str
     pending: str = ""
-    kept: str = "corpus"
-    isolated: bool | None = None
-    time_limit: float = 30.0
-    sanitized: bool = True
     share: str = ""
     gpu: str = ""
-    as_new: bool = False
     first_seen: tuple[tuple[str, str], ...] = ()
-    steps: int | None = None
-
-    @property
-    def in_worker(self) -> bool:
-        return self.device != "cpu" if self.isolated is None else self.isolated
 
 
 @dataclass(frozen=True)

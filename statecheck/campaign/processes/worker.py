@@ -88,7 +88,7 @@ class Worker:
         self._apart: InWorker | None = None
         self.plain = self._without_sanitizer()
         self.bench = Bench(subject, self.watched)
-        self.corpus = Corpus(Path(setting.kept), Path(setting.reports) / "corpus")
+        self.corpus = Corpus(Path(setting.keeps_in), Path(setting.reports) / "corpus")
         declared = () if setting.as_new else subject.known_deviations
         self.known_defects = KnownDefectMatcher(declared, subject.profile, self._asking)
         self.bench.known_by = self.known_defects.known

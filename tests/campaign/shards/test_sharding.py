@@ -1,4 +1,4 @@
-"""Shards as schedulers tell of them, and units of work for machines that come and go."""
+"""Shards, and units of work for machines that come and go."""
 
 from __future__ import annotations
 
@@ -8,71 +8,26 @@ from dataclasses import replace
 
 import pytest
 
-from statecheck.campaign.plan import Plan
-from statecheck.campaign.shards.schedulers import campaign_of, shard_of
+from statecheck.campaign.plan import Plan, shard_of
 from statecheck.campaign.shards.units import Cut, UnitQueue
 
-_SLURM = {
-    "SLURM_ARRAY_TASK_ID": "30",
-    "SLURM_ARRAY_TASK_MIN": "10",
-    "SLURM_ARRAY_TASK_MAX": "40",
-    "SLURM_ARRAY_TASK_COUNT": "4",
-    "SLURM_ARRAY_TASK_STEP": "10",
-}
-_BUILDKITE = {"BUILDKITE_PARALLEL_JOB": "3", "BUILDKITE_PARALLEL_JOB_COUNT": "5"}
 _EXAMPLES = Plan("night", examples=10)
 _SECONDS = Plan("night", budget=100.0)
 
 
 @pytest.mark.parametrize(
-    ("environment", "shard"),
+    ("environment", "option", "shard"),
     [
-        ({}, (0, 1)),
-        ({"SHARD": "", "SHARDS": ""}, (0, 1)),
-        ({"SHARD": "3/3"}, (2, 3)),
-        (_SLURM, (2, 4)),
-        ({name: text for name, text in _SLURM.items() if "STEP" not in name} | {"SLURM_ARRAY_TASK_ID": "13"}, (3, 4)),
-        ({"JOB_COMPLETION_INDEX": "0", "SHARDS": "7"}, (0, 7)),
-        (_BUILDKITE, (3, 5)),
-        (_SLURM | _BUILDKITE | {"SHARD": "1/1"}, (0, 1)),
-    ],
-)  # fmt: skip
-def test_a_job_does_the_shard_that_its_scheduler_says(
-    environment: dict[str, str], shard: tuple[int, int]
-) -> None:
-    assert shard_of(environment) == shard
-
-
-@pytest.mark.parametrize(
-    ("environment", "message"),
-    [
-        ({"SHARD": "1", "SHARDS": "2"}, "SHARD = '1', but should be a shard and the number of shards"),
-        ({"SHARDS": "4"}, "SHARDS = '4', but should be set beside JOB_COMPLETION_INDEX"),
-        (_BUILDKITE | {"BUILDKITE_PARALLEL_JOB": "5"}, "BUILDKITE_PARALLEL_JOB = 5, but should be < 5"),
-        (
-            _BUILDKITE | {"BUILDKITE_PARALLEL_JOB_COUNT": "0"},
-            "BUILDKITE_PARALLEL_JOB_COUNT = 0, but should be >= 1",
-        ),
-        (
-            _BUILDKITE | {"BUILDKITE_PARALLEL_JOB": "-1"},
-            "BUILDKITE_PARALLEL_JOB = '-1', but should be a number",
-        ),
-        ({"JOB_COMPLETION_INDEX": "1"}, "SHARDS = '', but should be set beside JOB_COMPLETION_INDEX"),
-        ({"BUILDKITE_PARALLEL_JOB": "1"}, "BUILDKITE_PARALLEL_JOB_COUNT = ''"),
-        (_SLURM | {"SLURM_ARRAY_TASK_COUNT": ""}, "SLURM_ARRAY_TASK_COUNT = ''"),
-        (_SLURM | {"SLURM_ARRAY_TASK_ID": "35"}, "SLURM_ARRAY_TASK_ID = 35"),
-        (_SLURM | {"SLURM_ARRAY_TASK_ID": "9"}, "SLURM_ARRAY_TASK_ID = 9"),
-        (_SLURM | {"SLURM_ARRAY_TASK_ID": "50"}, "= 4, but should be < 4 [SLURM_ARRAY_TASK_COUNT]"),
-        (_SLURM | {"SLURM_ARRAY_TASK_ID": "0"}, "= -1, but should be >= 0"),
+        ({}, "", (0, 1)),
+        ({"SHARD": ""}, "", (0, 1)),
+        ({"SHARD": "3/3"}, "", (2, 3)),
+        ({"SHARD": "3/3"}, "2/8", (1, 8)),
     ],
 )
-def test_a_scheduler_that_says_half_of_a_shard_is_refused(environment: dict[str, str], message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        shard_of(environment)
-
-
-def test_the_option_comes_before_the_variables() -> None:
-    assert shard_of(_SLURM | {"SHARD": "3/3"}, "2/8") == (1, 8)
+def test_a_job_does_the_shard_of_its_option_or_else_of_its_variable(
+    environment: dict[str, str], option: str, shard: tuple[int, int]
+) -> None:
+    assert shard_of(environment, option) == shard
 
 
 @pytest.mark.parametrize(
@@ -83,26 +38,6 @@ def test_a_shard_that_is_none_of_its_number_is_refused(text: str) -> None:
         shard_of({}, text)
     with pytest.raises(ValueError, match=rf"^SHARD = {re.escape(repr(text))}, but should be a shard and"):
         shard_of({"SHARD": text})
-
-
-@pytest.mark.parametrize(
-    ("environment", "name"),
-    [
-        ({}, ""),
-        ({"CAMPAIGN": "night-7", "GITHUB_RUN_ID": "17"}, "night-7"),
-        ({"GITHUB_RUN_ID": "17"}, "github-17"),
-        (_SLURM | {"SLURM_ARRAY_JOB_ID": "9"}, "slurm-9"),
-        (_BUILDKITE | {"BUILDKITE_BUILD_NUMBER": "3"}, "buildkite-3"),
-    ],
-)
-def test_all_shards_find_the_same_name(environment: dict[str, str], name: str) -> None:
-    assert campaign_of(environment) == name
-
-
-@pytest.mark.parametrize("name", ["../night", "a b", ".", "näme"])
-def test_a_name_that_is_no_folders_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=r"CAMPAIGN = .*, but should be letters"):
-        campaign_of({"CAMPAIGN": name})
 
 
 def _all_of(work: UnitQueue) -> list[Plan]:
