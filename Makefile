@@ -15,7 +15,6 @@ RAY ?=
 SHARD ?=
 DIRS ?= reports/campaigns
 MERGE_ARGS ?=
-RESUME ?=
 NIGHTLY_ARGS ?=
 SCRIPT ?=
 SANITIZE_ARGS ?=
@@ -85,7 +84,7 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  BUDGET=$(BUDGET) SUBJECT=$(SUBJECT) DEVICE=$(DEVICE) ONLY=<expr> SEED=<int> CASE=<case.json> PYTEST_ARGS=<args>'
-	@echo '  of nightly: BUDGET=8h GPUS=0,1,2,3|all RESUME=1 RAY=<address> SHARD=2/8; of merge: DIRS="shard0 shard1"'
+	@echo '  of nightly: BUDGET=8h GPUS=0,1,2,3|all RAY=<address> SHARD=2/8; of merge: DIRS="shard0 shard1"'
 	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 REPLAY_ARGS="--blocks 200"'
 	@echo '  of bench: ONLY=builders|align|host SUBJECT=<module> VLLM=0.33.0 OUT=$(OUT); of vectors: OUT=$(VECTORS)'
 	@echo '  of mutants: FILES="impl/align oracle" SAMPLE=200 WORKERS=4 EXAMPLES=25 SHARD=1/4 BUDGET=8m AGAIN=1 OUT=$(MUTANTS)'
@@ -104,8 +103,8 @@ exhaust: $(READY)  ## all inputs of each decision up to a bound that grows until
 	@$(RELEASE) $(RUN) exhaust --budget $(call quote,$(BUDGET)) $(RELEASED_CHOICE) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(WORKERS),--workers $(call quote,$(WORKERS)))
 
-nightly: $(READY)  ## a campaign to leave running, with a report: BUDGET (8h here), GPUS, RESUME, SHARD, RAY, SUBJECT, DEVICE, ONLY; on a release: VLLM=0.33.0
-	@$(RELEASE) $(RUN) nightly $(if $(RESUME),--resume,$(if $(filter-out file,$(origin BUDGET)),--budget $(call quote,$(BUDGET)))) \
+nightly: $(READY)  ## a campaign to leave running, with a report: BUDGET (8h here), GPUS, SHARD, RAY, SUBJECT, DEVICE, ONLY; on a release: VLLM=0.33.0
+	@$(RELEASE) $(RUN) nightly $(if $(filter-out file,$(origin BUDGET)),--budget $(call quote,$(BUDGET))) \
 	  $(RELEASED_CHOICE) $(if $(GPUS),--gpus $(call quote,$(GPUS))) $(if $(RAY),--ray $(call quote,$(RAY))) $(if $(SHARD),--shard $(call quote,$(SHARD))) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(NIGHTLY_ARGS)
 

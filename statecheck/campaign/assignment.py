@@ -46,11 +46,11 @@ class Assignment:
 
     Args:
         scenarios: properties of which an example takes as long as many of others.
-        done: rounds that were begun before this, where a campaign goes on.
     """
 
-    def __init__(self, plan: Plan, ledger: Ledger, scenarios: frozenset[str], done: int) -> None:
-        self.done = done
+    def __init__(self, plan: Plan, ledger: Ledger, scenarios: frozenset[str]) -> None:
+        self.done = 0
+        """Rounds that were begun."""
         self._plan, self._ledger, self._scenarios = plan, ledger, scenarios
         self._queue: deque[Explore] = deque()
         self.lost: deque[Explore] = deque()
@@ -58,7 +58,7 @@ class Assignment:
         self._homes: dict[str, WorkerHandle] = {}
         self._examples_at_turn = -1
         self._turns: Counter[str] = Counter()
-        self._begun, self._explored = done, Counter[str]()
+        self._explored = Counter[str]()
         untried = [standing for standing in ledger.standings.values() if standing.open and not standing.tried]
         untried.sort(key=lambda one: (one.name in scenarios, one.tested.launches))
         self._first: deque[str] = deque(standing.name for standing in untried if self._by_time)
@@ -181,7 +181,7 @@ class Assignment:
     def _explore(self, standing: Standing, number: int) -> Explore:
         name = standing.name
         # Counted by the property, since which rounds it is in depends on how fast others are.
-        nth = self._begun + self._explored[name] - (number > 0)
+        nth = self._explored[name] - (number > 0)
         self._explored[name] += not number
         seed = seed_of(self._plan, self._plan.first_round + nth, name if not number else f"{name}#{number}")
         return Explore(name, seed, 0)

@@ -1,4 +1,4 @@
-"""A campaign's folder belongs to one process at a time: two that start in the same second, or a second `--resume`."""
+"""A campaign's folder belongs to one process at a time: two that start in the same second, or are given the same name."""
 
 from __future__ import annotations
 

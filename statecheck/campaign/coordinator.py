@@ -37,39 +37,32 @@ _SAVE_SECONDS, _SHOW_SECONDS = 10.0, 0.2
 Watch = Callable[["Campaign"], None]
 
 
-def run(plan: Plan, watch: Watch | None = None, *, resumed: CampaignRecord | None = None) -> CampaignRecord:
+def run(plan: Plan, watch: Watch | None = None) -> CampaignRecord:
     """Run one shard, or unit, on this machine to its end; its folder `reports/campaigns/<name>/` holds what is known.
 
     Args:
         watch: called several times a second with the campaign.
-        resumed: go on from there; what it has used of the budget is gone.
 
     Raises:
         ValueError: a plan that cannot be carried out.
     """
-    return Campaign(plan, watch or (lambda campaign: None), resumed).run()
+    return Campaign(plan, watch or (lambda campaign: None)).run()
 
 
 class Campaign:
     """A campaign while it runs."""
 
-    def __init__(self, plan: Plan, watch: Watch, resumed: CampaignRecord | None = None) -> None:
+    def __init__(self, plan: Plan, watch: Watch) -> None:
         self.plan, self.watch = plan, watch
         self.folder = Path(plan.reports) / "campaigns" / plan.name
         self.pending = pending_of(self.folder)
         start = begun(plan)
         self.record, self.ledger, self.defects = start.record, start.ledger, start.defects
-        self._subject, self._spent_before = start.subject, 0.0
-        if resumed is not None:
-            self.ledger.resume(resumed)
-            self._spent_before, self.record.began = resumed.seconds, resumed.began
-            self.record.rounds = resumed.rounds
+        self._subject = start.subject
         self._started: float | None = None
         self._ended: float | None = None
         self.exhaustion = Exhaustion(plan, self.ledger) if plan.exhaustive else None
-        self._assignment = self.exhaustion or Assignment(
-            plan, self.ledger, start.scenarios, self.record.rounds
-        )
+        self._assignment = self.exhaustion or Assignment(plan, self.ledger, start.scenarios)
         self._queue = TaskQueue(plan, self._assignment)
         self._recovery = Recovery(plan, self.folder, start.subject, self.ledger, self.defects)
         self._saved_at = self._shown_at = float("-inf")
@@ -82,9 +75,9 @@ class Campaign:
     def at(self) -> float:
         """Seconds that the campaign has run; none until its workers are ready."""
         if self._started is None:
-            return self._spent_before
+            return 0.0
         now = self._ended if self._ended is not None else time.monotonic()
-        return self._spent_before + max(0.0, now - self._started)
+        return max(0.0, now - self._started)
 
     @property
     def left(self) -> float:
@@ -122,11 +115,7 @@ class Campaign:
         return Setting(**vars(self.plan), pending=str(self.pending), first_seen=found)
 
     def _line_up(self) -> None:
-        # A campaign that goes on has replayed some, and found others. What a crash kept out of its record is there too.
-        done = {replay.file for replay in self.ledger.corpus}
-        done |= {Path(bucket.corpus).name for bucket in self.ledger.buckets.values()}
-        canary = self.plan.canary and not self.ledger.canary
-        self._queue.begin(self.folder, done, self._is_chosen, canary=canary)
+        self._queue.begin(self.folder, self._is_chosen)
 
     def _is_chosen(self, case: Case) -> bool:
         return not self.plan.is_selective or case.property_name in self.ledger.standings
@@ -161,7 +150,7 @@ class Campaign:
             self._show()
 
     def _assign(self, worker: WorkerHandle) -> None:
-        task = self._queue.next(worker, self._pool.workers, self.at - self._spent_before, self.left)
+        task = self._queue.next(worker, self._pool.workers, self.at, self.left)
         self.record.rounds = self._assignment.done
         if task is None:
             return

@@ -11,7 +11,7 @@ from typing import Any
 
 from oracle.situations.registry import Situation
 from statecheck.campaign.corpus import Corpus
-from statecheck.campaign.launched import coverage_of, records_of
+from statecheck.campaign.launched import records_of
 from statecheck.campaign.processes.tasks import Explored, Found
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import (
@@ -24,7 +24,7 @@ from statecheck.campaign.standing import Standing
 from statecheck.case import Case
 from statecheck.case.bucket import Bucket, bucket_of
 from statecheck.execution.registry import Property
-from statecheck.kernels.compilations import Compilation, Kernels, added
+from statecheck.kernels.compilations import Kernels, added
 from statecheck.kernels.coverage import Coverage
 from statecheck.subject.remarks import take_remarks
 
@@ -70,9 +70,7 @@ class Ledger:
 
     @property
     def behaviours(self) -> int:
-        return sum(
-            standing.earlier_behaviours + len(standing.behaviours) for standing in self.standings.values()
-        )
+        return sum(len(standing.behaviours) for standing in self.standings.values())
 
     def trouble(self, sentence: str) -> None:
         if sentence not in self.troubles:
@@ -204,30 +202,6 @@ class Ledger:
         record.remarks = [*self.remarks.values()]
         record.faults = dict(self.faults)
         return record
-
-    def resume(self, record: CampaignRecord) -> None:
-        """Go on from where another run of the same campaign ended."""
-        for row in record.properties:
-            standing = self.standings.get(row.name)
-            if standing is not None and not standing.reason:
-                standing.resume(row)
-        for bucket in record.buckets:
-            self.buckets[bucket.id] = bucket
-            if bucket.property in self.standings:
-                self.standings[bucket.property].found(
-                    (bucket.id,), bucket.message, bucket.report, shrunk=bucket.shrunk
-                )
-        self.marks |= {mark.name: mark for mark in record.marks if mark.name in self.marks}
-        self.corpus, self.troubles, self.canary = record.corpus, record.troubles, record.canary
-        self.faults = Counter(record.faults)
-        self.remarks = {sentence: sentence for sentence in record.remarks}
-        self.covered = coverage_of(record.launched)
-        self.kernels = {
-            name: Compilation(
-                frozenset((variant[0], variant[1]) for variant in compiled.variants), compiled.compilations
-            )
-            for name, compiled in record.kernels.items()
-        }
 
 
 def _size(case: dict[str, Any]) -> int:

@@ -1,4 +1,4 @@
-"""What is known of a campaign, as data: what reports are made from, what shards add up to, what `--resume` goes on with."""
+"""What is known of a campaign, as data: what reports are made from, what shards add up to, what the next campaign goes on from."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class CampaignRecord:
         commit: of the repository, 12 hexadecimal digits, with "+" behind them where files were changed; "" unknown.
         gpus: device names by index, such as {"0": "NVIDIA H200"}; {"cpu": "..."} without a GPU.
         began: when, ISO 8601 with time zone. For people only: durations are measured, not subtracted.
-        seconds: how long it ran, over all the times that it was resumed.
+        seconds: how long it ran.
         budget: seconds, or None where `examples_wanted` says how much work it is.
         rounds: how many were begun; `first_round` is the number of the first.
-        complete: the budget was used up; otherwise `--resume` continues it.
+        complete: the budget was used up.
         kernels: by name; empty on a CPU, where no kernel is compiled.
         launched: kernels that were executed or interpreted; empty where they are compiled.
         faults: device faults by kind, with how often they came up.

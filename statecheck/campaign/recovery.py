@@ -37,7 +37,8 @@ class Recovery:
     def adopt(self) -> None:
         """What campaigns that have ended had in hand: into the corpus, from where it is replayed."""
         for campaign in sorted(self._folder.parent.glob("*/")):
-            if campaign == self._folder or not unclaimed(campaign):
+            # Its own folder may be that of a campaign of the same name, which has ended.
+            if campaign != self._folder and not unclaimed(campaign):
                 continue
             with suppress(OSError):
                 for path, case in left_behind(pending_of(campaign)):

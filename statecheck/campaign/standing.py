@@ -61,7 +61,6 @@ class Standing:
     unwatched: bool = False
     tried: bool = False
     behaviours: set[int] = field(default_factory=set)
-    earlier_behaviours: int = 0
     fresh: int = 0
     next_fresh: int = 0
     alike: Counter[str] = field(default_factory=Counter)
@@ -200,7 +199,7 @@ class Standing:
             kind=tested.kind,
             status=self.status.value,
             seconds=round(self.seconds, 3),
-            behaviours=self.earlier_behaviours + len(self.behaviours),
+            behaviours=len(self.behaviours),
             launches=tested.launches,
             detail=self.detail,
             known=dict(self.deviations),
@@ -208,10 +207,3 @@ class Standing:
             id=tested.id,
             **counts,
         )
-
-    def resume(self, record: PropertyRecord) -> None:
-        """Go on from where another run of the same campaign ended."""
-        self.counts = record.counts
-        self.seconds, self.earlier_behaviours = record.seconds, record.behaviours
-        self.deviations.update(record.known)
-        self.tried = record.examples > 0

@@ -38,14 +38,14 @@ class TaskQueue:
         """Have a task done that a worker could not do."""
         self._first.appendleft(task)
 
-    def begin(self, folder: Path, done: set[str], is_chosen: Callable[[Case], bool], *, canary: bool) -> None:
+    def begin(self, folder: Path, is_chosen: Callable[[Case], bool]) -> None:
         """Before anything is explored: the canary, and the corpus.
 
         Args:
-            done: names of files of the corpus that need no replay.
             is_chosen: whether a case is of a property that is explored.
         """
-        if canary:
+        done = set[str]()
+        if self._plan.canary:
             self._first.append(RunCanary(str(folder / "canary")))
         if not self._plan.replayed:
             return
@@ -61,7 +61,7 @@ class TaskQueue:
         """A task for one of the workers, None where there is nothing for it now.
 
         Args:
-            at: seconds since the campaign began, or went on.
+            at: seconds since the campaign began.
             left: seconds of the budget.
         """
         if left > 0 and self._first and self._comes_first(self._first[0], at):

@@ -44,7 +44,6 @@ def run_campaign(
     *,
     named: bool = False,
     ray: str = "",
-    resumed: CampaignRecord | None = None,
     more: More | None = None,
 ) -> int:
     """Run it, show what it comes to, and write its folder; the exit code.
@@ -64,10 +63,10 @@ def run_campaign(
         require_own(Path(plan.corpus), "corpus", "corpus", "campaign")
     offers = "" if ray else _offers(plan)
     with claimed(plan, named=named) as mine:
-        _announce(out, mine, resumed)
+        _announce(out, mine)
         if offers:
             _say(out, offers)
-        record = _on_ray(mine, out, ray) if ray else _here(mine, out, resumed, more)
+        record = _on_ray(mine, out, ray) if ray else _here(mine, out, more)
         with uninterrupted():
             code = _conclude(mine, out, record)
     finish()
@@ -88,7 +87,7 @@ def _offers(plan: Plan) -> str:
     return offers.sentence
 
 
-def _here(plan: Plan, out: Console, resumed: CampaignRecord | None, more: More | None) -> CampaignRecord:
+def _here(plan: Plan, out: Console, more: More | None) -> CampaignRecord:
     from statecheck.workers.forkserver import server_for
 
     # It imports what engines need while this process does the same for itself.
@@ -98,7 +97,7 @@ def _here(plan: Plan, out: Console, resumed: CampaignRecord | None, more: More |
     from statecheck.campaign.terminal.display import Display
 
     with Display(out) as display:
-        campaign = Campaign(plan, display.watch, resumed)
+        campaign = Campaign(plan, display.watch)
         record = campaign.run()
         # Ctrl-C again while it ends would keep it from saying what it found.
         with uninterrupted():
@@ -171,7 +170,7 @@ def _say(out: Console, text: str) -> None:
     out.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def _announce(out: Console, plan: Plan, resumed: CampaignRecord | None) -> None:
+def _announce(out: Console, plan: Plan) -> None:
     from statecheck.campaign.plan import seed_of, shard_name
 
     amount = [f"{plan.budget:,.0f} s"] if plan.budget is not None else []
@@ -189,8 +188,6 @@ def _announce(out: Console, plan: Plan, resumed: CampaignRecord | None) -> None:
     )
     shard = f", shard {shard_name(plan.shard, plan.shards)}" if plan.shards > 1 else ""
     _say(out, f"commit {plan.commit or 'unknown'}{shard}, {seed}")
-    if resumed is not None:
-        _say(out, f"goes on after {resumed.seconds:.0f} s with {resumed.examples:,} examples")
 
 
 def _conclude(plan: Plan, out: Console, record: CampaignRecord) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ _CAMPAIGN = "CAMPAIGN"
 _DESCRIPTION = """Rounds of all properties until the time is up; first the cases of the corpus are replayed. Ends in
 reports/campaigns/<id>/report.html. Several machines: --shard and --id on each (or the variables
 SHARD and CAMPAIGN) and `merge` the folders, or use --ray. 0: clean. 1: something is wrong.
-2: incomplete, --resume goes on. 3: cannot be run as given."""
+2: incomplete. 3: cannot be run as given."""
 
 
 def add_nightly(commands: Any) -> None:
@@ -54,7 +55,6 @@ def add_nightly(commands: Any) -> None:
         "--corpus", type=location, default="corpus", help="where failing cases are kept (default corpus/)"
     )
     parser.add_argument("--id", default="", help="the campaign's name; shards of one need the same")
-    parser.add_argument("--resume", action="store_true", help="go on with the last one that is incomplete")
     parser.add_argument(
         "--shard", default="", metavar="K/N", help="part of a campaign: 2/8 is the second of eight shards"
     )
@@ -73,17 +73,8 @@ def run_nightly(options: argparse.Namespace) -> int:
     """
     out = console()
     plan = planned(options, os.environ)
-    resumed = _to_resume(plan, options) if options.resume else None
-    if resumed is not None:
-        plan = replace(
-            plan,
-            id=resumed.id,
-            budget=resumed.budget,
-            examples=resumed.examples_wanted,
-            first_round=resumed.first_round,
-        )
-    named = bool(resumed or options.id or os.environ.get(_CAMPAIGN))
-    return run_campaign(plan, out, named=named, ray=options.ray, resumed=resumed)
+    named = bool(options.id or os.environ.get(_CAMPAIGN))
+    return run_campaign(plan, out, named=named, ray=options.ray)
 
 
 def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan:
@@ -124,8 +115,8 @@ def _require_one_amount(options: argparse.Namespace) -> None:
         raise ValueError(f"examples = {options.examples}, but should not be given with a budget [nightly]")
     if options.examples is not None and options.examples < 1:
         raise ValueError(f"examples = {options.examples}, but should be >= 1 [nightly]")
-    if options.ray and (options.gpus or options.resume):
-        raise ValueError(f"ray = {options.ray!r}, but should not be given with gpus or resume [nightly]")
+    if options.ray and options.gpus:
+        raise ValueError(f"ray = {options.ray!r}, but should not be given with gpus [nightly]")
 
 
 def _name(options: argparse.Namespace, environment: Mapping[str, str], shards: int) -> str:
@@ -133,7 +124,7 @@ def _name(options: argparse.Namespace, environment: Mapping[str, str], shards: i
     name: str = options.id or environment.get(_CAMPAIGN, "")
     if name:
         require_id(name, "id" if options.id else _CAMPAIGN)
-    if shards > 1 and not (name or options.resume):
+    if shards > 1 and not name:
         rule = "the same name on every machine, by which `merge` finds the shards of a campaign"
         raise ValueError(f"CAMPAIGN = '', but should be {rule} [nightly]")
     return name
@@ -180,30 +171,17 @@ def _processes(options: argparse.Namespace, gpus: int, *, isolated: bool) -> tup
     return workers, require_processes("engines", engines, "nightly")
 
 
-def _earlier(plan: Plan) -> list[CampaignRecord]:
-    """Campaigns of the same kind under the reports, the latest first; what cannot be read says nothing."""
-    found = []
-    for path in (Path(plan.reports) / "campaigns").glob(f"*/{FILE}"):
-        try:
-            record = CampaignRecord.load(path)
-        except (OSError, ValueError):
-            continue
-        same = (record.subject, record.device, record.only, record.shard, record.shards)
-        if record.seed is None and same == (plan.subject, plan.device, plan.only, plan.shard, plan.shards):
-            found.append(record)
-    return sorted(found, key=lambda one: (one.start, one.id), reverse=True)
-
-
 def _first_round(plan: Plan) -> int:
     """Rounds of the same commit go on where they were: the same seeds would find the same again."""
-    same = (record for record in _earlier(plan) if record.commit.rstrip("+") == plan.commit.rstrip("+"))
-    return max((record.first_round + record.rounds for record in same), default=0)
+    rounds = [0]
+    for path in (Path(plan.reports) / "campaigns").glob(f"*/{FILE}"):
+        # What cannot be read says nothing.
+        with suppress(OSError, ValueError):
+            record = CampaignRecord.load(path)
+            if record.seed is None and _kind(record) == _kind(plan):
+                rounds.append(record.first_round + record.rounds)
+    return max(rounds)
 
 
-def _to_resume(plan: Plan, options: argparse.Namespace) -> CampaignRecord:
-    wanted = [record for record in _earlier(plan) if not record.complete and options.id in ("", record.id)]
-    if not wanted:
-        raise ValueError(
-            "resume = True, but should only be where a campaign of this kind is incomplete [nightly]"
-        )
-    return wanted[0]
+def _kind(one: CampaignRecord | Plan) -> tuple[object, ...]:
+    return one.subject, one.device, one.only, one.shard, one.shards, one.commit.rstrip("+")

@@ -100,9 +100,9 @@ def script_line(script: PurePath, subject: str = "impl", *flags: str) -> str:
     return _from_here(" ".join([*variables, python(), *flags, shlex.quote(near(script))]))
 
 
-def option(name: str, value: str = "") -> str:
+def option(name: str, value: str) -> str:
     """An option as one adds it to the command line that started this run."""
-    return f"{name.upper()}={value or 1}" if by_make() else " ".join(_options({name: value or True}))
+    return f"{name.upper()}={value}" if by_make() else " ".join(_options({name: value}))
 
 
 def pip_line(*packages: str) -> str:

@@ -185,7 +185,7 @@ EXAMPLES = {
     "clean": a_record(),
     "two buckets": two_buckets(),
     "canary not found": a_record(canary=""),
-    "resumed": a_record(complete=False, interrupted=True, rounds=5),
+    "interrupted": a_record(complete=False, interrupted=True, rounds=5),
     "empty": empty(),
     "CPU": on_a_cpu(),
     "hostile": hostile(),

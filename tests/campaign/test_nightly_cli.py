@@ -11,7 +11,6 @@ import pytest
 
 from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.campaign.record_parts import PropertyRecord
 from statecheck.cli import campaign as cli_campaign
 from statecheck.cli import main as cli
 from statecheck.cli.campaign import commit_of
@@ -60,7 +59,6 @@ def refused(folder: Path, *options: str) -> int:
         ("--only (", "only = '(', but should be an expression"),
         ("--time-limit never", "time_limit = 'never', but should be a positive duration"),
         ("--id ../up --examples 5", "id = '../up', but should be letters"),
-        ("--resume", "resume = True, but should only be where a campaign of this kind is incomplete"),
     ],
 )
 def test_what_cannot_be_run_as_given_exits_3_and_says_why(
@@ -181,20 +179,6 @@ def test_a_record_that_cannot_be_read_does_not_keep_a_campaign_from_being_planne
     assert plan_of(tmp_path).first_round == 7
 
 
-@pytest.mark.parametrize(
-    "changes", [{"complete": True}, {"subject": "toy"}, {"only": EXACT}, {"id": "another"}], ids=str
-)
-def test_a_campaign_that_is_complete_or_of_another_kind_is_not_resumed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
-) -> None:
-    campaigns(tmp_path, on_a_cpu(**EARLIER | {"complete": False} | changes))
-    code = cli.main(
-        ["nightly", "--device", "cpu", "--reports", str(tmp_path), "--resume", "--id", "2026-11-21-night"]
-    )
-    assert code == 3
-    assert "resume = True" in capsys.readouterr().err
-
-
 def test_the_commit_of_a_checkout_has_a_plus_if_files_were_changed(tmp_path: Path) -> None:
     def git(*options: str) -> None:
         command = [
@@ -217,16 +201,3 @@ def test_the_commit_of_a_checkout_has_a_plus_if_files_were_changed(tmp_path: Pat
     clean = commit_of(tmp_path)
     (tmp_path / "file").write_text("b")
     assert (len(clean), commit_of(tmp_path)) == (12, f"{clean}+")
-
-
-def test_what_an_interrupted_campaign_has_used_of_its_time_is_gone(tmp_path: Path) -> None:
-    row = PropertyRecord(EXACT, "", "", "passed", 100, 50.0, compared=100)
-    fields: dict[str, Any] = {"commit": COMMIT, "only": EXACT, "subject": "toy_of_nights", "marks": []}
-    fields |= {"complete": False, "interrupted": True, "budget": 300.0, "seconds": 299.5, "rounds": 3}
-    campaigns(tmp_path / "reports", on_a_cpu(id="night", properties=[row], **fields))
-    with stage(passes):
-        record = night(tmp_path, "night", "--only", EXACT, "--resume").record
-    assert (record.complete, record.budget) == (True, 300.0)
-    assert 300.0 <= record.seconds < 599.0
-    assert record.properties[0].examples > 100
-    assert record.rounds > 3

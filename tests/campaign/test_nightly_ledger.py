@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from oracle.situations.registry import Situation
-from statecheck.campaign.launched import coverage_of
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.processes.tasks import Explored, Found
 from statecheck.campaign.record import CampaignRecord
@@ -281,13 +280,6 @@ def filled(ledger: Ledger) -> CampaignRecord:
     return CampaignRecord.from_json(ledger.fill(CampaignRecord("night", "toy", "cpu", "")).to_json())
 
 
-def went_on(ledger: Ledger, *marks: Situation) -> Ledger:
-    """A ledger that goes on where this one ended, from what was saved of it."""
-    later = a_ledger(*marks)
-    later.resume(filled(ledger))
-    return later
-
-
 def rich() -> Ledger:
     """A ledger that was given everything."""
     ledger = a_ledger(Situation("empty batch", "batch"))
@@ -309,50 +301,10 @@ def rich() -> Ledger:
     return ledger
 
 
-def test_a_record_that_was_resumed_and_saved_at_once_is_the_same() -> None:
-    ledger = rich()
-    assert filled(went_on(ledger, Situation("empty batch", "batch"))) == filled(ledger)
-
-
-def test_what_is_explored_after_a_resume_adds_up() -> None:
-    later = went_on(rich(), Situation("empty batch", "batch"))
-    standing = explored(later, failing={ONE: 5}, marks={"empty batch": 1}, faults={"hang": 1})
-    assert (standing.examples, standing.seconds, standing.known) == (20, 2.0, frozenset({ONE}))
-    assert (later.buckets[ONE].examples, later.marks["empty batch"].examples) == (12, 4)
-    assert later.faults == {"hang": 3}
-    assert standing.status is Status.FALSIFIED
-
-
-def test_launches_and_branches_after_a_resume_are_added_to_those_before() -> None:
-    later = went_on(rich(), Situation("empty batch", "batch"))
-    later.cover(Coverage(Counter({How("copy", EXECUTED, "", "copy.py:1"): 3}), taken=frozenset({ELSE})))
-    copy, move = filled(later).launched
-    assert (copy.name, copy.executed, copy.taken, copy.missed) == ("copy", 5, 2, [])
-    assert (move.name, move.executed, [one.why for one in move.interpreted]) == ("move", 0, ["tt.new"])
-    assert coverage_of([copy, move]) == later.covered
-
-
 def test_fields_that_nothing_reads_any_more_are_left_out_of_an_earlier_record() -> None:
     record = rich().fill(CampaignRecord("night", "toy", "cpu", ""))
     content = json.loads(record.to_json()) | {"series": [{"at": 1.0, "examples": 2}]}
     assert CampaignRecord.from_json(json.dumps(content)) == CampaignRecord.from_json(record.to_json())
-
-
-def test_an_error_is_tried_again_after_a_resume_and_forgotten_where_all_is_well() -> None:
-    ledger = a_ledger()
-    explored(ledger, "error", examples=0, detail="Traceback")
-    later = went_on(ledger)
-    assert (status_of(later), later.standings[NAME].open) == (Status.NOT_TESTED, True)
-    standing = explored(later)
-    assert (standing.status, standing.detail) == (Status.PASSED, "")
-
-
-def test_a_property_that_does_not_apply_any_more_stays_so_after_a_resume() -> None:
-    ledger = a_ledger()
-    explored(ledger)
-    later = Ledger([a_property(name=NAME)], {NAME: "toy has no divide"}, [], FIRST_SEEN)
-    later.resume(filled(ledger))
-    assert (status_of(later), later.standings[NAME].detail) == (Status.NOT_APPLICABLE, "toy has no divide")
 
 
 @pytest.mark.parametrize("saved", ["", "toys/halves"])

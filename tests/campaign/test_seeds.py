@@ -39,7 +39,7 @@ class Played:
         functions = {self.engine: ("LiveEngine",)}
         properties = [a_property(name=name, functions=functions.get(name, ("divide",))) for name in NAMES]
         ledger = Ledger(properties, {}, (), {})
-        assignment = Assignment(self.plan, ledger, frozenset(), 0)
+        assignment = Assignment(self.plan, ledger, frozenset())
         pool, done = [Worker() for _ in range(self.workers)], list[Explore]()
         while len(done) < count:
             for worker in pool:
@@ -105,7 +105,7 @@ def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[st
     """The tasks of a campaign in examples to its end, and how many ran; the first property's shrinking takes some more."""
     plan = Plan("toys", examples=budget, seed=7)
     ledger = Ledger([a_property(name=name) for name in NAMES], {}, (), {})
-    assignment = Assignment(plan, ledger, frozenset(), 0)
+    assignment = Assignment(plan, ledger, frozenset())
     pool, done = [Worker() for _ in range(workers)], list[Explore]()
     while True:
         for worker in pool:

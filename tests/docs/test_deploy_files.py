@@ -23,7 +23,7 @@ KUBERNETES = ROOT / "deploy/kubernetes.yaml"
 SLURM = ROOT / "deploy/nightly.slurm"
 FILES = (GITHUB, BUILDKITE, KUBERNETES, SLURM)
 PROMISED = {
-    "nightly": ("--budget", "--gpus", "--engines", "--resume", "--shard", "--ray", "--reports", "--corpus"),
+    "nightly": ("--budget", "--gpus", "--engines", "--shard", "--ray", "--reports", "--corpus"),
     "merge": ("--reports", "--corpus"),
 }
 needs_yaml = pytest.mark.skipif(find_spec("yaml") is None, reason="PyYAML is not installed")

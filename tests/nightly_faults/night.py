@@ -27,7 +27,7 @@ _POLL_SECONDS = 0.05
 _GONE_SECONDS = 30.0
 _LIMIT_SECONDS = 600.0
 _ANNOUNCED = re.compile(r"^FALSIFIED ([0-9a-f]{10}): ", re.MULTILINE)
-_NO_BUDGET = "--examples", "--budget", "--resume"
+_NO_BUDGET = "--examples", "--budget"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,6 @@ class Night:
 
     Args:
         place: where reports and corpus are, by default the campaign's folder.
-        through: a command that starts the campaign's, with which it is to be found.
     """
 
     def __init__(
@@ -75,10 +74,7 @@ class Night:
         *options: str,
         place: Path | None = None,
         environment: Mapping[str, str] | None = None,
-        through: Sequence[str] = (),
         entrance: Sequence[str] = ("-m", "statecheck"),
-        before: Callable[[Night], None] = lambda night: None,
-        output: int | IO[bytes] = subprocess.PIPE,
     ) -> None:
         self.folder = ground.folder / name
         self.place = place or self.folder
@@ -89,25 +85,24 @@ class Night:
         )
         for folder in (self.folder, self.temporary, self.reports):
             folder.mkdir(parents=True, exist_ok=True)
-        before(self)
-        self.started, self.seconds = time.monotonic(), 0.0
+        self.started = time.monotonic()
         command = [sys.executable, "-u", *entrance, "nightly", *self._options(ground, options)]
         self.process = subprocess.Popen(
-            [*through, *command],
+            command,
             cwd=ROOT,
             env=self._environment(ground, environment or {}),
             stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
         )
         self._output: list[bytes] = []
-        self._readers = [_start_reader(stream, self._output) for stream in self._streams]
+        assert self.process.stdout is not None
+        self._reader = _start_reader(self.process.stdout, self._output)
 
     def _options(self, ground: Ground, options: Sequence[str]) -> list[str]:
         given = ["--device", "cpu", "--reports", str(self.reports), "--corpus", str(self.corpus)]
-        given += [] if "--subject" in options else ["--subject", SUBJECT]
-        given += [] if "--only" in options else ["--only", ONLY]
+        given += ["--subject", SUBJECT, "--only", ONLY]
         given += [] if "--engines" in options else ["--engines", "1"]
         given += [] if set(options) & set(_NO_BUDGET) else ["--examples", str(ground.examples)]
         return [*given, *options]
@@ -116,10 +111,6 @@ class Night:
         path = os.pathsep.join(map(str, (ROOT, ground.subject_path)))
         usual = {"PYTHONPATH": path, "TMPDIR": str(self.temporary), "HYPOTHESIS_STORAGE_DIRECTORY": self.mark}
         return {**os.environ, **usual, **environment}
-
-    @property
-    def _streams(self) -> list[IO[bytes]]:
-        return [one for one in (self.process.stdout, self.process.stderr) if one is not None]
 
     @property
     def output(self) -> str:
@@ -141,9 +132,7 @@ class Night:
         except subprocess.TimeoutExpired:
             self.kill()
             code = None
-        self.seconds = time.monotonic() - self.started
-        for reader in self._readers:
-            reader.join(timeout=_GONE_SECONDS)
+        self._reader.join(timeout=_GONE_SECONDS)
         return code
 
     def kill(self) -> None:

@@ -12,7 +12,6 @@ from statecheck.campaign.shards.comparison import Comparison
 from statecheck.campaign.terminal.results import bucket_in
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.execution.verdict import Status
-from statecheck.text.command_lines import option
 
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
 UNDECIDED = (Status.ERROR.value, Status.NOT_FINISHED.value, Status.RUNNING.value)
@@ -110,11 +109,10 @@ def _missing(record: CampaignRecord) -> Iterator[str]:
     untested = _untested(record)
     if untested and not record.fail_on_untested:
         yield untested
-    again = f"; {option('resume')} continues it" if record.seed is None else ""
     if record.interrupted:
-        yield f"The campaign was interrupted{again}."
+        yield "The campaign was interrupted."
     elif not record.complete:
-        yield f"The campaign has not used up its budget{again}."
+        yield "The campaign has not used up its budget."
     for status in UNDECIDED:
         found = sum(row.status == status for row in record.properties)
         if found:

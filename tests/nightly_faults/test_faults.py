@@ -1,0 +1,152 @@
+"""Campaigns go on when something around them fails, and lose no failing input."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.nightly_faults.ground import Ground, ground
+from tests.nightly_faults.night import CampaignProcess, Night
+
+pytestmark = pytest.mark.slow
+_TIMES, _SECONDS = 4, 3.0
+"""A process is killed within this many seconds after the first finding of a campaign of this many times as many examples."""
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[Ground]:
+    with ground() as found:
+        yield found
+
+
+def require_ended(night: Night, *says: str, least: int = 2) -> None:
+    """Wait for the campaign's end, and hold what there is against what there should be.
+
+    Args:
+        says: expressions; each has to be found in a line of the output, and in a trouble of the record.
+        least: buckets that have to be found.
+    """
+    code = night.finish()
+    assert (code, night.survivors()) == (1, []), night.output[-6000:]
+    assert night.announced - night.kept == set(), "buckets are lost"
+    assert len(night.announced) >= least
+    assert "statecheck/cli/process.py" not in night.output, "a traceback of the coordinator"
+    assert night.record is not None
+    troubles = "\n".join(night.record.troubles)
+    assert [one for one in says if not (re.search(one, night.output) and re.search(one, troubles))] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("worker", ("--isolated",)),
+        ("server", ("--isolated",)),
+        ("engine", ()),
+        ("coordinator", ()),
+        ("campaign", ()),
+    ],
+)
+def test_what_was_found_is_kept_and_replayed_whatever_is_killed(
+    kind: str, options: tuple[str, ...], here: Ground
+) -> None:
+    night = Night(here, f"{kind}_killed", "--examples", f"{_TIMES * here.examples}", *options)
+    night.wait_for(lambda: night.announced)
+    time.sleep(random.Random().uniform(0, _SECONDS))
+    _kill(night, kind)
+    if kind in ("campaign", "coordinator"):
+        night.finish()
+        assert night.survivors() == []
+    else:
+        require_ended(night)
+    expected = night.announced | night.pending
+    following = Night(here, f"{kind}_killed_next", "--examples", "1", place=night.place)
+    require_ended(following, least=1)
+    assert following.record is not None
+    replayed = {replay.file[-15:-5]: replay.verdict for replay in following.record.corpus}
+    assert expected - set(replayed) == set(), "buckets that the next campaign does not replay"
+    assert set(replayed.values()) == {"FAILED"}
+
+
+def _kill(night: Night, kind: str) -> None:
+    with suppress(ProcessLookupError):
+        if kind == "campaign":
+            os.killpg(night.process.pid, signal.SIGKILL)
+        if kind == "coordinator":
+            night.kill()
+        for process in _victims(night, kind)[:1]:
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def _victims(night: Night, kind: str) -> Sequence[CampaignProcess]:
+    forking = {worker.parent for worker in night.workers}
+    servers = [one for one in night.processes if one.pid in forking]
+    return {"worker": night.workers, "server": servers, "engine": night.engines}.get(kind, [])
+
+
+def test_a_case_is_kept_though_the_disk_fills_up(here: Ground) -> None:
+    with _disk(here.folder / "filling", "4m") as disk:
+        night = Night(here, "disk_fills_up", place=disk)
+        night.wait_for(lambda: list(night.corpus.glob("*.json")))
+        with (disk / "fill").open("wb", buffering=0) as file:
+            for size in (1 << 16, 1 << 12, 1):
+                with suppress(OSError):
+                    while file.write(b"\0" * size):
+                        """Until it is full."""
+        code = night.finish()
+        assert (code, night.announced - night.kept) == (1, set()), night.output[-6000:]
+        assert len(night.announced) >= 2
+        assert re.search("could not be written|was not written|took no case", night.output)
+
+
+@contextmanager
+def _disk(folder: Path, size: str) -> Iterator[Path]:
+    """A file system of its own with room for so much."""
+    folder.mkdir(parents=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    try:
+        subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no disk can be mounted: {error}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=False)
+
+
+def test_what_was_found_is_kept_though_both_devices_are_lost(here: Ground) -> None:
+    lost = here.folder / "lost"
+    lost.mkdir()
+    options = ("--isolated", "--budget", "100s", "--gpus", "0,1", "--engines", "2")
+    entrance = ("-m", "tests.nightly_faults.on_cpus")
+    night = Night(here, "devices_lost", *options, environment={"NIGHT_LOST": str(lost)}, entrance=entrance)
+    # Something has to be known, or nothing could be lost.
+    night.wait_for(lambda: any(record.buckets for record in night.records))
+    for device in ("1", "0"):
+        (lost / device).touch()
+        for worker in night.workers:
+            with suppress(ProcessLookupError):
+                os.kill(worker.pid, signal.SIGKILL)
+        night.wait_for(lambda device=device: f"GPU {device} is gone" in night.output)  # type: ignore[misc]
+    says = ("GPU 1 is gone after .* others go on", "GPU 0 is gone after .* there is no other")
+    require_ended(night, *says, least=1)
+
+
+def test_what_was_found_is_kept_though_an_engine_gets_no_more_memory(here: Ground) -> None:
+    night = Night(here, "no_memory")
+    night.wait_for(lambda: list(night.corpus.glob("*.json")))
+    for engine in night.engines:
+        with suppress(OSError):
+            size = int(Path(f"/proc/{engine.pid}/statm").read_text(encoding="utf-8").split()[0])
+            allowed = size * resource.getpagesize()
+            resource.prlimit(engine.pid, resource.RLIMIT_AS, (allowed, allowed))
+    require_ended(night)
