@@ -134,13 +134,10 @@ def _show_kernels(out: Console, shown: Table | str, say: Tell) -> None:
 def _write(plan: Plan, record: CampaignRecord, say: Tell) -> None:
     from statecheck.campaign.pages.page import write_reports
     from statecheck.campaign.record import FILE
-    from statecheck.campaign.shards.comparison import find_previous
 
     reports = Path(plan.reports)
-    previous, warnings = find_previous(reports, record)
-    record.troubles += [warning for warning in warnings if warning not in record.troubles]
     try:
-        write_reports(record, reports / "campaigns" / plan.name, previous)
+        write_reports(record, reports / "campaigns" / plan.name)
         # The latest record, under a name that does not change.
         record.save(reports / FILE)
     except OSError as error:
@@ -192,11 +189,10 @@ def _announce(out: Console, plan: Plan) -> None:
 
 def _conclude(plan: Plan, out: Console, record: CampaignRecord) -> int:
     from statecheck.campaign.pages.summary import verdict
-    from statecheck.campaign.shards.comparison import compared, find_previous
     from statecheck.campaign.terminal.display import conclusion
     from statecheck.campaign.terminal.results import not_reached
 
-    outcome = verdict(record, compared(record, find_previous(Path(plan.reports), record)[0]))
+    outcome = verdict(record)
     missed = not_reached(record)
     if missed:
         _say(out, missed)

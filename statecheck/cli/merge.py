@@ -73,10 +73,9 @@ def run_merge(options: argparse.Namespace) -> int:
 
 def _tell(whole: CampaignRecord, reports: Path, *, complete: bool) -> int:
     from statecheck.campaign.pages.summary import verdict
-    from statecheck.campaign.shards.comparison import compared, find_previous
 
     directory = reports / "campaigns" / whole.id
-    outcome = verdict(whole, compared(whole, find_previous(reports, whole)[0]))
+    outcome = verdict(whole)
     say("\n  ".join((outcome.word, *outcome.reasons)))
     for trouble in whole.troubles:
         say(f"trouble: {said(trouble)}")

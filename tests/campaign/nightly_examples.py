@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,11 +107,6 @@ def a_record(*buckets: BucketRecord, **changes: Any) -> CampaignRecord:
         "canary": "found after 3 s by its worker",
     }
     return CampaignRecord(**fields | changes)
-
-
-def a_night(*buckets: BucketRecord, began: str, **changes: Any) -> CampaignRecord:
-    """As `a_record`, of another time and therefore of another name."""
-    return a_record(*buckets, id=re.sub(r"[:+]", "-", began), began=began, **changes)
 
 
 LAUNCHED = [

@@ -23,7 +23,6 @@ from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.record_parts import PropertyRecord
-from statecheck.campaign.shards import comparison
 from statecheck.campaign.standing import Standing
 from statecheck.campaign.terminal.display import Display
 from statecheck.case import Case
@@ -341,7 +340,7 @@ def test_a_campaign_that_gets_a_signal_again_and_again_says_what_it_found(
     body: Body,
     code: int,
 ) -> None:
-    watch, write, find = Display.watch, page.write_reports, comparison.find_previous
+    watch, write = Display.watch, page.write_reports
 
     def impatient(*_: object) -> None:
         os.kill(os.getpid(), number)
@@ -357,7 +356,6 @@ def test_a_campaign_that_gets_a_signal_again_and_again_says_what_it_found(
 
     monkeypatch.setattr(Display, "watch", watched)
     monkeypatch.setattr(page, "write_reports", then(write))
-    monkeypatch.setattr(comparison, "find_previous", then(find))
     ended = pretend(tmp_path, body, "--budget", "60s", command=command)
     assert ended.code == code
     assert ended.record.interrupted

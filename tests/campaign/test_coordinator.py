@@ -25,7 +25,6 @@ from statecheck.campaign.processes.tasks import (
 )
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.record_parts import CorpusRecord
-from statecheck.campaign.shards.comparison import Comparison
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import call
@@ -43,7 +42,7 @@ pytestmark = pytest.mark.usefixtures("default_signals")
 
 
 def code_of(record: CampaignRecord) -> int:
-    return verdict(record, Comparison(None)).exit_code
+    return verdict(record).exit_code
 
 
 def saved(folder: Path) -> CampaignRecord:
@@ -485,4 +484,4 @@ def test_what_is_not_tested_after_enough_examples_or_has_to_be_is_not_clean(
     only = f"{EXACT} or {ROUNDS_UP}"
     record, _ = pretended(tmp_path, compares_exact_only, only=only, budget=0.5, fail_on_untested=fails)
     assert {row.name: row.status for row in record.properties} == {EXACT: "passed", ROUNDS_UP: "not tested"}
-    assert verdict(record, Comparison(None)).exit_code == code
+    assert verdict(record).exit_code == code

@@ -18,7 +18,6 @@ from statecheck.campaign.processes import handle
 from statecheck.campaign.processes.clock import ActivityClock, Reading
 from statecheck.campaign.processes.tasks import Explore, Replay
 from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.shards.comparison import Comparison
 from statecheck.case import Case
 from statecheck.case.values import call
 from statecheck.workers.log import State
@@ -31,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("default_signals")
 
 
 def code_of(record: CampaignRecord) -> int:
-    return verdict(record, Comparison(None)).exit_code
+    return verdict(record).exit_code
 
 
 # The clock.
@@ -150,7 +149,7 @@ def test_an_example_that_runs_when_its_time_is_over_is_not_finished(tmp_path: Pa
     (left,) = (tmp_path / "reports").glob("campaigns/*/pending/*.unfinished.json")
     assert Case.load(left).calls == (DIVIDES,)
     assert str(left) in one.detail
-    result = verdict(record, Comparison(None))
+    result = verdict(record)
     assert (result.word, result.reasons) == ("INCOMPLETE", ("1 property: not finished.",))
 
 

@@ -14,7 +14,6 @@ from statecheck.campaign.canary import NAME, CanaryNotFound, run_canary
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.processes.tasks import CanaryResult, RunCanary, Setting
 from statecheck.campaign.processes.worker import Worker
-from statecheck.campaign.shards.comparison import Comparison
 from statecheck.case import Case
 from statecheck.case.values import Outcome, Returned, Step
 from statecheck.execution import profiles
@@ -124,5 +123,5 @@ def test_a_campaign_whose_canary_is_not_found_is_not_to_be_trusted(
         "",
         ["the canary was not found: CanaryNotFound: 200 examples of it passed"],
     )
-    message = verdict(record, Comparison(None))
+    message = verdict(record)
     assert (message.word, message.exit_code) == ("NOT TO BE TRUSTED", 2)

@@ -16,9 +16,7 @@ from statecheck.campaign.record_parts import (
     BucketRecord,
     CorpusRecord,
     KnownRecord,
-    MarkRecord,
 )
-from statecheck.campaign.shards.comparison import compared
 from statecheck.case import Case
 from statecheck.case.values import Returned
 from statecheck.report.markdown import write_report
@@ -31,7 +29,6 @@ from tests.campaign.nightly_examples import (
     HOSTILE,
     LAUNCHED,
     a_bucket,
-    a_night,
     a_property,
     a_record,
     bucket_of_its_own,
@@ -43,27 +40,21 @@ from tests.campaign.nightly_examples import (
 )
 
 DIRECTORY = Path("reports/campaigns/2026-11-21-night")
-BEFORE = "2026-11-20T22:00:00+00:00"
 FILES = Path(__file__).with_name("golden")
 LOADING = {"script", "img", "link", "iframe", "object", "embed", "video", "audio", "base", "form"}
 every_example = pytest.mark.parametrize("name", EXAMPLES)
 
 
-def html(record: CampaignRecord, previous: CampaignRecord | None = None, directory: Path = DIRECTORY) -> str:
-    return page(record, compared(record, previous), directory)
+def html(record: CampaignRecord, directory: Path = DIRECTORY) -> str:
+    return page(record, directory)
 
 
-def markdown(
-    record: CampaignRecord,
-    previous: CampaignRecord | None = None,
-    directory: Path = DIRECTORY,
-    most: Most = SUMMARY,
-) -> str:
-    return text.markdown(record, compared(record, previous), directory, most)
+def markdown(record: CampaignRecord, directory: Path = DIRECTORY, most: Most = SUMMARY) -> str:
+    return text.markdown(record, directory, most)
 
 
 def verdict_of(record: CampaignRecord) -> str:
-    return summary.verdict(record, compared(record, None)).word
+    return summary.verdict(record).word
 
 
 @every_example
@@ -78,9 +69,9 @@ def test_the_page_is_a_document_that_loads_nothing(name: str) -> None:
     assert (levels[0], levels.count(1)) == (1, 1)
 
 
-def golden_text(record: CampaignRecord, previous: CampaignRecord | None = None) -> str:
+def golden_text(record: CampaignRecord) -> str:
     """The summary, and what the page is made of."""
-    texts = (markdown(record, previous), markdown(record, previous, most=PAGE))
+    texts = (markdown(record), markdown(record, most=PAGE))
     return "\n".join(texts).replace(command_lines.python(), "python")
 
 
@@ -88,18 +79,11 @@ REPLAYED = [
     CorpusRecord(f"{verdict}.json", verdict, "")
     for verdict in ("FIXED", "NOT APPLICABLE", "UNREADABLE", "FAILED")
 ]
+OLD = {"date": "2026-10-02", "commit": "aaaaaaaaaaaa"}
 GOLDEN = {
-    "canary-not-found": (a_record(canary="", corpus=REPLAYED), None),
-    "new-and-still-there": (
-        a_record(*two_buckets().buckets, bucket_of_its_own(3)),
-        a_night(
-            a_bucket(1),
-            a_bucket(7, property="chunks_end"),
-            began=BEFORE,
-            marks=[MarkRecord("null block", "align", 1)],
-        ),
-    ),
-    "interrupted-on-a-cpu": (on_a_cpu(complete=False, interrupted=True), None),
+    "canary-not-found": a_record(canary="", corpus=REPLAYED),
+    "new-and-still-there": a_record(*two_buckets().buckets, bucket_of_its_own(3, first_seen=OLD)),
+    "interrupted-on-a-cpu": on_a_cpu(complete=False, interrupted=True),
 }
 
 
@@ -110,7 +94,7 @@ def test_the_page_and_the_summary_are_those_of_the_golden_file(
     """`python -m tests.campaign.test_nightly_page` writes the golden files."""
     for variable in (command_lines.COMMAND, command_lines.FOLDER, *command_lines.IMPORTS):
         monkeypatch.delenv(variable, raising=False)
-    assert golden_text(*GOLDEN[name]) == (FILES / f"{name}.txt").read_text(encoding="utf-8")
+    assert golden_text(GOLDEN[name]) == (FILES / f"{name}.txt").read_text(encoding="utf-8")
 
 
 _ERROR = a_property("b", status="ERROR", examples=0)
@@ -150,7 +134,7 @@ _SHOWN = KnownRecord("old", standing="showed", properties={"chunks_end": 3})
 )
 def test_the_verdict_is_the_gravest_of_what_was_seen(record: CampaignRecord, word: str, code: int) -> None:
     assert verdict_of(record) == word
-    assert summary.verdict(record, compared(record, None)).exit_code == code
+    assert summary.verdict(record).exit_code == code
 
 
 def test_a_scenario_in_a_release_s_own_engine_is_shown_with_its_calls() -> None:
@@ -162,7 +146,7 @@ def test_a_scenario_in_a_release_s_own_engine_is_shown_with_its_calls() -> None:
 def test_failures_at_the_same_call_and_place_are_one_entry() -> None:
     named = [a_bucket(number, property=f"property_{number}") for number in range(8)]
     record = a_record(*named, bucket_of_its_own(9, property="another"))
-    assert summary.verdict(record, compared(record, None)).reasons[0] == "2 causes, 9 properties: 9 new."
+    assert summary.verdict(record).reasons[0] == "2 causes, 9 properties: 9 new."
     whole = markdown(record, most=PAGE)
     assert whole.count("smallest input:") == 2
     assert whole.count("failing examples, the first after") == 9
@@ -173,18 +157,14 @@ def test_failures_at_the_same_call_and_place_are_one_entry() -> None:
 def test_failures_of_subjects_or_places_of_their_own_are_entries_of_their_own() -> None:
     elsewhere = a_bucket(2, subject="other")
     returned = a_case(actual=(Returned(1),), message="result = 1, but should be ValueError that names x")
-    assert (
-        len(text.in_order([a_bucket(1), elsewhere, a_bucket(3, returned)], compared(a_record(), None))) == 3
-    )
+    assert len(text.in_order(a_record(a_bucket(1), elsewhere, a_bucket(3, returned)))) == 3
 
 
-def test_a_saved_case_that_fails_again_is_one_regression() -> None:
-    bucket = a_bucket(1, first_seen={"date": "2026-10-02", "commit": "aaaaaaaaaaaa"})
-    record = a_record(bucket, corpus=[CorpusRecord(bucket.corpus, "FAILED", "wrong")])
-    reasons = summary.verdict(record, compared(record, None)).reasons
-    assert reasons == ("1 cause, 1 property: none new, 1 regression.",)
-    assert "regression: a saved case fails, first seen 2026-10-02 (aaaaaaaaaaaa)" in markdown(record)
-    assert "- 0 new, 1 regressions, 0 still there, 0 gone" in markdown(record, a_night(began=BEFORE))
+def test_a_failure_is_new_unless_an_earlier_campaign_has_met_it() -> None:
+    record = a_record(a_bucket(1, first_seen=OLD), bucket_of_its_own(2), bucket_of_its_own(3, first_seen={}))
+    assert summary.verdict(record).reasons[0].endswith("(3 failures): 2 new.")
+    assert [group.buckets[0].id[-1] for group in text.in_order(record)] == ["2", "3", "1"]
+    assert "(since 2026-10-02 aaaaaaaaaaaa; toys_divide)" in markdown(record)
 
 
 def test_a_case_that_cannot_be_read_costs_no_page() -> None:
@@ -233,9 +213,7 @@ def test_the_summary_of_much_that_is_wrong_is_short() -> None:
         "complete": False,
         "launched": [replace(LAUNCHED[0], branches=LAUNCHED[0].branches * 50), LAUNCHED[1]],
     }
-    shown = markdown(
-        a_record(*buckets, **changes), a_night(began=BEFORE, marks=[MarkRecord("null block", "a", 1)])
-    )
+    shown = markdown(a_record(*buckets, **changes))
     assert len(shown.splitlines()) <= 75
     assert "and 38 more" in shown
 
@@ -325,5 +303,5 @@ def test_the_page_links_the_report_and_has_the_commands(reported: tuple[BucketRe
 
 if __name__ == "__main__":
     FILES.mkdir(exist_ok=True)
-    for name, records in GOLDEN.items():
-        (FILES / f"{name}.txt").write_text(golden_text(*records), encoding="utf-8")
+    for name, record in GOLDEN.items():
+        (FILES / f"{name}.txt").write_text(golden_text(record), encoding="utf-8")

@@ -18,7 +18,6 @@ from statecheck.campaign.pages.page import page
 from statecheck.campaign.pages.text import markdown
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import KnownRecord
-from statecheck.campaign.shards.comparison import compared
 from statecheck.campaign.terminal.display import Display, kernels, summary
 from statecheck.campaign.terminal.results import known_table, print_failures, print_known
 from statecheck.case import Case
@@ -163,7 +162,7 @@ def test_a_report_as_a_page_loads_and_runs_nothing(tmp_path: Path, message: str)
 @every_message
 def test_the_page_of_a_campaign_loads_and_runs_nothing(tmp_path: Path, message: str) -> None:
     record = campaign(message)
-    text = page(record, compared(record, None), tmp_path)
+    text = page(record, tmp_path)
     assert harmful(elements(text)) == []
     assert "49" not in re.findall(r"template.{0,20}|7 \* 7.{0,20}|\b49\b", text)
 
@@ -171,11 +170,7 @@ def test_the_page_of_a_campaign_loads_and_runs_nothing(tmp_path: Path, message: 
 @every_message
 def test_a_summary_in_markdown_has_no_markup_of_the_subject_s(tmp_path: Path, message: str) -> None:
     record = campaign(message)
-    html = (
-        MarkdownIt("commonmark", {"html": True})
-        .enable("table")
-        .render(markdown(record, compared(record, None), tmp_path))
-    )
+    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown(record, tmp_path))
     assert not re.search(r"<(img|script|details|summary|/details|!--|a )", html)
 
 

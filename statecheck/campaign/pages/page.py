@@ -10,14 +10,13 @@ from pathlib import Path
 from statecheck.campaign.pages.junit import junit
 from statecheck.campaign.pages.text import PAGE, markdown
 from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.campaign.shards.comparison import Comparison, compared
 from statecheck.data.files import write_whole
 from statecheck.report.page import report_page
 
 _PAGE = "report.html"
 
 
-def write_reports(record: CampaignRecord, directory: Path, previous: CampaignRecord | None = None) -> Path:
+def write_reports(record: CampaignRecord, directory: Path) -> Path:
     """Write campaign.json, report.html, summary.md and junit.xml, each whole or not at all; returns report.html's path.
 
     What could not be written, a full disk for one, keeps none of the others from being written. `record.troubles` gets
@@ -25,29 +24,20 @@ def write_reports(record: CampaignRecord, directory: Path, previous: CampaignRec
 
     Args:
         directory: reports/campaigns/<id>; reports of buckets are looked for in reports/.
-        previous: the campaign to compare with, see `comparison.find_previous`.
     """
     known = len(record.troubles)
     _attempt(record, directory / FILE, record.save)
-    for name, content in _contents(record, directory, previous).items():
+    contents = {
+        _PAGE: lambda: page(record, directory),
+        "summary.md": lambda: markdown(record, directory),
+        "junit.xml": lambda: junit(record),
+    }
+    for name, content in contents.items():
         _attempt(record, directory / name, partial(_save, content))
     if len(record.troubles) > known:
         with suppress(OSError):
             record.save(directory / FILE)
     return directory / _PAGE
-
-
-def _contents(
-    record: CampaignRecord, directory: Path, previous: CampaignRecord | None
-) -> dict[str, Callable[[], str]]:
-    def comparison() -> Comparison:
-        return compared(record, previous)
-
-    return {
-        _PAGE: lambda: page(record, comparison(), directory),
-        "summary.md": lambda: markdown(record, comparison(), directory),
-        "junit.xml": lambda: junit(record),
-    }
 
 
 def _attempt(record: CampaignRecord, path: Path, write: Callable[[Path], object]) -> None:
@@ -68,6 +58,6 @@ def _save(content: Callable[[], str], path: Path) -> None:
     write_whole(path, text, durable=False)
 
 
-def page(record: CampaignRecord, comparison: Comparison, directory: Path) -> str:
+def page(record: CampaignRecord, directory: Path) -> str:
     """The campaign as one HTML page that loads nothing and is well-formed XML too."""
-    return report_page(markdown(record, comparison, directory, PAGE))
+    return report_page(markdown(record, directory, PAGE))

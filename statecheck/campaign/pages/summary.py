@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statecheck.campaign.pages.causes import grouped, summed_up
 from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.shards.comparison import Comparison
+from statecheck.campaign.record_parts import BucketRecord
 from statecheck.campaign.terminal.results import bucket_in
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.execution.verdict import Status
@@ -48,18 +48,19 @@ class CampaignVerdict:
         return {"CLEAN": CLEAN, "NOT CLEAN": FALSIFIED}.get(self.word, INCOMPLETE)
 
 
-def verdict(record: CampaignRecord, comparison: Comparison) -> CampaignVerdict:
+def verdict(record: CampaignRecord) -> CampaignVerdict:
     """What the campaign says of the subject, or why it says nothing."""
-    wrong, untrusted = list(_wrong(record, comparison)), list(_untrusted(record))
+    wrong, untrusted = list(_wrong(record)), list(_untrusted(record))
     missing = list(_missing(record))
     words = {"NOT CLEAN": wrong, "NOT TO BE TRUSTED": untrusted, "INCOMPLETE": missing}
     word = next((word for word, reasons in words.items() if reasons), "CLEAN")
     return CampaignVerdict(word, (*wrong, *untrusted, *missing))
 
 
-def _wrong(record: CampaignRecord, comparison: Comparison) -> Iterator[str]:
+def _wrong(record: CampaignRecord) -> Iterator[str]:
     if record.buckets:
-        yield f"{summed_up(grouped(record.buckets))}: {_standings(comparison)}."
+        new = sum(is_new(bucket, record) for bucket in record.buckets)
+        yield f"{summed_up(grouped(record.buckets))}: {new or 'none'} new."
     met = {bucket.property for bucket in record.buckets}
     others = [row for row in record.properties if row.status in WRONG and row.name not in met]
     if others:
@@ -88,14 +89,10 @@ def _untested(record: CampaignRecord) -> str:
     return f"{counted(len(without), 'applicable property was', 'applicable properties were')} not tested: {listed}{more}."
 
 
-def _standings(comparison: Comparison) -> str:
-    """How many failures are new, and which others are none of last night's."""
-    before = comparison.before
-    since = f" since commit {before.commit or 'unknown'} of {before.id}" if before is not None else ""
-    parts = [f"{len(comparison.new):,} new{since}" if comparison.new else "none new"]
-    parts += [counted(len(comparison.regressions), "regression")] if comparison.regressions else []
-    parts += [f"{len(comparison.known):,} back again"] if comparison.known else []
-    return ", ".join(parts)
+def is_new(bucket: BucketRecord, record: CampaignRecord) -> bool:
+    """Whether no campaign before has met it, as its file in the corpus says."""
+    # Dates of ISO 8601 sort as text.
+    return not "" < bucket.first_seen.get("date", "") < record.began[:10]
 
 
 def _untrusted(record: CampaignRecord) -> Iterator[str]:

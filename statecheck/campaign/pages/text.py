@@ -10,11 +10,10 @@ from urllib.parse import quote
 
 from statecheck.campaign.launched import KernelRecord, coverage_of
 from statecheck.campaign.pages.causes import CauseGroup, grouped
-from statecheck.campaign.pages.summary import UNDECIDED, WRONG, counted, duration, facts, verdict
+from statecheck.campaign.pages.summary import UNDECIDED, WRONG, counted, duration, facts, is_new, verdict
 from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
-from statecheck.campaign.shards.comparison import Comparison
 from statecheck.campaign.terminal.results import replay_line
 from statecheck.case import Case
 from statecheck.case.cause import first_wrong_call
@@ -28,7 +27,6 @@ from statecheck.text.markdown import code, escaped, table
 
 _MOST_LINES = 75
 """Of a summary."""
-_GRAVEST_FIRST = ("new", "regression", "known", "still there")
 
 
 @dataclass(frozen=True)
@@ -43,20 +41,20 @@ class Most:
 SUMMARY, PAGE = Most(12, 5, whole=False), Most(200, 1000, whole=True)
 
 
-def markdown(record: CampaignRecord, comparison: Comparison, directory: Path, most: Most = SUMMARY) -> str:
+def markdown(record: CampaignRecord, directory: Path, most: Most = SUMMARY) -> str:
     """The campaign as Markdown, the verdict first; a summary has at most 75 lines.
 
     Args:
         directory: the campaign's, where the page is.
     """
-    found = verdict(record, comparison)
+    found = verdict(record)
     lines = [f"# {found.word}: campaign {escaped(record.id, 80)}", "", escaped(facts(record), 400), ""]
     lines += [f"- {escaped(reason, 400)}" for reason in found.reasons]
     lines += [f"- Canary: {escaped(record.canary, 200)}"] if record.canary else []
-    lines += _cause_lines(record, comparison, directory, most)
+    lines += _cause_lines(record, directory, most)
     lines += _listed("Troubles of the campaign itself", record.troubles, most)
     lines += _listed("About the subject", record.remarks, most)
-    lines += [*_comparison_lines(comparison, most), *_statuses(record), *_kernel_lines(record, most)]
+    lines += [*_statuses(record), *_kernel_lines(record, most)]
     if most.whole:
         lines += _tables(record, most)
         lines += ["", f"All of it: {code(str(directory / 'campaign.json'))}"]
@@ -66,41 +64,27 @@ def markdown(record: CampaignRecord, comparison: Comparison, directory: Path, mo
     return "\n".join(lines) + "\n"
 
 
-def in_order(buckets: Sequence[BucketRecord], comparison: Comparison) -> list[CauseGroup]:
-    """The causes: new ones first, then what was mended and fails again, what is back, and what has been there."""
-    return sorted(grouped(buckets), key=lambda group: _gravity(_gravest(group, comparison), comparison))
+def in_order(record: CampaignRecord) -> list[CauseGroup]:
+    """The causes, new ones first."""
+    return sorted(
+        grouped(record.buckets), key=lambda group: not any(is_new(one, record) for one in group.buckets)
+    )
 
 
-def _gravest(group: CauseGroup, comparison: Comparison) -> BucketRecord:
-    """The failure whose standing is that of the cause: of several, one that was not there before."""
-    return min(group.buckets, key=lambda bucket: _gravity(bucket, comparison))
+def _standing(group: CauseGroup, record: CampaignRecord) -> str:
+    """Of several failures, that of a new one: "new", or "since 2026-11-02 (0123456789ab)"."""
+    if any(is_new(bucket, record) for bucket in group.buckets):
+        return "new"
+    return f"since {' '.join(group.shown.first_seen.values()) or 'an unknown date'}"
 
 
-def _gravity(bucket: BucketRecord, comparison: Comparison) -> int:
-    return _GRAVEST_FIRST.index(comparison.standings.get(bucket.id, "new"))
-
-
-def _standing(bucket: BucketRecord, comparison: Comparison) -> str:
-    """Such as "new" and "still there, since 2026-11-02 (0123456789ab)"."""
-    kind = comparison.standings.get(bucket.id, "new")
-    since = comparison.since.get(bucket.id, "an unknown date")
-    words = {
-        "known": f"back again, first seen {since}",
-        "regression": f"regression: a saved case fails, first seen {since}",
-        "new": "new",
-    }
-    return words.get(kind, f"still there, since {since}")
-
-
-def _cause_lines(
-    record: CampaignRecord, comparison: Comparison, directory: Path, most: Most
-) -> Iterator[str]:
-    groups = in_order(record.buckets, comparison)
+def _cause_lines(record: CampaignRecord, directory: Path, most: Most) -> Iterator[str]:
+    groups = in_order(record)
     if groups:
         yield from ("", "## What is wrong", "")
     for group in groups[: most.causes]:
         typed = next(iter(commands(group.shown, record, directory.parent.parent)), "")
-        how = _standing(_gravest(group, comparison), comparison)
+        how = _standing(group, record)
         head = f"**{escaped(group.title, 120)}** ({escaped(how, 80)}; {_names(group.properties)}):"
         yield f"- {head} {escaped(group.shown.message, 240)}{' ' + code(typed) if typed else ''}"
         if most.whole:
@@ -179,22 +163,6 @@ def _names(names: Sequence[str], most: int = SUMMARY.names) -> str:
 def _more(number: int, shown: int) -> Iterator[str]:
     if number > shown:
         yield f"- and {number - shown:,} more"
-
-
-def _comparison_lines(comparison: Comparison, most: Most) -> Iterator[str]:
-    if comparison.before is None:
-        return
-    yield from ("", f"## Since {escaped(comparison.before.id, 80)}", "")
-    yield f"- {len(comparison.new)} new, {len(comparison.regressions)} regressions, {len(comparison.still)} still there, {len(comparison.gone)} gone"
-    if comparison.gone:
-        yield f"- gone: {_names([bucket.named for bucket in comparison.gone], most.names)}"
-    if comparison.statuses:
-        changes = [f"{change.name}: {change.before} → {change.now}" for change in comparison.statuses]
-        yield f"- {counted(len(changes), 'status', 'statuses')} changed: {_names(changes, most.names)}"
-    if comparison.marks_lost:
-        yield f"- no longer reached: {_names(comparison.marks_lost, most.names)}"
-    if comparison.rate is not None:
-        yield f"- examples/s: {comparison.rate[0]:,.1f} → {comparison.rate[1]:,.1f}"
 
 
 def _kernel_lines(record: CampaignRecord, most: Most) -> Iterator[str]:

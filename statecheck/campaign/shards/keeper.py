@@ -12,7 +12,6 @@ from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.pages.page import write_reports
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord
-from statecheck.campaign.shards.comparison import find_previous
 from statecheck.campaign.shards.merge import size_of
 from statecheck.case import Case
 from statecheck.report.markdown import write_report
@@ -91,8 +90,7 @@ def _case(bucket: BucketRecord) -> Case:
 def write_down(record: CampaignRecord, reports: Path, keeper: Keeper) -> CampaignRecord:
     """Write the campaign's folder, its buckets' reports and their cases; returns the record as it is written."""
     buckets = [keeper.reported(bucket) for bucket in record.buckets]
-    previous, warnings = find_previous(reports, record)
-    troubles = dict.fromkeys([*record.troubles, *keeper.conclude(), *warnings])
+    troubles = dict.fromkeys([*record.troubles, *keeper.conclude()])
     whole = replace(record, buckets=buckets, troubles=list(troubles))
-    write_reports(whole, reports / "campaigns" / whole.id, previous)
+    write_reports(whole, reports / "campaigns" / whole.id)
     return whole

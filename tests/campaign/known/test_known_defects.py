@@ -19,7 +19,6 @@ from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import Explore, Explored
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
-from statecheck.campaign.shards.comparison import Comparison
 from statecheck.campaign.standing import Standing
 from statecheck.campaign.terminal.display import summary
 from statecheck.campaign.terminal.results import (
@@ -197,7 +196,7 @@ def test_a_known_defect_is_counted_and_a_stale_declaration_is_wrong(tmp_path: Pa
     assert rounds_up.examples == 30 * sum(task.property == ROUNDS_UP for task in given)
     assert (layout.standing, layout.stale, layout.examples) == ("no longer fails", True, 0)
     assert never.standing == "not tried"
-    result = verdict(record, Comparison(None))
+    result = verdict(record)
     assert (result.word, result.exit_code) == ("NOT CLEAN", 1)
     assert any("known defect no longer fails: layout" in reason for reason in result.reasons)
 
