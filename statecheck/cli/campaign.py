@@ -145,8 +145,7 @@ def _write(plan: Plan, record: CampaignRecord, say: Tell) -> None:
 
 
 def _on_ray(plan: Plan, out: Console, address: str) -> CampaignRecord:
-    from statecheck.campaign.shards.ray_actors import Cluster
-    from statecheck.campaign.shards.ray_cluster import run_on_ray
+    from statecheck.campaign.shards.ray_cluster import Cluster, run_on_ray
     from statecheck.text.terminal import said
 
     shown: set[str] = set()

@@ -19,8 +19,7 @@ from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
 from statecheck.campaign.shards.merge import Part, added
-from statecheck.campaign.shards.ray_actors import Cluster
-from statecheck.campaign.shards.ray_cluster import run_on_ray
+from statecheck.campaign.shards.ray_cluster import Cluster, run_on_ray
 from statecheck.campaign.shards.units import Cut, UnitQueue
 from tests.breakages.broken import ROOT, a_case
 from tests.campaign.nightly_examples import bucket_with
