@@ -186,7 +186,7 @@ class Campaign:
                 f"{self._queue.left_out} cases of the corpus were not replayed for want of time"
             )
         self.record.complete = bool(self._gpus.usable) and not self.record.interrupted and self._is_done()
-        self._conclude()
+        self.defects.conclude(self.ledger.standings)
         with suppress(OSError):
             # Where there is nothing left in it.
             self.pending.rmdir()
@@ -198,19 +198,6 @@ class Campaign:
             or self.examples >= (self.plan.examples or 0)
             or not any(standing.open for standing in self.ledger.standings.values())
         )
-
-    def _conclude(self) -> None:
-        self.defects.conclude(self.ledger.standings)
-        for defect in self.defects.all.values():
-            alone = defect.declared.alone
-            about = (
-                standing
-                for standing in self.ledger.standings.values()
-                if alone in (standing.name, standing.tested.id)
-            )
-            standing = next(about, None) if alone else None
-            if defect.stale and standing is not None:
-                standing.stale = f"declared as known, but no example failed: {defect.declared.link}"
 
     def _show(self) -> None:
         now = time.monotonic()
@@ -225,7 +212,7 @@ class Campaign:
     def current(self) -> CampaignRecord:
         """What is known by now."""
         self.record.seconds = round(self.at, 3)
-        self.record.known = self.defects.records()
+        self.record.known = [*self.defects.all.values()]
         return self.ledger.fill(self.record)
 
     def _save(self) -> None:

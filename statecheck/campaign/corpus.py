@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.codec import encode
 from statecheck.case.former_names import first_name
-from statecheck.data.files import HOST, in_file_name, require_inside, write_whole
+from statecheck.data.files import in_file_name, require_inside, write_whole
 from statecheck.data.locks import locked_folder
 from statecheck.diagnose.replay import replay_case
 from statecheck.execution.port import Port
@@ -31,7 +30,6 @@ _LOCK_SECONDS = 2.0
 """A lock is held while one case is written, which shows in the folder; a process that was stopped writes nothing."""
 _ATTEMPTS = 5
 _BESIDE = 100
-_HOUR, _DAY = 3600.0, 86400.0
 
 Weight = tuple[int, str]
 """What makes one case of a bucket smaller than another: the length of its steps in JSON, and then their text."""
@@ -58,7 +56,6 @@ class Corpus:
         self.folder = folder
         self._folders = WritableFolders(folder, fallback, prefix="statecheck-corpus-")
         self._kept: dict[str, _SeenCase] = {}
-        self._swept: set[Path] = set()
 
     @property
     def troubles(self) -> list[str]:
@@ -90,9 +87,6 @@ class Corpus:
 
     def _put_into(self, folder: Path, name: str, case: Case, weight: Weight) -> _SeenCase:
         folder.mkdir(parents=True, exist_ok=True)
-        if folder not in self._swept:
-            self._swept.add(folder)
-            sweep(folder)
         for _ in range(_ATTEMPTS):
             with suppress(FileExistsError, FileNotFoundError), locked_folder(folder, _LOCK_SECONDS):
                 return _smaller_of_both(folder / name, case, weight)
@@ -252,31 +246,3 @@ def _place_of(path: Path) -> tuple[Path, Case | None]:
             return path, entry.case if entry is not None else None
         path, problem = path.with_name(f"{stem}-{number}.json"), entry.problem
     raise OSError(f"{stem}: {problem}")
-
-
-def sweep(folder: Path) -> None:
-    """Remove what writers have left behind that were killed."""
-    with suppress(OSError):
-        for path in folder.glob("*.tmp"):
-            if _left_behind(path):
-                path.unlink(missing_ok=True)
-
-
-def _left_behind(path: Path) -> bool:
-    """Older than an hour, and its process is gone. A writer on another machine may live for a day; it writes a lost file again."""
-    age = time.time() - path.stat().st_mtime
-    found = re.search(r"\.(\w+)\.(\d+)\.[0-9a-f]{8}\.tmp$", path.name)
-    if found is None or found[1] != HOST:
-        return age > _DAY
-    return age > _HOUR and not lives(int(found[2]))
-
-
-def lives(process: int) -> bool:
-    """Whether there is a process of that number on this machine."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        """It is another user's."""
-    return True

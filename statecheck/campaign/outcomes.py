@@ -5,13 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from statecheck.campaign.assignment import Assignment
-from statecheck.campaign.defects import KnownDefects
 from statecheck.campaign.exhaustion import Exhaustion
-from statecheck.campaign.ledger import Ledger
-from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.pool import WorkerPool
 from statecheck.campaign.processes.tasks import (
@@ -29,7 +26,6 @@ from statecheck.campaign.processes.tasks import (
     WorkerExited,
     WorkerReady,
 )
-from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.campaign.recovery import Recovery
 from statecheck.campaign.task_queue import TaskQueue
@@ -39,24 +35,12 @@ from statecheck.diagnose.replay import LEFT_OUT
 from statecheck.text.command_lines import command_line
 from statecheck.workers.log import State
 
+if TYPE_CHECKING:
+    from statecheck.campaign.coordinator import Campaign
+
 _NOT_SHRUNK = "The worker was ended; this input was not shrunk."
 _ATTEMPTS = 3
 """Workers that may end with the same task before it is given up."""
-
-
-class Ongoing(Protocol):
-    """A campaign, as far as it is needed here."""
-
-    plan: Plan
-    record: CampaignRecord
-    ledger: Ledger
-    defects: KnownDefects
-
-    @property
-    def at(self) -> float: ...
-
-    @property
-    def left(self) -> float: ...
 
 
 class Outcomes:
@@ -64,7 +48,7 @@ class Outcomes:
 
     def __init__(
         self,
-        campaign: Ongoing,
+        campaign: Campaign,
         pool: WorkerPool,
         assignment: Assignment | Exhaustion,
         queue: TaskQueue,
@@ -108,7 +92,8 @@ class Outcomes:
             self._apply_canary(event)
 
     def _apply_exploration(self, worker: WorkerHandle, task: Explore, event: Explored) -> None:
-        self._defects.explored(event)
+        for name, examples in event.known.items():
+            self._defects.count(name, event.property, examples)
         self._ledger.explored(event, self._campaign.at)
         self._ledger.standings[task.property].end()
         self._assignment.ended(task, event)

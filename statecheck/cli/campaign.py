@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from rich.console import Console
-from rich.table import Table
 
 from statecheck.campaign.claim import claimed
 from statecheck.campaign.plan import ENGINE, Plan
@@ -112,23 +111,13 @@ def _here(plan: Plan, out: Console, more: More | None) -> CampaignRecord:
 
 def _show(out: Console, record: CampaignRecord, say: Tell) -> None:
     from statecheck.campaign.terminal.display import kernels, summary
-    from statecheck.campaign.terminal.results import known_table, print_failures, print_known
+    from statecheck.campaign.terminal.results import print_failures, print_known
 
     out.print(summary(record, out.width))
-    _show_kernels(out, kernels(record), say)
-    table = known_table(record.known)
-    if table is not None:
-        out.print()
-        out.print(table)
+    if launched := kernels(record):
+        say(launched)
     print_known(say, record.known)
     print_failures(say, record)
-
-
-def _show_kernels(out: Console, shown: Table | str, say: Tell) -> None:
-    if not isinstance(shown, str):
-        out.print(shown)
-    elif shown:
-        say(shown)
 
 
 def _write(plan: Plan, record: CampaignRecord, say: Tell) -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +19,7 @@ from statecheck.case.bucket import bucket_of
 from statecheck.case.failure import stated
 from statecheck.case.values import Refusal, Returned, call
 from statecheck.cli import main as cli
-from statecheck.data.files import HOST, write_whole
+from statecheck.data.files import write_whole
 from statecheck.execution import registry
 from statecheck.execution.port import ordinary_port
 from subjects import Subject
@@ -283,40 +280,6 @@ def test_a_folder_that_cannot_be_listed_is_an_entry_with_a_problem(tmp_path: Pat
 
 
 # What killed writers leave behind
-
-
-def left(folder: Path, host: str, process: int, hours: float) -> Path:
-    path = folder / f"toys-0123456789.{host}.{process}.0123abcd.tmp"
-    path.write_text("{")
-    then = time.time() - hours * _HOUR
-    os.utime(path, (then, then))
-    return path
-
-
-def a_dead_process() -> int:
-    done = subprocess.Popen([sys.executable, "-c", ""])
-    done.wait()
-    return done.pid
-
-
-@pytest.mark.parametrize(
-    ("host", "living", "hours", "stays"),
-    [
-        (HOST, False, 2, False),
-        (HOST, False, 0.5, True),
-        (HOST, False, -5, True),
-        (HOST, True, 2, True),
-        (HOST, True, 20_000, True),
-        ("elsewhere", False, 2, True),
-        ("elsewhere", False, 25, False),
-    ],
-)
-def test_what_a_writer_left_goes_once_it_is_old_and_the_writer_is_dead(
-    tmp_path: Path, host: str, living: bool, hours: float, stays: bool
-) -> None:
-    path = left(tmp_path, host, os.getpid() if living else a_dead_process(), hours)
-    Corpus(tmp_path).add(a_case(), first_seen=SEEN)
-    assert path.exists() == stays
 
 
 def test_a_writer_whose_file_is_swept_away_writes_it_again(

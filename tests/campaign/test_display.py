@@ -10,7 +10,6 @@ from rich.console import Console
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import KnownRecord
 from statecheck.campaign.terminal.display import conclusion, summary
-from statecheck.campaign.terminal.results import known_table
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status
 from tests.campaign.nightly_examples import a_property, a_record
@@ -48,19 +47,9 @@ def test_headers_are_whole_and_what_has_no_room_is_named() -> None:
     assert [name for name in ("examples", "compared", "discarded", "examples/s") if name not in wide] == []
 
 
-@pytest.mark.parametrize("width", [50, 80])
-def test_the_standing_of_a_known_defect_is_printed_in_words(width: int) -> None:
-    known = [KnownRecord(f"an-id-{name}", "A title of a few words", standing=name) for name in STANDINGS]
-    text = "\n".join(printed(known_table(known), width))
-    assert [name for name in STANDINGS if name not in text] == []
-
-
 @pytest.mark.parametrize(
     ("gone", "message"), [(1, "1 known defect no longer fails"), (2, "2 known defects no longer fail")]
 )
 def test_a_campaign_counts_known_defects_in_its_last_line(gone: int, message: str) -> None:
     known = [KnownRecord(f"id-{number}", standing="no longer fails") for number in range(gone)]
     assert f"{message}; " in conclusion(a_record(known=known))
-
-
-STANDINGS = ("showed", "no longer fails", "not tried enough", "not tried")

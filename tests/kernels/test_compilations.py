@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +12,6 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from rich.console import Console
 
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.processes.tasks import Explored
@@ -95,20 +92,9 @@ COUNTED = (
 )
 
 
-def shown(campaign: CampaignRecord) -> list[list[str]]:
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(kernels(campaign))
-    lines = console.export_text().splitlines()
-    return [re.findall(r"[\w:,]+", line) for line in lines if re.search(r"\w", line)]
-
-
-def test_a_campaign_shows_what_all_its_workers_compiled() -> None:
-    assert shown(finished("cuda", {})) == [["kernels:", "none", "compiled"]]
-    assert shown(finished("cuda", *COUNTED)) == [
-        ["kernels", "compiled", "variants", "compilations"],
-        ["add_kernel", "1", "1"],
-        ["copy_kernel", "2", "3"],
-    ]
+def test_a_campaign_says_what_all_its_workers_compiled() -> None:
+    assert kernels(finished("cuda", {})) == "kernels: 0 compiled, 0 times in all workers together"
+    assert kernels(finished("cuda", *COUNTED)) == "kernels: 2 compiled, 4 times in all workers together"
 
 
 def test_a_campaign_is_saved_with_its_kernels(tmp_path: Path) -> None:

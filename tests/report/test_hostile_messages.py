@@ -19,7 +19,7 @@ from statecheck.campaign.pages.text import markdown
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import KnownRecord
 from statecheck.campaign.terminal.display import Display, kernels, summary
-from statecheck.campaign.terminal.results import known_table, print_failures, print_known
+from statecheck.campaign.terminal.results import print_failures, print_known
 from statecheck.case import Case
 from statecheck.case.values import Returned, call
 from statecheck.diagnose.replay import replay_case
@@ -101,7 +101,6 @@ def test_in_a_terminal_nothing_steers_it_and_no_line_looks_like_one_of_ours(mess
     display = Display(console)
     console.print(summary(record))
     console.print(kernels(record))
-    console.print(known_table(record.known))
     print_known(display.say, record.known)
     print_failures(display.say, record)
     text = _COLOURS.sub("", out.getvalue())

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from statecheck.campaign.plan import Plan
 
+_TRIES = 3
+"""How often a unit may fail before it is given up."""
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -15,17 +18,10 @@ class Cut:
     Args:
         count: of units, where the budget is in examples; each gets an equal share.
         seconds: of a unit, where the budget is in seconds; units are begun until it is used up.
-        tries: how often a unit may fail before it is given up.
     """
 
     count: int = 16
     seconds: float = 600.0
-    tries: int = 3
-
-    def __post_init__(self) -> None:
-        for name, value in (("count", self.count), ("seconds", self.seconds), ("tries", self.tries)):
-            if value <= 0:
-                raise ValueError(f"{name} = {value}, but should be > 0 [Cut]")
 
 
 class UnitQueue:
@@ -74,7 +70,7 @@ class UnitQueue:
         """Nothing came of it this time; it is done again, before others, unless that has happened too often."""
         self.in_hand.remove(unit)
         self._tries[unit] += 1
-        if self._tries[unit] < self.cut.tries:
+        if self._tries[unit] < _TRIES:
             self.retried += 1
             self._waiting.appendleft(unit)
             return

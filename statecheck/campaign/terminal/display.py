@@ -81,21 +81,13 @@ def _ended(row: PropertyRecord) -> dict[str, int]:
     return dict(zip(_ENDED_BEFORE, numbers, strict=True))
 
 
-def kernels(record: CampaignRecord) -> Table | str:
-    """A row for each kernel that Triton compiled, with its variants and compilations in all workers together.
-
-    Where kernels are not compiled: a line that says how those were run that were launched, "" without any.
-    """
+def kernels(record: CampaignRecord) -> str:
+    """How the kernels were run that were launched, or how many were compiled; "" without any."""
     if record.device == "cpu":
         launched = coverage.summary(coverage_of(record.launched).launches)
         return f"kernels: {launched}" if launched else ""
-    table = Table(show_edge=False, pad_edge=False)
-    table.add_column("kernels compiled")
-    for column in ("variants", "compilations"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for name, kernel in record.kernels.items():
-        table.add_row(cell(name), f"{len(kernel.variants)}", f"{kernel.compilations}")
-    return table if record.kernels else "kernels: none compiled"
+    compilations = sum(kernel.compilations for kernel in record.kernels.values())
+    return f"kernels: {len(record.kernels):,} compiled, {compilations:,} times in all workers together"
 
 
 class Display:

@@ -6,15 +6,13 @@ import math
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
 
-from rich.table import Table
-
 from statecheck.campaign.pages.causes import CauseGroup, grouped
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord, KnownRecord
 from statecheck.execution.verdict import Status
 from statecheck.rooms import working_folder
 from statecheck.text.command_lines import command_line, near, option
-from statecheck.text.terminal import cell, said
+from statecheck.text.terminal import said
 
 Say = Callable[[str], None]
 _MOST_NAMES = 8
@@ -134,26 +132,12 @@ def bucket_in(file: str) -> str:
     return PurePath(file).stem.rpartition("-")[2]
 
 
-def known_table(defects: Iterable[KnownRecord]) -> Table | None:
-    """A row for each known defect: whether it showed, and in how many examples; None without any."""
-    table = Table(show_edge=False, pad_edge=False)
-    table.add_column("known defect", overflow="fold")
-    table.add_column("", no_wrap=True, min_width=len("not tried enough"))
-    for column in ("examples", "properties"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("title", ratio=1)
-    for defect in defects:
-        standing = cell(defect.standing, "bold red" if defect.stale else "")
-        numbers = (f"{defect.examples:,}", f"{len(defect.properties)}")
-        table.add_row(cell(defect.id), standing, *numbers, cell(defect.title))
-    return table if table.row_count else None
-
-
 def print_known(say: Say, defects: Iterable[KnownRecord]) -> None:
-    """Print each known defect with its link, and the properties that it showed in."""
+    """Print each known defect that was tried with its link, and the properties that it showed in."""
     for defect in (defect for defect in defects if defect.standing != "not tried"):
-        say(f"\nknown defect {said(defect.id)}: {said(defect.standing)}\n  {said(defect.link)}")
+        title = f": {said(defect.title)}" if defect.title else ""
+        say(f"\nknown defect {said(defect.id)}: {said(defect.standing)}{title}\n  {said(defect.link)}")
         if defect.properties:
-            say(f"  in {said(', '.join(sorted(defect.properties)))}")
+            say(f"  {defect.examples:,} examples of {said(', '.join(sorted(defect.properties)))}")
         if defect.remark:
             say(f"  {said(defect.remark)}")

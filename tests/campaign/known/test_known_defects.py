@@ -138,8 +138,8 @@ def test_examples_that_ended_before_the_assertion_do_not_count_as_tried() -> Non
 
 def test_a_defect_counts_its_examples_by_property() -> None:
     defects = KnownDefects(declared("a", "b"))
-    defects.explored(Explored("x", "passed", 1.0, known={"a": 2, "b": 1}))
-    defects.explored(Explored("y", "passed", 1.0, known={"a": 3}))
+    for name, tested, examples in (("a", "x", 2), ("b", "x", 1), ("a", "y", 2), ("a", "y", 1), ("c", "x", 9)):
+        defects.count(name, tested, examples)
     assert [one.properties for one in defects.all.values()] == [{"x": 2, "y": 3}, {"x": 1}]
 
 
@@ -304,7 +304,7 @@ def test_a_budget_that_would_do_follows_from_how_far_this_one_came(
 
 def test_a_known_defect_that_was_not_tried_is_no_news() -> None:
     messages: list[str] = []
-    print_known(messages.append, KnownDefects([LARGE]).records())
+    print_known(messages.append, KnownDefects([LARGE]).all.values())
     assert messages == []
 
 
@@ -343,4 +343,4 @@ def test_a_defect_that_no_longer_fails_may_be_declared_by_name_or_id(declared: s
     defects = KnownDefects([replace(LARGE, property=declared)], selected=declared != "toys/*")
     rows = {"toys_divide": Standing(a_property(id="toys/divide"), counts=Counts(500, 500))}
     defects.conclude(rows)
-    assert [one.standing for one in defects.records()] == ["no longer fails"]
+    assert [one.standing for one in defects.all.values()] == ["no longer fails"]

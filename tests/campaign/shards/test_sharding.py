@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -103,15 +102,7 @@ def test_work_in_seconds_is_over_when_they_are_used_up_and_nothing_is_in_hand() 
     assert (work.over(50.0), work.over(95.0)) == (False, True)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Cut(count=0), "count = 0, but should be > 0"),
-        (lambda: Cut(seconds=-1.0), "seconds = -1.0, but should be > 0"),
-        (lambda: UnitQueue(Plan("night"), Cut()), "(budget, examples) = (None, None)"),
-        (lambda: UnitQueue(replace(_SECONDS, examples=1), Cut()), "(budget, examples) = (100.0, 1)"),
-    ],
-)
-def test_work_without_a_measure_is_refused(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        make()
+@pytest.mark.parametrize("plan", [Plan("night"), replace(_SECONDS, examples=1)])
+def test_work_without_one_measure_is_refused(plan: Plan) -> None:
+    with pytest.raises(ValueError, match=r"\(budget, examples\) = "):
+        UnitQueue(plan, Cut())
