@@ -19,8 +19,7 @@ from hypothesis import settings
 
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.pages import page
-from statecheck.campaign.plan import Plan
-from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored
+from statecheck.campaign.processes.tasks import Explore
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.record_parts import PropertyRecord
 from statecheck.campaign.standing import Standing
@@ -254,17 +253,6 @@ def test_what_there_was_no_time_for_is_named_with_the_budget_that_would_do(tmp_p
     assert re.search(r"^2 passed, 1 not tested; ", ended.output, re.MULTILINE)
 
 
-def test_a_campaign_that_compared_nothing_exits_2(tmp_path: Path) -> None:
-    def nothing(task: Explore, actor: Actor) -> None:
-        actor.say(ExamplesRun(task.property, 10, 0))
-        actor.say(Explored(task.property, "passed", 0.02))
-
-    ended = pretend(tmp_path, nothing)
-    assert ended.code == 2
-    assert {row.status for row in ended.record.properties} == {"not tested"}
-    assert "Nothing was compared" in ended.output
-
-
 def test_a_campaign_is_saved_under_a_name_that_does_not_change(tmp_path: Path) -> None:
     ended = pretend(tmp_path, falsifies)
     (own,) = ended.folder.glob(f"reports/campaigns/*/{FILE}")
@@ -362,16 +350,6 @@ def test_a_campaign_that_gets_a_signal_again_and_again_says_what_it_found(
     assert re.search(r"^interrupted; ", ended.output, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("device", "isolated", "in_worker"),
-    [("cpu", None, False), ("cuda", None, True), ("cpu", True, True), ("cuda", False, False)],
-)
-def test_on_a_gpu_the_subject_runs_in_a_process_of_its_own_by_default(
-    device: str, isolated: bool | None, in_worker: bool
-) -> None:
-    assert Plan("", device=device, isolated=isolated).in_worker is in_worker
-
-
 # Options.
 
 
@@ -434,28 +412,6 @@ NAMES = ["chunks_cover", "chunks_end", "decodes_end"]
 )
 def test_an_expression_chooses_as_pytest_s_k_does(expression: str, chosen: list[str]) -> None:
     assert selection.select(NAMES, expression) == chosen
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--only", "nothing_like_it"],
-        ["--only", "chunks and"],
-        ["--only", "(chunks"],
-        ["--budget", "soon"],
-        ["--workers", "0"],
-        ["--workers", "-1"],
-        ["--subject", "no_such_module"],
-        ["--device", "gpu"],
-    ],
-    ids=" ".join,
-)
-def test_a_campaign_that_cannot_be_run_as_given_is_a_misuse(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
-) -> None:
-    code = cli.main(["fuzz", "--device", "cpu", "--reports", str(tmp_path), *options])
-    assert code == 3
-    assert capsys.readouterr().err.startswith("error: ")
 
 
 @pytest.mark.parametrize(

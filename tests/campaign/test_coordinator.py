@@ -31,7 +31,6 @@ from statecheck.case.values import call
 from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import TELLING
 from statecheck.kernels.coverage import EXECUTED, Coverage, How
-from statecheck.workers.log import State
 from tests.breakages.broken import EXACT, PADDED, ROUNDS_UP, a_case
 from tests.campaign.pretended import Actor, falsifies, found_in, passes, pretended
 
@@ -150,11 +149,6 @@ def test_what_was_new_in_the_round_before_comes_first_and_gets_more(tmp_path: Pa
     assert [[task.max_examples for task in one] for one in rounds] == [[40, 40, 40], [80, 80, 40]]
 
 
-def test_no_two_explorations_have_the_same_seed(tmp_path: Path) -> None:
-    _, given = pretended(tmp_path, fresh, budget=1.0, engines=5, only=EXACT)
-    assert len({task.seed for task in given}) == len(given) >= 10
-
-
 def test_what_is_in_the_corpus_is_replayed_before_everything_else(tmp_path: Path) -> None:
     a_case(property_name=EXACT).save(tmp_path / "corpus" / "one.json")
     a_case(property_name="not_chosen").save(tmp_path / "corpus" / "other.json")
@@ -221,10 +215,11 @@ def test_counts_of_progress_and_of_the_end_add_up(tmp_path: Path) -> None:
         rest.outside.update({"too large": 2})
         actor.say(ExamplesRun(task.property, 6, 5), Explored(task.property, "passed", 0.1, counts=rest))
 
-    record, given = pretended(tmp_path, partly, budget=0.3, only=EXACT)
-    (one,), times = record.properties, len(given)
-    assert (one.examples, one.compared, one.outside) == (10 * times, 6 * times, {"too large": 2 * times})
-    assert one.counts.vacuous == 2 * times
+    # In examples: when a budget in seconds is used up, the end of an exploration may be unread.
+    record, _ = pretended(tmp_path, partly, examples=30, only=EXACT)
+    (one,) = record.properties
+    assert (one.examples, one.compared, one.outside) == (30, 18, {"too large": 6})
+    assert one.counts.vacuous == 6
 
 
 def test_examples_of_a_worker_that_ended_before_its_task_did_count(tmp_path: Path) -> None:
@@ -254,21 +249,6 @@ def test_a_message_that_is_unread_when_the_time_is_up_still_counts(tmp_path: Pat
     record, _ = pretended(tmp_path, busy, watch, budget=0.3, only=EXACT, grace=0.0)
     assert (statuses(record), record.examples, len(record.buckets)) == ({EXACT: "FALSIFIED"}, 5, 1)
     assert code_of(record) == 1
-
-
-def test_other_failures_of_an_exploration_are_findings_too(tmp_path: Path) -> None:
-    cases = [
-        a_case(
-            property_name=EXACT, steps=(call(name, x=5, y=2),), message=f"result = {name}, but should be 2"
-        )
-        for name in ("divide", "cdiv")
-    ]
-
-    def finds(task: Explore, actor: Actor) -> None:
-        actor.say(ExamplesRun(EXACT, 5, 5), found_in(task, *cases))
-
-    record, _ = pretended(tmp_path, finds, budget=0.3, only=EXACT)
-    assert {bucket.id for bucket in record.buckets} == {bucket_of(one).id for one in cases}
 
 
 def test_a_case_whose_replay_outlasts_the_time_is_left_out(tmp_path: Path) -> None:
@@ -354,30 +334,6 @@ def test_a_canary_whose_worker_died_is_run_three_times(
     record, _ = pretended(tmp_path, passes, lost_canaries=lost, examples=30)
     assert (record.canary, code_of(record)) == (canary, code)
     assert trouble in record.troubles
-
-
-def test_a_call_that_does_not_come_back_is_found_as_a_hang_with_its_input(tmp_path: Path) -> None:
-    def hangs(task: Explore, actor: Actor) -> None:
-        if task.isolated:
-            passes(task, actor)
-            return
-        actor.leave_running(task, call("divide", x=6, y=3), state=State.CALL)
-        actor.hang()
-
-    def watch(campaign: Campaign) -> None:
-        if len(campaign.ledger.buckets) == 3:
-            raise KeyboardInterrupt
-
-    record, given = pretended(tmp_path, hangs, watch, budget=20.0, time_limit=0.3)
-    found = {bucket.property: Case.from_data(bucket.case) for bucket in record.buckets}
-    assert found[EXACT].calls == (call("divide", x=6, y=3),)
-    failure = found[EXACT].failure
-    assert failure is not None
-    assert failure.kind == "hang"
-    assert "hang: no answer within 0.3 s" in found[EXACT].message
-    assert set(found) == ALL
-    # Where it can be ended without the worker, it can also be made smaller.
-    assert [task.isolated for task in given] == [not is_first(task) for task in given]
 
 
 def test_a_worker_that_is_busy_at_the_end_is_no_trouble(tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ from tests.processes import COMMANDS, Started, run_pytest
 SEEN = {"date": "2026-11-21", "commit": "0123456789ab"}
 LATER = {"date": "2026-11-28", "commit": "ba9876543210"}
 KEPT = ROOT / "corpus"
-_HOUR = 3600
 
 
 def sized(number: int) -> Case:
@@ -359,25 +358,6 @@ FAILS = a_case(
 FIXED = replace(FAILS, actual=(Returned(4),))
 
 
-def verdict(case: Case, folder: Path, device: str) -> str:
-    Corpus(folder).add(case, first_seen=SEEN)
-    (entry,) = Corpus(folder).entries()
-    return replayed(entry, "impl", device)[0].verdict
-
-
-@pytest.mark.parametrize(
-    ("case", "message"),
-    [
-        (FIXED, "FIXED"),
-        (FAILS, "FAILED"),
-        (replace(FAILS, steps=(call("batch_memcpy_of_tomorrow"),)), "UNREADABLE"),
-    ],
-    ids=["fixed", "failed", "unreadable"],
-)
-def test_a_case_is_replayed(tmp_path: Path, device: str, case: Case, message: str) -> None:
-    assert verdict(case, tmp_path, device) == message
-
-
 def refuses(x: int, y: int) -> int:
     raise TypeError(f"{x}, {y}")
 
@@ -398,17 +378,6 @@ def test_a_case_that_fails_has_the_failure_of_now(
     assert failing is not None
     assert failing.message.startswith(message.message)
     assert failing.subject == subject
-
-
-def test_a_subject_that_lacks_the_function_is_not_held_against_the_case(tmp_path: Path, device: str) -> None:
-    Corpus(tmp_path).add(FAILS, first_seen=SEEN)
-    (entry,) = Corpus(tmp_path).entries()
-    assert replayed(entry, toy(), device)[0].verdict == "NOT APPLICABLE"
-
-
-def test_a_graph_is_not_replayed_where_there_are_none(tmp_path: Path) -> None:
-    captured = call("harness.capture", result=1, names=("x",))
-    assert verdict(a_case(steps=(captured,)), tmp_path, "cpu") == "NOT APPLICABLE"
 
 
 def test_a_case_written_by_this_version_replays_after_a_rename_of_a_strategy_and_of_a_test(
@@ -450,14 +419,6 @@ def test_the_command_replays_a_case_by_its_id(
     wanted = bucket_of(case).id[:4]
     assert cli.main(["replay", wanted, "--corpus", str(tmp_path), "--device", device]) == code
     assert capsys.readouterr().out.startswith(message)
-
-
-def test_the_command_names_the_cases_that_an_unknown_id_could_mean(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = Corpus(tmp_path).add(FAILS, first_seen=SEEN)
-    assert cli.main(["replay", "zz", "--corpus", str(tmp_path)]) == 3
-    assert path.name in capsys.readouterr().err
 
 
 def test_a_test_run_replays_its_corpus_first_and_fails_by_what_fails_or_cannot_be_read(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +27,7 @@ from statecheck.execution import example as example_module
 from statecheck.execution import profiles
 from statecheck.execution.example import Bench, Trial
 from statecheck.execution.port import InProcess
-from statecheck.kernels.coverage import EXECUTED, Branch, Coverage, How
+from statecheck.kernels.coverage import Branch, Coverage
 from statecheck.subject.deviation import Condition
 from statecheck.workers.log import LogReader, State
 from statecheck.workers.recovered import recover
@@ -171,17 +170,6 @@ def test_examples_are_counted_once_in_progress_and_end_together(make: Make, monk
     assert 0 < compared < 30
 
 
-def test_a_later_task_counts_for_itself(make: Make) -> None:
-    worker = make(most=9)
-    totals = []
-    for _ in range(2):
-        before = len(said(worker))
-        end = explored(worker, max_examples=7)
-        progress = [one for one in said(worker)[before:] if isinstance(one, ExamplesRun)]
-        totals.append(sum(event.examples for event in progress) + end.counts.examples)
-    assert totals == [7, 7]
-
-
 def test_branches_that_examples_took_are_behaviours_and_those_of_other_tasks_are_not(
     make: Make, monkeypatch: Any
 ) -> None:
@@ -194,13 +182,6 @@ def test_branches_that_examples_took_are_behaviours_and_those_of_other_tasks_are
     assert end.behaviours == {
         exploration.behaviour(frozenset(one)) for one in (set(), {"copy", "copy.py:5", "then"})
     }
-
-
-def test_an_exploration_that_failed_reports_its_launches(make: Make, monkeypatch: Any) -> None:
-    values = iter([Coverage(), Coverage(Counter({How("copy", EXECUTED): 3}))])
-    monkeypatch.setattr(Worker, "take_coverage", lambda worker: next(values, Coverage()))
-    end = explored(make(least=200))
-    assert (end.status, end.covered.launches) == ("falsified", {How("copy", EXECUTED): 3})
 
 
 def test_enough_compared_examples_end_it(make: Make) -> None:
@@ -329,21 +310,6 @@ def test_a_bucket_that_was_met_is_gone_past_and_counted(make: Make) -> None:
     end = explored(make(as_new=True), known=frozenset({met}))
     assert (end.status, end.found) == ("passed", ())
     assert end.failing[met] > 5
-
-
-def test_an_exploration_draws_the_same_inputs_after_it_has_failed(make: Make) -> None:
-    seen: list[int] = []
-
-    def body(trial: Trial, x: int) -> None:
-        seen.append(x)
-        divides_by_one(trial, x)
-
-    def drawn() -> list[int]:
-        seen.clear()
-        assert explored(make(body)).status == "falsified"
-        return list(seen)
-
-    assert drawn() == drawn()
 
 
 def test_what_a_property_prints_stays_out_of_the_display(

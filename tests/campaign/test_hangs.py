@@ -279,16 +279,3 @@ def test_an_unexpected_exception_is_tried_again_in_another_worker(tmp_path: Path
     assert pids[0] not in pids[1:]
     (trouble,) = record.troubles
     assert trouble.endswith("OSError: no such folder")
-
-
-def test_an_exception_that_comes_again_is_an_error_and_the_property_goes_on(tmp_path: Path) -> None:
-    record, given = pretended(tmp_path, fails(2), only=EXACT, budget=1.0)
-    assert (record.properties[0].status, code_of(record)) == ("ERROR", 2)
-    assert record.properties[0].compared > 0
-    assert len(given) > 3
-
-
-def test_after_three_exceptions_a_property_is_given_up(tmp_path: Path) -> None:
-    record, given = pretended(tmp_path, fails(9), only=EXACT, budget=30.0)
-    assert (record.properties[0].status, len(given)) == ("ERROR", 3)
-    assert record.seconds < 30.0

@@ -142,13 +142,6 @@ def test_a_campaign_explores_its_properties_in_rounds_until_its_budget_is_used_u
     assert all(row.status == "passed" and row.compared >= 80 for row in record.properties)
 
 
-def test_a_record_has_marks_and_behaviours(clean: Night) -> None:
-    marks = clean.record.marks
-    assert marks
-    assert all(mark.examples > 0 and mark.at is not None and mark.property for mark in marks)
-    assert all(row.behaviours > 0 for row in clean.record.properties)
-
-
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> tuple[Night, ...]:
     """Three of them: a defect is met, is still there, and is mended."""

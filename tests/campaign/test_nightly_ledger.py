@@ -19,7 +19,6 @@ from statecheck.campaign.standing import Standing
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import Raised, call
-from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import Status
 from statecheck.kernels.compilations import Compilation
 from statecheck.kernels.coverage import EXECUTED, INTERPRETED, Branch, Coverage, How
@@ -67,14 +66,6 @@ def explored(ledger: Ledger, status: str = "passed", examples: int = 10, **field
 
 def status_of(ledger: Ledger) -> Status:
     return ledger.standings[NAME].status
-
-
-def test_examples_and_seconds_add_up() -> None:
-    ledger = a_ledger()
-    explored(ledger, examples=10)
-    standing = explored(ledger, examples=30)
-    assert (standing.examples, standing.seconds, standing.rate) == (40, 2.0, 20.0)
-    assert (standing.status, ledger.examples) == (Status.PASSED, 40)
 
 
 def test_a_property_that_does_not_apply_is_not_explored() -> None:
@@ -214,43 +205,6 @@ def test_failing_examples_of_known_defects_are_counted_by_name() -> None:
     standing = explored(ledger, known={"one": 3})
     assert standing.deviations == {"one": 5, "other": 1}
     assert (standing.status, standing.record().known) == (Status.KNOWN, {"one": 5, "other": 1})
-
-
-@pytest.mark.parametrize(
-    ("ends", "status", "detail"),
-    [
-        ({}, Status.NOT_TESTED, "no example was run"),
-        ({"examples": 10, "compared": 1}, Status.PASSED, ""),
-        (
-            {"examples": 1},
-            Status.NOT_TESTED,
-            "nothing was compared in the only example: there was nothing",
-        ),
-        (
-            {"examples": 2, "discarded": 2},
-            Status.NOT_TESTED,
-            "nothing was compared in all 2 examples: the",
-        ),
-        (
-            {"examples": 3, "outside": {"odd": 3}},
-            Status.NOT_TESTED,
-            "nothing was compared in all 3 examples: odd",
-        ),
-    ],
-    ids=str,
-)
-def test_only_what_was_compared_is_evidence(ends: dict[str, Any], status: Status, detail: str) -> None:
-    standing = explored(a_ledger(), examples=0, counts=counted(ends))
-    assert standing.status is status
-    assert standing.detail.startswith(detail)
-    assert bool(detail) is bool(standing.detail)
-
-
-def counted(ends: dict[str, Any]) -> Counts:
-    reasons: dict[str, Any] = {
-        name: Counter(value) if isinstance(value, dict) else value for name, value in ends.items()
-    }
-    return Counts(**reasons)
 
 
 @pytest.mark.parametrize(

@@ -91,11 +91,6 @@ def test_the_nth_exploration_of_a_property_has_one_seed_with_any_workers(workers
         assert one[name][:common] == other[name][:common]
 
 
-def test_another_seed_has_other_explorations() -> None:
-    other = Played(1, 10, Plan("toys", budget=600.0, seed=8))
-    assert not set(seeds(Played(1, 10))[NAMES[0]]) & set(seeds(other)[NAMES[0]])
-
-
 def test_how_many_examples_an_exploration_runs_depends_on_the_machine() -> None:
     slow, fast = (Played(1, speed).tasks(12)[-1].max_examples for speed in (10, 1000))
     assert slow < fast

@@ -14,20 +14,14 @@ import pytest
 from properties.engine.marks import MARKS
 from statecheck.campaign.processes.tasks import Explore
 from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.case import Case
 from statecheck.cli import main as cli
 from statecheck.cli.traces import shares_of
 from statecheck.execution.example import Tally
 from statecheck.execution.registry import load_properties
 from statecheck.execution.selection import heading, machines
-from tests.breakages.lifecycle import LIFECYCLE
-from tests.breakages.variants import broken_subject
 from tests.campaign.pretended import Actor, passes, pretended, stage
 
 pytestmark = pytest.mark.usefixtures("executed")
-
-WITHOUT_COPIES = "requests_without_copies_read_the_state_of_their_tokens"
-
 
 # From the command line.
 
@@ -67,16 +61,6 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     return traces(tmp_path_factory.mktemp("clean"), "--count", "5", "--steps", "12")
 
 
-@pytest.fixture(scope="module")
-def falsified(tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    """Traces of an implementation of which a line is broken."""
-    folder = tmp_path_factory.mktemp("falsified")
-    wrong = "decodes read the state before the tokens that they accepted"
-    variant = next(breakage.variant for breakage in LIFECYCLE if breakage.name == wrong)
-    with broken_subject(variant, folder) as subject:
-        return traces(folder, "--count", "60", "--steps", "12", "--subject", subject.name)
-
-
 def test_traces_in_which_nothing_is_wrong_exit_0(clean: Ended) -> None:
     assert clean.code == 0, clean.output
     passed = re.search(r"^1 passed; (\d+) examples in \d+ s$", clean.output, re.MULTILINE)
@@ -97,37 +81,6 @@ def test_the_table_has_a_share_for_every_moment_and_a_column_for_each_machine(cl
     assert len(set(moments.values())) > 1
     assert re.search(r"┃ +no copies\n", clean.output)
     assert re.search(r"┃ +\d+ traces\n", clean.output)
-
-
-@pytest.mark.slow
-def test_traces_in_which_something_is_wrong_exit_1(falsified: Ended) -> None:
-    assert falsified.code == 1, falsified.output
-    assert re.search(r"^1 FALSIFIED; \d+ examples in \d+ s$", falsified.output, re.MULTILINE)
-
-
-def report(ended: Ended) -> Path:
-    """Where the first report is, as the command says."""
-    found = re.findall(r"^  report: (.*)/report\.md$", ended.output, re.MULTILINE)
-    return ended.folder / found[0]
-
-
-def test_a_failure_is_printed_with_its_report(falsified: Ended) -> None:
-    message = Case.load(report(falsified) / "case.json").message
-    assert f"FALSIFIED: {WITHOUT_COPIES} (lifecycle/no-copies)\n  {message}\n  report: " in falsified.output
-
-
-def test_a_report_has_a_picture_and_a_page(falsified: Ended) -> None:
-    names = {"case.json", "report.md", "report.html", "repro.py", "test_repro.py", "timeline.svg"}
-    assert {path.name for path in report(falsified).iterdir()} == names
-    assert "<svg" in (report(falsified) / "report.html").read_text(encoding="utf-8")
-
-
-def test_a_report_is_about_a_scenario_made_small(falsified: Ended) -> None:
-    timeline = Case.load(report(falsified) / "case.json").timeline
-    assert timeline is not None
-    assert timeline.finding is not None
-    assert {row.request for row in timeline.rows} == {"r0"}
-    assert timeline.moments[-1].title == "step 2, before the forward: r0 computes 1"
 
 
 @pytest.mark.parametrize(

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
 
 import pytest
 
 from statecheck.case import Case
-from statecheck.case.values import Call, Device, Outcome, Raised, Returned, Step, call
+from statecheck.case.values import Call, Outcome, Raised, Returned, Step, call
 from statecheck.diagnose.confirm import Confirmation, confirm
-from statecheck.execution.example import Bench
-from statecheck.workers.port import InWorker
-from tests.breakages.broken import FAULTY, a_case, module
+from tests.breakages.broken import a_case
 
 HANG = Raised("DeviceFault", "hang: no answer within 1 s")
 HANG_MESSAGE = "the call = DeviceFault: hang: no answer within 1 s, but should be a result, 2"
-FAULT = (
-    "the call = DeviceFault: illegal access: memory was touched that is not there, but should be a result, 2"
-)
 
 
 class Scripted:
@@ -89,20 +82,3 @@ def test_a_failure_is_run_again_and_its_repetitions_are_counted(
     found = confirmed(of_two(seen), outcomes)
     assert (found.repeated, found.messages) == (len([one for one in messages if one]), messages)
     assert note in found.note
-
-
-def test_every_run_has_a_worker_of_its_own(tmp_path: Path, trial: Bench) -> None:
-    device = trial.port.device
-    case = a_case(
-        steps=(call("touch_nothing", device=Device()), call("add_one", x=1)),
-        expected=(Returned(2), Returned(2)),
-        actual=(Returned(2), Returned(2)),
-    )
-    with module(tmp_path, "toy_faulty", FAULTY) as name:
-        found = confirm(case, partial(InWorker, name, device, spare=False))
-    assert found == Confirmation(3, 3, (FAULT,) * 3)
-
-
-@pytest.mark.parametrize("repeated", [0, 2])
-def test_the_note_counts_the_runs_in_which_it_did_not(repeated: int) -> None:
-    assert f"{3 - repeated} of 3" in Confirmation(repeated, 3, ("", "", "")).note

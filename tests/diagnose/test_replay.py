@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from oracle.profile import DOCUMENTS, Profile
-from statecheck.campaign.corpus import Corpus, CorpusFile, replayed
+from statecheck.campaign.corpus import Corpus, replayed
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.failure import stated
@@ -26,7 +26,6 @@ from statecheck.diagnose.replay import (
     NOT_REPRODUCED,
     replay_case,
 )
-from statecheck.execution.example import Bench
 from statecheck.execution.patience import Patient, TooLong
 from statecheck.execution.port import InProcess
 from statecheck.kernels.coverage import INTERPRETED, LAUNCHES, How
@@ -82,13 +81,6 @@ def subject_of(divide: Callable[[int, int], int], *known: KnownDeviation, **fiel
     subject = toy(*known, cdiv=divide)
     vars(subject).update(fields)
     return subject
-
-
-@pytest.mark.parametrize("entry", KEPT, ids=[entry.path.stem for entry in KEPT])
-def test_the_name_of_a_kept_case_has_the_id_of_its_bucket(entry: CorpusFile) -> None:
-    """Ids are quoted in issues, and outlive the version that made them."""
-    assert entry.case is not None
-    assert entry.path.stem.endswith(f"-{bucket_of(entry.case).id}")
 
 
 def test_a_kept_case_that_is_written_anew_keeps_the_id_of_its_bucket() -> None:
@@ -232,11 +224,6 @@ def test_what_the_sanitizer_found_is_not_fixed_where_it_does_not_watch() -> None
         subject = subject_of(right)
         port = InProcess(subject, "cpu", sanitized=sanitized)
         assert replay_case(raced, subject, "cpu", port).verdict == becomes
-
-
-def test_a_bench_s_port_serves_for_replays_too(trial: Bench) -> None:
-    steps: tuple[Call, ...] = (call("cdiv", x=5, y=2),)
-    assert replay_case(replace(DIVIDED, steps=steps), trial.subject, "cpu", trial.port).verdict == FIXED
 
 
 ENDLESS = a_case(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from statecheck.case import Case
-from statecheck.case.case import CHANCE, EARLIER_CALLS
 from statecheck.case.values import Raised, Returned, Tensor, call
-from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from statecheck.execution.exit_codes import CLEAN, FALSIFIED, MISCONFIGURED
 from tests.breakages.broken import a_case
 from tests.processes import COMMANDS, run_python
 
@@ -73,14 +71,6 @@ def test_what_a_call_does_to_its_process_fails_the_case(
 def test_an_import_that_ends_the_process_is_no_verdict(tmp_path: Path) -> None:
     code, output = replayed(tmp_path, "import os\nos._exit(0)\n")
     assert (code, "worker died: exit code 0" in output) == (MISCONFIGURED, True), output
-
-
-@pytest.mark.parametrize("depends_on", [EARLIER_CALLS, CHANCE])
-def test_what_the_case_lacks_may_be_why_it_does_not_fail(tmp_path: Path, depends_on: str) -> None:
-    case = replace(of_port(), depends_on=depends_on)
-    code, output = replayed(tmp_path, PORT.format(body="pass"), case=case)
-    message = f"NOT REPRODUCED: nothing failed, but the failure depends on {depends_on}"
-    assert (code, message in output) == (INCOMPLETE, True), output
 
 
 KNOWN = """

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from properties.strategies.shapes import ShapeArguments
 from statecheck.case.values import (
     Function,
     Let,
@@ -16,10 +14,8 @@ from statecheck.case.values import (
     record,
 )
 from statecheck.cli import main as cli
-from subjects import load
 from tests.breakages.broken import (
     a_case,
-    case_of,
     module,
 )
 from tests.report.defects import (
@@ -27,7 +23,6 @@ from tests.report.defects import (
     DefectiveModule,
     falsified,
     source,
-    unsaid,
 )
 
 
@@ -102,9 +97,3 @@ def test_a_replay_hands_over_documented_functions_only(
         code = replayed(case.save(tmp_path / "case.json"), name)
     assert code == 3
     assert "os.system" in capsys.readouterr().err
-
-
-def test_a_replay_needs_no_property_of_that_name(tmp_path: Path) -> None:
-    steps = (ShapeArguments("short_conv_state_shape", (("intermediate_size", 4), ("conv_kernel", 4))).call(),)
-    case = replace(unsaid(case_of(load("impl"), "cpu", *steps)), property_name="long_gone")
-    assert replayed(case.save(tmp_path / "case.json"), "impl") == 0

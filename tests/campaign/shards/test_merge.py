@@ -78,11 +78,6 @@ def test_a_bucket_of_several_shards_is_one_with_the_smallest_case_and_the_first_
     assert found == replace(small, examples=6, at=2.0, first_seen=OLD)
 
 
-def test_a_case_that_is_there_is_smaller_than_none() -> None:
-    (found,) = pair({"buckets": [replace(a_bucket(), case={})]}, {"buckets": [a_bucket()]}).buckets
-    assert found.case == a_bucket().case
-
-
 @pytest.mark.parametrize(
     ("statuses", "status"),
     [
@@ -129,12 +124,6 @@ def test_launches_and_branches_of_shards_add_up() -> None:
     other = KernelRecord("move", "copy.py:10", [LaunchRecord("executed", "", 1)])
     whole = pair({"launched": [a_kernel(2, 3)]}, {"launched": [a_kernel(5, 5), other]})
     assert whole.launched == [a_kernel(7, 3, 5), other]
-
-
-def test_a_kernel_that_one_shard_interpreted_was_run_in_both_ways() -> None:
-    (kernel,) = pair({"launched": [a_kernel(2, 3)]}, {"launched": [a_kernel(4, why="tt.new")]}).launched
-    assert (kernel.executed, kernel.taken) == (2, 1)
-    assert kernel.interpreted == [LaunchRecord("interpreted", "tt.new", 4)]
 
 
 def test_troubles_say_whose_they_are() -> None:
@@ -210,10 +199,6 @@ def test_what_a_shard_found_has_its_report_and_its_case_here(tmp_path: Path) -> 
     assert entry.case.first_seen == NEW
 
 
-def test_a_missing_shard_is_exit_code_2(tmp_path: Path) -> None:
-    assert Desk(tmp_path, [a_shard(0)]).merge() == 2
-
-
 def test_what_cannot_be_read_is_named_and_the_others_are_merged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -253,12 +238,6 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(
 
 def test_campaigns_without_shards_in_the_same_folders_are_none_of_it(tmp_path: Path) -> None:
     assert Desk(tmp_path, [replace(a_shard(0, 1), id="day"), a_shard(0), a_shard(1)]).merge() == 0
-
-
-def test_the_latest_record_of_a_folder_of_reports_is_a_copy(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, [a_shard(0), a_shard(1)])
-    a_shard(1).save(desk.shards / "campaign.json")
-    assert desk.merge() == 0
 
 
 def test_one_of_several_campaigns_can_be_chosen(tmp_path: Path) -> None:
