@@ -1,4 +1,4 @@
-"""How the subject's kernels run in this process: executed from their IR on a CPU, or compiled, and with how many warps.
+"""How the subject's kernels run in this process: executed from their IR on a CPU, or compiled.
 
 Which of the two it is holds for the whole process: executed and compiled kernels must not meet in it.
 """
@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import cache
-from typing import Any
 
 from statecheck.kernels import compilations
 
 INTERPRET = "TRITON_INTERPRET"
-NUM_WARPS = "STATECHECK_NUM_WARPS"
 _OFF = ("", "0", "false", "off", "no", "n")
 
 
@@ -26,12 +23,10 @@ class _Settled:
 def prepare(device: str) -> None:
     """Execute kernels from their IR where the device is "cpu", compile them elsewhere. Call it before a subject is imported.
 
-    Where kernels are compiled, compilations are counted from now on, and STATECHECK_NUM_WARPS is the number of warps of
-    every launch.
+    Where kernels are compiled, compilations are counted from now on.
 
     Raises:
-        ValueError: this process runs kernels in the other way, TRITON_INTERPRET is set, or a variable says
-            what cannot be.
+        ValueError: this process runs kernels in the other way, or TRITON_INTERPRET is set.
     """
     _refuse_other_settings(device)
     if device == "cpu":
@@ -41,8 +36,6 @@ def prepare(device: str) -> None:
         return
     _Settled.compiles = device
     compilations.count()
-    if NUM_WARPS in os.environ:
-        _launch_with(_warps(os.environ[NUM_WARPS]))
 
 
 def _refuse_other_settings(device: str) -> None:
@@ -83,21 +76,3 @@ def interprets() -> bool:
     import triton.language
 
     return type(triton.language.cdiv).__name__ == "InterpretedFunction"
-
-
-def _warps(text: str) -> int:
-    if text not in ("1", "2", "4", "8", "16", "32"):
-        raise ValueError(f"{NUM_WARPS} = {text!r}, but should be a power of two of at most 32 [prepare]")
-    return int(text)
-
-
-@cache
-def _launch_with(num_warps: int) -> None:
-    from statecheck.kernels.private import JITFunction
-
-    plain = JITFunction.run
-
-    def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        return plain(self, *arguments, **keywords | {"num_warps": num_warps})
-
-    JITFunction.run = run

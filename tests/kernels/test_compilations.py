@@ -129,13 +129,6 @@ def in_a_process(source: str, **variables: str) -> str:
 KIND = "import triton.language as tl; print(type(tl.cdiv).__name__, executes())"
 INTERPRETED = {triton_mode.INTERPRET: "1"}
 AFTER_A_GPU = "from triton.runtime import driver; driver.set_active(object()); prepare('cpu')"
-WARPS = """
-from triton.runtime.jit import JITFunction
-JITFunction.run = lambda self, *arguments, **keywords: print(arguments, keywords)
-prepare("cuda")
-prepare("cuda")
-JITFunction.run("kernel", 1, grid=(2,), warmup=False, num_warps=4)
-"""
 
 
 @pytest.mark.parametrize(
@@ -159,17 +152,6 @@ JITFunction.run("kernel", 1, grid=(2,), warmup=False, num_warps=4)
             "prepare('cuda')",
             INTERPRETED,
             "ValueError: TRITON_INTERPRET = '1', but should be unset on cuda",
-        ),
-        (
-            "prepare('cuda')",
-            {triton_mode.NUM_WARPS: "3"},
-            "ValueError: STATECHECK_NUM_WARPS = '3', but should be a power of two",
-        ),
-        (WARPS, {triton_mode.NUM_WARPS: "8"}, "(1,) {'grid': (2,), 'warmup': False, 'num_warps': 8}"),
-        (
-            "from triton.runtime.jit import JITFunction as J; run = J.run; prepare('cuda'); print(J.run is run)",
-            {},
-            "True",
         ),
     ],
 )

@@ -13,8 +13,9 @@ import triton.language as tl
 from statecheck.kernels import launch as launching
 from statecheck.kernels.launch import Launched
 from statecheck.kernels.memory import Memory
-from statecheck.kernels.orders.footprints import Footprints, Originals, TouchedMemory
+from statecheck.kernels.orders.footprints import Footprints, TouchedMemory
 from statecheck.kernels.orders.interleavings import Walk, every_interleaving, search
+from statecheck.kernels.orders.journal import WrittenBytes, read_bytes
 from statecheck.kernels.orders.program_choice import Ready, Turns
 from statecheck.kernels.orders.running import run_interleaved
 from statecheck.kernels.orders.schedule import program_schedule, switches_recorded
@@ -136,15 +137,14 @@ def brute(launch: Launched) -> tuple[set[Class], set[bytes], int]:
     """The classes of all interleavings, and what they leave: every choice that there is at every operation."""
     classes, left, runs = set[Class](), set[bytes](), 0
     waiting: list[list[int]] = [[]]
-    footprints, originals = Footprints(), Originals()
+    footprints = Footprints()
     while waiting:
-        memory = TouchedMemory(originals, footprints)
+        memory = TouchedMemory(footprints)
         course = Choosing(waiting.pop(), waiting, memory)
         run_interleaved(launch, memory, Turns(course))
         runs += 1
         classes.add(dependencies(course.made, [*course.touched[1:], memory.footprint], footprints))
-        left.add(b"".join(one.tobytes() for one in originals.changed()))
-        originals.put_back()
+        left.add(held(memory.journal.take_back()))
     return classes, left, runs
 
 
@@ -180,8 +180,14 @@ def dependencies(programs: list[int], touched: list[int], footprints: Footprints
     )
 
 
+def held(left: WrittenBytes) -> bytes:
+    """Where bytes are not as they were before, and what they hold: memory is as before."""
+    changed = left.contents != read_bytes(left.addresses)
+    return left.addresses[changed].tobytes() + left.contents[changed].tobytes()
+
+
 def all_found(launch: Launched) -> list[tuple[tuple[int, ...], bytes]]:
-    return [(one.choices, one.addresses.tobytes() + one.left.tobytes()) for one in Walk(launch).runs()]
+    return [(one.choices, held(one.left)) for one in Walk(launch).runs()]
 
 
 @pytest.mark.parametrize("name", TOYS)

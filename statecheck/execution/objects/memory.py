@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -27,13 +26,13 @@ class KnownMemory:
     """Follows the steps of an example, as the rules see them.
 
     A name stands for a value, with the elements that its tensors hold now, or for the call that made or updated it.
-    `found` are contents of dotted paths, as far as they are known. `written` are the bytes of pools without elements:
-    those that a view has written.
+    `found` are contents of dotted paths, as far as they are known. `written` are the bytes of pools without elements
+    that a view has written, by their places.
     """
 
     names: dict[str, Value] = field(default_factory=dict)
     found: dict[str, Value] = field(default_factory=dict)
-    written: dict[str, Runs] = field(default_factory=dict)
+    written: dict[str, dict[int, int]] = field(default_factory=dict)
     _closed: set[str] = field(default_factory=set)
 
     def bind(self, name: str, value: Value) -> None:
@@ -117,7 +116,10 @@ class KnownMemory:
     def _read(self, pool: str, start: int, end: int) -> bytes | None:
         tensor = self.names[pool]
         if tensor.elements is None:
-            return self.written[pool].read(start, end) if pool in self.written else None
+            known, places = self.written.get(pool, {}), range(start, end)
+            return (
+                bytes(known[place] for place in places) if all(place in known for place in places) else None
+            )
         held = as_bytes(tensor.elements, tensor.dtype)
         return held[start:end] if start >= 0 and end <= len(held) else None
 
@@ -127,49 +129,15 @@ class KnownMemory:
             f"{len(raw)} bytes are not those of {view}"
         )
         if tensor.elements is None:
-            written = self.written.setdefault(view.of, Runs())
+            written = self.written.setdefault(view.of, {})
             for start, piece in _pieces(raw, places):
-                written.write(start, piece)
+                written.update(enumerate(piece, start))
             return
         held = bytearray(as_bytes(tensor.elements, tensor.dtype))
         assert all(start >= 0 and end <= len(held) for start, end in places), f"{view} leaves its storage"
         for start, piece in _pieces(raw, places):
             held[start : start + len(piece)] = piece
         self.names[view.of] = replace(tensor, elements=as_elements(bytes(held), tensor.dtype))
-
-
-class Runs:
-    """The bytes that are known of a memory too large to spell, in runs that neither overlap nor touch."""
-
-    def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._runs: list[bytes] = []
-
-    def read(self, start: int, end: int) -> bytes | None:
-        """The bytes from `start` to `end`; None unless all of them are known."""
-        index = bisect_right(self._starts, start) - 1
-        if index < 0:
-            return None
-        first, run = self._starts[index], self._runs[index]
-        return run[start - first : end - first] if end <= first + len(run) else None
-
-    def write(self, start: int, raw: bytes) -> None:
-        """Know `raw` at `start` from now on, whatever was known there before."""
-        low, high = bisect_left(self._starts, start), bisect_right(self._starts, start + len(raw))
-        if low and self._end(low - 1) >= start:
-            low -= 1
-        if low < high:
-            start, raw = self._joined(low, high, start, raw)
-        self._starts[low:high], self._runs[low:high] = [start], [raw]
-
-    def _end(self, index: int) -> int:
-        return self._starts[index] + len(self._runs[index])
-
-    def _joined(self, low: int, high: int, start: int, raw: bytes) -> tuple[int, bytes]:
-        """`raw` with what sticks out on either side of the runs that it meets."""
-        before = self._runs[low][: max(0, start - self._starts[low])]
-        after = self._runs[high - 1][max(0, start + len(raw) - self._starts[high - 1]) :]
-        return start - len(before), before + raw + after
 
 
 def _pieces(raw: bytes, places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:

@@ -152,7 +152,7 @@ class _Launch:
             raise other
         if (error is None) is not (other is None):
             self._refuse_failure(order, error, other)
-        address = _first_difference(first, now) if error is None else None
+        address = first.first_difference(now) if error is None else None
         if address is not None:
             self._refuse_difference(order, [(writers, first), (journal.writers, now)], address)
 
@@ -201,16 +201,6 @@ class _Launch:
         texts = place_texts(getattr(cause, "place", ("", 0)))
         program, kernel = self._memory.program, self._launched.kernel
         return Access("arithmetic", program, kernel, "", None, 0, 0, *texts, self._number)
-
-
-def _first_difference(first: WrittenBytes, second: WrittenBytes) -> int | None:
-    """The first byte in which they differ, where memory holds what it did before either."""
-    from statecheck.kernels.orders.journal import read_bytes
-
-    addresses = np.union1d(first.addresses, second.addresses)
-    before = read_bytes(addresses)
-    differs = first.over(addresses, before) != second.over(addresses, before)
-    return int(addresses[differs.argmax()]) if differs.any() else None
 
 
 def _value(

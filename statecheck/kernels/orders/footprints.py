@@ -1,4 +1,4 @@
-"""Which bytes an operation touches, whether two operations conflict, and how memory becomes what it was before a launch."""
+"""Which bytes an operation touches, and whether two operations conflict."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statecheck.kernels.memory import was_exchanged
-from statecheck.kernels.observed import Elements, ObservedMemory
-from statecheck.kernels.orders.journal import read_bytes, write_bytes
+from statecheck.kernels.observed import Elements
+from statecheck.kernels.orders.journal import Journal, NotingMemory
 from statecheck.kernels.source.sites import Site
 
 Array = NDArray[Any]
@@ -52,55 +52,17 @@ def byte_addresses(elements: Elements, nbytes: int) -> Array:
     return np.unique(np.asarray(elements, np.int64).reshape(-1, 1) + np.arange(nbytes))
 
 
-class Originals:
-    """The bytes that runs of one launch write, and what they held before the first of these."""
+class TouchedMemory(NotingMemory):
+    """Has the footprint of each operation, if that is `asked`, and notes what it overwrites."""
 
-    def __init__(self) -> None:
-        self._keys = set[tuple[bytes | int, int]]()
-        self._before = dict[int, int]()
-        self._arrays: tuple[Array, Array] | None = None
-
-    def keep(self, elements: Elements, nbytes: int) -> None:
-        """Elements are about to be written."""
-        key = elements if isinstance(elements, int) else elements.tobytes(), nbytes
-        if key in self._keys:
-            return
-        self._keys.add(key)
-        self._arrays = None
-        places = byte_addresses(elements, nbytes)
-        for place, value in zip(places.tolist(), read_bytes(places).tolist(), strict=True):
-            self._before.setdefault(place, value)
-
-    def _known(self) -> tuple[Array, Array]:
-        if self._arrays is None:
-            places = np.array(sorted(self._before), np.int64)
-            self._arrays = places, np.array([self._before[place] for place in places.tolist()], np.uint8)
-        return self._arrays
-
-    def changed(self) -> tuple[Array, Array]:
-        """The addresses of all bytes that are not as they were, and what they hold."""
-        places, before = self._known()
-        now = read_bytes(places)
-        differs = now != before
-        return places[differs], now[differs]
-
-    def put_back(self) -> None:
-        places, before = self._known()
-        write_bytes(places, before)
-
-
-class TouchedMemory(ObservedMemory):
-    """Has the footprint of each operation, if that is `asked`, and keeps what it overwrites. For programs that are whole."""
-
-    def __init__(self, originals: Originals, footprints: Footprints) -> None:
+    def __init__(self, footprints: Footprints) -> None:
         super().__init__()
-        self._originals, self._footprints = originals, footprints
+        self.journal, self._footprints = Journal(), footprints
         self.asked = True
         self.footprint = 0
 
     def before(self, site: Site, elements: Elements, *, writes: bool) -> None:
-        if writes:
-            self._originals.keep(elements, site.nbytes)
+        super().before(site, elements, writes=writes)
         if self.asked:
             self.footprint = self._footprints.number(elements, site.nbytes, writes=writes)
 

@@ -20,16 +20,16 @@ The terms, for a launch whose operations are events:
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from statecheck.case.program_schedule import schedule_text
 from statecheck.kernels import launch as launching
-from statecheck.kernels.orders.footprints import Array, Footprints, Originals, TouchedMemory
+from statecheck.kernels.orders.footprints import Footprints, TouchedMemory
+from statecheck.kernels.orders.journal import WrittenBytes
 from statecheck.kernels.orders.program_choice import Ready, Turns, plain
 from statecheck.kernels.orders.running import close, run_interleaved, to_next_operation
 
@@ -98,25 +98,15 @@ class Ended:
     """An interleaving that was run: the program of each operation, and what it has left."""
 
     choices: tuple[int, ...]
-    addresses: Array
-    left: Array
-    """What the bytes at `addresses`, and no other ones, hold that was not there before."""
+    left: WrittenBytes
     error: str
     cut_short: bool
 
     def same(self, other: Ended) -> bool:
-        return self.error == other.error and (
-            bool(self.error)
-            or (np.array_equal(self.addresses, other.addresses) and np.array_equal(self.left, other.left))
-        )
+        return self.error == other.error and (bool(self.error) or self.first_difference(other) is None)
 
     def first_difference(self, other: Ended) -> int | None:
-        here, there = (
-            dict(zip(ended.addresses.tolist(), ended.left.tolist(), strict=True)) for ended in (self, other)
-        )
-        return min(
-            (address for address in here | there if here.get(address) != there.get(address)), default=None
-        )
+        return self.left.first_difference(other.left)
 
 
 @dataclass(eq=False)
@@ -147,7 +137,7 @@ class Walk:
     def __init__(self, launch: Launched, most_operations: int = MOST_OPERATIONS) -> None:
         self._launch, self._left = launch, most_operations
         self._programs = list(launch.programs())
-        self._footprints, self._originals = Footprints(), Originals()
+        self._footprints = Footprints()
         self._nodes: list[_Node] = []
         self._events: list[_Event] = []
 
@@ -180,7 +170,7 @@ class Walk:
 
     def _run(self) -> Ended | None:
         """Run one interleaving to its end; None where it leads to nothing new."""
-        memory = TouchedMemory(self._originals, self._footprints)
+        memory = TouchedMemory(self._footprints)
         memory.taken, memory.took = self._launch.taken, self._launch.taken.add
         going, error, blocked = _Going(self._launch, memory, self._programs), "", False
         depth = 0
@@ -202,13 +192,12 @@ class Walk:
                 self._add(self._nodes[depth].chosen, memory.footprint)
         finally:
             going.close()
-            changed = self._originals.changed()
-            self._originals.put_back()
+            left = memory.journal.take_back()
         self._left -= depth
         if blocked:
             return None
         choices = tuple(node.chosen for node in self._nodes)
-        return Ended(choices, *changed, error, bool(going.unfinished) and not error)
+        return Ended(choices, left, error, bool(going.unfinished) and not error)
 
     def schedule_of(self, ended: Ended) -> str:
         """The schedule of an interleaving; it is run once more."""
@@ -217,12 +206,11 @@ class Walk:
         def course(running: int | None, ready: Ready) -> int:
             return next(following, plain(running, ready))
 
-        turns = Turns(course)
-        try:
-            run_interleaved(self._launch, TouchedMemory(self._originals, self._footprints), turns)
-        except Exception:
-            """The launch fails in this interleaving."""
-        self._originals.put_back()
+        turns, memory = Turns(course), TouchedMemory(self._footprints)
+        with contextlib.suppress(Exception):
+            # The launch may fail in this interleaving.
+            run_interleaved(self._launch, memory, turns)
+        memory.journal.take_back()
         return schedule_text([turns.switches])
 
     def _extend(self, unfinished: Sequence[int]) -> bool:

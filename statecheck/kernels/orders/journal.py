@@ -45,6 +45,13 @@ class WrittenBytes(NamedTuple):
             result[at[there]] = self.contents[there]
         return result
 
+    def first_difference(self, other: WrittenBytes) -> int | None:
+        """The first byte in which they differ, where memory holds what it did before either."""
+        addresses = np.union1d(self.addresses, other.addresses)
+        before = read_bytes(addresses)
+        differs = self.over(addresses, before) != other.over(addresses, before)
+        return int(addresses[differs.argmax()]) if differs.any() else None
+
     def writer(self, address: int) -> int | None:
         """The number of the last writer of a byte."""
         at = int(np.searchsorted(self.addresses, address))
@@ -91,7 +98,7 @@ def write_bytes(addresses: Addresses, contents: Bytes) -> None:
     native.store(addresses.view(np.uint64), contents, np.ones(addresses.shape, np.bool_))
 
 
-class _NotingMemory(ObservedMemory):
+class NotingMemory(ObservedMemory):
     """Notes what a launch writes. The sanitizer comes first: an access that it refuses is not made, and not noted."""
 
     journal: Journal
@@ -106,7 +113,7 @@ def noted(memory: Memory, journal: Journal) -> Memory:
     """The same memory, whose writes are noted from now on."""
     plain: Any = type(memory)
     memory.__class__ = _noting(plain)
-    assert isinstance(memory, _NotingMemory)
+    assert isinstance(memory, NotingMemory)
     memory.journal = journal
     return memory
 
@@ -114,4 +121,4 @@ def noted(memory: Memory, journal: Journal) -> Memory:
 @cache
 def _noting(plain: Any) -> type[Memory]:
     # Behind the class itself: what that refuses is not made, and not noted.
-    return _NotingMemory if plain is Memory else type(plain.__name__, (plain, _NotingMemory), {})
+    return NotingMemory if plain is Memory else type(plain.__name__, (plain, NotingMemory), {})
