@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable
 from ctypes import memmove, string_at
 from functools import cache, lru_cache, partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -66,22 +67,25 @@ class Memory:
 
     def load(self, site: Site, pointers: Array, mask: Array | None, other: Any, origin: Any) -> Array:  # noqa: ARG002 - for those who watch
         """The active lanes' elements, and `other` in the rest."""
-        active = pointers if mask is None else pointers[mask]
+        active = (pointers if mask is None else pointers[mask]).reshape(-1)
         if not len(active):
             return filled(site.element, pointers.shape, other)
-        if not is_run(site, pointers, active):
+        if not is_run(active, site.nbytes):
             return read(site.element, pointers, mask, other)
-        return self.load_run(site, int(active[0]), len(active), mask, other)
+        return self.load_run(site, int(active[0]), pointers.shape, mask, other)
 
-    def load_run(self, site: Site, address: int, count: int, mask: Array | None, other: Any) -> Array:
+    def load_run(
+        self, site: Site, address: int, shape: tuple[int, ...], mask: Array | None, other: Any
+    ) -> Array:
         """The same where the active lanes' elements are neighbours."""
+        count = prod(shape) if mask is None else np.count_nonzero(mask)
         # `string_at` copies: what a program has loaded stays what it was, whatever is stored there later.
         raw: Array = np.frombuffer(string_at(address, count * site.nbytes), site.stored)
         if site.element == "bf16":
             raw = _unpacked(raw)
-        if site.shape == raw.shape:
-            return raw
-        result = filled(site.element, site.shape or (), other)
+        if count == prod(shape):
+            return raw.reshape(shape)
+        result = filled(site.element, shape, other)
         result[mask] = raw
         return result
 
@@ -95,10 +99,10 @@ class Memory:
 
     def store(self, site: Site, pointers: Array, values: Array, mask: Array | None, origin: Any) -> None:  # noqa: ARG002 - for those who watch
         if site.element != "bf16":
-            active = pointers if mask is None else pointers[mask]
+            active = (pointers if mask is None else pointers[mask]).reshape(-1)
             if not len(active):
                 return
-            if is_run(site, pointers, active):
+            if is_run(active, site.nbytes):
                 store_run(int(active[0]), values if mask is None else values[mask])
                 return
         write(site.element, pointers, values, mask)
@@ -115,14 +119,18 @@ class Memory:
         """All lanes of the program have come here."""
 
 
-def is_run(site: Site, pointers: Array, active: Array) -> bool:
-    """Whether the active lanes' elements are neighbours, from the first lane to the last."""
-    step, size = site.step, len(pointers)
-    if step != site.nbytes or not step:
+def is_run(addresses: Array, nbytes: int) -> bool:
+    """Whether elements of so many bytes are neighbours, from the first address of a list to the last."""
+    first, count = addresses[0], len(addresses)
+    if addresses[-1] - first != (count - 1) * nbytes:
         return False
-    # The tile's ends show that no number has wrapped around on the way, and those of the active lanes that none is left out.
-    whole = int(pointers[-1]) - int(pointers[0]) == (size - 1) * step
-    return whole and int(active[-1]) - int(active[0]) == (len(active) - 1) * step
+    # The bytes of both arrays: comparing elements and asking whether all agree takes twice as long.
+    return bool((addresses - first).tobytes() == _offsets(count, nbytes))
+
+
+@lru_cache(256)
+def _offsets(count: int, nbytes: int) -> bytes:
+    return (np.arange(count, dtype=np.int64) * nbytes).tobytes()
 
 
 def store_run(address: int, values: Array) -> None:

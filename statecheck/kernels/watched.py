@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statecheck.kernels import launch
-from statecheck.kernels.memory import Memory, filled, read, store_run, was_exchanged, write
+from statecheck.kernels.memory import Memory, filled, is_run, read, store_run, was_exchanged, write
 from statecheck.kernels.sanitizer.touches import Touch
 from statecheck.kernels.sanitizer.watch import Sanitizer
 from statecheck.kernels.source.sites import Site
@@ -70,7 +70,7 @@ class WatchedMemory(Memory):
             return filled(site.element, pointers.shape, other)
         self._watch.before(touch)
         if touch.is_run:
-            value = self.load_run(site, touch.low, len(touch.addresses), mask, other)
+            value = self.load_run(site, touch.low, pointers.shape, mask, other)
         else:
             value = read(site.element, pointers, mask, other)
         self._watch.after(touch)
@@ -143,44 +143,27 @@ class WatchedMemory(Memory):
     def _of_tile(
         self, kind: str, site: Site, pointers: Array, mask: Array | None, origin: Any, values: Any = None
     ) -> Touch | None:
-        lanes, shape, addresses = None, pointers.shape, pointers
-        several = origin is not None and type(origin) is not int
-        if several:
-            origin = np.broadcast_to(origin, shape)
-        if mask is not None:
-            addresses = pointers[mask]
-            if not len(addresses):
-                return None
-            if len(addresses) < pointers.size:
-                lanes = mask
-                origin = origin[mask] if several else origin
-                values = None if values is None else values[mask]
-        if lanes is None and several:
-            origin = origin.reshape(-1)
-        if addresses.ndim != 1:
-            addresses = addresses.reshape(-1)
-        low, high, is_run = _bounds(site, pointers, addresses)
+        lanes = None if mask is None or np.count_nonzero(mask) == mask.size else mask
+
+        def active(tile: Array) -> Array:
+            return tile.reshape(-1) if lanes is None else tile[lanes]
+
+        addresses = active(pointers)
+        if not len(addresses):
+            return None
+        if origin is not None and type(origin) is not int:
+            origin = active(np.broadcast_to(origin, pointers.shape))
+        if lanes is not None and values is not None:
+            values = values[lanes]
+        low, high, neighbours = _bounds(addresses, site.nbytes)
         return Touch(
-            kind,
-            self.program,
-            site.line,
-            site.nbytes,
-            addresses,
-            low,
-            high,
-            lanes,
-            shape,
-            origin,
-            values,
-            is_run=is_run,
-        )
+            kind, self.program, site.line, site.nbytes, addresses, low, high, lanes, pointers.shape, origin, values,
+            is_run=neighbours,
+        )  # fmt: skip
 
 
-def _bounds(site: Site, pointers: Array, addresses: Array) -> tuple[int, int, bool]:
+def _bounds(addresses: Array, nbytes: int) -> tuple[int, int, bool]:
     """The first byte of the active lanes, the byte behind the last one, and whether their elements are neighbours."""
-    step, nbytes = site.step, site.nbytes
-    if step and int(pointers[-1]) - int(pointers[0]) == (pointers.size - 1) * step:
-        # No number has wrapped around on the way, so that the lanes' addresses rise.
-        low, high = int(addresses[0]), int(addresses[-1]) + nbytes
-        return low, high, step >= nbytes and high - low == len(addresses) * nbytes
+    if is_run(addresses, nbytes):
+        return int(addresses[0]), int(addresses[-1]) + nbytes, True
     return int(_lowest(addresses)), int(_highest(addresses)) + nbytes, False

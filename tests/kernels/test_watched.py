@@ -1,4 +1,4 @@
-"""What the sanitizer is shown of tiles whose pointers step by a number that is known beforehand."""
+"""Lanes whose elements overlap are no run of neighbours, whatever the first and the last of them are."""
 
 from __future__ import annotations
 

@@ -121,6 +121,17 @@ class Builder:
                 return type(value)(items)
             case dict():
                 return {key: self.build(item, f"{path}[{key!r}]", scope) for key, item in value.items()}
+            case Rows():
+                whole = self.build(value.of, path, scope)
+                return lambda count: whole[:count]
+            case NumPy():
+                return self.build(value.of, path, scope).numpy()
+            case Attribute():
+                return self.run(attrgetter(value.path), self.build(value.of, path, scope))
+        return self._without_memory(value)
+
+    def _without_memory(self, value: Value) -> Any:
+        match value:
             case DType():
                 return getattr(torch, value.name)
             case Device():
@@ -135,13 +146,6 @@ class Builder:
                 return self.subject.resolve(value.name)
             case BufferMaker():
                 return self._make_buffer
-            case Rows():
-                whole = self.build(value.of, path, scope)
-                return lambda count: whole[:count]
-            case NumPy():
-                return self.build(value.of, path, scope).numpy()
-            case Attribute():
-                return self.run(attrgetter(value.path), self.build(value.of, path, scope))
         return value
 
     def _known(self, name: Name, path: str, scope: Scope) -> Any:

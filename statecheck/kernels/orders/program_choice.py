@@ -149,6 +149,15 @@ def uniform(count: int, choices: random.Random) -> ProgramChoice:
     return choice
 
 
+def _change_points(count: int, places: int, choices: random.Random) -> list[int]:
+    """Numbers of operations, the largest first."""
+    # PCT draws them from 1 to k, the number of operations of a launch, which is not known before the launch has run. If the
+    # estimate is too low, no change comes late; if it is too high, changes fall behind the end, and the launch runs by its first
+    # priorities. A launch that loops has more operations than its code has places, so k is drawn, too.
+    operations = max(2, places * min(count, LIVE) * choices.choice(_LONGER))
+    return sorted(choices.randrange(1, operations) for _ in range(choices.choice(_CHANGES)))[::-1]
+
+
 def priorities(count: int, places: int, choices: random.Random) -> ProgramChoice:
     """The one of the highest priority, which falls behind all others at a few places: PCT.
 
@@ -157,13 +166,9 @@ def priorities(count: int, places: int, choices: random.Random) -> ProgramChoice
     Args:
         places: of operations in the kernel's code.
     """
-    # PCT draws change points from 1 to k, the number of operations of a launch, which is not known before the launch has run. If the
-    # estimate is too low, no change comes late; if it is too high, changes fall behind the end, and the launch runs by its first
-    # priorities. A launch that loops has more operations than its code has places, so k is drawn, too.
     ranks = list(range(count))
     choices.shuffle(ranks)
-    operations = max(2, places * min(count, LIVE) * choices.choice(_LONGER))
-    changes = sorted(choices.randrange(1, operations) for _ in range(choices.choice(_CHANGES)))[::-1]
+    changes = _change_points(count, places, choices)
     made = lowest = 0
 
     def choice(running: int | None, ready: Ready) -> int:

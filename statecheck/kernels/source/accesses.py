@@ -15,11 +15,7 @@ class Accesses(Lines):
     """Writes loads, stores, atomics and barriers."""
 
     def _site(self, kind: str, op: Operation, pointer: Value, **rest: Any) -> str:
-        shape = pointer.type.shape
-        step = max(self._flow.step(pointer) or 0, 0) if shape is not None else 0
-        site = self._module.site(
-            kind, op.place, element=pointee(pointer.type), shape=shape, step=step, **rest
-        )
+        site = self._module.site(kind, op.place, element=pointee(pointer.type), **rest)
         self._line(f"yield {site.number}")
         return self._module.constant(site, ("site", site.number), "s")
 

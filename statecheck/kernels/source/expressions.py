@@ -10,6 +10,7 @@ _SIGNED = {"eq": "==", "ne": "!=", "slt": "<", "sle": "<=", "sgt": ">", "sge": "
 _UNSIGNED = {"ult": "<", "ule": "<=", "ugt": ">", "uge": ">="}
 _WRAPPING = {"arith.addi": "+", "arith.subi": "-", "arith.muli": "*"}
 _BITWISE = {"arith.andi": "&", "arith.ori": "|", "arith.xori": "^"}
+_CHOICES = {"arith.minsi": ("<", "minimum"), "arith.maxsi": (">", "maximum")}
 _DTYPE = {"i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64"}
 
 
@@ -23,27 +24,33 @@ def inline(op: Operation, names: list[str], forms: list[int], attributes: dict[s
         return _compared(attributes["predicate"], element, names, scalar=scalar)
     if op.name in ("tt.int_to_ptr", "tt.ptr_to_int"):
         return names[0]
-    if element not in _BITS and element != "i1":
-        return None
-    if op.name in _BITWISE:
+    if op.name in _BITWISE and (element in _BITS or element == "i1"):
         return f"{names[0]} {_BITWISE[op.name]} {names[1]}"
     if element == "i1":
         return _of_bool(op, names, scalar=scalar)
+    return _of_integers(op, element, names, scalar=scalar) if element in _BITS else None
+
+
+def _of_integers(op: Operation, element: str, names: list[str], *, scalar: bool) -> str | None:
+    target = op.result.type.element if op.results else ""
     if op.name in _WRAPPING:
         plain = f"{names[0]} {_WRAPPING[op.name]} {names[1]}"
         return _wrapped(plain, _BITS[element]) if scalar else plain
-    if op.name in ("arith.minsi", "arith.maxsi"):
-        if scalar:
-            sign = "<" if op.name == "arith.minsi" else ">"
-            return f"{names[0]} if {names[0]} {sign} {names[1]} else {names[1]}"
-        return f"{'minimum' if op.name == 'arith.minsi' else 'maximum'}({names[0]}, {names[1]})"
-    if op.name == "arith.extsi":
-        return names[0] if scalar else f"{names[0]}.astype({_DTYPE[op.result.type.element]})"
+    if op.name in _CHOICES:
+        sign, function = _CHOICES[op.name]
+        return (
+            f"{names[0]} if {names[0]} {sign} {names[1]} else {names[1]}"
+            if scalar
+            else f"{function}({names[0]}, {names[1]})"
+        )
     if op.name == "arith.extui" and scalar:
         return f"{names[0]} & {(1 << _BITS[element]) - 1:#x}"
-    if op.name == "arith.trunci" and op.result.type.element != "i1":
-        target = op.result.type.element
-        return _wrapped(names[0], _BITS[target]) if scalar else f"{names[0]}.astype({_DTYPE[target]})"
+    if op.name == "arith.extsi" and scalar:
+        return names[0]
+    if op.name == "arith.trunci" and scalar and target != "i1":
+        return _wrapped(names[0], _BITS[target])
+    if op.name in ("arith.extsi", "arith.trunci") and target != "i1":
+        return f"{names[0]}.astype({_DTYPE[target]})"
     return None
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 
-from statecheck.kernels.source.ir import Block, FuncOp, Operation, Value, type_of
-from statecheck.kernels.source.values import number, size_of
+from statecheck.kernels.source.ir import Block, FuncOp, Operation, Value
 
 SCALAR, LAZY, FULL = 0, 1, 2
 """How a value is held: as one number, as an array that broadcasts to its shape, as an array of its shape."""
@@ -23,16 +22,6 @@ _PASSED_ON = {
     "tt.int_to_ptr", "tt.ptr_to_int",
 }  # fmt: skip
 _EITHER = {"arith.select", "tt.cat", "tt.join"}
-_KEEP_STEPS = {
-    "arith.extsi",
-    "arith.extui",
-    "arith.trunci",
-    "tt.int_to_ptr",
-    "tt.ptr_to_int",
-    "tt.bitcast",
-    "tt.reshape",
-}
-_INTEGERS = ("i8", "i16", "i32", "i64")
 _SHAPED = {"tt.expand_dims", "tt.broadcast", "tt.splat"}
 _WHOLE = {
     "tt.make_range", "tt.cat", "tt.join", "tt.histogram", "tt.dot", "tt.gather", "tt.load", "tt.atomic_rmw", "tt.atomic_cas",
@@ -90,28 +79,7 @@ class Flow:
             self._form[value] = SCALAR if value.type.shape is None else FULL
             if value in self.addresses:
                 self._origin[value] = at if entry and value.type.element == "ptr" else DYNAMIC
-        self._constants = {
-            operation.result: number(
-                operation.text.strip().removeprefix("dense<").removesuffix(">"), operation.result.type.element
-            )
-            for operation in self._operations
-            if operation.name == "arith.constant"
-            and operation.result.type.element in _INTEGERS
-            and "[" not in operation.text
-        }
-        self._steps: dict[Value, int | None] = {}
-        self._defined = {value for operation in self._operations for value in operation.results} | {
-            target for _, target in self._edges
-        }
         self._solve()
-        self._solve_steps()
-
-    def step(self, value: Value) -> int | None:
-        """By how much each element of a tile of one dimension exceeds the one before it; None if that is not known.
-
-        For pointers in bytes. Integers may wrap around on the way, which the first and the last element show.
-        """
-        return self._steps.get(value) if self.form(value) else 0
 
     def form(self, value: Value) -> int:
         return self._form.get(value, SCALAR)
@@ -133,22 +101,6 @@ class Flow:
                 changed |= self._raise(target, self.form(source))
                 if source in self._origin or target in self._origin:
                     changed |= self._join(target, self._origin.get(source))
-
-    def _solve_steps(self) -> None:
-        """Behind the forms: what is not known yet says nothing, so that a pointer that a loop carries keeps its step."""
-        changed = True
-        while changed:
-            changed = False
-            for operation in self._operations:
-                for value in operation.results:
-                    if self.form(value) and not any(self._is_open(operand) for operand in operation.operands):
-                        changed |= self._stepped(value, self._step_of(operation))
-            for source, target in self._edges:
-                if self.form(target) and not self._is_open(source):
-                    changed |= self._stepped(target, self.step(source))
-
-    def _is_open(self, value: Value) -> bool:
-        return bool(self.form(value)) and value not in self._steps and value in self._defined
 
     def _step(self, operation: Operation) -> bool:
         changed = False
@@ -176,37 +128,6 @@ class Flow:
                 else highest
             )
         return lambda value: highest
-
-    def _step_of(self, operation: Operation) -> int | None:
-        name, steps = operation.name, [self.step(operand) for operand in operation.operands]
-        if len(operation.result.type.shape or ()) != 1:
-            return None
-        if name == "tt.make_range":
-            return 1
-        if name in _KEEP_STEPS and steps[0] is not None:
-            return steps[0]
-        if len(steps) != 2 or None in steps:
-            return None
-        first, second = (step or 0 for step in steps)
-        if name in ("arith.addi", "arith.subi"):
-            return first + second if name == "arith.addi" else first - second
-        if name == "tt.addptr":
-            return first + second * size_of(type_of(operation.operands[0].type.pointee).element)
-        if name == "arith.muli":
-            factors = [self._constants.get(operand) for operand in operation.operands]
-            if factors[1] is not None:
-                return first * int(factors[1])
-            return second * int(factors[0]) if factors[0] is not None else None
-        return None
-
-    def _stepped(self, value: Value, step: int | None) -> bool:
-        if value not in self._steps:
-            self._steps[value] = step
-            return True
-        if self._steps[value] is None or self._steps[value] == step:
-            return False
-        self._steps[value] = None
-        return True
 
     def _raise(self, value: Value, form: int) -> bool:
         if form <= self._form.get(value, SCALAR):

@@ -107,31 +107,38 @@ class _Writer(Control, Accesses, Shapes):
             asked = "origins_of" if self._form(value) else "origin_of"
             self._line(f"{self._own_origin(value)} = {asked}({value.name})")
             return
-        source = op.operands[0]
-        if op.name in ("arith.addi", "arith.subi"):
-            known = [each for each in op.operands if self._flow.origin(each) is not None]
-            kept = (
-                known[0]
-                if len(known) == 1 and (op.name == "arith.addi" or known[0] is op.operands[0])
-                else None
-            )
-            self._origins[value] = self._origin(kept) if kept else "None"
-        elif op.name == "arith.select":
-            condition, *either = op.operands
-            function = "select_origins" if self._form(condition) else ""
-            first, second = (self._origin(each) for each in either)
-            plain = f"({first} if {self._name(condition)} else {second})"
-            text = f"{function}({self._name(condition)}, {first}, {second})" if function else plain
-            self._line(f"{self._own_origin(value)} = {text}")
-        elif op.name in ("tt.cat", "tt.join", "tt.split"):
-            self._line(f"{self._own_origin(value)} = None")
-        elif op.name in ("tt.expand_dims", "tt.reshape", "tt.trans", "tt.broadcast"):
-            shape = op.result.type.shape
-            order = tiles.integers(op.text, "order") if op.name == "tt.trans" else None
-            text = f"moved_origins({self._origin(source)}, {source.type.shape}, {shape}, {order})"
-            self._line(f"{self._own_origin(value)} = {text}")
+        text = self._origin_text(op)
+        if text is None:
+            self._origins[value] = self._kept_origin(op)
         else:
-            self._origins[value] = self._origin(source)
+            self._line(f"{self._own_origin(value)} = {text}")
+
+    def _kept_origin(self, op: Operation) -> str:
+        """The origin of an operand, where the result's pointers come from the same place."""
+        if op.name not in ("arith.addi", "arith.subi"):
+            return self._origin(op.operands[0])
+        known = [each for each in op.operands if self._flow.origin(each) is not None]
+        kept = len(known) == 1 and (op.name == "arith.addi" or known[0] is op.operands[0])
+        return self._origin(known[0]) if kept else "None"
+
+    def _origin_text(self, op: Operation) -> str | None:
+        """An expression of where the result's pointers come from; None where that is where an operand's do."""
+        if op.name == "arith.select":
+            condition, *either = op.operands
+            first, second = (self._origin(each) for each in either)
+            chosen = self._name(condition)
+            if self._form(condition):
+                return f"select_origins({chosen}, {first}, {second})"
+            return f"({first} if {chosen} else {second})"
+        if op.name in ("tt.cat", "tt.join", "tt.split"):
+            return "None"
+        if op.name in ("tt.expand_dims", "tt.reshape", "tt.trans", "tt.broadcast"):
+            source = op.operands[0]
+            order = tiles.integers(op.text, "order") if op.name == "tt.trans" else None
+            return (
+                f"moved_origins({self._origin(source)}, {source.type.shape}, {op.result.type.shape}, {order})"
+            )
+        return None
 
     def _elementwise(self, op: Operation) -> None:
         forms = [self._form(value) for value in op.operands]

@@ -22,12 +22,9 @@ class Site:
     """ "load", "store" or "atomic"."""
     place: SourcePlace
     element: str = ""
-    shape: tuple[int, ...] | None = None
     operation: str = ""
     """Of an atomic: and, or, xor, add, fadd, max, min, umax, umin, exch; cas, load, store, poll."""
     sem: str = ""
-    step: int = 0
-    """Bytes between the pointers of neighbouring lanes, unless a number has wrapped around; 0 if that is not known."""
 
     @cached_property
     def nbytes(self) -> int:
