@@ -1,7 +1,8 @@
-"""The block tables of a few requests over several steps, as plain values that `picture` draws."""
+"""The block tables of a few requests over several steps, as plain values that a report shows as tables."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -49,35 +50,6 @@ class TableRow:
     def used(self) -> frozenset[int]:
         return frozenset((*self.reads, *self.writes, *(() if self.run is None else (self.run,))))
 
-    def words(self, column: int) -> str:
-        """Everything about the cell of `column`, in words."""
-        cell = self.cells[column]
-        facts = [f"block {cell.block}" if cell.block else "null block", cell.holds]
-        if cell.tokens is not None:
-            facts.append(f"tokens [0, {cell.tokens})")
-        facts += [f"prefix of {cell.owner}"] if cell.owner else []
-        facts += ["published"] if cell.published else []
-        facts += ["the request runs here"] if column == self.run else []
-        facts += ["read"] if column in self.reads else []
-        facts += ["written"] if column in self.writes else []
-        facts += [f"should be {cell.expected}"] if cell.expected else []
-        facts += ["wrong"] if cell.wrong else []
-        return f"{self.request}, group {self.group}, column {column}: {'; '.join(filter(None, facts))}"
-
-    @property
-    def line(self) -> str:
-        """The row as a line of text: each column with its block, what that holds, and R, W or ✗ for read, written and wrong."""
-        return f"{self.request}, group {self.group}: {' | '.join(map(self._brief, range(len(self.cells))))}"
-
-    def _brief(self, column: int) -> str:
-        cell = self.cells[column]
-        marks = f"{'R' if column in self.reads else ''}{'W' if column in self.writes else ''}"
-        marks += "✗" if cell.wrong else ""
-        expected = f"({cell.expected})" if cell.expected else ""
-        block = f"#{cell.block}" if cell.block else "null"
-        facts = (block, cell.holds, cell.owner, expected, "published" if cell.published else "", marks)
-        return f"{column} {' '.join(filter(None, facts))}"
-
 
 @dataclass(frozen=True)
 class Arrow:
@@ -105,10 +77,9 @@ class Moment:
     rows: tuple[TableRow, ...]
 
     @property
-    def lines(self) -> tuple[str, ...]:
-        """The rows as text, below as much of the title as says when."""
-        when = self.title.partition(":")[0]
-        return (when, *(f"  {row.line}" for row in self.rows)) if self.rows else ()
+    def when(self) -> str:
+        """As much of the title as says when."""
+        return self.title.partition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -172,26 +143,20 @@ class Timeline:
         return tuple(row for moment in self.moments for row in moment.rows)
 
     @property
-    def cells(self) -> tuple[Cell, ...]:
-        return tuple(cell for row in self.rows for cell in row.cells)
-
-    @property
-    def elides(self) -> bool:
-        """Whether any row's columns are left out."""
-        shown = (self.shown(row.request, row.group) for row in self.rows)
-        return any(first < last for ranges in shown for first, last in ranges)
-
-    def shown(self, request: str, group: int) -> tuple[tuple[int, int], ...]:
-        """The columns to show of a row, as ranges of first and last: one column each, or several to leave out.
+    def columns(self) -> tuple[tuple[int, int], ...]:
+        """The columns to show, as ranges of first and last: one column each, or several to leave out.
 
         Columns are left out of tables that are wider than `LONG`, where none of them changes, is used or is wrong.
         """
-        rows = [row for row in self.rows if (row.request, row.group) == (request, group)]
-        width = max(len(row.cells) for row in rows)
+        width = max((len(row.cells) for row in self.rows), default=0)
         if width <= LONG:
             return tuple((column, column) for column in range(width))
-        busy = {spot[3] for _, spot in self._named() if spot[1:3] == (request, group)}
-        busy |= {column for column in range(width) if _tells([row.cells[column:][:1] for row in rows])}
+        busy = {spot[3] for _, spot in self._named()}
+        tables = defaultdict(list)
+        for row in self.rows:
+            tables[row.request, row.group].append(row)
+        for rows in tables.values():
+            busy |= {column for column in range(width) if _tells([row.cells[column:][:1] for row in rows])}
         return tuple(_ranges(busy, width))
 
 

@@ -1,8 +1,7 @@
 """Writes a falsified property down.
 
 `report.md` is for an issue tracker and `report.html` for a browser, `repro.py` to run, `test_repro.py` for pytest and `case.json`
-to replay;
-`timeline.svg` is the picture, of a case that follows requests over several steps.
+to replay.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from statecheck.data.files import in_file_name, write_text
 from statecheck.data.marked import mark_reports
 from statecheck.report.bisection import ROOM as ROOM_OF_BISECTION
 from statecheck.report.bisection import Bisection, save, with_section
+from statecheck.report.block_tables import LEGEND, block_tables
 from statecheck.report.case import ROOM, input_sections, outcome_sections
 from statecheck.report.environment import environment_table
 from statecheck.report.meaning import rule_of, served_text
-from statecheck.report.page import PICTURE, report_page
-from statecheck.report.picture import svg
+from statecheck.report.page import report_page
 from statecheck.report.repro.adapter import subject_of, titled
 from statecheck.report.repro.script import needs_statecheck, repro_script, repro_test
 from statecheck.report.scenario_timeline import timeline_of
@@ -54,23 +53,18 @@ def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "
     script = repro_script(case, directory, subject_root(module))
     write_text(directory / "repro.py", script)
     _write_or_remove(directory / TEST, repro_test(case, directory, subject_root(module)))
-    timeline = timeline_of(case)
-    picture = svg(timeline) if timeline is not None else ""
-    _write_or_remove(directory / PICTURE, picture and f"{picture}\n")
     text = report_text(case, directory, note)
     write_text(directory / "report.md", text)
-    write_text(directory / "report.html", report_page(text, picture))
+    write_text(directory / "report.html", report_page(text))
     return directory
 
 
 def add_bisection(directory: Path, bisection: Bisection) -> None:
     """Keep it in a report's folder, and let the report tell of it."""
     save(directory, bisection)
-    report, picture = directory / "report.md", directory / PICTURE
-    text = with_section(report.read_text(encoding="utf-8"), directory)
-    write_text(report, text)
-    drawn = picture.read_text(encoding="utf-8").rstrip() if picture.is_file() else ""
-    write_text(directory / "report.html", report_page(text, drawn))
+    text = with_section((directory / "report.md").read_text(encoding="utf-8"), directory)
+    write_text(directory / "report.md", text)
+    write_text(directory / "report.html", report_page(text))
 
 
 def _directory_of(case: Case, reports: Path) -> Path:
@@ -139,7 +133,6 @@ def _head(case: Case, subject: Subject | None, note: str) -> Iterator[str]:
     effect, rule = served_text(case), rule_of(case)
     yield f"**In a served text:** {effect}" if effect else ""
     yield f"**Rule:** {rule.words} ({rule.source})" if rule is not None else ""
-    yield f"![block tables over time]({PICTURE})" if timeline_of(case) is not None else ""
     yield inert(note)
 
 
@@ -179,12 +172,13 @@ def _needs(case: Case, subject: Subject | None) -> str:
 
 
 def _story(timeline: Timeline | None) -> Iterator[Section]:
-    """What the requests did, up to what was seen; and folded, the picture in words."""
+    """What the requests did, up to what was seen; the block tables where it went wrong, and folded, all of them."""
     if timeline is None or not timeline.moments:
         return
     yield Section("What happened", ("\n".join(f"- {inert(moment.title)}" for moment in timeline.moments),))
-    lines = tuple(line for moment in timeline.moments for line in moment.lines)
-    if lines:
-        yield Section(
-            "", lines, "line", "lines", rank=5, language="text", summary="Block tables over time, in words"
-        )
+    tables, finding = block_tables(timeline), timeline.finding
+    if finding is not None:
+        yield Section("Block tables where it went wrong", (tables[finding.moment], LEGEND))
+    if tables:
+        pieces = tuple(tables.values()) if finding is not None else (LEGEND, *tables.values())
+        yield Section("", pieces, "table", "tables", rank=5, summary="Block tables over time")

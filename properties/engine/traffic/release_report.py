@@ -16,7 +16,7 @@ from properties.strategies.live import LiveWorld
 from statecheck.case import Case
 from statecheck.case.failure import stated
 from statecheck.case.values import Call, Outcome, Record, Returned, call
-from statecheck.report.picture import svg
+from statecheck.report.block_tables import page_of
 from statecheck.report.scenario_timeline import timeline_of
 from statecheck.subject import Subject
 
@@ -64,7 +64,7 @@ def _draw_violation(
     violation: LiveViolation,
     recent: Iterable[tuple[Call, Outcome]],
 ) -> None:
-    """A picture of the last steps up to the violation, of the request that it is of."""
+    """Block tables of the last steps up to the violation, of the request that it is of."""
     names = {violation.request} if violation.request else None
     did = [(made, _narrowed(outcome, names)) for made, outcome in recent if _is_of(made, names)]
     while len(did) > 1 and _is_idle(did[0][1]):
@@ -77,11 +77,13 @@ def _draw_violation(
     timeline = timeline_of(case, first)
     if timeline is None:
         return
-    target = options.out / "violation.svg"
-    target.write_text(svg(timeline), encoding="utf-8")
+    target = options.out / "violation.html"
+    target.write_text(page_of(timeline), encoding="utf-8")
     what = "the first that is not declared" if not violation.defect else "the first, a declared one"
     again = f"--requests {options.requests} --seed {options.seed}"
-    print_text(console, f"drawn {target}: {what}, in step {violation.step}; it comes again with {again}")
+    print_text(
+        console, f"block tables {target}: {what}, in step {violation.step}; it comes again with {again}"
+    )
 
 
 def _is_idle(outcome: Outcome) -> bool:

@@ -1,0 +1,83 @@
+"""A `Timeline` as tables in Markdown, one for each moment, which an issue tracker shows as a page does.
+
+A row is the block table of a request and a group; below the table, a line for each copy and for what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from statecheck.case.timeline import Moment, TableRow, Timeline
+from statecheck.report.page import report_page
+from statecheck.text.markdown import escaped, inert, table
+
+LEGEND = (
+    "3: what block 3 holds; @: the request runs in this column; R, W: read, written in this step; P: published in the prefix cache; "
+    "**✗**: wrong; ( ): what the block should hold; …: columns that never change"
+)
+_NAME, _CELL, _SENTENCE = 40, 80, 400
+"""Characters of what stands in a table and below it."""
+
+
+def block_tables(timeline: Timeline) -> dict[int, str]:
+    """Markdown for each moment that has tables, by the moment's number."""
+    moments = enumerate(timeline.moments)
+    return {number: "\n".join(_moment(timeline, number, one)) for number, one in moments if one.rows}
+
+
+def _moment(timeline: Timeline, number: int, moment: Moment) -> Iterator[str]:
+    shown = [ends for ends in timeline.columns if ends[0] < max(len(row.cells) for row in moment.rows)]
+    columns = [f"{first}" if first == last else f"{first} to {last}" for first, last in shown]
+    yield f"**{escaped(moment.when, _SENTENCE)}**\n"
+    yield from table(
+        ("", *columns), ([_named(row), *(_cell(row, *ends) for ends in shown)] for row in moment.rows)
+    )
+    sentences = [*_copies(timeline, number), *_wrong(timeline, number)]
+    yield from ("", *(f"- {escaped(one, _SENTENCE)}" for one in sentences)) if sentences else ()
+
+
+def _named(row: TableRow) -> str:
+    return escaped(f"{row.request}, group {row.group}", _NAME)
+
+
+def _cell(row: TableRow, first: int, last: int) -> str:
+    if first < last or first >= len(row.cells):
+        return "…" if first < last else ""
+    cell = row.cells[first]
+    marks = {"@": first == row.run, "R": first in row.reads, "W": first in row.writes, "P": cell.published}
+    words = (
+        f"{cell.block}:" if cell.block else "null",
+        cell.holds,
+        cell.owner,
+        f"({cell.expected})" if cell.expected else "",
+        "".join(mark for mark, holds in marks.items() if holds),
+    )
+    text = escaped(" ".join(filter(None, words)), _CELL)
+    return f"**✗ {text}**" if cell.wrong else text
+
+
+def _copies(timeline: Timeline, number: int) -> Iterator[str]:
+    for arrow in timeline.arrows:
+        if arrow.moment == number:
+            label = f": {arrow.label}" if arrow.label else ""
+            where = f"{arrow.request}, group {arrow.group}"
+            yield f"{where}: copy {arrow.source} → {arrow.target}{label}"
+
+
+def _wrong(timeline: Timeline, number: int) -> Iterator[str]:
+    finding = timeline.finding
+    if finding is None or finding.moment != number:
+        return
+    yield f"✗ {finding.request}, group {finding.group}, column {finding.column}: {finding.text}"
+    if finding.origin is not None:
+        moment, request, group, column = finding.origin
+        where = f"{request}, group {group}, column {column}"
+        yield f"the wrong bytes come from {where}: {timeline.moments[moment].when}"
+
+
+def page_of(timeline: Timeline) -> str:
+    """What happened, and all tables, as a page of its own."""
+    happened = "\n".join(f"- {inert(moment.title)}" for moment in timeline.moments)
+    return report_page(
+        "\n\n".join(["# Block tables over time", happened, LEGEND, *block_tables(timeline).values()])
+    )
