@@ -40,7 +40,7 @@ class Case:
 
     `expected` and `actual` hold an entry for each `Call` among `steps`, in order; `failure` says how the subject broke the
     property, None where nothing is known to be wrong. No part of the case's identity: `seed` and `device` say how it was
-    found, `timeline` is what a picture shows, `wrong_bytes` which bytes are wrong, `finding` who wrote them, in a sentence or two,
+    found, `timeline` is what block tables show, `wrong_bytes` which bytes are wrong, `finding` who wrote them, in a sentence or two,
     `interleaving` what its programs did side by side, in Markdown; `own_calls` for each call how a port's own functions were called
     for it, a line each; `first_seen` the "date" and the "commit" of the first campaign that met it, and the "source" of the subject, see `source_of`; and `property_id` the
     property's id, "" where it has none. `depends_on` says what the failure takes beside the example itself, "" for nothing:

@@ -1,6 +1,6 @@
-"""The picture of a scenario in a release's own engine: what its scheduler decided in each step, and what blocks held.
+"""The timeline of a scenario in a release's own engine: what its scheduler decided in each step, and what blocks held.
 
-A case of calls on `LiveEngine` has all of it in what its steps returned, so that nothing needs to be run for the picture.
+A case of calls on `LiveEngine` has all of it in what its steps returned, so that nothing needs to be run for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ENGINE = "LiveEngine"
 _BROKEN = "result.broken."
 """Where a step reports the laws that it breaks."""
 MOST_MOMENTS = 18
-"""Of a picture."""
+"""Of a report."""
 CACHE = "cache"
 """In place of a request, for blocks of the prefix cache that no request has."""
 _READS = ("computed", "tokens", "attention", "metadata", "read", "written", "output")

@@ -117,14 +117,3 @@ def test_the_versions_that_it_was_made_for_are_the_bound_and_the_pin(one: Privat
 def minor(text: str) -> tuple[int, int]:
     found = Version(text)
     return found.major, found.minor
-
-
-def test_a_name_that_a_version_lacks_is_said_with_the_versions_that_have_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    one = TOOLS[-1]
-    monkeypatch.delattr("_pytest.mark.expression.Expression")
-    assert one.missing() == [
-        f"pytest {version('pytest')} has no _pytest.mark.expression.{name}, but {one.file} needs it: it was made for 8.0 and 9.2"
-        for name in ("Expression", "Expression.compile", "Expression.evaluate")
-    ]

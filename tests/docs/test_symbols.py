@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -20,21 +20,13 @@ from oracle.builders.batch import reorder_batch_threshold
 from oracle.profile import DOCUMENTS
 from properties.strategies.builders import BuilderSetup
 from statecheck.execution.port import InProcess
-from statecheck.execution.registry import Property, load_properties
+from statecheck.execution.registry import load_properties
 from statecheck.expectations.builders import config_of
 from statecheck.expectations.symbols import MANIFEST, Symbol
 from subjects import LAYOUT_VARIABLE, Subject, load
 from tools.docs import symbols
 
 IMPL = load("impl")
-VARLEN = "compute_varlen_chunk_metadata"
-
-
-def complaints(tested: Mapping[str, Property] | None = None) -> list[str]:
-    """What the checker says about `VARLEN`; a subject remembers what it found, so it is asked through a fresh one."""
-    fresh = Subject("impl", IMPL.module)
-    lines = symbols.complaints(fresh, load_properties() if tested is None else tested)
-    return [line for line in lines if line.startswith(f"{VARLEN}:")]
 
 
 def test_every_symbol_has_its_three_rooms_and_every_public_name_is_a_symbol() -> None:
@@ -46,71 +38,22 @@ def test_every_symbol_stands_in_the_manifest_once() -> None:
     assert len(names) == len(set(names))
 
 
-NOT_DEFINED = "no impl, but should be defined in impl/chunks.py and exported"
+def test_a_symbol_without_a_room_a_property_or_a_row_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "compute_varlen_chunk_metadata"
+    known = next(symbol for symbol in MANIFEST if symbol.name == name)
 
+    def complaints(*rows: Symbol) -> set[str]:
+        monkeypatch.setattr(symbols, "MANIFEST", rows)
+        # A subject remembers what it found, so it is asked through a fresh one.
+        lines = symbols.complaints(Subject("impl", IMPL.module), {})
+        return {line.partition(": ")[2] for line in lines if line.startswith(f"{name}: ")}
 
-@pytest.mark.parametrize(
-    ("removed", "complaint"),
-    [
-        ("impl.chunks.compute_varlen_chunk_metadata", NOT_DEFINED),
-        ("impl.compute_varlen_chunk_metadata", NOT_DEFINED),
-        (
-            "oracle.chunks.varlen_chunk_metadata",
-            "no oracle, but its rule should be oracle/chunks.py: varlen_chunk_metadata",
-        ),
-    ],
-)
-def test_an_empty_room_is_reported(removed: str, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(removed)
-    assert complaints() == [f"{VARLEN}: {complaint}"]
-
-
-def test_missing_properties_are_reported() -> None:
-    assert complaints(tested={}) == [f"{VARLEN}: no properties, but one should name it"]
-
-
-@pytest.mark.parametrize(
-    ("changed", "expected"),
-    [
-        # oracle.chunks imports query_lens from oracle.batch; its rule is not there.
-        (
-            {"impl": "batch", "oracle": "chunks.query_lens"},
-            [
-                "no impl, but should be defined in impl/batch.py and exported",
-                "no oracle, but its rule should be oracle/chunks.py: query_lens",
-            ],
-        ),
-        (
-            {"exercised_by": ("tests/docs/test_symbols.py::test_of_old",)},
-            ["no properties, but the test test_of_old should be in tests/docs/test_symbols.py"],
-        ),
-    ],
-)
-def test_a_wrong_row_is_reported(
-    changed: dict[str, Any], expected: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known = next(symbol for symbol in MANIFEST if symbol.name == VARLEN)
-    monkeypatch.setattr(symbols, "MANIFEST", (replace(known, **changed),))
-    assert complaints() == [f"{VARLEN}: {complaint}" for complaint in expected]
-
-
-def test_a_class_with_methods_and_without_a_rule_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(symbols, "MANIFEST", (Symbol("contract 1.7", "MambaSpec", "types", ""),))
-    assert "MambaSpec: no oracle, but its rule should be named" in symbols.complaints(IMPL, load_properties())
-
-
-def test_a_private_symbol_need_not_be_exported() -> None:
-    private = next(symbol for symbol in MANIFEST if symbol.name == "_copy_mamba_state_block")
-    assert not IMPL.has(private.name)
-    assert symbols._defined(private, IMPL)
-
-
-def test_a_symbol_that_the_manifest_does_not_have_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    shorter = tuple(symbol for symbol in MANIFEST if symbol.name != VARLEN)
-    monkeypatch.setattr(symbols, "MANIFEST", shorter)
-    user = next(name for name, tested in load_properties().items() if VARLEN in tested.functions)
-    assert f"{VARLEN}: is public in impl, but has no row in MANIFEST" in complaints()
-    assert f"{VARLEN}: is named by the property {user}, but has no row in MANIFEST" in complaints()
+    assert complaints(replace(known, impl="batch", oracle="chunks.query_lens")) == {
+        "no impl, but should be defined in impl/batch.py and exported",
+        "no oracle, but its rule should be oracle/chunks.py: query_lens",
+        "no properties, but one should name it",
+    }
+    assert complaints() == {"is public in impl, but has no row in MANIFEST"}
 
 
 def test_constants_are_those_of_the_oracle() -> None:

@@ -1,4 +1,4 @@
-"""The picture of a scenario in a release's own engine: what the scheduler decided, what blocks hold, and which one is wrong."""
+"""The timeline of a scenario in a release's own engine: what the scheduler decided, what blocks hold, and which one is wrong."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tools import words
-from tools.words import WORDS, Vocabulary, complaints, counts, long_names, main
+from tools.words import Vocabulary, complaints
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_each_use_is_a_line_with_its_place(root: Path) -> None:
     assert complaints(root) == ["b.md:1: hire, but should be spawn", "docs/a.md:1: hire, but should be spawn"]
-    assert counts(["hire", "we"], root) == {"hire": 2, "we": 1}
 
 
 def test_an_exception_is_for_one_file_and_only_while_it_is_needed(
@@ -50,20 +49,3 @@ def test_an_exception_is_for_one_file_and_only_while_it_is_needed(
     (root / "docs" / "a.md").write_text("We start.\n")
     (root / "b.md").unlink()
     assert complaints(root) == ["docs/a.md: hire is in EXCEPTIONS, but should be in the file"]
-
-
-def test_names_of_tests_are_short_enough_to_read() -> None:
-    name = "test_" + "x" * 76
-    assert list(long_names("a.py", f"def {name}() -> None:\ndef {name[:-1]}() -> None:\n")) == [
-        f"a.py: len({name}) = 81, but should be at most 80"
-    ]
-
-
-def test_every_word_says_what_is_clearer() -> None:
-    assert all(WORDS.values())
-    assert not WORDS.keys() & {word for clearer in WORDS.values() for word in clearer.split(", ")}
-
-
-def test_the_counts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--count", "unobtainable"]) == 0
-    assert capsys.readouterr().out == "unobtainable     0\n"
