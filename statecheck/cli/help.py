@@ -1,14 +1,9 @@
-"""What helps people type commands: the examples of `--help`, which run at the root of a checkout, and completion in shells."""
+"""The examples of `--help`, which run at the root of a checkout."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import Any
-
-from statecheck.execution.exit_codes import CLEAN
-
-_SHELLS = ("bash", "zsh", "tcsh")
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "bisect": (
@@ -30,7 +25,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "replay-trace": ("replay-trace conversation.jsonl --requests 2000 --factor 64",),
     "sanitize": ("sanitize shift_window.py", "sanitize shift_window.py --every-order"),
     "sanitize-gpu": ("sanitize-gpu corpus --tools memcheck",),
-    "completion": ("completion bash",),
     "test": ("test --only chunks", "test --subject examples.numpy_port --max-examples 20"),
     "traces": ("traces --count 300 --steps 60",),
     "vectors": ("vectors --out build/vectors --only chunks",),
@@ -43,28 +37,3 @@ def add_examples(commands: Mapping[str, argparse.ArgumentParser], program: str) 
         lines = "\n".join(f"  {program} {line}" for line in EXAMPLES.get(name, ()))
         command.epilog = f"examples:\n{lines}" if lines else None
         command.formatter_class = argparse.RawDescriptionHelpFormatter
-
-
-def add_completion(commands: Any, whole: argparse.ArgumentParser) -> None:
-    """The command, among the others.
-
-    Args:
-        whole: the parser whose commands and options are completed.
-    """
-    parser = commands.add_parser(
-        "completion", help="print what makes a shell complete commands: statecheck completion bash"
-    )
-    parser.add_argument("shell", choices=_SHELLS)
-    parser.set_defaults(run=lambda options: _print(whole, options.shell))
-
-
-def _print(parser: argparse.ArgumentParser, shell: str) -> int:
-    try:
-        import shtab
-    except ImportError as error:
-        raise ValueError(
-            "shtab = missing, but should be installed to write completions [completion]"
-        ) from error
-    parser.prog = "statecheck"
-    print(shtab.complete(parser, shell=shell))
-    return CLEAN

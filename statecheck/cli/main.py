@@ -13,7 +13,7 @@ from statecheck.cli.bisect import add_bisect
 from statecheck.cli.campaign import console, fresh_plan, run_campaign
 from statecheck.cli.compatibility import add_compatibility, go_on_in_release
 from statecheck.cli.exhaust import add_exhaust
-from statecheck.cli.help import add_completion, add_examples
+from statecheck.cli.help import add_examples
 from statecheck.cli.merge import add_merge
 from statecheck.cli.mutants import add_mutants
 from statecheck.cli.nightly import add_nightly
@@ -99,7 +99,6 @@ def parser() -> CommandParser:
     add_vectors(commands)
     add_mutants(commands)
     add_compatibility(commands)
-    add_completion(commands, parser)
     add_examples(commands.choices, program)
     return parser
 

@@ -181,6 +181,9 @@ class Maker:
             self._drop_libraries(packages / "vllm")
         else:
             put_down_version(wanted.version, packages)
+            # Where the base has all that the checkout takes, there is nothing to install, and no index is needed.
+            if probe(self.python(wanted), self.module, self.variables(wanted)).fine:
+                return
         first = light(_required_by(wanted, packages))
         install(self.python(wanted), first, self.base.pins, str(wanted))
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from statecheck import rooms
 from statecheck.releases.checkout import version_of
-from statecheck.releases.environment import ROOT, Environment, Maker, Wanted, put_down_version, this_base
-from statecheck.releases.probe import ADAPTER, probe
+from statecheck.releases.environment import ROOT, Maker, Wanted, this_base
+from statecheck.releases.probe import ADAPTER
 from statecheck.text.command_lines import RELEASED, is_released, remembered
 
 
@@ -77,35 +77,9 @@ def is_here(wanted: Wanted) -> bool:
     return wanted.version in (installed, installed.partition("+")[0])
 
 
-def borrowed(wanted: Wanted, python: Path, root: Path, module: str) -> dict[str, str] | None:
-    """The variables with which `python` itself imports a checkout, if it has all that takes."""
-    assert wanted.checkout is not None
-    beside = root / f"{wanted.key}.version"
-    put_down_version(wanted.version, beside)
-    path = os.pathsep.join(
-        filter(None, (str(beside), str(wanted.checkout), os.environ.get("PYTHONPATH", "")))
-    )
-    variables = {"PYTHONPATH": path, "PYTHONPYCACHEPREFIX": str(root / f"{wanted.key}.pycache")}
-    return variables if probe(python, module, variables).fine else None
-
-
-def entered(wanted: Wanted, maker: Maker) -> Environment:
-    """The environment of a release or a checkout; of a checkout, this interpreter's own where that has all it takes.
-
-    Raises:
-        ValueError: it cannot be made.
-    """
-    here = Path(sys.executable)
-    if wanted.checkout and not maker.is_ready(wanted):
-        variables = borrowed(wanted, here, maker.root, maker.module)
-        if variables is not None:
-            return Environment(here, variables)
-    return maker.enter(wanted)
-
-
 def _replace_process(wanted: Wanted, arguments: Sequence[str]) -> None:
     """Become `python -m` with these arguments, the module first, in the release's environment."""
-    environment = entered(wanted, Maker(this_base(ROOT), ROOT, ADAPTER, _tell))
+    environment = Maker(this_base(ROOT), ROOT, ADAPTER, _tell).enter(wanted)
     if environment.lock is not None:
         # Held until the command ends, by what is run instead of this process.
         os.set_inheritable(environment.lock, True)

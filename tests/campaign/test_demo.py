@@ -5,13 +5,11 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from statecheck.case import Case
-from statecheck.case.values import Call, Let, Name, Step, call, int32
-from statecheck.cli.demo import VARIANTS, Caught, DemoReport, is_minimal
+from statecheck.cli import demo
+from statecheck.cli.demo import VARIANTS
 from statecheck.execution.variants import Variant, broken_copy, implementation
 from tests.breakages.broken import a_case
 from tests.breakages.variants import broken_subject
@@ -46,40 +44,18 @@ def test_a_line_that_is_gone_or_ambiguous_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def case(*steps: Step, message: str = "") -> Case:
-    return a_case(
-        property_name="chunks_end", subject="impl", steps=steps, expected=(), actual=(), message=message
-    )
-
-
-def varlen(starts: Any, chunk_size: int = 4) -> Call:
-    return call("compute_varlen_chunk_metadata", query_start_loc=starts, chunk_size=chunk_size)
-
-
 @pytest.mark.parametrize(
-    ("steps", "minimal"),
-    [
-        ((varlen(int32([0, 4, 5])),), True),
-        ((varlen(int32([0, 6])),), False),
-        ((varlen(int32([0, 1, 2, 3])),), False),
-        ((Let("starts", int32([0, 6])), varlen(Name("starts"))), False),
-        ((call("cdiv", x=100, y=1),), True),
-    ],
+    ("campaign", "exits", "caught"),
+    [(1, (1, 0), True), (0, (1, 0), False), (1, (0, 0), False), (1, (1, 1), False), (1, (2, 0), False)],
 )
-def test_a_minimal_chunk_case_has_two_requests_and_a_token_beyond_the_chunk(
-    steps: tuple, minimal: bool
+def test_a_variant_is_caught_only_if_its_report_fails_on_the_copy_and_passes_on_the_original(
+    campaign: int, exits: tuple[int, int], caught: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert is_minimal(case(*steps)) is minimal
+    def fuzz(variant: Variant, root: Path, reports: Path, budget: str) -> int:  # noqa: ARG001
+        a_case(property_name="chunks_end").save(reports / "one" / "case.json")
+        (reports / "one" / "repro.py").touch()
+        return campaign
 
-
-def test_a_variant_is_caught_only_if_its_reports_fail_on_the_copy_and_pass_on_the_original() -> None:
-    small = case(
-        varlen(int32([0, 4])), message="x = 1, but should be 2 [compute_varlen_chunk_metadata(a=int32[0])]"
-    )
-    good = DemoReport(small, broken=1, intact=0)
-    assert good.shrunk == "compute_varlen_chunk_metadata(a=int32[0])"
-    assert Caught(VARIANTS[0], 1, [good]).as_expected()
-    assert not Caught(VARIANTS[0], 0, [good]).as_expected()
-    assert not Caught(VARIANTS[0], 1, []).as_expected()
-    for bad in (replace(good, broken=0), replace(good, intact=1), replace(good, broken=2)):
-        assert not Caught(VARIANTS[0], 1, [good, bad]).as_expected()
+    monkeypatch.setattr(demo, "_fuzz", fuzz)
+    monkeypatch.setattr(demo, "_exits", lambda script, root: exits)
+    assert demo._is_caught(VARIANTS[0], implementation(), tmp_path, "1s") is caught

@@ -260,8 +260,6 @@ RUN = [
 def test_a_command_runs_as_it_is_shown(command: str, place: Path) -> None:
     if command.startswith("node") and shutil.which("node") is None:
         pytest.skip("Node.js is not installed")
-    if "completion" in command and find_spec("shtab") is None:
-        pytest.skip("shtab is not installed")
     if "vectors/check.js" in command:
         run("python -m statecheck vectors --out build/vectors --only division", place)
     done = run(command, place)

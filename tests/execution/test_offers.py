@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from statecheck.cli import main as cli
-from statecheck.execution.exit_codes import CLEAN, MISCONFIGURED
+from statecheck.execution.exit_codes import MISCONFIGURED
 from statecheck.execution.offers import Offers, listed
 from statecheck.suite.items import SuitePlace, suite_of
 from subjects import adapted, load
@@ -117,24 +115,6 @@ def test_a_suite_refuses_what_means_nothing(arguments: dict[str, Any], complaint
     vars(module).update(cdiv=nothing)
     with pytest.raises(ValueError, match=complaint):
         suite_of(module, NOWHERE, **given | arguments)
-
-
-def test_a_shell_completes_commands_and_their_options(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("shtab")
-    assert cli.main(["completion", "bash"]) == CLEAN
-    output = capsys.readouterr().out
-    (commands,) = re.findall(r"_subparsers=\((.*)\)", output)
-    (options,) = re.findall(r"_fuzz_option_strings=\((.*)\)", output)
-    assert {"fuzz", "test", "nightly", "replay", "completion"} <= set(commands.split())
-    assert {"--subject", "--require", "--budget"} <= set(options.split())
-
-
-def test_completions_need_a_library(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    assert cli.main(["completion", "zsh"]) == MISCONFIGURED
-    assert "error: shtab = missing, but should be installed" in capsys.readouterr().err
 
 
 def test_known_defects_of_one_test_are_none_of_another(tmp_path: Any, device: str) -> None:
