@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -54,7 +53,7 @@ class InWorker:
     """Executes in a worker process on `device`; see `statecheck.workers`.
 
     Args:
-        log: a file for the steps of the example in hand; a `StepLog` is the caller's, who says in it what is tested.
+        log: for the steps of the example in hand; it is the caller's, who says in it what is tested.
         share: address of a process that shares its workers (see `shared_workers`); "" for workers of its own.
     """
 
@@ -64,29 +63,21 @@ class InWorker:
         device: str,
         *,
         time_limit: float = 30.0,
-        log: Path | StepLog | None = None,
+        log: StepLog | None = None,
         spare: bool = True,
         share: str = "",
     ) -> None:
         self.device = device
         self.faults: Counter[str] = Counter()
-        self._subject = subject
         self._workers = SharedWorkers(share) if share else WorkerWithSpare(device, subject, spare=spare)
         self._patience = Patience(time_limit)
-        self._owns_log = isinstance(log, Path)
-        self._log = StepLog(log, self._about()) if isinstance(log, Path) else log
+        self._log = log
         self._waiting: list[Step] = []
         self._example: list[Message] = []
         self._refused = False
         self._fault: Raised | None = None
         self._compiled: Kernels = {}
         self._covered = Coverage()
-
-    def _about(
-        self, name: str = "", sentence: str = "", id_: str = "", seed: int | None = None
-    ) -> dict[str, str | int | None]:
-        about = {"property_name": name, "sentence": sentence, "property_id": id_, "seed": seed}
-        return about | {"subject": self._subject, "device": self.device}
 
     def __enter__(self) -> Self:
         return self
@@ -119,13 +110,9 @@ class InWorker:
         """The process that forks the workers."""
         return server_for(self.device).pid
 
-    def begin_property(
-        self, name: str, sentence: str = "", id_: str = "", *, seed: int | None = None
-    ) -> None:
-        """The next examples are of another property: time limits start again, and its own log names it."""
+    def begin_property(self) -> None:
+        """The next examples are of another property: time limits start again."""
         self._patience.reset()
-        if self._log is not None and self._owns_log:
-            self._log.begin_task(self._about(name, sentence, id_, seed))
 
     def begin(self) -> None:
         self._waiting.clear()
@@ -265,9 +252,6 @@ class InWorker:
     def close(self) -> None:
         """End the workers; the port can be used again, and then starts others."""
         self._workers.close()
-        if self._log is not None and self._owns_log:
-            self._log.close()
-            self._log = None
 
 
 def _split(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:

@@ -191,9 +191,9 @@ def test_a_recovered_case_is_the_one_that_its_trial_would_have_made(
         return made[-1]
 
     monkeypatch.setattr(Bench, "begin", remembered)
-    with Kept("impl", trial.port.device, log=tmp_path / f"{name}.running") as port:
+    log = StepLog(tmp_path / f"{name}.running", ABOUT)
+    with Kept("impl", trial.port.device, log=log) as port:
         port.kept = []
-        port.begin_property(name, "A sentence.", seed=5)
         load_properties()[name].explore(Bench(load("impl"), port), seed=1, max_examples=many)
         port.begin()
     expected = [(one._run.steps, one._run.expected) for one in made if one._run.calls]
@@ -204,11 +204,12 @@ def test_a_recovered_case_is_the_one_that_its_trial_would_have_made(
 _KILLED = """
 import sys
 from pathlib import Path
+from statecheck.workers.log import StepLog
 from statecheck.workers.port import InWorker
 from statecheck.case.values import call
 
-with InWorker(sys.argv[1], sys.argv[2], time_limit=600.0, log=Path(sys.argv[3])) as port:
-    port.begin_property("toys_sleep", "Toys sleep.", seed=7)
+about = {"property_name": "toys_sleep", "sentence": "", "subject": sys.argv[1], "device": sys.argv[2], "seed": 7}
+with InWorker(sys.argv[1], sys.argv[2], time_limit=600.0, log=StepLog(Path(sys.argv[3]), about)) as port:
     port.begin()
     port.execute(call("cdiv", x=5, y=2))
     print("sleeps", flush=True)

@@ -77,7 +77,7 @@ class Exploration:
         if worker.log is not None:
             worker.log.begin_task(self._about())
         if self._isolated is not None:
-            self._isolated.begin_property(task.property)
+            self._isolated.begin_property()
 
     def _end(self) -> None:
         bench, log = self.bench, self.worker.log
