@@ -28,6 +28,7 @@ from properties.strategies.align.pointers import (
     DO_COPY,
     LISTS,
     MEMCPY,
+    MEMCPY_KERNEL,
     POINTERS,
     MovedRuns,
     addresses,
@@ -35,6 +36,7 @@ from properties.strategies.align.pointers import (
     collect_request,
     copy_again,
     do_copies,
+    launch_again,
     runs,
 )
 from properties.strategies.align.runner import COPY_BUFFERS
@@ -398,6 +400,15 @@ def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Trial, 
         rule=pointers.memory_after,
     )
     trial.agrees(copy_again(["pool0"], schedule=runs.schedule), rule=pointers.memory_after)
+
+
+@prop(
+    "copy-meta/kernel-launch", "memmove", MEMCPY_KERNEL, LAUNCH, COLLECT, DO_COPY, COPY_BUFFERS, runs=runs()
+)
+def test_the_kernel_that_copies_runs_may_be_launched_as_documented(trial: Trial, runs: MovedRuns) -> None:
+    """A program for each run, and nothing that says how many there are."""
+    trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]), rule=pointers.memory_after)
+    trial.agrees(launch_again(len(runs.runs), ["pool0"], schedule=runs.schedule), rule=pointers.memory_after)
 
 
 @prop(

@@ -10,6 +10,7 @@ from oracle.profile import Profile
 from statecheck.case.values import Attribute, Value
 from statecheck.expectations import answers
 from statecheck.expectations.align import Answer, moves_done, v1_postprocess, v2_postprocess
+from statecheck.expectations.align_lists import memcpy
 from statecheck.expectations.align_values import Context, Known, context_of, named_as, rewritten
 
 
@@ -30,6 +31,9 @@ def launched(
             return None, _precopy_kernel(arguments, memory, profile)
         case "postprocess_mamba_fused_kernel":
             return None, _postprocess_kernel(arguments, constexprs, memory, profile)
+        case "batch_memcpy_kernel":
+            vectors = {name.removesuffix("_ptr"): vector for name, vector in arguments.items()}
+            return memcpy(memory, profile, **vectors)
     raise AssertionError(f"there is no rule for the kernel {kernel}")
 
 

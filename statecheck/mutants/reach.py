@@ -41,6 +41,7 @@ class Reach:
     Args:
         imported: lines that run when the target is imported, by path.
         variants: of kernels, by digest.
+        examples: how many each property had.
     """
 
     def __init__(
@@ -49,8 +50,10 @@ class Reach:
         imported: Mapping[str, frozenset[int]],
         variants: Mapping[str, Specialisation],
         root: Path,
+        examples: int,
     ) -> None:
         self.items, self._imported, self.variants, self._root = found, imported, variants, root
+        self.examples = examples
         self._kernels = {
             digest: {
                 (str(Path(file).relative_to(root)), line) for file, line in one.places if _is_in(file, root)
@@ -105,11 +108,11 @@ def recorded(target: Target, examples: int, workers: int, folder: Path, say: Cal
     Raises:
         ValueError: no item passes.
     """
-    file, digest = folder / f"reach-{target.package}.json", target.digest(examples)
+    file, digest = folder / f"reach-{target.package}.json", target.digest
     known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     if known.get("digest") != digest:
         say(f"{target.package}: recording which items reach which lines")
-        known = {"digest": digest} | _Recording(target, examples, workers).run()
+        known = {"digest": digest, "examples": examples} | _Recording(target, examples, workers).run()
         write_text(file, json.dumps(known))
     found = [
         Item(one["item"], one["seconds"], _sets(one["lines"]), frozenset(one["launched"]))
@@ -118,7 +121,7 @@ def recorded(target: Target, examples: int, workers: int, folder: Path, say: Cal
     if not found:
         raise ValueError(f"{target.package} = no item passes, but should have some that judge it [mutants]")
     variants = {one.digest: one for one in map(unpacked, known["variants"])}
-    return Reach(found, _sets(known["imported"]), variants, target.root)
+    return Reach(found, _sets(known["imported"]), variants, target.root, known["examples"])
 
 
 def _sets(lines: Mapping[str, Sequence[int]]) -> dict[str, frozenset[int]]:

@@ -34,6 +34,7 @@ _PATIENCE, _TIMES = 3.0, 10.0
 """An item hangs if it takes so many seconds of CPU time, and so many times as long as on the source."""
 _TO_IMPORT = 30.0
 _LIMIT = 240.0
+"""CPU time of a mutant, with as many examples as when the reach was recorded."""
 _FAVOUR = 5
 """An item that has killed a mutant of the same function goes before others that are so many times cheaper."""
 
@@ -111,6 +112,7 @@ class Round:
         return self._sources[path]
 
     def _trials(self, mutants: Sequence[Mutant]) -> Iterator[tuple[_Trial, float]]:
+        more = max(1, self._settings.examples / self._reach.examples)
         for mutant in mutants:
             if time.monotonic() > self._settings.until:
                 return
@@ -121,10 +123,10 @@ class Round:
             found.sort(
                 key=lambda item: item.seconds / (1 + _FAVOUR * self._kills[self._key(mutant, item.id)])
             )
-            limits = [_PATIENCE + _TIMES * one.seconds for one in found]
+            limits = [_PATIENCE + _TIMES * more * one.seconds for one in found]
             content = self._source(mutant.path).changed(mutant.edit)
             trial = _Trial(mutant, content, [one.id for one in found], limits)
-            yield trial, min(_LIMIT, _TO_IMPORT + sum(limits))
+            yield trial, min(_LIMIT * more, _TO_IMPORT + sum(limits))
 
     @staticmethod
     def _key(mutant: Mutant, item: str) -> tuple[str, str, str]:

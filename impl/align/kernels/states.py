@@ -106,7 +106,7 @@ def _copy_mamba_state_block(
     elem = tl.load(state_elem_sizes_ptr + state_idx).to(tl.int64)
     inner = tl.load(state_inner_sizes_ptr + state_idx)
     width = tl.load(state_conv_widths_ptr + state_idx).to(tl.int64)
-    group = tl.load(state_group_indices_ptr + state_idx).to(tl.int64)
+    group = tl.load(state_group_indices_ptr + state_idx)
     row_bytes = inner * elem
     size = row_bytes * tl.maximum(width, 1)
     if CONV_STATE_DIM_FIRST and width > 0:

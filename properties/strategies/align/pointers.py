@@ -102,6 +102,23 @@ def copy_again(pools: Sequence[str], *, schedule: str = "") -> Call:
     )
 
 
+MEMCPY_KERNEL = "batch_memcpy_kernel"
+
+
+def launch_again(entries: int, pools: Sequence[str], *, schedule: str = "") -> Call:
+    """The same by a launch of the kernel, with a program for each of the first `entries`."""
+    again = copy_again(pools, schedule=schedule)
+    return call(
+        "harness.launch",
+        kernel=MEMCPY_KERNEL,
+        grid=(entries,),
+        arguments={f"{name}_ptr": value for name, value in again.arguments},
+        constexprs={"BLOCK_SIZE": 256},
+        observes=pools,
+        schedule=schedule,
+    )
+
+
 @dataclass(frozen=True)
 class MovedRun:
     """`size` bytes that move by `distance`, behind `gap` bytes that stay."""
