@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import count, permutations
 from typing import Any
@@ -27,7 +28,7 @@ def _setup(block_size: int, spec: int) -> Setup:
 
 def sampled(bound: int) -> Iterator[Mapping[str, Any]]:
     """One request after a forward: computed tokens, tokens and drafts of the step and block size add up to the bound."""
-    for computed, more, drafts, longer in sums(bound, 4):
+    for drafts, longer, computed, more in sums(bound, 4):
         for accepted in range(1, 2 + drafts):
             one = Sampled(computed, 1 + drafts + more, drafts, accepted)
             # A block has room for the drafts of a step.
@@ -40,9 +41,17 @@ def starting(bound: int) -> Iterator[Mapping[str, Any]]:
         yield {"batch": Before(_setup(block_size, spec), (one,))}
 
 
+def joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The requests of both batches in one, if they are of one model: each row is decided by itself."""
+    batch, more = one["batch"], other["batch"]
+    if batch.setup != more.setup:
+        return None
+    return {"batch": replace(batch, requests=(*batch.requests, *more.requests))}
+
+
 def _starting(bound: int) -> Iterator[tuple[Starting, int, int]]:
     """Requests, each with the least block size and number of drafts that it may have in this layer."""
-    for first, more, accepted, rejected, longer in sums(bound, 5):
+    for accepted, rejected, longer, first, more in sums(bound, 5):
         spec = accepted + rejected
         # A new request has not accepted anything.
         if first or not spec:
@@ -96,20 +105,23 @@ def _seeds(capacity: int) -> dict[tuple[int, ...], int]:
     raise AssertionError
 
 
-_ONE = "several requests, several groups and layers, wide states, other dtypes, the layout DS"
-ENUMERATIONS = tuple(
-    Enumeration(decision, property_id, inputs, bound, "blocks are numbered in order", left_out)
-    for decision, property_id, inputs, bound, left_out in (
-        ("boundary of V1", "v1-postprocess/boundary", sampled, "tokens, drafts and block size - 1", _ONE),
-        ("boundary of V2", "v2-postprocess/boundary", sampled, "tokens, drafts and block size - 1", _ONE),
-        ("copies", "precopy/running-column", starting, "tokens, drafts and block size - 1", _ONE),
-        ("next columns", "preprocess-kernel/precopy", starting, "tokens, drafts and block size - 1", _ONE),
-        (
-            "slots",
-            "preprocess-kernel/columns",
-            in_slots,
-            "requests, tokens, accepted drafts and block size - 1",
-            f"more than {_MOST_SLOTS} slots, rejected drafts",
-        ),
-    )
+_TOKENS: dict[str, Any] = {
+    "bound": "tokens, drafts and block size - 1",
+    "symmetry": "blocks are numbered in order",
+    "left_out": "several groups and layers, wide states, other dtypes, the layout DS; rows that decide together",
+    "joined": joined,
+}
+ENUMERATIONS = (
+    Enumeration("boundary of V1", "v1-postprocess/boundary", sampled, **_TOKENS),
+    Enumeration("boundary of V2", "v2-postprocess/boundary", sampled, **_TOKENS),
+    Enumeration("copies", "precopy/running-column", starting, **_TOKENS),
+    Enumeration("next columns", "preprocess-kernel/precopy", starting, **_TOKENS),
+    Enumeration(
+        "slots",
+        "preprocess-kernel/columns",
+        in_slots,
+        bound="requests, tokens, accepted drafts and block size - 1",
+        symmetry="of rows in another order the one with rising requests",
+        left_out=f"more than {_MOST_SLOTS} slots, rejected drafts",
+    ),
 )

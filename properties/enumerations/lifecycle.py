@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 from properties.engine.scenarios import Scenario, Turn
@@ -75,42 +75,54 @@ Event = Arrive | Finish | Reset | EngineStep
 
 @dataclass(frozen=True)
 class Living:
-    """Who is there: requests that live, in the order of their arrival, and whether the second one is still to come."""
+    """Requests that live, in the order of their arrival; whether the second one is still to come; whether there was a step."""
 
     alive: tuple[str, ...] = (_FIRST,)
     waits: bool = True
+    stepped: bool = False
 
-    def next(self) -> Iterator[tuple[Event, int, Living]]:
-        """What may happen, what it costs, and who is there then. What departs from plain costs one more each."""
-        yield from self._steps() if self.alive else ()
-        if self.waits:
-            then = Living((*self.alive, _SECOND), waits=False)
-            # A prompt that begins with a full block of the first request's, or with none of its tokens.
-            yield Arrive(_SECOND, (*_PROMPT[:_BLOCK_SIZE], 9)), 1, then
-            yield Arrive(_SECOND, (7,)), 1, then
-        for request in self.alive:
-            yield Finish(request), 1, replace(self, alive=tuple(one for one in self.alive if one != request))
-        if self.alive:
-            yield Reset(), 1, self
+    def next(self) -> Iterator[tuple[tuple[Event, ...], int, Living]]:
+        """A step and what comes before it, what both cost, and what follows. What departs from plain costs one more each.
 
-    def _steps(self) -> Iterator[tuple[Event, int, Living]]:
-        for turns in product((PLAIN, *TURNS), repeat=len(self.alive)):
-            chosen = zip(self.alive, turns, strict=True)
-            odd = tuple((request, turn) for request, turn in chosen if turn != PLAIN)
-            yield EngineStep(odd), 1 + len(odd), self
-        for request in self.alive:
-            yield EngineStep(preempted=(request,)), 2, self
+        What happens between two steps may happen in any order: first a reset, then the arrival, then ends.
+        """
+        resets: tuple[tuple[Reset, ...], ...] = ((), (Reset(),)) if self.stepped and self.alive else ((),)
+        for reset, arrival, ended in product(resets, self._arrivals(), self._ends()):
+            stays = tuple(one for one in self.alive if Finish(one) not in ended)
+            then = Living(
+                (*stays, *(one.request for one in arrival)), self.waits and not arrival, stepped=True
+            )
+            before: tuple[Event, ...] = (*reset, *arrival, *ended)
+            for step, cost in _steps(then.alive, preempts=self.stepped):
+                yield (*before, step), len(before) + cost, then
+
+    def _arrivals(self) -> tuple[tuple[Arrive, ...], ...]:
+        """None, or the second request with a prompt that begins with a full block of the first one's, or with none of its tokens."""
+        if not self.waits:
+            return ((),)
+        return (), (Arrive(_SECOND, (*_PROMPT[:_BLOCK_SIZE], 9)),), (Arrive(_SECOND, (7,)),)
+
+    def _ends(self) -> Iterator[tuple[Finish, ...]]:
+        for number in range(len(self.alive) + 1):
+            yield from combinations(map(Finish, self.alive), number)
+
+
+def _steps(alive: tuple[str, ...], *, preempts: bool) -> Iterator[tuple[EngineStep, int]]:
+    for turns in product((PLAIN, *TURNS), repeat=len(alive)) if alive else ():
+        odd = tuple((request, turn) for request, turn in zip(alive, turns, strict=True) if turn != PLAIN)
+        yield EngineStep(odd), 1 + len(odd)
+    for request in alive if preempts else ():
+        yield EngineStep(preempted=(request,)), 2
 
 
 def schedules(depth: int, living: Living = Living()) -> Iterator[tuple[Event, ...]]:
-    """All that may happen at this cost in all, one thing after another, and that ends with a step."""
+    """All that may happen at this cost in all, one thing after another, up to a step."""
     if not depth:
         yield ()
-    for event, cost, then in living.next():
+    for events, cost, then in living.next():
         if cost <= depth:
             for rest in schedules(depth - cost, then):
-                if rest or isinstance(event, EngineStep):
-                    yield (event, *rest)
+                yield (*events, *rest)
 
 
 def scenarios(world: World, depth: int) -> Iterator[Mapping[str, Any]]:
@@ -125,8 +137,9 @@ ENUMERATIONS = tuple(
         property_id,
         partial(scenarios, world),
         bound="steps, arrivals, ends, resets, preemptions, and turns that are not plain (drafts, a block of the prompt, left out)",
-        symmetry="the first request comes first; a plain turn after its end",
+        symmetry="the first request comes first; what happens between two steps is in one order",
         left_out=f"prompts but {len(_PROMPT)}, 3 and 1 tokens, other models and block sizes, full graphs, more than a draft",
+        share=3,
     )
     for name, property_id, world in (
         ("of V1", "lifecycle/v1-provenance", ALIGN),

@@ -1,7 +1,7 @@
 """What `make exhaust` explores when: of every decision all inputs of bound 0, then of bound 1, and so on until the budget is used.
 
 A layer of inputs is dealt to as many parts as there are workers. A worker tries a part for a moment, and says how far it came.
-The decision that has had the least time is next. A decision that is falsified is closed: its smallest failing input was found.
+The decision that has had the least of its share of time is next. A decision that is falsified is closed: its smallest failing input was found.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class DecisionProgress:
 
     @property
     def urgency(self) -> float:
-        """Seconds that it has had, those among them that workers are giving it."""
-        return self.seconds + self.running * _SLICE_SECONDS
+        """Seconds that it has had of its share, those among them that workers are giving it."""
+        return (self.seconds + self.running * _SLICE_SECONDS) / self.enumeration.share
 
     def _begin(self) -> None:
         decision = self.enumeration.decision

@@ -15,12 +15,18 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import properties.enumerations
+from statecheck.execution.running import Falsified
 
 if TYPE_CHECKING:
+    from statecheck.execution.example import Bench
     from statecheck.execution.property import Property
 
-Inputs = Callable[[int], Iterator[Mapping[str, Any]]]
-"""From a bound, counted from 0, to the inputs that the bound before has not: the arguments of a property's body."""
+_BATCH = 16
+"""Inputs that are tried in one call: a launch for 16 requests takes twice as long as one for a request."""
+Input = Mapping[str, Any]
+"""The arguments of a property's body."""
+Layers = Callable[[int], Iterator[Input]]
+"""From a bound, counted from 0, to the inputs that the bound before has not."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +40,19 @@ class Enumeration:
         symmetry: which inputs stand for several that the rule does not tell apart; "" where there are none.
         left_out: what inputs of the property no bound reaches.
         device: the only one on which the inputs have a meaning, if there is one.
+        joined: two inputs as one, such as two requests in one batch, or None where they do not go together.
+        share: how many times as much time as others it gets.
     """
 
     decision: str
     property: str
-    inputs: Inputs
+    inputs: Layers
     bound: str
     symmetry: str = ""
     left_out: str = ""
     device: str | None = None
+    joined: Callable[[Input, Input], Input | None] = lambda one, other: None
+    share: int = 1
 
 
 @dataclass(frozen=True)
@@ -55,10 +65,43 @@ class Slice:
     parts: int = 1
     done: int = 0
 
-    def inputs(self) -> Iterator[Mapping[str, Any]]:
+    def inputs(self) -> Iterator[Input]:
         """The inputs, as they are made."""
         layer = enumerations()[self.decision].inputs(self.bound)
         return islice(layer, self.part + self.done * self.parts, None, self.parts)
+
+    def tried(self, tested: Property, bench: Bench) -> Iterator[int]:
+        """Try the inputs; after each batch, how many it had.
+
+        Raises:
+            Falsified: an input failed, alone if it fails alone, too.
+        """
+        subject = bench.subject
+        # Where an example may end at a request that is known, or outside of the contract, others in its batch would not be compared.
+        most = _BATCH if subject.refuses and not subject.outside and not subject.known_deviations else 1
+        for together, each in self.batches(most):
+            try:
+                tested.example(bench, **together)
+            except Falsified:
+                for one in each if len(each) > 1 else ():
+                    tested.example(bench, **one)
+                raise
+            yield len(each)
+
+    def batches(self, most: int) -> Iterator[tuple[Input, list[Input]]]:
+        """Up to so many inputs that follow each other and go together, as one, and each of them."""
+        joined = enumerations()[self.decision].joined
+        together: Input | None = None
+        each: list[Input] = []
+        for one in self.inputs():
+            more = joined(together, one) if together is not None and len(each) < most else None
+            if more is None and together is not None:
+                yield together, each
+                each = []
+            together = one if more is None else more
+            each.append(one)
+        if together is not None:
+            yield together, each
 
 
 def enumerated(tested: Mapping[str, Property], device: str) -> list[str]:

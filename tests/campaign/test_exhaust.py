@@ -20,6 +20,7 @@ from statecheck.cli import main as cli
 from statecheck.diagnose.replay import FAILED, FIXED, replay_file
 from statecheck.execution.enumerations import enumerations
 from statecheck.execution.registry import load_properties
+from tests.breakages.align import ALIGN
 from tests.breakages.stateless import STATELESS
 from tests.breakages.variants import broken_subject
 from tests.campaign.pretended import Actor, stage
@@ -88,6 +89,19 @@ def test_a_defect_is_a_case_of_the_bound_where_it_first_shows(tmp_path: Path) ->
     assert call.named["query_start_loc"].values() == (0, 1)
     assert call.named["chunk_size"] == 1
     assert replay_file(saved, "impl", "cpu").verdict == FIXED
+
+
+def test_of_a_batch_that_fails_the_request_that_does_is_the_case(tmp_path: Path) -> None:
+    name = "a boundary that the sampled token reaches is not stored"
+    variant = next(one.variant for one in ALIGN if one.name == name)
+    with broken_subject(variant, tmp_path) as subject:
+        ended = exhaust(
+            tmp_path, "--budget", "60s", "--only", "v1-postprocess/boundary", "--subject", subject.name
+        )
+    assert ended.row("boundary of V1")[3].startswith("2: falsified")
+    [bucket] = ended.record.buckets
+    last = Case.load(Path(bucket.report) / "case.json").calls[-1]
+    assert last.named["num_reqs"] == 1
 
 
 def test_a_subject_without_the_functions_is_not_green(tmp_path: Path) -> None:

@@ -13,9 +13,7 @@ from statecheck.campaign.processes.failures import DID_NOT_REPEAT, Failures
 from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored
 from statecheck.campaign.processes.worker import Worker, quietly
 from statecheck.execution.counts import Counts
-from statecheck.execution.enumerations import Slice
 from statecheck.execution.example import Falsified, Tally
-from statecheck.execution.property import Property
 from statecheck.kernels.compilations import Kernels, added, take
 from statecheck.kernels.coverage import Coverage
 from statecheck.workers.shared_workers import DeviceGone
@@ -128,16 +126,12 @@ class Exploration:
             if task.inputs is None:
                 tested.explore(self.bench, seed=task.seed, max_examples=task.max_examples)
             else:
-                self._try_all(tested, task.inputs)
+                for number in task.inputs.tried(tested, self.bench):
+                    self._tried += number
+                self._exhausted = True
         finally:
             # Now: what is run again for reports is no part of the search.
             self._covered_by_search += self.worker.take_coverage()
-
-    def _try_all(self, tested: Property, slice_: Slice) -> None:
-        for drawn in slice_.inputs():
-            tested.example(self.bench, **drawn)
-            self._tried += 1
-        self._exhausted = True
 
     def _failed(self, error: Exception) -> tuple[str, str]:
         if _within(error, MemoryError) is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from properties.enumerations.align import in_slots
-from properties.enumerations.lifecycle import EngineStep, Living, schedules
+from properties.enumerations.lifecycle import EngineStep, Finish, Living, schedules
 from properties.enumerations.sizes import rising, sequences, sums
 from statecheck.execution.enumerations import Slice, enumerations
 from statecheck.execution.example import Bench, Falsified
@@ -85,18 +85,20 @@ def with_drafts(k: int) -> int:
 
 
 @cache
-def scheduled(depth: int, alive: int = 1, waits: bool = True, stepped: bool = True) -> int:
-    """Schedules of that cost with so many requests alive, that end with a step."""
-    total = int(stepped and not depth)
-    for odd in range(alive + 1):
-        if alive and depth >= 1 + odd:
-            total += comb(alive, odd) * 4**odd * scheduled(depth - 1 - odd, alive, waits)
-    if depth >= 2:
-        total += alive * scheduled(depth - 2, alive, waits)
-    if depth >= 1:
-        total += 2 * scheduled(depth - 1, alive + 1, False, False) if waits else 0
-        total += alive * scheduled(depth - 1, alive - 1, waits, False) if alive else 0
-        total += scheduled(depth - 1, alive, waits, False) if alive else 0
+def scheduled(depth: int, alive: int = 1, waits: bool = True, stepped: bool = False) -> int:
+    """Schedules of that cost with so many requests alive, each of them parts of a step and what comes before it."""
+    total = int(not depth)
+    for reset, arrival, ended in product((0, 1), (0, 1), range(alive + 1)):
+        left, there = depth - reset - arrival - ended, alive - ended + arrival
+        if there and reset <= (stepped and alive > 0) and arrival <= waits:
+            ways = comb(alive, ended) * 2**arrival
+            steps = {1 + odd: comb(there, odd) * 4**odd for odd in range(there + 1)}
+            steps[2] = steps.get(2, 0) + there * stepped
+            total += ways * sum(
+                number * scheduled(left - cost, there, waits and not arrival, True)
+                for cost, number in steps.items()
+                if cost <= left
+            )
     return total
 
 
@@ -172,9 +174,25 @@ def test_slices_of_a_layer_are_all_of_it() -> None:
     assert list(Slice("chunks", 4, 1, 3, done=2).inputs()) == parts[1][2:]
 
 
+def test_a_batch_has_the_requests_of_inputs_of_one_model() -> None:
+    inputs = layer("boundary of V1", 3)
+    batches = list(Slice("boundary of V1", 3).batches(4))
+    assert [one for _, each in batches for one in each] == inputs
+    assert max(len(each) for _, each in batches) == 4
+    for together, each in batches:
+        batch = together["batch"]
+        assert batch.requests == tuple(request for one in each for request in one["batch"].requests)
+        assert {one["batch"].setup for one in each} == {batch.setup}
+    assert [each for _, each in Slice("boundary of V1", 3).batches(1)] == [[one] for one in inputs]
+
+
 def test_a_schedule_ends_with_a_step_of_requests_that_are_there() -> None:
     assert all(isinstance(one[-1], EngineStep) for one in schedules(4))
     assert list(schedules(1, Living((), waits=False))) == []
+    assert {str(one.request) for events in schedules(4) for one in events if isinstance(one, Finish)} == {
+        "r0",
+        "r1",
+    }
 
 
 FIRST_SHOWN = {
@@ -200,6 +218,8 @@ FIRST_SHOWN = {
         "num_computed=1, prefilling=False, accepted=2",
     ),
     "states come from the column that they go to": ("schedules of V1", 2, ""),
+    "only states that go back are precopied": ("next columns", 1, "first_state=1, length=1"),
+    "slots that come in get no column": ("slots", 1, ""),
 }
 """Planted defects: the decision and the bound at which they first show, and a part of the input."""
 
