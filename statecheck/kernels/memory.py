@@ -78,7 +78,7 @@ class Memory:
         self, site: Site, address: int, shape: tuple[int, ...], mask: Array | None, other: Any
     ) -> Array:
         """The same where the active lanes' elements are neighbours."""
-        count = prod(shape) if mask is None else np.count_nonzero(mask)
+        count = prod(shape) if mask is None else int(np.count_nonzero(mask))
         # `string_at` copies: what a program has loaded stays what it was, whatever is stored there later.
         raw: Array = np.frombuffer(string_at(address, count * site.nbytes), site.stored)
         if site.element == "bf16":

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from statecheck.campaign.marks import drawing_only
 from statecheck.case.values import (
     Address,
     Let,
@@ -27,14 +25,10 @@ from statecheck.case.values import (
     int64,
     record,
 )
-from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.objects.arena import LARGEST, Arena
 from statecheck.execution.port import InProcess
-from statecheck.execution.registry import load_properties
-from subjects import Subject, load
+from subjects import Subject
 from tests.breakages.broken import toy
-from tests.breakages.table import BREAKAGES
-from tests.breakages.variants import broken_subject
 
 STRAY = 7
 
@@ -189,15 +183,9 @@ def test_what_does_not_fit_has_memory_of_its_own(name: str) -> None:
 
 
 @pytest.mark.parametrize("distance", [-64, -1, 8, 71])
-@pytest.mark.parametrize("arena", [True, False])
-def test_a_write_next_to_a_tensor_is_seen(arena: bool, distance: int) -> None:
-    steps = (X, Y, call("poke", x=Name("x"), distance=distance, y=Name("y"), observes=("y",)))
-    (found,) = filter(None, outcomes(a_port(arena), *steps))
-    assert found == Returned(None, ("x",), (("y", int32([3, 4])),))
-
-
-@pytest.mark.parametrize("distance", [-64, -1, 8, 71])
-def test_a_write_next_to_an_observed_tensor_is_told_with_the_bytes(distance: int) -> None:
+def test_a_write_next_to_a_tensor_is_seen_and_of_an_observed_one_with_the_bytes(distance: int) -> None:
+    beside = (X, Y, call("poke", x=Name("x"), distance=distance, y=Name("y"), observes=("y",)))
+    assert outcomes(a_port(True), *beside)[-1] == Returned(None, ("x",), (("y", int32([3, 4])),))
     steps = (X, call("poke", x=Name("x"), distance=distance, observes=("x",)))
     found = outcomes(a_port(True), *steps)
     assert found == outcomes(a_port(False), *steps)
@@ -258,32 +246,6 @@ def test_what_is_too_large_gets_nothing(nbytes: int, room: int) -> None:
     assert arena.reserve(8) == 0
 
 
-def test_what_was_written_to_the_image_is_on_the_device_after_a_flush() -> None:
-    arena = Arena("cpu", 1024)
-    begin = arena.reserve(16)
-    assert begin == 0
-    memory, (image, _) = arena.memory(0, 16), arena.image_at(0, 16)
-    image.fill_(3)
-    arena.written(memory)
-    assert memory.tolist() == [0] * 16
-    arena.flush()
-    assert memory.tolist() == [3] * 16
-
-
-def test_what_was_written_on_the_device_is_in_the_image_after_a_pull() -> None:
-    arena = Arena("cpu", 1024)
-    assert arena.reserve(16) == 0
-    memory, (image, _) = arena.memory(0, 16), arena.image_at(0, 16)
-    arena.flush()
-    memory[5] = 9
-    assert image.tolist() == [0] * 16
-    arena.pull()
-    assert image[5] == 9
-    shown = arena.imaged(memory[4:6])
-    assert shown is not None
-    assert shown.tolist() == [0, 9]
-
-
 def test_an_image_is_fetched_once_with_the_wait_for_a_call_or_when_it_is_read() -> None:
     arena = Arena("cpu", 1024)
     assert arena.reserve(16) == 0
@@ -307,34 +269,3 @@ def test_a_tensor_that_the_arena_did_not_make_has_no_image() -> None:
     arena = Arena("cpu", 1024)
     assert arena.reserve(16) == 0
     assert arena.imaged(torch.zeros(4)) is None
-
-
-ALIGN = [
-    "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block",
-    "a_state_is_precopied_to_the_column_where_its_request_goes_on",
-    "nothing_is_precopied_through_a_sentinel",
-    "blocks_beyond_32_bits_are_stored_in_their_place",
-    "a_context_describes_every_state_of_every_layer",
-    "storing_the_same_step_twice_is_storing_it_once",
-]
-
-
-def explore(name: str, verified: Subject, many: int, *, sanitized: bool) -> Bench:
-    bench = Bench(verified, InProcess(verified, "cpu", arena=True, sanitized=sanitized))
-    load_properties()[name].explore(bench, seed=1, max_examples=many)
-    return bench
-
-
-@pytest.mark.usefixtures("executed")
-@pytest.mark.parametrize("sanitized", [False, True])
-@pytest.mark.parametrize("name", ALIGN)
-def test_properties_of_align_mode_hold(name: str, sanitized: bool) -> None:
-    assert explore(name, load("impl"), 6, sanitized=sanitized).examples >= 6
-
-
-@pytest.mark.usefixtures("executed")
-@pytest.mark.parametrize("defect", ["a boundary is stored in the column behind it"])
-def test_a_defect_of_align_mode_is_found(defect: str, tmp_path: Path) -> None:
-    (breakage,) = (one for one in BREAKAGES if one.name == defect)
-    with broken_subject(breakage.variant, tmp_path) as verified, drawing_only(), pytest.raises(Falsified):
-        explore(ALIGN[0], verified, 100, sanitized=False)

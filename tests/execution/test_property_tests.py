@@ -164,49 +164,41 @@ def test_what_an_example_compares_without_a_rule_is_in_the_counts_of_its_bench()
     assert (known, bench.counts.unchecked) == ({}, {"cdiv: b": 1})
 
 
-def test_what_no_rule_knows_is_named_at_the_end_of_a_session_once() -> None:
-    messages = [
-        ("statecheck property", "p"),
-        ("statecheck verdict", "passed"),
-        ("statecheck unchecked", "f: x"),
-    ]
-    plugin = PropertyTests(Path(), bench_of_nothing())
-    for name in ("test_one", "test_two"):
-        where = (name, 1, name)
-        report = pytest.TestReport(name, where, {}, "passed", None, "call", user_properties=messages)
-        plugin.pytest_runtest_logreport(report)
-    lines: list[str] = []
-    plugin.pytest_terminal_summary(SimpleNamespace(write_line=lines.append))
-    assert lines == [
-        "statecheck: 1 passed",
-        "statecheck: seen but not compared, since no rule knows it: f: x",
-    ]
+INTERPRETED = "1 in Triton's interpreter, unwatched: move_kernel (tt.new), 2 launches"
 
 
-def test_launches_of_all_processes_are_counted_once_at_the_end_of_a_session() -> None:
-    messages = [
-        ("statecheck property", "p"),
-        ("statecheck verdict", "passed"),
-        ("statecheck launches", '["copy_kernel", "executed", "", "copy.py:1", 5]'),
-        ("statecheck launches", '["move_kernel", "interpreted", "tt.new", "copy.py:9", 1]'),
-    ]
+@pytest.mark.parametrize(
+    ("messages", "line"),
+    [
+        ([("unchecked", "f: x")], "seen but not compared, since no rule knows it: f: x"),
+        (
+            [
+                ("launches", '["copy_kernel", "executed", "", "copy.py:1", 5]'),
+                ("launches", '["move_kernel", "interpreted", "tt.new", "copy.py:9", 1]'),
+            ],
+            f"kernels: 1 executed from their IR (10 launches); {INTERPRETED}",
+        ),
+    ],
+    ids=["what no rule knows", "launches"],
+)
+def test_what_tests_report_stands_once_at_the_end_of_a_session(
+    messages: list[tuple[str, str]], line: str
+) -> None:
     plugin = PropertyTests(Path(), bench_of_nothing())
     for name in ("test_one", "test_two"):
         for phase in ("setup", "call", "teardown"):
-            report = pytest.TestReport(
-                name,
-                (name, 1, name),
-                {},
-                "passed",
-                None,
-                phase,
-                user_properties=messages,
+            plugin.pytest_runtest_logreport(
+                reported(name, [("property", "p"), ("verdict", "passed"), *messages], phase)
             )
-            plugin.pytest_runtest_logreport(report)
     lines: list[str] = []
     plugin.pytest_terminal_summary(SimpleNamespace(write_line=lines.append))
-    interpreted = "1 in Triton's interpreter, unwatched: move_kernel (tt.new), 2 launches"
-    assert lines[1:] == [f"statecheck: kernels: 1 executed from their IR (10 launches); {interpreted}"]
+    assert lines[-1] == f"statecheck: {line}"
+
+
+def reported(name: str, messages: list[tuple[str, str]], phase: Any = "call") -> pytest.TestReport:
+    """What pytest reports of a test that has said this."""
+    said = [(f"statecheck {key}", message) for key, message in messages]
+    return pytest.TestReport(name, (name, 1, name), {}, "passed", None, phase, user_properties=said)
 
 
 @pytest.mark.parametrize("processes", PROCESSES)
@@ -303,11 +295,8 @@ def test_counts_come_back_from_a_record_as_they_were() -> None:
 @pytest.mark.parametrize(("own", "code"), [(True, 5), (False, 0)])
 def test_other_tests_of_a_users_own_suite_count_where_nothing_was_compared(own: bool, code: int) -> None:
     plugin = PropertyTests(Path(), bench_of_nothing() if own else None)
-    messages = [("statecheck property", "p"), ("statecheck verdict", "not applicable")]
-    for name, properties in (("test_p", messages), ("test_other", [])):
-        where = (name, 1, name)
-        report = pytest.TestReport(name, where, {}, "passed", None, "call", user_properties=properties)
-        plugin.pytest_runtest_logreport(report)
+    plugin.pytest_runtest_logreport(reported("test_p", [("property", "p"), ("verdict", "not applicable")]))
+    plugin.pytest_runtest_logreport(reported("test_other", []))
     session: Any = SimpleNamespace(exitstatus=0, config=SimpleNamespace())
     plugin.pytest_sessionfinish(session, 0)
     assert session.exitstatus == code

@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 
+from statecheck.case.faults import KINDS
 from statecheck.execution.example import Bench
 from tests.gallery import detectors, results, table
 from tests.gallery.detectors import CPU, CUDA, Detection
@@ -24,12 +25,17 @@ def seen(exhibit: str, detector: str, twin: Twin) -> Detection:
     return {**CPU, **CUDA}[detector](exhibit, twin)
 
 
-def found_by(exhibit: Exhibit, names: tuple[str, ...], twin: Twin) -> dict[str, bool | None]:
-    return {name: seen(exhibit.name, name, twin).found for name in names}
+def shown(found: Detection | results.Result) -> str | bool | None:
+    """As a cell of the table has it: what became of the worker, or else whether something was found."""
+    return found.words if found.words in KINDS else found.found
 
 
-def saved(exhibit: Exhibit, names: tuple[str, ...], twin: Twin) -> dict[str, bool | None]:
-    return {name: SAVED[exhibit.name, name, twin].found for name in names}
+def found_by(exhibit: Exhibit, names: tuple[str, ...], twin: Twin) -> dict[str, str | bool | None]:
+    return {name: shown(seen(exhibit.name, name, twin)) for name in names}
+
+
+def saved(exhibit: Exhibit, names: tuple[str, ...], twin: Twin) -> dict[str, str | bool | None]:
+    return {name: shown(SAVED[exhibit.name, name, twin]) for name in names}
 
 
 @pytest.fixture
@@ -56,34 +62,6 @@ def test_no_detector_blames_an_intact_twin(exhibit: Exhibit) -> None:
 @every_exhibit
 def test_the_table_says_what_is_found_here(exhibit: Exhibit) -> None:
     assert found_by(exhibit, tuple(CPU), "broken") == saved(exhibit, tuple(CPU), "broken")
-
-
-def test_a_kernel_that_does_not_end_is_found_by_the_worker() -> None:
-    endless = [one.name for one in EXHIBITS if one.endless]
-    assert endless
-    assert {seen(name, "differential", "broken").words for name in endless} == {"hang"}
-
-
-def test_what_the_sanitizer_does_not_look_for_is_what_only_a_worker_can_tell() -> None:
-    assert {one.name for one in EXHIBITS if not one.finding and one.endless} == {"endless_chain"}
-
-
-def test_numbers_that_are_rounded_as_written_are_what_only_a_rule_can_tell() -> None:
-    rounded = [one for one in EXHIBITS if not one.finding and not one.endless]
-    assert [one.name for one in rounded] == ["bf16_sum"]
-    assert found_by(rounded[0], ("differential", "orders"), "broken") == {
-        "differential": True,
-        "orders": True,
-    }
-
-
-def test_some_of_the_bugs_are_found_by_the_sanitizer_alone() -> None:
-    others = ("differential", "orders")
-    alone = {
-        one.name for one in EXHIBITS if one.finding and not any(found_by(one, others, "broken").values())
-    }
-    within_a_program = {"same_slot_twice", "overlapping_move"}
-    assert alone == {"last_block_unordered", "stale_block", "odd_address", *within_a_program}
 
 
 def test_the_file_is_made_of_the_results() -> None:
@@ -121,12 +99,6 @@ def test_the_table_says_what_is_found_on_a_gpu_unless_that_is_luck() -> None:
     lasting = [one for one in EXHIBITS if not one.luck]
     found = {one.name: found_by(one, ("gpu",), "broken") for one in lasting}
     assert found == {one.name: saved(one, ("gpu",), "broken") for one in lasting}
-
-
-@pytest.mark.usefixtures("_on_a_gpu")
-def test_what_takes_the_context_along_is_told_by_its_kind() -> None:
-    kinds = {"endless_chain": "hang", "far_address": "illegal access", "odd_address": "misaligned access"}
-    assert {name: seen(name, "gpu", "broken").words for name in kinds} == kinds
 
 
 @pytest.mark.usefixtures("_on_a_gpu")
