@@ -132,6 +132,29 @@ def test_every_property_counts_in_one_place(tmp_path: Path, processes: str) -> N
     assert "not applicable: toy_verdicts has no MambaSpec.max_memory_usage_bytes" in found.output
 
 
+REPAIRED = """
+import sys
+
+from subjects import KnownDeviation, Subject, Symptom
+
+
+def cdiv(x, y):
+    return -(-x // y)
+
+
+ROUNDS_DOWN = Symptom("value", "cdiv", "result")
+KNOWN = KnownDeviation("ceiling_division_rounds_up_for_either_sign", "https://example.org/2", ROUNDS_DOWN)
+SUBJECT = Subject(__name__, sys.modules[__name__], (KNOWN,))
+"""
+
+
+@pytest.mark.slow
+def test_a_declared_deviation_that_does_not_show_fails(tmp_path: Path) -> None:
+    found = session(tmp_path, "toy_repaired", *CEILING, "--max-examples", "300", source=REPAIRED)
+    assert found.code == 1
+    assert "passed, but should fail as declared: https://example.org/2" in found.output
+
+
 def test_written_examples_and_orders_skip_a_subject_without_refusals_and_launches(
     tmp_path: Path,
 ) -> None:

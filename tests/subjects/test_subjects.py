@@ -1,8 +1,7 @@
-"""Subjects, what they declare, and what trials and a pytest session make of it."""
+"""Subjects, what they declare, and what trials make of it."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,6 @@ from statecheck.execution.example import Bench, Falsified, KnownFailure, Trial
 from statecheck.execution.port import InProcess
 from subjects import KnownDeviation, Symptom, load
 from tests.breakages.broken import a_property, module, toy
-from tests.processes import run_pytest
 
 
 def test_the_same_subject_is_loaded_each_time() -> None:
@@ -220,107 +218,6 @@ def test_a_property_that_does_not_apply_says_why(
 ) -> None:
     tested = a_property(functions=functions, device=device)
     assert tested.not_applicable(bench_of(divide=right)) == reason
-
-
-SESSION_SUBJECT = """
-import sys
-
-from subjects import KnownDeviation, Subject, Symptom
-
-
-def divide(x, y):
-    return 0
-
-
-def cdiv(x, y):
-    return -(-x // y)
-
-
-class MambaSpec:
-    def __init__(self, **fields):
-        vars(self).update(fields)
-
-    @property
-    def page_size_bytes(self):
-        return -1
-
-
-SUBJECT = Subject(
-    __name__,
-    sys.modules[__name__],
-    (
-        KnownDeviation(
-            "division_is_exact_or_refused",
-            "https://example.org/1",
-            (Symptom("value", "divide", "result"), Symptom("refusal", "divide", "result")),
-        ),
-        KnownDeviation(
-            "ceiling_division_rounds_up_for_either_sign",
-            "https://example.org/2",
-            Symptom("value", "cdiv", "result"),
-        ),
-    ),
-)
-"""
-
-
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A pytest session of `test_types` on a subject that declares deviations: where it ran, and its output."""
-    folder = tmp_path_factory.mktemp("session")
-    (folder / "toy_of_session.py").write_text(SESSION_SUBJECT, encoding="utf-8")
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    # CI=1, so that the failures are the same ones each time.
-    variables = {"PYTHONPATH": str(folder), "CI": "1", "HYPOTHESIS_STORAGE_DIRECTORY": str(folder)}
-    chosen = ["--device", "cpu", "--subject", "toy_of_session", "--reports", str(folder / "reports")]
-    done = run_pytest("-v", "-rA", *chosen, "properties/test_types.py", env=inherited | variables)
-    assert done.returncode == 1, done.stdout + done.stderr
-    return folder, done.stdout
-
-
-def lines_about(output: str, test: str, outcome: str) -> list[str]:
-    return [line for line in output.splitlines() if line.startswith(outcome) and test in line]
-
-
-@pytest.mark.slow
-def test_a_declared_deviation_that_shows_is_an_expected_failure_in_pytest(session: tuple[Path, str]) -> None:
-    _, output = session
-    (line,) = lines_about(output, "division_is_exact_or_refused", "XFAIL")
-    assert "known: https://example.org/1" in line
-    assert not lines_about(output, "division_is_exact_or_refused", "ERROR")
-
-
-@pytest.mark.slow
-def test_a_declared_deviation_that_does_not_show_fails_in_pytest(session: tuple[Path, str]) -> None:
-    _, output = session
-    assert lines_about(output, "ceiling_division_rounds_up_for_either_sign", "FAILED")
-    assert "passed, but should fail as declared: https://example.org/2" in output
-
-
-def test_a_property_of_a_missing_function_is_skipped_in_pytest_with_the_reason(
-    session: tuple[Path, str],
-) -> None:
-    _, output = session
-    assert "toy_of_session has no MambaSpec.max_memory_usage_bytes" in output
-
-
-def test_a_falsified_property_leaves_a_report_that_the_pytest_session_points_to(
-    session: tuple[Path, str],
-) -> None:
-    folder, output = session
-    (report,) = (folder / "reports").glob("*a_page_holds_all_states_of_a_block*/report.md")
-    assert f"report: {report}" in output
-
-
-@pytest.mark.slow
-def test_the_header_of_a_pytest_session_names_subject_and_device(session: tuple[Path, str]) -> None:
-    _, output = session
-    assert "statecheck: subject toy_of_session, device cpu" in output
-
-
-def test_a_pytest_session_in_ci_uses_the_profile_ci(session: tuple[Path, str]) -> None:
-    _, output = session
-    assert "hypothesis profile 'ci'" in output
 
 
 @pytest.mark.parametrize(
