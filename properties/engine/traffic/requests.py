@@ -7,16 +7,16 @@ are equal; the tokens made here are equal exactly where the blocks are.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
+
+from statecheck.data.decode import Decoder, Misfit
+from statecheck.data.json_files import parse
 
 BLOCK = 512
 """Tokens of the recorded prompt that a hash id stands for."""
-_LENGTHS = ("timestamp", "input_length", "output_length")
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,23 @@ class TrafficSummary:
 def arrivals(path: Path, *, factor: int, limit: int | None = None) -> Iterator[Arrival]:
     """The requests of the trace in the order of its lines, read as they are asked for; at most `limit` of them.
 
-    Lengths are divided by `factor` and rounded up, at least to 1; a hash id then stands for 512 // factor tokens. Even
+    Lengths are divided by `factor`, a divisor of 512, and rounded up, at least to 1; a hash id then stands for 512 // factor tokens. Even
     tokens tell hash id and position in the block, whole numbers without an upper bound; odd ones, where a prompt is
     longer than its hash ids cover, occur once in the trace.
 
     Raises:
-        ValueError: `factor` does not divide 512, `limit` is below 1; while reading, a line that is no such object, or
-            a trace without any.
+        ValueError: while reading, a line that is no such object, or a trace without any.
     """
-    _check(factor, limit)
-    return _arrivals(path, factor, limit)
+    unshared = count(1, 2)
+    for number, record in enumerate(_records(path, limit)):
+        prompt = [
+            2 * (hash_id * (BLOCK // factor) + position)
+            for hash_id, size in _blocks(record, factor)
+            for position in range(size)
+        ]
+        prompt.extend(islice(unshared, _scaled(record.input_length, factor) - len(prompt)))
+        output_length = _scaled(record.output_length, factor)
+        yield Arrival(number, record.timestamp, tuple(prompt), output_length)
 
 
 def summary(path: Path, factor: int, limit: int | None = None) -> TrafficSummary:
@@ -65,7 +72,6 @@ def summary(path: Path, factor: int, limit: int | None = None) -> TrafficSummary
     Raises:
         ValueError: as `arrivals`.
     """
-    _check(factor, limit)
     requests = tokens_in = tokens_out = tokens_seen = 0
     known: set[int] = set()
     for record in _records(path, limit):
@@ -85,24 +91,7 @@ class _Record:
     hash_ids: tuple[int, ...]
 
 
-def _check(factor: int, limit: int | None) -> None:
-    if factor < 1 or BLOCK % factor:
-        raise ValueError(f"factor = {factor}, but should be a divisor of {BLOCK} [arrivals]")
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit = {limit}, but should be >= 1 or None [arrivals]")
-
-
-def _arrivals(path: Path, factor: int, limit: int | None) -> Iterator[Arrival]:
-    unshared = count(1, 2)
-    for number, record in enumerate(_records(path, limit)):
-        prompt = [
-            2 * (hash_id * (BLOCK // factor) + position)
-            for hash_id, size in _blocks(record, factor)
-            for position in range(size)
-        ]
-        prompt.extend(islice(unshared, _scaled(record.input_length, factor) - len(prompt)))
-        output_length = _scaled(record.output_length, factor)
-        yield Arrival(number, record.timestamp, tuple(prompt), output_length)
+_FIELDS = _Record.__dataclass_fields__
 
 
 def _scaled(length: int, factor: int) -> int:
@@ -130,38 +119,19 @@ def _records(path: Path, limit: int | None) -> Iterator[_Record]:
 
 def _record(line: bytes, place: str) -> _Record:
     try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
-        raise _refused("line", line, "a JSON object", place) from None
-    if not isinstance(fields, dict):
-        raise _refused("line", fields, "a JSON object", place)
-    timestamp, input_length, output_length = (_number(fields, name, place) for name in _LENGTHS)
-    return _Record(timestamp, input_length, output_length, _hash_ids(fields, input_length, place))
+        fields = parse(line.decode(), "a request of the Mooncake format")
+        if isinstance(fields, dict):
+            fields = {name: value for name, value in fields.items() if name in _FIELDS}
+        record: _Record = Decoder(check=_natural).decode(fields, _Record, "request")
+        most = -(-record.input_length // BLOCK)
+        if len(record.hash_ids) > most:
+            rule = f"<= {most} for {record.input_length} tokens"
+            raise Misfit("len(hash_ids)", len(record.hash_ids), rule)
+    except ValueError as error:
+        raise ValueError(f"{error} [{place}]") from error
+    return record
 
 
-def _number(fields: dict[str, Any], name: str, place: str) -> int:
-    if name not in fields:
-        raise _refused(name, None, "there", place)
-    return _natural(name, fields[name], place)
-
-
-def _hash_ids(fields: dict[str, Any], input_length: int, place: str) -> tuple[int, ...]:
-    if "hash_ids" not in fields:
-        raise _refused("hash_ids", None, "there", place)
-    listed, most = fields["hash_ids"], -(-input_length // BLOCK)
-    if not isinstance(listed, list):
-        raise _refused("hash_ids", listed, "a list of ints", place)
-    if len(listed) > most:
-        raise _refused("len(hash_ids)", len(listed), f"<= {most} for {input_length} tokens", place)
-    return tuple(_natural(f"hash_ids[{i}]", hash_id, place) for i, hash_id in enumerate(listed))
-
-
-def _natural(name: str, value: object, place: str) -> int:
-    # JSON's true is an int to Python.
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise _refused(name, value, "an int >= 0", place)
-    return value
-
-
-def _refused(name: str, value: object, rule: str, place: str) -> ValueError:
-    return ValueError(f"{name} = {value!r:.60}, but should be {rule} [{place}]")
+def _natural(place: str, value: float) -> None:
+    if value < 0:
+        raise Misfit(place, value, ">= 0")
