@@ -23,11 +23,15 @@ from properties.engine.places import Mirror, StatePlace
 from properties.engine.report.contents import Contents
 from properties.engine.report.story import Story
 from properties.engine.report.words import Words
-from properties.engine.runners import RUNNERS, Execute, Runner
+from properties.engine.rows import ByRow
+from properties.engine.slots import BySlot
+from properties.engine.worker import Execute, Runner
 from properties.engine.world import World
 from statecheck.case.values import Call, Outcome, Overwrite, Raised
 from statecheck.case.values import Step as CaseStep
 
+RUNNERS: dict[str, type[Runner]] = {"V1": ByRow, "V2": BySlot}
+"""One keeps requests in rows and decides on the host, one keeps them in slots."""
 Sampler = Callable[[ScheduledRequest, Sequence[int]], Sequence[int]]
 """From a row and the model's token after each of its tokens to the accepted drafts and one token more."""
 

@@ -52,7 +52,7 @@ class Violation(Exception):
         self.flaw = flaw
 
 
-class Misled(Exception):
+class Misled(Violation):
     """A kernel that follows the metadata cannot go on; the flaw says why, and in which block, if it is one's fault."""
 
     def __init__(
@@ -64,8 +64,7 @@ class Misled(Exception):
         wanted: str = "",
         place: str = "metadata",
     ) -> None:
-        self.flaw = Flaw(seen, group, block, wanted=wanted, place=place)
-        super().__init__(self.flaw.message)
+        super().__init__(Flaw(seen, group, block, wanted=wanted, place=place))
 
 
 class SubjectFailed(Exception):

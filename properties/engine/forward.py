@@ -13,7 +13,7 @@ from properties.engine.metadata import ForwardBatch, StateAccess, accesses, buil
 from properties.engine.models import Model, Read, Written
 from properties.engine.places import Mirror, StatePlace
 from properties.engine.report.words import tokens
-from properties.engine.runners import Runner, WorkerState
+from properties.engine.worker import Runner
 from properties.engine.world import World
 from statecheck.case.values import Let, Raised, Tensor
 
@@ -40,11 +40,8 @@ class Forward:
         Raises:
             Violation: the metadata make a request read or write what is not its own, or a wrong state.
         """
-        try:
-            by_group = [self._accesses(batch, runner, group) for group in range(self.world.num_groups)]
-            reads = {row.id: self._read(row, [group[row.id] for group in by_group]) for row in batch.rows}
-        except Misled as error:
-            raise Violation(error.flaw) from error
+        by_group = [self._accesses(batch, runner, group) for group in range(self.world.num_groups)]
+        reads = {row.id: self._read(row, [group[row.id] for group in by_group]) for row in batch.rows}
         following, touched = {}, set[tuple[int, int]]()
         for row in batch.rows:
             written, following[row.id] = self.model.run(reads[row.id], row.tokens, row.prefixes)
@@ -62,7 +59,6 @@ class Forward:
         """
         table = runner.table(group, batch)
         cells = tuple(block for row in table for block in row)
-        assert isinstance(runner, WorkerState)
         runner.execute(Let(f"rows{group}", Tensor("int32", (len(table), self.world.width), cells)))
         call = build(self.world, batch, group)
         outcome = runner.execute(call)

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from hashlib import shake_128
 from typing import Protocol
 
-from properties.engine.layer_state import LayerState
 from properties.engine.places import StatePlace
-from properties.engine.recurrent import Recurrent
+from properties.engine.recurrent import LayerState, Recurrent
 
 Written = list[dict[int, bytes]]
 """For each token, by number of the place: its conv row, or the temporal state after it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from properties.engine.metadata import ForwardBatch
-from properties.engine.worker import WorkerState
+from properties.engine.worker import Runner
 from properties.engine.world import World
 from properties.strategies.align import runner as align_runner
 from properties.strategies.align.runners import InRows
@@ -26,7 +26,7 @@ class _Tables:
 
 
 @dataclass(eq=False)
-class ByRow(WorkerState):
+class ByRow(Runner):
     """The V1 order, see `InRows`. A request that sits a step out keeps its accepted count."""
 
     _output: Record | None = None

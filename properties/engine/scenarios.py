@@ -12,7 +12,7 @@ from properties.engine.flaws import Flaw, Violation
 from properties.engine.models import Recurrences
 from properties.engine.recurrent import Recurrent
 from properties.engine.report.words import tokens as token_count
-from properties.engine.runners import Execute
+from properties.engine.worker import Execute
 from properties.engine.world import World
 
 FIRST_SAMPLE = 1_000_000

@@ -9,14 +9,14 @@ from oracle.lifecycle.requests import ScheduledRequest
 from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from oracle.types import cdiv
 from properties.engine.metadata import ForwardBatch
-from properties.engine.worker import WorkerState
+from properties.engine.worker import Runner
 from properties.strategies.align.batches import table_by_slot
 from properties.strategies.align.runners import InSlots
 from statecheck.case.values import Call, Let, Overwrite, Value, int32
 
 
 @dataclass(eq=False)
-class BySlot(WorkerState):
+class BySlot(Runner):
     """The V2 order, see `InSlots`.
 
     The newest free slot is used again first, so that slots and rows soon have nothing in common.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from oracle.lifecycle.requests import ScheduledRequest
 from oracle.lifecycle.requests import SchedulerStep as Scheduled
@@ -24,35 +24,13 @@ from statecheck.case.values import (
 Execute = Callable[[Step], Outcome | None]
 
 
-class Runner(Protocol):
+@dataclass(eq=False)
+class Runner(ABC):
     """Brings states to where the forward reads them, and keeps those at boundaries afterwards.
 
-    `accepted` has, by request, the accepted count that the next forward has to apply. Calls that copy return what the
-    pools hold after them.
+    `blocks` has each request's block ids, which only ever grow, and `accepted` the accepted count that its next forward has to
+    apply. Calls that copy return what the pools hold after them.
     """
-
-    accepted: dict[str, int]
-
-    def begin(self) -> None: ...
-
-    def tell(self, scheduled: Scheduled) -> None:
-        """The scheduler's output: requests that come in, grow, or are gone."""
-        ...
-
-    def batch(self, rows: tuple[ScheduledRequest, ...], padding: int) -> ForwardBatch: ...
-
-    def table(self, group: int, batch: ForwardBatch) -> tuple[tuple[int, ...], ...]:
-        """The group's block table as the forward sees it, padding included."""
-        ...
-
-    def before(self, batch: ForwardBatch, scheduled: Scheduled) -> dict[str, bytes] | None: ...
-
-    def after(self, batch: ForwardBatch, sampled: Mapping[str, int]) -> dict[str, bytes] | None: ...
-
-
-@dataclass(eq=False)
-class WorkerState:
-    """What both runners keep: each request's block ids, which only ever grow, and its accepted count."""
 
     world: World
     execute: Execute
@@ -78,7 +56,17 @@ class WorkerState:
             raise SubjectFailed(step.function, seen, "should leave it as it is")
         return dict(outcome.after)
 
+    @abstractmethod
+    def begin(self) -> None: ...
+
+    @abstractmethod
+    def before(self, batch: ForwardBatch, scheduled: Scheduled) -> dict[str, bytes] | None: ...
+
+    @abstractmethod
+    def after(self, batch: ForwardBatch, sampled: Mapping[str, int]) -> dict[str, bytes] | None: ...
+
     def tell(self, scheduled: Scheduled) -> None:
+        """The scheduler's output: requests that come in, grow, or are gone."""
         for row in scheduled.rows:
             if row.is_new or row.is_resumed:
                 self.blocks[row.id] = [list(blocks) for blocks in row.new_blocks]
@@ -91,7 +79,7 @@ class WorkerState:
         return ForwardBatch(rows, padding, self.accepted)
 
     def table(self, group: int, batch: ForwardBatch) -> tuple[tuple[int, ...], ...]:
-        """The first rows of the group's table, those of the batch and of its padding."""
+        """The group's block table as the forward sees it: the rows of the batch and of its padding."""
         return tuple(self._tables[group][: len(batch.rows) + batch.padding])
 
     def write_tables(self, batch: ForwardBatch) -> None:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from oracle.lifecycle.requests import ScheduledRequest
 from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from properties import test_lifecycle
+from properties.engine.driver import RUNNERS
 from properties.engine.metadata import ForwardBatch
-from properties.engine.runners import RUNNERS, ByRow
+from properties.engine.rows import ByRow
 from properties.engine.world import World
 from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.setup import Setup

@@ -12,12 +12,6 @@ from properties.strategies.align.kept import DTYPES, Group, Kept
 from properties.strategies.align.setup import KINDS, LARGE, Setup
 from properties.strategies.situations import noted
 
-HUGE = 2**31 + 2**12
-
-
-HUGE_ID_PAGE = 64
-
-
 WIDE = (0,) * 15 + (304, 301, 17003)
 """Bytes of a block that is wider than a few threads, or than a program copies at a time."""
 

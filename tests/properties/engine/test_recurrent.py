@@ -15,8 +15,16 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from properties.engine.layer_state import LayerState
-from properties.engine.recurrent import HEADS, HIDDEN, WINDOW, GatedDeltaNet, Layer, Mamba2, Recurrent
+from properties.engine.recurrent import (
+    HEADS,
+    HIDDEN,
+    WINDOW,
+    GatedDeltaNet,
+    Layer,
+    LayerState,
+    Mamba2,
+    Recurrent,
+)
 
 SEEDS = range(16)
 VOCABULARY = 24
