@@ -13,6 +13,7 @@ from oracle.align.decisions import (
 )
 from oracle.align.memory import Move, StateTensor, apply_moves
 from oracle.errors import require, require_int
+from oracle.layout import conv_state_layout
 from oracle.profile import Profile
 from statecheck.case.values import Call, Fake, Record, Tensor, Value, record
 from statecheck.expectations import answers
@@ -24,7 +25,6 @@ from statecheck.expectations.align_values import (
     cache_groups,
     context_of,
     launch_vector,
-    layout_of,
     memory_of,
     named_as,
     pools_after,
@@ -79,7 +79,7 @@ def created(
 ) -> Value:
     """A context that knows of no state yet."""
     groups = cache_groups(kv_cache_config)
-    rules.require_context(max_num_reqs, num_state_types, groups, layout_of(environment))
+    rules.require_context(max_num_reqs, num_state_types, groups, conv_state_layout(environment))
     return context_record(groups, max_num_reqs, num_state_types, profile)
 
 
@@ -139,7 +139,7 @@ def initialized_contents(context: Context, call: Call, profile: Profile) -> dict
     rules.require_tables(table_views(tables), len(rules.mamba_groups(context.groups)[0]))
     states = states_of(context, call)
     slots = rules.num_slots(context.groups, context.num_state_types, profile)
-    vectors = dict(_metadata(states, layout_of(dict(call.environment)), slots))
+    vectors = dict(_metadata(states, conv_state_layout(dict(call.environment)), slots))
     addresses = [state.geometry.offset_bytes for state in states if not state.pool]
     if len(addresses) == len(states):
         vectors["state_base_addrs"] = _filled(map(rules.as_int64, addresses), slots)

@@ -16,6 +16,7 @@ from oracle.align.context import (
 )
 from oracle.align.memory import Place, StateTensor
 from oracle.align.pointers import Entry, entries, require_capacity
+from oracle.layout import conv_state_layout
 from oracle.profile import Profile
 from oracle.rules import rule
 from statecheck.case.values import Attribute, Call, Record, Tensor, Value
@@ -24,7 +25,6 @@ from statecheck.expectations.align_values import (
     cache_groups,
     context_of,
     kinds_of,
-    layout_of,
     owner_of,
     state_views,
 )
@@ -154,7 +154,7 @@ def collected_lists(call: Call, profile: Profile) -> Lists:
     before = lists_of(bufs, profile)
     if src_col == dst_col and bias == 0:
         return before
-    layout, all_ids = layout_of(dict(call.environment)), mamba_groups(before.groups)[0]
+    layout, all_ids = conv_state_layout(dict(call.environment)), mamba_groups(before.groups)[0]
     groups = tuple(
         group if index in group_ids else replace(group, layer_names=())
         for index, group in enumerate(before.groups)

@@ -9,6 +9,7 @@ from oracle.align.context import mamba_groups, require_context
 from oracle.align.memory import Place, StateTensor
 from oracle.align.pointers import Entry, memory_after, require_lists
 from oracle.errors import Refused, require, require_int
+from oracle.layout import conv_state_layout
 from oracle.profile import Profile
 from statecheck.case.values import Address, Attribute, Call, Record, Tensor, Value, record
 from statecheck.expectations import answers
@@ -26,7 +27,6 @@ from statecheck.expectations.align_buffers import (
 from statecheck.expectations.align_values import (
     Known,
     cache_groups,
-    layout_of,
     memory_of,
     pools_after,
 )
@@ -71,7 +71,7 @@ def lists_created(
     groups = cache_groups(kv_cache_config)
     require_int("max_num_reqs", max_num_reqs, minimum=1)
     require(len(copy_funcs) > 0, "copy_funcs", copy_funcs, "have a function")
-    require_context(max_num_reqs, len(copy_funcs), groups, layout_of(environment))
+    require_context(max_num_reqs, len(copy_funcs), groups, conv_state_layout(environment))
     group_ids, spec = mamba_groups(groups)
     lists = {name: record("CpuGpuBuffer") for name in ("src_ptrs", "dst_ptrs", "sizes")}
     return record(LISTS, **lists, mamba_group_ids=list(group_ids), mamba_spec=spec_record(spec), offset=0)

@@ -11,7 +11,7 @@ from oracle.align.context import CacheGroup, mamba_groups, require_tables
 from oracle.align.decisions import last_scheduled_columns
 from oracle.align.memory import StateTensor
 from oracle.errors import Refused, require
-from oracle.layout import Unrepresentable
+from oracle.layout import Unrepresentable, conv_state_layout
 from oracle.profile import Profile
 from statecheck.case.values import Call, NumPy, Record, Tensor, Value
 from statecheck.expectations import answers
@@ -34,7 +34,6 @@ from statecheck.expectations.align_values import (
     context_of,
     current_table,
     launch_vector,
-    layout_of,
     memory_of,
     named_as,
     pools_after,
@@ -73,7 +72,7 @@ class _Step:
         self.counts: Tensor = counts.of
         self.group_ids, self.spec = mamba_groups(self.lists.groups)
         self.requests = {name: self._request(request) for name, request in named["requests"].items()}
-        self.layout = layout_of(dict(call.environment))
+        self.layout = conv_state_layout(dict(call.environment))
         self.plan = self._plan(named)
 
     @property

@@ -44,10 +44,6 @@ STAGING = (
 _KINDS: dict[str, Kind] = {"get_conv_copy_spec": "conv", "get_temporal_copy_spec": "temporal"}
 
 
-layout_of = layout.conv_state_layout
-"""The layout that a call runs under, from the environment's variables."""
-
-
 def cache_groups(config: Record) -> tuple[CacheGroup, ...]:
     """The groups of a cache configuration."""
     return tuple(
@@ -126,7 +122,7 @@ class Context:
 
     @property
     def layout(self) -> layout.Layout:
-        return layout_of(dict((self.bound or self.created).environment))
+        return layout.conv_state_layout(dict((self.bound or self.created).environment))
 
     def states(self) -> tuple[StateTensor, ...]:
         """The states that it was initialised with."""
@@ -183,7 +179,7 @@ def states_of(context: Context, call: Call) -> tuple[StateTensor, ...]:
         state_views(named["forward_context"]),
         kinds_of(named["mamba_state_copy_funcs"]),
         context.num_state_types,
-        layout_of(dict(call.environment)),
+        layout.conv_state_layout(dict(call.environment)),
     )
 
 

@@ -120,14 +120,14 @@ Row = TypeVar("Row", Sampled, Starting)
 @cache
 def sampled(size: int, spec: int, *, flawed: bool = False) -> st.SearchStrategy[Sampled]:
     """Requests after a forward: decodes, with up to all drafts, and chunks of prompts; some of them have a flaw."""
-    found = st.one_of(chunks(size), passing(size, spec), decodes(size, spec), passing(size, spec))
-    return _flawed(found) if flawed else found
+    requests = st.one_of(chunks(size), passing(size, spec), decodes(size, spec), passing(size, spec))
+    return _flawed(requests) if flawed else requests
 
 
 @st.composite
-def _flawed(draw: st.DrawFn, found: st.SearchStrategy[Row]) -> Row:
-    one, flaw = draw(found), draw(_FLAWS)
-    return replace(one, flaw=flaw)
+def _flawed(draw: st.DrawFn, requests: st.SearchStrategy[Row]) -> Row:
+    request, flaw = draw(requests), draw(_FLAWS)
+    return replace(request, flaw=flaw)
 
 
 def chunks(size: int) -> st.SearchStrategy[Sampled]:
@@ -147,14 +147,8 @@ def chunks(size: int) -> st.SearchStrategy[Sampled]:
 
 
 _FLAWS = st.sampled_from(FLAWS)
-
-
 _UP_TO_2 = st.integers(1, 2)
-
-
 _UP_TO_3 = st.integers(1, 3)
-
-
 _UP_TO_9 = st.integers(0, 9)
 
 
@@ -163,12 +157,12 @@ def decodes(size: int, spec: int) -> st.SearchStrategy[Sampled]:
     computed, drafts = st.integers(1, 3 * size), st.integers(0, spec)
 
     @st.composite
-    def found(draw: st.DrawFn) -> Sampled:
+    def requests(draw: st.DrawFn) -> Sampled:
         before, accepted, rejected = draw(computed), draw(drafts), draw(drafts)
         rejected = min(rejected, spec - accepted)
         return Sampled(before, 1 + accepted + rejected, accepted + rejected, 1 + accepted)
 
-    return found()
+    return requests()
 
 
 def passing(size: int, spec: int) -> st.SearchStrategy[Sampled]:
@@ -176,7 +170,7 @@ def passing(size: int, spec: int) -> st.SearchStrategy[Sampled]:
     some = st.integers(0, spec)
 
     @st.composite
-    def found(draw: st.DrawFn) -> Sampled:
+    def requests(draw: st.DrawFn) -> Sampled:
         blocks, before, beyond, rejected = draw(_UP_TO_3), draw(some), draw(some), draw(some)
         beyond = min(beyond, spec - before)
         rejected = min(rejected, spec - before - beyond)
@@ -184,7 +178,7 @@ def passing(size: int, spec: int) -> st.SearchStrategy[Sampled]:
         drafts = before + beyond + rejected
         return Sampled(computed + (0 if computed else size), 1 + drafts, drafts, 1 + before + beyond)
 
-    return found()
+    return requests()
 
 
 @cache
@@ -193,12 +187,12 @@ def ending_in_place(size: int, spec: int) -> st.SearchStrategy[Sampled]:
     some = st.integers(1, spec)
 
     @st.composite
-    def found(draw: st.DrawFn) -> Sampled:
+    def requests(draw: st.DrawFn) -> Sampled:
         blocks, drafts = draw(_UP_TO_3), draw(some)
         computed = blocks * size - drafts - 1
         return Sampled(computed + (0 if computed else size), 1 + drafts, drafts, 1 + drafts)
 
-    return found()
+    return requests()
 
 
 @cache
@@ -212,21 +206,21 @@ def starting(
         moving: all leave their column.
         uncounted: an accepted count may be 0.
     """
-    found = st.one_of(hits(size, spec), leaving(size, spec), going_back(size, spec))
+    requests = st.one_of(hits(size, spec), leaving(size, spec), going_back(size, spec))
     if not moving:
-        found = st.one_of(_new(size, spec), leaving(size, spec), going_on(size, spec), found)
+        requests = st.one_of(_new(size, spec), leaving(size, spec), going_on(size, spec), requests)
     if uncounted:
-        found = _uncounted(found)
-    return _flawed(found) if flawed else found
+        requests = _uncounted(requests)
+    return _flawed(requests) if flawed else requests
 
 
 _RARELY = st.sampled_from((False, False, False, True))
 
 
 @st.composite
-def _uncounted(draw: st.DrawFn, found: st.SearchStrategy[Starting]) -> Starting:
-    one, none = draw(found), draw(_RARELY)
-    return replace(one, accepted=0) if none and one.accepted == 1 else one
+def _uncounted(draw: st.DrawFn, requests: st.SearchStrategy[Starting]) -> Starting:
+    request, none = draw(requests), draw(_RARELY)
+    return replace(request, accepted=0) if none and request.accepted == 1 else request
 
 
 def _lengths(size: int, spec: int) -> st.SearchStrategy[int]:
@@ -238,10 +232,10 @@ def _new(size: int, spec: int) -> st.SearchStrategy[Starting]:
 
     # Mapped, the two kinds of lengths would count as two kinds of requests.
     @st.composite
-    def found(draw: st.DrawFn) -> Starting:
+    def requests(draw: st.DrawFn) -> Starting:
         return Starting(0, draw(lengths), remembered=False)
 
-    return found()
+    return requests()
 
 
 def hits(size: int, spec: int) -> st.SearchStrategy[Starting]:
@@ -249,10 +243,10 @@ def hits(size: int, spec: int) -> st.SearchStrategy[Starting]:
     lengths = _lengths(size, spec)
 
     @st.composite
-    def found(draw: st.DrawFn) -> Starting:
+    def requests(draw: st.DrawFn) -> Starting:
         return Starting(draw(_UP_TO_3) * size, draw(lengths), remembered=False)
 
-    return found()
+    return requests()
 
 
 def going_on(size: int, spec: int) -> st.SearchStrategy[Starting]:
@@ -260,11 +254,11 @@ def going_on(size: int, spec: int) -> st.SearchStrategy[Starting]:
     firsts, lengths, drafts = st.integers(1, 3 * size), _lengths(size, spec), st.integers(0, spec)
 
     @st.composite
-    def found(draw: st.DrawFn) -> Starting:
+    def requests(draw: st.DrawFn) -> Starting:
         first, length, accepted, rejected = draw(firsts), draw(lengths), draw(drafts), draw(drafts)
         return Starting(first, length, 1 + accepted, min(rejected, spec - accepted))
 
-    return found()
+    return requests()
 
 
 def leaving(size: int, spec: int) -> st.SearchStrategy[Starting]:
@@ -272,7 +266,7 @@ def leaving(size: int, spec: int) -> st.SearchStrategy[Starting]:
     drafts, lengths = st.integers(0, spec), st.integers(1, 1 + size)
 
     @st.composite
-    def found(draw: st.DrawFn) -> Starting:
+    def requests(draw: st.DrawFn) -> Starting:
         blocks, short, more = draw(_UP_TO_3), draw(drafts), draw(lengths)
         accepted, rejected = draw(drafts), draw(drafts)
         short = min(short, size - 1)
@@ -280,7 +274,7 @@ def leaving(size: int, spec: int) -> st.SearchStrategy[Starting]:
         rejected = min(rejected, spec - accepted, short)
         return Starting(blocks * size - short - accepted, short + more, 1 + accepted, rejected)
 
-    return found()
+    return requests()
 
 
 def going_back(size: int, spec: int) -> st.SearchStrategy[Starting]:
@@ -290,7 +284,7 @@ def going_back(size: int, spec: int) -> st.SearchStrategy[Starting]:
     drafts, some = st.integers(0, spec), st.integers(1, spec)
 
     @st.composite
-    def found(draw: st.DrawFn) -> Starting:
+    def requests(draw: st.DrawFn) -> Starting:
         blocks, short, fewer = draw(_UP_TO_3), draw(some), draw(drafts)
         more, accepted = draw(some), draw(drafts)
         short = min(short, spec - 1)
@@ -299,4 +293,4 @@ def going_back(size: int, spec: int) -> st.SearchStrategy[Starting]:
         length = max(1, short - fewer)
         return Starting(blocks * size - short - accepted, length, 1 + accepted, rejected)
 
-    return found()
+    return requests()
