@@ -21,7 +21,7 @@ from statecheck.rooms import FOLDER
 
 _TOGETHER = 12
 """Items of a file that one process runs."""
-_SECONDS, _ITEM_SECONDS = 900.0, 40.0
+_SECONDS, _ITEM_SECONDS = 900.0, 20.0
 """CPU time of a process, and of an item: one that takes longer while it is watched is no judge."""
 
 

@@ -8,13 +8,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 from statecheck.mutants import items
 from statecheck.mutants.equivalent import same_bytecode, same_ir
 from statecheck.mutants.mutant import Mutant, Source
 from statecheck.mutants.process import EndedProcess, Processes, Report
-from statecheck.mutants.reach import chosen, recorded, users
+from statecheck.mutants.reach import Item, chosen, recorded, users
 from statecheck.mutants.results import (
     CRASH,
     EQUIVALENT,
@@ -33,8 +34,8 @@ from statecheck.mutants.targets import HARNESS, Target
 _PATIENCE, _TIMES = 3.0, 10.0
 """An item hangs if it takes so many seconds of CPU time, and so many times as long as on the source."""
 _TO_IMPORT = 30.0
-_LIMIT = 240.0
-"""CPU time of a mutant, with as many examples as when the reach was recorded."""
+_BUDGET = 60.0
+"""CPU time of a mutant's items on the source, with as many examples as when the reach was recorded: the cheapest come first."""
 _FAVOUR = 5
 """An item that has killed a mutant of the same function goes before others that are so many times cheaper."""
 
@@ -116,7 +117,7 @@ class Round:
         for mutant in mutants:
             if time.monotonic() > self._settings.until:
                 return
-            found = self._reach.reaching(mutant)
+            found = _affordable(self._reach.reaching(mutant))
             if not found:
                 self._shard.add(mutant.id, self._result(mutant, UNREACHED))
                 continue
@@ -126,7 +127,7 @@ class Round:
             limits = [_PATIENCE + _TIMES * more * one.seconds for one in found]
             content = self._source(mutant.path).changed(mutant.edit)
             trial = _Trial(mutant, content, [one.id for one in found], limits)
-            yield trial, min(_LIMIT * more, _TO_IMPORT + sum(limits))
+            yield trial, _TO_IMPORT + sum(limits)
 
     @staticmethod
     def _key(mutant: Mutant, item: str) -> tuple[str, str, str]:
@@ -204,15 +205,21 @@ class Round:
 
         def judge(_: None, report: Report) -> None:
             substitute(module_of(path), self._target.content(path), importing)
-            self._run(_Trial(None, b"", order, [_LIMIT] * len(order)), report)  # type: ignore[arg-type]
+            self._run(_Trial(None, b"", order, [_BUDGET] * len(order)), report)  # type: ignore[arg-type]
 
-        [ended] = Processes[None](1, judge).run(iter([(None, _LIMIT)]))
+        [ended] = Processes[None](1, judge).run(iter([(None, _BUDGET * len(order))]))
         said = {key: value for message in ended.messages for key, value in message.items()}
         if said.get("code") != 0 or "failed" in said:
             by = order[said["begun"]] if "begun" in said else "the collection"
             raise ValueError(
                 f"{by} = {said.get('why') or ended.how or said}, but should pass on the source as it is [mutants]"
             )
+
+
+def _affordable(found: Sequence[Item]) -> list[Item]:
+    """The first items that the budget is enough for."""
+    spent = accumulate(one.seconds for one in found)
+    return [one for one, seconds in zip(found, spent, strict=True) if seconds <= _BUDGET]
 
 
 def preload(target: Target, examples: int) -> None:
