@@ -33,8 +33,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "try every release, instead of bisecting between those whose verdicts differ",
     },
     "--time-limit": {
-        "default": "10m",
-        "help": "for each replay, without what is set up: 90, 60s, 10m (default 10m)",
+        "default": "30s",
+        "help": "for each call; one without an answer by then hangs: 90, 60s, 10m (default 30s)",
     },
 }
 

@@ -18,6 +18,7 @@ from statecheck.cli.options import seconds
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.execution.port import choose_device
 from statecheck.releases.bisect import most_tries, search
+from statecheck.releases.command import PROGRAM
 from statecheck.releases.environment import ROOT, Maker, this_base
 from statecheck.releases.pip import releases_of
 from statecheck.releases.replays import Replays
@@ -33,8 +34,11 @@ _MEGABYTES = 300
 """Of a release, as it is downloaded."""
 
 
-def run_bisect(options: argparse.Namespace, maker: Maker | None = None) -> int:
+def run_bisect(options: argparse.Namespace, program: Sequence[str] = PROGRAM) -> int:
     """Bisect, show it, and keep it in the case's report, if it stands in one; also what is known when it is interrupted.
+
+    Args:
+        program: what replays the case on a release.
 
     Raises:
         ValueError: an option that cannot be, or a case that cannot be read.
@@ -44,9 +48,8 @@ def run_bisect(options: argparse.Namespace, maker: Maker | None = None) -> int:
     subject = options.released or case.subject
     if subject != RELEASED:
         raise ValueError(f"subject = {subject!r}, but should be {RELEASED}, which has releases [bisect]")
-    maker = maker or Maker(this_base(ROOT), tell=say)
-    limit = seconds(options.time_limit, "time_limit")
-    replays = Replays(maker, path, choose_device(options.device), limit)
+    seconds(options.time_limit, "time_limit")
+    replays = Replays(path, choose_device(options.device), options.time_limit, program)
     found = _bisected(options, replays)
     _show(found, path, options)
     # What is known when it is interrupted replaces nothing that may be whole.
@@ -74,7 +77,7 @@ def _bisected(options: argparse.Namespace, replays: Replays) -> Bisection:
     if os.environ.get("VLLM_PATH"):
         rule = "not set: releases are tried; `git bisect run python repro.py --bisect` goes through commits"
         raise ValueError(f"VLLM_PATH = {os.environ['VLLM_PATH']!r}, but should be {rule} [bisect]")
-    wanted, maker = wanted_by(os.environ), replays.maker
+    wanted, maker = wanted_by(os.environ), Maker(this_base(ROOT), ROOT)
     asked = _listed(options.releases)
     names = asked or _of_index()
     ready = [name for name in names if maker.is_ready(wanted_release(name))]

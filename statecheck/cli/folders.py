@@ -9,7 +9,7 @@ from statecheck.text.command_lines import near
 
 _UNMARKED = {
     "bench": ("align.json",),
-    "compatibility": ("*/run.json",),
+    "compatibility": ("*/campaign.json",),
     "corpus": ("*.json",),
     "replay-trace": ("replay.json", "violation.json"),
     "reports": ("campaigns", "campaign.json", "known", "pending", "????-??-??-*"),

@@ -1,59 +1,28 @@
-"""A command of statecheck in a release's environment, with what it prints in a file."""
+"""A command of statecheck on a release, in whose environment it goes on by itself, with what it prints in a file."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from statecheck import rooms
-from statecheck.releases.environment import Environment
 from statecheck.text.command_lines import remembered
 
+PROGRAM = (sys.executable, "-m", "statecheck")
 
-def run_in(
-    environment: Environment,
-    arguments: Sequence[str],
-    wanted: Mapping[str, str],
-    log: Path,
-    *,
-    time_limit: float | None = None,
-) -> int | None:
-    """Run its interpreter, leave the environment, and return the exit code; None where it took longer than `time_limit`.
 
-    Args:
-        wanted: the variables that say which release it is: VLLM, and VLLM_PATH of a checkout.
-        log: gets what is printed.
-        time_limit: seconds.
-    """
-    variables = rooms.added_to({**os.environ, **remembered(), **environment.variables})
+def run_on(release: str, arguments: Sequence[str], log: Path, program: Sequence[str] = PROGRAM) -> int:
+    """Run it to its end; the exit code. Ctrl-C ends it, too."""
+    variables = {**os.environ, **remembered(), "VLLM": release}
     variables.pop("VLLM_PATH", None)
-    try:
-        with log.open("wb") as file:
-            command = [str(environment.python), *arguments]
-            return _ended(command, {**variables, **wanted}, file.fileno(), time_limit)
-    finally:
-        environment.leave()
-
-
-def _ended(command: list[str], variables: dict[str, str], out: int, time_limit: float | None) -> int | None:
-    # A group of its own ends with all its workers. Ctrl-C does not reach it, so that a command without a limit has none.
-    group = None if time_limit is None else 0
-    with subprocess.Popen(
-        command, stdout=out, stderr=subprocess.STDOUT, env=variables, process_group=group
-    ) as process:
-        try:
-            return process.wait(time_limit)
-        except BaseException as error:
-            if group is None:
-                process.kill()
-            else:
-                os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                return None
-            raise
+    with log.open("wb") as out:
+        command = [*program, *arguments]
+        environment = rooms.added_to(variables)
+        done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, env=environment, check=False)
+    return done.returncode
 
 
 def last_line(log: Path) -> str:

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,76 +18,50 @@ from statecheck.cli import bisect_runs
 from statecheck.cli.bisect_runs import run_bisect
 from statecheck.cli.main import main, parser
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
-from statecheck.releases.environment import Base, Environment, Maker, Wanted
-from statecheck.report.bisection import FILE
+from statecheck.releases.environment import Maker
+from statecheck.releases.replays import Replays
+from statecheck.report.bisection import FILE, TriedRelease
 from statecheck.text.command_lines import FOLDER
 from tests.breakages.broken import a_case
 
-SHEBANG = f"#!/bin/sh\n'''exec' {shlex.quote(sys.executable)} \"$0\" \"$@\"\n' '''\n"
-"""Of a script in Python whose interpreter's path may have spaces in it."""
-PYTHON = """
+PROGRAM = """
 import json, os, sys
 from pathlib import Path
-verdicts = json.loads(Path({verdicts!r}).read_text())
-said = verdicts[os.environ["VLLM"]]
-if said == "none":
+words, release = sys.argv[1:], os.environ["VLLM"]
+index = Path(words.pop(0))
+with (index / "tried").open("a") as tried:
+    print(release, file=tried)
+verdict = json.loads((index / "verdicts.json").read_text()).get(release, "missing")
+if verdict == "missing":
+    sys.exit(print(f"error: VLLM = {release!r}, but should be a release that the package index has") or 3)
+if verdict == "none":
     print("Segmentation fault")
     sys.exit(139)
-words = sys.argv
-verdict = {{"verdict": said, "message": f"as {{os.environ['VLLM']}} on {{words[words.index('--device') + 1]}}"}}
-Path(words[words.index("--verdict") + 1]).write_text(json.dumps(verdict))
+said = {"verdict": verdict, "message": f"as {release} on {words[words.index('--device') + 1]}"}
+Path(words[words.index("--verdict") + 1]).write_text(json.dumps(said))
 """
-
-
-@dataclass
-class ToyIndex:
-    """Releases that need no download: an interpreter that says which verdict a replay of theirs comes to."""
-
-    folder: Path
-    verdicts: dict[str, str]
-    ready: set[str] = field(default_factory=set)
-    made: list[str] = field(default_factory=list)
-
-    @property
-    def python(self) -> Path:
-        path = self.folder / "python"
-        if not path.exists():
-            (self.folder / "verdicts.json").write_text(json.dumps(self.verdicts), encoding="utf-8")
-            source = SHEBANG + PYTHON.format(verdicts=str(self.folder / "verdicts.json"))
-            path.write_text(source, encoding="utf-8")
-            path.chmod(0o755)
-        return path
-
-
-class ToyMaker(Maker):
-    """Sets up what the toy index has."""
-
-    index: ToyIndex
-
-    def is_ready(self, wanted: Wanted) -> bool:
-        return wanted.version in self.index.ready
-
-    def enter(self, wanted: Wanted) -> Environment:
-        self.index.made.append(wanted.version)
-        if self.index.verdicts.get(wanted.version, "missing") == "missing":
-            raise ValueError(
-                f"VLLM = {wanted.version!r}, but should be a release that the package index has [vllm]"
-            )
-        return Environment(self.index.python, {})
+"""Stands in for statecheck: it says which verdict a replay on a release comes to."""
 
 
 @dataclass
 class ToyBisect:
-    """Runs `statecheck bisect` on toy releases."""
+    """Runs `statecheck bisect` on releases that need no download."""
 
-    index: ToyIndex
+    folder: Path
     case: Path
+    verdicts: dict[str, str]
+    ready: set[str]
 
     def run(self, *arguments: str, case: Path | None = None) -> int:
-        maker = ToyMaker(Base("python", (), ()), self.index.folder, tell=lambda _: None)
-        object.__setattr__(maker, "index", self.index)
+        (self.folder / "verdicts.json").write_text(json.dumps(self.verdicts), encoding="utf-8")
+        (self.folder / "tried").unlink(missing_ok=True)
         options = parser().parse_args(["bisect", str(case or self.case), "--device", "cpu", *arguments])
-        return run_bisect(options, maker)
+        return run_bisect(options, (sys.executable, "-c", PROGRAM, str(self.folder)))
+
+    @property
+    def tried(self) -> list[str]:
+        path = self.folder / "tried"
+        return path.read_text(encoding="utf-8").split() if path.exists() else []
 
 
 RELEASES = {"0.25.1": "FIXED", "0.26.0": "KNOWN", "0.27.0": "FAILED", "0.27.1": "FAILED", "0.28.0": "FIXED"}
@@ -97,10 +71,12 @@ RELEASES = {"0.25.1": "FIXED", "0.26.0": "KNOWN", "0.27.0": "FAILED", "0.27.1": 
 def bisect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToyBisect:
     for name in ("VLLM", "VLLM_PATH", FOLDER):
         monkeypatch.delenv(name, raising=False)
-    index = ToyIndex(tmp_path, dict(RELEASES), ready={"0.27.0"})
-    monkeypatch.setattr(bisect_runs, "releases_of", lambda *_: sorted(["0.19.0", *index.verdicts]))
     case = a_case(subject="vllm", steps=(call("cdiv", x=4, y=2),)).save(tmp_path / "one" / "case.json")
-    return ToyBisect(index, case)
+    toy = ToyBisect(tmp_path, case, dict(RELEASES), {"0.27.0"})
+    monkeypatch.setattr(bisect_runs, "ROOT", tmp_path)
+    monkeypatch.setattr(bisect_runs, "releases_of", lambda *_: sorted(["0.19.0", *RELEASES]))
+    monkeypatch.setattr(Maker, "is_ready", lambda _, wanted: wanted.version in toy.ready)
+    return toy
 
 
 COST = "downloads about 300 MB once, and takes a minute to set up"
@@ -113,19 +89,19 @@ def test_the_command_says_what_it_will_take_and_which_release_broke_and_repaired
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
         "5 releases, 0.25.1 to 0.28.0: 3 of them are tried first, then about 1 for each change between two of these",
-        f"1 of 5 are set up in {bisect.index.folder}; each other one that is tried {COST}",
+        f"1 of 5 are set up in {bisect.folder}; each other one that is tried {COST}",
         "--releases 0.25.1,0.33.0 tries only these",
     ]
     assert "0.26.0: KNOWN (0 s): as 0.26.0 on cpu" in lines
     assert lines[-1] == "wrong since 0.26.0, right since 0.28.0"
-    assert bisect.index.made[:3] == ["0.27.0", "0.25.1", "0.28.0"]
+    assert bisect.tried[:3] == ["0.27.0", "0.25.1", "0.28.0"]
 
 
 def test_only_releases_that_are_asked_for_are_tried(
     bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bisect.run("--releases", "0.28.0, 0.27.0")
-    assert bisect.index.made == ["0.27.0", "0.28.0"]
+    assert bisect.tried == ["0.27.0", "0.28.0"]
     assert capsys.readouterr().out.endswith(
         "wrong since 0.27.0 or before, right since 0.28.0 at the latest\n"
     )
@@ -134,8 +110,8 @@ def test_only_releases_that_are_asked_for_are_tried(
 def test_a_release_that_cannot_be_set_up_is_neither_right_nor_wrong(
     bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bisect.index.verdicts |= {"0.26.0": "missing", "0.27.0": "none"}
-    bisect.index.ready = {"0.27.1"}
+    bisect.verdicts |= {"0.26.0": "missing", "0.27.0": "none"}
+    bisect.ready = {"0.27.1"}
     bisect.run()
     output = capsys.readouterr().out
     assert "0.26.0: CANNOT BE SET UP" in output
@@ -157,36 +133,34 @@ def test_a_release_that_cannot_be_set_up_is_neither_right_nor_wrong(
     ],
 )
 def test_the_exit_code_is_that_of_the_newest_one(bisect: ToyBisect, newest: str, code: int) -> None:
-    bisect.index.verdicts["0.28.0"] = newest
+    bisect.verdicts["0.28.0"] = newest
     assert bisect.run() == code
 
 
 def test_what_was_not_tried_is_said_with_the_command_that_tries_it(
     bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bisect.index.verdicts |= {"0.26.0": "FIXED", "0.27.0": "FIXED", "0.27.1": "FIXED"}
+    bisect.verdicts |= {"0.26.0": "FIXED", "0.27.0": "FIXED", "0.27.1": "FIXED"}
     bisect.run()
     output = capsys.readouterr().out
     assert "2 of 5 releases were not tried" in output
     line = next(one for one in output.splitlines() if one.endswith(" tries all of them."))
     words = shlex.split(line.removesuffix(" tries all of them."))
     assert "--all" in words
-    bisect.index.made.clear()
     bisect.run("--all")
-    assert sorted(bisect.index.made) == sorted(RELEASES)
+    assert sorted(bisect.tried) == sorted(RELEASES)
 
 
 def test_the_release_that_the_case_was_seen_with_is_tried_first_or_asked_for(
     bisect: ToyBisect, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bisect.index.verdicts["0.27.0"] = "FIXED"
+    bisect.verdicts["0.27.0"] = "FIXED"
     bisect.run()
     asked = "None of the releases that were tried is wrong: VLLM=<release> names the one that the case was seen with"
     assert asked in capsys.readouterr().out
-    bisect.index.made.clear()
     monkeypatch.setenv("VLLM", "0.27.1")
     bisect.run()
-    assert bisect.index.made[0] == "0.27.1"
+    assert bisect.tried[0] == "0.27.1"
 
 
 def test_the_report_of_the_case_gets_the_line(bisect: ToyBisect, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,14 +175,14 @@ def test_the_report_of_the_case_gets_the_line(bisect: ToyBisect, capsys: pytest.
 
 def interrupted_at(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
     """Ctrl-C while this one is tried."""
-    enter = ToyMaker.enter
+    on_release = Replays.on_release
 
-    def entered(self: ToyMaker, wanted: Wanted) -> Environment:
-        if wanted.version == release:
+    def tried(self: Replays, name: str) -> TriedRelease:
+        if name == release:
             raise KeyboardInterrupt
-        return enter(self, wanted)
+        return on_release(self, name)
 
-    monkeypatch.setattr(ToyMaker, "enter", entered)
+    monkeypatch.setattr(Replays, "on_release", tried)
 
 
 def test_what_is_known_when_it_is_interrupted_is_told_and_kept(
@@ -232,14 +206,6 @@ def test_one_that_is_interrupted_replaces_none_in_a_report(
     assert bisect.run() == INCOMPLETE
     assert capsys.readouterr().out.endswith("not known: none of 0 releases gave a verdict\n")
     assert "right since 0.28.0**" in (bisect.case.parent / "report.md").read_text()
-
-
-def test_a_replay_that_takes_too_long_says_nothing(
-    bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bisect.index.python.write_text(f"{SHEBANG}import time\ntime.sleep(600)\n", encoding="utf-8")
-    assert bisect.run("--releases", "0.25.1", "--time-limit", "0.2s") == INCOMPLETE
-    assert "the replay took longer than 0.2 s" in capsys.readouterr().out
 
 
 REFUSED: Mapping[str, tuple[tuple[str, ...], dict[str, str], str]] = {
@@ -268,7 +234,7 @@ def test_what_cannot_be_is_refused_before_anything_is_set_up(
         monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=message):
         bisect.run(*arguments)
-    assert bisect.index.made == []
+    assert bisect.tried == []
 
 
 def test_a_case_that_cannot_be_read_is_refused(bisect: ToyBisect, capsys: pytest.CaptureFixture[str]) -> None:
@@ -299,4 +265,4 @@ def test_variables_of_another_release_do_not_reach_a_replay(
     monkeypatch.setenv("VLLM", "0.26.0")
     bisect.run("--releases", "0.25.1")
     assert os.environ["VLLM"] == "0.26.0"
-    assert bisect.index.made == ["0.25.1"]
+    assert bisect.tried == ["0.25.1"]

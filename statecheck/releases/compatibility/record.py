@@ -12,10 +12,11 @@ from typing import Any
 
 from statecheck.data.json_files import load as read_json
 from statecheck.execution.verdict import Status
+from statecheck.releases.command import last_line
 from statecheck.rooms import FOLDER
 
 RESULTS = FOLDER / "compatibility.json"
-CAMPAIGN, RUN = "campaign.json", "run.json"
+CAMPAIGN, LOG = "campaign.json", "log.txt"
 PASSED, KNOWN, NEW, GONE = "passed", "known defect", "NEW", "gone"
 ERROR, NOT_TESTED, NOT_APPLICABLE = "error", "not tested", "not applicable"
 _STATES = {
@@ -133,9 +134,9 @@ def collected(folders: Iterable[Path], topics: Mapping[str, str]) -> Compatibili
     Args:
         topics: of the properties that there are; one that is gone since is among "others".
     """
-    found = [(folder.name, _read(folder / CAMPAIGN), _read(folder / RUN)) for folder in folders]
-    columns = tuple(_column(release, campaign, run) for release, campaign, run in found)
-    known = {one["id"]: _known(one) for _, campaign, _ in found for one in campaign.get("known", [])}
+    found = [(folder, _read(folder / CAMPAIGN)) for folder in folders]
+    columns = tuple(_column(folder, campaign) for folder, campaign in found)
+    known = {one["id"]: _known(one) for _, campaign in found for one in campaign.get("known", [])}
     named = {name: topics.get(name, "others") for one in columns for name in one.cells}
     return Compatibility(columns, tuple(known[name] for name in sorted(known)), named)
 
@@ -146,7 +147,7 @@ def by_release(folder: Path) -> list[Path]:
     Raises:
         ValueError: there are none.
     """
-    found = [path.parent for name in (CAMPAIGN, RUN) for path in folder.glob(f"*/{name}")]
+    found = [path.parent for name in (CAMPAIGN, LOG) for path in folder.glob(f"*/{name}")]
     if not found:
         raise ValueError(
             f"from = {str(folder)!r}, but should be a folder with <release>/{CAMPAIGN} [compatibility]"
@@ -165,14 +166,15 @@ def _read(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _column(release: str, campaign: dict[str, Any], run: dict[str, Any]) -> Column:
+def _column(folder: Path, campaign: dict[str, Any]) -> Column:
     rows: list[dict[str, Any]] = campaign.get("properties", [])
-    trouble = run.get("trouble", "") or ("" if rows else "no campaign was saved")
+    log = folder / LOG
+    said = f": {last_line(log)}" if log.is_file() else ""
     return Column(
-        release,
-        trouble,
+        folder.name,
+        "" if rows else f"no campaign was saved{said}",
         campaign.get("device", ""),
-        round(run.get("seconds", campaign.get("seconds", 0.0))),
+        round(campaign.get("seconds", 0.0)),
         sum(row.get("examples", 0) for row in rows),
         {row["name"]: _cell(row) for row in rows},
         {one["id"]: one["standing"] for one in campaign.get("known", [])},
