@@ -92,9 +92,7 @@ def _target(package: str, chosen: Sequence[str], subject: str) -> Target:
         )
     if package == ORACLE:
         # The oracle's own examples and laws: what asks `impl`, too, would let both be wrong together.
-        return Target(
-            package, root, paths, (str(FOLDER / TESTS / "properties"), "--noconftest"), without="impl"
-        )
+        return Target(package, root, paths, (str(FOLDER / TESTS / ORACLE), "--noconftest"), without="impl")
     return Target(package, root, paths, (str(FOLDER / TESTS), "--device", "cpu"))
 
 

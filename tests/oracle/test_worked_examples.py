@@ -13,7 +13,7 @@ from oracle.errors import Refused
 from oracle.layout import ByteRun, StateGeometry, Unrepresentable
 from oracle.profile import DOCUMENTS
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def case(name: str, *values: object) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from oracle.lifecycle.blocks import BlockPool
 from oracle.lifecycle.prefixes import Prefixes
 from oracle.lifecycle.requests import Geometry, Request, ScheduledRequest, Stage
-from tests.properties.strategies.test_lifecycle_examples import (
+from tests.oracle.test_lifecycle_examples import (
     ALIGN,
     ALL,
     EVERY_BOUNDARY,
