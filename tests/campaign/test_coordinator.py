@@ -16,6 +16,7 @@ import pytest
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.processes.tasks import (
+    DeviceLost,
     ExamplesRun,
     Explore,
     Explored,
@@ -334,6 +335,20 @@ def test_a_canary_whose_worker_died_is_run_three_times(
     record, _ = pretended(tmp_path, passes, lost_canaries=lost, examples=30)
     assert (record.canary, code_of(record)) == (canary, code)
     assert trouble in record.troubles
+
+
+def test_what_a_worker_had_in_hand_is_found_though_its_device_is_lost(tmp_path: Path) -> None:
+    def loses(task: Explore, actor: Actor) -> None:
+        actor.leave(task.property, a_case(property_name=EXACT, subject="impl"))
+        actor.say(DeviceLost("it has fallen off the bus"))
+        actor.hang()
+
+    record, _ = pretended(tmp_path, loses, budget=20.0, only=EXACT)
+    (trouble,) = record.troubles
+    assert trouble.startswith("cpu is gone after ")
+    assert trouble.endswith(", and there is no other: it has fallen off the bus")
+    assert record.buckets[0].note == "Its device was lost before this input was shrunk."
+    assert (record.complete, code_of(record)) == (False, 1)
 
 
 def test_a_worker_that_is_busy_at_the_end_is_no_trouble(tmp_path: Path) -> None:

@@ -124,15 +124,6 @@ def test_a_race_is_shown_by_a_script_that_has_statecheck_replay_it(in_place: Fou
     assert script_says(in_place, tmp_path, "impl", ROOT) == 0
 
 
-@pytest.mark.slow
-def test_a_stray_access_is_shown_by_a_script_that_has_statecheck_replay_it(
-    unmasked: Found, tmp_path: Path
-) -> None:
-    assert unmasked.case.sanitized
-    assert script_says(unmasked, tmp_path) == 1
-    assert script_says(unmasked, tmp_path, "impl", ROOT) == 0
-
-
 def test_a_replay_is_watched_too(unmasked: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(unmasked.folder))
     path = unmasked.case.save(tmp_path / "case.json")
@@ -192,33 +183,29 @@ def test_the_step_of_an_engine_is_told_with_the_call(behind: Found, monkeypatch:
     assert all(one.startswith("Block 1 belongs to r0. ") for one in messages)
 
 
-def faulted(body: str, kind: str, folder: Path) -> str:
-    """The finding about a subject of its own whose function ended its process, with a fault of this kind."""
-    (folder / "faulting_subject.py").write_text(f"import ctypes\n\n\ndef divide(x, y):\n    {body}\n")
-    actual = (Raised(DEVICE_FAULT, f"{kind}: in words"),)
-    case = a_case(subject="faulting_subject", expected=(Returned(2),), actual=actual)
-    return explained(case, load("impl")).finding
-
-
 @pytest.mark.slow
-def test_what_ends_the_process_on_a_cpu_too_is_told_with_the_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert faulted("ctypes.string_at(0)", "illegal access", tmp_path) == (
-        "On a CPU it ends the process as well, at faulting_subject.py:5."
-    )
-
-
-@pytest.mark.slow
-def test_what_does_not_end_on_a_cpu_either_is_told_with_the_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("body", "kind", "message"),
+    [
+        (
+            "ctypes.string_at(0)",
+            "illegal access",
+            "On a CPU it ends the process as well, at faulting_subject.py:5.",
+        ),
+        ("while True: pass", "hang", "On a CPU it does not end within 2 s either, at faulting_subject.py:5."),
+        ("return x // y", "illegal access", ""),
+    ],
+    ids=["faults there too", "does not end there either", "the device's own"],
+)
+def test_what_ended_its_process_is_tried_on_a_cpu_and_told_with_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, kind: str, message: str
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(attribution, "_OF_A_HANG", 2.0)
-    assert faulted("while True: pass", "hang", tmp_path) == (
-        "On a CPU it does not end within 2 s either, at faulting_subject.py:5."
-    )
+    (tmp_path / "faulting_subject.py").write_text(f"import ctypes\n\n\ndef divide(x, y):\n    {body}\n")
+    actual = (Raised(DEVICE_FAULT, f"{kind}: in words"),)
+    case = a_case(subject="faulting_subject", expected=(Returned(2),), actual=actual)
+    assert explained(case, load("impl")).finding == message
 
 
 ENDLESS = """
@@ -254,12 +241,6 @@ def test_a_kernel_that_does_not_end_is_told_with_its_own_line(
     assert re.fullmatch(
         r"On a CPU it does not end within 12 s either, at endless_subject\.py:1[01]\.", message
     )
-
-
-@pytest.mark.slow
-def test_what_only_a_device_does_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert faulted("return x // y", "illegal access", tmp_path) == ""
 
 
 def test_a_case_that_launches_nothing_stays_as_it_is() -> None:

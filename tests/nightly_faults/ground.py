@@ -17,18 +17,6 @@ _BREAKAGES = (
     "query lengths are the ends of the queries",
     "a conv copy starts at the first row, whatever was accepted",
 )
-_BY_NIGHT = """
-import os
-from pathlib import Path
-
-# A worker of a device that is lost does not get ready; who only searches has no part in that.
-if "NIGHT_LOST" in os.environ and Path("/proc/self/comm").read_text() == "worker\\n":
-    # Who forks workers was forked by who shares them, whose name ends with the device's number.
-    _share = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]
-    _number = Path(f"/proc/{_share}/comm").read_text().split()[-1]
-    if (Path(os.environ["NIGHT_LOST"]) / _number).exists():
-        raise ImportError("the device has fallen off the bus")
-"""
 
 
 @dataclass(frozen=True)
@@ -59,6 +47,3 @@ def _put_subject(folder: Path) -> None:
         last = number == len(breakages) - 1
         package, place = (SUBJECT, folder) if last else (f"step{number}", folder.parent / "steps")
         intact = broken_copy(replace(one.variant, package=package), intact, place)
-    (intact / "by_night.py").write_text(_BY_NIGHT, encoding="utf-8")
-    with (intact / "__init__.py").open("a", encoding="utf-8") as file:
-        file.write("\nfrom . import by_night as by_night\n")

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,8 +73,6 @@ class Night:
         name: str,
         *options: str,
         place: Path | None = None,
-        environment: Mapping[str, str] | None = None,
-        entrance: Sequence[str] = ("-m", "statecheck"),
     ) -> None:
         self.folder = ground.folder / name
         self.place = place or self.folder
@@ -86,11 +84,11 @@ class Night:
         for folder in (self.folder, self.temporary, self.reports):
             folder.mkdir(parents=True, exist_ok=True)
         self.started = time.monotonic()
-        command = [sys.executable, "-u", *entrance, "nightly", *self._options(ground, options)]
+        command = [sys.executable, "-u", "-m", "statecheck", "nightly", *self._options(ground, options)]
         self.process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=self._environment(ground, environment or {}),
+            env=self._environment(ground),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -107,10 +105,10 @@ class Night:
         given += [] if set(options) & set(_NO_BUDGET) else ["--examples", str(ground.examples)]
         return [*given, *options]
 
-    def _environment(self, ground: Ground, environment: Mapping[str, str]) -> dict[str, str]:
+    def _environment(self, ground: Ground) -> dict[str, str]:
         path = os.pathsep.join(map(str, (ROOT, ground.subject_path)))
         usual = {"PYTHONPATH": path, "TMPDIR": str(self.temporary), "HYPOTHESIS_STORAGE_DIRECTORY": self.mark}
-        return {**os.environ, **usual, **environment}
+        return {**os.environ, **usual}
 
     @property
     def output(self) -> str:

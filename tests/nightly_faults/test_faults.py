@@ -29,21 +29,14 @@ def here() -> Iterator[Ground]:
         yield found
 
 
-def require_ended(night: Night, *says: str, least: int = 2) -> None:
-    """Wait for the campaign's end, and hold what there is against what there should be.
-
-    Args:
-        says: expressions; each has to be found in a line of the output, and in a trouble of the record.
-        least: buckets that have to be found.
-    """
+def require_ended(night: Night, least: int = 2) -> None:
+    """Wait for the campaign's end, and hold what there is against what there should be; `least`: buckets to be found."""
     code = night.finish()
     assert (code, night.survivors()) == (1, []), night.output[-6000:]
     assert night.announced - night.kept == set(), "buckets are lost"
     assert len(night.announced) >= least
     assert "statecheck/cli/process.py" not in night.output, "a traceback of the coordinator"
     assert night.record is not None
-    troubles = "\n".join(night.record.troubles)
-    assert [one for one in says if not (re.search(one, night.output) and re.search(one, troubles))] == []
 
 
 @pytest.mark.parametrize(
@@ -121,24 +114,6 @@ def _disk(folder: Path, size: str) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=False)
-
-
-def test_what_was_found_is_kept_though_both_devices_are_lost(here: Ground) -> None:
-    lost = here.folder / "lost"
-    lost.mkdir()
-    options = ("--isolated", "--budget", "100s", "--gpus", "0,1", "--engines", "2")
-    entrance = ("-m", "tests.nightly_faults.on_cpus")
-    night = Night(here, "devices_lost", *options, environment={"NIGHT_LOST": str(lost)}, entrance=entrance)
-    # Something has to be known, or nothing could be lost.
-    night.wait_for(lambda: any(record.buckets for record in night.records))
-    for device in ("1", "0"):
-        (lost / device).touch()
-        for worker in night.workers:
-            with suppress(ProcessLookupError):
-                os.kill(worker.pid, signal.SIGKILL)
-        night.wait_for(lambda device=device: f"GPU {device} is gone" in night.output)  # type: ignore[misc]
-    says = ("GPU 1 is gone after .* others go on", "GPU 0 is gone after .* there is no other")
-    require_ended(night, *says, least=1)
 
 
 def test_what_was_found_is_kept_though_an_engine_gets_no_more_memory(here: Ground) -> None:

@@ -70,14 +70,6 @@ class Lint:
         """Breakages and entries that pass by them."""
         return {pair for pair, one in self.planted.items() if one.passed_by}
 
-    @property
-    def figures(self) -> str:
-        """How much was planted."""
-        return (
-            f"{len(self.found)} breakages, {len(entries())} entries: {len(self.alike)} pairs have a symptom's fields, "
-            f"{len(self.planted)} under the entry's circumstances; {len(self.passed_by)} are passed by"
-        )
-
 
 @cache
 def linted() -> Lint:
