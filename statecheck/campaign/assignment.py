@@ -1,7 +1,7 @@
 """What is explored when, and with how many examples.
 
 First every property gets one to three examples, the dearest last. Then rounds follow, in which every property comes up once: first
-what soon has enough examples, then what has just shown something new. Three of four rounds are of properties with few compared
+what soon has enough examples. Three of four rounds are of properties with few compared
 examples only, as long as there are some. Where the budget is in examples, nothing may depend on how fast machine or worker are: a
 unit of work gives the same wherever it is done.
 """
@@ -145,8 +145,6 @@ class Assignment:
         chosen = [standing for standing in self._ledger.standings.values() if standing.open]
         if self._by_time and self.done % (1 + _ROUNDS_OF_FEW) < _ROUNDS_OF_FEW:
             chosen = [standing for standing in chosen if self._has_few(standing)] or chosen
-        for standing in chosen:
-            standing.turn()
         chosen.sort(key=self._urgency)
         times = -(-len(workers) // len(chosen)) if chosen and self._by_time else 1
         tasks = (self._explore(standing, number) for number in range(times) for standing in chosen)
@@ -165,7 +163,7 @@ class Assignment:
         few = self._few(standing)
         return few - standing.counts.compared if standing.counts.examples < _MOST_FOR_FEW * few else 0
 
-    def _urgency(self, standing: Standing) -> tuple[bool, float, int, bool, float]:
+    def _urgency(self, standing: Standing) -> tuple[bool, float, bool, float]:
         # What was met and not shrunk is worth another look before everything else.
         later = not standing.unshrunk
         # What has few examples and soon has enough comes first, so that as many as possible have enough.
@@ -173,7 +171,6 @@ class Assignment:
         return (
             later,
             missing,
-            -standing.fresh,
             standing.tested.launches,
             standing.seconds if self._by_time else 0,
         )
@@ -191,7 +188,7 @@ class Assignment:
         left = (self._plan.examples or 0) - self._ledger.examples
         for task in tasks:
             fixed = _FIXED_SCENARIOS if task.property in self._scenarios else _FIXED_EXAMPLES
-            size = min(self._ledger.standings[task.property].weight * fixed, left)
+            size = min(fixed, left)
             left -= size
             if size > 0:
                 yield replace(task, max_examples=size)
@@ -224,5 +221,5 @@ class Assignment:
         """Seconds of a worker that a property gets in a round."""
         fair = (self._plan.budget or 0) * self._plan.engines / (3 * max(1, len(self._ledger.standings)))
         times = _ENGINES if any(map(is_engine, standing.tested.functions)) else 1
-        slice_ = min(_SLICE, max(_SHORTEST_SLICE, fair)) * standing.weight * times
+        slice_ = min(_SLICE, max(_SHORTEST_SLICE, fair)) * times
         return min(slice_, max(_SHORTEST_SLICE, left * 0.8))

@@ -1,9 +1,8 @@
-"""What a campaign knows: of every property, of every bucket, of marks, kernels, faults and troubles."""
+"""What a campaign knows: of every property, of every bucket, of marks, kernels and troubles."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +54,6 @@ class Ledger:
         self.corpus: list[CorpusRecord] = []
         self.kernels: Kernels = {}
         self.covered = Coverage()
-        self.faults: Counter[str] = Counter()
         self.troubles: list[str] = []
         self.remarks: dict[str, str] = {}
         """About the subject, by kind: the first sentence of each."""
@@ -67,10 +65,6 @@ class Ledger:
     @property
     def examples(self) -> int:
         return sum(standing.examples for standing in self.standings.values())
-
-    @property
-    def behaviours(self) -> int:
-        return sum(len(standing.behaviours) for standing in self.standings.values())
 
     def trouble(self, sentence: str) -> None:
         if sentence not in self.troubles:
@@ -90,7 +84,6 @@ class Ledger:
         self.standings[message.property].explored(message)
         self.kernels = added(self.kernels, message.compiled)
         self.cover(message.covered)
-        self.faults.update(message.faults)
         for trouble in message.troubles:
             self.trouble(trouble)
         self.remark(message.remarks)
@@ -200,7 +193,6 @@ class Ledger:
         }
         record.launched = records_of(self.covered)
         record.remarks = [*self.remarks.values()]
-        record.faults = dict(self.faults)
         return record
 
 

@@ -54,7 +54,6 @@ class CampaignRecord:
         complete: the budget was used up.
         kernels: by name; empty on a CPU, where no kernel is compiled.
         launched: kernels that were executed or interpreted; empty where they are compiled.
-        faults: device faults by kind, with how often they came up.
         troubles: what went wrong on the campaign's own side, a sentence each.
         remarks: what the subject did to its process beside returning results, a sentence each; no part of the verdict.
         canary: how the property that must fail was found; "" while it was not.
@@ -64,7 +63,7 @@ class CampaignRecord:
         marks: every declared one that the chosen properties could reach; `examples` 0 is a missed one.
     """
 
-    RETIRED: ClassVar = ("series",)
+    RETIRED: ClassVar = ("series", "faults")
     id: str
     subject: str
     device: str
@@ -89,7 +88,6 @@ class CampaignRecord:
     corpus: list[CorpusRecord] = field(default_factory=list)
     kernels: dict[str, CompiledRecord] = field(default_factory=dict)
     launched: list[KernelRecord] = field(default_factory=list)
-    faults: dict[str, int] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     canary: str = ""

@@ -15,22 +15,20 @@ from statecheck.execution.verdict import TELLING, Status
 class PropertyRecord:
     """One property: what became of it, with how many examples in how many seconds of an engine's time.
 
-    `status` is a value of `verdict.Status`. `behaviours` counts the different sets of marks that its examples reached, and the
-    branches of kernels that they took.
-    `launches`: its examples launch kernels. In `compared` of the examples, `parts` rows, fields and bytes that the subject's
+    `status` is a value of `verdict.Status`. `launches`: its examples launch kernels. In `compared` of the examples, `parts` rows, fields and bytes that the subject's
     functions returned were compared; `outside` and `not_offered` ended before, and `no_evidence` came to their end without what the property is about, by the reason; `discarded`
     ones the property did not want. `unchecked` are places that were observed, and that no rule says anything about. `known` are failing examples of
     known defects, by the defect's name, and `report` is the folder of the latest report. `id` is what a person types for it, "" in
     records from before there were ids.
     """
 
+    RETIRED: ClassVar = ("behaviours",)
     name: str
     sentence: str
     kind: str
     status: str
     examples: int = 0
     seconds: float = 0.0
-    behaviours: int = 0
     launches: bool = False
     detail: str = ""
     compared: int = 0

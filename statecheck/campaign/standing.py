@@ -16,7 +16,6 @@ from statecheck.execution.verdict import Status, verdict_of
 
 # Shrinking from one bucket into another may be chance once; the second time, both are one defect with two messages.
 _ALIKE = 2
-_MOST_WEIGHT = 4
 # A busy machine cuts a first search short, and a longer one may still succeed. After three, what lies behind the bucket is worth more.
 _TRIES_TO_SHRINK = 3
 # The first may come from what an earlier example left in the process, the second happened in another one: it is an error.
@@ -37,7 +36,6 @@ class Standing:
         unfinished: what was still running when the campaign's time was up.
         remark: another sentence for the reader.
         hidden: a known defect is the sanitizer's finding, which ends an example and hides what is behind it.
-        fresh: behaviours that were new in the round before.
         running: how many workers are at it.
     """
 
@@ -60,9 +58,6 @@ class Standing:
     hidden: bool = False
     unwatched: bool = False
     tried: bool = False
-    behaviours: set[int] = field(default_factory=set)
-    fresh: int = 0
-    next_fresh: int = 0
     alike: Counter[str] = field(default_factory=Counter)
     deaths: int = 0
     tally: Tally = field(default_factory=Tally)
@@ -123,15 +118,6 @@ class Standing:
         """Examples per second of a worker's time."""
         return self.examples / self.elapsed if self.elapsed > 0 else 0.0
 
-    @property
-    def weight(self) -> int:
-        """How many times as long as others it should get."""
-        return 1 + min(_MOST_WEIGHT - 1, self.fresh)
-
-    def turn(self) -> None:
-        """A new round begins."""
-        self.fresh, self.next_fresh = self.next_fresh, 0
-
     def next_sanitized(self) -> bool:
         """Whether the sanitizer is to watch the next exploration: every other one, where it hides what is behind its findings."""
         self.unwatched = self.hidden and not self.unwatched
@@ -154,9 +140,6 @@ class Standing:
         self.tried = True
         self.counts.add(message.counts)
         self.seconds += message.seconds
-        fresh = message.behaviours - self.behaviours
-        self.behaviours |= fresh
-        self.next_fresh += len(fresh)
         self.deviations.update(message.known)
         self.hidden = self.hidden or message.hidden
         self.tally.add(message.tally)
@@ -199,7 +182,6 @@ class Standing:
             kind=tested.kind,
             status=self.status.value,
             seconds=round(self.seconds, 3),
-            behaviours=len(self.behaviours),
             launches=tested.launches,
             detail=self.detail,
             known=dict(self.deviations),

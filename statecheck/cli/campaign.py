@@ -113,7 +113,7 @@ def _show(out: Console, record: CampaignRecord, say: Tell) -> None:
     from statecheck.campaign.terminal.display import kernels, summary
     from statecheck.campaign.terminal.results import print_failures, print_known
 
-    out.print(summary(record, out.width))
+    out.print(summary(record))
     if launched := kernels(record):
         say(launched)
     print_known(say, record.known)

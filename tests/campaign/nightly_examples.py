@@ -50,7 +50,6 @@ def a_property(name: str = "chunks_end", **changes: Any) -> PropertyRecord:
         "examples": 1200,
         "compared": changes.get("examples", 1200),
         "seconds": 60.0,
-        "behaviours": 7,
     }
     return PropertyRecord(**fields | changes)
 
@@ -103,7 +102,6 @@ def a_record(*buckets: BucketRecord, **changes: Any) -> CampaignRecord:
         ],
         "corpus": [CorpusRecord("chunks_end-00000000aa.json", "FIXED", "toy now answers")],
         "kernels": {"copy_kernel": CompiledRecord(["BLOCK=64", "BLOCK=128"], 2)},
-        "faults": {"hang": 1},
         "canary": "found after 3 s by its worker",
     }
     return CampaignRecord(**fields | changes)
@@ -121,7 +119,7 @@ LAUNCHED = [
 
 
 def on_a_cpu(**changes: Any) -> CampaignRecord:
-    fields = {"device": "cpu", "gpus": {"cpu": "x86_64"}, "kernels": {}, "launched": LAUNCHED, "faults": {}}
+    fields = {"device": "cpu", "gpus": {"cpu": "x86_64"}, "kernels": {}, "launched": LAUNCHED}
     return a_record(**fields | changes)
 
 
@@ -159,7 +157,6 @@ def hostile() -> CampaignRecord:
         troubles=[HOSTILE],
         gpus={HOSTILE: HOSTILE},
         environment={HOSTILE: HOSTILE},
-        faults={HOSTILE: 1},
         kernels={HOSTILE: CompiledRecord([HOSTILE], 1)},
         launched=[
             KernelRecord(

@@ -133,23 +133,6 @@ def test_a_failing_property_is_explored_past_what_was_found(tmp_path: Path) -> N
     assert statuses(record)[EXACT] == "FALSIFIED"
 
 
-def fresh(task: Explore, actor: Actor) -> None:
-    """One new behaviour each time, and none of `PADDED`."""
-    time.sleep(task.seed % 7 / 1000)
-    actor.say(ExamplesRun(task.property, task.max_examples // 3))
-    actor.say(ExamplesRun(task.property, task.max_examples - task.max_examples // 3))
-    new = frozenset() if task.property == PADDED else frozenset({task.seed})
-    actor.say(Explored(task.property, "passed", 0.02, behaviours=new))
-
-
-def test_what_was_new_in_the_round_before_comes_first_and_gets_more(tmp_path: Path) -> None:
-    _, given = pretended(tmp_path, fresh, examples=700)
-    rounds = [given[begin : begin + 3] for begin in range(0, 6, 3)]
-    assert [task.property for task in rounds[0]] == [PADDED, ROUNDS_UP, EXACT]
-    assert [task.property for task in rounds[1]] == [ROUNDS_UP, EXACT, PADDED]
-    assert [[task.max_examples for task in one] for one in rounds] == [[40, 40, 40], [80, 80, 40]]
-
-
 def test_what_is_in_the_corpus_is_replayed_before_everything_else(tmp_path: Path) -> None:
     a_case(property_name=EXACT).save(tmp_path / "corpus" / "one.json")
     a_case(property_name="not_chosen").save(tmp_path / "corpus" / "other.json")

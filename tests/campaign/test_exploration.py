@@ -170,18 +170,13 @@ def test_examples_are_counted_once_in_progress_and_end_together(make: Make, monk
     assert 0 < compared < 30
 
 
-def test_branches_that_examples_took_are_behaviours_and_those_of_other_tasks_are_not(
-    make: Make, monkeypatch: Any
-) -> None:
+def test_what_was_launched_before_a_task_is_reported_with_it(make: Make, monkeypatch: Any) -> None:
     first, second = (Branch("copy", "", "copy.py", line, "then", "") for line in (3, 5))
     waiting = [Coverage(taken=frozenset({first})), Coverage(taken=frozenset({second}))]
     monkeypatch.setattr(Worker, "take_coverage", lambda worker: waiting.pop(0) if waiting else Coverage())
     end = explored(make(most=9), max_examples=5)
     # What was launched before the task is reported too, or else it would be lost.
     assert end.covered.taken == {first, second}
-    assert end.behaviours == {
-        exploration.behaviour(frozenset(one)) for one in (set(), {"copy", "copy.py:5", "then"})
-    }
 
 
 def test_enough_compared_examples_end_it(make: Make) -> None:

@@ -86,25 +86,6 @@ def test_an_error_counts_once_it_came_again_and_the_third_closes_the_property() 
     ]
 
 
-@pytest.mark.parametrize(("fresh", "weight"), [(0, 1), (1, 2), (2, 3), (3, 4), (9, 4)])
-def test_what_reached_new_behaviours_weighs_up_to_four_times_as_much(fresh: int, weight: int) -> None:
-    standing = explored(a_ledger(), behaviours=frozenset(range(fresh)))
-    assert standing.weight == 1
-    standing.turn()
-    assert standing.weight == weight
-
-
-def test_behaviours_are_new_once() -> None:
-    ledger = a_ledger()
-    explored(ledger, behaviours=frozenset({1, 2}))
-    standing = explored(ledger, behaviours=frozenset({2, 3}))
-    standing.turn()
-    assert (standing.fresh, ledger.behaviours) == (3, 3)
-    explored(ledger, behaviours=frozenset({1, 2, 3}))
-    standing.turn()
-    assert (standing.fresh, standing.weight) == (0, 1)
-
-
 def test_a_mark_has_the_number_of_its_examples_and_its_first_property() -> None:
     ledger = a_ledger(Situation("empty batch", "batch"), Situation("null block", "align"))
     explored(ledger, marks={"empty batch": 3, "an unknown mark": 1})
@@ -243,9 +224,7 @@ def rich() -> Ledger:
         "falsified",
         found=(found(),),
         failing={ONE: 7},
-        behaviours=frozenset({1, 2}),
         marks={"empty batch": 3},
-        faults={"hang": 2},
         compiled={"copy": Compilation(variants, 2)},
         covered=LAUNCHED,
         troubles=("the disk is full",),

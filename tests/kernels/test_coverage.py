@@ -237,10 +237,3 @@ def test_a_campaign_on_impl_names_lines_of_its_kernels(campaign: CampaignRecord)
         lines = (ROOT / one.file).read_text(encoding="utf-8").splitlines()
         assert lines[one.line - 1].strip() == one.text
         assert one.text.startswith(("if ", "elif ", "for ", "while "))
-
-
-def test_branches_are_behaviours_of_the_property_that_took_them(campaign: CampaignRecord) -> None:
-    (one,) = campaign.properties
-    (kernel,) = campaign.launched
-    lines = {(branch.file, branch.line, branch.way) for branch in kernel.branches if branch.taken}
-    assert one.behaviours > len(lines)

@@ -201,7 +201,7 @@ def _tables(record: CampaignRecord, most: Most) -> Iterator[str]:
     yield from _table(
         "Properties",
         ("property", "status", "examples", "compared", "rows, fields, bytes", "outside", "not offered")
-        + ("no evidence", "discarded", "examples/s", "seconds", "behaviours", "detail"),
+        + ("no evidence", "discarded", "vacuous", "examples/s", "seconds", "detail"),
         (_property(row) for _, found in by_status(record.properties) for row in found),
         most.names,
     )
@@ -237,24 +237,16 @@ def _tables(record: CampaignRecord, most: Most) -> Iterator[str]:
     )
     compiled = ((name, len(one.variants), one.compilations) for name, one in record.kernels.items())
     yield from _table("Compiled kernels", ("kernel", "variants", "compilations"), compiled, most.names)
-    yield from _table("Device faults", ("kind", "times"), record.faults.items(), most.names)
     replays = ((replay.file, replay.verdict, replay.message) for replay in record.corpus)
     yield from _table("Corpus", ("file", "verdict", "message"), replays, most.names)
     yield from _table("Where it ran", ("", ""), _surroundings(record), most.names)
 
 
 def _property(row: PropertyRecord) -> tuple[str | int, ...]:
-    ended = (sum(some.values()) for some in (row.outside, row.not_offered, row.no_evidence))
-    counts = (row.examples, row.compared, row.parts, *ended, row.discarded)
-    return (
-        row.named,
-        row.status,
-        *counts,
-        f"{row.rate:,.1f}",
-        f"{row.seconds:,.1f}",
-        row.behaviours,
-        row.detail,
-    )
+    counts = row.counts
+    ended = (counts.outside.total(), counts.not_offered.total(), counts.no_evidence.total())
+    numbers = (row.examples, row.compared, row.parts, *ended, row.discarded, max(0, counts.vacuous))
+    return row.named, row.status, *numbers, f"{row.rate:,.1f}", f"{row.seconds:,.1f}", row.detail
 
 
 def _kernel(kernel: KernelRecord) -> tuple[str | int, ...]:

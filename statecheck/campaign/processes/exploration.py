@@ -40,7 +40,6 @@ class Exploration:
         self._failures = Failures(worker, task, self._isolated, self._deadline)
         self._late = self._over = False
         self._marks: Counter[str] = Counter()
-        self._kinds: dict[frozenset[str], int] = {}
         self._covered_before = self._covered_by_search = Coverage()
         self._told = Counts()
         self._told_at = 0.0
@@ -122,7 +121,7 @@ class Exploration:
         from statecheck.campaign.marks import noted
 
         try:
-            tested = noted(self.tested, self._note)
+            tested = noted(self.tested, self._marks.update)
             if task.inputs is None:
                 tested.explore(self.bench, seed=task.seed, max_examples=task.max_examples)
             else:
@@ -195,11 +194,6 @@ class Exploration:
             self._told.examples, self._told.compared = counts.examples, counts.compared
             self.worker.events.send(ExamplesRun(self.task.property, examples, compared))
 
-    def _note(self, reached: frozenset[str]) -> None:
-        self._marks.update(reached)
-        if reached not in self._kinds:
-            self._kinds[reached] = behaviour(reached)
-
     def _summed_up(self, status: str, detail: str) -> Explored:
         worker, failures = self.worker, self._failures
         troubles = (*worker.corpus.troubles, *worker.troubles, *worker.known_defects.errors)
@@ -216,10 +210,8 @@ class Exploration:
             failing=dict(failures.failing),
             late=self._late,
             marks=dict(self._marks),
-            behaviours=frozenset(self._kinds.values()) | self._branches(),
             compiled=self._compiled(),
             covered=self._covered_before + self._covered_by_search + worker.take_coverage(),
-            faults=self._faults(),
             gone=self._gone,
             tally=self.bench.tally,
             tried=self._tried,
@@ -235,22 +227,6 @@ class Exploration:
         counts.compared -= self._told.compared
         return counts
 
-    def _faults(self) -> dict[str, int]:
-        """Faults of the device by kind, which are counted anew from now on."""
-        if self._isolated is None:
-            return {}
-        faults = dict(self._isolated.faults)
-        self._isolated.faults.clear()
-        return faults
-
-    def _branches(self) -> frozenset[int]:
-        """Numbers of the branches of kernels that examples took."""
-        taken = self._covered_by_search.taken
-        return frozenset(
-            behaviour(frozenset((branch.kernel, f"{branch.file}:{branch.line}", branch.way)))
-            for branch in taken
-        )
-
     def _compiled(self) -> Kernels:
         ours, port = take(), self._isolated
         return ours if port is None else added(ours, port.take_compilations())
@@ -262,10 +238,3 @@ def _within(error: BaseException, kind: type[_Kind]) -> _Kind | None:
         return error
     parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     return next((found for found in (_within(part, kind) for part in parts) if found is not None), None)
-
-
-def behaviour(names: frozenset[str]) -> int:
-    """A number that stands for a set of names, the same in every process."""
-    import hashlib
-
-    return int.from_bytes(hashlib.sha256("\0".join(sorted(names)).encode()).digest()[:8], "big")

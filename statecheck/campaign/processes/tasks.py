@@ -124,10 +124,8 @@ class Explored:
         failing: failing examples by bucket.
         late: it ended because its time was up.
         marks: situations that examples reached, with how many did.
-        behaviours: numbers that stand for the sets of marks that single examples reached, and for branches of kernels.
         compiled: what Triton compiled since the task before.
         covered: kernels launched since then, and branches that they took; a branch that exists is named once by each process.
-        faults: faults of the device by kind.
         gone: why the device can be used no more.
         tally: what state machines went through.
         tried, exhausted: of inputs that are not drawn, how many were tried to their end, and whether these are all.
@@ -146,10 +144,8 @@ class Explored:
     failing: dict[str, int] = field(default_factory=dict)
     late: bool = False
     marks: dict[str, int] = field(default_factory=dict)
-    behaviours: frozenset[int] = frozenset()
     compiled: Kernels = field(default_factory=dict)
     covered: Coverage = field(default_factory=Coverage)
-    faults: dict[str, int] = field(default_factory=dict)
     gone: str = ""
     tally: Tally = field(default_factory=Tally)
     tried: int = 0

@@ -92,10 +92,7 @@ def _check_same(records: Sequence[CampaignRecord], names: Sequence[str]) -> None
 
 
 def added(parts: Sequence[Part]) -> CampaignRecord:
-    """Parts that ran at the same time or one after the other, as one record.
-
-    Of behaviours the largest count is taken: how many of them two parts have in common is not known.
-    """
+    """Parts that ran at the same time or one after the other, as one record."""
     records = [part.record for part in parts]
     return replace(
         records[0], shard=0, shards=1, **_amounts(parts), **_surroundings(parts), **_results(parts)
@@ -144,7 +141,6 @@ def _results(parts: Sequence[Part]) -> dict[str, Any]:
         "known": _grouped(_each(records, "known"), lambda defect: defect.id, _known),
         "kernels": _kernels(records),
         "launched": records_of(coverage_of(_each(records, "launched"))),
-        "faults": _summed(record.faults for record in records),
     }
 
 
@@ -185,9 +181,8 @@ def _property(group: list[PropertyRecord]) -> PropertyRecord:
     strongest = min(group, key=lambda record: _rank(_STATUSES, record.status))
     sums: dict[str, Any] = {name: sum(getattr(record, name) for record in group) for name in _NUMBERS}
     counts: dict[str, Any] = {name: _summed(getattr(record, name) for record in group) for name in _COUNTS}
-    behaviours = max(record.behaviours for record in group)
     launches = any(record.launches for record in group)
-    return replace(strongest, behaviours=behaviours, launches=launches, **sums, **counts)
+    return replace(strongest, launches=launches, **sums, **counts)
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

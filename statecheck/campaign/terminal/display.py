@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Self
 
@@ -14,7 +13,6 @@ from rich.text import Text
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.launched import coverage_of
 from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import PropertyRecord
 from statecheck.campaign.standing import Standing
 from statecheck.execution.verdict import Status
 from statecheck.kernels import coverage
@@ -30,55 +28,20 @@ _STYLES = {
     Status.PASSED.value: "green",
     Status.KNOWN.value: "yellow",
 }
-_LEAST_OF_NAMES, _LEAST_OF_STATUS, _LEAST_OF_A_NUMBER, _BETWEEN = 20, 15, 7, 3
-"""Columns of a terminal that these have at least, and that lie between two of a table's."""
-_ENDED_BEFORE = ("outside", "not offered", "no evidence", "discarded", "vacuous")
 
 
-def summary(record: CampaignRecord, width: int = 200) -> Table:
-    """A row for each property: verdict, examples, those that were compared, and where the others ended.
-
-    In a terminal of `width` columns: numbers that have no room beside the names and verdicts are left out.
-    """
-    shown = [name for name in _ENDED_BEFORE if any(_ended(row)[name] for row in record.properties)]
-    every = ("examples", "compared", *shown, "examples/s")
-    columns = _fitting(every, width)
-    left_out = ", ".join(every[len(columns) :])
-    caption = f"{left_out}: on the page, or in a wider terminal" if left_out else None
-    table = Table(show_edge=False, pad_edge=False, caption=caption, caption_justify="left")
-    table.add_column("property", ratio=1 if columns else None, overflow="fold")
-    table.add_column("status", no_wrap=True, min_width=_LEAST_OF_STATUS)
-    for name in columns:
+def summary(record: CampaignRecord) -> Table:
+    """A row for each property: verdict, examples, and those that were compared; the page has where the others ended."""
+    table = Table(show_edge=False, pad_edge=False)
+    table.add_column("property", ratio=1, overflow="fold")
+    table.add_column("status", no_wrap=True)
+    for name in ("examples", "compared", "examples/s"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in record.properties:
         rate = f"{row.rate:,.0f}" if row.examples else ""
-        numbers = {"examples": row.examples, "compared": row.compared, **_ended(row)}
-        cells = {name: f"{number:,}" for name, number in numbers.items()} | {"examples/s": rate}
-        style = _STYLES.get(row.status, "")
-        table.add_row(
-            cell(row.short),
-            Text(on_one_line(row.status), style),
-            *(cells[name] for name in columns),
-        )
+        status = cell(row.status, _STYLES.get(row.status, ""))
+        table.add_row(cell(row.short), status, f"{row.examples:,}", f"{row.compared:,}", rate)
     return table
-
-
-def _fitting(columns: Sequence[str], width: int) -> list[str]:
-    """As many of these as have room beside names and verdicts, the first ones."""
-    room, found = width - _LEAST_OF_NAMES - _LEAST_OF_STATUS, []
-    for name in columns:
-        room -= max(len(name), _LEAST_OF_A_NUMBER) + _BETWEEN
-        if room < 0:
-            break
-        found.append(name)
-    return found
-
-
-def _ended(row: PropertyRecord) -> dict[str, int]:
-    counts = row.counts
-    reasons = (counts.outside.total(), counts.not_offered.total(), counts.no_evidence.total())
-    numbers = (*reasons, counts.discarded, max(0, counts.vacuous))
-    return dict(zip(_ENDED_BEFORE, numbers, strict=True))
 
 
 def kernels(record: CampaignRecord) -> str:
@@ -163,7 +126,7 @@ def line(campaign: Campaign) -> str:
     rate = ledger.examples / max(spent, 1e-9)
     reached = sum(mark.examples > 0 for mark in ledger.marks.values())
     return (
-        f"{spent:4.0f} s{of}: {ledger.examples:,} examples, {rate:,.0f}/s, {ledger.behaviours:,} behaviours, "
+        f"{spent:4.0f} s{of}: {ledger.examples:,} examples, {rate:,.0f}/s, "
         f"{reached} of {len(ledger.marks)} marks, {falsified} falsified{now}"
     )
 

@@ -33,7 +33,7 @@ def a_bucket(finding: str = "", *, at: float = 5.0, first_seen: dict[str, str] =
 
 
 def a_property(status: str = "passed", **changes: Any) -> PropertyRecord:
-    fields: dict[str, Any] = {"examples": 10, "compared": 10, "seconds": 2.0, "behaviours": 3}
+    fields: dict[str, Any] = {"examples": 10, "compared": 10, "seconds": 2.0}
     return PropertyRecord("toys_divide", "Toys divide.", "algebra", status, **fields | changes)
 
 
@@ -57,10 +57,8 @@ def pair(one: dict[str, Any], other: dict[str, Any]) -> CampaignRecord:
 
 
 def test_what_shards_did_adds_up() -> None:
-    whole = pair({}, {"properties": [a_property(launches=True, behaviours=7)]})
-    assert whole.properties == [
-        a_property(examples=20, compared=20, seconds=4.0, behaviours=7, launches=True)
-    ]
+    whole = pair({}, {"properties": [a_property(launches=True)]})
+    assert whole.properties == [a_property(examples=20, compared=20, seconds=4.0, launches=True)]
     assert (whole.examples, whole.seconds, whole.complete, whole.troubles) == (20, 101.0, True, [])
     assert (whole.shard, whole.shards, whole.budget) == (0, 1, 100.0)
     assert whole.began == "2026-11-21T01:00:00+00:00"
@@ -104,13 +102,13 @@ def test_marks_are_reached_where_any_shard_reached_them_first() -> None:
     assert whole.marks == [MarkRecord("a tie", "types", 5, 4.0, "first"), missed]
 
 
-def test_kernels_faults_and_replays_are_those_of_all() -> None:
-    one = {"kernels": {"copy": CompiledRecord(["a", "b"], 2)}, "faults": {"hang": 1}}
-    other = {"kernels": {"copy": CompiledRecord(["b", "c"], 1)}, "faults": {"hang": 2}}
+def test_kernels_and_replays_are_those_of_all() -> None:
+    one = {"kernels": {"copy": CompiledRecord(["a", "b"], 2)}}
+    other = {"kernels": {"copy": CompiledRecord(["b", "c"], 1)}}
     fixed, failed = CorpusRecord("a.json", "FIXED", ""), CorpusRecord("a.json", "FAILED", "differs")
     whole = pair(one | {"corpus": [fixed]}, other | {"corpus": [failed]})
     assert whole.kernels == {"copy": CompiledRecord(["a", "b", "c"], 3)}
-    assert (whole.faults, whole.corpus) == ({"hang": 3}, [failed])
+    assert whole.corpus == [failed]
 
 
 def a_kernel(times: int, *taken: int, why: str = "") -> KernelRecord:
