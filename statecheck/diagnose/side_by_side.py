@@ -153,16 +153,18 @@ class _ProgramTable:
     def _rows(self) -> Iterator[_Row]:
         for number, one in enumerate(self._operations):
             if self._shown or number in self._contended:
-                yield _Row(number + 1, f"program {one.program}", self._text(one, self._contended.get(number)))
+                yield _Row(
+                    number + 1, f"program {one.touch.program}", self._text(one, self._contended.get(number))
+                )
 
     def _text(self, one: RecordedOperation, contended: Array | None) -> str:
         """The line of code, and what was read and written: of a long tile, what others touch too."""
-        chosen = slice(None) if contended is None or len(one.addresses) <= _MOST_VALUES else contended
-        what = self._names.of(one.addresses[chosen], one.site.nbytes)
+        chosen = slice(None) if contended is None or len(one.touch.addresses) <= _MOST_VALUES else contended
+        what = self._names.of(one.touch.addresses[chosen], one.site.nbytes)
         found = None if one.found is None else _numbers([str(each) for each in one.found[chosen]])
         left = None if one.left is None else _numbers([str(each) for each in one.left[chosen]])
         place = f"{Path(one.site.place.file).name}:{one.site.place.line}"
-        if not len(one.addresses):
+        if not len(one.touch.addresses):
             return f"`{place}` {one.site.kind} of nothing"
         if left is None:
             return f"`{place}` reads `{what}`: {found}"
@@ -174,7 +176,7 @@ class _ProgramTable:
         """Operations that conflict with those of another program, and which of their elements do."""
         footprints, found = Footprints(), dict[int, Array]()
         numbers = [
-            footprints.number(one.addresses, one.site.nbytes, writes=one.left is not None)
+            footprints.number(one.touch.addresses, one.site.nbytes, writes=one.left is not None)
             for one in self._operations
         ]
 
@@ -182,18 +184,18 @@ class _ProgramTable:
             others = [
                 other
                 for number, other in zip(numbers, self._operations, strict=True)
-                if number in footprints.conflicts[numbers[at]] and one.program != other.program
+                if number in footprints.conflicts[numbers[at]] and one.touch.program != other.touch.program
             ]
             if others:
                 touched = {place for other in others for place in _bytes_of(other)}
                 near = [
                     touched.intersection(range(place, place + one.site.nbytes))
-                    for place in one.addresses.tolist()
+                    for place in one.touch.addresses.tolist()
                 ]
                 found[at] = torch.tensor([bool(each) for each in near]).numpy()
         return found
 
 
 def _bytes_of(one: RecordedOperation) -> Iterator[int]:
-    for place in one.addresses.tolist():
+    for place in one.touch.addresses.tolist():
         yield from range(place, place + one.site.nbytes)

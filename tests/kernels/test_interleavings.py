@@ -13,9 +13,10 @@ import triton.language as tl
 from statecheck.kernels import launch as launching
 from statecheck.kernels.launch import Launched
 from statecheck.kernels.memory import Memory
-from statecheck.kernels.orders.footprints import Footprints, TouchedMemory
+from statecheck.kernels.observed import ObservedMemory
+from statecheck.kernels.orders.footprints import Footprints, LastFootprint
 from statecheck.kernels.orders.interleavings import Walk, every_interleaving, search
-from statecheck.kernels.orders.journal import WrittenBytes, read_bytes
+from statecheck.kernels.orders.journal import Journal, WrittenBytes, read_bytes
 from statecheck.kernels.orders.program_choice import Ready, Turns
 from statecheck.kernels.orders.running import run_interleaved
 from statecheck.kernels.orders.schedule import program_schedule, switches_recorded
@@ -139,25 +140,25 @@ def brute(launch: Launched) -> tuple[set[Class], set[bytes], int]:
     waiting: list[list[int]] = [[]]
     footprints = Footprints()
     while waiting:
-        memory = TouchedMemory(footprints)
-        course = Choosing(waiting.pop(), waiting, memory)
-        run_interleaved(launch, memory, Turns(course))
+        journal, last = Journal(), LastFootprint(footprints)
+        course = Choosing(waiting.pop(), waiting, last)
+        run_interleaved(launch, ObservedMemory(journal, last), Turns(course))
         runs += 1
-        classes.add(dependencies(course.made, [*course.touched[1:], memory.footprint], footprints))
-        left.add(held(memory.journal.take_back()))
+        classes.add(dependencies(course.made, [*course.touched[1:], last.number], footprints))
+        left.add(held(journal.take_back()))
     return classes, left, runs
 
 
 class Choosing:
     """Goes on by a prefix of choices, then by the first program that can; the other choices are kept for later runs."""
 
-    def __init__(self, prefix: list[int], waiting: list[list[int]], memory: TouchedMemory) -> None:
-        self.prefix, self.waiting, self.memory = prefix, waiting, memory
+    def __init__(self, prefix: list[int], waiting: list[list[int]], last: LastFootprint) -> None:
+        self.prefix, self.waiting, self.last = prefix, waiting, last
         self.made: list[int] = []
         self.touched: list[int] = []
 
     def __call__(self, running: int | None, ready: Ready) -> int:  # noqa: ARG002
-        self.touched.append(self.memory.footprint)
+        self.touched.append(self.last.number)
         at, able = len(self.made), list(ready.all())
         if at >= len(self.prefix):
             self.waiting.extend([*self.made, other] for other in able[1:])

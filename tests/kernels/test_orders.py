@@ -148,7 +148,7 @@ def operations(launch: Callable[[], object]) -> list[tuple[int, str]]:
     made = []
     for one in recorded:
         programs = list(one.launch.programs())
-        made += [(programs.index(each.program), each.site.kind) for each in one.operations]
+        made += [(programs.index(each.touch.program), each.site.kind) for each in one.operations]
     return made
 
 

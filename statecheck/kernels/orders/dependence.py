@@ -127,13 +127,15 @@ class _Launch:
     def _noting(self, journal: Journal) -> Iterator[None]:
         """Programs run in row-major order, unless another one is chosen inside, and what they write is noted."""
         from statecheck.kernels.launch import STATE, in_turn, running
-        from statecheck.kernels.memory import Memory
-        from statecheck.kernels.orders.journal import noted
+        from statecheck.kernels.observed import ObservedMemory
 
         make = STATE.memory
 
         def memory(launched: Launched) -> Memory:
-            self._memory = noted(Memory() if make is None else make(launched), journal)
+            self._memory = ObservedMemory() if make is None else make(launched)
+            assert isinstance(self._memory, ObservedMemory)
+            # Behind the sanitizer: an access that it refuses is not made, and not noted.
+            self._memory.observers.append(journal)
             return self._memory
 
         with running(memory=memory, runner=in_turn):

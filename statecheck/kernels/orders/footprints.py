@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statecheck.kernels.memory import was_exchanged
-from statecheck.kernels.observed import Elements
-from statecheck.kernels.orders.journal import Journal, NotingMemory
-from statecheck.kernels.source.sites import Site
+from statecheck.kernels.observed import Observer
+from statecheck.kernels.sanitizer.touches import Touch
 
 Array = NDArray[Any]
-_Key = tuple[bytes | int, int, bool]
+_Key = tuple[bytes, int, bool]
 
 
 class Footprints:
@@ -25,9 +23,9 @@ class Footprints:
         self.conflicts: list[set[int]] = []
         """For each number those whose operations touch a byte with it that one of the two writes."""
 
-    def number(self, elements: Elements, nbytes: int, *, writes: bool) -> int:
-        """Of elements at an address, or at several."""
-        key = elements if isinstance(elements, int) else elements.tobytes(), nbytes, writes
+    def number(self, elements: Array, nbytes: int, *, writes: bool) -> int:
+        """Of elements at these addresses."""
+        key = elements.tobytes(), nbytes, writes
         if key not in self._numbers:
             self._numbers[key] = self._new(byte_addresses(elements, nbytes), writes)
         return self._numbers[key]
@@ -47,28 +45,19 @@ class Footprints:
         return number
 
 
-def byte_addresses(elements: Elements, nbytes: int) -> Array:
+def byte_addresses(elements: Array, nbytes: int) -> Array:
     """The address of every byte of the elements, once each and in their order."""
-    return np.unique(np.asarray(elements, np.int64).reshape(-1, 1) + np.arange(nbytes))
+    return np.unique(elements.reshape(-1, 1) + np.arange(nbytes))
 
 
-class TouchedMemory(NotingMemory):
-    """Has the footprint of each operation, if that is `asked`, and notes what it overwrites."""
+class LastFootprint(Observer):
+    """Has the footprint of the last operation that was made, as long as that is `asked`."""
 
     def __init__(self, footprints: Footprints) -> None:
-        super().__init__()
-        self.journal, self._footprints = Journal(), footprints
+        self._footprints = footprints
         self.asked = True
-        self.footprint = 0
+        self.number = 0
 
-    def before(self, site: Site, elements: Elements, *, writes: bool) -> None:
-        super().before(site, elements, writes=writes)
+    def after(self, touch: Touch) -> None:
         if self.asked:
-            self.footprint = self._footprints.number(elements, site.nbytes, writes=writes)
-
-    def cas(self, site: Site, pointer: Any, expected: Any, value: Any, origin: Any) -> Any:
-        found = super().cas(site, pointer, expected, value, origin)
-        if self.asked and not was_exchanged(site, found, expected):
-            elements = np.array(pointer, np.int64).reshape(-1)
-            self.footprint = self._footprints.number(elements, site.nbytes, writes=False)
-        return found
+            self.number = self._footprints.number(touch.addresses, touch.nbytes, writes=touch.writes)

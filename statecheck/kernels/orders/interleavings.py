@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING
 
 from statecheck.case.program_schedule import schedule_text
 from statecheck.kernels import launch as launching
-from statecheck.kernels.orders.footprints import Footprints, TouchedMemory
-from statecheck.kernels.orders.journal import WrittenBytes
+from statecheck.kernels.observed import ObservedMemory
+from statecheck.kernels.orders.footprints import Footprints, LastFootprint
+from statecheck.kernels.orders.journal import Journal, WrittenBytes
 from statecheck.kernels.orders.program_choice import Ready, Turns, plain
 from statecheck.kernels.orders.running import close, run_interleaved, to_next_operation
 
@@ -170,7 +171,8 @@ class Walk:
 
     def _run(self) -> Ended | None:
         """Run one interleaving to its end; None where it leads to nothing new."""
-        memory = TouchedMemory(self._footprints)
+        journal, last = Journal(), LastFootprint(self._footprints)
+        memory = ObservedMemory(journal, last)
         memory.taken, memory.took = self._launch.taken, self._launch.taken.add
         going, error, blocked = _Going(self._launch, memory, self._programs), "", False
         depth = 0
@@ -180,19 +182,19 @@ class Walk:
                     blocked = True
                     break
                 number = self._nodes[depth].chosen
-                memory.asked = depth == len(self._events)
+                last.asked = depth == len(self._events)
                 going.operate(number)
-                if memory.asked:
-                    self._add(number, memory.footprint)
+                if last.asked:
+                    self._add(number, last.number)
                 depth += 1
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
             # The operation was made before what failed; unless it is noted, the search tries it again for ever.
-            if memory.asked and depth < len(self._nodes):
-                self._add(self._nodes[depth].chosen, memory.footprint)
+            if last.asked and depth < len(self._nodes):
+                self._add(self._nodes[depth].chosen, last.number)
         finally:
             going.close()
-            left = memory.journal.take_back()
+            left = journal.take_back()
         self._left -= depth
         if blocked:
             return None
@@ -206,11 +208,11 @@ class Walk:
         def course(running: int | None, ready: Ready) -> int:
             return next(following, plain(running, ready))
 
-        turns, memory = Turns(course), TouchedMemory(self._footprints)
+        turns, journal = Turns(course), Journal()
         with contextlib.suppress(Exception):
             # The launch may fail in this interleaving.
-            run_interleaved(self._launch, memory, turns)
-        memory.journal.take_back()
+            run_interleaved(self._launch, ObservedMemory(journal), turns)
+        journal.take_back()
         return schedule_text([turns.switches])
 
     def _extend(self, unfinished: Sequence[int]) -> bool:
@@ -270,9 +272,7 @@ class Walk:
 class _Going:
     """The programs of a run, each before its next operation."""
 
-    def __init__(
-        self, launch: Launched, memory: TouchedMemory, indices: Sequence[tuple[int, int, int]]
-    ) -> None:
+    def __init__(self, launch: Launched, memory: Memory, indices: Sequence[tuple[int, int, int]]) -> None:
         self._memory, self._indices = memory, indices
         self._programs = [launch.program(memory, index) for index in indices]
         self.unfinished = [number for number in range(len(indices)) if self._goes_on(number)]

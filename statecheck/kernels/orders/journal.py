@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from statecheck.kernels.memory import Memory, Program
-from statecheck.kernels.observed import Elements, ObservedMemory
+from statecheck.kernels.memory import Program
+from statecheck.kernels.observed import Observer
 from statecheck.kernels.private import native_interpreter as native
-from statecheck.kernels.source.sites import Site
+from statecheck.kernels.sanitizer.touches import Touch
 
 Bytes = NDArray[np.uint8]
 Addresses = NDArray[np.int64]
@@ -59,7 +58,7 @@ class WrittenBytes(NamedTuple):
         return int(self.writers[at]) if here else None
 
 
-class Journal:
+class Journal(Observer):
     """The writes of a launch in the order in which they were made."""
 
     def __init__(self) -> None:
@@ -67,10 +66,11 @@ class Journal:
         self._addresses: list[Addresses] = []
         self._before: list[Bytes] = []
 
-    def note(self, writer: Writer, elements: Addresses, nbytes: int) -> None:
-        """Elements of so many bytes are about to be written."""
-        addresses = (elements.reshape(-1, 1) + np.arange(nbytes)).reshape(-1)
-        self.writers.append(writer)
+    def before(self, touch: Touch) -> None:
+        if not touch.writes:
+            return
+        addresses = (touch.addresses.reshape(-1, 1) + np.arange(touch.nbytes)).reshape(-1)
+        self.writers.append(Writer(touch.kind, touch.program, touch.place))
         self._addresses.append(addresses)
         self._before.append(read_bytes(addresses))
 
@@ -96,29 +96,3 @@ def read_bytes(addresses: Addresses) -> Bytes:
 def write_bytes(addresses: Addresses, contents: Bytes) -> None:
     """Have this process's memory hold these bytes."""
     native.store(addresses.view(np.uint64), contents, np.ones(addresses.shape, np.bool_))
-
-
-class NotingMemory(ObservedMemory):
-    """Notes what a launch writes. The sanitizer comes first: an access that it refuses is not made, and not noted."""
-
-    journal: Journal
-
-    def before(self, site: Site, elements: Elements, *, writes: bool) -> None:
-        places = np.atleast_1d(np.asarray(elements, np.int64))
-        if writes and places.size:
-            self.journal.note(Writer(site.kind, self.program, site.line), places, site.nbytes)
-
-
-def noted(memory: Memory, journal: Journal) -> Memory:
-    """The same memory, whose writes are noted from now on."""
-    plain: Any = type(memory)
-    memory.__class__ = _noting(plain)
-    assert isinstance(memory, NotingMemory)
-    memory.journal = journal
-    return memory
-
-
-@cache
-def _noting(plain: Any) -> type[Memory]:
-    # Behind the class itself: what that refuses is not made, and not noted.
-    return NotingMemory if plain is Memory else type(plain.__name__, (plain, NotingMemory), {})

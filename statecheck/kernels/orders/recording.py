@@ -1,20 +1,22 @@
-"""The memory of a launch that remembers each operation: which program made it, which elements it touched, what it read and wrote."""
+"""What the programs of a launch did: each operation with what it read and wrote."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from statecheck.kernels.memory import Array, Memory, Program, read
-from statecheck.kernels.observed import Elements, ObservedMemory
+from statecheck.kernels.memory import Array, Memory, read
+from statecheck.kernels.observed import ObservedMemory, Observer
+from statecheck.kernels.sanitizer.touches import Touch
 from statecheck.kernels.source.sites import Site
 
 if TYPE_CHECKING:
     from statecheck.kernels.launch import Launched
+
+READING = ("load", "poll")
+"""Atomic operations that change nothing."""
 
 
 @dataclass(eq=False)
@@ -22,53 +24,39 @@ class RecordedOperation:
     """One operation of one program.
 
     Args:
-        addresses: of the elements that it touched; those of lanes that are masked out are not among them.
-        found: what was there before, None for a plain store.
-        left: what was there afterwards, None for a plain load.
+        found: what the elements that it touched held before, None for a plain store.
+        left: what they held afterwards, None for a plain load.
     """
 
-    program: Program
+    touch: Touch
     site: Site
-    addresses: Array
     found: Array | None
-    left: Array | None
+    left: Array | None = None
 
 
-class RecordingMemory(ObservedMemory):
-    """Remembers operations in the order in which they are made."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.operations: list[RecordedOperation] = []
-        self._writes = False
-
-    def before(self, site: Site, elements: Elements, *, writes: bool) -> None:
-        self.end()
-        places = np.array(elements, np.int64).reshape(-1)
-        found = None if site.kind == "store" else read(site.element, places, None, None)
-        self.operations.append(RecordedOperation(self.program, site, places, found, None))
-        self._writes = writes
-
-    def end(self) -> None:
-        """The last operation was made: note what it left."""
-        if self._writes:
-            last = self.operations[-1]
-            last.left = read(last.site.element, last.addresses, None, None)
-            self._writes = False
-
-
-@dataclass(frozen=True)
-class RecordedLaunch:
-    """A launch, and the memory that remembers what its programs did."""
+@dataclass
+class RecordedLaunch(Observer):
+    """A launch, and its operations in the order in which they were made."""
 
     launch: Launched
-    memory: RecordingMemory
+    operations: list[RecordedOperation] = field(default_factory=list)
 
-    @property
-    def operations(self) -> list[RecordedOperation]:
-        # Where a program has failed, nothing came after its last operation.
-        self.memory.end()
-        return self.memory.operations
+    def before(self, touch: Touch) -> None:
+        assert touch.site is not None
+        found = None if touch.kind == "store" else _held(touch)
+        self.operations.append(RecordedOperation(touch, touch.site, found))
+
+    def after(self, touch: Touch) -> None:
+        # A compare and swap that writes nothing is shown with what it found and what it left, too.
+        if touch.kind == "store" or (
+            touch.kind == "atomic" and self.operations[-1].site.operation not in READING
+        ):
+            self.operations[-1].left = _held(touch)
+
+
+def _held(touch: Touch) -> Array:
+    assert touch.site is not None
+    return read(touch.site.element, touch.addresses, None, None)
 
 
 @contextlib.contextmanager
@@ -79,8 +67,8 @@ def launches_recorded() -> Iterator[list[RecordedLaunch]]:
     recorded: list[RecordedLaunch] = []
 
     def memory(launch: Launched) -> Memory:
-        recorded.append(RecordedLaunch(launch, RecordingMemory()))
-        return recorded[-1].memory
+        recorded.append(RecordedLaunch(launch))
+        return ObservedMemory(recorded[-1])
 
     with running(memory=memory):
         yield recorded

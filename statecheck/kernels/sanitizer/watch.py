@@ -16,6 +16,7 @@ from statecheck.case.findings import (
     UnwrittenRead,
     byte_count,
 )
+from statecheck.kernels.observed import Observer
 from statecheck.kernels.sanitizer.bounds import first_misaligned, first_outside, where
 from statecheck.kernels.sanitizer.lanes import Lanes, written_twice
 from statecheck.kernels.sanitizer.log import AccessLog
@@ -26,7 +27,7 @@ from statecheck.kernels.sanitizer.touches import Touch, place_texts
 from statecheck.kernels.sanitizer.views import TensorView, view_of
 
 
-class Sanitizer:
+class Sanitizer(Observer):
     """What is known about memory; the code that launches declares it. See `statecheck.sanitizer`."""
 
     def __init__(self, *, record: bool = False) -> None:
@@ -126,6 +127,8 @@ class Sanitizer:
         Raises:
             Finding: it may not be made.
         """
+        if not len(touch.addresses):
+            return
         outside = first_outside(touch, self.provenance)
         if outside is not None:
             self._refuse_outside(touch, *outside)
@@ -152,6 +155,8 @@ class Sanitizer:
     def after(self, touch: Touch) -> None:
         """The access has been made, and an atomic one's part in the order of programs is known."""
         touch.data = None
+        if not len(touch.addresses):
+            return
         if touch.writes:
             self._shadow.store(touch)
             if self._record:
