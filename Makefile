@@ -16,6 +16,7 @@ SHARD ?=
 DIRS ?= reports/campaigns
 MERGE_ARGS ?=
 NIGHTLY_ARGS ?=
+PROVE_ARGS ?=
 SCRIPT ?=
 SANITIZE_ARGS ?=
 TRACES ?= 300
@@ -70,7 +71,7 @@ RELEASED_CHOICE = $(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT)
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz exhaust nightly merge replay bisect sanitize sanitize-gpu traces replay-trace demo bench mutants vllm compatibility vectors lint types table check-table ci clean
+TARGETS := help test fuzz exhaust nightly merge replay bisect sanitize sanitize-gpu traces replay-trace demo bench mutants prove vllm compatibility vectors lint types table check-table ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -102,6 +103,10 @@ fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET, SUBJECT, DEVICE, ON
 exhaust: $(READY)  ## all inputs of each decision up to a bound that grows until the time is up: BUDGET, SUBJECT, DEVICE, ONLY, WORKERS; on a release: VLLM=0.33.0
 	@$(RELEASE) $(RUN) exhaust --budget $(call quote,$(BUDGET)) $(RELEASED_CHOICE) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(WORKERS),--workers $(call quote,$(WORKERS)))
+
+prove: $(READY)  ## lemmas about the kernels' decisions for every int32, each proved or with a case: SUBJECT, ONLY, PROVE_ARGS; on a release: VLLM=0.33.0
+	@$(RELEASE) $(RUN) prove --subject $(call quote,$(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT))),$(RELEASED),$(SUBJECT))) \
+	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(PROVE_ARGS)
 
 nightly: $(READY)  ## a campaign to leave running, with a report: BUDGET (8h here), GPUS, SHARD, RAY, SUBJECT, DEVICE, ONLY; on a release: VLLM=0.33.0
 	@$(RELEASE) $(RUN) nightly $(if $(filter-out file,$(origin BUDGET)),--budget $(call quote,$(BUDGET))) \
@@ -201,5 +206,5 @@ $(VENV)/.ready: constraints.txt pyproject.toml
 	done && $$python -m venv $(VENV) || { echo 'statecheck: needs Python 3.11 or newer, with venv' >&2; exit 1; }
 	@$(PIP_INSTALL) torch==2.13.0 2>/dev/null || $(PIP_INSTALL) --extra-index-url $(TORCH_INDEX) torch==2.13.0
 	@$(PIP_INSTALL) $$($(VENV)/bin/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-	print(*p["dependencies"], *p["optional-dependencies"]["dev"])')
+	print(*p["dependencies"], *p["optional-dependencies"]["dev"], *p["optional-dependencies"]["prove"])')
 	@touch $@

@@ -9,8 +9,8 @@
 A rule knows nothing of those who watch it, and its answer is the same with and without them.
 """
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import wraps
 from inspect import signature
 from typing import Any, Final, ParamSpec, TypeVar
@@ -69,6 +69,19 @@ def rule(function: Callable[P, T]) -> Callable[P, T]:
 
     _WATCHED[asked] = about
     return asked
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Watchers of rules are not called meanwhile."""
+    watchers = [(about, about.looks, about.changes) for about in _WATCHED.values()]
+    for about, _, _ in watchers:
+        about.looks, about.changes = [], []
+    try:
+        yield
+    finally:
+        for about, looks, changes in watchers:
+            about.looks, about.changes = looks, changes
 
 
 def watches(watched: Callable[..., Any]) -> Callable[[Callable[..., None]], None]:

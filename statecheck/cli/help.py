@@ -21,6 +21,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "merge": ("merge reports/campaigns --id 2026-11-21-night",),
     "mutants": ("mutants --files impl/chunks.py --sample 20", "mutants --shard 1/4 --budget 8m"),
     "nightly": ("nightly --budget 8h", "nightly --examples 1000 --only chunks"),
+    "prove": ("prove --only preprocess", "prove --subject vllm --time-limit 30m"),
     "replay": ("replay 0cf9c118dc", "replay 0cf9c118dc --subject examples.numpy_port --device cpu"),
     "replay-trace": ("replay-trace conversation.jsonl --requests 2000 --factor 64",),
     "sanitize": ("sanitize shift_window.py", "sanitize shift_window.py --every-order"),

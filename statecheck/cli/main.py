@@ -25,6 +25,7 @@ from statecheck.cli.options import (
     location,
     seconds,
 )
+from statecheck.cli.prove import add_prove
 from statecheck.cli.replay_trace import add_replay_trace
 from statecheck.cli.sanitize import add_sanitize
 from statecheck.cli.sanitize_gpu import add_sanitize_gpu
@@ -96,6 +97,7 @@ def parser() -> CommandParser:
     add_exhaust(commands)
     add_sanitize(commands)
     add_sanitize_gpu(commands)
+    add_prove(commands)
     add_vectors(commands)
     add_mutants(commands)
     add_compatibility(commands)

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,7 +25,7 @@ from statecheck.kernels.driver import use
 from statecheck.kernels.memory import Memory, Program
 from statecheck.kernels.private import ASTSource, JITFunction, driver
 from statecheck.kernels.sanitizer.touches import place_texts
-from statecheck.kernels.source.compile import Compiled, compiled
+from statecheck.kernels.source.compile import Compiled, compiled, ttir
 from statecheck.kernels.source.ir import NotUnderstoodError, Type
 from statecheck.kernels.source.values import dtype_of
 
@@ -43,6 +44,8 @@ class Launched:
     """The same as generated code takes them."""
     taken: set[int] = field(default_factory=set)
     """Gets the numbers of the branches that its programs take."""
+    ir: Callable[[], str] = str
+    """Makes the text of the IR."""
 
     def program(self, memory: Memory, index: Program) -> Iterator[int]:
         """A generator of one program, which stops before each access."""
@@ -123,10 +126,16 @@ class Kernel:
     packed_metadata: Any = None
 
     def __init__(
-        self, function: Any, parameters: list[str], variant: Compiled | None, why: str, bfloat16: str = ""
+        self,
+        function: Any,
+        parameters: list[str],
+        variant: Compiled | None,
+        why: str,
+        bfloat16: str,
+        ir: Callable[[], str],
     ) -> None:
         self._function, self._names, self.variant, self.why = function, parameters, variant, why
-        self._bfloat16 = bfloat16
+        self._bfloat16, self._ir = bfloat16, ir
         place = coverage.place_of(function.fn)
         self._how = How(function.__name__, INTERPRETED if variant is None else EXECUTED, why, place)
         self._taken = set() if variant is None else coverage.noted(self._how.kernel, place, variant.branches)
@@ -147,7 +156,9 @@ class Kernel:
         values = [
             _value(argument, kind) for argument, kind in zip(handed, self.variant.parameters, strict=True)
         ]
-        launch = Launched(self._how.kernel, self.variant, (x, y, z), handed, names, values, self._taken)
+        launch = Launched(
+            self._how.kernel, self.variant, (x, y, z), handed, names, values, self._taken, self._ir
+        )
         if STATE.around is None:
             run(launch)
         else:
@@ -254,7 +265,7 @@ def _kernel(source: ASTSource, options: Any, backend: Any) -> Kernel:
     except NotUnderstoodError as unknown:
         why, bfloat16 = str(unknown), unknown.bfloat16
     names = [name for name, kind in _flat_signature(source.signature) if kind != "constexpr"]
-    return Kernel(source.fn, names, variant, why, bfloat16)
+    return Kernel(source.fn, names, variant, why, bfloat16, partial(ttir, source, options, backend))
 
 
 def _flat_signature(signature: Any) -> Iterator[tuple[str, Any]]:

@@ -142,7 +142,7 @@ class _Writer(Control, Accesses, Shapes):
 
     def _elementwise(self, op: Operation) -> None:
         forms = [self._form(value) for value in op.operands]
-        attributes = _attributes(op)
+        attributes = attributes_of(op)
         if all(value in self._constants for value in op.operands) and len(op.results) == 1 and op.operands:
             self._fold(op, attributes)
             return
@@ -233,7 +233,8 @@ class _Writer(Control, Accesses, Shapes):
 _PREDICATE = re.compile(r"^([a-z]+),")
 
 
-def _attributes(op: Operation) -> dict[str, str]:
+def attributes_of(op: Operation) -> dict[str, str]:
+    """What an operation's text says beside its operands, as `arithmetic.operation` takes it."""
     if op.name in ("arith.cmpi", "arith.cmpf"):
         match = _PREDICATE.match(op.text.strip())
         assert match is not None
