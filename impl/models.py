@@ -33,14 +33,13 @@ class PublishedModel:
 
     `source`: the repository on Hugging Face and the fields of its config.json. `family`: the method of
     `MambaStateShapeCalculator` that its layers use. `arguments`: what that method takes beside the number of
-    ranks and of speculative tokens. `num_layers`: layers with such a state.
+    ranks and of speculative tokens.
     """
 
     name: str
     source: str
     family: StateFamily
     arguments: tuple[tuple[str, int], ...]
-    num_layers: int
 
     def state_shapes(self, tp_size: int = 1, num_spec: int = 0) -> StateShapes:
         """Shapes of one block's states on one of `tp_size` ranks, with `num_spec` speculative tokens.
@@ -75,7 +74,6 @@ PUBLISHED_MODELS = (
             ("head_v_dim", 128),
             ("conv_kernel_size", 4),
         ),
-        num_layers=36,
     ),
     PublishedModel(
         name="Nemotron-H-8B",
@@ -93,7 +91,6 @@ PUBLISHED_MODELS = (
             ("state_size", 128),
             ("conv_kernel", 4),
         ),
-        num_layers=24,
     ),
     PublishedModel(
         name="Granite-4.0-H-Small",
@@ -111,7 +108,6 @@ PUBLISHED_MODELS = (
             ("state_size", 128),
             ("conv_kernel", 4),
         ),
-        num_layers=36,
     ),
     PublishedModel(
         name="Falcon-H1-7B",
@@ -128,7 +124,6 @@ PUBLISHED_MODELS = (
             ("state_size", 256),
             ("conv_kernel", 4),
         ),
-        num_layers=44,
     ),
     PublishedModel(
         name="Bamba-9B",
@@ -146,7 +141,6 @@ PUBLISHED_MODELS = (
             ("state_size", 128),
             ("conv_kernel", 4),
         ),
-        num_layers=29,
     ),
     PublishedModel(
         name="Jamba-v0.1",
@@ -156,7 +150,6 @@ PUBLISHED_MODELS = (
         ),
         family="mamba1_state_shape",
         arguments=(("intermediate_size", 8192), ("state_size", 16), ("conv_kernel", 4)),
-        num_layers=28,
     ),
     PublishedModel(
         name="Kimi-Linear-48B-A3B",
@@ -166,7 +159,6 @@ PUBLISHED_MODELS = (
         ),
         family="kda_state_shape",
         arguments=(("num_heads", 32), ("head_dim", 128), ("conv_kernel_size", 4)),
-        num_layers=20,
     ),
     PublishedModel(
         name="LFM2-1.2B",
@@ -176,7 +168,6 @@ PUBLISHED_MODELS = (
         ),
         family="short_conv_state_shape",
         arguments=(("intermediate_size", 2048), ("conv_kernel", 3)),
-        num_layers=10,
     ),
     PublishedModel(
         name="MiniMax-Text-01",
@@ -186,7 +177,6 @@ PUBLISHED_MODELS = (
         ),
         family="linear_attention_state_shape",
         arguments=(("num_heads", 64), ("head_dim", 128)),
-        num_layers=70,
     ),
 )
 """Nine published models, every family at least once."""

@@ -412,6 +412,22 @@ def test_the_kernel_that_copies_runs_may_be_launched_as_documented(trial: Trial,
 
 
 @prop(
+    "copy-meta/size-widths",
+    "memmove",
+    MEMCPY,
+    COLLECT,
+    DO_COPY,
+    COPY_BUFFERS,
+    runs=runs(),
+    dtype=st.sampled_from(("int32", "int64")),
+)
+def test_sizes_of_runs_may_be_numbers_of_32_or_64_bits(trial: Trial, runs: MovedRuns, dtype: str) -> None:
+    trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]), rule=pointers.memory_after)
+    again = copy_again(["pool0"], sizes=runs.sizes(dtype), schedule=runs.schedule)
+    trial.agrees(again, rule=pointers.memory_after)
+
+
+@prop(
     "copy-meta/program-order",
     "order-free",
     COLLECT,

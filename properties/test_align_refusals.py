@@ -65,6 +65,8 @@ AFTER = After(SETUP, (Sampled(3, 3, 2, 3), Sampled(10, 1)))
 BEFORE = Before(SETUP, (Starting(3, 4, 2), Starting(10, 1)))
 STEP = RunnerStep(SETUP, (Starting(3, 4, 2), Starting(10, 1)), spare=1)
 LISTED = replace(STEP, pointers=True)
+UNSHIFTED = replace(STEP, requests=(Starting(4, 4), Starting(10, 1)))
+FURTHER = replace(STEP, requests=(Starting(2, 4, 3), Starting(10, 1)))
 
 
 @dataclass(frozen=True)
@@ -355,6 +357,14 @@ BAD_STEPS = (
             ("a null block where the state comes from", [0, 2, 3, 4]),
             ("a null block where the state goes to", [1, 0, 3, 4]),
         )
+    ),
+    BadSteps(
+        "a row that ends before the column that it goes to",
+        preprocess(UNSHIFTED, requests=with_blocks(UNSHIFTED, [1])),
+    ),
+    BadSteps(
+        "a row that ends before the accepted column, behind the one that it goes to",
+        preprocess(FURTHER, requests=with_blocks(FURTHER, [1, 2])),
     ),
     BadSteps("a shift of channel-first rows by pointers", preprocess(replace(LISTED, setup=CHANNELS_FIRST))),
 )

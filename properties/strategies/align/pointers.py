@@ -90,13 +90,17 @@ def do_copies(pools: Sequence[str], *, schedule: str = "") -> Call:
     return call(DO_COPY, bufs=Name("copy_bufs"), observes=pools, schedule=schedule)
 
 
-def copy_again(pools: Sequence[str], *, schedule: str = "") -> Call:
-    """Do the copies that the device's lists hold; entries that were not written have size 0."""
+def copy_again(pools: Sequence[str], *, sizes: Tensor | None = None, schedule: str = "") -> Call:
+    """Do the copies that the device's lists hold; entries that were not written have size 0.
+
+    Args:
+        sizes: of all entries, by default those of the list.
+    """
     return call(
         MEMCPY,
         src_ptrs=Attribute(Name("copy_bufs"), "src_ptrs.gpu"),
         dst_ptrs=Attribute(Name("copy_bufs"), "dst_ptrs.gpu"),
-        sizes=Attribute(Name("copy_bufs"), "sizes.gpu"),
+        sizes=Attribute(Name("copy_bufs"), "sizes.gpu") if sizes is None else sizes,
         observes=pools,
         schedule=schedule,
     )
@@ -166,6 +170,12 @@ class MovedRuns(NamedSituations):
     def contents(self) -> bytes:
         """The bytes of the pool."""
         return pattern(self.seed, "pool0", self.zones[-1] + 3)
+
+    def sizes(self, dtype: str) -> Tensor:
+        """The bytes of each entry of the lists, in numbers of that type."""
+        numbers = [run.size for run in self.runs]
+        entries = (1 + self.spare) * len(numbers)
+        return Tensor(dtype, (entries,), (*numbers, *(0,) * (entries - len(numbers))))
 
     def moved_through_a_temporary(self) -> bytes:
         """The bytes of the pool after every run has moved."""
