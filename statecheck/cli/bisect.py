@@ -5,17 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from statecheck.cli.options import location
+from statecheck.cli.options import add_corpus_option
 
 _DESCRIPTION = """Replays a case on releases of vLLM, and says since which of them it is wrong, and since which it is right
 again. Exit code: 0 if it is right in the newest one, 1 if it is wrong there, 2 if nothing is known of that one, 3 if the command
 cannot be run as given."""
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "--corpus": {
-        "type": location,
-        "default": "corpus",
-        "help": "where ids are looked up (default corpus/)",
-    },
     # Not `subject`: with that, a command goes on in the environment of one release.
     "--subject": {
         "dest": "released",
@@ -47,6 +42,7 @@ def add_bisect(commands: Any) -> None:
         description=_DESCRIPTION,
     )
     parser.add_argument("case", help="path to a case.json, or the first digits of an id in the corpus")
+    add_corpus_option(parser, "ids are looked up")
     for name, given in _OPTIONS.items():
         parser.add_argument(name, **given)
     parser.set_defaults(run=_run)

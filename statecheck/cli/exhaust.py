@@ -10,14 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from statecheck.cli.campaign import console, fresh_plan, run_campaign
-from statecheck.cli.options import (
-    add_known_options,
-    add_only_option,
-    add_port_options,
-    add_require_options,
-    location,
-    seconds,
-)
+from statecheck.cli.options import add_campaign_options, seconds
 from statecheck.text import visible
 
 if TYPE_CHECKING:
@@ -30,18 +23,10 @@ def add_exhaust(commands: Any) -> None:
         "exhaust", help="try all inputs of each decision up to a bound that grows until the time is up"
     )
     exhaust.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
-    add_only_option(exhaust)
     exhaust.add_argument(
         "--workers", type=int, default=None, help="processes (default: one per core; 1 on a GPU)"
     )
-    exhaust.add_argument(
-        "--reports", type=location, default="reports", help="where reports go (default reports/)"
-    )
-    add_port_options(exhaust)
-    add_known_options(exhaust)
-    add_require_options(exhaust)
-    exhaust.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
-    exhaust.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    add_campaign_options(exhaust)
     exhaust.set_defaults(run=run_exhaust, seed=0)
 
 

@@ -18,10 +18,9 @@ from statecheck.cli.merge import add_merge
 from statecheck.cli.mutants import add_mutants
 from statecheck.cli.nightly import add_nightly
 from statecheck.cli.options import (
-    add_known_options,
-    add_only_option,
-    add_port_options,
-    add_require_options,
+    add_campaign_options,
+    add_corpus_option,
+    add_subject_options,
     location,
     seconds,
 )
@@ -108,18 +107,11 @@ def parser() -> CommandParser:
 def _add_fuzz(commands: Any) -> None:
     fuzz = commands.add_parser("fuzz", help="run all properties with fresh randomness until the time is up")
     fuzz.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
-    add_only_option(fuzz)
     fuzz.add_argument("--seed", type=int, default=None, help="repeat a campaign's random choices")
     fuzz.add_argument(
         "--workers", type=int, default=None, help="processes (default: one per core; 1 on a GPU)"
     )
-    fuzz.add_argument(
-        "--reports", type=location, default="reports", help="where reports go (default reports/)"
-    )
-    add_port_options(fuzz)
-    add_known_options(fuzz)
-    add_require_options(fuzz)
-    _subject_options(fuzz)
+    add_campaign_options(fuzz)
     fuzz.set_defaults(run=_fuzz)
 
 
@@ -129,9 +121,7 @@ def _add_replay(commands: Any) -> None:
         help="run a saved case again: FIXED, FAILED, REPRODUCED (a declared defect), NOT REPRODUCED or NOT APPLICABLE",
     )
     replay.add_argument("case", help="path to a case.json, or the first digits of an id in the corpus")
-    replay.add_argument(
-        "--corpus", type=location, default="corpus", help="where ids are looked up (default corpus/)"
-    )
+    add_corpus_option(replay, "ids are looked up")
     replay.add_argument(
         "--verdict",
         type=location,
@@ -144,13 +134,8 @@ def _add_replay(commands: Any) -> None:
         default="30s",
         help="for each call; one without an answer by then hangs: 90, 60s, 5m (default 30s)",
     )
-    _subject_options(replay)
+    add_subject_options(replay)
     replay.set_defaults(run=_replay)
-
-
-def _subject_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
 
 
 def _fuzz(options: argparse.Namespace) -> int:

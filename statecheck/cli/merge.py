@@ -12,7 +12,7 @@ from typing import Any
 
 from statecheck.campaign.record import FILE, CampaignRecord, require_id
 from statecheck.cli.folders import require_own
-from statecheck.cli.options import location
+from statecheck.cli.options import add_corpus_option, add_reports_option, location
 from statecheck.text.command_lines import near
 from statecheck.text.terminal import said, say
 
@@ -29,12 +29,8 @@ def add_merge(commands: Any) -> None:
     )
     parser.add_argument("folders", nargs="+", type=location, metavar="DIR", help="searched for campaign.json")
     parser.add_argument("--id", default="", help="the campaign's name")
-    parser.add_argument(
-        "--reports", type=location, default="reports", help="where reports go (default reports/)"
-    )
-    parser.add_argument(
-        "--corpus", type=location, default="corpus", help="where failing cases are kept (default corpus/)"
-    )
+    add_reports_option(parser)
+    add_corpus_option(parser, "failing cases are kept")
     parser.set_defaults(run=run_merge)
 
 

@@ -13,14 +13,7 @@ from typing import Any
 from statecheck.campaign.plan import Plan, shard_of
 from statecheck.campaign.record import FILE, CampaignRecord, require_id
 from statecheck.cli.campaign import console, plan_of, run_campaign
-from statecheck.cli.options import (
-    add_known_options,
-    add_only_option,
-    add_port_options,
-    add_require_options,
-    location,
-    seconds,
-)
+from statecheck.cli.options import add_campaign_options, add_corpus_option, seconds
 
 _MOST_WORKERS = 8
 _CAMPAIGN = "CAMPAIGN"
@@ -45,23 +38,13 @@ def add_nightly(commands: Any) -> None:
     parser.add_argument(
         "--workers", type=int, default=None, help="processes per GPU that run the subject (default: by cores)"
     )
-    parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    add_only_option(parser)
-    parser.add_argument(
-        "--reports", type=location, default="reports", help="where reports go (default reports/)"
-    )
-    parser.add_argument(
-        "--corpus", type=location, default="corpus", help="where failing cases are kept (default corpus/)"
-    )
+    add_corpus_option(parser, "failing cases are kept")
     parser.add_argument("--id", default="", help="the campaign's name; shards of one need the same")
     parser.add_argument(
         "--shard", default="", metavar="K/N", help="part of a campaign: 2/8 is the second of eight shards"
     )
     parser.add_argument("--ray", default="", metavar="ADDRESS", help="spread it over a Ray cluster")
-    add_port_options(parser)
-    add_known_options(parser)
-    add_require_options(parser)
+    add_campaign_options(parser)
     parser.set_defaults(run=run_nightly)
 
 

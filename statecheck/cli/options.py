@@ -36,7 +36,35 @@ def seconds(text: str, name: str = "budget") -> float:
     return float(match[1]) * unit
 
 
-def add_port_options(parser: argparse.ArgumentParser) -> None:
+def add_subject_options(parser: argparse.ArgumentParser) -> None:
+    """What a command is about, and where it runs."""
+    parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+
+
+def add_reports_option(parser: argparse.ArgumentParser) -> None:
+    """Where a command leaves what it finds."""
+    parser.add_argument(
+        "--reports", type=location, default="reports", help="where reports go (default reports/)"
+    )
+
+
+def add_corpus_option(parser: argparse.ArgumentParser, what: str) -> None:
+    """Where cases are kept."""
+    parser.add_argument("--corpus", type=location, default="corpus", help=f"where {what} (default corpus/)")
+
+
+def add_campaign_options(parser: argparse.ArgumentParser) -> None:
+    """What all campaigns are given."""
+    add_subject_options(parser)
+    add_only_option(parser)
+    add_reports_option(parser)
+    _add_port_options(parser)
+    parser.add_argument("--as-new", action="store_true", help="report known defects as new ones")
+    add_require_options(parser)
+
+
+def _add_port_options(parser: argparse.ArgumentParser) -> None:
     """How a command runs the subject."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -75,8 +103,3 @@ def add_require_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with 1 if an applicable property was not tested, for whatever reason",
     )
-
-
-def add_known_options(parser: argparse.ArgumentParser) -> None:
-    """What a campaign makes of the defects that a subject declares."""
-    parser.add_argument("--as-new", action="store_true", help="report known defects as new ones")

@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from statecheck import rooms
-from statecheck.cli.options import add_only_option, add_require_options, location
+from statecheck.cli.options import (
+    add_only_option,
+    add_reports_option,
+    add_require_options,
+    add_subject_options,
+)
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 
 _PLUGIN = "statecheck.suite.options"
@@ -21,14 +26,11 @@ _CODES = {0: CLEAN, 1: FALSIFIED, _USAGE: MISCONFIGURED}
 def add_test(commands: Any) -> None:
     """The command, among the others."""
     parser = commands.add_parser("test", help="every property once under pytest, with a verdict for each")
-    parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    add_subject_options(parser)
     add_only_option(parser)
     parser.add_argument("--max-examples", default="", metavar="N", help="of each property (default 100)")
     add_require_options(parser)
-    parser.add_argument(
-        "--reports", type=location, default="reports", help="where reports go (default reports/)"
-    )
+    add_reports_option(parser)
     parser.add_argument("--workers", default="auto", help="processes (default: one per core)")
     parser.add_argument("arguments", nargs="*", metavar="-- ...", help="anything else is handed to pytest")
     parser.set_defaults(run=run_test)

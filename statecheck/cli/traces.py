@@ -10,14 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from statecheck.cli.campaign import console, fresh_plan, run_campaign
-from statecheck.cli.options import (
-    add_known_options,
-    add_only_option,
-    add_port_options,
-    add_require_options,
-    location,
-    seconds,
-)
+from statecheck.cli.options import add_campaign_options, seconds
 from statecheck.execution.selection import heading
 
 if TYPE_CHECKING:
@@ -36,17 +29,9 @@ def add_traces(commands: Any) -> None:
     traces.add_argument(
         "--budget", default="", help="how long at most: 90, 60s, 5m, 8h (default: until all are done)"
     )
-    add_only_option(traces)
     traces.add_argument("--seed", type=int, default=None, help="repeat a run's random choices")
     traces.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
-    traces.add_argument(
-        "--reports", type=location, default="reports", help="where reports go (default reports/)"
-    )
-    add_port_options(traces)
-    add_known_options(traces)
-    add_require_options(traces)
-    traces.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
-    traces.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    add_campaign_options(traces)
     traces.set_defaults(run=run_traces)
 
 
