@@ -230,28 +230,8 @@ def brief(value: Value, limit: int = 24) -> str:
     """`value` in a line: tensors as `int32[0, 5]`, long ones cut in the middle."""
     if isinstance(value, Tensor):
         return _brief_tensor(value, limit)
-    if isinstance(value, Call):
-        return f"<{value.bind or value.updates or value.function}>"
-    if isinstance(value, DType):
-        return f"torch.{value.name}"
-    if isinstance(value, Name):
-        return value.name
-    if isinstance(value, Returns):
-        return f"lambda: {brief(value.value, limit)}"
-    if isinstance(value, (Device, BufferMaker)):
-        return "device" if isinstance(value, Device) else "make_buffer"
     if isinstance(value, bytes):
         return _cut_bytes(value, limit)
-    if isinstance(value, View):
-        return f"<{value.dtype}{list(value.shape)} in {value.of}>"
-    if isinstance(value, Fake):
-        return f"<{value.dtype}{list(value.shape)} at {value.address:#x}>"
-    if isinstance(value, (Rows, NumPy)):
-        return f"<{type(value).__name__.lower()} of {brief(value.of, limit)}>"
-    if isinstance(value, Attribute):
-        return f"{brief(value.of, limit)}.{value.path}"
-    if isinstance(value, Function):
-        return value.name
     if isinstance(value, Record):
         return f"{value.type}({', '.join(f'{name}={brief(item, limit)}' for name, item in value.fields)})"
     if isinstance(value, dict):
@@ -259,7 +239,34 @@ def brief(value: Value, limit: int = 24) -> str:
     if isinstance(value, (list, tuple)):
         inner = ", ".join(brief(item, limit) for item in value)
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
-    return repr(value)
+    return _brief_reference(value, limit)
+
+
+def _brief_reference(value: Value, limit: int) -> str:
+    """What stands for a function, a name, or a part of another value; a plain value as it is."""
+    match value:
+        case Call():
+            return f"<{value.bind or value.updates or value.function}>"
+        case DType():
+            return f"torch.{value.name}"
+        case Name() | Function():
+            return value.name
+        case Returns():
+            return f"lambda: {brief(value.value, limit)}"
+        case Device():
+            return "device"
+        case BufferMaker():
+            return "make_buffer"
+        case View():
+            return f"<{value.dtype}{list(value.shape)} in {value.of}>"
+        case Fake():
+            return f"<{value.dtype}{list(value.shape)} at {value.address:#x}>"
+        case Rows() | NumPy():
+            return f"<{type(value).__name__.lower()} of {brief(value.of, limit)}>"
+        case Attribute():
+            return f"{brief(value.of, limit)}.{value.path}"
+        case _:
+            return repr(value)
 
 
 def _brief_tensor(tensor: Tensor, limit: int) -> str:

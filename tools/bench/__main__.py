@@ -11,6 +11,7 @@ from statecheck.cli.main import CommandParser, run_parsed
 from statecheck.cli.options import location
 from statecheck.cli.process import run
 from statecheck.data.marked import mark
+from statecheck.execution.exit_codes import CLEAN
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,12 +49,18 @@ def _bench(options: argparse.Namespace) -> int:
     if options.tiny:
         _prepare_kernels(options.device)
     from statecheck.subject import load
-    from tools.bench.align import BenchOptions
-    from tools.bench.chunks import run_bench
+    from tools.bench.align import BenchOptions, run_align
+    from tools.bench.builders import run_builders
+    from tools.bench.cache import offers_copies
 
     beside = load(options.subject) if options.subject else None
-    align = BenchOptions(options.out, options.device, tiny=options.tiny, host_only=options.only == "host")
-    return run_bench(options.only, align, beside)
+    if options.only in ("", "builders"):
+        run_builders(beside, options.device)
+    if options.only != "builders":
+        peer = beside if beside and offers_copies(beside) else None
+        host_only = options.only == "host"
+        run_align(BenchOptions(options.out, options.device, peer, tiny=options.tiny, host_only=host_only))
+    return CLEAN
 
 
 def _prepare_kernels(device: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import torch
@@ -13,10 +13,13 @@ from rich.table import Table
 
 from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
 from statecheck.execution.port import InProcess, choose_device
+from statecheck.report import numbers
+from statecheck.rooms import home
 from statecheck.subject import Subject, load
 from tools.bench import report
 from tools.bench.clock import Times, in_turn, quartiles, waiting_for
 
+RESULTS = home() / "build" / "bench.json"
 _SEED = 0
 _REPEATS = 300
 _CONTEXT = 4096
@@ -52,6 +55,22 @@ class BuilderTimes:
     def ratio(self) -> float | None:
         """How many times as long the other one takes."""
         return None if self.beside is None else self.beside.median / self.times.median
+
+
+def run_builders(beside: Subject | None, device: str) -> None:
+    """Print the tables, and save them as `build/bench.json`."""
+    results = measure_builders(beside, device)
+    name = f"{beside.name} {beside.release}".rstrip() if beside else ""
+    console = report.console()
+    for table in tables(results, name):
+        console.print(table, "")
+    content = {
+        "environment": numbers.environment() | {"seed": _SEED},
+        "beside": name or None,
+        "unit": "microseconds",
+        "builders": [asdict(result) | {"ratio": result.ratio} for result in results],
+    }
+    numbers.save(RESULTS, content)
 
 
 def measure_builders(beside: Subject | None = None, device: str = "auto") -> list[BuilderTimes]:
