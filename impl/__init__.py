@@ -51,7 +51,6 @@ from .layout import (
     get_temporal_copy_spec,
     is_conv_state_dim_first,
 )
-from .models import PUBLISHED_MODELS, PublishedModel
 from .shapes import MambaStateShapeCalculator
 from .types import (
     FLA_CHUNK_SIZE,
@@ -73,7 +72,6 @@ __all__ = [
     "FLA_CHUNK_SIZE",
     "NULL_BLOCK_ID",
     "PAD_SLOT_ID",
-    "PUBLISHED_MODELS",
     "AttentionCGSupport",
     "AttentionMetadataBuilder",
     "BaseMambaAttentionMetadata",
@@ -100,7 +98,6 @@ __all__ = [
     "MambaSpecDecodeGPUContext",
     "MambaStateCopyFunc",
     "MambaStateShapeCalculator",
-    "PublishedModel",
     "batch_memcpy",
     "batch_memcpy_kernel",
     "cdiv",

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import impl
-from impl.models import PUBLISHED_MODELS
 from subjects import Subject
 
 SUBJECT = Subject("impl", impl)
-
-__all__ = ["PUBLISHED_MODELS", "SUBJECT"]

@@ -1,4 +1,4 @@
-"""Model configurations: small random ones, and published ones from the subjects' table."""
+"""Model configurations: small random ones, and published models."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import cache
 from hypothesis import strategies as st
 
 from properties.strategies.layout import environment, layouts
+from properties.strategies.published_models import PUBLISHED_MODELS
 from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import Call
-from subjects.impl import PUBLISHED_MODELS
 
 CALCULATOR = "MambaStateShapeCalculator"
 TP_SIZES = (1, 2, 3, 4, 8)

@@ -12,7 +12,6 @@ _CHECKS = "tests/docs/test_symbols.py::test_"
 _CONSTANT = (f"{_CHECKS}constants_are_those_of_the_oracle",)
 _PLAIN_DATA = (f"{_CHECKS}plain_data_has_exactly_the_documented_fields_and_defaults",)
 _ALIAS = (f"{_CHECKS}copy_functions_have_the_signature_that_their_alias_states",)
-_PUBLISHED = (f"{_CHECKS}published_models_have_the_shapes_that_the_oracle_calculates",)
 _BACK = (f"{_CHECKS}the_first_rows_of_a_buffer_come_back_to_the_host",)
 _SWITCH = (f"{_CHECKS}a_layout_is_selected_for_the_length_of_a_with_block",)
 
@@ -185,8 +184,6 @@ MANIFEST = (
     Symbol("2", "get_conv_state_layout", "layout", "layout.conv_state_layout"),
     Symbol("2", "is_conv_state_dim_first", "layout", "layout.conv_state_layout"),
     Symbol("own", "conv_state_layout", "layout", "layout.conv_state_layout", _SWITCH),
-    Symbol("own", "PublishedModel", "models", "shapes", _PUBLISHED),
-    Symbol("own", "PUBLISHED_MODELS", "models", "shapes", _PUBLISHED),
     *_BUILDER_SYMBOLS,
     *_ALIGN_SYMBOLS,
     Symbol("contract 1.1", "PAD_SLOT_ID", "types", "types.PAD_SLOT_ID", (_CONV, *_CONSTANT)),

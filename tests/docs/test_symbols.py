@@ -13,7 +13,6 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from oracle import shapes
 from oracle import types as oracle_types
 from oracle.align.buffers import copied_elements
 from oracle.builders.batch import reorder_batch_threshold
@@ -92,16 +91,6 @@ def test_copy_functions_have_the_signature_that_their_alias_states(name: str) ->
     signature = inspect.signature(IMPL.resolve(name), eval_str=True)
     assert [parameter.annotation for parameter in signature.parameters.values()] == parameters
     assert signature.return_annotation is result
-
-
-@pytest.mark.parametrize("model", IMPL.resolve("PUBLISHED_MODELS"), ids=lambda model: model.name)
-def test_published_models_have_the_shapes_that_the_oracle_calculates(model: Any) -> None:
-    ranks = "tp_size" if model.family == "linear_attention_state_shape" else "tp_world_size"
-    layout = {} if ranks == "tp_size" else {"layout": "SD"}
-    rule = getattr(shapes, model.family)
-    for tp in (1, 2, 4, 8):
-        with IMPL.environment({}):
-            assert model.state_shapes(tp) == rule(**{ranks: tp}, **dict(model.arguments), **layout)
 
 
 @pytest.mark.parametrize("before", [None, "SD", "DS"])

@@ -40,9 +40,9 @@ from properties.strategies.batch import (
 from properties.strategies.block_tables import BlockTable, block_tables
 from properties.strategies.chunks import Packed, integer_vectors, lengths_around, packed_sequences
 from properties.strategies.layout import HUGE_STRIDE, LAYOUTS, Copy, conv_copies, layouts, temporal_copies
+from properties.strategies.published_models import PUBLISHED_MODELS
 from properties.strategies.shapes import ShapeArguments, models
 from statecheck.case.values import Tensor, View
-from subjects.impl import PUBLISHED_MODELS
 
 # Stateless functions and builders.
 

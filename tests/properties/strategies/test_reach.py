@@ -24,9 +24,9 @@ from properties.strategies.batch import batches, shuffled_batches, splittings
 from properties.strategies.block_tables import block_tables
 from properties.strategies.chunks import packed_sequences
 from properties.strategies.layout import DTYPES, LAYOUTS, Copy, conv_copies, temporal_copies
+from properties.strategies.published_models import PUBLISHED_MODELS
 from properties.strategies.shapes import TP_SIZES, models
 from properties.strategies.situations import all_situations
-from subjects.impl import PUBLISHED_MODELS
 from tests.properties.strategies.drawing import drawn
 
 ANYTIME = -1.0
