@@ -182,49 +182,6 @@ def test_any_chunking_gives_the_same_bits(seed: int, tokens: list[int], data: st
     assert after(model(seed), tokens[cut:], middle) == after(model(seed), tokens)
 
 
-@given(first=st.lists(TOKENS, min_size=1, max_size=12), second=st.lists(TOKENS, min_size=1, max_size=12))
-def test_requests_that_take_turns_do_not_see_each_other(first: list[int], second: list[int]) -> None:
-    recurrent, states = model(), [model().initial(), model().initial()]
-    for step in range(12):
-        for request, tokens in enumerate((first, second)):
-            if step < len(tokens):
-                states[request], _ = recurrent.advance(states[request], tokens[step])
-    assert states == [after(recurrent, first)[0], after(recurrent, second)[0]]
-
-
-def through_blocks(recurrent: Recurrent, states: Sequence[LayerState], row: int) -> list[LayerState]:
-    """`states` written to a block of an engine's cache, windows from `row` on, and read back."""
-    setup, read = recurrent.setup, []
-    for (_, group, _), state in zip(setup.named_layers(), states, strict=True):
-        conv, temporal = setup.groups[group].states
-        block = np.full(conv.shape, np.nan, np.float32)
-        rows = block if setup.layout == "SD" else block.T
-        for offset, raw in enumerate(state.windows[0]):
-            rows[row + offset] = np.frombuffer(raw, np.float32)
-        kept = np.frombuffer(state.temporal[0], np.float32).reshape(temporal.shape).copy()
-        window = tuple(rows[row + offset].tobytes() for offset in range(WINDOW))
-        read.append(LayerState((window,), (kept.tobytes(),)))
-    return read
-
-
-@pytest.mark.parametrize("layout", ["SD", "DS"])
-@pytest.mark.parametrize("row", [0, 1, 2])
-def test_states_go_through_blocks_unchanged(layout: str, row: int) -> None:
-    recurrent = model(num_spec=2, layout=layout, gdn_layers=2)
-    states, _ = after(recurrent, text(0, 9))
-    assert through_blocks(recurrent, states, row) == states
-
-
-@pytest.mark.parametrize("layout", ["SD", "DS"])
-def test_text_goes_on_from_blocks_as_in_one_go(layout: str) -> None:
-    recurrent, prompt, spoken = model(3, num_spec=2, layout=layout), text(3, 7), []
-    states, said = after(recurrent, prompt)
-    for step in range(20):
-        spoken.append(said)
-        states, said = recurrent.advance(through_blocks(recurrent, states, step % 3), said)
-    assert spoken == recurrent.generate(prompt, 20)
-
-
 def test_a_layer_reads_the_token_and_what_the_layers_before_it_added() -> None:
     recurrent = model(1)
     (first, second), hidden = recurrent.layers, recurrent.embedding[7]
