@@ -33,16 +33,16 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from statecheck.data.decode import Misfit, format_value
+from statecheck.data.decode import Decoder, Misfit
 from statecheck.data.files import read_text
 from statecheck.subject.deviation import Condition, KnownDeviation, Symptom
 
@@ -73,15 +73,12 @@ def declared_in(
 
     Raises:
         ValueError: there is no such file, it is no TOML, or an entry is not as described above; names the file, and of an entry
-            its id or number and the field.
+            its id or number, from 0 on, and the field.
     """
     data = _read(path)
-    _require(data, {"known": _Rule("tables [[known]]", _are_tables)}, {"known"}, str(path))
-    entries = data.get("known", [])
-    made = tuple(
-        _made(entry, conditions or {}, f"{path}, entry {_name(entry, at)}")
-        for at, entry in enumerate(entries, 1)
-    )
+    with _located(str(path)):
+        file: KnownFile = Decoder().decode(data, KnownFile)
+    made = tuple(_made(entry, conditions or {}, f"{path}, entry {entry.id!r}") for entry in file.known)
     for name, times in Counter(known.id for known, _ in made).items():
         if times > 1:
             raise ValueError(f"id = {name!r}, but should be that of one defect, not of {times} [{path}]")
@@ -94,62 +91,43 @@ def has(versions: str, release: str) -> bool:
     Raises:
         ValueError: `versions` says something else.
     """
-    if not _are_versions(versions) and versions:
-        raise ValueError(f"versions = {versions!r}, but should be {_VERSIONS.expected} [known]")
+    try:
+        releases = SpecifierSet(versions)
+    except InvalidSpecifier:
+        raise ValueError(f"versions = {versions!r}, but should be as in >=0.20,<0.28") from None
     # A candidate, or a user's own build, has the defects of the release that it is one of.
     numbers = re.search(r"\d+(\.\d+)*", release)
-    return SpecifierSet(versions).contains(Version(numbers[0] if numbers else "0"))
+    return releases.contains(Version(numbers[0] if numbers else "0"))
+
+
+_Names = str | list[str]
 
 
 @dataclass(frozen=True)
-class _Rule:
-    """What a field should be, in words and as a condition."""
-
-    expected: str
-    allows: Callable[[object], bool]
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
+class KnownSymptom:
+    kind: str
+    function: _Names
+    place: _Names
+    exception: _Names | None = None
+    condition: str | None = None
 
 
-def _are_names(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
+@dataclass(frozen=True)
+class KnownEntry:
+    id: str
+    title: str
+    properties: list[str]
+    versions: str
+    link: str
+    why: str
+    symptoms: list[KnownSymptom]
+    source: str | None = None
+    one_in: int | None = None
 
 
-def _are_tables(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
-
-
-def _are_versions(value: object) -> bool:
-    try:
-        return _is_text(value) and bool(SpecifierSet(str(value)))
-    except InvalidSpecifier:
-        return False
-
-
-_TEXT = _Rule("text that is not empty", _is_text)
-_NAMES = _Rule("a name or a list of names", lambda value: _is_text(value) or _are_names(value))
-_VERSIONS = _Rule("as in >=0.20,<0.28", _are_versions)
-_ENTRY = {
-    "id": _TEXT,
-    "title": _TEXT,
-    "properties": _Rule("a list of names", _are_names),
-    "versions": _VERSIONS,
-    "link": _TEXT,
-    "why": _TEXT,
-    "symptoms": _Rule("tables [[known.symptoms]]", _are_tables),
-    "source": _TEXT,
-    "one_in": _Rule("an integer >= 1", lambda value: type(value) is int and value >= 1),
-}
-_SYMPTOM = {
-    "kind": _TEXT,
-    # A function may be "", and means something by that.
-    "function": _Rule(_NAMES.expected, lambda value: value == "" or _NAMES.allows(value)),
-    "place": _NAMES,
-    "exception": _NAMES,
-    "condition": _TEXT,
-}
+@dataclass(frozen=True)
+class KnownFile:
+    known: list[KnownEntry] = field(default_factory=list)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -163,54 +141,44 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(f"text = no TOML, but should be TOML: {error} [{path}]") from error
 
 
-def _require(table: Mapping[str, Any], rules: Mapping[str, _Rule], optional: set[str], where: str) -> None:
-    """Refuse a table with a field that is missing, unknown or not as its rule says.
-
-    Raises:
-        ValueError: names the first such field, its value, the rule and `where`.
-    """
-    for name, value in table.items():
-        if name not in rules:
-            fields = ", ".join(rules)
-            raise ValueError(
-                f"{name} = {format_value(value)}, but should not be there: fields are {fields} [{where}]"
-            )
-    for name, rule in rules.items():
-        if name not in table and name not in optional:
-            raise ValueError(f"{name} = nothing, but should be {rule.expected} [{where}]")
-        if name in table and not rule.allows(table[name]):
-            raise ValueError(f"{Misfit(name, table[name], rule.expected)} [{where}]")
+def _given(decoded: KnownEntry | KnownSymptom, empty: str = "") -> dict[str, Any]:
+    """The fields that are given; none of them is empty but the one that may be."""
+    given = {name: value for name, value in vars(decoded).items() if value is not None}
+    for name, value in given.items():
+        texts = value if isinstance(value, list) else [value]
+        blank = not texts or any(isinstance(text, str) and not text.strip() for text in texts)
+        if blank and not (name == empty and value == ""):
+            raise Misfit(name, value, "text that is not empty")
+    return given
 
 
-def _name(entry: Mapping[str, Any], number: int) -> str:
-    """What an entry is called in messages."""
-    return repr(entry["id"]) if _is_text(entry.get("id")) else str(number)
-
-
-def _made(
-    entry: dict[str, Any], conditions: Mapping[str, Condition], where: str
-) -> tuple[KnownDeviation, str]:
-    _require(entry, _ENTRY, {"source", "one_in"}, where)
-    tables = enumerate(entry["symptoms"], 1)
-    shown = tuple(_symptom(one, conditions, f"{where}, symptom {at}") for at, one in tables)
-    fields = {name: entry[name] for name in ("id", "title", "one_in") if name in entry}
+def _made(entry: KnownEntry, conditions: Mapping[str, Condition], where: str) -> tuple[KnownDeviation, str]:
     with _located(where):
-        made = KnownDeviation(tuple(entry["properties"]), entry["link"], shown, **fields)
-    return made, entry["versions"]
-
-
-def _symptom(table: dict[str, Any], conditions: Mapping[str, Condition], where: str) -> Symptom:
-    _require(table, _SYMPTOM, {"exception", "condition"}, where)
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in table.items()
-    }
-    name = fields.pop("condition", None)
-    if name is not None and name not in conditions:
-        raise ValueError(f"condition = {name!r}, but should be one of {sorted(conditions)} [{where}]")
-    if name is not None:
-        fields["condition"] = conditions[name]
+        given = _given(entry)
+        has(entry.versions, "")
+        if entry.one_in is not None and entry.one_in < 1:
+            raise Misfit("one_in", entry.one_in, "an integer >= 1")
+    shown = tuple(
+        _symptom(one, conditions, f"{where}, symptom {at}") for at, one in enumerate(entry.symptoms, 1)
+    )
+    fields = {name: given[name] for name in ("id", "title", "one_in") if name in given}
     with _located(where):
-        return Symptom(**fields)
+        return KnownDeviation(tuple(entry.properties), entry.link, shown, **fields), entry.versions
+
+
+def _symptom(symptom: KnownSymptom, conditions: Mapping[str, Condition], where: str) -> Symptom:
+    with _located(where):
+        # A function may be "", and means something by that.
+        given: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in _given(symptom, empty="function").items()
+        }
+        name = given.pop("condition", None)
+        if name is not None and name not in conditions:
+            raise ValueError(f"condition = {name!r}, but should be one of {sorted(conditions)}")
+        if name is not None:
+            given["condition"] = conditions[name]
+        return Symptom(**given)
 
 
 @contextmanager

@@ -36,7 +36,7 @@ def chunk_offsets(cu_seqlens, chunk_size):
     raise NotImplementedError
 """
 IN_ENTRY, IN_SYMPTOM = "[{}, entry 'x']", "[{}, entry 'x', symptom 1]"
-TEXT, NAMES = "but should be text that is not empty", "but should be a name or a list of names"
+EMPTY, NAMES = "but should be text that is not empty", "but should be text or a list"
 
 
 def _with(field: str, value: str) -> str:
@@ -50,50 +50,47 @@ def _without(field: str) -> str:
 
 
 TEXTS = {
-    "number": ("known = 3", "known = 3, but should be tables [[known]] [{}]"),
-    "table": ("[known]", "known = {{}}, but should be tables [[known]] [{}]"),
-    "empty list": ("known = []", "known = [], but should be tables [[known]] [{}]"),
-    "numbers": ("known = [3]", "known = [3], but should be tables [[known]] [{}]"),
-    "no entry": ("[[known]]", "id = nothing, but should be text that is not empty [{}, entry 1]"),
+    "number": ("known = 3", "known = 3, but should be a list [{}]"),
+    "numbers": ("known = [3]", "known[0] = 3, but should be a KnownEntry [{}]"),
+    "no entry": ("[[known]]", "known[0] fields = ['id', 'link', 'properties', 'symptoms', "),
     "slip": (
         "[[konwn]]\nid = 5",
-        "konwn = [{{'id': 5}}], but should not be there: fields are known [{}]",
+        "KnownFile fields = ['konwn'], but should be fields of KnownFile, which has ['known'] [{}]",
     ),
     "syntax": (
         "\nid = = 5",
         "text = no TOML, but should be TOML: Invalid value (at line 2, column 6) [{}]",
     ),
     "deep": ("known = " + "[" * 5000, "text = no TOML, but should be TOML: "),
-    "id": (_with("id", "5"), f"id = 5, {TEXT} [{{}}, entry 1]"),
-    "blank id": (_with("id", '" "'), f"id = ' ', {TEXT} [{{}}, entry 1]"),
-    "link": (_with("link", '["l"]'), f"link = ['l'], {TEXT} {IN_ENTRY}"),
-    "title": (_with("title", "true"), f"title = True, {TEXT} {IN_ENTRY}"),
-    "source": (_with("source", "1"), f"source = 1, {TEXT} {IN_ENTRY}"),
-    "why": (_with("why", "2026-01-01"), f"why = datetime.date(2026, 1, 1), {TEXT} {IN_ENTRY}"),
-    "one_in": (_with("one_in", "true"), f"one_in = True, but should be an integer >= 1 {IN_ENTRY}"),
+    "id": (_with("id", "5"), "known[0].id = 5, but should be text [{}]"),
+    "blank id": (_with("id", '" "'), f"id = ' ', {EMPTY} [{{}}, entry ' ']"),
+    "link": (_with("link", '["l"]'), "known[0].link = ['l'], but should be text [{}]"),
+    "source": (_with("source", "1"), "known[0].source = 1, but should be text or None [{}]"),
+    "why": (_with("why", "2026-01-01"), "known[0].why = datetime.date(2026, 1, 1), but should be text [{}]"),
+    "one_in": (_with("one_in", "true"), "known[0].one_in = True, but should be an int or None [{}]"),
     "often": (_with("one_in", "0"), f"one_in = 0, but should be an integer >= 1 {IN_ENTRY}"),
-    "none": (_with("properties", "[]"), f"properties = [], but should be a list of names {IN_ENTRY}"),
-    "mixed": (
-        _with("properties", '["a", 3]'),
-        f"properties = ['a', 3], but should be a list of names {IN_ENTRY}",
+    "none": (_with("properties", "[]"), f"properties = [], {EMPTY} {IN_ENTRY}"),
+    "mixed": (_with("properties", '["a", 3]'), "known[0].properties[1] = 3, but should be text [{}]"),
+    "versions": (
+        _with("versions", '"0.25"'),
+        f"versions = '0.25', but should be as in >=0.20,<0.28 {IN_ENTRY}",
     ),
-    "versions": (_with("versions", "0.25"), f"versions = 0.25, but should be as in >=0.20,<0.28 {IN_ENTRY}"),
-    "kind": (_with("kind", "3"), f"kind = 3, {TEXT} {IN_SYMPTOM}"),
-    "place": (_with("place", "[]"), f"place = [], {NAMES} {IN_SYMPTOM}"),
-    "function": (_with("function", "{}"), f"function = {{{{}}}}, {NAMES} {IN_SYMPTOM}"),
-    "condition": (ENTRY + "condition = [1]", f"condition = [1], {TEXT} {IN_SYMPTOM}"),
+    "place": (_with("place", "[]"), f"place = [], {EMPTY} {IN_SYMPTOM}"),
+    "function": (_with("function", "{}"), f"known[0].symptoms[0].function = {{{{}}}}, {NAMES} [{{}}]"),
+    "condition": (
+        ENTRY + "condition = [1]",
+        "known[0].symptoms[0].condition = [1], but should be text or None [{}]",
+    ),
     "unknown condition": (
         ENTRY + 'condition = "even"',
         f"condition = 'even', but should be one of [] {IN_SYMPTOM}",
     ),
-    "no versions": (_without("versions"), "versions = nothing, but should be "),
-    "no place": (_without("place"), "place = nothing, but should be "),
-    "no symptoms": (ENTRY.partition("[[known.symptoms]]")[0], "symptoms = nothing, but should be tables"),
+    "no place": (_without("place"), "known[0].symptoms[0] fields = ['place'], but should be fields of "),
     "twice": (ENTRY * 2, "id = 'x', but should be that of one defect, not of 2 [{}"),
-    "unknown field": (_with("message", '"x"'), "message = 'x', but should not be there"),
+    "unknown field": (_with("message", '"x"'), "known[0] fields = ['message'], but should be fields of "),
     "text for a list": (
         _with("properties", '"toys_divide"'),
-        "properties = 'toys_divide', but should be a list of names",
+        "known[0].properties = 'toys_divide', but should be a list",
     ),
     "every property": (
         _with("properties", '["toys_divide", "*"]'),
