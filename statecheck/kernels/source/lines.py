@@ -52,7 +52,7 @@ class Lines:
             return name
         if value in self._constants:
             array = tiles.full(self._constants[value], kind.shape or (), dtype_of(kind.element))
-            return self._module.constant(array, ("full", kind, repr(self._constants[value])))
+            return self._module.constant(array, ("full", kind, name))
         if have == SCALAR:
             dtype = self._module.constant(dtype_of(kind.element), ("dtype", kind.element), "t")
             return f"full({name}, {kind.shape}, {dtype})"

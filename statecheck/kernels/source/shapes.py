@@ -58,32 +58,14 @@ class Shapes(Lines):
             self._line("barrier()")
         axis = tiles.integer(op.text, "axis")
         operands = [self._full(value) for value in op.operands]
-        if (simple := self._simple(op)) is not None:
-            text = f"reduce({simple}, {operands[0]}, {axis})"
-        else:
-            combine = self._combiner(op)
-            text = f"reduce_by({combine}, ({', '.join(operands)},), {axis})"
+        text = f"reduce({self._combiner(op)}, ({', '.join(operands)},), {axis})"
         self._line(f"{', '.join(value.name for value in op.results)} = {text}")
 
     def _tt_scan(self, op: Operation) -> None:
         axis, backwards = tiles.integer(op.text, "axis"), "reverse = true" in op.text
         operands = [self._full(value) for value in op.operands]
-        if (simple := self._simple(op)) is not None:
-            text = f"scan({simple}, {operands[0]}, {axis}, {backwards})"
-        else:
-            combine = self._combiner(op)
-            text = f"scan_by({combine}, ({', '.join(operands)},), {axis}, {backwards})"
+        text = f"scan({self._combiner(op)}, ({', '.join(operands)},), {axis}, {backwards})"
         self._line(f"{', '.join(value.name for value in op.results)} = {text}")
-
-    def _simple(self, op: Operation) -> str | None:
-        """The NumPy function that a region of one operation on integers is."""
-        operations = op.regions[0][0].operations
-        arguments = op.regions[0][0].arguments
-        if len(operations) != 2 or len(op.operands) != 1 or operations[0].operands != arguments:
-            return None
-        if op.operands[0].type.element in ("i1", "f16", "bf16", "f32", "f64"):
-            return None
-        return tiles.UFUNCS.get(operations[0].name)
 
     def _combiner(self, op: Operation) -> str:
         block = op.regions[0][0]

@@ -15,17 +15,6 @@ from statecheck.kernels.source.values import dtype_of, number
 
 Array = NDArray[Any]
 
-UFUNCS = {
-    "arith.addi": "add",
-    "arith.muli": "multiply",
-    "arith.minsi": "minimum",
-    "arith.maxsi": "maximum",
-    "arith.andi": "bitwise_and",
-    "arith.ori": "bitwise_or",
-    "arith.xori": "bitwise_xor",
-}
-"""NumPy's functions for reductions of integers by one operation."""
-
 
 def integer(text: str, name: str) -> int:
     """An attribute of an operation, such as `axis = 0 : i32`."""
@@ -50,18 +39,13 @@ def array(text: str, kind: Type) -> Array:
 
 
 def full(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """A tile of one number."""
+    """A tile of one number, or of what broadcasts to its shape."""
     result: Array = np.empty(shape, dtype)
-    result.fill(value)
+    result[...] = value
     return result
 
 
-def reduce(function: np.ufunc, tile: Array, axis: int) -> Any:
-    """A reduction of integers along an axis."""
-    return plain(function.reduce(tile, axis=axis, dtype=tile.dtype))
-
-
-def reduce_by(combine: Callable[..., tuple[Any, ...]], tiles: tuple[Array, ...], axis: int) -> Any:
+def reduce(combine: Callable[..., tuple[Any, ...]], tiles: tuple[Array, ...], axis: int) -> Any:
     """A reduction by a region, which halves the axis until one is left."""
     parts = [np.moveaxis(tile, axis, 0) for tile in tiles]
     while (count := parts[0].shape[0]) > 1:
@@ -71,29 +55,21 @@ def reduce_by(combine: Callable[..., tuple[Any, ...]], tiles: tuple[Array, ...],
     return result[0] if len(result) == 1 else result
 
 
-def scan(function: np.ufunc, tile: Array, axis: int, backwards: bool) -> Array:
-    """A scan of integers along an axis."""
-    source = np.flip(tile, axis) if backwards else tile
-    result: Array = function.accumulate(source, axis=axis, dtype=tile.dtype)
-    return np.flip(result, axis) if backwards else result
-
-
-def scan_by(
+def scan(
     combine: Callable[..., tuple[Any, ...]],
     tiles: tuple[Array, ...],
     axis: int,
     backwards: bool,
 ) -> Any:
-    """A scan by a region, one element after the other."""
+    """A scan by a region: each element with the one before it, then with the one two before that, and so on."""
     parts = [np.moveaxis(tile, axis, 0) for tile in tiles]
-    parts = [part[::-1] if backwards else part for part in parts]
-    results = [np.empty_like(part) for part in parts]
-    for at in range(parts[0].shape[0]):
-        here = [part[at : at + 1] for part in parts]
-        if at:
-            here = list(combine(*(result[at - 1 : at] for result in results), *here))
-        for result, part in zip(results, here, strict=True):
-            result[at : at + 1] = part
+    results = [np.array(part[::-1] if backwards else part) for part in parts]
+    distance, count = 1, len(results[0])
+    while distance < count:
+        combined = combine(*(part[:-distance] for part in results), *(part[distance:] for part in results))
+        for result, part in zip(results, combined, strict=True):
+            result[distance:] = part
+        distance *= 2
     moved = tuple(np.moveaxis(result[::-1] if backwards else result, 0, axis) for result in results)
     return moved[0] if len(moved) == 1 else moved
 

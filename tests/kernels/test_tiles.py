@@ -1,0 +1,57 @@
+"""What kernels do with whole tiles, executed: reductions and scans along an axis, products, and what is picked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+pytestmark = pytest.mark.usefixtures("executed")
+
+TILE = torch.tensor([[3, -1, 4, 1], [-5, 9, 2, 6], [5, 3, -5, 8], [9, 7, 9, -3]], dtype=torch.int32)
+
+
+@triton.jit
+def tile_kernel(in_ptr, out_ptr, OPERATION: tl.constexpr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    lanes = tl.arange(0, SIZE)
+    places = lanes[:, None] * SIZE + lanes[None, :]
+    tile = tl.load(in_ptr + places)
+    if OPERATION == "sum":
+        tile = tl.broadcast_to(tl.sum(tile, 0)[None, :], (SIZE, SIZE))
+    elif OPERATION == "max":
+        tile = tl.broadcast_to(tl.max(tile, 1)[:, None], (SIZE, SIZE))
+    elif OPERATION == "argmax":
+        tile = tl.broadcast_to(tl.argmax(tile, 1)[:, None], (SIZE, SIZE))
+    elif OPERATION == "cumsum":
+        tile = tl.cumsum(tile, 1)
+    elif OPERATION == "cumsum backwards":
+        tile = tl.cumsum(tile, 0, reverse=True)
+    elif OPERATION == "cumprod":
+        tile = tl.cumprod(tile, 0)
+    elif OPERATION == "all":
+        tile += tl.sum(tile)
+    tl.store(out_ptr + places, tile)
+
+
+RIGHT: dict[str, Callable[[torch.Tensor], Any]] = {
+    "sum": lambda tile: tile.sum(0).expand(4, 4),
+    "max": lambda tile: tile.amax(1)[:, None].expand(4, 4),
+    "argmax": lambda tile: tile.argmax(1)[:, None].expand(4, 4),
+    "cumsum": lambda tile: tile.cumsum(1),
+    "cumsum backwards": lambda tile: tile.flip(0).cumsum(0).flip(0),
+    "cumprod": lambda tile: tile.cumprod(0),
+    "all": lambda tile: tile + tile.sum(),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.float32], ids=str)
+@pytest.mark.parametrize("operation", RIGHT)
+def test_a_tile_is_reduced_and_scanned_as_torch_does(operation: str, dtype: torch.dtype) -> None:
+    tile = TILE.to(dtype)
+    out = torch.zeros_like(tile)
+    tile_kernel[(1,)](tile, out, OPERATION=operation, SIZE=4)
+    assert out.tolist() == RIGHT[operation](tile).tolist()
