@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from statecheck.kernels.arithmetic import atomic
@@ -26,21 +27,23 @@ class Accesses(Lines):
         mask = op.operands[at]
         return None if mask in self._constants and self._constants[mask] is True else mask
 
+    def _where(self, mask: Value | None) -> AbstractContextManager[None]:
+        """For an access of one element."""
+        return nullcontext() if mask is None else self._under(f"if {self._name(mask)}:")
+
     def _tt_load(self, op: Operation) -> None:
         pointer, mask = op.operands[0], self._mask(op, 1)
         other = op.operands[2] if len(op.operands) > 2 else None
         name = op.result.name
         if pointer.type.shape is None:
+            with self._where(mask):
+                site = self._site("load", op, pointer)
+                self._line(f"{name} = load1({site}, {self._name(pointer)}, {self._origin(pointer)})")
             if mask is not None:
-                self._line(f"if {self._name(mask)}:")
-                self._depth += 1
-            site = self._site("load", op, pointer)
-            self._line(f"{name} = load1({site}, {self._name(pointer)}, {self._origin(pointer)})")
-            if mask is not None:
-                self._depth -= 1
-                zero = self._name(other) if other else self._zero(op.result.type.element)
-                self._line("else:")
-                self._line(f"    {name} = {zero}")
+                with self._under("else:"):
+                    self._line(
+                        f"{name} = {self._name(other) if other else self._zero(op.result.type.element)}"
+                    )
             return
         site = self._site("load", op, pointer)
         masked = self._mask_of(mask, pointer)
@@ -59,12 +62,11 @@ class Accesses(Lines):
     def _tt_store(self, op: Operation) -> None:
         pointer, value, mask = op.operands[0], op.operands[1], self._mask(op, 2)
         if pointer.type.shape is None:
-            if mask is not None:
-                self._line(f"if {self._name(mask)}:")
-                self._depth += 1
-            site = self._site("store", op, pointer)
-            self._line(f"store1({site}, {self._name(pointer)}, {self._name(value)}, {self._origin(pointer)})")
-            self._depth -= mask is not None
+            with self._where(mask):
+                site = self._site("store", op, pointer)
+                self._line(
+                    f"store1({site}, {self._name(pointer)}, {self._name(value)}, {self._origin(pointer)})"
+                )
             return
         site = self._site("store", op, pointer)
         masked = self._mask_of(mask, pointer)
@@ -106,13 +108,11 @@ class Accesses(Lines):
             raise NotUnderstoodError("tt.atomic_poll with a time limit")
         pointer, expected = op.operands
         wanted = self._as(expected, SCALAR if pointer.type.shape is None else FULL, expected.type)
-        self._line("while True:")
-        self._depth += 1
-        value = self._changed(op, "poll", op.text.split(",")[0].strip(), wanted)
-        self._line(f"{op.result.name} = {value} == {wanted}")
-        self._line(f"if {op.result.name}{'' if pointer.type.shape is None else '.all()'}:")
-        self._line("    break")
-        self._depth -= 1
+        with self._under("while True:"):
+            value = self._changed(op, "poll", op.text.split(",")[0].strip(), wanted)
+            self._line(f"{op.result.name} = {value} == {wanted}")
+            with self._under(f"if {op.result.name}{'' if pointer.type.shape is None else '.all()'}:"):
+                self._line("break")
 
     def _tt_atomic_cas(self, op: Operation) -> None:
         sem = op.text.split(",")[0].strip()

@@ -15,7 +15,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import CodeType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -29,9 +28,9 @@ from statecheck.kernels.private import native_ir as native
 from statecheck.kernels.source import tiles
 from statecheck.kernels.source.bfloat16 import bfloat16_arithmetic
 from statecheck.kernels.source.generate import written
-from statecheck.kernels.source.ir import FuncOp, NotUnderstoodError, Type
+from statecheck.kernels.source.ir import NotUnderstoodError, Type
 from statecheck.kernels.source.parse import parsed
-from statecheck.kernels.source.sites import Arithmetic, BranchSite, Site
+from statecheck.kernels.source.sites import Arithmetic, BranchSite, KernelModule, Site
 
 TARGET = GPUTarget("cuda", 90, 32)
 """The IR depends on it a little; most users run this one."""
@@ -127,44 +126,17 @@ def _key(source: ASTSource, options: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class _Stored:
-    parameters: tuple[Type, ...]
-    sites: tuple[Site, ...]
-    branches: tuple[BranchSite, ...]
-    constants: dict[str, Any]
-    source: str
-    entry: str
+def _made(text: str) -> KernelModule:
+    return written(parsed(text))
 
 
-def _made(text: str) -> _Stored:
-    functions = parsed(text)
-    module = written(functions)
-    return _Stored(
-        tuple(value.type for value in _public(functions).arguments),
-        module.sites,
-        module.branches,
-        module.constants,
-        module.source,
-        module.entry,
-    )
-
-
-def _public(functions: list[FuncOp]) -> FuncOp:
-    return next(function for function in functions if function.public)
-
-
-def _loaded(stored: _Stored) -> Compiled:
+def _loaded(stored: KernelModule) -> Compiled:
     scope = _scope() | {name: _realised(constant) for name, constant in stored.constants.items()}
     name = f"{GENERATED}{next(_NUMBERS)}>"
-    exec(_code(stored.source, name), scope)  # noqa: S102 - written by `generate`
+    exec(compile(stored.source, name, "exec"), scope)  # noqa: S102 - written by `generate`
     loaded = Compiled(stored.parameters, stored.sites, stored.branches, scope[stored.entry], stored.source)
     _LOADED[name] = loaded
     return loaded
-
-
-def _code(source: str, name: str) -> CodeType:
-    return compile(source, name, "exec")
 
 
 GENERATED = "<kernel "

@@ -14,43 +14,32 @@ from statecheck.kernels.source.values import size_of
 class Control(Lines):
     """Writes operations of scf and cf, and calls."""
 
-    def _body(self, operations: list[Operation], place: SourcePlace, taken: str, before: str = "") -> None:
-        self._depth += 1
+    def _took(self, place: SourcePlace, taken: str) -> None:
         self._line(f"took({self._module.branch(place, taken)})")
-        if before:
-            self._line(before)
-        self._block(operations)
-        self._depth -= 1
 
     def _unstructured(self) -> None:
         blocks = self._function.blocks
         numbers = {block.label: at for at, block in enumerate(blocks)}
         # Python cannot jump: a loop goes on with the block whose number is in `at`.
         self._line("at = 0")
-        self._line("while True:")
-        self._depth += 1
-        for at, block in enumerate(blocks):
-            self._line(f"{'if' if at == 0 else 'elif'} at == {at}:")
-            self._depth += 1
-            place = block.operations[0].place
-            self._line(f"took({self._module.branch(place, 'block')})")
-            for op in block.operations:
-                if not op.successors:
-                    self._operation(op)
-                    continue
-                if len(op.successors) == 1:
-                    self._jump(*op.successors[0], numbers)
-                    continue
-                self._line(f"if {self._name(op.operands[0])}:")
-                self._depth += 1
-                self._jump(*op.successors[0], numbers)
-                self._depth -= 1
-                self._line("else:")
-                self._depth += 1
-                self._jump(*op.successors[1], numbers)
-                self._depth -= 1
-            self._depth -= 1
-        self._depth -= 1
+        with self._under("while True:"):
+            for at, block in enumerate(blocks):
+                with self._under(f"{'if' if at == 0 else 'elif'} at == {at}:"):
+                    self._took(block.operations[0].place, "block")
+                    for op in block.operations:
+                        self._in_block(op, numbers)
+
+    def _in_block(self, op: Operation, numbers: dict[str, int]) -> None:
+        if not op.successors:
+            self._operation(op)
+        elif len(op.successors) == 1:
+            self._jump(*op.successors[0], numbers)
+        else:
+            for header, successor in zip(
+                (f"if {self._name(op.operands[0])}:", "else:"), op.successors, strict=True
+            ):
+                with self._under(header):
+                    self._jump(*successor, numbers)
 
     def _jump(self, label: str, passed: list[Value], numbers: dict[str, int]) -> None:
         target = self._function.blocks[numbers[label]]
@@ -61,19 +50,12 @@ class Control(Lines):
         condition = op.operands[0]
         if self._form(condition) != SCALAR:
             raise NotUnderstoodError("scf.if on a tile")
-        self._line(f"if {self._name(condition)}:")
-        self._branch(op, 0, "then")
-        self._line("else:")
-        self._branch(op, 1, "else")
-
-    def _branch(self, op: Operation, at: int, taken: str) -> None:
-        region = op.regions[at] if at < len(op.regions) else None
-        operations = region[0].operations if region else []
-        self._depth += 1
-        self._line(f"took({self._module.branch(op.place, taken)})")
-        self._block(_without_yield(operations))
-        self._assign(list(zip(op.results, yielded(region or []) if op.results else [], strict=True)))
-        self._depth -= 1
+        for at, (header, taken) in enumerate(((f"if {self._name(condition)}:", "then"), ("else:", "else"))):
+            region = op.regions[at] if at < len(op.regions) else []
+            with self._under(header):
+                self._took(op.place, taken)
+                self._block(_without_yield(region[0].operations if region else []))
+                self._assign(list(zip(op.results, yielded(region) if op.results else [], strict=True)))
 
     def _scf_for(self, op: Operation) -> None:
         (counter, *carried), operations = op.regions[0][0].arguments, op.regions[0][0].operations
@@ -83,30 +65,25 @@ class Control(Lines):
         if op.text == "unsigned":
             bits = 8 * size_of(counter.type.element)
             bounds = [f"{bound} & {(1 << bits) - 1:#x}" for bound in bounds]
-        self._line(f"for {counter.name} in range({', '.join(bounds)}):")
-        self._body(_without_yield(operations), op.place, "loop")
-        self._depth += 1
-        self._assign(list(zip(carried, yielded(op.regions[0]), strict=True)))
-        self._depth -= 1
+        with self._under(f"for {counter.name} in range({', '.join(bounds)}):"):
+            self._took(op.place, "loop")
+            self._block(_without_yield(operations))
+            self._assign(list(zip(carried, yielded(op.regions[0]), strict=True)))
         self._assign(list(zip(op.results, carried, strict=True)))
 
     def _scf_while(self, op: Operation) -> None:
         before, after = op.regions[0][0], op.regions[1][0]
         condition, *forwarded = yielded(op.regions[0])
         self._assign(list(zip(before.arguments, op.operands, strict=True)))
-        self._line("while True:")
-        self._depth += 1
-        self._block(_without_yield(before.operations))
-        self._line(f"if not {self._name(condition)}:")
-        self._depth += 1
-        self._assign(list(zip(op.results, forwarded, strict=True)))
-        self._line("break")
-        self._depth -= 1
-        self._line(f"took({self._module.branch(op.place, 'loop')})")
-        self._assign(list(zip(after.arguments, forwarded, strict=True)))
-        self._block(_without_yield(after.operations))
-        self._assign(list(zip(before.arguments, yielded(op.regions[1]), strict=True)))
-        self._depth -= 1
+        with self._under("while True:"):
+            self._block(_without_yield(before.operations))
+            with self._under(f"if not {self._name(condition)}:"):
+                self._assign(list(zip(op.results, forwarded, strict=True)))
+                self._line("break")
+            self._took(op.place, "loop")
+            self._assign(list(zip(after.arguments, forwarded, strict=True)))
+            self._block(_without_yield(after.operations))
+            self._assign(list(zip(before.arguments, yielded(op.regions[1]), strict=True)))
 
     def _tt_return(self, op: Operation) -> None:
         values = [self._name(value) for value in op.operands]

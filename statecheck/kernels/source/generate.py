@@ -37,14 +37,18 @@ def written(functions: Iterable[FuncOp]) -> KernelModule:
     Raises:
         NotUnderstoodError: it has something that is not known.
     """
-    module = Module()
-    entry = ""
+    module, entries = Module(), list[FuncOp]()
     for function in functions:
         if function.public:
-            entry = python_name(function.name)
+            entries.append(function)
         _Writer(module, function).write()
     return KernelModule(
-        "\n".join(module.lines) + "\n", entry, tuple(module.sites), tuple(module.branches), module.constants
+        "\n".join(module.lines) + "\n",
+        python_name(entries[0].name),
+        tuple(value.type for value in entries[0].arguments),
+        tuple(module.sites),
+        tuple(module.branches),
+        module.constants,
     )
 
 

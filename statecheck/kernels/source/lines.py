@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from statecheck.kernels.source import tiles
@@ -25,6 +27,14 @@ class Lines:
 
     def _line(self, text: str) -> None:
         self._module.lines.append("    " * self._depth + text)
+
+    @contextmanager
+    def _under(self, header: str) -> Iterator[None]:
+        """Lines that belong to a compound statement."""
+        self._line(header)
+        self._depth += 1
+        yield
+        self._depth -= 1
 
     def _name(self, value: Value) -> str:
         return self._names.get(value, value.name)

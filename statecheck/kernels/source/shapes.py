@@ -70,17 +70,15 @@ class Shapes(Lines):
     def _combiner(self, op: Operation) -> str:
         block = op.regions[0][0]
         name = f"combine_{len(self._module.lines)}"
-        self._line(f"def {name}({', '.join(value.name for value in block.arguments)}):")
-        self._depth += 1
         if any(
             each.regions or each.name.startswith(("tt.load", "tt.store", "tt.atomic", "tt.call"))
             for each in block.operations
         ):
             raise NotUnderstoodError(f"{op.name} by more than arithmetic")
-        self._block(block.operations[:-1])
-        results = [self._name(value) for value in block.operations[-1].operands]
-        self._line(f"return ({', '.join(results)},)")
-        self._depth -= 1
+        with self._under(f"def {name}({', '.join(value.name for value in block.arguments)}):"):
+            self._block(block.operations[:-1])
+            results = [self._name(value) for value in block.operations[-1].operands]
+            self._line(f"return ({', '.join(results)},)")
         return name
 
     def _tt_dot(self, op: Operation) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from statecheck.kernels.source.ir import SourcePlace
+from statecheck.kernels.source.ir import SourcePlace, Type
 from statecheck.kernels.source.values import size_of, stored_dtype
 
 
@@ -67,6 +67,8 @@ class KernelModule:
 
     source: str
     entry: str
+    parameters: tuple[Type, ...]
+    """Of the entry, which a launch calls."""
     sites: tuple[Site, ...]
     branches: tuple[BranchSite, ...]
     constants: dict[str, Any]
