@@ -57,7 +57,7 @@ _STATES = {
 }
 _SIZES = ("block_size", "MAMBA_BLOCK_SIZE")
 _MOST_TRIED = 12
-_QUESTION = 20_000
+_QUESTION = 60_000
 """Milliseconds for a question to the solver."""
 
 
