@@ -15,7 +15,7 @@ from statecheck.execution.example import Bench, Falsified, KnownFailure
 from statecheck.execution.port import ordinary_port
 from statecheck.execution.registry import found, load_properties
 from statecheck.prove.inputs import BLOCK_SIZE, STRIDE, Inputs
-from statecheck.prove.memory import LemmaViolation
+from statecheck.prove.memory import ADDRESS, LemmaViolation
 from statecheck.prove.paths import Path, as_term
 from statecheck.prove.scenes import COLUMNS, SymbolicScene
 from statecheck.subject import Subject
@@ -55,7 +55,9 @@ def smallest_case(
             _chosen(subject, scene, template, violation, sizes, cells=cells) for violation in violations
         )
         for numbers in sorted(filter(None, chosen), key=lambda one: one.size):
-            case = _executed(subject, scene, setup, numbers)
+            # What is left shows without the sanitizer, which may stop at something else.
+            sanitized = violations[0].about == ADDRESS
+            case = _executed(subject, scene, setup, numbers, sanitized=sanitized)
             if case is not None:
                 return case
     return None
@@ -133,10 +135,12 @@ def _smallest(solver: z3.Solver, terms: Mapping[str, Any]) -> dict[str, int]:
     return values
 
 
-def _executed(subject: Subject, scene: SymbolicScene, setup: Setup, numbers: _Numbers) -> Case | None:
+def _executed(
+    subject: Subject, scene: SymbolicScene, setup: Setup, numbers: _Numbers, *, sanitized: bool
+) -> Case | None:
     steps = scene.steps(replace(setup, block_size=numbers.block_size), subject.profile)
     load_properties()
-    bench = Bench(subject, ordinary_port(subject, "cpu"), known_by=lambda case: None)
+    bench = Bench(subject, ordinary_port(subject, "cpu", sanitized=sanitized), known_by=lambda case: None)
     bench.port.begin()
     try:
         bench.begin(found(scene.property_id)).agrees(*_with_numbers(steps, numbers))

@@ -102,7 +102,7 @@ class SymbolicArithmetic:
             return self._fitted(found[0 if name == "divui" else 1], result)
         if name == "muli":
             return self._fitted(self._path.multiply(*values), result)
-        if name in ("andi", "ori"):
+        if name in ("andi", "ori", "xori"):
             return self._masked(name, *values)
         if name in ("shli", "shrsi", "shrui"):
             return self._fitted(self._shifted(name, width, *values), result)
@@ -123,21 +123,21 @@ class SymbolicArithmetic:
         return concrete(quotient if name == "divsi" else remainder)
 
     def _masked(self, name: str, first: Term, second: Term) -> Term:
-        """Of a mask of low bits a remainder; of other bits only which of the lowest four are set somewhere."""
+        """Of a mask of low bits a remainder; of other bits only whether the lowest ones, up to four, are all 0."""
         number, mask = (second, first) if isinstance(first, int) else (first, second)
         if name == "andi" and isinstance(mask, int) and mask >= 0 and mask & (mask + 1) == 0:
             return concrete(as_term(number) % (mask + 1))
         if name == "andi":
             raise NotUnderstoodError("arith.andi of integers that are not known")
-        either = self._path.fresh("either")
-        self._path.assume(
-            (either >= 0) == z3.And(as_term(first) >= 0, as_term(second) >= 0),
-            *(
-                (either % unit == 0) == z3.And(as_term(first) % unit == 0, as_term(second) % unit == 0)
-                for unit in (2, 4, 8, 16)
-            ),
-        )
-        return either
+        found, a, b = self._path.fresh("bits"), as_term(first), as_term(second)
+        if name == "ori":
+            self._path.assume((found >= 0) == z3.And(a >= 0, b >= 0))
+        else:
+            self._path.assume((found >= 0) == ((a >= 0) == (b >= 0)))
+        for unit in (2, 4, 8, 16):
+            none = z3.And(a % unit == 0, b % unit == 0) if name == "ori" else a % unit == b % unit
+            self._path.assume((found % unit == 0) == none)
+        return found
 
     def _shifted(self, name: str, width: int, number: Term, places: Term) -> Term:
         if not isinstance(places, int) or not 0 <= places < width:

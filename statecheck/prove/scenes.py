@@ -31,11 +31,17 @@ POOL = 1 << APART
 COLUMNS = 8
 """Of the table of a case."""
 
-TEMPORAL = Kept("temporal", (2, 3))
+TEMPORAL = Kept("temporal", (2, 7))
 SETUPS = {
-    "SD": Setup((Group((Kept("conv", (DRAFTS + 2, 2)), TEMPORAL)),), ("conv", "temporal"), 1, DRAFTS, "SD"),
-    "DS": Setup((Group((Kept("conv", (2, DRAFTS + 2)), TEMPORAL)),), ("conv", "temporal"), 1, DRAFTS, "DS"),
-    "fewer states": Setup((Group((Kept("conv", (DRAFTS + 2, 2)),)),), ("conv", "temporal"), 1, DRAFTS, "SD"),
+    "SD": Setup(
+        (Group((Kept("conv", (DRAFTS + 2, 4)), TEMPORAL), padding=2),), ("conv", "temporal"), 1, DRAFTS, "SD"
+    ),
+    "DS": Setup(
+        (Group((Kept("conv", (4, DRAFTS + 2)), TEMPORAL), padding=2),), ("conv", "temporal"), 1, DRAFTS, "DS"
+    ),
+    "fewer states": Setup(
+        (Group((Kept("conv", (DRAFTS + 2, 4)),), padding=16),), ("conv", "temporal"), 1, DRAFTS, "SD"
+    ),
 }
 """What layers keep: by the layout of conv states, and where a layer has fewer states than there are copy functions."""
 
@@ -217,8 +223,8 @@ def _preprocess_domain(inputs: Inputs) -> None:
         *within(inputs.own("counts"), 0, 1 + DRAFTS),
         *within(begin, 0, INT32),
         *within(end, begin, INT32),
-        # A kernel rounds up before it divides.
-        *within(computed, 0, INT32 - (end - begin) - inputs.block_size),
+        # A kernel adds the end before it takes the beginning off, and rounds up before it divides.
+        *within(computed, 0, INT32 - end - inputs.block_size),
     )
 
 

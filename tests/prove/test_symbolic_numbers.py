@@ -84,6 +84,20 @@ def test_shifts_and_masks_by_a_known_number_are_those_of_the_executor(name: str,
         assert path.only(found) == function(value, second)
 
 
+@pytest.mark.parametrize("name", ["arith.ori", "arith.xori"])
+def test_the_lowest_bits_of_a_mixture_are_0_where_the_executors_are(name: str) -> None:
+    random, function = Random(name), operation(name, ("i64", "i64"), "i64", {})
+    assert function is not None
+    for _ in range(30):
+        values, path = [random.choice((8, 16, 24, 5, -8, -3)) for _ in range(2)], Path()
+        symbols = [path.fresh("value") for _ in values]
+        path.assume(*(symbol == value for symbol, value in zip(symbols, values, strict=True)))
+        found = SymbolicArithmetic(path).compute(name, ("i64", "i64"), "i64", {}, symbols)
+        for unit in (2, 4, 8, 16):
+            assert path.only(found % unit == 0) is (function(*values) % unit == 0), (values, unit)
+        assert path.only(found >= 0) is (function(*values) >= 0)
+
+
 def test_a_wrong_symbolic_operation_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(operations._SIGNED, "subi", lambda a, b: b - a)
     assert "but should be 4" in difference("arith.subi", ("i32", "i32"), "i32", {}, [7, 3])
