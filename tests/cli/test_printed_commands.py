@@ -186,7 +186,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    shutil.copyfile(folder / "tests/tools/bench/index_copy_peer.py", folder / "my_kernels.py")
     shutil.copyfile(folder / "vectors/port_batches.js", folder / "my_port.js")
     shutil.copytree(folder / "corpus", folder / "my/corpus")
     _write_script(folder)

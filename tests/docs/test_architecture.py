@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from statecheck.execution.example import Bench
-from tests.walk import STEPS, ExampleWalk, room_of, walk
+from tests.walk import STEPS, ExampleWalk, walk
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
@@ -49,24 +49,3 @@ def test_an_example_comes_through_the_modules_that_the_page_names(walked: Exampl
     modules = walked.steps[list(STEPS)[number - 1]]
     assert set(named()[number]) - set(modules) == set()
     assert modules
-
-
-def test_a_module_counts_once_in_a_step_and_is_returned_to_in_later_ones() -> None:
-    steps = {"draw": ["oracle.a", "oracle.b"], "trial": ["oracle.a", "properties.test_a"]}
-    assert str(ExampleWalk(steps)).splitlines()[-2:] == [
-        "3 modules, 4 stays, 1 returns",
-        "2 rooms, 3 stays, 1 returns",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("module", "room"),
-    [
-        ("oracle.align.memory", "oracle"),
-        ("properties.test_chunks", "test_*"),
-        ("subjects.plain", "subjects"),
-        ("statecheck.case.values", "statecheck/case"),
-    ],
-)
-def test_a_room_is_a_folder_of_the_harness_or_below_properties(module: str, room: str) -> None:
-    assert room_of(module) == room

@@ -33,8 +33,7 @@ from statecheck.expectations.symbols import MANIFEST
 from statecheck.report.markdown import report_text
 from statecheck.report.meaning import rule_of, served_text
 from statecheck.report.page import report_body, report_page
-from statecheck.report.sections import MOST, Section, fitted
-from subjects import load
+from statecheck.report.sections import MOST
 from subjects.plain import adapted
 from tests.breakages.broken import a_case, case_of
 from tests.breakages.table import hunt
@@ -101,18 +100,6 @@ def test_a_long_input_is_folded_and_stays_python() -> None:
     ast.parse(block)
 
 
-def test_a_section_loses_its_last_pieces_and_others_keep_theirs() -> None:
-    kept = Section("Kept", ("k" * 500,))
-    losing = Section(
-        "Losing", tuple(f"{number} {'x' * 98}" for number in range(100)), "line", "lines", rank=1
-    )
-    text = fitted([kept, losing], 3_000)
-    assert len(text) <= 3_000
-    assert "k" * 500 in text
-    assert "\n0 x" in text
-    assert "99 x" not in text
-
-
 # The page.
 
 
@@ -128,10 +115,6 @@ def test_folds_of_a_report_are_folds_of_its_page() -> None:
 def test_other_markup_of_a_report_is_text_on_its_page(text: str) -> None:
     assert "<details>" not in report_body(text)
     assert "<b>" not in report_body(text)
-
-
-def test_a_report_s_page_has_colours_for_the_dark() -> None:
-    assert "@media (prefers-color-scheme: dark)" in report_page("# a\n")
 
 
 # What it means.
@@ -179,10 +162,6 @@ def test_a_refusal_says_what_becomes_of_requests(expected: Expected, actual: Out
     case = a_case(expected=(expected,), actual=(actual,), message=message)
     assert case.failure is not None
     assert words in served_text(replace(case, failure=replace(case.failure, kind="refusal")))
-
-
-def test_nothing_is_said_of_a_text_that_a_function_has_nothing_to_do_with() -> None:
-    assert served_text(wrong_value(call("cdiv", x=1, y=1))) == ""
 
 
 def test_a_request_s_scenario_says_what_its_text_would_show() -> None:
@@ -256,12 +235,3 @@ def test_a_case_that_ended_its_process_is_not_run_for_its_report() -> None:
     case = a_case(steps=(OFFSETS,), actual=(Raised("DeviceFault", "hang"),))
     assert with_own_calls(case, subject) == case
     assert asked == []
-
-
-def test_a_case_of_the_documents_functions_has_no_other_calls() -> None:
-    assert with_own_calls(a_case(), load("impl")) == a_case()
-
-
-def test_own_calls_come_back_from_json() -> None:
-    case = a_case(own_calls=("chunk_offsets(cu_seqlens=[0, 5], chunk_size=4)",))
-    assert Case.from_json(case.to_json()) == case

@@ -163,13 +163,6 @@ def test_a_case_with_something_else_for_a_timeline_is_refused(timeline: object) 
         Case.from_json(json.dumps(content))
 
 
-def test_saving_a_case_leaves_that_case_and_no_other_file(tmp_path: Path) -> None:
-    for seed in (1, 2):
-        a_case(seed=seed).save(tmp_path / "new" / "case.json")
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["case.json"]
-    assert Case.load(tmp_path / "new" / "case.json") == a_case(seed=2)
-
-
 def test_a_report_a_script_and_a_test_say_the_id_beside_the_sentence(tmp_path: Path) -> None:
     case = a_case(property_id="toys/divide")
     written = (report_text(case, tmp_path), repro_script(case, tmp_path, None), "\n".join(lines(case)))

@@ -181,9 +181,3 @@ def test_a_script_about_memory_names_the_byte_beside_it_that_was_written_to(
     assert verdict == BreakageVerdict(
         1, "byte 7 before pool0 = 0x00, but should be 0xa5\nthe defect is there\n"
     )
-
-
-@pytest.mark.parametrize("name", ["toy_right move", "outside"])
-def test_cases_about_memory_come_back_from_json(memory_scripts: MemoryScripts, name: str) -> None:
-    case, _ = memory_scripts[name]
-    assert Case.from_json(case.to_json()) == case

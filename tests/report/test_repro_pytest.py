@@ -76,11 +76,6 @@ def test_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ca
 ATest = Callable[..., Callable[[], None]]
 
 
-def test_the_test_fails_while_the_defect_is_there(test_of: ATest) -> None:
-    with pytest.raises(AssertionError, match="result = 2, but should be 3"):
-        test_of(a_half())()
-
-
 def test_the_test_passes_once_the_defect_is_gone(test_of: ATest) -> None:
     test_of(a_half(), MENDED)()
 

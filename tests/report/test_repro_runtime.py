@@ -150,30 +150,6 @@ def test_a_script_shows_its_case_first_and_the_runtime_below() -> None:
     assert "torch" not in SCRIPTS["the sanitizer"].partition('"""\n')[2]
 
 
-def test_results_are_compared_with_their_types(findings: list[str]) -> None:
-    checks.expect("result", True, 1)
-    checks.expect("result", 2, 2)
-    checks.expect_type("result", (1,), list)
-    assert findings == [
-        "result = True, but should be 1",
-        "result is of type tuple, but should be list",
-    ]
-
-
-def test_a_tensor_is_compared_by_dtype_shape_and_elements(findings: list[str]) -> None:
-    ones = torch.ones(2, dtype=torch.int32)
-    checks.expect_tensor("t", ones, torch.ones(2, dtype=torch.int64))
-    checks.expect_tensor("t", ones.reshape(1, 2), ones)
-    checks.expect_tensor("t", ones + 1, ones)
-    checks.expect_tensor("t", [1, 1], ones)
-    assert findings == [
-        "t.dtype = torch.int32, but should be torch.int64",
-        "tuple(t.shape) = (1, 2), but should be (2,)",
-        "t.tolist() = [2, 2], but should be [1, 1]",
-        "t = list, but should be Tensor",
-    ]
-
-
 def test_bytes_are_compared_where_elements_are_floats(findings: list[str]) -> None:
     nan = torch.tensor([float("nan")])
     checks.expect_elements("t", nan, list(nan.view(torch.uint8).tolist()))
@@ -197,34 +173,6 @@ def test_a_write_beside_a_guarded_tensor_is_found(findings: list[str], place: in
     assert findings == [finding]
 
 
-def test_a_guarded_tensor_keeps_its_place_in_its_storage() -> None:
-    tensor = torch.arange(6, dtype=torch.int16)[2:].as_strided((2, 2), (1, 2), 1)
-    moved = checks.guarded(tensor)
-    assert moved.tolist() == tensor.tolist()
-    assert checks.storage(moved).tolist() == checks.memory(tensor).tolist()
-    seen = checks.view_of(moved, torch.int32, (2,), (1,), 1)
-    assert seen.tolist() == torch.arange(6, dtype=torch.int16).view(torch.int32)[1:].tolist()
-
-
-def test_a_snapshot_shows_writes_to_arguments_and_their_fields(
-    findings: list[str],
-) -> None:
-    x, y = torch.zeros(2), torch.zeros(2)
-    before = checks.snapshot(x=x, batch=SimpleNamespace(y=y, name="batch"))
-    x += 1
-    y += 1
-    checks.expect_untouched(before, x)
-    assert findings == ["batch.y is untouched = False, but should be True"]
-
-
-def test_memory_is_overwritten_whole_or_in_a_view() -> None:
-    tensor = torch.zeros(4, dtype=torch.int32)
-    checks.overwrite(tensor[1:], [1, 2, 3, 4])
-    assert tensor.tolist() == [1, 2, 3, 4]
-    checks.overwrite_view(checks.view_of(tensor, torch.float32, (1,), (1,), 3), [0, 0, 128, 63])
-    assert tensor[3:].view(torch.float32).tolist() == [1.0]
-
-
 def test_a_fake_tensor_and_its_slices_say_where_they_lie() -> None:
     fake = fake_tensor(torch.int32, (4, 4), (4, 1), 2**40, "cpu")
     assert (fake.data_ptr(), fake[1].data_ptr(), fake.device.type) == (2**40, 2**40 + 16, "cpu")
@@ -244,23 +192,6 @@ def test_a_call_that_raises_is_a_finding(findings: list[str]) -> None:
     assert finding.startswith(f"{raised} (tests/report/test_repro_runtime.py:")
 
 
-@pytest.mark.parametrize("message", ["x = 3, but should be 1", "got 3 for x"])
-def test_a_refusal_names_its_argument_as_a_word(findings: list[str], message: str) -> None:
-    def refuse() -> None:
-        raise ValueError(message)
-
-    subject.expect_refusal("ValueError", "x", refuse)
-    assert findings == []
-    subject.expect_refusal("ValueError", "y", refuse)
-    subject.expect_refusal("TypeError", "x", refuse)
-    subject.expect_refusal("ValueError", "x", lambda: 5)
-    assert [without_line(finding) for finding in findings] == [
-        f"the call raised ValueError: {message}, but should raise ValueError that names y",
-        f"the call raised ValueError: {message}, but should raise TypeError that names x",
-        "the call returned 5, but should raise ValueError that names x",
-    ]
-
-
 def test_what_an_argument_s_class_raises_is_raised_by_the_call(
     tried: SimpleNamespace, findings: list[str]
 ) -> None:
@@ -278,33 +209,6 @@ def test_a_class_that_the_subject_lacks_or_only_imports_is_a_plain_object(tried:
     tried.Path = Path
     assert type(subject.build("Path", x=1)) is SimpleNamespace
     assert subject.build("Batch", x=1).x == 1
-
-
-def test_the_layout_is_read_again_after_the_environment_changed(
-    tried: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cleared: list[bool] = []
-    tried.get_conv_state_layout = SimpleNamespace(cache_clear=lambda: cleared.append(True))
-    monkeypatch.setenv("VLLM_SSM_CONV_STATE_LAYOUT", "DS")
-    subject.environment({})
-    assert ("VLLM_SSM_CONV_STATE_LAYOUT" in os.environ, cleared) == (False, [True])
-
-
-@pytest.mark.parametrize(
-    ("expected", "stated", "code", "output"),
-    [
-        (3, "", 0, "the defect is gone\n"),
-        (4, "", 1, "result = 3, but should be 4\nthe defect is there\n"),
-        (3, "3 is odd", 1, "3 is odd\nthe defect is there\n"),
-        (4, "3 is odd", 0, "the defect is gone\n"),
-    ],
-)
-def test_the_verdict_is_of_the_outcomes_or_of_what_they_say_together(
-    capsys: pytest.CaptureFixture[str], expected: int, stated: str, code: int, output: str
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        subject.end(lambda: checks.expect("result", 3, expected), stated)
-    assert (ended.value.code, capsys.readouterr().out) == (code, output)
 
 
 def test_a_result_that_cannot_be_read_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-import pytest
-
-from statecheck.case.values import Fake, Tensor
 from statecheck.vectors.choose import LEAST, MOST, Vector, chosen
-from statecheck.vectors.values import EXACT, Blob, NotPlain, plain
+from statecheck.vectors.values import EXACT, plain
 
 PLAIN = Vector("cdiv", "a_property", "A sentence.", (), {}, {"x": 1, "y": 1}, {"result": 1})
 
@@ -49,18 +45,3 @@ def test_an_id_depends_on_the_call_alone() -> None:
 
 def test_integers_that_not_every_reader_keeps_are_strings() -> None:
     assert plain([EXACT, EXACT + 1, -EXACT - 1]) == [2**53 - 1, "9007199254740992", "-9007199254740992"]
-
-
-def test_a_view_is_written_by_its_elements() -> None:
-    view = Tensor("int32", (2, 1), tuple(range(6)), strides=(3, 1), offset=1)
-    assert plain(view) == {"dtype": "int32", "shape": [2, 1], "data": [1, 4]}
-
-
-def test_many_elements_are_a_blob_of_little_endian_bytes() -> None:
-    found = plain(Tensor("int32", (65,), (-2, *range(64))))
-    assert found == Blob("int32", (65,), np.array([-2, *range(64)], "<i4").tobytes())
-
-
-def test_an_address_is_nothing_to_others() -> None:
-    with pytest.raises(NotPlain, match="Fake"):
-        plain(Fake("int32", (1,), None, 4096))

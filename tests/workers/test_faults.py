@@ -13,24 +13,15 @@ from statecheck.workers.port import Patience
 from tests.breakages.broken import ROOT
 
 
-def test_all_the_time_is_given_until_a_call_has_hung() -> None:
-    patience = Patience(30.0)
-    patience.healthy(0.5)
-    assert patience.limit == 30.0
-
-
 @pytest.mark.parametrize(("longest", "limit"), [(0.0, 2.0), (0.1, 2.0), (0.5, 5.0), (20.0, 30.0)])
 def test_after_a_hang_the_limit_is_ten_times_the_longest_call(longest: float, limit: float) -> None:
     patience = Patience(30.0)
     patience.healthy(longest)
     patience.healthy(0.01)
+    assert patience.limit == 30.0
     patience.hung()
     assert patience.limit == limit
-
-
-def test_a_new_property_has_all_the_time_again() -> None:
-    patience = Patience(30.0)
-    patience.hung()
+    # A new property has all the time again.
     patience.reset()
     assert patience.limit == 30.0
 

@@ -14,7 +14,6 @@ from statecheck.case import Case
 from statecheck.case.values import Raised
 from statecheck.execution import profiles
 from statecheck.execution.example import Bench
-from statecheck.execution.registry import load_properties
 from tests.breakages.broken import Pipe
 from tests.workers import faulty
 
@@ -91,10 +90,3 @@ def test_a_kernel_that_never_ends_is_a_hang_and_others_are_explored(
     assert case.actual == (Raised("DeviceFault", f"hang: no answer within {limit} s"),)
     assert "Repeated in 3 of 3 fresh workers." in report
     assert explored(TEMPORAL).status == "passed"
-
-
-def test_what_is_not_faulty_is_the_default_subject_s() -> None:
-    load_properties()
-    assert faulty.divide(4, 2) == 2
-    with pytest.raises(AttributeError, match="no_such_name"):
-        _ = faulty.no_such_name

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
 
@@ -15,11 +13,6 @@ from statecheck.workers.run_in_worker import run_in_worker
 @pytest.fixture(scope="module")
 def device(trial: Bench) -> str:
     return trial.port.device
-
-
-def test_any_function_runs_in_a_worker(device: str) -> None:
-    assert run_in_worker("operator:add", [1], [2], device=device) == [1, 2]
-    assert run_in_worker("os:getpid", device=device) != os.getpid()
 
 
 def test_a_worker_stays_for_the_next_function(device: str) -> None:
@@ -43,11 +36,6 @@ def test_the_end_of_the_worker_is_what_a_function_comes_to(
 ) -> None:
     assert run_in_worker(function, *arguments, device=device, time_limit=0.5) == fault
     assert run_in_worker("operator:add", 1, 2, device=device) == 3
-
-
-def test_a_function_sees_this_process_s_surroundings(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STATECHECK_TRIED", "now")
-    assert run_in_worker("os:getenv", "STATECHECK_TRIED", device=device) == "now"
 
 
 def test_a_function_without_a_module_is_refused(device: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,23 +21,29 @@ from tools.bench import device as bench_device
 from tools.bench import loads as bench_loads
 from tools.bench.__main__ import main
 from tools.bench.cache import BenchCache, in_layout
-from tools.bench.clock import DeviceClock
-from tools.bench.device import GDN, LAYOUTS, MAMBA2, TINY, Measured, launcher
+from tools.bench.device import LAYOUTS, TINY, Measured, launcher
 from tools.bench.loads import CopyLoad, Side
 
-PEER = "tests.tools.bench.index_copy_peer"
 TINY_STATES = TINY.shapes[0]
 ROWS = 4
 RUN, DEST = 2, 1
 COLUMNS = (1, 2, 3)
-IDLE_PEER = """
-from tests.tools.bench.index_copy_peer import *
-from tests.tools.bench import index_copy_peer
+IMPL = load("impl")
 
-class MambaSpecDecodeGPUContext(index_copy_peer.MambaSpecDecodeGPUContext):
-    def run_fused_postprocess(self, num_reqs, num_accepted_tokens_gpu, **_):
+
+def idle_peer(**methods: Any) -> Subject:
+    """A peer whose postprocess does nothing."""
+
+    def run_fused_postprocess(self: Any, num_reqs: int, num_accepted_tokens_gpu: Any, **_: Any) -> None:
         self.num_accepted_tokens_out[:num_reqs] = num_accepted_tokens_gpu[:num_reqs]
-"""
+
+    known = IMPL.resolve("MambaSpecDecodeGPUContext")
+    idle = type(
+        "MambaSpecDecodeGPUContext", (known,), {"run_fused_postprocess": run_fused_postprocess, **methods}
+    )
+    module = ModuleType("toy_peer")
+    vars(module).update(vars(IMPL.module), MambaSpecDecodeGPUContext=idle)
+    return Subject("toy_peer", module)
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +54,6 @@ def device(trial: Bench) -> str:
 @pytest.fixture
 def subject() -> Subject:
     return load("impl")
-
-
-def peer_of(text: str) -> Subject:
-    """A peer with this source."""
-    module = ModuleType("toy_peer")
-    exec(text, vars(module))  # noqa: S102 - of this file
-    return Subject("toy_peer", module)
 
 
 def launched(
@@ -109,25 +108,9 @@ def test_a_load_changes_the_columns_that_it_is_about(
     assert changed(cache, before) == set(product(rows, columns))
 
 
-def test_rotation_hands_each_row_other_blocks() -> None:
-    cache = BenchCache(TINY_STATES, "SD", ROWS, "cpu")
-    tables = []
-    for repeat in range(ROWS):
-        cache.rotate(repeat)
-        tables.append(cache.table.clone())
-    for row in range(ROWS):
-        assert len({tuple(table[row].tolist()) for table in tables}) == ROWS
-    assert all(len(table[:, 1:4].unique()) == 3 * ROWS for table in tables)
-
-
-def test_bytes_of_a_request_are_those_of_the_models() -> None:
-    assert GDN.moved_bytes(1) == 36 * 2 * (32 * 128 * 128 * 4 + 8192 * 4 * 2)
-    assert MAMBA2.moved_bytes(1) == 24 * 2 * (128 * 64 * 128 * 2 + 10240 * 4 * 2)
-
-
 @pytest.fixture(scope="module")
 def measured(device: str) -> Measured:
-    return bench_device.measure(TINY, device, load(PEER))
+    return bench_device.measure(TINY, device, IMPL)
 
 
 def test_every_situation_is_timed_in_both_layouts(measured: Measured) -> None:
@@ -138,16 +121,13 @@ def test_every_situation_is_timed_in_both_layouts(measured: Measured) -> None:
     assert all((row.share is None) == (row.crossing == 0) for row in measured.rows)
 
 
-def test_a_peer_is_timed_where_it_has_the_driver_and_leaves_the_same_bytes(measured: Measured) -> None:
-    for row in measured.rows:
-        offered = row.driver == bench_loads.POSTPROCESS
-        assert (row.peer is not None, row.same) == (offered, True if offered else None)
+def test_a_peer_is_timed_and_leaves_the_same_bytes(measured: Measured) -> None:
+    assert all(row.peer is not None and row.same for row in measured.rows)
 
 
 def test_a_peer_that_leaves_other_bytes_is_told(device: str, capsys: pytest.CaptureFixture[str]) -> None:
-    peer = peer_of(IDLE_PEER)
-    rows = bench_device.measure(TINY, device, peer).rows
-    compared = [row for row in rows if row.same is not None]
+    rows = bench_device.measure(TINY, device, idle_peer()).rows
+    compared = [row for row in rows if row.driver == bench_loads.POSTPROCESS]
     assert all(row.same is (row.crossing == 0) for row in compared)
     bench_align.show(bench_device.Measured(1.0, 1.0, 1.0, rows, ()))
     out = capsys.readouterr().out
@@ -156,12 +136,11 @@ def test_a_peer_that_leaves_other_bytes_is_told(device: str, capsys: pytest.Capt
 
 
 def test_a_peer_without_counts_is_refused(device: str) -> None:
-    text = IDLE_PEER.replace(
-        "def run_fused",
-        "initialize_from_forward_context = lambda self, *_: vars(self).clear()\n\n    def run_fused",
-    )
+    def forgets(self: Any, *_: Any) -> None:
+        vars(self).clear()
+
     with pytest.raises(ValueError, match="num_accepted_tokens_out"):
-        bench_device.measure(TINY, device, peer_of(text))
+        bench_device.measure(TINY, device, idle_peer(initialize_from_forward_context=forgets))
 
 
 def test_without_a_gpu_the_bench_says_so_and_goes_on(
@@ -180,7 +159,7 @@ def test_without_a_gpu_the_bench_says_so_and_goes_on(
 def results(device: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a run with a peer has saved."""
     out = tmp_path_factory.mktemp("bench")
-    options = ["--tiny", "--device", device, "--subject", PEER, "--out", str(out)]
+    options = ["--tiny", "--device", device, "--subject", "impl", "--out", str(out)]
     assert main(["--only", "align", *options]) == 0
     return out / "align.json"
 
@@ -188,47 +167,6 @@ def results(device: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_all_numbers_are_saved(results: Path) -> None:
     saved = json.loads(results.read_text(encoding="utf-8"))
     assert saved["environment"].keys() >= {"gpu", "torch", "triton", "revision"}
-    assert saved["peer"].endswith("index_copy_peer.py")
+    assert saved["peer"].endswith("impl/__init__.py")
     assert saved["device"]["ceiling"] > 0
     assert len(saved["device"]["rows"]) == 2 * len(list(bench_loads.loads(TINY.requests)))
-
-
-class Events:
-    """Events of a GPU that pauses for 1 µs per 1000 cycles, while the host takes `host` µs to launch."""
-
-    def __init__(self, host: float) -> None:
-        self.host = host
-        self.pauses: list[int] = []
-
-    def sleep(self, cycles: int) -> None:
-        self.pauses.append(cycles)
-
-    def event(self, *, enable_timing: bool) -> Any:
-        assert enable_timing
-        return SimpleNamespace(
-            record=lambda: None,
-            synchronize=lambda: None,
-            query=lambda: self.pauses[-1] / 1000 < self.host,
-            elapsed_time=lambda _: len(self.pauses),
-        )
-
-
-@pytest.mark.parametrize(
-    ("host", "pauses"),
-    [
-        (600, [700_000]),
-        (2000, [700_000, 1_400_000, 2_800_000]),
-        (1e9, [700_000, 1_400_000, 2_800_000, 5_600_000, 11_200_000]),
-    ],
-)
-def test_a_launch_is_timed_again_until_it_was_queued_in_time(
-    host: float, pauses: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    events = Events(host)
-    monkeypatch.setattr(torch.cuda, "Event", events.event)
-    monkeypatch.setattr(torch.cuda, "_sleep", events.sleep)
-    clock, launches = DeviceClock(), []
-    assert clock(lambda: launches.append(0)) == 1000 * len(pauses)
-    assert (events.pauses, len(launches)) == (pauses, len(pauses))
-    clock(lambda: None)
-    assert events.pauses == [*pauses, pauses[-1]]
