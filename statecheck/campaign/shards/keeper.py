@@ -12,7 +12,6 @@ from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.pages.page import write_reports
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord
-from statecheck.campaign.shards.merge import size_of
 from statecheck.case import Case
 from statecheck.report.markdown import write_report
 from statecheck.subject import load
@@ -27,15 +26,11 @@ class Keeper:
     def __init__(self, corpus: Path, reports: Path, subject: str) -> None:
         self.troubles: list[str] = []
         self._corpus, self._reports, self._subject = Corpus(corpus, reports / "corpus"), reports, subject
-        self._saved: dict[str, tuple[bool, int, str]] = {}
 
     def save(self, buckets: Iterable[BucketRecord]) -> None:
-        """Into the corpus, those that are new or smaller than what came before."""
+        """Into the corpus, which keeps the smallest case of each."""
         for bucket in buckets:
-            size = size_of(bucket.case)
-            if bucket.id not in self._saved or size < self._saved[bucket.id]:
-                self._saved[bucket.id] = size
-                self._told(bucket, self._into_corpus)
+            self._told(bucket, self._into_corpus)
 
     def reported(self, bucket: BucketRecord) -> BucketRecord:
         """The bucket with the places of its case and of its own report, which are written."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -63,14 +62,6 @@ def _failing(plan: Plan, watch: Callable[[CampaignRecord], None] | None) -> Camp
         assert watch is not None
         watch(CampaignRecord(plan.id, plan.subject, plan.device, "", buckets=[_bucket(9, 0)]))
         raise RuntimeError("out of toys")
-    return _finished(plan)
-
-
-def _terminated(folder: str, plan: Plan, _: Callable[[CampaignRecord], None] | None) -> CampaignRecord:
-    """The first of all units is told to end by its machine, and says so."""
-    with suppress(FileExistsError):
-        (Path(folder) / "terminated").touch(exist_ok=False)
-        return replace(_finished(plan), complete=False, interrupted=True)
     return _finished(plan)
 
 
@@ -142,30 +133,11 @@ def test_a_unit_that_always_fails_is_a_trouble_and_its_buckets_are_kept(
 
 @needs_ray
 @of_ray
-def test_a_unit_that_its_machine_cut_short_is_done_again(found: Machines, tmp_path: Path) -> None:
-    record = _run(found, tmp_path, partial(_terminated, str(tmp_path)))
-    assert (record.examples, record.complete, record.interrupted) == (1001, True, False)
-    assert record.environment["ray retried"] == "1"
-
-
-@needs_ray
-@of_ray
 def test_ctrl_c_leaves_a_report_of_what_there_is(found: Machines, tmp_path: Path) -> None:
     record = _run(found, tmp_path, _quick, watch=_interrupting)
     assert (record.interrupted, record.complete) == (True, False)
     assert 0 < record.examples < 1001
     assert CampaignRecord.load(tmp_path / "reports/campaigns/night/campaign.json") == record
-
-
-@needs_ray
-@of_ray
-def test_a_budget_in_seconds_is_used_up_by_units_and_no_more(found: Machines, tmp_path: Path) -> None:
-    plan = replace(PLAN, examples=None, budget=4.0, reports=str(tmp_path), corpus=str(tmp_path / "corpus"))
-    cluster = Cluster(found.address, shared=str(ROOT))
-    record = run_on_ray(plan, cluster, cut=Cut(seconds=1.0), run=_quick)
-    assert record.complete
-    # Nothing is begun in the second half of a budget that is as short as this.
-    assert 2.0 <= record.seconds < 8.0
 
 
 @needs_ray
