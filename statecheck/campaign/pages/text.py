@@ -13,7 +13,7 @@ from statecheck.campaign.pages.causes import CauseGroup, grouped
 from statecheck.campaign.pages.summary import UNDECIDED, WRONG, counted, duration, facts, is_new, verdict
 from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
+from statecheck.campaign.record_parts import BucketRecord, MarkRecord, PropertyRecord
 from statecheck.campaign.terminal.results import replay_line
 from statecheck.case import Case
 from statecheck.case.cause import first_wrong_call
@@ -196,50 +196,42 @@ def by_status(properties: Sequence[PropertyRecord]) -> list[tuple[str, list[Prop
     return [(status, some) for status, some in found if some]
 
 
+_HEADS = {
+    "Properties": (
+        "property, status, examples, compared, rows fields bytes, outside, not offered, no evidence, discarded, vacuous, examples/s, "
+        "seconds, detail"
+    ),
+    "Known defects": "defect, standing, examples, properties, title, remark",
+    "Marks, the missed ones first": "situation, topic, examples, first after, by",
+    "Launched kernels": "kernel, where, executed, interpreted, because of, branches taken",
+    "Compiled kernels": "kernel, variants, compilations",
+    "Corpus": "file, verdict, message",
+    "Where it ran": "what, value",
+}
+"""By the title of a table of the page: its columns."""
+
+
 def _tables(record: CampaignRecord, most: Most) -> Iterator[str]:
     """A table for each kind of thing that the record has, without those of which there is none."""
-    yield from _table(
-        "Properties",
-        ("property", "status", "examples", "compared", "rows, fields, bytes", "outside", "not offered")
-        + ("no evidence", "discarded", "vacuous", "examples/s", "seconds", "detail"),
+    rows: tuple[Iterable[Sequence[str | int]], ...] = (
         (_property(row) for _, found in by_status(record.properties) for row in found),
-        most.names,
-    )
-    yield from _table(
-        "Known defects",
-        ("defect", "standing", "examples", "properties", "title", "remark"),
         (
             (one.id, one.standing, one.examples, len(one.properties), one.title, one.remark)
             for one in record.known
         ),
-        most.names,
-    )
-    yield from _table(
-        f"Marks: {sum(not mark.examples for mark in record.marks)} of {counted(len(record.marks), 'situation')} missed",
-        ("situation", "topic", "examples", "first after", "by"),
-        (
-            (
-                mark.name,
-                mark.topic,
-                mark.examples,
-                "" if mark.at is None else duration(mark.at),
-                mark.property,
-            )
-            for mark in sorted(record.marks, key=lambda mark: (mark.examples > 0, mark.topic, mark.name))
-        ),
-        most.names,
-    )
-    yield from _table(
-        "Launched kernels",
-        ("kernel", "where", "executed", "interpreted", "because of", "branches taken"),
+        map(_mark, sorted(record.marks, key=lambda mark: (mark.examples > 0, mark.topic, mark.name))),
         map(_kernel, record.launched),
-        most.names,
+        ((name, len(one.variants), one.compilations) for name, one in record.kernels.items()),
+        ((replay.file, replay.verdict, replay.message) for replay in record.corpus),
+        _surroundings(record),
     )
-    compiled = ((name, len(one.variants), one.compilations) for name, one in record.kernels.items())
-    yield from _table("Compiled kernels", ("kernel", "variants", "compilations"), compiled, most.names)
-    replays = ((replay.file, replay.verdict, replay.message) for replay in record.corpus)
-    yield from _table("Corpus", ("file", "verdict", "message"), replays, most.names)
-    yield from _table("Where it ran", ("", ""), _surroundings(record), most.names)
+    for (title, head), found in zip(_HEADS.items(), rows, strict=True):
+        yield from _table(title, head.split(", "), found, most.names)
+
+
+def _mark(mark: MarkRecord) -> tuple[str | int, ...]:
+    at = "" if mark.at is None else duration(mark.at)
+    return mark.name, mark.topic, mark.examples, at, mark.property
 
 
 def _property(row: PropertyRecord) -> tuple[str | int, ...]:

@@ -75,11 +75,7 @@ def run_on_ray(
     Raises:
         ValueError: Ray is not installed, no cluster at the address, or a plan without a budget.
     """
-    try:
-        ray = import_module("ray")
-    except ImportError as error:
-        rule = f"{pip_line('ray>=2.50')} (the extra `ray`)"
-        raise ValueError(f"ray = not installed, but should be: {rule} [run_on_ray]") from error
+    ray = _imported()
     head = _Head(ray, plan, cluster, UnitQueue(plan, cut or Cut()), run or _campaign(), watch)
     _join(ray, cluster)
     try:
@@ -87,6 +83,14 @@ def run_on_ray(
     finally:
         ray.shutdown()
     return write_down(record, Path(plan.reports), head.keeper)
+
+
+def _imported() -> Any:
+    try:
+        return import_module("ray")
+    except ImportError as error:
+        rule = f"{pip_line('ray>=2.50')} (the extra `ray`)"
+        raise ValueError(f"ray = not installed, but should be: {rule} [run_on_ray]") from error
 
 
 def _campaign() -> Run:
