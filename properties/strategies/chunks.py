@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 
 from hypothesis import strategies as st
 
@@ -84,15 +84,7 @@ DENSE: VectorForm = "int32", "dense"
 
 def vector_forms() -> st.SearchStrategy[VectorForm]:
     """Both dtypes in both ways; the simplest is `DENSE`."""
-    return _FORMS
-
-
-_FORMS = st.tuples(st.sampled_from(("int32", "int64")), st.sampled_from(("dense", "spread")))
-
-
-def integer_vectors(values: tuple[int, ...]) -> st.SearchStrategy[Tensor]:
-    """`values` as an int32 or int64 tensor, dense or as every second element of a poisoned storage."""
-    return _FORMS.map(partial(vector_of, values))
+    return st.tuples(st.sampled_from(("int32", "int64")), st.sampled_from(("dense", "spread")))
 
 
 def vector_of(values: tuple[int, ...], form: VectorForm) -> Tensor:

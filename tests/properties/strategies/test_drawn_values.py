@@ -38,11 +38,18 @@ from properties.strategies.batch import (
     splittings,
 )
 from properties.strategies.block_tables import BlockTable, block_tables
-from properties.strategies.chunks import Packed, integer_vectors, lengths_around, packed_sequences
+from properties.strategies.chunks import (
+    Packed,
+    VectorForm,
+    lengths_around,
+    packed_sequences,
+    vector_forms,
+    vector_of,
+)
 from properties.strategies.layout import HUGE_STRIDE, LAYOUTS, Copy, conv_copies, layouts, temporal_copies
 from properties.strategies.published_models import PUBLISHED_MODELS
 from properties.strategies.shapes import ShapeArguments, models
-from statecheck.case.values import Tensor, View
+from statecheck.case.values import View
 
 # Stateless functions and builders.
 
@@ -177,11 +184,10 @@ def test_lengths_around_a_unit_reach_two_beyond_three_of_them(drawn: tuple[int, 
     assert 0 <= length <= 3 * unit + 2
 
 
-@given(packed_sequences().flatmap(lambda packed: st.tuples(st.just(packed), integer_vectors(packed.starts))))
-def test_integer_vectors_hold_the_same_values_dense_or_spread(drawn: tuple[Packed, Tensor]) -> None:
-    packed, tensor = drawn
-    assert tensor.values() == packed.starts
-    assert tensor.dtype in ("int32", "int64")
+@given(packed_sequences(), vector_forms())
+def test_vectors_hold_the_same_values_dense_or_spread(packed: Packed, form: VectorForm) -> None:
+    tensor = vector_of(packed.starts, form)
+    assert (tensor.values(), tensor.dtype) == (packed.starts, form[0])
 
 
 # Align mode.
@@ -286,7 +292,7 @@ ANYTHING = (
     | decodes()
     | prefills()
     | layouts()
-    | integer_vectors((0, 2, 5))
+    | vector_forms()
 )
 ALIGN = afters(flawed=True) | befores(flawed=True) | far_afters() | runner_steps() | histories() | runs()
 MODULES = (

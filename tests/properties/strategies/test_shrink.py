@@ -33,7 +33,7 @@ from properties.strategies.batch import (
     splittings,
 )
 from properties.strategies.block_tables import BlockTable, block_tables
-from properties.strategies.chunks import Packed, integer_vectors, lengths_around, packed_sequences, spread
+from properties.strategies.chunks import DENSE, Packed, lengths_around, packed_sequences, vector_forms
 from properties.strategies.layout import (
     HUGE_STRIDE,
     Copy,
@@ -44,7 +44,6 @@ from properties.strategies.layout import (
 )
 from properties.strategies.shapes import ShapeArguments, models
 from properties.strategies.situations import Situated
-from statecheck.case.values import Tensor
 from tests.properties.strategies.drawing import minimal
 
 pytestmark = pytest.mark.slow
@@ -102,7 +101,7 @@ SIMPLEST: tuple[tuple[SearchStrategy[Any], object], ...] = (
     (prefills(), PREFILL),
     (layouts(), "SD"),
     (lengths_around(4), 0),
-    (integer_vectors((0, 2)), Tensor("int32", (2,), (0, 2))),
+    (vector_forms(), DENSE),
     (setups(), PLAIN),
     (afters(), After(PLAIN, (FRESH,))),
     (befores(), Before(PLAIN, (NEW,))),
@@ -128,7 +127,7 @@ SEQUENCES: Rows = (
     (lambda packed: packed.chunk_size > 8, Packed((), 16)),
     (lambda packed: packed.starts[-1] >= 10, Packed((10,), 3)),
 )
-VECTORS: Rows = ((lambda tensor: tensor.strides is not None, spread((0, 2, 5), "int32")),)
+VECTORS: Rows = ((lambda form: form[1] == "spread", ("int32", "spread")),)
 BATCHES: Rows = (
     ("decodes before prefills", Batch((DECODE, PREFILL))),
     ("chunked prefill", Batch((RequestRow(1, 1, prefilling=True),))),
@@ -254,7 +253,7 @@ RUNS: Rows = (
 )
 SHRUNK: tuple[tuple[str, SearchStrategy[Any], Rows], ...] = (
     ("sequences", packed_sequences(), SEQUENCES),
-    ("vectors", integer_vectors((0, 2, 5)), VECTORS),
+    ("vectors", vector_forms(), VECTORS),
     ("batches", batches(), BATCHES),
     ("shuffled batches", shuffled_batches(), SHUFFLED),
     ("splittings", splittings(), SPLITTINGS),
