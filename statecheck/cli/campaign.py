@@ -229,6 +229,22 @@ def fresh_plan(options: argparse.Namespace, engines: int, **more: Any) -> Plan:
     return plan_of(options, engines, kept=kept, seed=seed, **more)
 
 
+def timed_plan(options: argparse.Namespace, command: str, **more: Any) -> Plan:
+    """As `fresh_plan`, for a time, see `add_timed_options`.
+
+    Raises:
+        ValueError: an option that cannot be.
+    """
+    from statecheck.execution.port import choose_device
+    from statecheck.execution.selection import cores, require_processes
+
+    device, workers = choose_device(options.device), options.workers
+    if workers is None:
+        workers = 1 if device == "cuda" else cores()
+    require_processes("workers", workers, command)
+    return fresh_plan(options, workers, device=device, budget=seconds(options.budget), **more)
+
+
 def fresh_seed(asked: int | None) -> int:
     """The seed that was asked for, or another one each time."""
     return secrets.randbits(32) if asked is None else asked

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from statecheck.cli.campaign import console, fresh_plan, run_campaign
-from statecheck.cli.options import add_campaign_options, seconds
+from statecheck.cli.campaign import console, run_campaign, timed_plan
+from statecheck.cli.options import add_campaign_options, add_timed_options
 from statecheck.text import visible
 
 if TYPE_CHECKING:
@@ -22,10 +22,7 @@ def add_exhaust(commands: Any) -> None:
     exhaust = commands.add_parser(
         "exhaust", help="try all inputs of each decision up to a bound that grows until the time is up"
     )
-    exhaust.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
-    exhaust.add_argument(
-        "--workers", type=int, default=None, help="processes (default: one per core; 1 on a GPU)"
-    )
+    add_timed_options(exhaust)
     add_campaign_options(exhaust)
     exhaust.set_defaults(run=run_exhaust, seed=0)
 
@@ -36,22 +33,8 @@ def run_exhaust(options: argparse.Namespace) -> int:
     Raises:
         ValueError: an option that cannot be.
     """
-    from statecheck.execution.port import choose_device
-    from statecheck.execution.selection import cores, require_processes
-
-    device = choose_device(options.device)
-    workers = options.workers
-    if workers is None:
-        workers = 1 if device == "cuda" else cores()
-    plan = fresh_plan(
-        options,
-        require_processes("workers", workers, "exhaust"),
-        device=device,
-        budget=seconds(options.budget),
-        exhaustive=True,
-        # A saved case is an input that is larger than the smallest.
-        replayed=False,
-    )
+    # A saved case is an input that is larger than the smallest.
+    plan = timed_plan(options, "exhaust", exhaustive=True, replayed=False)
     return run_campaign(plan, console(wide=True), more=_bounds)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from statecheck.cli.bisect import add_bisect
-from statecheck.cli.campaign import console, fresh_plan, run_campaign
+from statecheck.cli.campaign import console, run_campaign, timed_plan
 from statecheck.cli.compatibility import add_compatibility, go_on_in_release
 from statecheck.cli.exhaust import add_exhaust
 from statecheck.cli.help import add_examples
@@ -21,6 +21,7 @@ from statecheck.cli.options import (
     add_campaign_options,
     add_corpus_option,
     add_subject_options,
+    add_timed_options,
     location,
     seconds,
 )
@@ -106,11 +107,8 @@ def parser() -> CommandParser:
 
 def _add_fuzz(commands: Any) -> None:
     fuzz = commands.add_parser("fuzz", help="run all properties with fresh randomness until the time is up")
-    fuzz.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
+    add_timed_options(fuzz)
     fuzz.add_argument("--seed", type=int, default=None, help="repeat a campaign's random choices")
-    fuzz.add_argument(
-        "--workers", type=int, default=None, help="processes (default: one per core; 1 on a GPU)"
-    )
     add_campaign_options(fuzz)
     fuzz.set_defaults(run=_fuzz)
 
@@ -139,17 +137,7 @@ def _add_replay(commands: Any) -> None:
 
 
 def _fuzz(options: argparse.Namespace) -> int:
-    from statecheck.execution.port import choose_device
-    from statecheck.execution.selection import cores, require_processes
-
-    device = choose_device(options.device)
-    workers = options.workers
-    if workers is None:
-        workers = 1 if device == "cuda" else cores()
-    require_processes("workers", workers, "fuzz")
-    return run_campaign(
-        fresh_plan(options, workers, device=device, budget=seconds(options.budget)), console()
-    )
+    return run_campaign(timed_plan(options, "fuzz"), console())
 
 
 def _replay(options: argparse.Namespace) -> int:

@@ -87,6 +87,14 @@ def _add_port_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_timed_options(parser: argparse.ArgumentParser) -> None:
+    """Of a campaign of a minute: how long, and on how many processes."""
+    parser.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
+    parser.add_argument(
+        "--workers", type=int, default=None, help="processes (default: one per core; 1 on a GPU)"
+    )
+
+
 def add_only_option(parser: argparse.ArgumentParser) -> None:
     """Which properties a command is about."""
     meaning = "an expression over property names and ids, as pytest's -k: 'gather and not width', v1-postprocess/boundary"
