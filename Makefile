@@ -71,7 +71,7 @@ RELEASED_CHOICE = $(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT)
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz exhaust nightly merge replay bisect sanitize sanitize-gpu traces replay-trace demo bench mutants prove vllm compatibility vectors lint types table check-table ci clean
+TARGETS := help test fuzz exhaust reach nightly merge replay bisect sanitize sanitize-gpu traces replay-trace demo bench mutants prove vllm compatibility vectors lint types table check-table ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -107,6 +107,10 @@ exhaust: $(READY)  ## all inputs of each decision up to a bound that grows until
 prove: $(READY)  ## lemmas about the kernels' decisions for every int32, each proved or with a case: SUBJECT, ONLY, PROVE_ARGS; on a release: VLLM=0.33.0
 	@$(RELEASE) $(RUN) prove --subject $(call quote,$(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT))),$(RELEASED),$(SUBJECT))) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(PROVE_ARGS)
+
+reach: $(READY)  ## a campaign that lists the refusals, lines and branches that no example came to: BUDGET, SUBJECT, ONLY, SEED, WORKERS
+	@$(RUN) reach --budget $(call quote,$(BUDGET)) $(CHOICE) $(if $(ONLY),--only $(call quote,$(ONLY))) \
+	  $(if $(SEED),--seed $(call quote,$(SEED))) $(if $(WORKERS),--workers $(call quote,$(WORKERS)))
 
 nightly: $(READY)  ## a campaign to leave running, with a report: BUDGET (8h here), GPUS, SHARD, RAY, SUBJECT, DEVICE, ONLY; on a release: VLLM=0.33.0
 	@$(RELEASE) $(RUN) nightly $(if $(filter-out file,$(origin BUDGET)),--budget $(call quote,$(BUDGET))) \

@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.marks", description=main.__doc__)
     parser.add_argument("--write", action="store_true", help=f"write {TABLE.name}")
     parser.add_argument("--seconds", type=float, default=4.0, help="for each property (default 4)")
-    parser.add_argument("--examples", type=int, default=1000, help="of each property, at most (default 1000)")
+    parser.add_argument("--examples", type=int, default=3000, help="of each property, at most (default 3000)")
     options = parser.parse_args(arguments)
     bench, found = asked_bench(), {}
     load()
@@ -97,9 +97,11 @@ def main(arguments: list[str] | None = None) -> int:
     content = rows(found)
     if options.write:
         write(content)
-    missed = [name for name, names in content.items() if not names]
+    missed = [name for name, names in content.items() if not names and not declared()[name].never]
+    wrong = [name for name, names in content.items() if names and declared()[name].never]
     sys.stdout.write("".join(f"no property reached: {name}\n" for name in missed))
-    return 1 if missed else 0
+    sys.stdout.write("".join(f"reached, although nothing should reach it: {name}\n" for name in wrong))
+    return 1 if missed or wrong else 0
 
 
 if __name__ == "__main__":

@@ -11,6 +11,10 @@ function up(x, y) { // the quotient rounded up; integers beyond 2**53 are string
   return Number.isSafeInteger(Number(found)) ? Number(found) : String(found);
 }
 
+function whole(value, argument, least = -Infinity) { // an integer, and no truth value; beyond 2**53 it is a string
+  need(Number.isInteger(value) ? value >= least : typeof value === "string", argument);
+}
+
 function integers({ dtype, shape, data }, argument, rank = 1) {
   need(/^int(32|64)$/.test(dtype) && shape.length === rank, argument);
   return data;
@@ -27,10 +31,15 @@ const pieces = (starts, size) => tiles(starts, size).flatMap((n, row) => Array.f
 
 module.exports = {
   cdiv({ x, y }) {
+    if (x?.data) need(/^int(32|64)$/.test(x.dtype), "x");
+    else whole(x, "x");
+    whole(y, "y");
     need(y !== 0, "y");
     return x?.data ? tensor(x.dtype, x.data.map((one) => up(one, y)), x.shape) : up(x, y);
   },
   divide({ x, y }) {
+    whole(x, "x");
+    whole(y, "y");
     need(y !== 0, "y");
     need(BigInt(x) % BigInt(y) === 0n, "x");
     return up(x, y);
@@ -38,7 +47,7 @@ module.exports = {
   compute_varlen_chunk_metadata({ query_start_loc: vector, chunk_size: size }) {
     const starts = starting(vector, "query_start_loc"), begins = [], owners = [];
     need(starts[0] === 0 && starts.at(-1) < 2 ** 31, "query_start_loc");
-    need(Number.isInteger(size) && size >= 1, "chunk_size");
+    whole(size, "chunk_size", 1);
     starts.slice(1).forEach((end, row) => {
       for (let at = starts[row]; at < end; at += size - (at % size)) begins.push(at), owners.push(row);
     });
@@ -56,13 +65,13 @@ module.exports = {
   },
   prepare_chunk_indices({ cu_seqlens: vector, chunk_size: size }) {
     const starts = starting(vector, "cu_seqlens");
-    need(Number.isInteger(size) && size >= 1, "chunk_size");
+    whole(size, "chunk_size", 1);
     const found = pieces(starts, size);
     return tensor(vector.dtype, found.flat(), [found.length, 2]);
   },
   prepare_chunk_offsets({ cu_seqlens: vector, chunk_size: size }) {
     const starts = starting(vector, "cu_seqlens");
-    need(Number.isInteger(size) && size >= 1, "chunk_size");
+    whole(size, "chunk_size", 1);
     let total = 0;
     return tensor("int64", [0, ...tiles(starts, size)].map((count) => (total += count)));
   },
@@ -71,7 +80,7 @@ module.exports = {
     const starts = starting(batch.query_start_loc_cpu, "query_start_loc_cpu"), lens = lengths(starts);
     const longest = Math.max(0, ...lens), prompts = batch.is_prefilling?.data, total = batch.num_actual_tokens;
     need(starts[0] === 0 && lens.length === batch.num_reqs, "query_start_loc_cpu");
-    need(most >= 1, "decode_threshold");
+    whole(most, "decode_threshold", 1);
     need(batch.max_query_len >= longest, "max_query_len");
     need(total >= starts.at(-1), "num_actual_tokens");
     need(prompts ? prompts.length === lens.length : short || !lens.length, "is_prefilling");
@@ -84,6 +93,8 @@ module.exports = {
     const [rows, width] = table.shape, kept = 1 + spec.num_speculative_blocks, most = spec.block_size * (width - kept + 1);
     need(["none", "align", "all"].includes(mode), "mamba_cache_mode");
     if (mode !== "align") return { same_as: "block_table" };
+    whole(spec.block_size, "block_size", 1);
+    whole(spec.num_speculative_blocks, "num_speculative_blocks", 0);
     need(!rows || width >= kept, "block_table");
     need((max_seq_len ?? 0) <= most, "max_seq_len");
     need(lens.length <= rows && lens.every((n) => n <= most), "seq_lens");
@@ -91,8 +102,10 @@ module.exports = {
     const data = lens.flatMap((n, row) => blocks.slice(first(n, row), first(n, row) + kept));
     return tensor(table.dtype, data, [lens.length, kept]);
   },
-  "CommonAttentionMetadata.naive_query_lens": ({ self: batch }) => tensor("int32", lengths(batch.query_start_loc.data)),
+  "CommonAttentionMetadata.naive_query_lens": ({ self: batch }) => tensor("int32", lengths(starting(batch.query_start_loc, "query_start_loc"))),
   "CommonAttentionMetadata.compute_num_computed_tokens"({ self: batch }) {
-    return tensor("int32", lengths(batch.query_start_loc.data).map((length, row) => batch.seq_lens.data[row] - length));
+    const lens = lengths(starting(batch.query_start_loc, "query_start_loc")), ends = integers(batch.seq_lens, "seq_lens");
+    need(ends.length === lens.length, "seq_lens");
+    return tensor("int32", lens.map((length, row) => ends[row] - length));
   },
 };

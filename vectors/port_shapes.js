@@ -15,7 +15,7 @@ const turned = (channels, rows, environment) => (layout(environment) === "SD" ? 
 
 function sized(sizes, tp) { // what is a size at all, and of heads and channels the same whole share for every rank
   const least = (name) => (name === "num_spec" ? 0 : name.startsWith("conv_kernel") ? 2 : 1);
-  for (const [name, size] of Object.entries(sizes)) need(size === null || size >= least(name), name);
+  for (const [name, size] of Object.entries(sizes)) need(size === null || (Number.isInteger(size) && size >= least(name)), name);
   for (const [name, size] of Object.entries(sizes)) need(!/heads|intermediate_size/.test(name) || size % tp === 0, name);
 }
 
@@ -32,17 +32,17 @@ const shaped = (formula) => (a, environment) => {
 
 function page({ shapes, dtypes, page_size_padded: padded }) {
   need(shapes.length === dtypes.length, "dtypes");
-  need(shapes.flat().every((size) => size >= 1), "shapes");
+  need(shapes.flat().every((size) => Number.isInteger(size) && size >= 1), "shapes");
   const states = shapes.reduce((total, shape, i) => total + product(shape) * bytesOf(dtypes[i]), 0);
-  need((padded ?? states) >= states, "page_size_padded");
+  need(Number.isInteger(padded ?? states) && (padded ?? states) >= states, "page_size_padded");
   return padded ?? states;
 }
 
 function specified({ state, block_ids: ids, cur_block_idx: running, num_accepted_tokens: count }, further, skipped) {
   const gapless = (axis) => state.shape[axis] === 1 || state.strides[axis] === product(state.shape.slice(axis + 1));
   need(state.shape.length > 1 && state.shape.every((_, axis) => axis === 0 || gapless(axis)), "state");
-  need(count >= 1, "num_accepted_tokens");
-  need(running >= 0 && running < ids.length, "cur_block_idx");
+  need(Number.isInteger(count) && count >= 1, "num_accepted_tokens");
+  need(Number.isInteger(running) && running >= 0 && running < ids.length, "cur_block_idx");
   need(running + count <= ids.length, "num_accepted_tokens");
   const block = ids[running + further];
   need(block > 0 && block < state.shape[0], "block_ids");
@@ -73,6 +73,9 @@ module.exports = {
   ...Object.fromEntries(Object.entries(families).map(([name, rule]) => [`MambaStateShapeCalculator.${name}`, rule])),
   "MambaSpec.page_size_bytes": ({ self }) => page(self),
   "MambaSpec.max_memory_usage_bytes"({ self: spec, vllm_config: { model_config: model } }) {
+    need(["none", "align", "all"].includes(spec.mamba_cache_mode), "mamba_cache_mode");
+    need(Number.isInteger(spec.block_size) && spec.block_size >= 1, "block_size");
+    need(Number.isInteger(spec.num_speculative_blocks) && spec.num_speculative_blocks >= 0, "num_speculative_blocks");
     const drafts = spec.num_speculative_blocks, all = Math.ceil(model.max_model_len / spec.block_size);
     return page(spec) * { none: 1 + drafts, align: 2 + drafts, all }[spec.mamba_cache_mode];
   },

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checks import refuse
+from ..checks import as_int, refuse
 from ..types import NULL_BLOCK_ID
 from .buffers import MambaCopyBuffers
 
@@ -122,6 +122,8 @@ def _step(
     for row, (req_id, count) in enumerate(zip(req_ids, accepted, strict=True)):
         request, length = requests[req_id], scheduled[req_id]
         computed = request.num_computed_tokens
+        if not computed.__class__ is length.__class__ is int:
+            computed, length = _as_ints(req_id, computed, length)
         if computed < 0 or length < 1 or not 1 <= count <= most:
             _refuse_numbers(row, req_id, computed, length, count, most)
         column = (computed + length - 1) // block_size
@@ -147,6 +149,14 @@ def _step(
         step.dst_cols.append(column)
         step.biases.append(count - 1)
     return step
+
+
+def _as_ints(req_id: str, computed: object, length: object) -> tuple[int, int]:
+    """Both as Python ints, which they are in almost every row."""
+    return (
+        as_int(f"requests[{req_id!r}].num_computed_tokens", computed, _FUNCTION),
+        as_int(f"scheduler_output.num_scheduled_tokens[{req_id!r}]", length, _FUNCTION),
+    )
 
 
 def _refuse_numbers(row: int, req_id: str, computed: int, length: int, count: int, most: int) -> None:

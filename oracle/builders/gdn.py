@@ -136,6 +136,8 @@ def _require_speculation(step: BuilderStep, config: BuilderConfig) -> None:
         if any(is_decode(step, row) and drafts_of(step, row) >= 0 for row in step.rows):
             raise Refused("num_accepted_tokens", None, "be given where decodes carry drafts")
         return
+    counted = all(row.accepted is not None for row in step.rows)
+    require(counted, "num_accepted_tokens", len(step.rows), "have an entry for each row")
     if step.on_host:
         for r, row in enumerate(step.rows):
             # Every other row's state is read without an offset.

@@ -25,6 +25,7 @@ from statecheck.case.bucket import Bucket, bucket_of
 from statecheck.execution.registry import Property
 from statecheck.kernels.compilations import Kernels, added
 from statecheck.kernels.coverage import Coverage
+from statecheck.reach.source import Point
 from statecheck.subject.remarks import take_remarks
 
 REPLAYED = "Replayed from the corpus."
@@ -51,9 +52,12 @@ class Ledger:
         self.standings = {row.name: Standing(row, skipped.get(row.name, "")) for row in properties}
         self.buckets: dict[str, BucketRecord] = {}
         self.marks = {one.name: MarkRecord(one.name, one.topic) for one in expected}
+        self.unexpected: dict[str, MarkRecord] = {}
+        """Marks that were reached, and that nothing says of these properties."""
         self.corpus: list[CorpusRecord] = []
         self.kernels: Kernels = {}
         self.covered = Coverage()
+        self.reached: set[Point] = set()
         self.troubles: list[str] = []
         self.remarks: dict[str, str] = {}
         """About the subject, by kind: the first sentence of each."""
@@ -84,6 +88,7 @@ class Ledger:
         self.standings[message.property].explored(message)
         self.kernels = added(self.kernels, message.compiled)
         self.cover(message.covered)
+        self.reached |= message.reached
         for trouble in message.troubles:
             self.trouble(trouble)
         self.remark(message.remarks)
@@ -98,11 +103,10 @@ class Ledger:
 
     def _mark(self, message: Explored, at: float) -> None:
         for name, examples in message.marks.items():
-            mark = self.marks.get(name)
-            if mark is not None:
-                if mark.at is None:
-                    mark.at, mark.property = round(at, 1), message.property
-                mark.examples += examples
+            mark = self.marks.get(name) or self.unexpected.setdefault(name, MarkRecord(name, ""))
+            if mark.at is None:
+                mark.at, mark.property = round(at, 1), message.property
+            mark.examples += examples
 
     def _count(self, failing: dict[str, int]) -> None:
         for bucket, examples in failing.items():

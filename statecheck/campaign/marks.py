@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache, wraps
 from pathlib import Path
@@ -25,6 +25,7 @@ from statecheck.execution.registry import Property, load_properties
 TABLE = Path(__file__).with_suffix(".json")
 
 Note = Callable[[frozenset[str]], None]
+Around = Callable[[], AbstractContextManager[None]]
 
 
 @cache
@@ -40,7 +41,7 @@ def reachable(properties: Iterable[str]) -> frozenset[str]:
 
 
 def expected(names: Iterable[str], device: str) -> list[Situation]:
-    """The marks that properties of these names should reach on a device, sooner or later.
+    """The marks that properties of these names should reach on a device, sooner or later; none that can never be reached.
 
     One that no property is known to reach is expected where all properties are chosen that this device has.
     """
@@ -53,7 +54,9 @@ def expected(names: Iterable[str], device: str) -> list[Situation]:
     return [
         mark
         for name, mark in declared().items()
-        if mark.device in (None, device) and (name in found or (everything and not known.get(name)))
+        if mark.device in (None, device)
+        and not mark.never
+        and (name in found or (everything and not known.get(name)))
     ]
 
 
@@ -64,30 +67,35 @@ def table() -> dict[str, list[str]]:
     return found
 
 
-def noted(tested: Property, note: Note) -> Property:
-    """The same property, which tells after every example which marks this one has reached."""
+def noted(tested: Property, note: Note, around: Around = nullcontext) -> Property:
+    """The same property, which tells after every example which marks this one has reached; `around` is entered for each example."""
     if isinstance(tested, MachineProperty):
-        return replace(tested, machine=_noted_machine(tested.machine, note))
+        return replace(tested, machine=_noted_machine(tested.machine, note, around))
 
     @wraps(tested.body)
     def body(trial: Trial, **drawn: Any) -> None:
         # What came up while the example was drawn, or in one that was thrown away, is no part of it.
         take()
         try:
-            tested.body(trial, **drawn)
+            with around():
+                tested.body(trial, **drawn)
         finally:
             note(take())
 
     return replace(tested, body=body)
 
 
-def _noted_machine(machine: type[TrialMachine], note: Note) -> type[TrialMachine]:
+def _noted_machine(machine: type[TrialMachine], note: Note, around: Around) -> type[TrialMachine]:
+    entered = ExitStack()
+
     def begin(self: TrialMachine, trial: Trial) -> None:
         take()
+        entered.enter_context(around())
         machine.__init__(self, trial)
 
     def teardown(self: TrialMachine) -> None:
         machine.teardown(self)
+        entered.close()
         note(take())
 
     return type(machine.__name__, (machine,), {"__init__": begin, "teardown": teardown})

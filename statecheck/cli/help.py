@@ -22,6 +22,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "mutants": ("mutants --files impl/chunks.py --sample 20", "mutants --shard 1/4 --budget 8m"),
     "nightly": ("nightly --budget 8h", "nightly --examples 1000 --only chunks"),
     "prove": ("prove --only preprocess", "prove --subject vllm --time-limit 30m"),
+    "reach": ("reach --budget 60s", "reach --subject examples.numpy_port --only chunks"),
     "replay": ("replay 0cf9c118dc", "replay 0cf9c118dc --subject examples.numpy_port --device cpu"),
     "replay-trace": ("replay-trace conversation.jsonl --requests 2000 --factor 64",),
     "sanitize": ("sanitize shift_window.py", "sanitize shift_window.py --every-order"),

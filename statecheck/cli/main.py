@@ -26,6 +26,7 @@ from statecheck.cli.options import (
     seconds,
 )
 from statecheck.cli.prove import add_prove
+from statecheck.cli.reach import add_reach
 from statecheck.cli.replay_trace import add_replay_trace
 from statecheck.cli.sanitize import add_sanitize
 from statecheck.cli.sanitize_gpu import add_sanitize_gpu
@@ -92,6 +93,7 @@ def parser() -> CommandParser:
     add_test(commands)
     add_nightly(commands)
     add_merge(commands)
+    add_reach(commands)
     add_replay_trace(commands)
     add_traces(commands)
     add_exhaust(commands)

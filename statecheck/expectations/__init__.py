@@ -15,6 +15,7 @@ from typing import Any
 
 from oracle.errors import Refused
 from oracle.profile import DOCUMENTS, Profile
+from oracle.rules import rule
 from statecheck.case.values import Call, Expected, Refusal, Returned, Value
 
 _TOPICS = (
@@ -88,11 +89,17 @@ def answer(call: Call, memory: Mapping[str, Value] | None = None, profile: Profi
     before = tuple((name, known[name]) for name in call.observes if known.get(name) is not None)
     try:
         value, after = _answered(_ANSWERS[call.function], call, known, profile)
-    except Refused as refused:
-        return Refusal(refused.argument, after=before)
-    except NotImplementedError:
-        return Refusal("", "NotImplementedError", before)
+    except (Refused, NotImplementedError) as error:
+        return refusal_of(error, before)
     return Returned(value, after=tuple((dict(before) | after).items()))
+
+
+@rule
+def refusal_of(error: Exception, before: tuple[tuple[str, Value], ...]) -> Refusal:
+    """What the rules expect where they refuse a call: the exception, and that nothing changes."""
+    if isinstance(error, Refused):
+        return Refusal(error.argument, after=before)
+    return Refusal("", "NotImplementedError", before)
 
 
 def _answered(

@@ -8,19 +8,19 @@ from oracle import batch
 from oracle.errors import Refused
 from statecheck.case.values import Record, SameAs, Tensor, Value, int32
 from statecheck.expectations import answers
-from statecheck.expectations.typed import matrix, vector
+from statecheck.expectations.typed import host_vector, matrix, vector
 
 
 @answers("split_decodes_and_prefills")
 def split_decodes_and_prefills(common_attn_metadata: Record, **options: Value) -> Value:
     """Four ints."""
     fields: dict[str, Any] = dict(common_attn_metadata.fields)
-    starts = vector(fields["query_start_loc_cpu"], "query_start_loc_cpu", host=True)
+    starts = host_vector(fields["query_start_loc_cpu"], "query_start_loc_cpu")
     if len(starts) != fields["num_reqs"] + 1:
         raise Refused("query_start_loc_cpu", starts, "have num_reqs + 1 entries")
     prefilling = fields.get("is_prefilling")
     if prefilling is not None:
-        prefilling = [bool(flag) for flag in vector(prefilling, "is_prefilling", dtypes=("bool",), host=True)]
+        prefilling = [bool(flag) for flag in host_vector(prefilling, "is_prefilling", dtypes=("bool",))]
     split = batch.split_decodes_and_prefills(
         starts, fields["num_actual_tokens"], fields["max_query_len"], is_prefilling=prefilling, **options
     )

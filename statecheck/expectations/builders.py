@@ -6,18 +6,29 @@ from dataclasses import replace
 from typing import Any
 
 from oracle.builders import base, batch, gdn
+from oracle.errors import require
 from oracle.profile import Profile
 from oracle.rules import rule
 from statecheck.case.values import Call, Record, Returned, Tensor, Value, record
 from statecheck.expectations import answer, answers
 from statecheck.expectations.builder_fields import gdn_fields, mamba_fields
-from statecheck.expectations.typed import matrix, vector
+from statecheck.expectations.typed import host_vector, matrix, vector
 
 _KINDS = {
     "Mamba1AttentionMetadataBuilder": ("mamba1", "Mamba1AttentionMetadata"),
     "Mamba2AttentionMetadataBuilder": ("mamba2", "Mamba2AttentionMetadata"),
     "GDNAttentionMetadataBuilder": ("gdn", "GDNAttentionMetadata"),
 }
+
+
+_ARGUMENTS = {
+    "seq_len": "seq_lens",
+    "blocks": "block_table_tensor",
+    "prefilling": "is_prefilling",
+    "seq_len_upper_bound": "seq_lens_cpu_upper_bound",
+    "drafts": "num_decode_draft_tokens_cpu",
+}
+"""The argument of a builder that has a field of every row, by the field."""
 
 
 def config_of(constructed: Call, profile: Profile) -> batch.BuilderConfig:
@@ -151,16 +162,24 @@ def _answer(
 
 def _step(common: Record, counts: Tensor | None, drafts: Tensor | None) -> batch.BuilderStep:
     fields: dict[str, Any] = dict(common.fields)
-    starts = vector(fields["query_start_loc_cpu"], "query_start_loc_cpu", host=True)
+    num_reqs: int = fields["num_reqs"]
+    starts = host_vector(fields["query_start_loc_cpu"], "query_start_loc_cpu")
+    require(len(starts) == num_reqs + 1, "query_start_loc_cpu", starts, "have num_reqs + 1 entries")
     marks, bounds = fields.get("is_prefilling"), fields.get("seq_lens_cpu_upper_bound")
     columns: dict[str, Any] = {
         "seq_len": vector(fields["seq_lens"], "seq_lens"),
         "blocks": matrix(fields["block_table_tensor"], "block_table_tensor"),
-        "prefilling": _optional(marks, "is_prefilling", dtypes=("bool",), host=True),
-        "seq_len_upper_bound": _optional(bounds, "seq_lens_cpu_upper_bound", host=True),
-        "accepted": _optional(counts, "num_accepted_tokens"),
-        "drafts": _optional(drafts, "num_decode_draft_tokens_cpu", host=True),
+        "prefilling": None if marks is None else host_vector(marks, "is_prefilling", dtypes=("bool",)),
+        "seq_len_upper_bound": None if bounds is None else host_vector(bounds, "seq_lens_cpu_upper_bound"),
+        "accepted": None if counts is None else vector(counts, "num_accepted_tokens"),
+        "drafts": None if drafts is None else host_vector(drafts, "num_decode_draft_tokens_cpu"),
     }
+    for name, values in columns.items():
+        if name != "accepted":
+            fits = values is None or len(values) == num_reqs
+            require(fits, _ARGUMENTS[name], values, "have a row for each request")
+    # Which rows need a count depends on the builder.
+    columns["accepted"] = [*(columns["accepted"] or ()), *(None,) * num_reqs]
     rows = tuple(
         batch.StepRow(
             query_len=starts[row + 1] - starts[row],
@@ -178,7 +197,3 @@ def _step(common: Record, counts: Tensor | None, drafts: Tensor | None) -> batch
         has_drafts=drafts is not None,
         on_host=fields["seq_lens"].on == "host",
     )
-
-
-def _optional(tensor: Tensor | None, name: str, **rule: Any) -> tuple[int, ...] | None:
-    return None if tensor is None else vector(tensor, name, **rule)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from oracle import chunks
 from statecheck.case.values import SameAs, Tensor, Value, int32, int64
 from statecheck.expectations import answers
-from statecheck.expectations.typed import vector, whole
+from statecheck.expectations.typed import host_vector, vector, whole
 
 
 @answers("compute_varlen_chunk_metadata")
@@ -22,9 +22,7 @@ def varlen_chunk_metadata(query_start_loc: Value, chunk_size: Value) -> Value:
 @answers("compute_causal_conv1d_metadata")
 def causal_conv1d_metadata(query_start_loc_p_cpu: Value, device: Value) -> Value:  # noqa: ARG001 - where it goes is the port's business
     """The dictionary of the one variant, and its two padded vectors once more, as the very same objects."""
-    metadata = chunks.causal_conv1d_metadata(
-        vector(query_start_loc_p_cpu, "query_start_loc_p_cpu", host=True)
-    )
+    metadata = chunks.causal_conv1d_metadata(host_vector(query_start_loc_p_cpu, "query_start_loc_p_cpu"))
     nums = Tensor(query_start_loc_p_cpu.dtype, (len(metadata.nums),), tuple(metadata.nums), on="host")
     variant = {
         "nums": nums,

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 
+import oracle
 from oracle.align.pointers import Entry
 from oracle.rules import watches
+from oracle.situations.refusals import Refusals
 from oracle.situations.registry import situations_of
+from statecheck import expectations
 from statecheck.case.values import Call
+from statecheck.expectations import refusal_of
 from statecheck.expectations.align_buffers import collected_lists, used_entries
 from statecheck.expectations.builders import replayed
+
+_EXCEPTIONS = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text(encoding="utf-8"))
+REFUSALS = Refusals(oracle, expectations, exceptions=_EXCEPTIONS["refusals"])
+"""Of the rules, and of the types that arguments have to have before the rules are asked."""
 
 _of_lists = situations_of("harness.expectations.align_buffers")
 STAYS = _of_lists("a request that stays where it is adds no entry to the lists")
@@ -36,3 +46,8 @@ def _graph(_: object, latest: Call) -> None:
     starts = latest.named["common_attn_metadata"]["query_start_loc_cpu"].values()
     REPLAYED.reached()
     REPLAYED_PADDED.reached_if(starts[-2:] == (starts[-1],) * 2)
+
+
+@watches(refusal_of)
+def _refused(_: object, error: Exception) -> None:
+    REFUSALS.note(error)

@@ -10,16 +10,22 @@ from statecheck.case.values import Tensor
 INTEGERS = ("int32", "int64")
 
 
-def vector(
-    tensor: Any, name: str, *, dtypes: tuple[str, ...] = INTEGERS, host: bool = False
-) -> tuple[int, ...]:
-    """The values of a 1-D tensor of one of `dtypes`, on the host if `host` asks for it."""
-    return _checked(tensor, name, 1, dtypes, host).values()
+def vector(tensor: Any, name: str) -> tuple[int, ...]:
+    """The values of a 1-D integer tensor."""
+    return _checked(tensor, name, 1, INTEGERS).values()
+
+
+def host_vector(tensor: Any, name: str, *, dtypes: tuple[str, ...] = INTEGERS) -> tuple[int, ...]:
+    """The values of a 1-D tensor of one of `dtypes` on the host."""
+    values = _checked(tensor, name, 1, dtypes).values()
+    if tensor.on != "host":
+        raise Refused(name, tensor.on, "be a CPU tensor")
+    return values
 
 
 def matrix(tensor: Any, name: str) -> tuple[tuple[int, ...], ...]:
     """The rows of a 2-D integer tensor."""
-    return _checked(tensor, name, 2, INTEGERS, host=False).rows()
+    return _checked(tensor, name, 2, INTEGERS).rows()
 
 
 def whole(value: Any, name: str) -> int:
@@ -29,13 +35,11 @@ def whole(value: Any, name: str) -> int:
     return value
 
 
-def _checked(tensor: Any, name: str, rank: int, dtypes: tuple[str, ...], host: bool) -> Tensor:
+def _checked(tensor: Any, name: str, rank: int, dtypes: tuple[str, ...]) -> Tensor:
     if not isinstance(tensor, Tensor):
         raise Refused(name, tensor, "be a tensor")
     if len(tensor.shape) != rank:
         raise Refused(name, tensor.shape, f"be {rank}-D")
     if tensor.dtype not in dtypes:
         raise Refused(name, tensor.dtype, f"be one of {dtypes}")
-    if host and tensor.on != "host":
-        raise Refused(name, tensor.on, "be a CPU tensor")
     return tensor

@@ -281,6 +281,11 @@ HOST = planted(
                 "if blocks[column] < NULL_BLOCK_ID:",
                 "copy-meta/bad-column",
             ),
+            "numbers of tokens may be no ints": (
+                "if not computed.__class__ is length.__class__ is int:",
+                "if False:",
+                "bad-input/align-values",
+            ),
             "columns are remembered before anything is refused": (
                 "remembered = dict(mamba_state_idx)",
                 "remembered = mamba_state_idx",

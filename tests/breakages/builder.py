@@ -33,6 +33,13 @@ BUILDERS = planted(
                 "builder/empty-row",
             ),
         },
+        "checks.py": {
+            "a tensor on the host may have another number of rows than the batch": (
+                "value.is_cpu and value.shape == (rows,)",
+                "value.is_cpu and value.ndim == 1",
+                "bad-input/builders",
+            ),
+        },
         "batch.py": {
             "the tokens of a batch of decodes are its rows": (
                 "return ends.size, 0, tokens, 0",

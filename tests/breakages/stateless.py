@@ -77,7 +77,7 @@ STATELESS = planted(
             "a bool passes for an int": (
                 "isinstance(value, (int, np.integer)) and not isinstance(value, bool)",
                 "isinstance(value, (int, np.integer))",
-                "bad-input/stateless",
+                "bad-input/stateless bad-input/forms",
             ),
             "a matrix passes for a vector": (
                 "if value.ndim != ndim:",

@@ -26,6 +26,7 @@ NEED_CUDA = {
     "precopying_never_waits_for_the_device": "on the CPU there is nothing to wait for",
     "the_postprocess_never_waits_for_the_device": "on the CPU there is nothing to wait for",
     "staging_never_waits_for_the_device": "on the CPU there is nothing to wait for",
+    "host_arguments_on_the_device_are_refused_by_name": "on the CPU everything is on the host",
 }
 PAIRS = [(breakage, name) for breakage in BREAKAGES for name in finders(breakage)]
 CAUGHT = {name for _, name in PAIRS}

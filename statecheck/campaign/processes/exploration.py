@@ -121,7 +121,7 @@ class Exploration:
         from statecheck.campaign.marks import noted
 
         try:
-            tested = noted(self.tested, self._marks.update)
+            tested = noted(self.tested, self._marks.update, self.worker.trace.watching)
             if task.inputs is None:
                 tested.explore(self.bench, seed=task.seed, max_examples=task.max_examples)
             else:
@@ -210,6 +210,7 @@ class Exploration:
             failing=dict(failures.failing),
             late=self._late,
             marks=dict(self._marks),
+            reached=worker.trace.take(),
             compiled=self._compiled(),
             covered=self._covered_before + self._covered_by_search + worker.take_coverage(),
             gone=self._gone,

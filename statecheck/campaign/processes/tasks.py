@@ -17,6 +17,7 @@ from statecheck.execution.enumerations import Slice
 from statecheck.execution.example import Tally
 from statecheck.kernels.compilations import Kernels
 from statecheck.kernels.coverage import Coverage
+from statecheck.reach.source import Point
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,7 @@ class Explored:
         failing: failing examples by bucket.
         late: it ended because its time was up.
         marks: situations that examples reached, with how many did.
+        reached: lines and branches that examples came to for the first time in this process, where the campaign asks for them.
         compiled: what Triton compiled since the task before.
         covered: kernels launched since then, and branches that they took; a branch that exists is named once by each process.
         gone: why the device can be used no more.
@@ -144,6 +146,7 @@ class Explored:
     failing: dict[str, int] = field(default_factory=dict)
     late: bool = False
     marks: dict[str, int] = field(default_factory=dict)
+    reached: frozenset[Point] = frozenset()
     compiled: Kernels = field(default_factory=dict)
     covered: Coverage = field(default_factory=Coverage)
     gone: str = ""

@@ -35,6 +35,7 @@ from statecheck.campaign.processes.tasks import (
 )
 from statecheck.case import Case
 from statecheck.kernels import coverage
+from statecheck.reach.trace import Trace
 from statecheck.subject.descriptors import OpenFiles, need
 from statecheck.subject.own_code import OwnCode
 from statecheck.subject.remarks import take_remarks
@@ -93,6 +94,7 @@ class Worker:
         self.known_defects = KnownDefectMatcher(declared, subject.profile, self._asking)
         self.bench.known_by = self.known_defects.known
         self._files = OpenFiles()
+        self.trace = Trace(setting.watched)
 
     def _opened_log(self) -> StepLog | None:
         """In the folder of pending inputs, or, where there is no room, in a temporary one."""

@@ -1,0 +1,174 @@
+"""Bad input of the builders, one kind at a time: a `ValueError` names the argument, and no builder's memory is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from properties.strategies.builder_sessions import captured_step
+from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
+from properties.strategies.forms import WrongForm, with_value, wrong_ints, wrong_tensors
+from statecheck.case.values import Call, Name, Tensor, boolean, int32
+from statecheck.execution.example import Bench, Trial
+from statecheck.execution.registry import PROPERTIES, prop, written_examples
+
+COMMON = "common_attn_metadata"
+COUNTS, DRAFTS = "num_accepted_tokens", "num_decode_draft_tokens_cpu"
+BOUNDS = f"{COMMON}.seq_lens_cpu_upper_bound"
+SETUPS = {
+    "mamba1": BuilderSetup("mamba1"),
+    "mamba2": BuilderSetup("mamba2", num_spec=2),
+    "gdn": BuilderSetup("gdn", num_spec=2),
+}
+DECODE, DRAFTED, PROMPT = StepRequest(1, 4), StepRequest(3, 4, drafts=2), StepRequest(5, 0, prefilling=True)
+
+
+@dataclass(frozen=True)
+class BadBuild:
+    """A call with one bad argument after those that are in order; `name` says what is wrong with it."""
+
+    name: str
+    before: tuple[Call, ...]
+    call: Call
+
+
+def build(kind: str, *rows: StepRequest, **about: Any) -> Call:
+    """A step of this builder; of a decode and a prompt where no rows are given."""
+    return replace(BuildCall(rows or (DECODE, PROMPT)), **about).build(SETUPS[kind])
+
+
+def bad(name: str, kind: str, call: Call, setup: BuilderSetup | None = None, *before: Call) -> BadBuild:
+    constructed = (setup or SETUPS[kind]).construct()
+    return BadBuild(f"{name}, {kind}", (constructed, *before), call)
+
+
+def changed(kind: str, path: str, value: object) -> Call:
+    return with_value(build(kind), path, value)
+
+
+def constructions() -> Iterator[BadBuild]:
+    for kind, setup in SETUPS.items():
+        spec, rows = "kv_cache_spec", "vllm_config.scheduler_config.max_num_seqs"
+        paths = f"{spec}.block_size", f"{spec}.num_speculative_blocks", rows
+        for form in wrong_ints(setup.construct(), *paths):
+            yield BadBuild(f"{form.name}, {kind}", (), form.call)
+    sizes: tuple[Any, ...] = (True, 2.0)
+    for size in sizes:
+        yield BadBuild(f"chunks of {size}", (), replace(SETUPS["mamba2"], chunk_size=size).construct())
+
+
+def forms() -> Iterator[BadBuild]:
+    """Tensors of another type, and those that have not a row for each request."""
+    vectors = {
+        f"{COMMON}.query_start_loc_cpu": int32([0, 1]).on_host(),
+        f"{COMMON}.seq_lens": int32([5]),
+        f"{COMMON}.block_table_tensor": int32([[1] * 11]),
+        f"{COMMON}.is_prefilling": boolean([False]).on_host(),
+        BOUNDS: int32([5]).on_host(),
+        COUNTS: int32([]),
+        DRAFTS: int32([-1]).on_host(),
+    }
+    for kind in SETUPS:
+        known = [
+            path
+            for path in vectors
+            if (path != DRAFTS or kind == "gdn") and (path != COUNTS or kind != "mamba1")
+        ]
+        found: list[WrongForm] = [*wrong_tensors(build(kind), *known)]
+        found += [WrongForm(f"{path} for too few rows", changed(kind, path, vectors[path])) for path in known]
+        found += wrong_ints(build(kind), f"{COMMON}.max_query_len", f"{COMMON}.num_actual_tokens")
+        yield from (bad(form.name, kind, form.call) for form in found)
+
+
+def values() -> Iterator[BadBuild]:
+    for kind, setup in SETUPS.items():
+        yield bad(
+            "starts that step back",
+            kind,
+            changed(kind, f"{COMMON}.query_start_loc_cpu", int32([0, 6, 1]).on_host()),
+        )
+        yield bad("a maximum below the longest query", kind, changed(kind, f"{COMMON}.max_query_len", 4))
+        yield bad("fewer tokens than the starts count", kind, changed(kind, f"{COMMON}.num_actual_tokens", 5))
+        yield bad("a bound below the query", kind, changed(kind, BOUNDS, int32([5, 4]).on_host()))
+        narrow = replace(setup, mode="none", num_spec=0, block_size=64, max_model_len=8)
+        table = Tensor("int32", (2, 0), ())
+        yield bad(
+            "a table without columns",
+            kind,
+            with_value(BuildCall((DECODE, PROMPT)).build(narrow), f"{COMMON}.block_table_tensor", table),
+            narrow,
+        )
+    yield bad(
+        "an accepted count of 0", "mamba2", build("mamba2", replace(DECODE, accepted=0), host_lengths=True)
+    )
+    yield bad(
+        "an accepted count above 1 and the drafts",
+        "gdn",
+        build("gdn", replace(DRAFTED, accepted=4), host_lengths=True),
+    )
+    yield bad("more drafts than there may be", "gdn", build("gdn", replace(DRAFTED, drafts=3)))
+    yield bad("drafts below -1", "gdn", build("gdn", replace(DRAFTED, drafts=-2)))
+    yield bad("drafts that are not all tokens but one", "gdn", build("gdn", replace(DRAFTED, drafts=1)))
+    yield bad("drafts without counts", "gdn", build("gdn", DRAFTED, counts=False))
+    prompt = replace(PROMPT, num_computed=4, accepted=2)
+    yield bad("an accepted count that would be lost", "gdn", build("gdn", prompt, host_lengths=True))
+
+
+def captures() -> Iterator[BadBuild]:
+    for kind, setup in SETUPS.items():
+        small = replace(setup, full_cudagraphs=True, max_num_seqs=1)
+        rows = small.capture_rows
+        yield bad("a graph of more rows than there may be", kind, captured_step(small, rows + 1, 0), small)
+        roomy = replace(small, max_num_seqs=2)
+        long = captured_step(replace(roomy, num_spec=roomy.num_spec + 1), 1, 0)
+        yield bad("a graph of longer queries than decodes have", kind, long, roomy)
+
+
+def updates() -> Iterator[BadBuild]:
+    for kind in ("mamba1", "mamba2"):
+        setup = replace(SETUPS[kind], num_spec=0)
+        step = BuildCall((DECODE, PROMPT))
+        table = step.block_table(setup)
+        arguments = {
+            "self": Name("builder"),
+            "metadata": Name("metadata"),
+            "blk_table": table,
+            "slot_mapping": Tensor("int64", (0,), ()),
+        }
+        update = Call(f"{setup.builder}.update_block_table", tuple(arguments.items()), by_content=True)
+        for form in (
+            *wrong_tensors(update, "blk_table"),
+            WrongForm(
+                "a table for too few rows", with_value(update, "blk_table", int32([[1] * table.shape[1]]))
+            ),
+        ):
+            yield bad(form.name, kind, form.call, setup, step.build(setup))
+        if kind == "mamba2":
+            drafting = SETUPS[kind]
+            other = with_value(update, "blk_table", step.block_table(drafting))
+            yield bad("another table under speculation", kind, other, drafting, step.build(drafting))
+
+
+BAD_INPUTS = (*constructions(), *forms(), *values(), *captures(), *updates())
+
+
+@prop(
+    "bad-input/builders",
+    "refusal",
+    *sorted({bad.call.function for bad in BAD_INPUTS}),
+    bad=st.sampled_from(BAD_INPUTS),
+)
+def test_bad_input_of_a_builder_is_refused_by_name(trial: Trial, bad: BadBuild) -> None:
+    if bad.before:
+        trial.agrees(*bad.before)
+    trial.refuses(bad.call)
+
+
+@written_examples("bad_input_of_a_builder_is_refused_by_name", lambda bad: bad.call.function)
+@pytest.mark.parametrize("bad", BAD_INPUTS, ids=lambda bad: f"{bad.call.function}, {bad.name}")
+def test_each_bad_input_of_a_builder_is_refused(trial: Bench, bad: BadBuild) -> None:
+    PROPERTIES["bad_input_of_a_builder_is_refused_by_name"].example(trial, bad=bad)

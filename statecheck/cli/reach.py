@@ -1,0 +1,97 @@
+"""The command `reach`: a campaign that notes which refusals, lines and branches its examples come to, and what they never do."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from statecheck.cli.campaign import console, fresh_plan, run_campaign
+from statecheck.cli.options import add_campaign_options, seconds
+
+_PAGE = "reach.md"
+_MOST = 30
+"""Refusals that the terminal names; the page has all."""
+
+
+def add_reach(commands: Any) -> None:
+    """Add the command's parser."""
+    reach = commands.add_parser(
+        "reach", help="run all properties, and list the refusals, lines and branches that no example came to"
+    )
+    reach.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
+    reach.add_argument("--seed", type=int, default=None, help="repeat a campaign's random choices")
+    reach.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
+    add_campaign_options(reach)
+    reach.set_defaults(run=run_reach)
+
+
+def run_reach(options: argparse.Namespace) -> int:
+    """Run the campaign, print the table, and write the page beside its report; the exit codes are those of a campaign.
+
+    Raises:
+        ValueError: an option that cannot be, or a subject that runs in processes of its own, where nothing is noted.
+    """
+    from statecheck.execution.port import choose_device
+    from statecheck.execution.selection import cores, require_processes
+
+    # A GPU compiles kernels, whose branches are then nowhere to be seen.
+    device = "cpu" if options.device == "auto" else choose_device(options.device)
+    if options.isolated or (device != "cpu" and options.isolated is None):
+        raise ValueError("isolated = True, but should be False where lines are noted: --in-process [reach]")
+    rooms = rooms_of(options.subject)
+    plan = fresh_plan(
+        options,
+        require_processes("workers", cores() if options.workers is None else options.workers, "reach"),
+        device=device,
+        budget=seconds(options.budget),
+        watched=tuple(file for files in rooms.values() for file in files),
+    )
+
+    def show(out: Console, campaign: Any) -> None:
+        _show(out, campaign, rooms)
+
+    return run_campaign(plan, console(wide=True), more=show)
+
+
+def rooms_of(subject: str) -> dict[str, list[str]]:
+    """The files of the rules, and of a subject."""
+    import sys
+
+    import oracle
+    from statecheck.campaign.start import loaded
+    from statecheck.subject.source_files import source_files
+
+    module = loaded(subject).module
+    found = source_files(module)
+    if Path(module.__file__ or "").name != "__init__.py":
+        imported = {getattr(one, "__file__", None) for one in [*sys.modules.values()]}
+        found = [path for path in found if str(path) in imported]
+    rules = [path for path in source_files(oracle) if "situations" not in path.parts]
+    return {"the rules": [*map(str, rules)], subject: [*map(str, found)]}
+
+
+def _show(out: Console, campaign: Any, rooms: dict[str, list[str]]) -> None:
+    from statecheck.campaign.pages.reach import reach_page
+    from statecheck.data.files import write_text
+    from statecheck.expectations.situations import REFUSALS
+    from statecheck.text.command_lines import near
+
+    ledger = campaign.ledger
+    marks = ledger.marks | ledger.unexpected
+    page = reach_page(REFUSALS.situations, marks, ledger.reached, rooms, ledger.covered)
+    table = Table("", "reached", "there are", show_edge=False, pad_edge=False)
+    for name, reached, number in page.table():
+        table.add_row(name, f"{reached:,}", f"{number:,}")
+    out.print(table)
+    missed = page.shares[0].missed
+    for sentence in (*missed[:_MOST], *page.wrong):
+        out.print(f"never reached: {sentence}", markup=False, highlight=False, soft_wrap=True)
+    if len(missed) > _MOST:
+        out.print(f"and {len(missed) - _MOST} more", markup=False)
+    path = Path(campaign.folder) / _PAGE
+    write_text(path, page.markdown())
+    out.print(f"reached: {near(path)}", markup=False, soft_wrap=True)

@@ -1,0 +1,130 @@
+"""Refusals of the rules are found in their sources, and noted where they are made."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from oracle.situations import registry
+from oracle.situations.refusals import Refusals
+from oracle.situations.registry import declared, take
+from statecheck.campaign import marks
+from statecheck.case.values import call, int32
+from statecheck.expectations import answer
+from statecheck.expectations.situations import REFUSALS
+
+RULES = """\
+from oracle.errors import Refused, require, require_int
+
+
+def halved(number, names):
+    require_int("number", number, minimum=0)
+    rule = f"be even, as {len(names)} is"
+    require(number % 2 == 0, "number", number, rule)
+    _require_names("names", names)
+    if not names:
+        raise Refused("names", names, "not be empty")
+
+
+def doubled(number, names):
+    _require_names(f"names of {number}", names)
+
+
+def _require_names(argument, names):
+    require(
+        all(names),
+        argument,
+        names,
+        "have no empty name",
+    )
+"""
+NO_INT = "number should be an int [numbers.halved]"
+NEGATIVE = "number should be >= 0 [numbers.halved]"
+EMPTY_NAME = "names should have no empty name [numbers.halved]"
+EMPTY_NAME_OF = "names of … should have no empty name [numbers.doubled]"
+NO_NAMES = "names should not be empty [numbers.halved]"
+ODD = "number should be even, as … is [numbers.halved]"
+
+
+@pytest.fixture
+def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A package with one module of rules. What is declared in a test is forgotten."""
+    monkeypatch.setattr(registry, "_DECLARED", {})
+    monkeypatch.setattr(registry, "_REACHED", set())
+    (tmp_path / "toy_rules").mkdir()
+    (tmp_path / "toy_rules" / "__init__.py").write_text("", encoding="utf-8")
+    (tmp_path / "toy_rules" / "numbers.py").write_text(RULES, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("toy_rules.numbers")
+    del sys.modules["toy_rules"], sys.modules["toy_rules.numbers"]
+
+
+def package() -> ModuleType:
+    return sys.modules["toy_rules"]
+
+
+@pytest.mark.usefixtures("rules")
+def test_every_refusal_is_found_once_for_each_function_that_is_checked() -> None:
+    found = Refusals(package()).situations
+    assert found.keys() == {NO_INT, NEGATIVE, ODD, EMPTY_NAME, EMPTY_NAME_OF, NO_NAMES}
+    assert {one.topic for one in found.values()} == {"numbers"}
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "name"),
+    [
+        ("halved", ("one", ["a"]), NO_INT),
+        ("halved", (True, ["a"]), NO_INT),
+        ("halved", (-2, ["a"]), NEGATIVE),
+        ("halved", (3, ["a"]), ODD),
+        ("halved", (2, ["a", ""]), EMPTY_NAME),
+        ("doubled", (2, ["a", ""]), EMPTY_NAME_OF),
+        ("halved", (2, []), NO_NAMES),
+    ],
+)
+def test_a_refusal_is_noted_by_where_it_was_made(
+    rules: Any, function: str, arguments: tuple[Any, ...], name: str
+) -> None:
+    refusals = Refusals(package())
+    with pytest.raises(ValueError, match="but should") as caught:
+        getattr(rules, function)(*arguments)
+    refusals.note(caught.value)
+    assert take() == {name}
+
+
+@pytest.mark.usefixtures("rules")
+def test_a_reason_belongs_to_the_refusals_that_its_pattern_fits() -> None:
+    exceptions = [
+        {"names": ["number *[numbers.halved]"], "never": "x"},
+        {"names": [NO_NAMES], "device": "cuda"},
+    ]
+    found = Refusals(package(), exceptions=exceptions).situations
+    assert {name for name, one in found.items() if one.never == "x"} == {NO_INT, NEGATIVE, ODD}
+    assert {name for name, one in found.items() if one.device} == {NO_NAMES}
+
+
+@pytest.mark.usefixtures("rules")
+@pytest.mark.parametrize("names", [["number should be prime *"], [NO_NAMES, "names should not *"]])
+def test_a_reason_for_no_refusal_or_a_second_reason_is_an_error(names: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"names = .*, but should fit refusals of its own \[Refusals\]"):
+        Refusals(package(), exceptions=[{"names": names, "never": "x"}])
+
+
+def test_an_answer_that_refuses_notes_the_refusal() -> None:
+    marks.load()
+    take()
+    answer(call("compute_varlen_chunk_metadata", query_start_loc=int32([1, 5]), chunk_size=4))
+    assert take() == {"query_start_loc[0] should be 0 [chunks.varlen_chunk_metadata]"}
+
+
+def test_every_refusal_is_a_mark_of_a_module_of_rules_or_answers() -> None:
+    marks.load()
+    assert REFUSALS.situations.items() <= declared().items()
+    reasons = [one.never for one in REFUSALS.situations.values() if one.never]
+    assert all(len(reason.split()) >= 5 for reason in reasons)
