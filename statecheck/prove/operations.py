@@ -7,6 +7,7 @@ fit in its width, that is noted, and it wraps around. Numbers are computed by th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import z3
@@ -51,7 +52,7 @@ class SymbolicArithmetic:
         if name == "arith.select":
             return self._select(*values)
         if not any(is_symbolic(value) for value in values):
-            function = arithmetic_of(name, tuple(elements), result, attributes)
+            function = _executors(name, tuple(elements), result, tuple(attributes.items()))
             if function is None:
                 raise NotUnderstoodError(f"{name} of {', '.join(elements)}")
             found = function(*values)
@@ -161,6 +162,14 @@ class SymbolicArithmetic:
             return value
         self._overflows(outside)
         return wrapped(value, width)
+
+
+@cache
+def _executors(
+    name: str, elements: tuple[str, ...], result: str, attributes: tuple[tuple[str, str], ...]
+) -> Callable[..., Any] | None:
+    """The executor's function for an operation; made once, because lanes are many."""
+    return arithmetic_of(name, elements, result, dict(attributes))
 
 
 def wrapped(value: Term, width: int) -> Term:

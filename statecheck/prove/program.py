@@ -122,9 +122,7 @@ class Executor:
     def _arith_constant(self, op: Operation) -> None:
         text, kind = op.text.strip(), op.result.type
         if text.startswith("dense<["):
-            found = [int(each) for each in tiles.array(text[len("dense<") : -1], kind).flatten()]
-            self._values[op.result] = Tile(len(found), found.__getitem__)
-            return
+            raise NotUnderstoodError("a tile of several constants")
         value = number(text.removeprefix("dense<").removesuffix(">"), kind.element)
         self._values[op.result] = value if kind.shape is None else Tile(prod(kind.shape), lambda lane: value)
 
@@ -140,17 +138,6 @@ class Executor:
             # Lanes that are numbers cost nothing.
             value = self._path.only(value)
         self._values[op.result] = Tile(prod(op.result.type.shape or ()), lambda lane: value)
-
-    def _tt_broadcast(self, op: Operation) -> None:
-        source, shape = op.operands[0], op.result.type.shape or ()
-        lanes = np.arange(prod(source.type.shape or ())).reshape(source.type.shape or ())
-        self._values[op.result] = _picked(self._values[source], np.broadcast_to(lanes, shape))
-
-    def _tt_trans(self, op: Operation) -> None:
-        source = op.operands[0]
-        lanes = np.arange(prod(source.type.shape or ())).reshape(source.type.shape or ())
-        order = tiles.integers(op.text, "order")
-        self._values[op.result] = _picked(self._values[source], lanes.transpose(order))
 
     def _tt_reduce(self, op: Operation) -> None:
         axis, shape = tiles.integer(op.text, "axis"), op.operands[0].type.shape or ()
@@ -281,8 +268,3 @@ class Executor:
 
 def _lane(value: Any, lane: int) -> Any:
     return value[lane] if isinstance(value, Tile) else value
-
-
-def _picked(tile: Tile, lanes: Any) -> Tile:
-    flat = lanes.flatten()
-    return Tile(len(flat), lambda lane: tile[int(flat[lane])])
