@@ -87,7 +87,7 @@ help:  ## this list
 	@echo '  BUDGET=$(BUDGET) SUBJECT=$(SUBJECT) DEVICE=$(DEVICE) ONLY=<expr> SEED=<int> CASE=<case.json> PYTEST_ARGS=<args>'
 	@echo '  of nightly: BUDGET=8h GPUS=0,1,2,3|all RAY=<address> SHARD=2/8; of merge: DIRS="shard0 shard1"'
 	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 REPLAY_ARGS="--blocks 200"'
-	@echo '  of bench: ONLY=builders|align|host SUBJECT=<module> VLLM=0.33.0 OUT=$(OUT); of vectors: OUT=$(VECTORS)'
+	@echo '  of bench: ONLY=builders|align SUBJECT=<module> VLLM=0.33.0 OUT=$(OUT); of vectors: OUT=$(VECTORS)'
 	@echo '  of mutants: FILES="impl/align oracle" SAMPLE=200 WORKERS=4 EXAMPLES=25 SHARD=1/4 BUDGET=8m AGAIN=1 OUT=$(MUTANTS)'
 	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m INSIDE=<module> FUZZ_ARGS=<args>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
 	@echo '  of bisect: CASE=<case.json> RELEASES=0.25.1,0.33.0; BISECT_ARGS=--all'

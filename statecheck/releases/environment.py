@@ -24,8 +24,8 @@ from statecheck.releases.requirements import LIGHT, Needed, bringing, light, nee
 from statecheck.rooms import home
 
 ROOT = home() / ".vllm"
-_FILLED, _COMPLETE = "filled.json", "complete.json"
-"""Written last, with the recipe: everything is installed that was known to be needed, and then that this was enough."""
+_COMPLETE = "complete.json"
+"""Written last, with the recipe: everything that is needed is installed."""
 _ROUNDS = 12
 Tell = Callable[[str], None]
 PINNED = ("torch", "triton")
@@ -135,7 +135,11 @@ class Maker:
 
     def is_ready(self, wanted: Wanted) -> bool:
         """Whether it is there, whole and made for this base."""
-        return self._says(wanted, _COMPLETE)
+        try:
+            found = json.loads((self._folder(wanted) / _COMPLETE).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False
+        return bool(found == self._recipe(wanted))
 
     def python(self, wanted: Wanted) -> Path:
         return self._folder(wanted) / "bin" / "python"
@@ -151,9 +155,8 @@ class Maker:
             if self.is_ready(wanted):
                 return
             self._wait(lock, wanted, shared=False)
-            if not self._says(wanted, _FILLED):
-                self._make(wanted)
             if not self.is_ready(wanted):
+                self._make(wanted)
                 self._complete(wanted)
 
     def _wait(self, lock: int, wanted: Wanted, *, shared: bool) -> None:
@@ -171,7 +174,6 @@ class Maker:
             self._fill(wanted, _packages_of(folder))
         except OSError as error:
             raise ValueError(f"{folder} cannot be made: {error} [vllm]") from error
-        self._say(wanted, _FILLED)
 
     def _fill(self, wanted: Wanted, packages: Path) -> None:
         lent = [str(wanted.checkout)] * (wanted.checkout is not None) + list(self.base.folders)
@@ -200,7 +202,8 @@ class Maker:
         for _ in range(_ROUNDS):
             probed = probe(self.python(wanted), self.module, self.variables(wanted))
             if probed.fine:
-                self._say(wanted, _COMPLETE)
+                recipe = json.dumps(self._recipe(wanted), indent=1)
+                write_whole(self._folder(wanted) / _COMPLETE, recipe, durable=False)
                 return
             brings = bringing(probed.missing, required) if probed.missing else None
             if brings is None or brings in tried:
@@ -212,16 +215,6 @@ class Maker:
         raise ValueError(
             f"{wanted} is set up in {self._folder(wanted)}, but should be {rule}: {probed.error} [vllm]"
         )
-
-    def _says(self, wanted: Wanted, marker: str) -> bool:
-        try:
-            found = json.loads((self._folder(wanted) / marker).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return False
-        return bool(found == self._recipe(wanted))
-
-    def _say(self, wanted: Wanted, marker: str) -> None:
-        write_whole(self._folder(wanted) / marker, json.dumps(self._recipe(wanted), indent=1), durable=False)
 
     def _recipe(self, wanted: Wanted) -> dict[str, Any]:
         """What an environment is made of; one that is made of anything else is not the one that is wanted."""

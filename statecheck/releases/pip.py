@@ -35,7 +35,6 @@ def install_release(python: Path, version: str) -> None:
     try:
         run_pip(python, "install", "--no-deps", "--only-binary", "vllm", f"vllm=={version}")
     except PipFailed as failed:
-        _complain_of_index(failed)
         if "No matching distribution" not in str(failed):
             raise ValueError(
                 f"VLLM = {version!r}, but should be a release that installs [vllm]\n{failed}"
@@ -62,7 +61,6 @@ def install(python: Path, requirements: Sequence[str], pins: Sequence[str], what
         try:
             run_pip(python, "install", "--no-deps", *(f"{name}=={version}" for name, version in chosen))
         except PipFailed as failed:
-            _complain_of_index(failed)
             raise ValueError(f"the requirements of {what} cannot be installed [vllm]\n{failed}") from None
 
 
@@ -75,7 +73,6 @@ def releases_of(python: Path, name: str) -> list[str]:
     try:
         found = _AVAILABLE.search(run_pip(python, "index", "versions", name))
     except PipFailed as failed:
-        _complain_of_index(failed)
         raise ValueError(f"releases of {name} cannot be listed [bisect]\n{failed}") from None
     listed = [Version(one) for one in found[1].split(", ")] if found else []
     return [str(one) for one in sorted(listed) if not one.is_prerelease]
@@ -86,6 +83,7 @@ def run_pip(python: Path, *arguments: str) -> str:
 
     Raises:
         PipFailed: with what it said.
+        ValueError: the index cannot be reached.
     """
     command = [str(python), "-m", "pip", *arguments, "--no-input", "--disable-pip-version-check"]
     # Not every command has it as an option.
@@ -93,6 +91,11 @@ def run_pip(python: Path, *arguments: str) -> str:
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=quiet
     )
+    if done.returncode and _UNREACHABLE.search(done.stdout):
+        rule = "within reach, where something new has to be set up; VLLM_PATH=<checkout> needs none where the base has all else"
+        raise ValueError(
+            f"the package index that pip is configured for cannot be reached, but should be {rule} [vllm]"
+        )
     if done.returncode:
         raise PipFailed(_telling(done.stdout))
     return done.stdout
@@ -109,21 +112,12 @@ def _resolved(
         try:
             run_pip(python, "install", *options, *requirements)
         except PipFailed as failed:
-            _complain_of_index(failed)
             if "ResolutionImpossible" not in str(failed):
                 raise ValueError(f"the requirements of {what} cannot be installed [vllm]\n{failed}") from None
             rule = f"such that the requirements of {what} can be installed beside it"
             raise ValueError(f"base = {', '.join(pins)}, but should be {rule} [vllm]\n{failed}") from None
         found = json.loads(report.read_text(encoding="utf-8"))
     return [(one["metadata"]["name"], one["metadata"]["version"]) for one in found["install"]]
-
-
-def _complain_of_index(failed: PipFailed) -> None:
-    if _UNREACHABLE.search(str(failed)):
-        raise ValueError(
-            "the package index that pip is configured for cannot be reached, so that nothing new can be set up; "
-            "VLLM_PATH=<checkout> needs none where everything else is installed [vllm]"
-        ) from None
 
 
 def _telling(output: str) -> str:

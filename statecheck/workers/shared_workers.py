@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -17,7 +16,6 @@ from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 from statecheck.case.faults import INTERRUPTED, Faulted
-from statecheck.workers.forking import die_with_parent
 from statecheck.workers.server import Surroundings, move_to
 from statecheck.workers.wire import (
     ANEW,
@@ -123,14 +121,9 @@ def _serve(number: int, worker: _SharedWorker, client: Connection) -> None:
 def main(
     descriptor: int, surroundings: Surroundings, device: str, subject: str, workers: int, address: str
 ) -> None:
-    """The process that is forked for this. It ends with its parent, and its workers with it."""
+    """Share workers at an address, in a process that is forked for this; it ends with its parent, and its workers with it."""
     os.close(descriptor)
     move_to(*surroundings)
-    serve(device, subject, workers, address)
-
-
-def serve(device: str, subject: str, workers: int, address: str) -> None:
-    """Share workers at an address, until the process ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(address)  # noqa: PTH108 - a socket's address
@@ -215,8 +208,3 @@ def _connected(address: str, deadline: float) -> Connection:
             if time.monotonic() > deadline:
                 raise DeviceGone(f"there is no answer at {address}: {error}") from error
             time.sleep(_POLL_SECONDS)
-
-
-if __name__ == "__main__":
-    die_with_parent()
-    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])

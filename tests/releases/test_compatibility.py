@@ -94,14 +94,6 @@ def test_a_broken_file_is_named_in_place_of_its_column(tmp_path: Path) -> None:
     assert "1.0 could not be tried: no campaign was saved" in table(collected([path.parent], TOPICS))
 
 
-def test_what_was_kept_with_earlier_words_is_still_read(tmp_path: Path) -> None:
-    collected([saved(tmp_path, "1.0", {"counts_add_up": "not tested"})], TOPICS).save(tmp_path / "kept.json")
-    text = (tmp_path / "kept.json").read_text(encoding="utf-8")
-    (tmp_path / "kept.json").write_text(text.replace('"not tested"', '"not reached"'), encoding="utf-8")
-    assert loaded(tmp_path / "kept.json").columns[0].cells["counts_add_up"].state == "not tested"
-    assert loaded(compatibility.RESULTS).columns
-
-
 def test_what_was_kept_makes_the_same_table_with_a_line_for_each_property(tmp_path: Path) -> None:
     found = collected(three_releases(tmp_path), TOPICS)
     found.save(tmp_path / "kept.json")

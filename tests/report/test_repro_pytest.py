@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -76,22 +77,21 @@ def test_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ca
 ATest = Callable[..., Callable[[], None]]
 
 
-def test_the_test_passes_once_the_defect_is_gone(test_of: ATest) -> None:
-    test_of(a_half(), MENDED)()
+ENDINGS = {
+    "there": (a_half(), HALVES, "result = 2, but should be 3"),
+    "gone": (a_half(), MENDED, ""),
+    "a condition of outcomes that stay the same": (a_condition(), HALVES, "2 is even"),
+    "another outcome": (a_condition(), MENDED, ""),
+}
 
 
-def test_the_test_of_a_condition_fails_while_the_outcomes_stay_the_same(
-    test_of: ATest,
+@pytest.mark.parametrize(("case", "source", "message"), ENDINGS.values(), ids=ENDINGS)
+def test_the_test_fails_while_the_defect_is_there_and_says_the_same_again(
+    test_of: ATest, case: Case, source: str, message: str
 ) -> None:
-    with pytest.raises(AssertionError, match="2 is even"):
-        test_of(a_condition())()
-    test_of(a_condition(), MENDED)()
-
-
-def test_the_test_says_the_same_when_it_is_run_again(test_of: ATest) -> None:
-    again = test_of(a_half())
+    again = test_of(case, source)
     for _ in range(2):
-        with pytest.raises(AssertionError, match=r"^result = 2, but should be 3$"):
+        with pytest.raises(AssertionError, match=f"^{message}$") if message else nullcontext():
             again()
 
 

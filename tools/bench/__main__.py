@@ -24,9 +24,9 @@ def parser() -> CommandParser:
     parser = CommandParser(prog="python -m tools.bench", description=__doc__)
     parser.add_argument(
         "--only",
-        choices=("builders", "align", "host"),
+        choices=("builders", "align"),
         default="",
-        help="builders: host time of the metadata builders; align: device time of the copies of align mode; host: host time of their calls (default: builders and align)",
+        help="builders: host time of the metadata builders; align: device time of the copies of align mode, and host time of their calls (default: both)",
     )
     parser.add_argument(
         "--subject",
@@ -58,8 +58,7 @@ def _bench(options: argparse.Namespace) -> int:
         run_builders(beside, options.device)
     if options.only != "builders":
         peer = beside if beside and offers_copies(beside) else None
-        host_only = options.only == "host"
-        run_align(BenchOptions(options.out, options.device, peer, tiny=options.tiny, host_only=host_only))
+        run_align(BenchOptions(options.out, options.device, peer, tiny=options.tiny))
     return CLEAN
 
 

@@ -24,16 +24,12 @@ _TITLE = f"{POSTPROCESS}; µs per launch, median"
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """`out`: the folder for the file. `tiny`: small states, on a CPU as well, to try the bench itself.
-
-    `host_only`: nothing of what the device takes.
-    """
+    """`out`: the folder for the file. `tiny`: small states, on a CPU as well, to try the bench itself."""
 
     out: Path
     device: str = "auto"
     peer: Subject | None = None
     tiny: bool = False
-    host_only: bool = False
 
 
 def run_align(options: BenchOptions) -> None:
@@ -41,10 +37,9 @@ def run_align(options: BenchOptions) -> None:
     device, console = choose_device(options.device), bench_report.console()
     scale = bench_device.TINY if options.tiny else bench_device.FULL
     measured = None
-    if not options.host_only:
-        if options.tiny or device == "cuda":
-            measured = bench_device.measure(scale, device, options.peer)
-        show(measured, console)
+    if options.tiny or device == "cuda":
+        measured = bench_device.measure(scale, device, options.peer)
+    show(measured, console)
     calls = bench_calls.measure_calls(device, scale.host_repeats, options.peer)
     _print(console, bench_calls.tables(calls))
     saved = options.out / "align.json"

@@ -27,8 +27,6 @@ _STATES = {
     Status.ERROR.value: ERROR,
     Status.NOT_APPLICABLE.value: NOT_APPLICABLE,
 }
-_EARLIER = {"not reached": NOT_TESTED}
-"""What states were called in files that are kept."""
 _LONGEST = 300
 
 
@@ -120,9 +118,7 @@ def loaded(path: Path) -> Compatibility:
     cells: dict[str, dict[str, ReleaseResult]] = {one["release"]: {} for one in content["releases"]}
     for one in content["properties"]:
         for release, cell in one["cells"].items():
-            cells[release][one["name"]] = ReleaseResult(
-                _EARLIER.get(cell[0], cell[0]), tuple(cell[1]), cell[2]
-            )
+            cells[release][one["name"]] = ReleaseResult(cell[0], tuple(cell[1]), cell[2])
     columns = tuple(Column(**one, cells=cells[one["release"]]) for one in content["releases"])
     topics = {one["name"]: one["topic"] for one in content["properties"]}
     return Compatibility(columns, tuple(Known(**one) for one in content["known"]), topics)

@@ -42,7 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     triton_mode.prepare(options.device)
     subject = load(options.subject)
     port = InProcess(subject, options.device, guards=False)
-    _tell_versions(options.device)
     for number, path in numbered:
         _say(f"CASE {number} {path}")
         _take(number, path, subject, port)
@@ -114,14 +113,6 @@ def _context_error(device: str) -> str:
     except RuntimeError as error:
         return _one_line(error)
     return ""
-
-
-def _tell_versions(device: str) -> None:
-    import torch
-    import triton
-
-    where = torch.cuda.get_device_name() if device != "cpu" else "cpu"
-    _say(f"RUNS ON {where}, torch {torch.__version__}, triton {triton.__version__}, Python {sys.version}")
 
 
 def _one_line(error: Exception) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -11,8 +9,6 @@ from statecheck.execution.example import Bench
 from statecheck.subject import load
 from tools.bench import builders as bench_builders
 from tools.bench import calls as bench_calls
-from tools.bench import device as bench_device
-from tools.bench.__main__ import main
 from tools.bench.clock import Times
 
 
@@ -48,13 +44,3 @@ def test_a_builder_is_timed_without_what_an_adapter_adds() -> None:
         __module__ = "subjects.engine"
 
     assert bench_builders._own_class(Adapter) is Released
-
-
-def test_only_what_the_host_takes_is_timed_where_that_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(bench_device, "measure", lambda *_: pytest.fail("timed the device"))
-    monkeypatch.setattr(bench_device, "FULL", bench_device.TINY)
-    assert main(["--only", "host", "--device", "cpu", "--out", str(tmp_path)]) == 0
-    out = capsys.readouterr().out
-    assert out.splitlines()[-1] == f"saved {tmp_path / 'align.json'}"
