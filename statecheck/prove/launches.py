@@ -40,6 +40,8 @@ class CapturedLaunch:
     names: Sequence[str]
     values: Sequence[Any]
     tensors: Sequence[_Tensor]
+    copied: Mapping[str, str]
+    """Tensors that are copies of others before the launch."""
 
     def has(self, argument: str) -> bool:
         """Whether it is an argument of the launch, and not a constant of the kernel."""
@@ -48,6 +50,8 @@ class CapturedLaunch:
     def execute(self, memory: SymbolicMemory, scalars: Mapping[str, Term]) -> None:
         """Execute the launch with these values for arguments, and its other tensors as they were."""
         regions = {region.name: region for region in memory.regions}
+        for copy, original in self.copied.items():
+            regions[copy].initial = regions[original].initial
         number = max(region.start >> APART for region in memory.regions)
         starts = dict[int, int]()
         own: list[Region] = []
@@ -100,28 +104,26 @@ def captured(
     launches: list[tuple[Launched, list[_Tensor]]] = []
 
     def note(launch: Launched, make: Callable[[], None]) -> None:
-        launches.append((launch, _tensors(launch, port, names, copies)))
+        launches.append((launch, _tensors(launch, port, names)))
         make()
 
-    *before, last = steps
-    for step in before:
-        outcome = port.execute(step)
+    for step in steps:
+        # The launches of the last step that makes some.
+        with launching(note):
+            outcome = port.execute(step)
         if isinstance(outcome, Raised):
             raise ValueError(f"{outcome.message} [{subject.name}]")
-    with launching(note):
-        outcome = port.execute(last)
-    if isinstance(outcome, Raised):
-        raise ValueError(f"{outcome.message} [{subject.name}]")
     if not launches:
         raise NotUnderstoodError("a call that executes no launch")
     launch, tensors = launches[-1]
     function = next(one for one in parsed(launch.ir()) if one.public)
-    return CapturedLaunch(launch.kernel, function, launch.grid, launch.names, launch.values, tensors)
+    held = {tensor.name: tensor.contents for tensor in tensors}
+    # A copy that the subject has made of a vector holds what the vector holds.
+    made = {copy: of for copy, of in copies.items() if {copy, of} <= held.keys() and held[copy] == held[of]}
+    return CapturedLaunch(launch.kernel, function, launch.grid, launch.names, launch.values, tensors, made)
 
 
-def _tensors(
-    launch: Launched, port: InProcess, names: Sequence[str], copies: Mapping[str, str]
-) -> list[_Tensor]:
+def _tensors(launch: Launched, port: InProcess, names: Sequence[str]) -> list[_Tensor]:
     found: dict[int, _Tensor] = {}
     for name in names:
         tensor = _of(port, name)
@@ -130,17 +132,7 @@ def _tensors(
     for argument in launch.arguments:
         if isinstance(argument, torch.Tensor):
             found.setdefault(argument.data_ptr(), _described("", argument))
-    # A copy that the subject has made of a vector holds what the vector holds.
-    by_name = {tensor.name: tensor for tensor in found.values()}
-    for copy, original in copies.items():
-        one, other = by_name.get(copy), by_name.get(original)
-        if one is not None and other is not None and one.contents == other.contents:
-            found[one.address] = _Tensor(f"copy of {original}", *_rest(one))
     return list(found.values())
-
-
-def _rest(tensor: _Tensor) -> tuple[int, int, int, Sequence[int]]:
-    return tensor.address, tensor.size, tensor.item, tensor.contents
 
 
 def _of(port: InProcess, path: str) -> torch.Tensor | None:

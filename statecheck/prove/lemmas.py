@@ -233,12 +233,7 @@ def same_copies(subject: Subject, model: str, limit: float) -> LemmaVerdict:
         rows, slots = (
             scene.inputs(path, subject.profile, prefix, size) for scene, prefix in ((V1, "row's "), (V2, ""))
         )
-        after = rows.own("computed") + rows.own("scheduled") - rows.own("drafts") + rows.own("counts") - 1
-        path.assume(
-            slots.slot >= 0,
-            slots.own("computed") == after,
-            *(rows.own(name) == slots.own(name) for name in ("counts", "columns")),
-        )
+        _same_request(rows, slots)
         one, other = (
             SymbolicMemory(path, scene.regions(inputs, setup)) for scene, inputs in ((V1, rows), (V2, slots))
         )
@@ -248,13 +243,21 @@ def same_copies(subject: Subject, model: str, limit: float) -> LemmaVerdict:
             launch.execute(memory, scalars(inputs))
         byte = path.fresh("byte")
         counts = (one.region(OUT).number(0), other.region("counts").number(slots.slot))
-        differs = z3.Or(
-            source_in(one.moved, byte) != source_in(other.moved, byte),
-            as_term(counts[0]) != as_term(counts[1]),
-        )
+        moved = source_in(one.moved, byte) != source_in(other.moved, byte)
+        differs = z3.Or(moved, as_term(counts[0]) != as_term(counts[1]))
         if path.possible(differs):
             other.violated(EQUAL, differs, "V1 and V2 leave something else")
         return [found for found in other.violations if found.about == EQUAL]
 
     verdict = _verdict(subject, V2, model, launches[1], EQUAL, explore(run, limit))
     return replace(verdict, lemma=f"V1 = V2 ({model}): a request in a row and in a slot is left the same")
+
+
+def _same_request(rows: Inputs, slots: Inputs) -> None:
+    """Assume that both are about one request, in a row and in a slot."""
+    after = rows.own("computed") + rows.own("scheduled") - rows.own("drafts") + rows.own("counts") - 1
+    rows.path.assume(
+        slots.slot >= 0,
+        slots.own("computed") == after,
+        *(rows.own(name) == slots.own(name) for name in ("counts", "columns")),
+    )

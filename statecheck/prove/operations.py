@@ -62,12 +62,8 @@ class SymbolicArithmetic:
         short = name.partition(".")[2]
         if short == "cmpi":
             return self._compared(attributes["predicate"], elements[0], values)
-        if short == "trunci" and result == "i1":
-            return concrete(as_term(values[0]) % 2 == 1)
-        if short in ("extsi", "extui") and elements[0] == "i1":
-            return concrete(z3.If(values[0], as_term(1 if short == "extui" else -1), as_term(0)))
-        if elements[0] == "i1":
-            return concrete(_OF_BOOLEANS[short](*(_boolean(value) for value in values)))
+        if "i1" in (elements[0], result):
+            return _of_booleans(short, result, values)
         return self._integer(short, INTEGERS[elements[0]], INTEGERS[result], values)
 
     def _compared(self, predicate: str, element: str, values: Sequence[Term]) -> Term:
@@ -162,6 +158,17 @@ class SymbolicArithmetic:
             return value
         self._overflows(outside)
         return wrapped(value, width)
+
+
+def _of_booleans(name: str, result: str, values: Sequence[Term]) -> Term:
+    """Of booleans, or to one."""
+    if name == "trunci":
+        return concrete(as_term(values[0]) % 2 == 1)
+    if name in ("extsi", "extui"):
+        return concrete(z3.If(values[0], as_term(1 if name == "extui" else -1), as_term(0)))
+    if name not in _OF_BOOLEANS or result != "i1":
+        raise NotUnderstoodError(f"arith.{name} of booleans that are not known")
+    return concrete(_OF_BOOLEANS[name](*map(_boolean, values)))
 
 
 @cache

@@ -105,7 +105,8 @@ class SymbolicScene:
             Region(name, 0, 4 * (rows + (name == "starts")), 4, _reader(inputs, name))
             for name in self.vectors
         ]
-        found += [Region("copy of counts", 0, 4 * rows, 4, _reader(inputs, "counts"))]
+        if OUT not in self.vectors:
+            found.append(Region(OUT, 0, 4 * rows, 4, _reader(inputs, OUT)))
         if self.moves:
             found.append(Region("table0", 0, 4 * inputs.width, 4, inputs.cell, first=4 * STRIDE * inputs.row))
         found = [replace(region, start=(2 + number) << APART) for number, region in enumerate(found)]
