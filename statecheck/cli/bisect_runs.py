@@ -17,7 +17,7 @@ from statecheck.cli.campaign import console
 from statecheck.cli.options import seconds
 from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.execution.port import choose_device
-from statecheck.releases.bisect import most_tries, search
+from statecheck.releases.bisect import search
 from statecheck.releases.command import PROGRAM
 from statecheck.releases.environment import ROOT, Maker, this_base
 from statecheck.releases.pip import releases_of
@@ -84,8 +84,7 @@ def _bisected(options: argparse.Namespace, replays: Replays) -> Bisection:
     # The one that the case was seen with is the one that is known to be wrong.
     first = [*([wanted.version] if wanted else []), *ready]
     bisection = Bisection(tuple(names), complete=not asked)
-    _announce(bisection, first, options)
-    many = f"{len(ready)} of {len(names)} are set up in {maker.root}"
+    many = f"{len(names)} releases, {names[0]} to {names[-1]}; {len(ready)} are set up in {maker.root}"
     if len(ready) < len(names):
         many += f"; each other one that is tried downloads about {_MEGABYTES} MB once, and takes a minute to set up"
     say(many)
@@ -113,16 +112,6 @@ def _of_index() -> list[str]:
     if not names:
         raise ValueError(f"releases = none in the index, but should be some since {OLDEST} [bisect]")
     return names
-
-
-def _announce(bisection: Bisection, first: Sequence[str], options: argparse.Namespace) -> None:
-    names = bisection.names
-    what = f"{len(names)} releases, {names[0]} to {names[-1]}"
-    sure, more = most_tries(bisection, first)
-    if options.all or len(names) <= sure:
-        say(f"{what}: all of them are tried")
-    else:
-        say(f"{what}: {sure} of them are tried first, then about {more} for each change between two of these")
 
 
 def _saying(try_release: Callable[[str], TriedRelease]) -> Callable[[str], TriedRelease]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -32,14 +31,6 @@ def search(
         except KeyboardInterrupt:
             return replace(bisection, interrupted=True)
     return bisection
-
-
-def most_tries(bisection: Bisection, first: Sequence[str]) -> tuple[int, int]:
-    """How many releases are tried in any case, and how many more at most for each change of verdict."""
-    names = bisection.names
-    sure = sorted({names.index(one) for one in (*first, *names[:1], *names[-1:]) if one in names})
-    widest = max((later - earlier for earlier, later in pairwise(sure)), default=1)
-    return len(sure), math.ceil(math.log2(widest))
 
 
 def _following(bisection: Bisection, first: Sequence[str], *, everything: bool) -> str | None:

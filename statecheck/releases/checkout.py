@@ -37,13 +37,11 @@ def _built(folder: Path) -> str | None:
 
 
 def _described(folder: Path) -> str | None:
+    """The version of the latest tag."""
     # A folder inside another repository has that repository's tags, not vLLM's.
-    return version_at(folder, "HEAD") if (folder / ".git").exists() else None
-
-
-def version_at(folder: Path, commit: str) -> str | None:
-    """The version of the latest tag that a commit has, None without one."""
-    command = ["git", "-C", str(folder), "describe", "--tags", commit]
+    if not (folder / ".git").exists():
+        return None
+    command = ["git", "-C", str(folder), "describe", "--tags"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_GIT_SECONDS)
     except (OSError, subprocess.TimeoutExpired):

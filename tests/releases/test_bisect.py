@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -87,12 +87,11 @@ def test_the_command_says_what_it_will_take_and_which_release_broke_and_repaired
 ) -> None:
     assert bisect.run() == CLEAN
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == [
-        "5 releases, 0.25.1 to 0.28.0: 3 of them are tried first, then about 1 for each change between two of these",
-        f"1 of 5 are set up in {bisect.folder}; each other one that is tried {COST}",
+    assert lines[:2] == [
+        f"5 releases, 0.25.1 to 0.28.0; 1 are set up in {bisect.folder}; each other one that is tried {COST}",
         "--releases 0.25.1,0.33.0 tries only these",
     ]
-    assert "0.26.0: KNOWN (0 s): as 0.26.0 on cpu" in lines
+    assert any(re.fullmatch(r"0\.26\.0: KNOWN \(\d+ s\): as 0\.26\.0 on cpu", line) for line in lines)
     assert lines[-1] == "wrong since 0.26.0, right since 0.28.0"
     assert bisect.tried[:3] == ["0.27.0", "0.25.1", "0.28.0"]
 
@@ -257,12 +256,3 @@ def test_a_replay_writes_its_verdict_down(tmp_path: Path, device: str) -> None:
         "verdict": "FIXED",
         "message": "impl now answers toys_divide by the rules",
     }
-
-
-def test_variables_of_another_release_do_not_reach_a_replay(
-    bisect: ToyBisect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VLLM", "0.26.0")
-    bisect.run("--releases", "0.25.1")
-    assert os.environ["VLLM"] == "0.26.0"
-    assert bisect.tried == ["0.25.1"]

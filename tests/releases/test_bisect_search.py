@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statecheck.releases.bisect import most_tries, search
+from statecheck.releases.bisect import search
 from statecheck.report.bisection import NOT_SET_UP, Bisection, TriedRelease
 
 WORDS = {"+": "FIXED", "-": "FAILED", "n": "NOT APPLICABLE", "s": NOT_SET_UP}
@@ -70,11 +70,3 @@ def test_a_change_there_and_back_needs_all_of_them() -> None:
     assert searched("++-++").line == "right in all 2 releases that gave a verdict, 0 to 4"
     assert searched("++-++", everything=True).line == "wrong since 2, right since 3"
     assert searched("++-++", first=(2,)).line == "wrong since 2, right since 3"
-
-
-@given(size=st.integers(1, 60), first=st.lists(st.integers(0, 59), max_size=4))
-def test_as_many_tries_are_announced_as_one_change_takes_at_most(size: int, first: list[int]) -> None:
-    verdicts = "+" * (size // 2) + "-" * (size - size // 2)
-    found = searched(verdicts, tuple(first))
-    sure, more = most_tries(Bisection(found.names), tuple(map(str, first)))
-    assert sure <= len(found.tried) <= sure + more
