@@ -45,7 +45,7 @@ from properties.strategies.align.setup import CONTEXT, Setup
 from properties.strategies.align.setups import setups
 from properties.strategies.align.steps import afters, befores, far_afters, far_befores
 from properties.strategies.orders import orders
-from statecheck.case.values import Call, Fake, Let, Step, Value, record
+from statecheck.case.values import Call, Fake, Let, Step, Tensor, Value, record
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop
 from statecheck.execution.statements import statement, statements
@@ -209,6 +209,24 @@ def test_a_context_describes_every_state_of_every_layer(trial: Trial, setup: Set
     *named, bound = with_context(batch.cache, 1 + spare)
     assert isinstance(bound, Call)
     trial.agrees(*named, replace(bound, observes=(*METADATA, OUT)), rule=context.bound_states)
+
+
+@prop(
+    "align-context/one-column",
+    "agreement",
+    CREATE,
+    INITIALIZE,
+    setup=setups(),
+    row_stride=st.integers(1, 8),
+    column_stride=st.integers(0, 8),
+)
+def test_a_block_table_of_one_column_may_have_any_stride_between_columns(
+    trial: Trial, setup: Setup, row_stride: int, column_stride: int
+) -> None:
+    named = with_context(After(setup, ()).cache, 1)[:-1]
+    table = Tensor("int32", (2, 1), (1,) * (1 + row_stride), (row_stride, column_stride))
+    tables = [table] * len(setup.groups)
+    trial.agrees(*named, replace(setup.initialize(block_tables=tables), observes=(*METADATA, OUT)))
 
 
 @prop("align-context/int64-addresses", "width", CREATE, INITIALIZE, setup=setups(), address=addresses())

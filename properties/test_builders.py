@@ -143,7 +143,29 @@ def decodes_of(found: Record, step: BuildCall) -> list[StepRequest]:
     return list(step.requests[: found["num_decodes"]])
 
 
-@prop("builder/prompt-rows", "classification", *BUILD, session=sessions().map(accepted))
+def with_drafts_of_prompts(session: Session) -> Session:
+    """The session of a runner that marks drafts in each row that is short enough to have them, in its prompt or not."""
+    spec = session.setup.num_spec
+    steps = (
+        replace(
+            step,
+            drafts=True,
+            requests=tuple(
+                replace(row, drafts=row.query_len - 1) if row.query_len <= 1 + spec else row
+                for row in step.requests
+            ),
+        )
+        for step in session.steps
+    )
+    return replace(session, steps=tuple(steps))
+
+
+@prop(
+    "builder/prompt-rows",
+    "classification",
+    *BUILD,
+    session=sessions().map(accepted) | SPECULATIVE_SESSIONS.map(with_drafts_of_prompts),
+)
 def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Trial, session: Session) -> None:
     step = replace(session.steps[0], marks=True)
     found = built(trial, replace(session, steps=(step,)))

@@ -247,6 +247,11 @@ CONTEXT = planted(
             ),
         },
         "align/geometry.py": {
+            "a block table of one column may not have any stride": (
+                "(table.size(1) > 1 and table.stride(1) != 1)",
+                "table.stride(1) != 1",
+                "align-context/one-column",
+            ),
             "drafts may reach two boundaries": (
                 "if tokens > spec.block_size:",
                 "if tokens > 2 * spec.block_size:",

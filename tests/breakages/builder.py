@@ -141,6 +141,11 @@ BUILDERS = planted(
             ),
         },
         "builders/drafts.py": {
+            "a prompt that has drafts is a speculative row": (
+                "        spec &= with_state\n",
+                "        pass\n",
+                "builder/prompt-rows",
+            ),
             "a decode that drafted nothing is no speculative row": (
                 "single = (batch.lengths == 1) & with_state",
                 "single = (batch.lengths == 0) & with_state",

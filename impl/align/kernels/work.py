@@ -10,7 +10,7 @@ requests.
 `counters` (int32[2], 0 before and after a launch) holds the tickets drawn and the programs that are done. All programs
 begin together, and would queue at the counter: so a first tile costs no draw. Every further tile costs one, so that the
 number drawn tells which draw is the last, and who has it clears the counter. Launches that share counters must come one
-after the other. Without counters a program takes every ticket that is congruent to its number modulo the number of
+after the other. Without a list of tiles a program takes every ticket that is congruent to its number modulo the number of
 programs.
 """
 
