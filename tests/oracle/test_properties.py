@@ -1,0 +1,33 @@
+"""The properties, asked of the rules themselves: what a rule answers holds by laws that other rules do not know."""
+
+from __future__ import annotations
+
+import pytest
+
+from properties import test_align_refusals, test_refusals
+from statecheck.execution.registry import load_properties
+from tools.marks import asked_bench
+
+EXAMPLES = 10
+PROPERTIES = load_properties()
+TOPICS = ("types", "batch", "chunks", "layout", "shapes", "builders", "align_copies")
+OF_CALLS = sorted(
+    name for name, one in PROPERTIES.items() if one.module.removeprefix("properties.test_") in TOPICS
+)
+"""Scenarios and sessions read more of an engine than the rules say."""
+BAD_INPUT = {
+    "bad_input_is_refused_by_name_before_anything_is_written": test_refusals.BAD_INPUTS,
+    "bad_input_of_align_mode_is_refused_by_name_before_anything_is_written": test_align_refusals.BAD_INPUTS,
+}
+
+
+@pytest.mark.parametrize("name", OF_CALLS)
+def test_a_property_holds_of_the_rules(name: str) -> None:
+    PROPERTIES[name].search(asked_bench(), EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [(name, number) for name, every in BAD_INPUT.items() for number in range(len(every))]
+)
+def test_the_rules_refuse_bad_input(name: str, number: int) -> None:
+    PROPERTIES[name].example(asked_bench(), bad=BAD_INPUT[name][number])
