@@ -32,7 +32,7 @@ def add_prove(commands: Any) -> None:
     parser.add_argument("--only", default="", help="a part of the names of lemmas, such as 'V1 postprocess'")
     parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
     parser.add_argument(
-        "--time-limit", default="10m", help="for the paths of one launch: 90, 60s, 5m (default 10m)"
+        "--time-limit", default="20m", help="for the paths of one launch: 90, 60s, 5m (default 20m)"
     )
     parser.add_argument(
         "--reports", type=location, default="reports/prove", help="where cases go (default reports/prove/)"
