@@ -126,12 +126,15 @@ class _Monitoring:
         self._watched, self._on = trace.watched, False
         tool: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
         self._tool, events = tool, tool.events
-        tool.use_tool_id(_TOOL, _NAME)
+        if tool.get_tool(_TOOL) is None:
+            tool.use_tool_id(_TOOL, _NAME)
         self._wanted = events.LINE | events.BRANCH
         tool.register_callback(_TOOL, events.PY_START, self._started)
         tool.register_callback(_TOOL, events.LINE, self._line)
         tool.register_callback(_TOOL, events.BRANCH, self._branch)
         tool.set_events(_TOOL, events.PY_START)
+        # Those that an earlier trace of this process has had enough of.
+        tool.restart_events()
 
     def start(self) -> None:
         self._on = True
