@@ -1,8 +1,9 @@
-"""Steps that metadata builders are handed, up to a bound, inside of the documented domain and out of it."""
+"""Steps that metadata builders are handed, up to a bound: of decodes with computed tokens, as a runner has them, and of prompts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, product
 from typing import Any
 
@@ -28,7 +29,7 @@ def with_prefixes(bound: int) -> Iterator[Mapping[str, Any]]:
 
 def _rows_with_prefixes(size: int) -> Iterator[Rows]:
     def decodes(size: int) -> Iterator[StepRequest]:
-        return (StepRequest(1 + more, computed) for more, computed in sums(size, 2))
+        return (replace(one, prefilling=False) for one in _started(size))
 
     return _in_order(size, decodes)
 
@@ -77,9 +78,9 @@ def with_drafts(bound: int) -> Iterator[Mapping[str, Any]]:
 
 def _rows_with_drafts(size: int, spec: int) -> Iterator[Rows]:
     def decodes(size: int) -> Iterator[StepRequest]:
-        for more, computed, accepted in sums(size, 3):
+        for more, computed, accepted in sums(size - 1, 3) if size else ():
             for drafts in (more, -1) if accepted <= spec else ():
-                yield StepRequest(1 + more, computed, False, 1 + accepted, drafts)
+                yield StepRequest(1 + more, 1 + computed, False, 1 + accepted, drafts)
 
     return _in_order(size, decodes)
 

@@ -64,12 +64,12 @@ def rows(k: int, kinds: Callable[[int], int]) -> int:
 
 
 def in_order(k: int, decodes: Callable[[int], int]) -> int:
-    """Decodes, then chunks of prompts with at least a computed token, then first chunks."""
+    """Decodes, then chunks of prompts, both with at least a computed token, then first chunks."""
     return sum(rows(a, decodes) * rows(b, lambda s: s) * rows(c, lambda s: 1) for a, b, c in sums(k, 3))
 
 
 def with_prefixes(k: int) -> int:
-    return 2 * sum(in_order(w, lambda s: s + 1) for w in range(k + 1))
+    return 2 * sum(in_order(w, lambda s: s) for w in range(k + 1))
 
 
 def with_drafts(k: int) -> int:
@@ -79,7 +79,7 @@ def with_drafts(k: int) -> int:
 
             def decodes(s: int, spec: int = spec) -> int:
                 # Tokens before and in the step share what the accepted drafts leave.
-                return 2 * sum(s - a + 1 for a in range(min(s, spec) + 1))
+                return 2 * sum(s - a for a in range(min(s, spec) + 1))
 
             total += 4 * in_order(w, decodes)
     return total
