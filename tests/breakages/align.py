@@ -167,6 +167,11 @@ KERNELS = planted(
                 "if distance > 0:",
                 "copy-meta/program-order",
             ),
+            "a launch without the number of entries copies none": (
+                "        count = programs\n",
+                "        count = 0\n",
+                "copy-meta/kernel-launch",
+            ),
         },
         "align/kernels/preprocess.py": {
             "a request is in a new block as soon as the old one is full": (
@@ -334,6 +339,11 @@ HOST = planted(
                 "_ADDRESS_BITS = 2**64 - 1",
                 "_ADDRESS_BITS = 2**63 - 1",
                 "copy-meta/int64-pointers",
+            ),
+            "sizes of 32 bits are refused": (
+                "_SIZE_DTYPES = (torch.int32, torch.int64)",
+                "_SIZE_DTYPES = (torch.int64,)",
+                "copy-meta/size-widths",
             ),
             "a state that stays is written down": (
                 "if src_col == dst_col and bias == 0:",

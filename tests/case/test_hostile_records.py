@@ -105,19 +105,6 @@ def test_what_is_no_record_is_not_merged_and_writes_nothing(
     assert hostile.refused in capsys.readouterr().err
 
 
-@some_records
-def test_what_is_no_record_does_not_keep_another_campaign_from_being_reported(
-    tmp_path: Path, hostile: Hostile
-) -> None:
-    reports = tmp_path / "reports"
-    written(reports / "campaigns" / "hostile" / FILE, hostile)
-    night = a_record(id="2026-11-22-night").save(tmp_path / "from" / FILE)
-    merged = ["merge", str(night), "--reports", str(reports), "--corpus", str(tmp_path / "corpus")]
-    assert cli.main(merged) == 0
-    whole = CampaignRecord.load(reports / "campaigns" / "2026-11-22-night" / FILE)
-    assert [hostile.refused in trouble for trouble in whole.troubles] == [True]
-
-
 @pytest.mark.parametrize("hostile", INJECTIONS, ids=lambda one: one.tries)
 def test_a_record_whose_case_is_hostile_makes_no_report_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hostile: Hostile

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from statecheck.mutants import run
 from statecheck.mutants.mutant import Mutant, Source, difference
 from statecheck.mutants.page import PAGE, TEXT, Judged, judged, write_page
 from statecheck.mutants.plan import MutantPlan, judge, part_of, pending, possible
@@ -58,7 +57,6 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MutantPlan]:
     (home / "toy.py").write_text(TOY)
     (home / "test_toy.py").write_text(TESTS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "_PATIENCE", 0.5)
         patch.syspath_prepend(str(home))
         arguments = (str(home / "test_toy.py"), "--noconftest", f"--rootdir={home}", "-o", "addopts=")
         target = Target("toy", home, ("toy.py",), arguments, home=home)
