@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from statecheck.case.values import Call
 
-_CHECKS = "tests/docs/test_symbols.py::test_"
+_CHECKS = "tests/impl/test_symbols.py::test_"
 _CONSTANT = (f"{_CHECKS}constants_are_those_of_the_oracle",)
 _PLAIN_DATA = (f"{_CHECKS}plain_data_has_exactly_the_documented_fields_and_defaults",)
 _ALIAS = (f"{_CHECKS}copy_functions_have_the_signature_that_their_alias_states",)

@@ -84,7 +84,9 @@ def _target(package: str, chosen: Sequence[str], subject: str) -> Target:
     if not paths:
         raise ValueError(f"files = {list(chosen)}, but should be files or folders below {root} [mutants]")
     if package not in _WITH_TESTS:
-        judged = (str(FOLDER / "properties"), "--subject", subject, "--device", "cpu")
+        # Some of a package has no property: constants, or launches that only a GPU has.
+        tests = [str(folder) for folder in [FOLDER / TESTS / package] if folder.is_dir()]
+        judged = (str(FOLDER / "properties"), *tests, "--subject", subject, "--device", "cpu")
         return Target(package, root, paths, judged, watched=True)
     if not (FOLDER / TESTS).is_dir():
         raise ValueError(

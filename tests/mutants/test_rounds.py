@@ -17,7 +17,7 @@ from statecheck.mutants.reasons import Reason, read_reasons, require_current
 from statecheck.mutants.results import KILLED, SURVIVED, TIMEOUT, UNREACHED, MutantResult, Shard, merged
 from statecheck.mutants.run import Settings
 from statecheck.mutants.targets import Target, targets
-from statecheck.rooms import variables
+from statecheck.rooms import FOLDER, variables
 
 TOY = """LEAST = 0
 
@@ -171,7 +171,7 @@ def test_a_shard_is_a_part_and_a_number_of_parts(text: str) -> None:
 def test_the_oracle_is_judged_by_items_that_run_nothing_of_impl() -> None:
     [oracle, impl] = targets("impl", ["oracle/chunks.py", "impl/chunks.py"])
     assert (oracle.without, impl.without) == ("impl", "")
-    assert impl.arguments[1:3] == ("--subject", "impl")
+    assert impl.arguments[1:4] == (str(FOLDER / "tests" / "impl"), "--subject", "impl")
     with pytest.raises(ValueError, match="but should be files or folders below"):
         targets("impl", ["impl/nothing.py"])
 
