@@ -102,6 +102,14 @@ def values() -> Iterator[BadBuild]:
             with_value(BuildCall((DECODE, PROMPT)).build(narrow), f"{COMMON}.block_table_tensor", table),
             narrow,
         )
+    yield bad("more drafts than there may be", "gdn", build("gdn", replace(DRAFTED, drafts=3)))
+    yield bad("drafts below -1", "gdn", build("gdn", replace(DRAFTED, drafts=-2)))
+    yield bad("drafts that are not all tokens but one", "gdn", build("gdn", replace(DRAFTED, drafts=1)))
+    yield bad("drafts without counts", "gdn", build("gdn", DRAFTED, counts=False))
+
+
+def counts_on_the_host() -> Iterator[BadBuild]:
+    """Counts that a builder reads, because they lie on the host: on a GPU, it does not wait for them."""
     yield bad(
         "an accepted count of 0", "mamba2", build("mamba2", replace(DECODE, accepted=0), host_lengths=True)
     )
@@ -110,10 +118,6 @@ def values() -> Iterator[BadBuild]:
         "gdn",
         build("gdn", replace(DRAFTED, accepted=4), host_lengths=True),
     )
-    yield bad("more drafts than there may be", "gdn", build("gdn", replace(DRAFTED, drafts=3)))
-    yield bad("drafts below -1", "gdn", build("gdn", replace(DRAFTED, drafts=-2)))
-    yield bad("drafts that are not all tokens but one", "gdn", build("gdn", replace(DRAFTED, drafts=1)))
-    yield bad("drafts without counts", "gdn", build("gdn", DRAFTED, counts=False))
     prompt = replace(PROMPT, num_computed=4, accepted=2)
     yield bad("an accepted count that would be lost", "gdn", build("gdn", prompt, host_lengths=True))
 
@@ -154,6 +158,7 @@ def updates() -> Iterator[BadBuild]:
 
 
 BAD_INPUTS = (*constructions(), *forms(), *values(), *captures(), *updates())
+BAD_COUNTS = tuple(counts_on_the_host())
 
 
 @prop(
@@ -165,6 +170,18 @@ BAD_INPUTS = (*constructions(), *forms(), *values(), *captures(), *updates())
 def test_bad_input_of_a_builder_is_refused_by_name(trial: Trial, bad: BadBuild) -> None:
     if bad.before:
         trial.agrees(*bad.before)
+    trial.refuses(bad.call)
+
+
+@prop(
+    "bad-input/counts-on-host",
+    "refusal",
+    *sorted({bad.call.function for bad in BAD_COUNTS}),
+    device="cpu",
+    bad=st.sampled_from(BAD_COUNTS),
+)
+def test_accepted_counts_on_the_host_that_no_step_has_are_refused(trial: Trial, bad: BadBuild) -> None:
+    trial.agrees(*bad.before)
     trial.refuses(bad.call)
 
 

@@ -7,6 +7,11 @@ from tests.breakages.variants import planted
 BUILDERS = planted(
     {
         "builders/host.py": {
+            "more tokens are accepted than a decode has": (
+                "if least < 1 or greatest > most:",
+                "if least < 1:",
+                "bad-input/counts-on-host",
+            ),
             "a short row is a decode, whatever state it has": (
                 "ends = batch.stateless",
                 "ends = None",

@@ -65,7 +65,7 @@ def test_every_target_and_every_variable_of_make_exists(path: Path) -> None:
     variables = set(re.findall(r"^([A-Z_]+) \?=", makefile, re.MULTILINE))
     run = _run(path)
     by_hand = set(re.findall(r"\bpython3 -m statecheck ([a-z-]+)", _commands(path)))
-    assert {target for target, _ in run} | by_hand == {"nightly", "merge"}
+    assert ({target for target, _ in run} | by_hand) - {"prove"} == {"nightly", "merge"}
     assert {target for target, _ in run} <= targets
     assert set().union(*(given for _, given in run)) <= variables
 

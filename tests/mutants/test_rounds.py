@@ -52,7 +52,9 @@ def test_that_fails_on_the_source_judges_nothing():
 
 
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MutantPlan]:
+def plan(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MutantPlan]:
+    # Its processes would be forked from one that compiles kernels.
+    request.getfixturevalue("executed")
     home = tmp_path_factory.mktemp("toy")
     (home / "toy.py").write_text(TOY)
     (home / "test_toy.py").write_text(TESTS)

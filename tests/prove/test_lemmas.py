@@ -19,9 +19,9 @@ from statecheck.subject import load
 if importlib.util.find_spec("z3") is None:
     pytest.skip("z3-solver is not installed (the extra `prove`)", allow_module_level=True)
 
-from statecheck.prove.lemmas import OUT_OF_REACH, PROVED, REFUTED, SCENES, LemmaVerdict, prove, same_copies
+from statecheck.prove.lemmas import OUT_OF_REACH, PROVED, REFUTED, SCENES, LemmaVerdict, prove
 from statecheck.prove.memory import ADDRESS, EQUAL, OVERFLOW
-from statecheck.prove.scenes import PREPROCESS, SETUPS, SymbolicScene
+from statecheck.prove.scenes import PREPROCESS, SETUPS
 
 DEFECTIVE = "tests.prove.defective"
 SECONDS = 500.0
@@ -38,17 +38,11 @@ def test_the_preprocess_kernel_of_impl_does_what_the_oracle_says_for_every_int32
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("scene", "model"), SCENES[1:], ids=[f"{one.name} {model}" for one, model in SCENES[1:]]
-)
-def test_the_copies_of_impl_are_those_of_the_oracle(scene: SymbolicScene, model: str) -> None:
+def test_the_precopy_kernel_of_impl_does_what_the_oracle_says_for_every_int32() -> None:
+    """The cheapest of the kernels that copy; `make prove` has all, and takes minutes."""
+    scene, model = next(one for one in SCENES if one[1] == "fewer states")
     found = states(prove(load("impl"), scene, model, SECONDS))
     assert set(found.values()) == {PROVED}, found
-
-
-@pytest.mark.slow
-def test_rows_and_slots_of_impl_are_left_the_same() -> None:
-    assert same_copies(load("impl"), "SD", SECONDS).state == PROVED
 
 
 def named(case: Case) -> dict[str, Any]:
