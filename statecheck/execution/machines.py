@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 from statecheck.case.values import Step
 from statecheck.execution.example import Bench, KnownFailure, Trial
 from statecheck.execution.private.hypothesis import run_machine
-from statecheck.execution.property import EXPLORED, discards_counted
+from statecheck.execution.property import discards_counted
 from statecheck.execution.registry import Property, put_at, remember
 
 
@@ -89,7 +89,6 @@ class MachineProperty(Property):
             max_examples=max_examples,
             database=None,
             stateful_step_count=self.machine.steps,
-            phases=EXPLORED,
             suppress_health_check=list(HealthCheck),
         )
         self._run(bench, chosen, seed)

@@ -17,7 +17,12 @@ def register() -> None:
     """Make the profiles known to Hypothesis."""
     # Settings inherit from the profile that is loaded, which may be the one without a database.
     base = settings(
-        settings.get_profile("default"), deadline=None, print_blob=True, report_multiple_bugs=False
+        settings.get_profile("default"),
+        deadline=None,
+        print_blob=True,
+        report_multiple_bugs=False,
+        # A case says more than Hypothesis's explanation, which runs a shrunk example many more times.
+        phases=[phase for phase in Phase if phase is not Phase.explain],
     )
     settings.register_profile("dev", base, max_examples=100)
     settings.register_profile("brief", base, max_examples=20)
@@ -26,7 +31,6 @@ def register() -> None:
         "nightly",
         base,
         derandomize=False,
-        phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )
 

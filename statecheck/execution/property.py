@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import hypothesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
 from oracle.profile import Profile
@@ -21,8 +21,6 @@ from statecheck.subject import Subject, is_engine
 
 ERRORS = "errors"
 """The folder of reports with inputs on which a property raised, although each outcome is what the rules expect."""
-EXPLORED = tuple(phase for phase in Phase if phase is not Phase.explain)
-"""Phases of a search: a case says more than Hypothesis's explanation, which runs a shrunk example many more times."""
 _ON_A_CPU = 5
 _LAUNCHING = frozenset(
     {
@@ -134,9 +132,7 @@ class Property:
     def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
         """Run up to `max_examples` fresh examples; raises what the test raises for the shrunk one."""
         # The corpus remembers what failed; with a database, a seed would draw other inputs after a failure.
-        chosen = settings(
-            max_examples=max_examples, database=None, phases=EXPLORED, suppress_health_check=list(HealthCheck)
-        )
+        chosen = settings(max_examples=max_examples, database=None, suppress_health_check=list(HealthCheck))
         chosen(hypothesis.seed(seed)(self.test()))(bench)
 
     def not_applicable(self, bench: Bench) -> str | None:
