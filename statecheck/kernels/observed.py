@@ -8,21 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statecheck.kernels.memory import Memory, is_run, read, store_run, was_exchanged, write
-from statecheck.kernels.sanitizer.touches import Touch
+from statecheck.kernels.sanitizer.touches import Observer, Touch
 from statecheck.kernels.source.sites import Site
 
 Array = NDArray[Any]
 _lowest, _highest = np.minimum.reduce, np.maximum.reduce
-
-
-class Observer:
-    """Is shown the operations of a launch; those of tiles without an active lane among them."""
-
-    def before(self, touch: Touch) -> None:
-        """An operation is about to be made. What this raises, the launch raises; then the operation is not made."""
-
-    def after(self, touch: Touch) -> None:
-        """The operation has been made; a compare and swap says now whether it wrote."""
 
 
 class ObservedMemory(Memory):

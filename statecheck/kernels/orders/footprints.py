@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statecheck.kernels.observed import Observer
-from statecheck.kernels.sanitizer.touches import Touch
+from statecheck.kernels.sanitizer.touches import Observer, Touch
 
 Array = NDArray[Any]
 _Key = tuple[bytes, int, bool]

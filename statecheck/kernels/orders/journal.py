@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statecheck.kernels.memory import Program
-from statecheck.kernels.observed import Observer
 from statecheck.kernels.private import native_interpreter as native
-from statecheck.kernels.sanitizer.touches import Touch
+from statecheck.kernels.sanitizer.touches import Observer, Touch
 
 Bytes = NDArray[np.uint8]
 Addresses = NDArray[np.int64]

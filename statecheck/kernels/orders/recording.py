@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from statecheck.kernels.memory import Array, Memory, read
-from statecheck.kernels.observed import ObservedMemory, Observer
-from statecheck.kernels.sanitizer.touches import Touch
+from statecheck.kernels.observed import ObservedMemory
+from statecheck.kernels.sanitizer.touches import Observer, Touch
 from statecheck.kernels.source.sites import Site
 
 if TYPE_CHECKING:

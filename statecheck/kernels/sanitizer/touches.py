@@ -81,3 +81,13 @@ def place_texts(place: Place) -> tuple[str, str]:
     if not file:
         return "an unknown line", ""
     return f"{Path(file).name}:{line}", f"{file}:{line}"
+
+
+class Observer:
+    """Is shown the operations of a launch; those of tiles without an active lane among them."""
+
+    def before(self, touch: Touch) -> None:
+        """An operation is about to be made. What this raises, the launch raises; then the operation is not made."""
+
+    def after(self, touch: Touch) -> None:
+        """The operation has been made; a compare and swap says now whether it wrote."""
