@@ -123,7 +123,7 @@ BEFORES: dict[str, float] = {
     "moves, bias 0": 25,
     decisions.COMES_OFFSET.name: 10,
     "stays": 6,
-    decisions.STAYS_OFFSET.name: 2,
+    decisions.STAYS_OFFSET.name: 1.5,
     decisions.FRESH.name: 10,
     "request with a hit": 10,
     decisions.BACK.name: 3,
@@ -242,7 +242,7 @@ LEAST_PERCENT: dict[str, Mapping[str, float]] = {
         "all drafts accepted": 80,
         "model: channel-first layout": 20,
         "model: several channels": 15,
-        "model: several lanes": 8,
+        "model: several lanes": 7,
     },
     "flawed afters": dict.fromkeys(AFTERS, ANYTIME)
     | ORDERS
