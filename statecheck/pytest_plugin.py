@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from statecheck.rooms import FOLDER, open_rooms, with_working_folder
+from statecheck.rooms import FOLDER, open_rooms, property_files, with_working_folder
 
 _PACKAGE = "statecheck"
 _TESTS = FOLDER / "properties"
@@ -48,7 +48,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     """Where the package itself is to be tested, its tests and their options are those of a checkout."""
     if not early_config.known_args_namespace.pyargs:
         return
-    files = sorted(map(str, _TESTS.glob("test_*.py")))
+    files = [*map(str, property_files())]
     if _PACKAGE in args:
         at = args.index(_PACKAGE)
         args[at : at + 1] = files

@@ -25,6 +25,11 @@ FOLDER = _INSTALLED if (_INSTALLED / "oracle").is_dir() else PACKAGE.parent
 """The folder with the rooms, in which `statecheck` can be imported, too."""
 
 
+def property_files() -> list[Path]:
+    """The modules of properties."""
+    return sorted((FOLDER / "properties").rglob("test_*.py"))
+
+
 class _RoomFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, _: Sequence[str] | None, target: ModuleType | None = None, /

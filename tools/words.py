@@ -39,9 +39,9 @@ WORDS: Mapping[str, str] = {
 }
 """Each with what is clearer."""
 EXCEPTIONS: Mapping[tuple[str, str], str] = {
-    ("nobody", "statecheck/case/former_names.py"): "a name in saved files",
-    ("sing", "statecheck/case/former_names.py"): "a name in saved files",
-    ("sing", "tests/case/test_former_names.py"): "a name in saved files",
+    ("nobody", "statecheck/case/former.py"): "a name in saved files",
+    ("sing", "statecheck/case/former.py"): "a name in saved files",
+    ("sing", "tests/case/test_former.py"): "a name in saved files",
 }
 """By word and file: why it stays there."""
 LONGEST_TEST_NAME = 80

@@ -18,7 +18,7 @@ from statecheck.campaign.writable import WritableFolders, print_case
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.codec import encode
-from statecheck.case.former_names import first_name
+from statecheck.case.former import first_name
 from statecheck.data.files import in_file_name, require_inside, write_whole
 from statecheck.data.locks import locked_folder
 from statecheck.diagnose.replay import replay_case

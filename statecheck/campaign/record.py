@@ -18,7 +18,7 @@ from statecheck.campaign.record_parts import (
     MarkRecord,
     PropertyRecord,
 )
-from statecheck.case.former_names import name_today
+from statecheck.case.former import name_today
 from statecheck.case.rules import require_path
 from statecheck.data.decode import Decoder, Misfit, format_value, require_once
 from statecheck.data.files import write_whole

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from statecheck.campaign.claim import unclaimed
 from statecheck.campaign.corpus import Corpus
-from statecheck.campaign.defects import KnownDefects
+from statecheck.campaign.known.defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.pending import left_behind, left_by, pending_of, running_left_by
 from statecheck.campaign.plan import Plan

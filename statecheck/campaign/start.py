@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from statecheck.campaign.corpus import Corpus
-from statecheck.campaign.defects import KnownDefects
+from statecheck.campaign.known.defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.gpus import device_names
 from statecheck.campaign.record import CampaignRecord
-from statecheck.execution.exit_codes import MISCONFIGURED
+from statecheck.execution.verdict import MISCONFIGURED
 from statecheck.subject import Subject
 from statecheck.subject.identity import SOURCE, source_of
 

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 
 from statecheck.case.case import Case
-from statecheck.case.former_names import first_name
+from statecheck.case.former import first_name
 from statecheck.case.values import Outcome, Raised
 
 _DIGITS = 10

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from statecheck.case.codec import DECODER, encode, spread
-from statecheck.case.earlier import failure_in
 from statecheck.case.failure import Failure, WrongBytes
 from statecheck.case.findings import FINDINGS
-from statecheck.case.former_names import FORMER_FUNCTIONS, name_today
+from statecheck.case.former import FORMER_FUNCTIONS, failure_in, name_today
 from statecheck.case.rules import check_cost, check_names
 from statecheck.case.timeline import Timeline
 from statecheck.case.values import Call, Expected, Outcome, Raised, Step

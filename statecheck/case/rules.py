@@ -163,8 +163,8 @@ def _check(value: Any, place: str) -> None:
             name = value.type if isinstance(value, Record) else value.name
             _require_name(name, f"{place}.{'type' if isinstance(value, Record) else 'name'}")
         case Function() | Attribute():
-            told, name = ("name", value.name) if isinstance(value, Function) else ("path", value.path)
-            require_path(name, f"{place}.{told}", indices=False)
+            field, name = ("name", value.name) if isinstance(value, Function) else ("path", value.path)
+            require_path(name, f"{place}.{field}", indices=False)
         case SameAs():
             require_path(value.path, f"{place}.path")
         case Address():
@@ -178,9 +178,9 @@ def _check(value: Any, place: str) -> None:
 
 
 def _check_dtype(value: Tensor | View | Fake | DType, place: str) -> None:
-    told, dtype = ("name", value.name) if isinstance(value, DType) else ("dtype", value.dtype)
+    field, dtype = ("name", value.name) if isinstance(value, DType) else ("dtype", value.dtype)
     if dtype not in ITEM_SIZES:
-        raise Misfit(f"{place}.{told}", dtype, _DTYPE_RULE)
+        raise Misfit(f"{place}.{field}", dtype, _DTYPE_RULE)
     if isinstance(value, Tensor):
         _check_elements(value, place, (int,))
 
@@ -195,9 +195,9 @@ def _check_elements(tensor: Tensor, place: str, kinds: tuple[type, ...]) -> None
 def _check_call(call: Call, place: str) -> None:
     require_path(call.function, f"{place}.function", indices=False)
     _require_names((name for name, _ in (*call.arguments, *call.keywords)), f"{place}.arguments")
-    for told in ("bind", "updates"):
-        if getattr(call, told):
-            _require_name(getattr(call, told), f"{place}.{told}")
+    for field in ("bind", "updates"):
+        if getattr(call, field):
+            _require_name(getattr(call, field), f"{place}.{field}")
     for name in call.observes:
         require_path(name, f"{place}.observes", indices=False)
     for name, _ in call.environment:

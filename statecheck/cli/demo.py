@@ -14,9 +14,9 @@ from rich.console import Console
 from statecheck import rooms
 from statecheck.case import Case
 from statecheck.cli.options import seconds
-from statecheck.execution.exit_codes import CLEAN, FALSIFIED
 from statecheck.execution.registry import load_properties
-from statecheck.execution.variants import Variant, broken_copy, implementation
+from statecheck.execution.verdict import CLEAN, FALSIFIED
+from statecheck.subject.variants import Variant, broken_copy, implementation
 from statecheck.text import command_lines
 from statecheck.text.terminal import said, say
 

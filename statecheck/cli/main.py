@@ -9,9 +9,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from statecheck.cli.bisect import add_bisect
 from statecheck.cli.campaign import console, run_campaign, timed_plan
-from statecheck.cli.compatibility import add_compatibility, go_on_in_release
 from statecheck.cli.exhaust import add_exhaust
 from statecheck.cli.help import add_examples
 from statecheck.cli.merge import add_merge
@@ -27,13 +25,15 @@ from statecheck.cli.options import (
 )
 from statecheck.cli.prove import add_prove
 from statecheck.cli.reach import add_reach
-from statecheck.cli.replay_trace import add_replay_trace
+from statecheck.cli.releases.bisect import add_bisect
+from statecheck.cli.releases.compatibility import add_compatibility, go_on_in_release
+from statecheck.cli.releases.replay_trace import add_replay_trace
 from statecheck.cli.sanitize import add_sanitize
 from statecheck.cli.sanitize_gpu import add_sanitize_gpu
 from statecheck.cli.test import add_test
 from statecheck.cli.traces import add_traces
 from statecheck.cli.vectors import add_vectors
-from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.text import command_lines
 from statecheck.text.terminal import said, say
 

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from statecheck.cli.options import location, seconds
-from statecheck.execution.exit_codes import CLEAN, FALSIFIED
+from statecheck.execution.verdict import CLEAN, FALSIFIED
 
 _EXAMPLES = 25
 

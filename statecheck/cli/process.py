@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from statecheck.execution.exit_codes import CLEAN, MEANINGS, MISCONFIGURED
+from statecheck.execution.verdict import CLEAN, MEANINGS, MISCONFIGURED
 
 try:
     from statecheck.campaign.terminal.output import Unbreakable, finish, prepare

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from statecheck.cli.options import location, seconds
-from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
+from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.text.command_lines import command_line, pip_line
 from statecheck.text.terminal import cell, say
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from statecheck.cli.folders import require_own
 from statecheck.cli.options import add_only_option, location, seconds
-from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
+from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 
 _PLAIN_WIDTH = 160
 _DESCRIPTION = """Run cases on a GPU while compute-sanitizer watches each access of their kernels. It serialises the

@@ -16,7 +16,7 @@ from statecheck.cli.options import (
     add_require_options,
     add_subject_options,
 )
-from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 
 _PLUGIN = "statecheck.suite.options"
 _USAGE = 4
@@ -52,4 +52,4 @@ def _arguments(options: argparse.Namespace) -> Iterator[str]:
     for name, value in given.items():
         yield from (name, value) if value else ()
     yield from ("--fail-on-untested",) if options.fail_on_untested else ()
-    yield from sorted(map(str, (rooms.FOLDER / "properties").glob("test_*.py")))
+    yield from map(str, rooms.property_files())

@@ -9,7 +9,7 @@ from typing import Any
 from statecheck.cli.folders import require_own
 from statecheck.cli.options import add_only_option, location
 from statecheck.data.marked import mark
-from statecheck.execution.exit_codes import CLEAN
+from statecheck.execution.verdict import CLEAN
 
 _DESCRIPTION = """Write a corpus of conformance vectors: inputs, and what the rules expect of them, drawn by the properties
 themselves. JSON for values, NPZ for bytes; README.md and schema.json in the folder say how to read them, and

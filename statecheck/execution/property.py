@@ -62,6 +62,11 @@ class Property:
     any_of: bool = False
 
     @property
+    def topic(self) -> str:
+        """The name of its module, without what all modules of properties begin with."""
+        return self.module.rpartition(".")[2].removeprefix("test_")
+
+    @property
     def launches(self) -> bool:
         """Whether its examples launch kernels, which take milliseconds each on a CPU."""
         return any(map(launches, self.functions))

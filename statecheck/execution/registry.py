@@ -7,18 +7,17 @@ run the same body with settings and seeds of its own, and without Hypothesis's e
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from hypothesis.strategies import SearchStrategy
 
-import properties
-from statecheck.case.former_names import name_today
+from statecheck.case.former import name_today
 from statecheck.case.rules import require_property_id
 from statecheck.execution.example import REFUSAL
 from statecheck.execution.property import Property, launches, put_at
+from statecheck.rooms import FOLDER, property_files
 
 __all__ = [
     "KINDS",
@@ -139,10 +138,9 @@ def remember(new: Property) -> Callable[..., None]:
 
 
 def load_properties() -> dict[str, Property]:
-    """All properties, by name, after importing every `properties.test_*` module."""
-    for module in pkgutil.iter_modules(properties.__path__):
-        if module.name.startswith("test_"):
-            importlib.import_module(f"properties.{module.name}")
+    """All properties, by name, after importing every module of properties."""
+    for path in property_files():
+        importlib.import_module(".".join(path.relative_to(FOLDER).with_suffix("").parts))
     return dict(PROPERTIES)
 
 

@@ -1,4 +1,4 @@
-"""What a property's examples come to: the same words, from the same code, in every command."""
+"""What a property's examples come to, and what commands exit with: the same words, from the same code, in every command."""
 
 from __future__ import annotations
 
@@ -6,6 +6,19 @@ import enum
 from dataclasses import dataclass
 
 from statecheck.execution.counts import Counts
+
+CLEAN = 0
+FALSIFIED = 1
+"""Something is wrong with the subject."""
+INCOMPLETE = 2
+"""Too little was tried to say so, or the harness itself went wrong."""
+MISCONFIGURED = 3
+"""The command cannot be run as given."""
+MEANINGS = {
+    FALSIFIED: "something is wrong with the subject",
+    INCOMPLETE: "incomplete, or not to be trusted",
+    MISCONFIGURED: "it cannot be run as given",
+}
 
 
 class Status(enum.Enum):

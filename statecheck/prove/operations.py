@@ -18,14 +18,14 @@ from statecheck.prove.paths import Path, Term, as_term, concrete, is_symbolic
 
 INTEGERS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
 Overflows = Callable[[Term], None]
-"""Is given the condition under which a result does not fit."""
+"""Called with the condition under which a result does not fit."""
 
 
 class SymbolicArithmetic:
     """Computes on a path.
 
     Args:
-        overflows: is told of results that may not fit.
+        overflows: called with the condition under which a result does not fit.
     """
 
     def __init__(self, path: Path, overflows: Overflows = lambda condition: None) -> None:

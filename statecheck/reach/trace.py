@@ -1,4 +1,4 @@
-"""Notes which points of some files a process comes to, while it is told to: with `sys.monitoring` where Python has it, or else as a debugger does.
+"""Records which lines and branches of some files are executed: with `sys.monitoring` from Python 3.12 on, below it with `sys.settrace`.
 
 Each line and each way of a branch is noted once; what has been seen costs little from then on.
 """

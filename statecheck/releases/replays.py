@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from statecheck.execution.exit_codes import MISCONFIGURED
+from statecheck.execution.verdict import MISCONFIGURED
 from statecheck.releases.command import PROGRAM, last_line, run_on
 from statecheck.report.bisection import NO_VERDICT, NOT_SET_UP, TriedRelease
 from statecheck.text import brief

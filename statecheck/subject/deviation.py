@@ -172,7 +172,7 @@ class KnownDeviation:
 
 def _as_today(names: Names) -> Names:
     """Names that properties once had, by those that they have today."""
-    from statecheck.case.former_names import name_today
+    from statecheck.case.former import name_today
 
     return name_today(names) if isinstance(names, str) else tuple(map(name_today, names))
 

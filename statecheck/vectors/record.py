@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import oracle
 from oracle.situations.registry import take
 from statecheck.campaign.marks import drawing_only, load, unnoted
-from statecheck.case.former_names import first_name
+from statecheck.case.former import first_name
 from statecheck.case.values import Call, Expected, Outcome, Step, Tensor, Value
 from statecheck.execution.example import Bench
 from statecheck.execution.machines import MachineProperty

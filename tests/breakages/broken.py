@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.profile import Profile
 from statecheck.case import Case
-from statecheck.case.earlier import failure_in
+from statecheck.case.former import failure_in
 from statecheck.case.values import Call, DType, Raised, Refusal, Step, call, record
 from subjects import KnownDeviation, Subject
 

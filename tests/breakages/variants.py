@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from statecheck.execution.variants import Variant, broken_copy, implementation
+from statecheck.subject.variants import Variant, broken_copy, implementation
 from subjects import Subject
 
 

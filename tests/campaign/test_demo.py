@@ -10,7 +10,7 @@ import pytest
 
 from statecheck.cli import demo
 from statecheck.cli.demo import VARIANTS
-from statecheck.execution.variants import Variant, broken_copy, implementation
+from statecheck.subject.variants import Variant, broken_copy, implementation
 from tests.breakages.broken import a_case
 from tests.breakages.variants import broken_subject
 

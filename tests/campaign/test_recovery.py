@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from oracle.profile import DOCUMENTS
-from statecheck.campaign.defects import KnownDefects
+from statecheck.campaign.known.defects import KnownDefects
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.recovery import Recovery
 from statecheck.case import Case

@@ -20,8 +20,8 @@ from statecheck.diagnose.replay import replay_file
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.port import InProcess, ordinary_port
 from statecheck.execution.registry import load_properties
-from statecheck.execution.variants import Variant
 from statecheck.report.markdown import report_text, write_report
+from statecheck.subject.variants import Variant
 from subjects import Subject, load
 from tests.breakages.broken import ROOT, a_case
 from tests.breakages.variants import broken_subject

@@ -9,7 +9,7 @@ import pytest
 
 from statecheck.case import Case
 from statecheck.case.values import Raised, Returned, Tensor, call
-from statecheck.execution.exit_codes import CLEAN, FALSIFIED, MISCONFIGURED
+from statecheck.execution.verdict import CLEAN, FALSIFIED, MISCONFIGURED
 from tests.breakages.broken import a_case
 from tests.processes import COMMANDS, run_python
 

@@ -25,11 +25,11 @@ from statecheck.diagnose.side_by_side import side_by_side
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.execution.variants import Variant, implementation
 from statecheck.kernels.launch import Launched, in_turn, running
 from statecheck.kernels.memory import Memory
 from statecheck.kernels.orders.interleavings import Interleavings, search
 from statecheck.report.markdown import report_text, write_report
+from statecheck.subject.variants import Variant, implementation
 from subjects import load
 from tests.breakages.table import hunting
 from tests.breakages.variants import broken_subject

@@ -11,10 +11,10 @@ import pytest
 from statecheck.execution.example import Bench
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.execution.variants import Variant
 from statecheck.execution.verdict import Status, verdict_of
 from statecheck.kernels import launch
 from statecheck.kernels.source.ir import NotUnderstoodError
+from statecheck.subject.variants import Variant
 from subjects import Subject
 from tests.breakages.table import hunting
 from tests.breakages.variants import broken_subject

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from statecheck.execution.variants import broken_copy, implementation
+from statecheck.subject.variants import broken_copy, implementation
 from tests.breakages.stateless import STATELESS
 
 SUBJECT = "broken_by_night"

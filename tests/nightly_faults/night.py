@@ -171,7 +171,7 @@ class Night:
 
     @property
     def announced(self) -> set[str]:
-        """Buckets that a line or a record has told of."""
+        """Buckets that the output or a record names."""
         recorded = {bucket.id for record in self.records for bucket in record.buckets}
         return recorded | set(_ANNOUNCED.findall(self.output))
 

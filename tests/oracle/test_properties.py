@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from properties import test_align_refusals, test_refusals
+from properties.refusals import test_align_refusals, test_refusals
 from statecheck.execution.registry import load_properties
 from tools.marks import asked_bench
 
 EXAMPLES = 10
 PROPERTIES = load_properties()
 TOPICS = ("types", "batch", "chunks", "layout", "shapes", "builders", "align_copies")
-OF_CALLS = sorted(
-    name for name, one in PROPERTIES.items() if one.module.removeprefix("properties.test_") in TOPICS
-)
+OF_CALLS = sorted(name for name, one in PROPERTIES.items() if one.topic in TOPICS)
 """Scenarios and sessions read more of an engine than the rules say."""
 BAD_INPUT = {
     "bad_input_is_refused_by_name_before_anything_is_written": test_refusals.BAD_INPUTS,

@@ -37,7 +37,7 @@ def verdicts(function: ast.FunctionDef) -> list[ast.Call]:
 
 def test_a_statement_that_only_agrees_names_its_rule() -> None:
     unnamed = set()
-    for path in sorted((rooms.FOLDER / "properties").glob("test_*.py")):
+    for path in rooms.property_files():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
             calls = verdicts(function)

@@ -13,7 +13,7 @@ from statecheck.case.values import Let
 from statecheck.cli.main import main
 from statecheck.cli.prove import code_of
 from statecheck.diagnose.replay import FAILED, replay_file
-from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.subject import load
 
 if importlib.util.find_spec("z3") is None:

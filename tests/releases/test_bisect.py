@@ -14,10 +14,10 @@ import pytest
 
 from statecheck.case import Case
 from statecheck.case.values import call
-from statecheck.cli import bisect_runs
-from statecheck.cli.bisect_runs import run_bisect
 from statecheck.cli.main import main, parser
-from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from statecheck.cli.releases import bisect_runs
+from statecheck.cli.releases.bisect_runs import run_bisect
+from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.releases.environment import Maker
 from statecheck.releases.replays import Replays
 from statecheck.report.bisection import FILE, TriedRelease

@@ -13,10 +13,10 @@ import pytest
 
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import KnownRecord, PropertyRecord
-from statecheck.cli import compatibility_runs as compatibility_run
-from statecheck.cli.compatibility_runs import campaign_on, run_compatibility
 from statecheck.cli.main import main
-from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
+from statecheck.cli.releases import compatibility_runs as compatibility_run
+from statecheck.cli.releases.compatibility_runs import campaign_on, run_compatibility
+from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.releases.compatibility import pages
 from statecheck.releases.compatibility import record as compatibility
 from statecheck.releases.compatibility.record import by_release, collected, loaded

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 
-from properties.test_refusals import BAD_INPUTS
+from properties.refusals.test_refusals import BAD_INPUTS
 from statecheck.case import Case
 from statecheck.case.values import (
     Let,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from statecheck.case import Case
 from statecheck.cli.sanitize_gpu import add_sanitize_gpu
-from statecheck.execution import exit_codes
+from statecheck.execution import verdict
 from statecheck.execution.example import Bench
 from statecheck.workers.compute_sanitizer import replay as sanitize_gpu_replay
 from statecheck.workers.compute_sanitizer.tool import ERROR_EXITCODE, ComputeSanitizer
@@ -127,7 +127,7 @@ def command(folder: Path, *options: str, plan: object = None) -> Ended:
 
 def test_cases_without_a_finding_are_clean(folder: Path) -> None:
     run = command(folder, "cases")
-    assert run.code == exit_codes.CLEAN
+    assert run.code == verdict.CLEAN
     assert "no finding of memcheck, initcheck in 3 whole cases" in run.output
     (memcheck, caching), (initcheck, _) = run.calls
     assert (memcheck[:2], initcheck[:2]) == (["--tool", "memcheck"], ["--tool", "initcheck"])
@@ -146,37 +146,37 @@ def test_memcheck_gets_room_between_allocations_where_it_can() -> None:
 PLANS: dict[str, tuple[dict[str, str], int, dict[str, str], str]] = {
     "in kernels of others": (
         {"memcheck 0": IN_TORCH},
-        exit_codes.CLEAN,
+        verdict.CLEAN,
         {"0": "done", "1": "done", "2": "done"},
         "memcheck: in other kernels 1",
     ),
     "a case that kills the context": (
         {"memcheck 0": f"{OUT_OF_BOUNDS}\n{DIED}"},
-        exit_codes.FALSIFIED,
+        verdict.FALSIFIED,
         {"0": "dead", "1": "done", "2": "done"},
         "1 finding of memcheck in 2 whole cases",
     ),
     "a case that crashes": (
         {"memcheck 1": "crash"},
-        exit_codes.INCOMPLETE,
+        verdict.INCOMPLETE,
         {"0": "done", "1": "crashed", "2": "done"},
         "INCOMPLETE: memcheck: crashed: ",
     ),
     "a crash in the last case counts for less than a finding": (
         {"memcheck 0": OUT_OF_BOUNDS, "memcheck 2": "crash"},
-        exit_codes.FALSIFIED,
+        verdict.FALSIFIED,
         {"0": "done", "1": "done", "2": "crashed"},
         "INCOMPLETE: memcheck: crashed: ",
     ),
     "a tool that begins no case is not tried for ever": (
         {"memcheck 0": "unable"},
-        exit_codes.INCOMPLETE,
+        verdict.INCOMPLETE,
         {},
         "no case was begun, exit code 1",
     ),
     "errors that were not printed": (
         {"memcheck 0": f"{IN_TORCH}\n========= ERROR SUMMARY: 40 errors were not printed"},
-        exit_codes.INCOMPLETE,
+        verdict.INCOMPLETE,
         {"0": "done", "1": "done", "2": "done"},
         "40 errors were not printed",
     ),
@@ -194,14 +194,14 @@ def test_a_run_says_how_each_case_ended(
 
 def test_a_finding_is_shown_and_saved_with_its_case(folder: Path) -> None:
     run = command(folder, "cases", plan={"memcheck 1": OUT_OF_BOUNDS})
-    assert run.code == exit_codes.FALSIFIED
+    assert run.code == verdict.FALSIFIED
     assert "align.py:88" in run.output
     assert "-m statecheck sanitize-gpu cases/1.json" in run.output
     (found,) = run.written["tools"][0]["findings"]
     path = str(folder / "cases/1.json")
     assert (found["tool"], found["kernel"], found["case"]) == ("memcheck", KERNEL, path)
     # Logs of the run before do not count.
-    assert command(folder, "cases").code == exit_codes.CLEAN
+    assert command(folder, "cases").code == verdict.CLEAN
 
 
 @pytest.mark.slow
@@ -209,13 +209,13 @@ def test_what_was_found_before_the_time_is_up_is_kept(folder: Path) -> None:
     plan = {"memcheck 0": OUT_OF_BOUNDS, "memcheck 1": "hang"}
     run = command(folder, "cases", "--tools", "memcheck", "--timeout", "2s", plan=plan)
     assert run.ended["memcheck"] == {"0": "done", "1": "timed out"}
-    assert (run.code, KERNEL in run.output) == (exit_codes.FALSIFIED, True)
+    assert (run.code, KERNEL in run.output) == (verdict.FALSIFIED, True)
     assert f"not run: {folder / 'cases/2.json'}" in run.output
 
 
 def test_cases_are_really_run(folder: Path) -> None:
     run = command(folder, "cases", "--tools", "memcheck", plan="really")
-    assert (run.code, run.ended["memcheck"]) == (exit_codes.CLEAN, {"0": "done", "1": "done", "2": "done"})
+    assert (run.code, run.ended["memcheck"]) == (verdict.CLEAN, {"0": "done", "1": "done", "2": "done"})
 
 
 def test_a_call_that_raises_and_should_not_is_noted(
@@ -237,7 +237,7 @@ def test_a_case_that_calls_an_undocumented_function_is_not_run(folder: Path) -> 
     steps = tuple(replace(one, function="os.getcwd") if one in case.calls else one for one in case.steps)
     replace(case, steps=steps).save(folder / "cases/0.json")
     run = command(folder, "cases/0.json", "--tools", "memcheck", plan="really")
-    assert (run.code, run.ended["memcheck"]["0"]) == (exit_codes.INCOMPLETE, "failed")
+    assert (run.code, run.ended["memcheck"]["0"]) == (verdict.INCOMPLETE, "failed")
 
 
 @pytest.mark.slow
@@ -264,7 +264,7 @@ def test_without_cases_those_of_reports_and_recorded_examples_are_run(folder: Pa
 def test_a_file_of_a_folder_that_is_no_case_is_left_out(folder: Path) -> None:
     (folder / "cases/campaign.json").write_text("{}")
     run = command(folder, "cases")
-    assert (run.code, len(run.written["cases"])) == (exit_codes.CLEAN, 3)
+    assert (run.code, len(run.written["cases"])) == (verdict.CLEAN, 3)
     assert any("campaign.json" in reason for reason in run.written["skipped"])
 
 

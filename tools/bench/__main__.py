@@ -11,7 +11,7 @@ from statecheck.cli.main import CommandParser, run_parsed
 from statecheck.cli.options import location
 from statecheck.cli.process import run
 from statecheck.data.marked import mark
-from statecheck.execution.exit_codes import CLEAN
+from statecheck.execution.verdict import CLEAN
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -50,7 +50,7 @@ def _names(body: Any) -> set[str]:
 
 
 def _states(helper: Any) -> bool:
-    return str(getattr(helper, "__module__", "")).startswith("properties.test_")
+    return str(getattr(helper, "__module__", "")).rpartition(".")[2].startswith("test_")
 
 
 def _names_in(code: CodeType) -> Iterator[str]:

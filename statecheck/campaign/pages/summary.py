@@ -10,8 +10,7 @@ from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord
 from statecheck.campaign.terminal.results import bucket_in
-from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
-from statecheck.execution.verdict import Status
+from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, Status
 
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
 UNDECIDED = (Status.ERROR.value, Status.NOT_FINISHED.value, Status.RUNNING.value)

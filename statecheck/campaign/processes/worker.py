@@ -68,7 +68,7 @@ class Worker:
         self.output: Output | None = None
         prepare_process(setting)
         from statecheck.campaign.corpus import Corpus
-        from statecheck.campaign.known_defects import KnownDefectMatcher
+        from statecheck.campaign.known.known_defects import KnownDefectMatcher
         from statecheck.execution.example import Bench
         from statecheck.execution.port import ordinary_port
         from statecheck.subject import load

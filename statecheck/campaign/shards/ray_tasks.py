@@ -14,7 +14,7 @@ from typing import Any
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord
 
-_TELL_SECONDS = 5.0
+_SEND_SECONDS = 5.0
 Run = Callable[[Plan, Callable[[CampaignRecord], None] | None], CampaignRecord]
 
 
@@ -45,14 +45,14 @@ def do_unit(unit: Plan, run: Run, mailbox: Any, shared: str, corpus: Mapping[str
         os.chdir(shared)
     mailbox.put.remote(unit.unit, "")
     gpus = tuple(map(str, import_module("ray").get_gpu_ids()))
-    told, told_at = frozenset[str](), 0.0
+    sent, sent_at = frozenset[str](), 0.0
 
-    def tell(record: CampaignRecord) -> None:
+    def send(record: CampaignRecord) -> None:
         """Send what the unit has found, soon after it is found, so that it is not lost with the machine."""
-        nonlocal told, told_at
-        found, now = frozenset(bucket.id for bucket in record.buckets), time.monotonic()
-        if found and (found - told or now - told_at > _TELL_SECONDS):
-            told, told_at = found, now
+        nonlocal sent, sent_at
+        buckets, now = frozenset(bucket.id for bucket in record.buckets), time.monotonic()
+        if buckets and (buckets - sent or now - sent_at > _SEND_SECONDS):
+            sent, sent_at = buckets, now
             mailbox.put.remote(unit.unit, record.to_json())
 
     with tempfile.TemporaryDirectory(prefix=f"statecheck-unit{unit.unit}-") as folder:
@@ -60,4 +60,4 @@ def do_unit(unit: Plan, run: Run, mailbox: Any, shared: str, corpus: Mapping[str
         kept.mkdir()
         for name, content in corpus.items():
             (kept / name).write_bytes(content)
-        return run(replace(unit, gpus=gpus, reports=f"{folder}/reports", corpus=str(kept)), tell).to_json()
+        return run(replace(unit, gpus=gpus, reports=f"{folder}/reports", corpus=str(kept)), send).to_json()

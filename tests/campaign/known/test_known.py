@@ -16,6 +16,7 @@ import subjects
 from oracle.profile import DOCUMENTS
 from statecheck.case import Failure
 from statecheck.execution.registry import load_properties
+from statecheck.rooms import property_files
 from statecheck.subject.deviation import any_matches
 from statecheck.subject.known import has, known_in
 from subjects import Condition, KnownDeviation, Symptom
@@ -213,7 +214,7 @@ def test_whatever_raises_is_known_by_its_exception() -> None:
 def test_every_condition_that_a_property_states_has_a_place_to_name() -> None:
     nameless = [
         f"{path.name}:{node.lineno}"
-        for path in sorted(ROOT.glob("properties/test_*.py"))
+        for path in property_files()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "holds"
         if "place" not in [keyword.arg for keyword in node.keywords]

@@ -19,7 +19,7 @@ from properties.engine.traffic.violations import Violations
 from statecheck import rooms
 from statecheck.case.values import Raised, Record, call, record
 from statecheck.cli.main import main
-from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.subject import KnownDeviation, Subject, Symptom
 from tests import toy_kernels
 from tests.breakages.release import RELEASE

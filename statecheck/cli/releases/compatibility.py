@@ -45,6 +45,6 @@ def add_compatibility(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from statecheck.cli.compatibility_runs import run_compatibility
+    from statecheck.cli.releases.compatibility_runs import run_compatibility
 
     return run_compatibility(options)

@@ -7,9 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-from properties.strategies.batch import metadata
-from properties.strategies.forms import WrongForm, with_value, wrong_ints, wrong_tensors
-from properties.test_refusals import (
+from properties.refusals.test_refusals import (
     BATCH,
     CONV_COPY,
     GDN,
@@ -23,6 +21,8 @@ from properties.test_refusals import (
     split,
     varlen,
 )
+from properties.strategies.batch import metadata
+from properties.strategies.forms import WrongForm, with_value, wrong_ints, wrong_tensors
 from statecheck.case.values import Call, call, int32, record
 from statecheck.execution.example import Bench, Trial
 from statecheck.execution.registry import PROPERTIES, prop, written_examples

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from properties.refusals.test_builder_refusals import BOUNDS, COMMON, DRAFTS, SETUPS, BadBuild, bad, build
+from properties.refusals.test_refusals import conv
+from properties.refusals.test_refused_forms import MARKED, STARTS
 from properties.strategies.forms import value_at, with_value
-from properties.test_builder_refusals import BOUNDS, COMMON, DRAFTS, SETUPS, BadBuild, bad, build
-from properties.test_refusals import conv
-from properties.test_refused_forms import MARKED, STARTS
 from statecheck.case.values import Call
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop

@@ -10,7 +10,7 @@ from pathlib import Path
 from statecheck.cli.folders import require_own
 from statecheck.cli.options import seconds
 from statecheck.data.marked import mark
-from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
+from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.releases.command import PROGRAM, run_on
 from statecheck.releases.compatibility.pages import FILES, parts_of_releases
 from statecheck.releases.compatibility.record import (
@@ -89,8 +89,7 @@ def _keep(found: Compatibility) -> list[str]:
 def _topics() -> dict[str, str]:
     from statecheck.execution.registry import load_properties
 
-    prefix = "properties.test_"
-    return {name: tested.module.removeprefix(prefix) for name, tested in load_properties().items()}
+    return {name: tested.topic for name, tested in load_properties().items()}
 
 
 def _tell(text: str) -> None:

@@ -49,6 +49,6 @@ def add_bisect(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from statecheck.cli.bisect_runs import run_bisect
+    from statecheck.cli.releases.bisect_runs import run_bisect
 
     return run_bisect(options)

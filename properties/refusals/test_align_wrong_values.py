@@ -8,19 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-from properties.strategies.align.launches import POSTPROCESS, POSTPROCESS_ALIGN, PRECOPY
-from properties.strategies.align.runner import (
-    STAGE,
-    STAGE_COLUMNS,
-    STAGE_METADATA,
-    Scheduled,
-    copy_buffers,
-    requests_of,
-    scheduler_output,
-)
-from properties.strategies.align.runner_steps import RunnerStep
-from properties.strategies.forms import with_value, wrong_ints
-from properties.test_align_refusals import (
+from properties.refusals.test_align_refusals import (
     ALL,
     SETUP,
     STEP,
@@ -37,6 +25,18 @@ from properties.test_align_refusals import (
     with_fields,
     with_requests,
 )
+from properties.strategies.align.launches import POSTPROCESS, POSTPROCESS_ALIGN, PRECOPY
+from properties.strategies.align.runner import (
+    STAGE,
+    STAGE_COLUMNS,
+    STAGE_METADATA,
+    Scheduled,
+    copy_buffers,
+    requests_of,
+    scheduler_output,
+)
+from properties.strategies.align.runner_steps import RunnerStep
+from properties.strategies.forms import with_value, wrong_ints
 from statecheck.case.values import Call, Let, Name, Rows, Step, Tensor, int32, int64, record
 from statecheck.execution.example import Bench, Trial
 from statecheck.execution.registry import PROPERTIES, prop, written_examples

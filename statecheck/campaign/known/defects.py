@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from oracle.profile import DOCUMENTS, Profile
-from statecheck.campaign.known_defects import KnownDefectMatcher, TriedProperty, standing_of
+from statecheck.campaign.known.known_defects import KnownDefectMatcher, TriedProperty, standing_of
 from statecheck.campaign.record_parts import KnownRecord
 from statecheck.campaign.standing import Standing
 from statecheck.execution.verdict import Status

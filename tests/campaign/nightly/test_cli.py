@@ -17,12 +17,12 @@ from statecheck.cli.campaign import commit_of
 from statecheck.cli.nightly import planned
 from statecheck.execution.selection import cores
 from tests.breakages.broken import EXACT
-from tests.campaign.nightly_examples import campaigns, on_a_cpu
-from tests.campaign.pretended import COMMIT, passes, stage
-from tests.campaign.test_nightly_campaign import (
+from tests.campaign.nightly.test_campaign import (
     SURROUNDINGS,
     night,
 )
+from tests.campaign.nightly_examples import campaigns, on_a_cpu
+from tests.campaign.pretended import COMMIT, passes, stage
 
 pytestmark = pytest.mark.usefixtures("default_signals")
 

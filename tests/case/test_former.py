@@ -14,7 +14,7 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord, KnownRecord, PropertyRecord
 from statecheck.case.bucket import bucket_of
 from statecheck.case.case import Case
-from statecheck.case.former_names import FORMER_NAMES
+from statecheck.case.former import FORMER_NAMES
 from statecheck.case.values import call
 from statecheck.execution.registry import found, load_properties
 from statecheck.subject.deviation import KnownDeviation, Symptom

@@ -15,8 +15,8 @@ from statecheck.campaign.corpus import path_of
 from statecheck.case import Case
 from statecheck.cli.campaign import console
 from statecheck.cli.options import seconds
-from statecheck.execution.exit_codes import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.execution.port import choose_device
+from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.releases.bisect import search
 from statecheck.releases.command import PROGRAM
 from statecheck.releases.environment import ROOT, Maker, this_base
