@@ -10,7 +10,16 @@ from functools import cached_property
 from statecheck.data.files import write_text
 from statecheck.mutants.mutant import Mutant, Source, difference
 from statecheck.mutants.plan import MutantPlan, possible, valid
-from statecheck.mutants.results import CRASH, EQUIVALENT, KILLED, MEMORY, TIMEOUT, UNREACHED, MutantResult
+from statecheck.mutants.results import (
+    CRASH,
+    EQUIVALENT,
+    KILLED,
+    MEMORY,
+    TIMEOUT,
+    UNREACHED,
+    MutantResult,
+    Results,
+)
 from statecheck.report.page import report_page
 from statecheck.text.markdown import code, fenced, table
 
@@ -59,7 +68,7 @@ class Judged:
         return result.status
 
 
-def judged(plan: MutantPlan, results: Mapping[str, MutantResult], reasons: Mapping[str, str]) -> Judged:
+def judged(plan: MutantPlan, results: Results, reasons: Mapping[str, str]) -> Judged:
     """What is known of a plan's targets."""
     mutants = [mutant for target in plan.targets for mutant in possible(target)]
     known = {key: one for target in plan.targets for key, one in valid(target, results).items()}
@@ -102,7 +111,7 @@ def _lines(found: Judged, sources: Mapping[str, Source]) -> Iterator[str]:
     for one in found.survivors:
         result = found.results[one.id]
         ran = (
-            "no item reaches it"
+            result.why
             if result.status == UNREACHED
             else f"{result.ran} items, {result.examples} examples each"
         )

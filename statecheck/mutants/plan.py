@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from statecheck.mutants.mutant import Mutant
 from statecheck.mutants.operators import mutants_of
-from statecheck.mutants.results import MutantResult, Shard, digest, merged
+from statecheck.mutants.results import MutantResult, Results, Shard, merged
 from statecheck.mutants.run import Round, Settings
 from statecheck.mutants.targets import Target
 
@@ -42,40 +41,19 @@ class MutantPlan:
         return self.folder / f"shard-{self.part}-of-{self.parts}.json"
 
 
-def part_of(text: str) -> tuple[int, int]:
-    """The shard that "2/4" names.
-
-    Raises:
-        ValueError: it names none.
-    """
-    match = re.fullmatch(r"(\d+)/(\d+)", text)
-    part, parts = (int(match[1]), int(match[2])) if match is not None else (0, 0)
-    if not 1 <= part <= parts:
-        raise ValueError(
-            f"shard = {text!r}, but should be a part and the number of parts, such as 2/4 [mutants]"
-        )
-    return part, parts
-
-
 def possible(target: Target) -> list[Mutant]:
     """All mutants of a target's files."""
     return [mutant for path in target.paths for mutant in mutants_of(path, target.content(path))]
 
 
-def valid(target: Target, results: Mapping[str, MutantResult]) -> dict[str, MutantResult]:
-    """The results about files as they are now."""
-    found = {}
-    for path in target.paths:
-        content = target.content(path)
-        now = digest(content)
-        for mutant in mutants_of(path, content):
-            result = results.get(mutant.id)
-            if result is not None and result.source == now:
-                found[mutant.id] = result
-    return found
+def valid(target: Target, results: Results) -> dict[str, MutantResult]:
+    """The results about files as they are now, by mutant."""
+    now = {path: target.source(path) for path in target.paths}
+    known = ((mutant.id, results.get((mutant.id, now[mutant.path]))) for mutant in possible(target))
+    return {mutant: result for mutant, result in known if result is not None}
 
 
-def pending(plan: MutantPlan, target: Target, results: Mapping[str, MutantResult]) -> list[Mutant]:
+def pending(plan: MutantPlan, target: Target, results: Results) -> list[Mutant]:
     """The mutants to judge, in an order that has nothing to do with their places."""
     mutants = sorted(possible(target), key=lambda one: one.id)
     if plan.sample is not None:
@@ -90,6 +68,12 @@ def pending(plan: MutantPlan, target: Target, results: Mapping[str, MutantResult
 
 def _is_open(plan: MutantPlan, result: MutantResult | None) -> bool:
     return result is None or (result.survives and (plan.again or result.examples < plan.settings.examples))
+
+
+def unjudged(plan: MutantPlan, results: Results) -> int:
+    """How many of the plan's mutants have no result."""
+    once = replace(plan, again=False, settings=replace(plan.settings, examples=0))
+    return sum(len(pending(once, target, results)) for target in plan.targets)
 
 
 def judge(plan: MutantPlan, say: Callable[[str], None]) -> None:

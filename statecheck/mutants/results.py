@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Mapping
@@ -27,7 +26,7 @@ class MutantResult:
     """What became of a mutant.
 
     Args:
-        source: the digest of the file that was mutated.
+        source: the digest of the file that was mutated and of its judges, see `Target.source`.
         by: the item that noticed it.
         why: what went wrong there, or by which rule the mutant is equivalent.
         ran: how many items ran.
@@ -50,10 +49,6 @@ class MutantResult:
     @property
     def survives(self) -> bool:
         return self.status in (SURVIVED, UNREACHED)
-
-
-def digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
 
 
 class Shard:
@@ -79,19 +74,23 @@ class Shard:
         self._saved = time.monotonic()
 
 
-def merged(folder: Path) -> dict[str, MutantResult]:
-    """The results of all shards in a folder: of a mutant that several have, that which a later round needs least.
+Results = dict[tuple[str, str], MutantResult]
+"""By mutant and by the source that it was a mutant of."""
+
+
+def merged(folder: Path) -> Results:
+    """The results of all shards in a folder; where several have a result for the same source, the one that says most.
 
     Raises:
         ValueError: a file is none of a shard.
     """
-    found = dict[str, MutantResult]()
+    results: Results = {}
     for path in sorted(folder.glob("shard-*.json")):
         for mutant, result in _read(path).items():
-            known = found.get(mutant)
+            known = results.get((mutant, result.source))
             if known is None or _weight(result) >= _weight(known):
-                found[mutant] = result
-    return found
+                results[mutant, result.source] = result
+    return results
 
 
 def _weight(result: MutantResult) -> tuple[bool, int]:

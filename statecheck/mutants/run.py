@@ -26,7 +26,6 @@ from statecheck.mutants.results import (
     UNREACHED,
     MutantResult,
     Shard,
-    digest,
 )
 from statecheck.mutants.substitute import module_of, substitute, substitute_in_children
 from statecheck.mutants.targets import HARNESS, Target
@@ -34,6 +33,7 @@ from statecheck.mutants.targets import HARNESS, Target
 _PATIENCE, _TIMES = 3.0, 10.0
 """An item hangs if it takes so many seconds of CPU time, and so many times as long as on the source."""
 _TO_IMPORT = 30.0
+NO_ITEM = "no item reaches it"
 _BUDGET = 60.0
 """CPU time of a mutant's items on the source, with as many examples as when the reach was recorded: the cheapest come first."""
 _FAVOUR = 5
@@ -117,9 +117,13 @@ class Round:
         for mutant in mutants:
             if time.monotonic() > self._settings.until:
                 return
-            found = _affordable(self._reach.reaching(mutant))
+            reaching = self._reach.reaching(mutant)
+            found = _affordable(reaching)
             if not found:
-                self._shard.add(mutant.id, self._result(mutant, UNREACHED))
+                why = (
+                    f"each of the {len(reaching)} items that reach it takes too long" if reaching else NO_ITEM
+                )
+                self._shard.add(mutant.id, self._result(mutant, UNREACHED, why=why))
                 continue
             found.sort(
                 key=lambda item: item.seconds / (1 + _FAVOUR * self._kills[self._key(mutant, item.id)])
@@ -147,11 +151,7 @@ class Round:
         if mutant.edit.kernel:
             # Variants of a mutant are of no use to others.
             os.environ["TRITON_CACHE_DIR"] = str(report.scratch / "triton")
-            try:
-                same = same_ir(self._reach.specialisations(mutant))
-            except Exception as error:
-                report.send(failed=-1, why=items.in_short(error))
-                return
+            same = same_ir(self._reach.specialisations(mutant))
             if same:
                 report.send(equivalent="the same IR in every variant that is launched")
                 return
@@ -191,7 +191,7 @@ class Round:
         self._shard.add(mutant.id, result)
 
     def _result(self, mutant: Mutant, status: str, **others: object) -> MutantResult:
-        source = digest(self._source(mutant.path).content)
+        source = self._target.source(mutant.path)
         return replace(MutantResult(status, source, examples=self._settings.examples), **others)  # type: ignore[arg-type]
 
     def _require_sound(self) -> None:

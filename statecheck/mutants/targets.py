@@ -42,11 +42,16 @@ class Target:
     def content(self, path: str) -> bytes:
         return (self.root / path).read_bytes()
 
+    def source(self, path: str) -> str:
+        """The digest of a file and of the arguments of its judges; a result counts as long as this is the same."""
+        judges = " ".join(self.arguments).replace(str(FOLDER), "")
+        return hashlib.sha256(judges.encode() + self.content(path)).hexdigest()[:16]
+
     @property
     def digest(self) -> str:
-        """Of everything that decides which items reach which lines, but how many examples they have."""
+        """The digest of all files that decide which items reach which lines."""
         digest = hashlib.sha256(f"{self.arguments} {sys.version}".encode())
-        rooms = (*NAMES, HARNESS, *(() if self.watched else (TESTS,)))
+        rooms = (*NAMES, HARNESS, f"{TESTS}/{self.package}" if self.watched else TESTS)
         for folder in dict.fromkeys([self.root / self.package, *(FOLDER / name for name in rooms)]):
             for path in sorted(folder.rglob("*.py")):
                 if path.parent.name != "mutants":

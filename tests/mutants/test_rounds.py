@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from statecheck.cli.main import main
+from statecheck.cli.mutants import code_of
+from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.mutants.mutant import Mutant, Source, difference
 from statecheck.mutants.page import PAGE, TEXT, Judged, judged, write_page
-from statecheck.mutants.plan import MutantPlan, judge, part_of, pending, possible
+from statecheck.mutants.plan import MutantPlan, judge, pending, possible, unjudged, valid
 from statecheck.mutants.reasons import Reason, read_reasons, require_current
 from statecheck.mutants.results import KILLED, SURVIVED, TIMEOUT, UNREACHED, MutantResult, Shard, merged
 from statecheck.mutants.run import Settings
@@ -70,7 +73,7 @@ def plan(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def of(plan: MutantPlan) -> dict[str, set[str]]:
     """The changed lines of the mutants by what became of them."""
     [target] = plan.targets
-    results, source = merged(plan.folder), Source(target.content("toy.py"))
+    results, source = valid(target, merged(plan.folder)), Source(target.content("toy.py"))
     found = dict[str, set[str]]()
     for one in possible(target):
         changed = difference(source, one).splitlines()[-1].removeprefix("+").strip()
@@ -97,16 +100,17 @@ def test_the_item_that_noticed_a_mutant_is_named(plan: MutantPlan) -> None:
 def test_a_round_goes_on_where_it_ended(plan: MutantPlan) -> None:
     [target] = plan.targets
     known = merged(plan.folder)
-    assert pending(plan, target, known) == []
+    assert (pending(plan, target, known), unjudged(plan, known)) == ([], 0)
     missing = next(iter(known))
     rest = {key: one for key, one in known.items() if key != missing}
-    assert [one.id for one in pending(plan, target, rest)] == [missing]
-    survivors = {key for key, one in known.items() if one.survives}
+    assert [one.id for one in pending(plan, target, rest)] == [missing[0]]
+    assert unjudged(replace(plan, again=True), rest) == 1
+    survivors = {key for (key, _), one in known.items() if one.survives}
     assert {one.id for one in pending(replace(plan, again=True), target, known)} == survivors
     more = replace(plan, settings=Settings(examples=50, workers=1))
     assert {one.id for one in pending(more, target, known)} == survivors
-    changed = {key: replace(one, source="of an earlier file") for key, one in known.items()}
-    assert len(pending(plan, target, changed)) == len(known)
+    earlier = {(key, "of an earlier file"): one for (key, _), one in known.items()}
+    assert len(pending(plan, target, earlier)) == unjudged(plan, earlier) == len(known)
 
 
 def test_shards_share_the_mutants_and_their_files_are_merged(plan: MutantPlan, tmp_path: Path) -> None:
@@ -119,12 +123,49 @@ def test_shards_share_the_mutants_and_their_files_are_merged(plan: MutantPlan, t
         for mutant in share:
             shard.add(mutant, MutantResult(SURVIVED, "source", examples=5))
         shard.save()
-    assert merged(tmp_path).keys() == set.union(*shares)
+    assert merged(tmp_path).keys() == {(one, "source") for one in set.union(*shares)}
     late = Shard(replace(plan, folder=tmp_path, part=1, parts=1).shard)
     mutant = min(shares[1])
     late.add(mutant, MutantResult(KILLED, "source", by="test"))
     late.save()
-    assert merged(tmp_path)[mutant].status == KILLED
+    assert merged(tmp_path)[mutant, "source"].status == KILLED
+
+
+def test_a_kill_of_an_earlier_source_does_not_hide_a_survivor_of_this_one(tmp_path: Path) -> None:
+    for part, result in enumerate(
+        [MutantResult(KILLED, "earlier", by="test"), MutantResult(SURVIVED, "now")]
+    ):
+        shard = Shard(tmp_path / f"shard-{part + 1}-of-2.json")
+        shard.add("mutant", result)
+        shard.save()
+    assert merged(tmp_path)["mutant", "now"].status == SURVIVED
+
+
+def test_the_command_is_clean_only_if_all_are_judged_and_none_survives(plan: MutantPlan) -> None:
+    [target] = plan.targets
+    mutants = possible(target)
+    killed = {one.id: MutantResult(KILLED, "source", by="test") for one in mutants}
+    some = dict([*killed.items()][:-1])
+    assert code_of(Judged(mutants, killed), left=0) == CLEAN
+    assert code_of(Judged(mutants, some), left=1) == INCOMPLETE
+    assert code_of(Judged([], {}), left=0) == INCOMPLETE
+    survivor = {mutants[0].id: MutantResult(SURVIVED, "source")}
+    assert code_of(Judged(mutants, survivor), left=len(mutants) - 1) == FALSIFIED
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--workers=0", "workers = 0, but should be >= 1 [mutants]"),
+        ("--workers=-1", "workers = -1, but should be >= 1 [mutants]"),
+        ("--sample=0", "sample = 0, but should be >= 1 [mutants]"),
+        ("--examples=0", "examples = 0, but should be >= 1 [mutants]"),
+        ("--shard=3/2", "shard = '3/2', but should be a shard and the number of shards"),
+    ],
+)
+def test_bad_options_are_refused(option: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mutants", option]) == MISCONFIGURED
+    assert message in capsys.readouterr().err
 
 
 def test_the_page_shows_each_survivor_that_has_no_reason(plan: MutantPlan) -> None:
@@ -162,12 +203,6 @@ def test_a_file_of_reasons_has_one_form(text: str, tmp_path: Path) -> None:
     path.write_text(text)
     with pytest.raises(ValueError, match=r"but should be .*\[\[equivalent\]\] with file, ids and why"):
         read_reasons(path)
-
-
-@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b"])
-def test_a_shard_is_a_part_and_a_number_of_parts(text: str) -> None:
-    with pytest.raises(ValueError, match="but should be a part and the number of parts"):
-        part_of(text)
 
 
 def test_the_oracle_is_judged_by_items_that_run_nothing_of_impl() -> None:
