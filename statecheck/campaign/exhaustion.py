@@ -1,7 +1,7 @@
 """What `make exhaust` explores when: of every decision all inputs of bound 0, then of bound 1, and so on until the budget is used.
 
-A layer of inputs is dealt to as many parts as there are workers. A worker tries a part for a moment, and says how far it came.
-The decision that has had the least of its share of time is next. A decision that is falsified is closed: its smallest failing input was found.
+A layer of inputs is dealt to as many parts as there are workers. A worker tries a part for a second, and sends the number of inputs that it tried.
+The next decision is that with the least time of its share. A falsified decision is closed: its smallest failing input was found.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ class Exhaustion:
             standing.name,
             0,
             0,
-            known=standing.known,
+            # A failure that another decision of this property met fails here, too: none goes past it.
+            known=frozenset(),
             patience=min(_SLICE_SECONDS, left),
             deadline=left + GRACE_SECONDS / 2,
             isolated=standing.name in self._isolated,

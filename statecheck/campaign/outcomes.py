@@ -103,7 +103,7 @@ class Outcomes:
             self._try_again(worker, task, event.detail)
 
     def _try_again(self, worker: WorkerHandle, task: Explore, detail: str) -> None:
-        """An example ended in an exception of no one's: it may be what an earlier example left in that process."""
+        """An example ended in an exception that neither the subject nor the property raised: an earlier example may have left its cause in that process."""
         if self._ledger.standings[task.property].errors == 1:
             last = (detail.strip().splitlines() or ["an error"])[-1]
             self._ledger.trouble(f"{task.property}: tried again in another worker (seed {task.seed}): {last}")

@@ -103,9 +103,9 @@ def _here(plan: Plan, out: Console, more: More | None) -> CampaignRecord:
             display.watch(campaign)
     with uninterrupted():
         _show(out, record, display.say)
+        _write(plan, record, display.say)
         if more is not None:
             more(out, campaign)
-        _write(plan, record, display.say)
     return record
 
 

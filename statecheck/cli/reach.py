@@ -52,7 +52,10 @@ def run_reach(options: argparse.Namespace) -> int:
     )
 
     def show(out: Console, campaign: Any) -> None:
-        _show(out, campaign, rooms)
+        try:
+            _show(out, campaign, rooms)
+        except (OSError, SyntaxError) as error:
+            out.print(f"what was reached could not be written: {error}", markup=False, soft_wrap=True)
 
     return run_campaign(plan, console(wide=True), more=show)
 

@@ -1,4 +1,4 @@
-"""The memory of a launch whose operations are observed: those who ask are shown each before it is made, and behind it."""
+"""The memory of an observed launch: each observer is called before and after every operation."""
 
 from __future__ import annotations
 

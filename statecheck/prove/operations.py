@@ -25,7 +25,7 @@ class SymbolicArithmetic:
     """Computes on a path.
 
     Args:
-        overflows: called with the condition under which a result does not fit.
+        overflows: receives the condition under which a result does not fit into its type.
     """
 
     def __init__(self, path: Path, overflows: Overflows = lambda condition: None) -> None:

@@ -192,6 +192,16 @@ def test_a_part_that_was_lost_is_tried_again_with_the_subject_apart(exhaustion: 
     assert given(exhaustion).inputs == task.inputs
 
 
+def test_a_failure_that_a_sibling_decision_met_falsifies_this_decision_too() -> None:
+    [name] = {one.property for one in enumerations().values() if one.decision == "prefixes"}
+    tested = next(one for one in load_properties().values() if one.id == name)
+    ledger = Ledger([tested], {}, [], {})
+    ledger.standings[tested.name].buckets.add("a bucket")
+    exhaustion = Exhaustion(Plan("siblings", engines=2, budget=60.0, exhaustive=True), ledger)
+    assert {"prefixes", "rows with drafts"} <= exhaustion.progress.keys()
+    assert given(exhaustion).known == frozenset()
+
+
 def test_a_decision_that_is_falsified_is_not_tried_any_more(exhaustion: Exhaustion) -> None:
     exhaustion.ended(given(exhaustion), tried(1, exhausted=False, status="falsified"))
     assert exhaustion.next(None, [], 60.0) is None  # type: ignore[arg-type]

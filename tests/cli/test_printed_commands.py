@@ -118,6 +118,7 @@ SHORTER = (
     (r"(make (fuzz|nightly)( SUBJECT=\S+)?)$", r"\1 BUDGET=2s"),
     (r"(-m statecheck (fuzz|nightly))$", r"\1 --budget 2s"),
     (r"(--device cpu --only.*)", r"\1 --budget 2s"),
+    (r"(make mutants .*)SAMPLE=\d+", r"\1SAMPLE=2 EXAMPLES=2"),
     (r"make traces$", "make traces TRACES=2 STEPS=4"),
     (r"make vectors( |$)", r"make vectors ONLY=division "),
     (r"(make bench)$", r"\1 ONLY=align"),
@@ -136,8 +137,9 @@ LEFT_OUT = {
     r"-m ruff": "formats the reader's own change",
     r"(?<!-m )statecheck ": "needs an installation, which has a test of its own",
     r"-m pytest": "needs a GPU",
-    r"[Vv][Ll][Ll][Mm]|(make|statecheck) bisect": "needs a release of vLLM",
-    r"^make (sanitize|replay-trace|vllm)$": "a name; the command has an argument",
+    r"[Vv][Ll][Ll][Mm]|(make|statecheck) bisect|replay-trace": "needs a release of vLLM",
+    r"make mutants (?!SUBJECT=my_port)": "takes minutes or hours; tests/mutants judges a small module",
+    r"^make (sanitize|vllm)$": "a name; the command has an argument",
     r"make bench PYTHON=": "needs a GPU",
 }
 NO_GPU = re.compile(r"GPUS=|DEVICE=cuda|sanitize-gpu")

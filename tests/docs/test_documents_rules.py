@@ -29,7 +29,7 @@ from tests.breakages.broken import run_scripts
 from tests.breakages.table import BREAKAGES, hunt
 from tests.breakages.variants import broken_subject
 
-MOST_STEPS = 6
+MOST_STEPS = 7
 ROWS, SLOTS, WITHOUT_COPIES = (
     f"requests_{where}_read_the_state_of_their_tokens" for where in ("in_rows", "in_slots", "without_copies")
 )
