@@ -19,8 +19,6 @@ NIGHTLY_ARGS ?=
 PROVE_ARGS ?=
 SCRIPT ?=
 SANITIZE_ARGS ?=
-TRACES ?= 300
-STEPS ?= 60
 OUT ?= build/bench
 BENCH_ARGS ?=
 TRACE ?=
@@ -71,7 +69,7 @@ RELEASED_CHOICE = $(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT)
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz exhaust reach nightly merge replay bisect sanitize sanitize-gpu traces replay-trace demo bench mutants prove vllm compatibility vectors lint types table check-table ci clean
+TARGETS := help test fuzz exhaust reach nightly merge replay bisect sanitize sanitize-gpu replay-trace demo bench mutants prove vllm compatibility vectors lint types table check-table ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -137,10 +135,6 @@ bisect: $(READY)  ## which release of vLLM broke a case and which repaired it: C
 	@VLLM=$(call quote,$(VLLM)) VLLM_PATH=$(call quote,$(VLLM_PATH)) $(RUN) bisect $(call quote,$(CASE)) \
 	  --device $(call quote,$(DEVICE)) $(if $(filter file,$(origin SUBJECT)),,--subject $(call quote,$(SUBJECT))) \
 	  $(if $(RELEASES),--releases $(call quote,$(RELEASES))) $(BISECT_ARGS)
-
-traces: $(READY)  ## generated scenarios of requests in whole engines: TRACES, STEPS, SUBJECT, DEVICE, ONLY, SEED
-	@$(RUN) traces --count $(call quote,$(TRACES)) --steps $(call quote,$(STEPS)) $(CHOICE) \
-	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
 
 replay-trace: $(READY)  ## recorded traffic through a release's own engine: VLLM=0.33.0, TRACE, REQUESTS, FACTOR, RUNNER, SUBJECT, SEED
 	$(if $(TRACE),,$(error make replay-trace needs TRACE=requests.jsonl))

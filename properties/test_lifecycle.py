@@ -28,7 +28,7 @@ class Scenarios(TrialMachine):
     """Requests that arrive, are computed in steps, are preempted, come back and end; every step is held against the laws."""
 
     steps: ClassVar[int] = 30
-    heading: ClassVar[str] = ""
+    follows_requests: ClassVar[bool] = True
     modes: ClassVar[tuple[str, ...]] = ("align",)
     runners: ClassVar[tuple[str, ...]] = ("V1", "V2")
     scenario: Scenario | None = None
@@ -200,7 +200,6 @@ class Scenarios(TrialMachine):
         if self.scenario is not None:
             for mark in sorted(self.engine.marks.seen) if currently_in_test_context() else ():
                 event(mark)
-            self.trial.bench.tally.note(self.engine.steps, self.engine.marks.seen)
 
 
 def found(trial: Trial, scenario: Scenario, error: Violation) -> NoReturn:
@@ -215,7 +214,6 @@ class RequestsInRowsReadTheStateOfTheirTokens(Scenarios):
     block that is published holds the state at its end, whatever requests do.
     """
 
-    heading = "rows"
     runners = ("V1",)
 
 
@@ -225,7 +223,6 @@ class RequestsInSlotsReadTheStateOfTheirTokens(Scenarios):
     block that is published holds the state at its end, whatever requests do.
     """
 
-    heading = "slots"
     runners = ("V2",)
 
 
@@ -233,5 +230,4 @@ class RequestsInSlotsReadTheStateOfTheirTokens(Scenarios):
 class RequestsWithoutCopiesReadTheStateOfTheirTokens(Scenarios):
     """In the modes none and all, the metadata alone bring every forward to the state of exactly the computed tokens."""
 
-    heading = "no copies"
     modes = ("none", "all")

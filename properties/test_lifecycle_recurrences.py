@@ -63,7 +63,6 @@ class GreedyScenarios(Scenarios):
 class GreedyOutputOfRequestsInRowsIsThatOfOneRun(GreedyScenarios):
     """A real model's greedy output, in the V1 order with every feature on, is token by token that of a run of its own."""
 
-    heading = "greedy rows"
     runners = ("V1",)
 
 
@@ -71,5 +70,4 @@ class GreedyOutputOfRequestsInRowsIsThatOfOneRun(GreedyScenarios):
 class GreedyOutputOfRequestsInSlotsIsThatOfOneRun(GreedyScenarios):
     """A real model's greedy output, in the V2 order with every feature on, is token by token that of a run of its own."""
 
-    heading = "greedy slots"
     runners = ("V2",)

@@ -31,8 +31,6 @@ class Plan:
         as_new: what the subject declares as known is taken for new.
         require: functions without which the campaign does not begin.
         fail_on_untested: an applicable property that is not tested is a failure.
-        steps: rules in the scenario of a state machine, at most; None: as many as it says.
-        scenarios: only properties that follow requests through an engine.
         exhaustive: all inputs up to a bound in place of drawn ones, of the properties that have enumerations.
         isolated: the subject runs in a process that can be killed, and that has `time_limit` seconds for each call. Where it is
             None, this is so on every device but the CPU.
@@ -61,8 +59,6 @@ class Plan:
     as_new: bool = False
     require: tuple[str, ...] = ()
     fail_on_untested: bool = False
-    steps: int | None = None
-    scenarios: bool = False
     exhaustive: bool = False
     isolated: bool | None = None
     time_limit: float = 30.0
@@ -75,7 +71,7 @@ class Plan:
     @property
     def is_selective(self) -> bool:
         """Whether it is about some of the properties, whatever the subject offers."""
-        return bool(self.only) or self.scenarios or self.exhaustive
+        return bool(self.only) or self.exhaustive
 
     @property
     def in_worker(self) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 from statecheck.campaign.processes.tasks import Explored
 from statecheck.campaign.record_parts import PropertyRecord
 from statecheck.execution.counts import Counts
-from statecheck.execution.example import Tally
 from statecheck.execution.registry import Property
 from statecheck.execution.verdict import Status, verdict_of
 
@@ -60,7 +59,6 @@ class Standing:
     tried: bool = False
     alike: Counter[str] = field(default_factory=Counter)
     deaths: int = 0
-    tally: Tally = field(default_factory=Tally)
     running: int = 0
     started: float | None = None
 
@@ -142,7 +140,6 @@ class Standing:
         self.seconds += message.seconds
         self.deviations.update(message.known)
         self.hidden = self.hidden or message.hidden
-        self.tally.add(message.tally)
         if message.status == "error":
             self._count_error(message.detail)
 

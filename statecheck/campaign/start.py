@@ -44,7 +44,7 @@ def begun(plan: Plan) -> Beginning:
     from statecheck.execution.breadth import require_narrow
     from statecheck.execution.enumerations import enumerated
     from statecheck.execution.registry import load_properties
-    from statecheck.execution.selection import applicable, machines, select
+    from statecheck.execution.selection import applicable, follows_requests, select
 
     if plan.budget is None and plan.examples is None:
         raise ValueError("(budget, examples) = (None, None), but should be one of them at least [campaign]")
@@ -52,9 +52,7 @@ def begun(plan: Plan) -> Beginning:
     subject, tested = loaded(plan.subject), load_properties()
     if not plan.as_new:
         require_narrow(subject)
-    offered = machines(tested) if plan.scenarios else sorted(tested)
-    if plan.exhaustive:
-        offered = enumerated(tested, plan.device)
+    offered = enumerated(tested, plan.device) if plan.exhaustive else sorted(tested)
     names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
     chosen, skipped = applicable(names, tested, subject, plan.device)
     marks = expected(chosen, plan.device)
@@ -62,7 +60,8 @@ def begun(plan: Plan) -> Beginning:
     ledger = Ledger([tested[name] for name in names], skipped, marks, first_seen(plan, subject), corpus)
     declared = () if plan.as_new else subject.known_deviations
     defects = KnownDefects(declared, selected=plan.is_selective, profile=subject.profile)
-    return Beginning(subject, _empty_record(plan), ledger, defects, frozenset(machines(tested)))
+    scenarios = frozenset(name for name, one in tested.items() if follows_requests(one))
+    return Beginning(subject, _empty_record(plan), ledger, defects, scenarios)
 
 
 def _empty_record(plan: Plan) -> CampaignRecord:

@@ -28,7 +28,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "sanitize": ("sanitize shift_window.py", "sanitize shift_window.py --every-order"),
     "sanitize-gpu": ("sanitize-gpu corpus --tools memcheck",),
     "test": ("test --only chunks", "test --subject examples.numpy_port --max-examples 20"),
-    "traces": ("traces --count 300 --steps 60",),
     "vectors": ("vectors --out build/vectors --only chunks",),
 }
 

@@ -31,7 +31,6 @@ from statecheck.cli.releases.replay_trace import add_replay_trace
 from statecheck.cli.sanitize import add_sanitize
 from statecheck.cli.sanitize_gpu import add_sanitize_gpu
 from statecheck.cli.test import add_test
-from statecheck.cli.traces import add_traces
 from statecheck.cli.vectors import add_vectors
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.text import command_lines
@@ -95,7 +94,6 @@ def parser() -> CommandParser:
     add_merge(commands)
     add_reach(commands)
     add_replay_trace(commands)
-    add_traces(commands)
     add_exhaust(commands)
     add_sanitize(commands)
     add_sanitize_gpu(commands)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 from oracle.lifecycle.broken_laws import BrokenLaws
 from statecheck.case.failure import without_indices
 from statecheck.execution.registry import launches, load_properties
-from statecheck.execution.selection import applicable, heading
+from statecheck.execution.selection import applicable, follows_requests
 from statecheck.expectations import answered, parameters
 from statecheck.expectations.symbols import MANIFEST
 from statecheck.subject import KnownDeviation, Subject
@@ -132,7 +132,7 @@ def _of_property(tested: Property) -> Iterator[Combination]:
     for function in sorted({*tested.functions, *methods}):
         for kind, place in _of_function(function):
             yield Combination(tested.name, function, kind, place)
-    if heading(tested):
+    if follows_requests(tested):
         for place in _OF_A_SCENARIO:
             yield Combination(tested.name, "", "value", place)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
@@ -48,29 +47,9 @@ __all__ = [
     "Falsified",
     "KnownFailure",
     "OutsideDomain",
-    "Tally",
     "Trial",
     "spell",
 ]
-
-
-@dataclass
-class Tally:
-    """Counts of what state machines went through: scenarios, steps, and in how many scenarios each moment came up."""
-
-    scenarios: int = 0
-    steps: int = 0
-    marks: Counter[str] = field(default_factory=Counter)
-
-    def note(self, steps: int, marks: Iterable[str]) -> None:
-        self.scenarios += 1
-        self.steps += steps
-        self.marks.update(marks)
-
-    def add(self, other: Tally) -> None:
-        self.scenarios += other.scenarios
-        self.steps += other.steps
-        self.marks.update(other.marks)
 
 
 @dataclass(repr=False)
@@ -92,7 +71,6 @@ class Bench:
     on_error: Callable[[Case, Exception], None] = lambda case, error: None
     passes_by: Callable[[Case], bool] = lambda case: False
     known_by: Callable[[Case], KnownDeviation | None] | None = None
-    tally: Tally = field(default_factory=Tally)
     earlier: EarlierExamples = field(default_factory=EarlierExamples)
 
     @property

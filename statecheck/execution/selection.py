@@ -31,14 +31,9 @@ def applicable(
     return [name for name in names if name not in skipped], skipped
 
 
-def machines(tested: Mapping[str, Property]) -> list[str]:
-    """The names of the properties that follow requests through an engine."""
-    return [name for name, one in tested.items() if heading(one)]
-
-
-def heading(tested: Property) -> str:
-    """What a machine that follows requests is called in tables; nothing of any other property."""
-    return getattr(getattr(tested, "machine", None), "heading", "")
+def follows_requests(tested: Property) -> bool:
+    """Whether it is a state machine that follows requests through the simulated engine."""
+    return getattr(getattr(tested, "machine", None), "follows_requests", False)
 
 
 def cores() -> int:

@@ -422,7 +422,6 @@ def test_an_expression_chooses_as_pytest_s_k_does(expression: str, chosen: list[
         ["fuzz", "--workers", "many"],
         ["fuzz", "--seed", "x"],
         ["fuzz", "--no-such"],
-        ["traces", "--count", "many"],
         ["nightly", "--gpus"],
         ["nightly", "--isolated", "--in-process"],
         ["replay"],

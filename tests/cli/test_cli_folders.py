@@ -19,7 +19,6 @@ WRITERS = {
     "replay-trace": ("replay-trace", str(ROOT / "README.md"), "--subject", "impl", "--out"),
     "compatibility": ("compatibility", "--reports"),
     "fuzz": ("fuzz", "--device", "cpu", "--reports"),
-    "traces": ("traces", "--device", "cpu", "--reports"),
     "nightly reports": ("nightly", "--device", "cpu", "--budget", "1s", "--corpus", "none", "--reports"),
     "nightly corpus": ("nightly", "--device", "cpu", "--budget", "1s", "--reports", "none", "--corpus"),
     "merge reports": ("merge", "shards", "--corpus", "none", "--reports"),

@@ -255,11 +255,10 @@ FEW = ("--only", "fla-chunks/offsets or copy-meta/copied")
     [
         (OFFERS_NOTHING, ("nightly", "--examples", "60", "--device", "cpu", *FEW), 2, "INCOMPLETE"),
         (ONE_FUNCTION, ("nightly", "--examples", "60", "--device", "cpu", *FEW), 0, "CLEAN"),
-        (OFFERS_NOTHING, ("traces", "--count", "5"), 2, "INCOMPLETE"),
         (OFFERS_NOTHING, ("test", "--workers", "0", "--max-examples", "30", *FEW), 2, "nothing was compared"),
         (ONE_FUNCTION, ("test", "--workers", "0", "--max-examples", "30", *FEW), 0, "1 passed"),
     ],
-    ids=["nightly: nothing", "nightly: one", "traces: nothing", "test: nothing", "test: one"],
+    ids=["nightly: nothing", "nightly: one", "test: nothing", "test: one"],
 )
 def test_a_campaign_that_compared_no_function_of_the_subject_is_not_clean(
     tmp_path: Path, source: str, command: tuple[str, ...], code: int, message: str

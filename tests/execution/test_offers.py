@@ -89,7 +89,7 @@ def test_names_are_separated_by_commas() -> None:
     assert listed(" a,b ,") == ("a", "b")
 
 
-@pytest.mark.parametrize("command", ["fuzz", "nightly", "traces"])
+@pytest.mark.parametrize("command", ["fuzz", "nightly"])
 def test_a_campaign_that_lacks_what_it_requires_does_not_begin(
     command: str, tmp_path: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ from statecheck.campaign.processes.failures import DID_NOT_REPEAT, Failures
 from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored
 from statecheck.campaign.processes.worker import Worker, quietly
 from statecheck.execution.counts import Counts
-from statecheck.execution.example import Falsified, Tally
+from statecheck.execution.example import Falsified
 from statecheck.kernels.compilations import Kernels, added, take
 from statecheck.kernels.coverage import Coverage
 from statecheck.workers.shared_workers import DeviceGone
@@ -63,7 +63,6 @@ class Exploration:
         bench.counts.take()
         # Launched for other tasks, which is nothing that this property took.
         self._covered_before = worker.take_coverage()
-        bench.tally = Tally()
         bench.seed = task.seed
         bench.known_failures.clear()
         worker.known_defects.clear()
@@ -214,7 +213,6 @@ class Exploration:
             compiled=self._compiled(),
             covered=self._covered_before + self._covered_by_search + worker.take_coverage(),
             gone=self._gone,
-            tally=self.bench.tally,
             tried=self._tried,
             exhausted=self._exhausted,
             troubles=troubles,

@@ -14,7 +14,6 @@ from statecheck.campaign.plan import Plan
 from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.execution.counts import Counts
 from statecheck.execution.enumerations import Slice
-from statecheck.execution.example import Tally
 from statecheck.kernels.compilations import Kernels
 from statecheck.kernels.coverage import Coverage
 from statecheck.reach.source import Point
@@ -129,7 +128,6 @@ class Explored:
         compiled: what Triton compiled since the task before.
         covered: kernels launched since then, and branches that they took; a branch that exists is named once by each process.
         gone: why the device can be used no more.
-        tally: what state machines went through.
         tried, exhausted: of inputs that are not drawn, how many were tried to their end, and whether these are all.
         troubles: what could not be done, a sentence each.
         remarks: about the subject, a sentence for each kind of thing.
@@ -150,7 +148,6 @@ class Explored:
     compiled: Kernels = field(default_factory=dict)
     covered: Coverage = field(default_factory=Coverage)
     gone: str = ""
-    tally: Tally = field(default_factory=Tally)
     tried: int = 0
     exhausted: bool = False
     troubles: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from statecheck.campaign.processes.output import Output
-from statecheck.campaign.processes.set_up import prepare_process, properties_of
+from statecheck.campaign.processes.set_up import prepare_process
 from statecheck.campaign.processes.tasks import (
     CanaryResult,
     DeviceLost,
@@ -71,6 +71,7 @@ class Worker:
         from statecheck.campaign.known.known_defects import KnownDefectMatcher
         from statecheck.execution.example import Bench
         from statecheck.execution.port import ordinary_port
+        from statecheck.execution.registry import load_properties
         from statecheck.subject import load
 
         self.setting = setting
@@ -79,7 +80,7 @@ class Worker:
         self.troubles: list[str] = []
         """What could not be written, a sentence for each place and reason."""
         self.log = self._opened_log()
-        self.properties = properties_of(setting)
+        self.properties = load_properties()
         self.own_code = OwnCode()
         subject = load(setting.subject)
         self.isolated = self._in_worker() if setting.in_worker else None
