@@ -15,8 +15,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from statecheck.workers.fork_wire import Fork
-from statecheck.workers.forkserver import Forked, server_for
+from statecheck.workers.forkserver import Fork, server_for
 from tests.breakages.broken import ROOT
 
 _LIMIT_SECONDS = 500.0
@@ -39,13 +38,13 @@ class Started:
         values = (self.arguments, str(cwd), dict(os.environ if env is None else env))
         what = Fork(f"{__name__}:main", values, name="test", forks=like == COMMANDS)
         (theirs, to), (output, mine), (errors, told_to) = os.pipe(), os.pipe(), os.pipe()
-        pid = server.fork(what, theirs, mine, told_to)
+        process = server.fork(what, theirs, mine, told_to)
         for one in (theirs, mine, told_to):
             os.close(one)
         self.stdin, self.stdout = os.fdopen(to, "w"), os.fdopen(output, errors="replace")
         self._stderr = os.fdopen(errors, errors="replace")
-        assert pid is not None, "the server that forks test processes is gone"
-        self.process = Forked(server, pid)
+        assert process is not None, "the server that forks test processes is gone"
+        self.process = process
 
     def communicate(self) -> tuple[str, str]:
         """What it writes to its standard output from now on, and what it has written to the other; it is over then."""

@@ -41,7 +41,7 @@ class Fault:
     @property
     def from_outside(self) -> bool:
         """Whether another process may be the cause: it killed the worker, or holds the memory that the worker asked for."""
-        return self.kind == MEMORY or self in (UNSEEN, Fault(DIED, signal.SIGKILL.name))
+        return self.kind == MEMORY or self == Fault(DIED, signal.SIGKILL.name)
 
     @property
     def outcome(self) -> Raised:
@@ -49,8 +49,6 @@ class Fault:
         return Raised(DEVICE_FAULT, f"{self.kind}: {self.message}")
 
 
-UNSEEN = Fault(DIED, "of an unknown cause")
-"""The process that forked the worker has died as well."""
 INTERRUPTED = Fault(DIED, "of another example's call")
 """A worker that is shared; the example has to be run anew, however often that happens."""
 

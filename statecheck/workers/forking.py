@@ -8,23 +8,19 @@ import gc
 import importlib
 import os
 import random
-import select
 import signal
 import socket
 import sys
-import threading
-import time
 import traceback
 from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import NoReturn
 
-from statecheck.workers.fork_wire import ALIVE, UNKNOWN, Fork, Reap, answer, asked
-from statecheck.workers.forkserver import adopt
+from statecheck.workers.forkserver import REQUEST, Fork, adopt
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
-_REAP_SECONDS = 10.0
-_REAP_MILLISECONDS, _WATCH_MILLISECONDS = 1, 50
+_MOST_DESCRIPTORS = 8
 
 
 def die_with_parent() -> None:
@@ -74,72 +70,83 @@ def _imported(name: str) -> ModuleType:
     return found
 
 
-def main(device: str, descriptor: int, modules: Sequence[str]) -> None:
-    """Fork processes until the parent is gone."""
-    # Ctrl-C goes to every process of the terminal; the command itself decides what ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    name_process("forkserver")
-    control = socket.socket(fileno=descriptor)
-    with _exit_on_close(control):
-        preload(device, modules)
-    _serve(device, control)
+class _Server:
+    """Forks what is asked for, and sends how each process ended, until the parent is gone."""
 
+    def __init__(self, device: str, control: socket.socket) -> None:
+        self._device, self._control = device, control
+        self._running: dict[int, Connection] = {}
+        """By process id: where its exit code goes."""
+        self._ended, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
 
-@contextlib.contextmanager
-def _exit_on_close(control: socket.socket) -> Iterator[None]:
-    """End the process when the other end is gone, also during the imports, which take seconds.
+    def serve(self) -> NoReturn:
+        # Ctrl-C goes to every process of the terminal; the command itself decides what ends.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        name_process("forkserver")
+        with contextlib.suppress(OSError):
+            while True:
+                ready = wait([self._control, self._ended])
+                if self._ended in ready:
+                    os.read(self._ended, 1 << 12)
+                    self._send_exit_codes()
+                if self._control in ready and not self._fork():
+                    break
+        # Without exit handlers of imported modules.
+        os._exit(0)
 
-    The thread is over before anything is forked.
-    """
-    done, poll = threading.Event(), select.poll()
-    poll.register(control, 0)
+    def _send_exit_codes(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                connection = self._running.pop(ended[0], None)
+                # An import may have left a process, and a parent may not wait for an exit code.
+                with contextlib.suppress(OSError):
+                    if connection is not None:
+                        connection.send(os.waitstatus_to_exitcode(ended[1]))
 
-    def watch() -> None:
-        while not done.is_set():
-            # There are no requests yet, so that something to read means that the parent is gone.
-            if poll.poll(_WATCH_MILLISECONDS):
-                os._exit(0)
+    def _fork(self) -> bool:
+        """Fork a process as the next request says; whether there was one."""
+        asked, received, _, _ = socket.recv_fds(self._control, len(REQUEST), _MOST_DESCRIPTORS)
+        if not asked:
+            return False
+        connection, descriptors = Connection(received[0]), received[1:]
+        # After Ctrl-C, the parent has closed its end.
+        with contextlib.suppress(EOFError, OSError):
+            what = connection.recv()
+            pid = self._forked(what, descriptors, connection)
+            self._running[pid] = connection
+            connection.send(pid)
+        # The new process has them: a copy here would keep the other end from seeing its end.
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return True
 
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+    def _forked(self, what: Fork, descriptors: Sequence[int], connection: Connection) -> int:
+        server = os.getpid()
+        module, _, function = what.target.partition(":")
+        body = getattr(_imported(module), function)
+        pid = os.fork()
+        if pid == 0:
+            with _exit_as_body_does():
+                die_with_parent()
+                self._leave(connection)
+                # The server may have ended before `die_with_parent` looked who the parent is.
+                if os.getppid() == server:
+                    _settle(self._device, what, descriptors)
+                    body(*descriptors, *what.arguments)
+        return pid
 
-
-def _serve(device: str, control: socket.socket) -> NoReturn:
-    """Answer requests until the parent is gone."""
-    with contextlib.suppress(OSError):
-        while (request := asked(control)) is not None:
-            what = request.what
-            if isinstance(what, Fork):
-                answer(control, request, _forked(device, control, what, request.descriptors))
-            else:
-                answer(control, request, _reaped(control, what))
-    # Without exit handlers of imported modules.
-    os._exit(0)
-
-
-def _forked(device: str, control: socket.socket, what: Fork, descriptors: Sequence[int]) -> int:
-    server = os.getpid()
-    module, _, function = what.target.partition(":")
-    body = getattr(_imported(module), function)
-    pid = os.fork()
-    if pid == 0:
-        with _exit_as_body_does():
-            die_with_parent()
-            # As long as a copy is open here, the other end does not see that the server is gone.
-            control.close()
-            # The server may have ended before `die_with_parent` looked who the parent is.
-            if os.getppid() == server:
-                _settle(device, what, descriptors)
-                body(*descriptors, *what.arguments)
-    # The new process has them: a copy here would keep the other end from seeing its end.
-    for descriptor in descriptors:
-        os.close(descriptor)
-    return pid
+    def _leave(self, connection: Connection) -> None:
+        """In a new process: close what is the server's, so that the other ends see when the server is gone."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._control.close()
+        for descriptor in (self._ended, self._wake):
+            os.close(descriptor)
+        for one in (connection, *self._running.values()):
+            one.close()
 
 
 def _settle(device: str, what: Fork, descriptors: Sequence[int]) -> None:
@@ -155,8 +162,7 @@ def _settle(device: str, what: Fork, descriptors: Sequence[int]) -> None:
         ours.close()
         for descriptor in descriptors:
             os.close(descriptor)
-        name_process("forkserver")
-        _serve(device, theirs)
+        _Server(device, theirs).serve()
     theirs.close()
     adopt(device, ours, pid)
 
@@ -179,28 +185,11 @@ def _exit_as_body_does() -> Iterator[None]:
         os._exit(code)
 
 
-def _reaped(control: socket.socket, what: Reap) -> int:
-    """How a process ended; see `Reap`. Raises OSError if the parent is gone meanwhile."""
-    gone, since, killed = select.poll(), time.monotonic(), False
-    gone.register(control, 0)
-    while True:
-        try:
-            found, status = os.waitpid(what.pid, os.WNOHANG)
-        except ChildProcessError:
-            return UNKNOWN
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        waited = time.monotonic() - since - what.patience
-        if waited >= 0 and not what.killed:
-            return ALIVE
-        if waited >= 0 and not killed:
-            os.kill(what.pid, signal.SIGKILL)
-            killed = True
-        if waited >= _REAP_SECONDS:
-            return UNKNOWN
-        # Most processes end at once: the longer it takes, the less often it is polled.
-        if gone.poll(_REAP_MILLISECONDS * (1 + int(time.monotonic() - since) * 10)):
-            raise ConnectionResetError
+def main(device: str, descriptor: int, modules: Sequence[str]) -> NoReturn:
+    """Fork processes until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    preload(device, modules)
+    _Server(device, socket.socket(fileno=descriptor)).serve()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,10 @@ Importing torch, Triton, Hypothesis and the properties takes seconds of CPU time
 a process that has to fork others gets a server of its own as its first step, forked while it is still like the one that
 it was forked from.
 
+For each new process the parent makes a pipe, and sends the server a byte with the descriptors: the pipe's other end, and those
+that the process gets. Through the pipe go the `Fork`, the id of the process, and at its end its exit code. So a request that
+Ctrl-C cuts short disturbs no other.
+
 Nothing outlives its parent: the server ends when its control socket does, and takes what it has forked with it.
 This is the parent's side; what the server does is in `forking`.
 """
@@ -16,112 +20,126 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import itertools
+import functools
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any
 
 from statecheck import rooms
-from statecheck.workers.fork_wire import ALIVE, UNKNOWN, Fork, Reap, ask
 
+REQUEST = b"f"
 _TRIES = 3
+_KILL_SECONDS = 10.0
+"""How long a process that was killed is waited for: one that waits for a device's driver may never end."""
 _WORKER, SHARE = f"{__package__}.server:main", f"{__package__}.shared_workers:main"
 
 
-class _Child:
-    """A process that this one has forked, as `subprocess.Popen` has it."""
+@dataclass(frozen=True)
+class Fork:
+    """Fork a process that calls "package.module:function" with the descriptors that it gets, and with `arguments`.
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._status: int | None = None
+    Args:
+        name: what the system shows the process under, at most 15 letters.
+        forks: the process may have to fork others.
+    """
 
-    def poll(self, options: int = os.WNOHANG) -> int | None:
-        if self._status is None:
-            try:
-                found, status = os.waitpid(self.pid, options)
-                self._status = os.waitstatus_to_exitcode(status) if found else None
-            except ChildProcessError:
-                self._status = UNKNOWN
-        return self._status
-
-    def kill(self) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
-
-    def wait(self) -> None:
-        self.poll(0)
+    target: str
+    arguments: tuple[Any, ...] = ()
+    name: str = ""
+    forks: bool = False
 
 
 class ForkServer:
-    """The parent's side of a server that runs already. Threads may share it."""
+    """The parent's side of a server that runs already. Threads may share it.
 
-    def __init__(self, control: socket.socket, process: subprocess.Popen[bytes] | _Child) -> None:
-        self._control, self._process, self._lock = control, process, threading.Lock()
-        self._numbers = itertools.count()
+    Args:
+        wait: waits until the server has ended.
+    """
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+    def __init__(self, control: socket.socket, pid: int, wait: Callable[[], object]) -> None:
+        self.pid = pid
+        self._control, self._wait = control, wait
+        self._closed = False
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        poll = select.poll()
+        if not self._closed:
+            poll.register(self._control, select.POLLIN)
+        # It sends nothing on this socket: if there is something to read, the socket is closed.
+        return not self._closed and not poll.poll(0)
 
-    def fork(self, what: Fork, *descriptors: int) -> int | None:
-        """The new process's id; None where the server is gone."""
-        pid = self._ask(what, *descriptors)
-        return None if pid == UNKNOWN else pid
+    def fork(self, what: Fork, *descriptors: int) -> Forked | None:
+        """The new process; None where the server is gone."""
+        status, theirs = Pipe()
+        self.awake()
+        with contextlib.ExitStack() as interrupted:
+            interrupted.callback(status.close)
+            try:
+                with theirs:
+                    socket.send_fds(self._control, [REQUEST], [theirs.fileno(), *descriptors])
+                status.send(what)
+                forked = Forked(self, status.recv(), status)
+            except (EOFError, OSError):
+                return None
+            interrupted.pop_all()
+            return forked
 
-    def end(self, pid: int, patience: float = 0.0) -> int:
-        """Kill a process that does not end by itself within `patience` seconds; how it ended, or `UNKNOWN`."""
-        return self._ask(Reap(pid, patience))
-
-    def ended(self, pid: int, patience: float = 0.0) -> int | None:
-        """How a process ended, or `UNKNOWN`; None if it runs on after `patience` seconds."""
-        status = self._ask(Reap(pid, patience, killed=False))
-        return None if status == ALIVE else status
-
-    def _ask(self, what: Fork | Reap, *descriptors: int) -> int:
-        with self._lock:
-            with contextlib.suppress(OSError):
-                # A subject may have stopped its parent, which would never answer.
-                os.kill(self.pid, signal.SIGCONT)
-            return ask(self._control, next(self._numbers), what, descriptors)
+    def awake(self) -> None:
+        """Let it go on: a subject may have stopped its parent, which would never answer."""
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:
         """End the server, and what it has forked with it."""
-        self._control.close()
-        self._process.kill()
-        self._process.wait()
+        if not self._closed:
+            self._closed = True
+            self._control.close()
+            with contextlib.suppress(OSError):
+                os.kill(self.pid, signal.SIGKILL)
+                self._wait()
 
 
 class Forked:
     """A process that a server has forked, as `multiprocessing.Process` has it."""
 
-    def __init__(self, server: ForkServer, pid: int) -> None:
-        self._server, self.pid = server, pid
+    def __init__(self, server: ForkServer, pid: int, status: Connection) -> None:
+        self.pid = pid
+        self._server, self._status = server, status
         self.exitcode: int | None = None
 
     def join(self, timeout: float) -> None:
         if self.exitcode is None:
-            self._note(self._server.ended(self.pid, timeout))
+            self._server.awake()
+            try:
+                self.exitcode = self._status.recv() if self._status.poll(timeout) else None
+            except (EOFError, OSError):
+                # The server is gone, and so are the processes that it forked.
+                self.exitcode = -signal.SIGKILL
 
     def is_alive(self) -> bool:
         self.join(0.0)
         return self.exitcode is None
 
-    def kill(self) -> None:
-        """It is gone when this returns."""
+    def kill(self, patience: float = 0.0) -> int:
+        """Kill it, if it does not end by itself within `patience` seconds; how it ended. It is gone when this returns."""
+        self.join(patience)
         if self.exitcode is None:
-            self._note(self._server.end(self.pid))
-
-    def _note(self, status: int | None) -> None:
-        # If the server is gone, so are the processes that it forked.
-        self.exitcode = -signal.SIGKILL if status == UNKNOWN else status
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            self.join(_KILL_SECONDS)
+        self.exitcode = -signal.SIGKILL if self.exitcode is None else self.exitcode
+        self._status.close()
+        return self.exitcode
 
 
 _servers: dict[tuple[int, str], ForkServer] = {}
@@ -145,7 +163,8 @@ def server_for(device: str, *preloads: str) -> ForkServer:
 
 def adopt(device: str, control: socket.socket, pid: int) -> None:
     """Take a process that this one has forked for its server."""
-    _servers[os.getpid(), device] = ForkServer(control, _Child(pid))
+    wait = functools.partial(os.waitpid, pid, 0)
+    _servers[os.getpid(), device] = ForkServer(control, pid, wait)
 
 
 def _started(device: str, preloads: Sequence[str]) -> ForkServer:
@@ -155,26 +174,29 @@ def _started(device: str, preloads: Sequence[str]) -> ForkServer:
         process = subprocess.Popen(
             command, env=_environment(), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
         )
-    return ForkServer(ours, process)
+    return ForkServer(ours, process.pid, process.wait)
 
 
-def fork(device: str, what: Fork | None = None) -> tuple[ForkServer, int, socket.socket]:
-    """A new process, by default a worker: who has forked it, its process id, and this end of the way to it.
+def fork(device: str, what: Fork, *descriptors: int) -> Forked:
+    """A new process, which gets copies of these descriptors.
 
     Raises:
         RuntimeError: servers end again and again; why is on stderr.
     """
-    wanted = what or Fork(_WORKER, (device,), name="worker")
     for _ in range(_TRIES):
         server = server_for(device)
-        ours, theirs = socket.socketpair()
-        with theirs:
-            pid = server.fork(wanted, theirs.fileno())
-        if pid is not None:
-            return server, pid, ours
-        ours.close()
+        forked = server.fork(what, *descriptors)
+        if forked is not None:
+            return forked
         server.close()
     raise RuntimeError(f"the process that forks workers for {device} dies")
+
+
+def fork_with_pipe(device: str, what: Fork | None = None) -> tuple[Forked, Connection]:
+    """A new process, by default a worker, and this end of a pipe whose other end it gets; raises as `fork`."""
+    ours, theirs = Pipe()
+    with theirs:
+        return fork(device, what or Fork(_WORKER, (device,), name="worker"), theirs.fileno()), ours
 
 
 def _environment() -> dict[str, str]:

@@ -118,11 +118,8 @@ def _serve(number: int, worker: _SharedWorker, client: Connection) -> None:
         worker.forget(number)
 
 
-def main(
-    descriptor: int, surroundings: Surroundings, device: str, subject: str, workers: int, address: str
-) -> None:
+def main(surroundings: Surroundings, device: str, subject: str, workers: int, address: str) -> None:
     """Share workers at an address, in a process that is forked for this; it ends with its parent, and its workers with it."""
-    os.close(descriptor)
     move_to(*surroundings)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(FileNotFoundError):

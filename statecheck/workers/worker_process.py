@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from typing import Any
 
-from statecheck.case.faults import DIED, UNSEEN, Fault, Faulted, death, hang
+from statecheck.case.faults import DIED, Fault, Faulted, death, hang
 from statecheck.rooms import import_path, working_folder
-from statecheck.workers.fork_wire import UNKNOWN
-from statecheck.workers.forkserver import fork, worker_environment
+from statecheck.workers.forkserver import fork_with_pipe, worker_environment
 from statecheck.workers.wire import (
     COMPILING,
     DONE,
@@ -32,8 +30,8 @@ class WorkerProcess:
     """One worker. It gets ready while the caller goes on; the first message waits until it is."""
 
     def __init__(self, device: str, subject: str) -> None:
-        self._server, self.pid, end = fork(device)
-        self._way = Connection(end.detach())
+        self._process, self._way = fork_with_pipe(device)
+        self.pid = self._process.pid
         self._ready, self._closed = False, False
         self._send(request("prepare", surroundings(), subject))
 
@@ -103,21 +101,15 @@ class WorkerProcess:
             if self._way.poll(limit):
                 return self._way.recv_bytes()
         except (EOFError, OSError):
-            raise Faulted(self._exit_fault()) from None
+            raise Faulted(death(self.close(_EXIT_SECONDS))) from None
         self.close()
         raise Faulted(hang(limit))
 
-    def _exit_fault(self) -> Fault:
-        status = self.close(_EXIT_SECONDS)
-        return UNSEEN if status == UNKNOWN else death(status)
-
     def close(self, patience: float = 0.0) -> int:
         """Kill the worker, whatever it is doing; how it ended."""
-        if self._closed:
-            return UNKNOWN
         self._closed = True
         self._way.close()
-        return self._server.end(self.pid, patience)
+        return self._process.kill(patience)
 
 
 class WorkerWithSpare:

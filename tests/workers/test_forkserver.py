@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
-from statecheck.workers import fork_wire, forkserver
-from statecheck.workers.fork_wire import Fork
+from statecheck.workers.forkserver import Fork, server_for
 from tests.breakages.broken import FAULTY, ROOT, module
 from tests.workers.test_port import alive
 
@@ -68,18 +67,17 @@ def gone(pids: list[int], seconds: float) -> bool:
 def test_a_request_that_ctrl_c_has_cut_short_leaves_the_next_one_its_own_answer(
     device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = forkserver.server_for(device)
-    exactly, waited = fork_wire._exactly, []
+    server = server_for(device)
+    for step in ("send", "recv"):
+        monkeypatch.setattr(Connection, step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            server.fork(Fork("sys:exit", (7,)))
+        monkeypatch.undo()
+    process = server.fork(Fork("sys:exit", (5,)))
+    assert process is not None
+    process.join(60.0)
+    assert process.exitcode == 5
 
-    def interrupted(control: socket.socket, size: int) -> bytes:
-        waited.append(size)
-        if len(waited) == 1:
-            raise KeyboardInterrupt
-        return exactly(control, size)
 
-    monkeypatch.setattr(fork_wire, "_exactly", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        server.fork(Fork("sys:exit", (7,)))
-    pid = server.fork(Fork("sys:exit", (5,)))
-    assert pid is not None
-    assert server.ended(pid, patience=60.0) == 5
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt

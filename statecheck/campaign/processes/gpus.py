@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from statecheck.workers.fork_wire import Fork
-from statecheck.workers.forkserver import SHARE, Forked, fork
+from statecheck.workers.forkserver import SHARE, Fork, Forked, fork
 from statecheck.workers.worker_process import surroundings
 
 _STARTS = 5
@@ -95,9 +94,7 @@ def start_share(
     """A process that shares its workers at an address, with `variables` beside those of this process."""
     environment, folder, path = surroundings()
     arguments = (environment | dict(variables), folder, path), device, subject, workers, address
-    server, pid, end = fork(device, Fork(SHARE, arguments, name=f"share {Path(address).name}", forks=True))
-    end.close()
-    return Forked(server, pid)
+    return fork(device, Fork(SHARE, arguments, name=f"share {Path(address).name}", forks=True))
 
 
 def device_names(device: str, indices: tuple[str, ...]) -> dict[str, str]:

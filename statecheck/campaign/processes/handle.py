@@ -14,8 +14,7 @@ from statecheck.campaign.plan import ENGINE
 from statecheck.campaign.processes.clock import ActivityClock
 from statecheck.campaign.processes.gpus import Gpu
 from statecheck.campaign.processes.tasks import CallTimeout, NoHeartbeat, Setting, Task, WorkerReady
-from statecheck.workers.fork_wire import Fork
-from statecheck.workers.forkserver import Forked, fork
+from statecheck.workers.forkserver import Fork, Forked, fork_with_pipe
 from statecheck.workers.log import Activity, LogReader, State
 from statecheck.workers.worker_process import surroundings
 
@@ -156,5 +155,4 @@ class WorkerHandle:
 def spawn_worker(setting: Setting, gpu: Gpu) -> WorkerHandle:
     """A new worker on the device."""
     worker = Fork(ENGINE, (surroundings(), setting), name="engine", forks=True)
-    server, pid, end = fork(setting.device, worker)
-    return WorkerHandle(Forked(server, pid), Connection(end.detach()), gpu)
+    return WorkerHandle(*fork_with_pipe(setting.device, worker), gpu)
