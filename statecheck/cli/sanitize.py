@@ -33,9 +33,6 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--order", default="", help="of programs: reversed, or switches:5>1,3>0 (see docs/kernels.md)"
     )
     parser.add_argument(
-        "--every-order", action="store_true", help="make each launch in several orders, and compare"
-    )
-    parser.add_argument(
         "--no-empties", dest="empties", action="store_false", help="do not watch what torch.empty returns"
     )
 
@@ -53,9 +50,7 @@ def run_sanitize(options: argparse.Namespace) -> int:
         from statecheck.diagnose.attribution import explain_case
 
         return explain_case(options.script)
-    script = SanitizedScript(
-        options.script, tuple(options.arguments), options.order, options.every_order, options.empties
-    )
+    script = SanitizedScript(options.script, tuple(options.arguments), options.order, options.empties)
     return sanitize_script(script, Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH))
 
 

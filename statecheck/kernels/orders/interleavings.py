@@ -22,12 +22,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from statecheck.case.program_schedule import schedule_text
-from statecheck.kernels import launch as launching
 from statecheck.kernels.observed import ObservedMemory
 from statecheck.kernels.orders.footprints import Footprints, LastFootprint
 from statecheck.kernels.orders.journal import Journal, WrittenBytes
@@ -50,7 +49,6 @@ class Interleavings:
         operations: of the first one, which is the plain order.
         complete: these were all; otherwise a limit was reached, or a difference ended the search.
         different: the schedule with which memory, or how the launch ends, is another than in the plain order; "" if none.
-        address: of the first byte that differs then.
     """
 
     kernel: str
@@ -59,39 +57,25 @@ class Interleavings:
     seconds: float
     complete: bool
     different: str = ""
-    address: int | None = None
-
-
-def every_interleaving(call: Callable[[], object], most: int = MOST) -> list[Interleavings]:
-    """Make a call, and search `most` interleavings of each of its launches before it is made in the plain order."""
-    found: list[Interleavings] = []
-
-    def runner(launch: Launched, memory: Memory) -> None:
-        found.append(search(launch, most))
-        launching.in_turn(launch, memory)
-
-    with launching.running(runner=runner):
-        call()
-    return found
 
 
 def search(launch: Launched, most: int = MOST, most_operations: int = MOST_OPERATIONS) -> Interleavings:
     """Run a launch in all of its interleavings, or until one differs; memory is as before then."""
     started = time.monotonic()
     walk = Walk(launch, most_operations)
-    classes, first, different, address, complete = 0, None, "", None, False
+    classes, first, different, complete = 0, None, "", False
     for ended in walk.runs():
         classes += 1
         first = first or ended
         if not ended.same(first):
-            different, address = walk.schedule_of(ended), ended.first_difference(first)
+            different = walk.schedule_of(ended)
             break
         if ended.cut_short or (classes >= most and walk.goes_on):
             break
     else:
         complete = True
     operations, seconds = len(first.choices) if first else 0, time.monotonic() - started
-    return Interleavings(launch.kernel, classes, operations, seconds, complete, different, address)
+    return Interleavings(launch.kernel, classes, operations, seconds, complete, different)
 
 
 @dataclass(eq=False)
@@ -104,10 +88,7 @@ class Ended:
     cut_short: bool
 
     def same(self, other: Ended) -> bool:
-        return self.error == other.error and (bool(self.error) or self.first_difference(other) is None)
-
-    def first_difference(self, other: Ended) -> int | None:
-        return self.left.first_difference(other.left)
+        return self.error == other.error and (bool(self.error) or self.left.leaves_as(other.left))
 
 
 @dataclass(eq=False)

@@ -36,7 +36,6 @@ class SanitizedScript:
     path: Path
     arguments: tuple[str, ...] = ()
     order: str = ""
-    every_order: bool = False
     empties: bool = True
 
 
@@ -51,8 +50,6 @@ def sanitize_script(script: SanitizedScript, console: Console) -> int:
     """
     if not script.path.is_file():
         raise ValueError(f"script = '{script.path}', but should be a file [sanitize]")
-    if script.order and script.every_order:
-        raise ValueError(f"order = {script.order!r}, but should be left out for every order [sanitize]")
     triton_mode.prepare("cpu")
     seen = _SeenLaunches()
     error = _run(script, seen)
@@ -97,7 +94,6 @@ def _run(script: SanitizedScript, seen: _SeenLaunches) -> BaseException | None:
 @contextlib.contextmanager
 def _watching(script: SanitizedScript, seen: _SeenLaunches) -> Iterator[None]:
     from statecheck.kernels.launch import launching
-    from statecheck.kernels.orders.dependence import every_order
     from statecheck.kernels.orders.schedule import program_schedule
     from statecheck.kernels.sanitizer.empties import empties_unwritten
     from statecheck.kernels.sanitizer.watch import Sanitizer
@@ -108,8 +104,6 @@ def _watching(script: SanitizedScript, seen: _SeenLaunches) -> Iterator[None]:
         if script.empties:
             more.enter_context(empties_unwritten(watch))
         more.enter_context(program_schedule(script.order))
-        if script.every_order:
-            more.enter_context(every_order(watch=watch))
         more.enter_context(launching(seen.note))
         yield
 

@@ -1,21 +1,24 @@
-"""The part of a subject's adapter that a case needs, as source: what `repro.py` carries where the subject says so."""
+"""The modules of a subject's adapter that a case needs: what `repro.py` carries where the subject says so."""
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from statecheck import rooms
 from statecheck.case import Case
 from statecheck.case.values import BufferMaker, Call, Function, Record, Value
-from statecheck.report.repro.carried import Carried
-from statecheck.subject import NotOffered, Subject, load
+from statecheck.subject import Subject, load
 
 _ALWAYS = ("get_conv_state_layout",)
 """What every script asks for: whether the layout is remembered."""
 _MAKER = "CpuGpuBuffer"
+_NOT_HERE = ("oracle", "properties", "statecheck", "subjects")
+"""What is not installed where a script runs."""
+_NOT_OFFERED = "statecheck.subject.not_offered"
 
 
 def subject_of(case: Case) -> Subject | None:
@@ -32,45 +35,70 @@ def titled(name: str, subject: Subject | None) -> str:
     return f"{name} {subject.release}" if subject is not None and subject.release else name
 
 
-def carried_source(case: Case, subject: Subject) -> str:
-    """The definitions of `subject.carried` that the case needs, as the body of a function that returns them by name.
+def adapter_source(case: Case, subject: Subject) -> str:
+    """A function `adapter`, which returns what the case needs of `subject.carried` by name, and the modules that define it.
 
     Raises:
-        ValueError: a module of the package imports another one in a way that cannot be carried, or has a name of another's.
+        ValueError: such a module imports what scripts do not have.
     """
-    adapter = parts_of(subject.carried)
-    offered = [name for name in sorted(needed(case)) if adapter.want(name)]
-    returned = ", ".join(f'"{name}": {name}' for name in offered)
-    return f"{adapter.source()}\n\nreturn {{{returned}}}"
+    homes = {name: module for module in _modules_of(subject.carried) for name in _offered_by(module)}
+    wanted = {name: homes[name] for name in sorted(needed(case)) if name in homes}
+    sources: dict[str, str] = {}
+    for module in wanted.values():
+        _carry(module, subject.carried, sources)
+    modules = "".join(f"    {json.dumps(name)}: {_quoted(text)},\n" for name, text in sources.items())
+    title = f"How the names that the case uses are found in {subject.name}."
+    return (
+        f'MODULES = {{\n{modules}}}\n"""Of an adapter, as they are."""\n\n\n'
+        f'def adapter():\n    """{title}"""\n    return carried(MODULES, {json.dumps(wanted)})'
+    )
 
 
-def parts_of(package: str) -> Carried:
-    """The modules of an adapter, and the rules that they follow, of which nothing is carried yet."""
-    found = importlib.util.find_spec(package)
+def _modules_of(package: str) -> Iterator[str]:
+    """The names of the package's modules."""
+    folder = _file_of(package).with_suffix("")
+    for path in sorted(folder.rglob("*.py")):
+        if path.stem != "__init__":
+            yield f"{package}.{'.'.join(path.relative_to(folder).with_suffix('').parts)}"
+
+
+def _file_of(module: str) -> Path:
+    root, *names = module.split(".")
+    # Not the specification of the module itself: to find it, Python would import the packages that it is in.
+    found = importlib.util.find_spec(root)
     assert found is not None
     assert found.submodule_search_locations is not None
-    folder = Path(found.submodule_search_locations[0])
-    paths = [path for path in sorted(folder.rglob("*.py")) if path.stem != "__init__"]
-    modules = {
-        f"{package}.{'.'.join(path.relative_to(folder).with_suffix('').parts)}": path for path in paths
-    }
-    # The script's own class of that name says the same, and its `attempt` knows it.
-    given = frozenset({NotOffered.__name__})
-    return Carried(modules | _rules_of(modules.values()), package, given)
+    return Path(found.submodule_search_locations[0], *names).with_suffix(".py")
 
 
-def _rules_of(paths: Iterable[Path]) -> dict[str, Path]:
-    """Modules of the rules that the files import names from, and those that these do."""
-    found: dict[str, Path] = {}
-    waiting = list(paths)
-    while waiting:
-        text = waiting.pop().read_text(encoding="utf-8")
-        for name in re.findall(r"^from (oracle(?:\.\w+)+) import", text, re.MULTILINE):
-            path = rooms.FOLDER.joinpath(*name.split(".")).with_suffix(".py")
-            if name not in found and path.is_file():
-                found[name] = path
-                waiting.append(path)
-    return found
+def _offered_by(module: str) -> list[str]:
+    """What a module says in `__all__`."""
+    for node in ast.parse(_file_of(module).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return list(ast.literal_eval(node.value))
+    return []
+
+
+def _carry(module: str, package: str, sources: dict[str, str]) -> None:
+    """Add a module, behind those that it imports: others of the package, and of the rules."""
+    if module in sources:
+        return
+    text = _file_of(module).read_text(encoding="utf-8")
+    root = package.partition(".")[0]
+    for imported in re.findall(
+        rf"^ *(?:from|import) ((?:{root}|{'|'.join(_NOT_HERE)})\b[\w.]*)", text, re.MULTILINE
+    ):
+        if not (imported == _NOT_OFFERED or imported.startswith((f"{package}.", "oracle."))):
+            rule = f"a module of {package}, or of the rules"
+            raise ValueError(f"import = {imported!r}, but should be {rule} [{module}]")
+        _carry(imported, package, sources)
+    sources[module] = re.sub(
+        rf"^( *from )(?=(?:{root}|oracle|statecheck)\.)", r"\1carried.", text, flags=re.MULTILINE
+    )
+
+
+def _quoted(text: str) -> str:
+    return repr(text) if "'''" in text else f"r'''{text}'''"
 
 
 def called(case: Case) -> list[str]:

@@ -73,7 +73,7 @@ def runtime_names() -> frozenset[str]:
     """Names that stand for something in a script already."""
     modules = (*BEFORE_TORCH, *WITH_TORCH)
     own = (name for module in modules for name in vars(module) if not name.startswith("__"))
-    return frozenset(own) | {"check", "adapter"}
+    return frozenset(own) | {"check", "adapter", "MODULES"}
 
 
 def _head(docstring: tuple[str, ...]) -> str:

@@ -11,12 +11,12 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import indent, shorten
+from textwrap import shorten
 
 from statecheck import rooms
 from statecheck.case import Case
 from statecheck.diagnose.rerun import differs
-from statecheck.report.repro.adapter import called, carried_source, subject_of, titled
+from statecheck.report.repro.adapter import adapter_source, called, subject_of, titled
 from statecheck.report.repro.check import check_source
 from statecheck.report.repro.embed import Script, script_text, watched_text
 from statecheck.subject import Subject
@@ -212,11 +212,10 @@ def _subject_part(case: Case, root: str, use: _Use) -> _SubjectPart:
 
 
 def _adapter(case: Case, subject: Subject | None) -> str:
-    """The source of the function `adapter`; "" if the subject has none, or one that is imported as any other subject."""
+    """The source of the function `adapter`, and what it takes; "" if the subject has none, or one that is imported as any other subject."""
     if subject is not None and subject.carried:
         with suppress(ValueError):
-            title = f"How the names that the case uses are found in {_in_docstring(case.subject)}."
-            return f'def adapter():\n    """{title}"""\n' + indent(carried_source(case, subject), "    ")
+            return adapter_source(case, subject)
     return ""
 
 

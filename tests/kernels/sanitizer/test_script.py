@@ -108,11 +108,9 @@ def line_of(body: str) -> int:
     [
         (COPY * 3, (), 0, "CLEAN: 3 launches, 12 programs\n"),
         ("copy_kernel[(1,)](zeros(8), zeros(8), SIZE=8)\n", (), 0, "CLEAN: 1 launch, 1 program\n"),
-        (COPY, ("--every-order",), 0, "CLEAN: 1 launch, 4 programs\n"),
         (UNWRITTEN, ("--no-empties",), 0, "CLEAN: 1 launch, 4 programs\n"),
         (UNWRITTEN, (), 1, "UnwrittenRead: "),
         (SLOTS, (), 0, "CLEAN: 1 launch, 4 programs\n"),
-        (SLOTS, ("--every-order",), 1, "OrderDependence: element [0] of `out_ptr` depends on"),
         (f"try:\n    {OUTSIDE}except Exception:\n    pass\n{COPY}", (), 1, "OutsideView: "),
         (PRINT_SLOTS, ("--order", "reversed"), 0, "[3, 2, 1, 0]\n"),
         (f"{COPY}sys.exit()\n", (), 0, "CLEAN: 1 launch, 4 programs\n"),
@@ -211,7 +209,6 @@ def test_launches_that_were_interpreted_are_told_with_the_reason(
     [
         (["nowhere.py"], "script = '.*nowhere.py', but should be a file"),
         (["script.py", "--order", "sideways"], "schedule = 'sideways', but should be"),
-        (["script.py", "--order", "reversed", "--every-order"], "order = 'reversed', but should be left out"),
         (["script.py", "--order"], "argument --order: expected one argument"),
     ],
 )

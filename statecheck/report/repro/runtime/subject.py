@@ -75,6 +75,21 @@ def adapted(adapter: Callable[[], dict[str, Any]], folder: str = "") -> Any:
         cannot_try(f"cannot import what the case needs: {type(error).__name__}: {error}")
 
 
+def carried(sources: dict[str, str], homes: dict[str, str]) -> dict[str, Any]:
+    """Names of an adapter, whose modules import each other from a package `carried`.
+
+    Args:
+        sources: the modules, each behind those that it imports.
+        homes: by name, the module that defines it.
+    """
+    modules = {}
+    for name, source in sources.items():
+        module = modules[name] = types.ModuleType(f"carried.{name}")
+        sys.modules[module.__name__] = module
+        exec(compile(source, f"<{name}>", "exec"), vars(module))  # noqa: S102 - of this script
+    return {name: getattr(modules[home], name) for name, home in homes.items()}
+
+
 def _import_from(folder: Path) -> None:
     sys.path.insert(0, os.path.normpath(folder.absolute()))
 
@@ -137,10 +152,6 @@ def launch(kernel: str, grid: list[int], arguments: dict[str, Any], constexprs: 
     getattr(subject, kernel)[tuple(grid)](**arguments, **constexprs)
 
 
-class NotOffered(Exception):
-    """The case cannot be tried here, which says nothing about the subject."""
-
-
 def attempt(call: Callable[[], Any]) -> Any:
     try:
         return _invoke(call)
@@ -191,7 +202,7 @@ def _message(error: BaseException) -> str:
 
 def _where(error: BaseException) -> str:
     """The innermost line of the subject's own code, such as " (port.py:3 in chunk_indices)"; "" where there is none."""
-    libraries = sys.stdlib_module_names | {"hypothesis", "numpy", "torch", "triton"}
+    libraries = sys.stdlib_module_names | {"carried", "hypothesis", "numpy", "torch", "triton"}
     for raised in (error, error.__cause__):
         trace, found = raised.__traceback__ if raised is not None else None, ""
         while trace is not None:
@@ -209,7 +220,7 @@ def _where(error: BaseException) -> str:
 def _require_offered(error: BaseException) -> None:
     """End without a verdict where something is missing here, memory for example."""
     # By name: a port may have an exception of its own that means the same.
-    not_offered = type(error).__name__ == NotOffered.__name__
+    not_offered = type(error).__name__ == "NotOffered"
     if not_offered or isinstance(error, (ImportError, MemoryError, torch.OutOfMemoryError)):
         cannot_try(f"it cannot be tried here: {_message(error)}")
 
