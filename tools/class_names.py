@@ -13,7 +13,6 @@ OF_THE_DOCUMENTS = (
     "the documents' class: impl has its own, and an adapter says how another system's is called"
 )
 APART = "impl and the oracle share no code, and follow the same sentence of the documents"
-CARRIED = "repro.py carries it, and what it carries imports nothing of this repository; the class does what its namesake does"
 SHARED_NAMES = {
     "CommonAttentionMetadata": OF_THE_DOCUMENTS,
     "CpuGpuBuffer": OF_THE_DOCUMENTS,
@@ -29,7 +28,6 @@ SHARED_NAMES = {
     "ConvPrograms": APART,
     "Entry": APART,
     "Move": APART,
-    "NotOffered": CARRIED,
 }
 
 
