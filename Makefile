@@ -69,7 +69,7 @@ RELEASED_CHOICE = $(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT)
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz exhaust reach nightly merge replay bisect sanitize sanitize-gpu replay-trace demo bench mutants prove vllm compatibility vectors lint types table check-table ci clean
+TARGETS := help test fuzz exhaust reach nightly merge replay bisect sanitize replay-trace demo bench mutants prove vllm compatibility vectors lint types table check-table ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -121,10 +121,6 @@ merge: $(READY)  ## shards of a campaign into one, with its report: DIRS
 sanitize: $(READY)  ## a script of yours, or a case, under the sanitizer: SCRIPT
 	$(if $(SCRIPT),,$(error make sanitize needs SCRIPT=path/to/script.py))
 	@$(RUN) sanitize $(call quote,$(SCRIPT)) $(SANITIZE_ARGS)
-
-sanitize-gpu: $(READY)  ## saved and recorded cases under compute-sanitizer: CASE, SUBJECT, ONLY, SEED
-	@$(RUN) sanitize-gpu $(if $(CASE),$(call quote,$(CASE))) --subject $(call quote,$(SUBJECT)) \
-	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(SANITIZE_ARGS)
 
 replay: $(READY)  ## one recorded case again, a file or an id of the corpus: CASE, SUBJECT, DEVICE
 	$(if $(CASE),,$(error make replay needs CASE=reports/.../case.json, or an id of the corpus))

@@ -13,7 +13,6 @@ _UNMARKED = {
     "corpus": ("*.json",),
     "replay-trace": ("replay.json", "violation.json"),
     "reports": ("campaigns", "campaign.json", "known", "pending", "????-??-??-*"),
-    "sanitize-gpu": ("cases", "cases.txt"),
     "vectors": (),
 }
 """By kind, files of which one says as much, since there are folders older than the marker."""

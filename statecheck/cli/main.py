@@ -29,7 +29,6 @@ from statecheck.cli.releases.bisect import add_bisect
 from statecheck.cli.releases.compatibility import add_compatibility, go_on_in_release
 from statecheck.cli.releases.replay_trace import add_replay_trace
 from statecheck.cli.sanitize import add_sanitize
-from statecheck.cli.sanitize_gpu import add_sanitize_gpu
 from statecheck.cli.test import add_test
 from statecheck.cli.vectors import add_vectors
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
@@ -96,7 +95,6 @@ def parser() -> CommandParser:
     add_replay_trace(commands)
     add_exhaust(commands)
     add_sanitize(commands)
-    add_sanitize_gpu(commands)
     add_prove(commands)
     add_vectors(commands)
     add_mutants(commands)

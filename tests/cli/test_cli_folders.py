@@ -15,7 +15,6 @@ from tools.bench import __main__ as bench
 WRITERS = {
     "vectors": ("vectors", "--out"),
     "bench": ("bench", "--out"),
-    "sanitize-gpu": ("sanitize-gpu", "--out"),
     "replay-trace": ("replay-trace", str(ROOT / "README.md"), "--subject", "impl", "--out"),
     "compatibility": ("compatibility", "--reports"),
     "fuzz": ("fuzz", "--device", "cpu", "--reports"),

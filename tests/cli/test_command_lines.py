@@ -37,10 +37,10 @@ def test_a_line_is_one_that_the_command_takes_whatever_a_path_is_called() -> Non
 
 
 def test_the_program_is_what_this_run_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = f"{command_lines.python()} -m statecheck sanitize-gpu cases/1.json"
-    assert command_line("sanitize-gpu", Path("cases/1.json"), subject="impl") == line
+    line = f"{command_lines.python()} -m statecheck replay cases/1.json"
+    assert command_line("replay", Path("cases/1.json"), subject="impl") == line
     monkeypatch.setenv(command_lines.COMMAND, "statecheck")
-    assert command_line("sanitize-gpu", Path("cases/1.json")) == "statecheck sanitize-gpu cases/1.json"
+    assert command_line("replay", Path("cases/1.json")) == "statecheck replay cases/1.json"
 
 
 def test_variables_that_decide_what_is_imported_stand_before(monkeypatch: pytest.MonkeyPatch) -> None:

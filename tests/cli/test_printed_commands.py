@@ -139,7 +139,7 @@ LEFT_OUT = {
     r"^make (sanitize|vllm)$": "a name; the command has an argument",
     r"make bench PYTHON=": "needs a GPU",
 }
-NO_GPU = re.compile(r"GPUS=|DEVICE=cuda|sanitize-gpu")
+NO_GPU = re.compile(r"GPUS=|DEVICE=cuda")
 SHIFT_WINDOW = """
 import torch
 import triton
