@@ -60,59 +60,34 @@ _INTEGER_DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int6
 @overload
 def cdiv(x: int, y: int) -> int: ...
 @overload
-def cdiv(x: torch.Tensor, y: int | torch.Tensor) -> torch.Tensor: ...
-@overload
-def cdiv(x: int, y: torch.Tensor) -> torch.Tensor: ...
-def cdiv(x: int | torch.Tensor, y: int | torch.Tensor) -> int | torch.Tensor:
+def cdiv(x: torch.Tensor, y: int) -> torch.Tensor: ...
+def cdiv(x: int | torch.Tensor, y: int) -> int | torch.Tensor:
     """The smallest integer >= x / y, exact for every sign.
 
-    Tensors are divided elementwise and keep their dtype; two tensors must have the same one. A divisor
-    tensor is read once to look for zeros, which waits for the device that holds it.
+    A tensor is divided elementwise and keeps its dtype.
 
-    Raises ValueError naming `x` or `y` if it is no integer (or integer tensor), and naming `y` if it is or
-    contains 0 or does not fit the dtype of `x`. Source: contract 1.1, cdiv.
+    Raises ValueError naming `x` if it is no integer or integer tensor, and naming `y` if it is no integer, 0, or not in
+    the range of the dtype of `x`. Source: contract 1.1, cdiv.
     """
-    if isinstance(y, torch.Tensor):
-        return _cdiv_by_tensor(x, y)
     divisor = as_int("y", y, "cdiv")
     if divisor == 0:
         refuse("y", 0, "!= 0", "cdiv")
     if isinstance(x, torch.Tensor):
-        return _cdiv_by_int(x, divisor)
+        return _cdiv_of_tensor(x, divisor)
     return -(-as_int("x", x, "cdiv") // divisor)
 
 
-def _cdiv_by_int(x: torch.Tensor, y: int) -> torch.Tensor:
-    _check_integers("x", x)
+def _cdiv_of_tensor(x: torch.Tensor, y: int) -> torch.Tensor:
+    if x.dtype not in _INTEGER_DTYPES:
+        refuse("x", describe(x), "an integer tensor", "cdiv")
     limits = torch.iinfo(x.dtype)
     if not limits.min <= y <= limits.max:
         refuse("y", y, f"in the range of {describe(x)}", "cdiv")
     # The hardware traps when it divides the smallest integer by -1.
-    return -x if y == -1 else _floor_plus_remainder(x, y)
-
-
-def _cdiv_by_tensor(x: int | torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    _check_integers("y", y)
-    if not isinstance(x, torch.Tensor):
-        x = torch.full_like(y, as_int("x", x, "cdiv"))
-    _check_integers("x", x)
-    if x.dtype != y.dtype:
-        refuse("y", describe(y), f"of dtype {x.dtype}, the dtype of x", "cdiv")
-    if bool((y == 0).any()):
-        refuse("y", describe(y), "without zeros", "cdiv")
-    # Same trap as above: -1 never reaches the division.
-    negated = y == -1
-    return torch.where(negated, -x, _floor_plus_remainder(x, y.masked_fill(negated, 1)))
-
-
-def _floor_plus_remainder(x: torch.Tensor, y: int | torch.Tensor) -> torch.Tensor:
+    if y == -1:
+        return -x
     # Negating operands instead would overflow at the smallest integer and fail for unsigned dtypes.
     return torch.div(x, y, rounding_mode="floor") + (torch.remainder(x, y) != 0)
-
-
-def _check_integers(argument: str, value: torch.Tensor) -> None:
-    if value.dtype not in _INTEGER_DTYPES:
-        refuse(argument, describe(value), "an integer tensor", "cdiv")
 
 
 def divide(x: int, y: int) -> int:

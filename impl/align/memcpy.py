@@ -10,9 +10,10 @@ import torch
 
 from ..checks import describe, int_at_least, refuse
 from ..layout import MambaStateCopyFunc
+from ..types import NULL_BLOCK_ID
 from .buffers import CpuGpuBuffer, MambaCopyBuffers
 from .fused import launch_batch_memcpy
-from .moves import Move, check_not_null
+from .moves import Move, refuse_null
 
 _ADDRESS_BITS = 2**64 - 1
 _ADDRESS_DTYPES = (torch.int64, torch.uint64)
@@ -109,7 +110,10 @@ def _check_columns(
         if move.src_col + move.bias >= width:
             seen = f"< {width - move.src_col}, the columns of {place}[{group_id}] from src_col on"
             refuse("bias", move.bias, seen, function)
-        check_not_null(f"{place}[{group_id}]", block_ids[group_id], move, function)
+        blocks = block_ids[group_id]
+        for column in (move.src_col, move.src_col + move.bias, move.dst_col):
+            if blocks[column] <= NULL_BLOCK_ID:
+                refuse_null(f"{place}[{group_id}]", blocks, column, function)
 
 
 def _layers(

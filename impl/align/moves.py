@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -134,16 +134,12 @@ def _step(
         # -1 is remembered of a request that had no state yet; it is not to be computed anew from its tokens.
         if source in (column, -1):
             continue
+        last = source + count - 1
         for group_id in group_ids:
             blocks = request.block_ids[group_id]
-            last = source + count - 1
-            if not (
-                0 <= source <= last < len(blocks) > column
-                and blocks[source] > NULL_BLOCK_ID
-                and blocks[last] > NULL_BLOCK_ID
-                and blocks[column] > NULL_BLOCK_ID
-            ):
-                _refuse_blocks(req_id, group_id, blocks, Move(source, column, count - 1))
+            for end in (source, last, column):
+                if not (0 <= end < len(blocks) and blocks[end] > NULL_BLOCK_ID):
+                    _refuse_block(req_id, group_id, blocks, end)
         step.rows.append(row)
         step.src_cols.append(source)
         step.dst_cols.append(column)
@@ -167,19 +163,17 @@ def _refuse_numbers(row: int, req_id: str, computed: int, length: int, count: in
     refuse(f"input_batch.num_accepted_tokens_cpu[{row}]", count, f"in 1..{most}", _FUNCTION)
 
 
-def _refuse_blocks(req_id: str, group_id: int, blocks: Sequence[int], move: Move) -> None:
-    if move.src_col < 0:
-        refuse(f"mamba_state_idx[{req_id!r}]", move.src_col, ">= -1", _FUNCTION)
-    place, last = f"requests[{req_id!r}].block_ids[{group_id}]", max(move.src_col + move.bias, move.dst_col)
-    if last >= len(blocks):
-        rule = f"more than {last}, for {move}"
-        refuse(place, f"{len(blocks)} columns", rule, _FUNCTION)
-    check_not_null(place, blocks, move, _FUNCTION)
+def _refuse_block(req_id: str, group_id: int, blocks: Sequence[int], column: int) -> None:
+    """Refuse a move that begins or ends in this column."""
+    if column < 0:
+        refuse(f"mamba_state_idx[{req_id!r}]", column, ">= -1", _FUNCTION)
+    place = f"requests[{req_id!r}].block_ids[{group_id}]"
+    if column >= len(blocks):
+        refuse(place, f"{len(blocks)} columns", f"more than {column}", _FUNCTION)
+    refuse_null(place, blocks, column, _FUNCTION)
 
 
-def check_not_null(place: str, blocks: Sequence[int], move: Move, function: str) -> None:
-    """Refuse a move that begins or ends at the null block; all of its columns are in `blocks`."""
-    for column in (move.src_col, move.src_col + move.bias, move.dst_col):
-        if blocks[column] <= NULL_BLOCK_ID:
-            rule = f"> {NULL_BLOCK_ID}, which is the null block, in {place}"
-            refuse(f"block_ids[{column}]", blocks[column], rule, function)
+def refuse_null(place: str, blocks: Sequence[int], column: int, function: str) -> NoReturn:
+    """Refuse a move that begins or ends at the null block."""
+    rule = f"> {NULL_BLOCK_ID}, which is the null block, in {place}"
+    refuse(f"block_ids[{column}]", blocks[column], rule, function)

@@ -78,11 +78,16 @@ FORMS = (
     ),
     *(form for one in (PLAIN, EXTRA, *SHARDS) for form in wrong_ints(one, *one.named)),
     *wrong_ints(call("cdiv", x=4, y=2), "x", "y"),
+    WrongForm("y as a tensor", call("cdiv", x=STARTS, y=STARTS)),
     *wrong_ints(call("divide", x=4, y=2), "x", "y"),
     *wrong_ints(MEMORY, "self.block_size", "self.num_speculative_blocks"),
     *wrong_ints(spec(page_size_padded=99), "self.page_size_padded", "self.shapes.0.1"),
 )
 VALUES = (
+    *(
+        WrongForm(f"y = {y} of an int32 tensor", call("cdiv", x=STARTS, y=y))
+        for y in (2**31, -(2**31) - 1, 2**64)
+    ),
     WrongForm("no start", conv(int32([]).on_host())),
     *(
         WrongForm("no start", call(name, cu_seqlens=int32([]), chunk_size=64))

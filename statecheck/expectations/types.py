@@ -20,6 +20,9 @@ def cdiv(x: Value, y: Value) -> Value:
         return types.cdiv(whole(x, "x"), whole(y, "y"))
     if x.dtype not in ("int32", "int64"):
         raise Refused("x", x.dtype, "be an integer tensor")
+    bits = 8 * ITEM_SIZES[x.dtype]
+    if not -(1 << bits - 1) <= whole(y, "y") < 1 << bits - 1:
+        raise Refused("y", y, f"be in the range of {x.dtype}")
     return replace(x.dense(), elements=tuple(types.cdiv(value, whole(y, "y")) for value in x.values()))
 
 

@@ -1,7 +1,7 @@
 """All mutants of a file: changes of its expressions, and statements that are left out.
 
-Docstrings, annotations, decorators, `__all__`, messages of errors, assertions and code for types only are not changed: no behaviour
-that a caller may rely on depends on them.
+Docstrings, annotations, aliases of types, decorators, `__all__`, messages of errors, assertions, `strict` of `zip` and code for types
+only are not changed: no behaviour that a caller may rely on depends on them.
 """
 
 from __future__ import annotations
@@ -179,8 +179,14 @@ def _of_types(node: ast.stmt) -> bool:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         exports = any(isinstance(one, ast.Name) and one.id == "__all__" for one in targets)
         called = name_of(node.value.func) if isinstance(node.value, ast.Call) else ""
-        return exports or called in _OF_TYPES
+        return exports or called in _OF_TYPES or (len(targets) == 1 and _is_alias(targets[0], node.value))
     return isinstance(node, (ast.Import, ast.ImportFrom))
+
+
+def _is_alias(target: ast.expr, value: ast.expr | None) -> bool:
+    """Whether an assignment names a type, as in `Rows = tuple[int, ...]`: a name in capitals and lower case, and a subscript."""
+    name = target.id.lstrip("_") if isinstance(target, ast.Name) else ""
+    return name[:1].isupper() and not name.isupper() and isinstance(value, ast.Subscript)
 
 
 def _changeable(node: ast.AST) -> Iterator[ast.AST]:
@@ -197,6 +203,10 @@ def _changeable(node: ast.AST) -> Iterator[ast.AST]:
             return
         if name == "cast":
             yield from node.args[1:]
+            return
+        if name == "zip":
+            # Like an assertion: lengths that differ are an error of the caller's in both.
+            yield from node.args
             return
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "body", "orelse", "finalbody", "handlers") and not isinstance(

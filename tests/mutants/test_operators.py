@@ -76,12 +76,21 @@ def test_an_operator_makes_these_changes_and_no_others(text: str, operator: str,
         "__all__ = ['a', 'b'][:2]",
         "if TYPE_CHECKING:\n    x = 1",
         "T = TypeVar('T', bound=f(1))",
+        "Rows = tuple[int | None, 3]",
+        "_Marks: TypeAlias = npt.NDArray[np.int64]",
+        "x = zip(a, b, strict=True)",
         "assert x > 1",
         "x = f'{3}'",
     ],
 )
 def test_what_no_caller_relies_on_is_not_changed(text: str) -> None:
     assert mutated(text) == set()
+
+
+def test_what_looks_like_an_alias_and_is_a_value_is_changed() -> None:
+    assert {line for _, line in mutated("ROWS = a[1]\nrow = b[1]")} == {
+        f"{name}[{index}]" for name in ("ROWS = a", "row = b") for index in (0, 2)
+    }
 
 
 def test_messages_of_errors_are_not_changed_but_the_error_may_be_left_out() -> None:
