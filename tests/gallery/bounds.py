@@ -6,8 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tests.gallery.exhibit import Exhibit, Launch
-from tests.gallery.memory import ExhibitMemory
+from tests.gallery.exhibit import Exhibit, ExhibitMemory, Launch
 
 
 @triton.jit
@@ -25,8 +24,8 @@ def clear_block_intact(conv_ptr, block, size, TILE: tl.constexpr):  # type: igno
 def one_past_the_end() -> Exhibit:
     def lay_out(memory: ExhibitMemory) -> Launch:
         layer = memory.put("layer", torch.int32, range(1, 17))
-        conv = memory.register(layer[:12], "conv")
-        memory.register(layer[12:], "ssm")
+        conv = memory.note("register", layer[:12], "conv")
+        memory.note("register", layer[12:], "ssm")
         return Launch((1,), (conv, 1, 6), {"TILE": 8})
 
     return Exhibit(
@@ -126,9 +125,9 @@ def int32_overflow() -> Exhibit:
     stride = 1 << 30
 
     def lay_out(memory: ExhibitMemory) -> Launch:
-        pool = memory.vast(2 * stride + 8).view(torch.int8).as_strided((3, 8), (stride, 1))
+        pool = torch.empty(2 * stride + 8, dtype=torch.int8).as_strided((3, 8), (stride, 1))
         for block in range(3):
-            memory.window(f"block {block}", pool[block], range(1, 9))
+            memory.tensors[f"block {block}"] = pool[block].fill_(7)
         ids = memory.put("ids", torch.int32, [0, 2])
         return Launch((2,), (pool, ids, stride), {"SIZE": 8})
 
@@ -140,7 +139,6 @@ def int32_overflow() -> Exhibit:
         lay_out,
         lambda: {"block 0": [0] * 8, "block 2": [0] * 8},
         finding="OutsideView",
-        luck=True,
     )
 
 
@@ -189,8 +187,8 @@ def clear_page_intact(pool_ptr, page, nbytes, TILE: tl.constexpr):  # type: igno
 def bytes_for_elements() -> Exhibit:
     def lay_out(memory: ExhibitMemory) -> Launch:
         storage = memory.put("storage", torch.int32, range(1, 25))
-        conv = memory.register(storage.as_strided((2, 3), (12, 1)), "conv")
-        memory.register(storage[3:].as_strided((2, 9), (12, 1)), "ssm")
+        conv = memory.note("register", storage.as_strided((2, 3), (12, 1)), "conv")
+        memory.note("register", storage[3:].as_strided((2, 9), (12, 1)), "ssm")
         return Launch((2,), (conv, 12, 12), {"TILE": 16})
 
     return Exhibit(
@@ -222,7 +220,7 @@ def end_for_start() -> Exhibit:
     def lay_out(memory: ExhibitMemory) -> Launch:
         states = [memory.put(name, torch.int32, [7] * 4) for name in ("conv", "ssm")]
         for state, name in zip(states, ("conv", "ssm"), strict=True):
-            memory.register(state, name)
+            memory.note("register", state, name)
         ends = [address for one in states for address in (one.data_ptr(), one.data_ptr() + 16)]
         return Launch((2,), (memory.put("addresses", torch.int64, ends),), {"SIZE": 4})
 

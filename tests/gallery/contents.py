@@ -6,8 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tests.gallery.exhibit import Exhibit, Launch
-from tests.gallery.memory import ExhibitMemory
+from tests.gallery.exhibit import Exhibit, ExhibitMemory, Launch
 
 
 @triton.jit
@@ -29,7 +28,7 @@ def initial_states_intact(pool_ptr, ids_ptr, computed_ptr, out_ptr, SIZE: tl.con
 def unwritten_row() -> Exhibit:
     def lay_out(memory: ExhibitMemory) -> Launch:
         pool = memory.blank("pool", torch.float32, 4, 4)
-        memory.unwritten(pool[2])
+        memory.note("unwritten", pool[2])
         for block in (0, 1, 3):
             pool[block].fill_(block)
         ids = memory.put("ids", torch.int32, [2, 3])
@@ -66,8 +65,8 @@ def stale_block() -> Exhibit:
     def lay_out(memory: ExhibitMemory) -> Launch:
         pool = memory.put("pool", torch.int32, [1, 2, 3, 4, 5, 6, 7, 8, 5, 6, 7, 8]).view(3, 4)
         table = memory.put("table", torch.int32, [0, 0, 1, 2]).view(2, 2)
-        memory.own(pool[1], "request 7", "it ran there until its state was copied to block 2")
-        memory.free(pool[1], "the block before the last one of request 7 went back to the pool")
+        memory.note("own", pool[1], "request 7", "it ran there until its state was copied to block 2")
+        memory.note("free", pool[1], "the block before the last one of request 7 went back to the pool")
         return Launch((2,), (pool, table, memory.blank("out", torch.int32, 2, 4)), {"SIZE": 4})
 
     return Exhibit(
@@ -102,7 +101,7 @@ def late_write_back() -> Exhibit:
         pool = memory.put("pool", torch.int32, range(1, 13)).view(3, 4)
         table = memory.put("table", torch.int32, [1, 0, 2, 5]).view(2, 2)
         states = memory.put("states", torch.int32, range(101, 109))
-        memory.free(pool[1], "request 0 has ended, and no other one has been given its block yet")
+        memory.note("free", pool[1], "request 0 has ended, and no other one has been given its block yet")
         return Launch((2,), (pool, table, states), {"SIZE": 4})
 
     return Exhibit(
@@ -116,45 +115,8 @@ def late_write_back() -> Exhibit:
     )
 
 
-def _bf16(*numbers: float) -> list[int]:
-    """The bits of numbers that bfloat16 holds exactly, as int16."""
-    return torch.tensor(numbers, dtype=torch.bfloat16).view(torch.int16).tolist()
-
-
-@triton.jit
-def add_states_broken(a_ptr, b_ptr, out_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
-    lanes = tl.arange(0, SIZE)
-    a, b = tl.load(a_ptr + lanes), tl.load(b_ptr + lanes)
-    tl.store(out_ptr + lanes, (a + b).to(tl.float32))
-
-
-@triton.jit
-def add_states_intact(a_ptr, b_ptr, out_ptr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
-    lanes = tl.arange(0, SIZE)
-    a, b = tl.load(a_ptr + lanes), tl.load(b_ptr + lanes)
-    tl.store(out_ptr + lanes, a.to(tl.float32) + b.to(tl.float32))
-
-
-def bf16_sum() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
-        a = memory.put("a", torch.int16, _bf16(256.0, 1.0, -2.0, 0.5)).view(torch.bfloat16)
-        b = memory.put("b", torch.int16, _bf16(1.0, 1.0, 2.0, 0.25)).view(torch.bfloat16)
-        return Launch((1,), (a, b, memory.blank("out", torch.float32, 4)), {"SIZE": 4})
-
-    return Exhibit(
-        "bf16_sum",
-        "states are added in bf16, which rounds 256 + 1 to 256, and widened to float32 only then",
-        add_states_broken,
-        add_states_intact,
-        lay_out,
-        lambda: {"out": [257.0, 2.0, 0.0, 0.75]},
-        finding="",
-    )
-
-
 EXHIBITS = (
     unwritten_row(),
     stale_block(),
     late_write_back(),
-    bf16_sum(),
 )

@@ -6,8 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tests.gallery.exhibit import Exhibit, Launch
-from tests.gallery.memory import ExhibitMemory
+from tests.gallery.exhibit import Exhibit, ExhibitMemory, Launch
 
 
 @triton.jit
@@ -42,7 +41,6 @@ def accepted_in_place() -> Exhibit:
         lay_out,
         lambda: {"accepted": [1, 1, 3, 5], "out": [3, 13, 23, 33, 5, 15, 25, 35]},
         finding="RaceBetweenPrograms",
-        luck=True,
     )
 
 
@@ -81,7 +79,6 @@ def same_block_twice() -> Exhibit:
         lay_out,
         lambda: {"pool": [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0, 0, 0, 0]},
         finding="RaceBetweenPrograms",
-        luck=True,
     )
 
 
@@ -117,7 +114,6 @@ def same_slot_twice() -> Exhibit:
         lay_out,
         lambda: {"out": [2, 4, 5, 3, 8, 7]},
         finding="RaceWithinProgram",
-        luck=True,
     )
 
 
@@ -152,7 +148,6 @@ def overlapping_move() -> Exhibit:
         lay_out,
         lambda: {"window": [*range(5, _WINDOW), *range(_WINDOW - 5, _WINDOW)]},
         finding="RaceWithinProgram",
-        luck=True,
     )
 
 
@@ -181,7 +176,6 @@ def lost_update() -> Exhibit:
         lay_out,
         lambda: {"total": [sum(range(1, 65))]},
         finding="RaceBetweenPrograms",
-        luck=True,
     )
 
 
@@ -220,7 +214,6 @@ def last_block_unordered() -> Exhibit:
         lay_out,
         lambda: {"parts": [sum(range(8 * i, 8 * i + 8)) for i in range(16)], "out": [sum(range(128))]},
         finding="RaceBetweenPrograms",
-        luck=True,
     )
 
 
@@ -256,7 +249,6 @@ def cleared_while_read() -> Exhibit:
         lay_out,
         lambda: {"drafts": [0] * 32, "out": list(range(1, 33))},
         finding="RaceBetweenPrograms",
-        luck=True,
     )
 
 
