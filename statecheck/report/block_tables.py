@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from statecheck.case.timeline import Moment, TableRow, Timeline
-from statecheck.report.page import report_page
-from statecheck.text.markdown import escaped, inert, table
+from statecheck.text.markdown import escaped, table
 
 LEGEND = (
     "3: what block 3 holds; @: the request runs in this column; R, W: read, written in this step; P: published in the prefix cache; "
@@ -73,11 +72,3 @@ def _wrong(timeline: Timeline, number: int) -> Iterator[str]:
         moment, request, group, column = finding.origin
         where = f"{request}, group {group}, column {column}"
         yield f"the wrong bytes come from {where}: {timeline.moments[moment].when}"
-
-
-def page_of(timeline: Timeline) -> str:
-    """What happened, and all tables, as a page of its own."""
-    happened = "\n".join(f"- {inert(moment.title)}" for moment in timeline.moments)
-    return report_page(
-        "\n\n".join(["# Block tables over time", happened, LEGEND, *block_tables(timeline).values()])
-    )

@@ -21,10 +21,10 @@ from statecheck.report.bisection import Bisection, save, with_section
 from statecheck.report.block_tables import LEGEND, block_tables
 from statecheck.report.case import ROOM, input_sections, outcome_sections
 from statecheck.report.environment import environment_table
-from statecheck.report.meaning import rule_of, served_text
 from statecheck.report.page import report_page
 from statecheck.report.repro.adapter import subject_of, titled
 from statecheck.report.repro.script import needs_statecheck, repro_script, repro_test
+from statecheck.report.rule import rule_of
 from statecheck.report.scenario_timeline import timeline_of
 from statecheck.report.sections import MOST, Section, fitted, shortened
 from statecheck.subject import Subject
@@ -130,8 +130,7 @@ def _head(case: Case, subject: Subject | None, note: str) -> Iterator[str]:
     yield f"# {inert(titled(case.subject, subject))}: {case.property_name.replace('_', ' ')}"
     yield f"**Should hold:** {inert(case.should_hold)}"
     yield f"**Seen instead:** {code(_seen(case))}"
-    effect, rule = served_text(case), rule_of(case)
-    yield f"**In a served text:** {effect}" if effect else ""
+    rule = rule_of(case)
     yield f"**Rule:** {rule.words} ({rule.source})" if rule is not None else ""
     yield inert(note)
 

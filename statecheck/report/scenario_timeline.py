@@ -43,16 +43,12 @@ Tables = dict[tuple[str, int], dict[int, int]]
 """By request and group, the block of each column."""
 
 
-def timeline_of(case: Case, first: int = 0) -> Timeline | None:
-    """The block tables of a case over time: those that it was recorded with, or those of the engine whose scenario it is.
-
-    Args:
-        first: the number of the scenario's first step in the case.
-    """
+def timeline_of(case: Case) -> Timeline | None:
+    """The block tables of a case over time: those that it was recorded with, or those of the engine whose scenario it is."""
     if case.timeline is not None or not any(call.function == f"{ENGINE}.step" for call in case.calls):
         return case.timeline
     try:
-        return _ScenarioStory(case, steps=first).timeline()
+        return _ScenarioStory(case).timeline()
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         """Another subject's `LiveEngine` may return anything."""
         return None

@@ -60,11 +60,11 @@ class Exhibit:
     finding: str
     """What the sanitizer calls it."""
 
-    def run(self, kernel: Any) -> tuple[str, dict[str, list[float]], dict[str, list[float]]]:
+    def run(self, kernel: Any) -> tuple[str, dict[str, list[float]], dict[str, Sequence[float]]]:
         """What the sanitizer finds, what the tensors hold afterwards, and what they should."""
         memory = ExhibitMemory()
         launch = self.lay_out(memory)
-        wanted = {name: one.flatten().tolist() for name, one in memory.tensors.items()} | dict(self.rule())
+        wanted = {**{name: one.flatten().tolist() for name, one in memory.tensors.items()}, **self.rule()}
         found = ""
         with sanitize() as watch:
             for what, tensor, words in memory.notes:

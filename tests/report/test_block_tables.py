@@ -12,7 +12,7 @@ from statecheck.case import Case
 from statecheck.case.codec import decode, encode
 from statecheck.case.failure import stated
 from statecheck.case.timeline import LONG, Arrow, Cell, Moment, TableRow, Timeline, WrongCell
-from statecheck.report.block_tables import block_tables, page_of
+from statecheck.report.block_tables import block_tables
 from statecheck.report.markdown import write_report
 from tests.breakages.broken import a_case
 from tests.campaign.nightly_examples import parsed
@@ -67,10 +67,9 @@ def test_a_wrong_cell_shows_in_brackets_what_the_block_should_hold() -> None:
     assert "**✗ 2: 6 tokens r1 (8 tokens r0) P**" in block_tables(wrong)[0]
 
 
-def test_an_empty_timeline_and_an_empty_row_have_pages_too() -> None:
+def test_an_empty_timeline_and_an_empty_row_have_tables_too() -> None:
     assert block_tables(Timeline(())) == {}
     assert "| r0, group 0 |" in block_tables(of_row())[0]
-    assert page_of(Timeline(())).startswith("<!DOCTYPE html>")
 
 
 def long_row(width: int, **changes: Cell) -> TableRow:

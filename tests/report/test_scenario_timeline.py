@@ -14,7 +14,6 @@ from statecheck.case.timeline import Timeline
 from statecheck.case.values import Call, Outcome, Raised, Returned, call, record
 from statecheck.report.block_tables import block_tables
 from statecheck.report.markdown import report_text
-from statecheck.report.meaning import served_text
 from statecheck.report.scenario_timeline import CACHE, MOST_MOMENTS, timeline_of
 from tests.breakages.broken import ROOT, a_case
 
@@ -216,13 +215,6 @@ def test_a_case_that_was_saved_without_what_blocks_held_has_a_picture_too() -> N
 def test_what_is_only_called_like_an_engine_has_none() -> None:
     assert timeline_of(scenario((STEP, Returned(record("LiveStep", scheduled=3))))) is None
     assert timeline_of(a_case()) is None
-
-
-def test_what_a_reader_of_the_text_would_see_depends_on_the_law() -> None:
-    fields = {law: served_text(scenario(prefill(), law=law)) for law in ("read", "published", "left")}
-    assert "not the one after its own tokens" in fields["read"]
-    assert fields["published"].startswith("The prefix cache hands out")
-    assert fields["left"].startswith("Blocks or slots are lost")
 
 
 def test_the_report_has_the_table_where_it_went_wrong(tmp_path: Path) -> None:

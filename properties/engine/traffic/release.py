@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from random import Random
@@ -28,7 +27,6 @@ WAITING = 2
 """Requests that wait beside those that run."""
 STALLED = 100
 """Steps in a row in which nothing is computed, after which nothing ever will."""
-KEPT_STEPS = 6
 _SCARCE = 7 / 8
 """Of the blocks that as many requests as may run would hold, so that some are preempted."""
 
@@ -81,9 +79,6 @@ class ReleaseServing:
     options: ReplayOptions
     violations: Violations
     counts: ServedCounts = field(default_factory=ServedCounts)
-    recent: deque[tuple[Call, Outcome]] = field(default_factory=deque)
-    first: tuple[LiveViolation, tuple[tuple[Call, Outcome], ...]] | None = None
-    """The first violation, one that is not declared before those that are, and the last calls by then."""
 
     def __post_init__(self) -> None:
         self.rng = Random(self.options.seed)
@@ -145,9 +140,6 @@ class ReleaseServing:
         made = replace(made, environment=tuple(self.world.environment.items()))
         outcome = self.port.execute(made)
         assert outcome is not None
-        self.recent.append((made, outcome))
-        while sum(one.function == STEP for one, _ in self.recent) > KEPT_STEPS:
-            self.recent.popleft()
         if isinstance(outcome, Raised) and not_offered(outcome) is None:
             self._broken(self.violations.raised(self.counts.steps, made, outcome))
             raise EngineRaises
@@ -156,8 +148,6 @@ class ReleaseServing:
     def _broken(self, violation: LiveViolation) -> None:
         self.counts.violations += 1
         self.counts.declared_violations += bool(violation.defect)
-        if self.first is None or (self.first[0].defect and not violation.defect):
-            self.first = violation, tuple(self.recent)
 
     def _count(self, step: Record) -> None:
         counts, seen = self.counts, dict(step.fields)
@@ -223,7 +213,7 @@ def replay(options: ReplayOptions, console: Console) -> int:
         options,
         content,
         asdict(world),
-        lambda: tell_violations(console, options, world, content["violations"], serving.first),
+        lambda: tell_violations(console, content["violations"]),
     )
     if new:
         return FALSIFIED

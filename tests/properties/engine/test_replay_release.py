@@ -168,7 +168,7 @@ def test_the_engine_of_a_release_serves_all_requests(trace: Path, tmp_path: Path
 
 
 @pytest.mark.usefixtures("on_cpu")
-def test_a_violation_that_is_not_declared_is_told_once_with_its_tables(
+def test_a_violation_that_is_not_declared_is_told_once(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, content = replayed(trace, tmp_path, own(tmp_path, monkeypatch, "r1"))
@@ -178,19 +178,6 @@ def test_a_violation_that_is_not_declared_is_told_once_with_its_tables(
     (one,) = content["violations"]
     assert (one["law"], one["request"], one["defect"], one["step"]) == ("read", "r1", "", 0)
     assert "VIOLATION in step 0, read: the forward of r1 reads no request's state" in capsys.readouterr().out
-    tables = (tmp_path / "replay" / "violation.html").read_text(encoding="utf-8")
-    assert "reads no request" in tables
-    assert "r0" not in tables
-
-
-@pytest.mark.usefixtures("on_cpu")
-def test_the_tables_of_a_late_violation_have_the_numbers_of_its_steps(
-    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code, content = replayed(trace, tmp_path, own(tmp_path, monkeypatch, "r5"), "--max-num-seqs", "1")
-    (one,) = content["violations"]
-    assert (code, one["step"]) == (FALSIFIED, 4)
-    assert "step 4, the forward: " in (tmp_path / "replay" / "violation.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("on_cpu")
