@@ -37,8 +37,9 @@ def _pieces(answer: bool) -> None:
 
 
 @watches(conv_copy_run)
-def _conv(answer: ByteRun, geometry: StateGeometry, layout: str, num_accepted_tokens: int) -> None:
-    num_rows, first_row = geometry.block_shape[0 if layout == "SD" else 1], num_accepted_tokens - 1
+def _conv(answer: ByteRun, geometry: StateGeometry, num_accepted_tokens: int) -> None:
+    # DS answers only where no row is skipped.
+    num_rows, first_row = geometry.block_shape[0], num_accepted_tokens - 1
     SKIPPED_ROWS.reached_if(first_row > 0)
     LAST_ROW.reached_if(0 < first_row == num_rows - 1)
     FAR_BLOCK.reached_if(answer.offset >= 2**31)
