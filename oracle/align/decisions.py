@@ -208,7 +208,7 @@ def last_scheduled_columns(
         return remembered
     for request, (computed, scheduled) in lengths.items():
         if scheduled == 1 + num_spec:
-            remembered[request] = max(0, column_of(computed + scheduled, block_size))
+            remembered[request] = column_of(computed + scheduled, block_size)
         else:
             remembered.pop(request, None)
     return remembered

@@ -6,7 +6,7 @@ from itertools import chain, pairwise
 from math import prod
 from typing import Literal, NamedTuple
 
-from oracle.errors import Refused, require
+from oracle.errors import require
 from oracle.layout import StateGeometry
 from oracle.profile import Profile
 from oracle.rules import rule
@@ -121,13 +121,7 @@ def source_column(kind: Kind, move: Move) -> int:
 
 def conv_rows(state: StateTensor, layout: str) -> int:
     """Rows (tokens) that a block of a conv state has. Source: document 2, the two layouts."""
-    return state.geometry.block_shape[0 if _is_row_first(layout) else 1]
-
-
-def _is_row_first(layout: str) -> bool:
-    if layout not in {"SD", "DS"}:
-        raise Refused("layout", layout, "be one of 'SD', 'DS'")
-    return layout == "SD"
+    return state.geometry.block_shape[0 if layout == "SD" else 1]
 
 
 def _lines(state: StateTensor, layout: str, bias: int) -> Iterator[tuple[int, int, int]]:
@@ -136,8 +130,8 @@ def _lines(state: StateTensor, layout: str, bias: int) -> Iterator[tuple[int, in
     if state.kind == "temporal":
         yield 0, 0, prod(shape) * itemsize
         return
-    rows, channels = shape if _is_row_first(layout) else reversed(shape)
-    if _is_row_first(layout):
+    rows, channels = shape if layout == "SD" else reversed(shape)
+    if layout == "SD":
         line = channels * itemsize
         for row in range(bias, rows):
             yield row * line, (row - bias) * line, line

@@ -54,7 +54,6 @@ def base_metadata(
     With `capture` it is that of a full graph's capture, whose rows are decodes by definition.
     Source: document 1, `build` and `build_for_cudagraph_capture`.
     """
-    batch.require_config(config, kind)
     batch.require_step(step)
     if capture:
         _require_capturable(step, config, kind)
@@ -71,7 +70,7 @@ def base_metadata(
     if config.mode == "all":
         metadata = _with_block_indices(metadata, step, config)
     if kind == "mamba2":
-        metadata = replace(metadata, chunk_size=config.chunk_size or 0)
+        metadata = replace(metadata, chunk_size=config.mamba2_chunk)
     if split.num_prefills == 0 and batch.fits_graph_buffers(step, config, kind):
         return _for_full_graph(metadata, config)
     return metadata
@@ -157,7 +156,7 @@ def _with_mamba2_chunks(
 ) -> BaseMetadata:
     """Mamba-2 also needs the row of each chunk, and whether any prefill goes on from a state."""
     computed = computed_on_host(step, rows, config.profile)
-    chunks = position_chunks(rows, computed, config.chunk_size or 0)
+    chunks = position_chunks(rows, computed, config.mamba2_chunk)
     prep = any(count > 0 for count in computed)
     return replace(_with_chunks(metadata, chunks), seq_idx_p=chunks.seq_idx_p, prep_initial_states=prep)
 

@@ -68,7 +68,6 @@ def gdn_metadata(step: BuilderStep, config: BuilderConfig, capture: bool = False
     With `capture` it is that of a full graph's capture, whose rows are decodes by definition.
     Source: document 3, `build` and `build_for_cudagraph_capture`.
     """
-    batch.require_config(config, "gdn")
     batch.require_step(step)
     if capture:
         _require_capturable(step, config)

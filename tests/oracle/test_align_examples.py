@@ -7,7 +7,7 @@ The byte of a temporal state is the number of tokens behind it, the bytes of a w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import pytest
@@ -16,14 +16,9 @@ from oracle.align import context, decisions, runner
 from oracle.align.decisions import AfterStep, Boundary, Slots
 from oracle.align.memory import Move, Piece, Place, StateTensor, apply_moves, moved, state_copy
 from oracle.align.runner import Forgotten, RunnerRequest
+from oracle.errors import Refused
 from oracle.layout import StateGeometry
 from oracle.profile import DOCUMENTS
-from statecheck.case.values import (
-    Call,
-    Returned,
-    Value,
-)
-from statecheck.expectations import answer
 
 BLOCK, DRAFTS, WINDOW, WIDTH = 4, 2, 3, 5
 PAGE = 8
@@ -282,6 +277,7 @@ def test_a_request_without_drafts_moves_back_to_the_column_before(rules: Runner)
         case("a-prompt-to-the-boundary", 4, 4, Boundary(0, 0)),
         case("no-full-block", 1, 3, None),
         case("first-block", 3, 5, Boundary(0, 1)),
+        case("the-last-of-two", 7, 13, Boundary(2, 5)),
     ],
 )
 def test_a_boundary_is_the_last_multiple_that_accepted_states_reach(
@@ -343,6 +339,49 @@ def test_the_preprocess_kernel_advances_the_slots_of_its_rows() -> None:
     before = Slots((-1, 7, 4, 3), (1, 2, 3, 3), (50, 51, 52, 53), (60, 61, 62, 63))
     found = decisions.advanced(before, [2, 0, -1, 3], [0, 3, 8, 10, 13], [0, 99, 19, 13], BLOCK, DOCUMENTS)
     assert found == Slots((1, 7, 5, 3), (1, 2, 1, 3), (-1, 51, 4, 3), (0, 61, 2, 2))
+
+
+def test_only_a_count_of_a_state_that_moves_starts_anew() -> None:
+    before = Slots((0, -1, 1), (2, 2, 0), (9, 9, 9), (9, 9, 9))
+    found = decisions.advanced(before, [0, 1, 2], [0, 1, 2, 3], [4, 4, 4], BLOCK, DOCUMENTS)
+    assert found == Slots((1, 1, 1), (1, 2, 0), (0, -1, 1), (1, 1, 0))
+
+
+def test_rows_without_a_slot_are_refused_where_a_release_has_none() -> None:
+    slots, strict = Slots((-1, -1), (1, 1), (9, 9), (9, 9)), replace(DOCUMENTS, preprocess_skips_rows=False)
+    with pytest.raises(Refused, match=r"idx_mapping\[1\] = -1"):
+        decisions.advanced(slots, [0, -1], [0, 1, 2], [0, 0], BLOCK, strict)
+    assert decisions.advanced(slots, [0], [0, 1], [0, 0], BLOCK, strict).columns == (0, -1)
+
+
+@pytest.mark.parametrize(("by_slot", "row"), [case("by-row", False, 3), case("by-slot", True, 0)])
+def test_slots_that_change_their_column_are_precopied(by_slot: bool, row: int) -> None:
+    # Slot 0 moves, slot 1 stays, slot 2 is new; a row has no slot.
+    profile = replace(DOCUMENTS, tables_by_slot=by_slot)
+    found = decisions.precopy_moves([2, -1, 1, 0], [5, 3, 4], [0, 3, -1], [2, 1, 0], profile)
+    assert found == [Move(row, 0, 5, 2)]
+    decided = decisions.after_v2_steps([2, -1, 1, 0], [3, 1, 1], [3, 0, 0], [13, 1, 1], BLOCK, profile)
+    assert decided[0].move == Move(row, 3, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("computed", "scheduled", "num_spec", "columns", "remembered"),
+    [
+        case("all-drafts", 5, 3, 2, {"b": 7}, {"b": 7, "a": 1}),
+        case("all-drafts-beyond-a-boundary", 6, 3, 2, {"a": 1}, {"a": 2}),
+        case("one-draft", 6, 2, 1, {}, {"a": 1}),
+        case("fewer-drafts", 5, 2, 2, {"a": 1, "b": 7}, {"b": 7}),
+        case("more-tokens", 5, 4, 2, {"a": 1}, {}),
+        case("fewer-drafts-unknown", 5, 2, 2, {}, {}),
+        case("no-drafts", 5, 1, 0, {"a": 0}, {"a": 0}),
+        case("no-drafts-more-tokens", 5, 2, 0, {"a": 0}, {"a": 0}),
+    ],
+)
+def test_mode_all_remembers_the_last_column_of_decodes_with_all_drafts(
+    computed: int, scheduled: int, num_spec: int, columns: dict[str, int], remembered: dict[str, int]
+) -> None:
+    lengths = {"a": (computed, scheduled)}
+    assert decisions.last_scheduled_columns(columns, lengths, BLOCK, num_spec) == remembered
 
 
 def test_channels_first_move_channel_by_channel() -> None:
@@ -420,10 +459,3 @@ def test_a_copy_may_meet_itself() -> None:
 )
 def test_an_address_keeps_its_bits(address: int, signed: int) -> None:
     assert context.as_int64(address) == signed
-
-
-def after(asked: Call, **memory: Value) -> dict[str, Value]:
-    """What an answer says that changes."""
-    found = answer(asked, memory)
-    assert isinstance(found, Returned), found
-    return dict(found.after)

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import pytest
 
-from oracle.builders.base import BaseMetadata, base_metadata
+from oracle.builders.base import BaseMetadata, base_metadata, updated_block_table
 from oracle.builders.batch import BuilderConfig, BuilderStep, StepRow
 from oracle.builders.gdn import GDNMetadata, gdn_metadata
 from oracle.builders.mamba2 import PositionChunks, position_chunks
 from oracle.chunks import ConvPrograms
 from oracle.errors import Refused
+from oracle.profile import Profile
 
 INT64: Final = "int64"
 
@@ -361,3 +362,224 @@ DRAFTED: dict[str, Any] = {"prefilling": False, "accepted": 1}
 def test_gdn_refuses(argument: str, bad: BuilderStep) -> None:
     with refused(argument):
         gdn_metadata(bad, config(num_spec=2))
+
+
+# Fields that a step has no use for, and single tokens and drafts.
+
+
+def test_prompts_alone_say_nothing_of_accepted_tokens() -> None:
+    metadata = base_metadata(step(row(4, accepted=1), row(5, 1, accepted=1)), config(num_spec=2))
+    assert (metadata.query_start_loc_d, metadata.num_accepted_tokens) == (None, None)
+    assert metadata.has_initial_states_p == (False, True)
+
+
+def test_a_single_draft_is_speculation() -> None:
+    metadata = base_metadata(step(row(2, 4, accepted=2), row(1, 9, accepted=1)), config(num_spec=1))
+    assert (metadata.query_start_loc_d, metadata.num_accepted_tokens) == ((0, 2, 3), (2, 1))
+
+
+def test_mamba1_cuts_chunks_at_blocks_in_mode_all_only() -> None:
+    prompts = step(row(1, 4), row(3, 2), row(7, 5))
+    chunks = base_metadata(prompts, config("all"), "mamba1")
+    assert (chunks.cu_chunk_seqlen_p, chunks.last_chunk_indices_p) == ((0, 2, 3, 6, 10), (1, 3))
+    for mode, kind in (("none", "mamba1"), ("all", "base")):
+        assert base_metadata(prompts, config(mode), kind).cu_chunk_seqlen_p is None
+
+
+def test_mamba2_goes_on_from_a_single_token() -> None:
+    assert base_metadata(step(row(3, 1)), config(chunk_size=4), "mamba2").prep_initial_states is True
+
+
+def test_a_row_of_padding_has_no_state_whatever_its_length_says() -> None:
+    stale = StepRow(0, 7, (9, 9, 9))
+    assert base_metadata(step(row(2), stale), config()).has_initial_states_p == (False, False)
+    assert gdn_metadata(step(row(2), stale), config()).has_initial_state == (False, False)
+
+
+def test_decodes_alone_have_no_columns_of_prefills() -> None:
+    metadata = base_metadata(step(row(1, 4)), config("all"))
+    assert metadata.block_idx_last_scheduled_token == (1,)
+    assert (metadata.block_idx_first_scheduled_token_p, metadata.num_computed_tokens_p) == (None, None)
+
+
+def test_a_chunk_begins_in_the_column_of_its_first_token() -> None:
+    metadata = base_metadata(step(row(4, 2), row(4, 3)), config("all"))
+    assert metadata.block_idx_first_scheduled_token_p == (0, 0)
+
+
+TABLES = {"state_indices_tensor_d"}
+COLUMNS = {"block_idx_last_scheduled_token", "block_idx_last_computed_token"}
+SPECULATION = {"query_start_loc_d", "num_accepted_tokens"}
+
+
+@pytest.mark.parametrize(
+    ("given", "configured", "owned"),
+    [
+        case("decodes", step(row(1, 4), row(1, 4)), full(max_num_seqs=2), TABLES),
+        case("too-many", step(row(1, 4), row(1, 4)), full(max_num_seqs=1), set()),
+        case("more-than-captured", step(row(1, 4), row(1, 4)), full(max_cudagraph_capture_size=1), set()),
+        case("captured", step(row(1, 4), row(1, 4)), full(max_cudagraph_capture_size=2), TABLES),
+        case("captured-but-too-many", step(row(1, 4), row(1, 4)),
+             full(max_num_seqs=1, max_cudagraph_capture_size=2), set()),
+        case("eager", step(row(1, 4)), config(), set()),
+        case("mixed", step(row(1, 4), row(5)), full(), set()),
+        case("speculation", step(row(2, 4, accepted=1)), full(num_spec=1), TABLES | SPECULATION),
+        case("speculation-whose-starts-are-the-runner-s", step(row(2, 4, accepted=1)),
+             full(num_spec=1, profile=Profile(starts_in_buffers=False)), TABLES | {"num_accepted_tokens"}),
+        case("mode-all", step(row(1, 4)), full("all"), TABLES | COLUMNS),
+    ],
+)  # fmt: skip
+def test_what_a_full_graph_reads_is_in_buffers(
+    given: BuilderStep, configured: BuilderConfig, owned: set[str]
+) -> None:
+    assert base_metadata(given, configured).owned == owned
+
+
+def test_a_captured_step_has_decodes_that_accepted_all_their_tokens() -> None:
+    captured = step(row(3, 4, seq_len_upper_bound=3), padding(), has_accepted=False)
+    metadata = base_metadata(captured, full(num_spec=2), capture=True)
+    assert (split_of(metadata), metadata.num_accepted_tokens) == ((2, 0, 3, 0), (3, 1))
+    found = gdn_metadata(captured, full(num_spec=2), capture=True)
+    assert (found.num_spec_decodes, found.num_accepted_tokens) == (1, (3, 1))
+
+
+@pytest.mark.parametrize("kind", ["base", "mamba1", "mamba2"])
+def test_another_table_changes_the_blocks_only(kind: str) -> None:
+    given, table = step(row(1, 4), row(5), padding()), ((1, 2, 3), (4, 5, 6), (7, 8, 9))
+    same = step(row(1, 4, table[0]), row(5, 0, table[1]), padding(table[2]))
+    made = config("align", chunk_size=4)
+    assert updated_block_table(given, made, table, kind) == base_metadata(same, made, kind)
+    assert updated_block_table(given, made, table, kind).state_indices_tensor_p == (5, 0)
+    graph = step(row(1, 4), padding())
+    assert updated_block_table(graph, full(chunk_size=4), table[:2], kind, capture=True).num_decodes == 2
+
+
+# What a profile of a release changes.
+
+
+def test_a_release_may_skip_rows_by_the_null_block() -> None:
+    decodes = step(row(1, 4), padding())
+    assert base_metadata(decodes, config(profile=Profile(padding_block=0))).state_indices_tensor_d == (
+        (5,),
+        (0,),
+    )
+
+
+def test_a_release_may_take_the_last_token_of_a_prompt_for_a_decode() -> None:
+    tails = Profile(tails_decode=frozenset({"mamba2"}))
+    rows = [row(1, 4, prefilling=False), row(1, 1, prefilling=True), row(1, 0, prefilling=True)]
+    found = [
+        split_of(base_metadata(step(*rows), config(chunk_size=4, profile=profile), kind))
+        for profile, kind in ((Profile(), "mamba2"), (tails, "mamba2"), (tails, "base"))
+    ]
+    assert found == [(1, 2, 1, 2), (2, 1, 2, 1), (1, 2, 1, 2)]
+    longer = step(row(2, 4, prefilling=True, accepted=1))
+    assert split_of(base_metadata(longer, config(num_spec=1, chunk_size=4, profile=tails), "mamba2"))[0] == 0
+
+
+@pytest.mark.parametrize(("columns", "width"), [("tokens", 4), ("blocks", 5), ("nothing", 2)])
+def test_a_release_keeps_columns_for_drafts_for_their_blocks_or_for_neither(columns: str, width: int) -> None:
+    kept = full("all", 2, num_speculative_blocks=3, max_model_len=7, profile=Profile(kept_columns=columns))
+    (table,) = base_metadata(step(row(1, 4, accepted=1)), kept).state_indices_tensor_d
+    assert table == (5, 6, 7, -1, -1)[:width]
+
+
+def test_a_release_may_count_what_the_device_has_computed() -> None:
+    given = step(row(3, 2, seq_len_upper_bound=4), on_host=False)
+    found = [
+        base_metadata(
+            given, config(chunk_size=4, profile=Profile(host_bounds=bounds)), "mamba2"
+        ).cu_chunk_seqlen_p
+        for bounds in (True, False)
+    ]
+    assert found == [(0, 3), (0, 2, 3)]
+    unseen = step(row(3, 2), on_host=False)
+    assert base_metadata(
+        unseen, config(chunk_size=4, profile=Profile(host_bounds=False)), "mamba2"
+    ).num_prefills
+
+
+def test_a_release_of_gdn_may_count_padding_and_cut_chunks_of_prefills_alone() -> None:
+    given = step(row(1, 4), row(70), padding(), num_actual_tokens=73)
+    released = Profile(gdn_counts_padding=True, gdn_padded_tokens=False, gdn_chunks_of_decodes=False)
+    ours, theirs = (gdn_metadata(given, config(profile=profile)) for profile in (Profile(), released))
+    assert (split_of(ours), split_of(theirs)) == ((1, 1, 1, 72), (1, 2, 1, 70))
+    assert (ours.chunk_offsets, theirs.chunk_offsets) == ((0, 1, 3, 3), (0, 2, 2))
+    assert theirs.chunk_indices == ((0, 0), (0, 1))
+    assert ours.has_initial_state == theirs.has_initial_state == (True, False, False)
+    assert programs(ours.conv) == programs(theirs.conv)
+
+
+@pytest.mark.parametrize(
+    ("drafts", "accepted", "spec"),
+    [
+        case("drafts", (2, -1), (1, 1), [True, False]),
+        case("no-drafts-but-accepted-some", (-1, -1), (1, 2), [False, True]),
+        case("none-drafted-anything", (0, -1), (1, 1), None),
+        case("none-drafted-beside-drafts", (2, 0), (1, 1), [True, True]),
+    ],
+)
+def test_a_release_of_gdn_may_tell_by_the_drafts_alone(
+    drafts: tuple[int, int], accepted: tuple[int, int], spec: list[bool] | None
+) -> None:
+    rows = [
+        row(1 + max(count, 0), 9, prefilling=False, drafts=count, accepted=taken)
+        for count, taken in zip(drafts, accepted, strict=True)
+    ]
+    plain = config(num_spec=2, profile=Profile(gdn_plain_decodes=True))
+    masks = gdn_metadata(step(*rows), plain).spec_sequence_masks
+    assert masks == (None if spec is None else tuple(spec))
+
+
+# GDN without prompts.
+
+
+def test_gdn_without_speculation_runs_decodes_and_prefills_in_their_columns() -> None:
+    given = step(row(1, 4, (1, 2)), row(65, 1, (3, 4)), padding())
+    metadata = gdn_metadata(given, config())
+    assert replace(metadata, conv=None) == GDNMetadata(
+        num_prefills=1,
+        num_prefill_tokens=65,
+        num_decodes=1,
+        num_decode_tokens=1,
+        num_spec_decodes=0,
+        num_spec_decode_tokens=0,
+        num_actual_tokens=66,
+        has_initial_state=(True, True, False),
+        chunk_indices=((0, 0), (1, 0), (1, 1)),
+        chunk_offsets=(0, 1, 3, 3),
+        non_spec_query_start_loc=(0, 1, 66, 66),
+        non_spec_state_indices_tensor=(1, 3, 0),
+    )
+    assert programs(metadata.conv) == ((1, 9, 0), (0, *[1] * 9), (0, *range(9)))
+
+
+@pytest.mark.parametrize(
+    ("configured", "owned"),
+    [
+        case("full", full(), {"non_spec_state_indices_tensor", "non_spec_query_start_loc"}),
+        case("too-many", full(max_num_seqs=1), set()),
+        case("eager", config(), set()),
+    ],
+)
+def test_decodes_of_gdn_are_in_buffers_of_full_graphs(configured: BuilderConfig, owned: set[str]) -> None:
+    assert gdn_metadata(step(row(1, 4), padding()), configured).owned == owned
+    assert gdn_metadata(step(row(1, 4), row(5)), configured).owned == set()
+
+
+@pytest.mark.parametrize(("seqs", "fits"), [case("just-fits", 2, True), case("too-many-tokens", 1, False)])
+def test_rows_with_drafts_are_padded_where_their_tokens_fit_a_full_graph(seqs: int, fits: bool) -> None:
+    first = row(3, 9, (1, 2, 3), drafts=2, accepted=2)
+    second = row(3, 9, (4, 5, 6), drafts=2, accepted=1)
+    metadata = gdn_metadata(
+        step(first, second, padding(accepted=7, drafts=-1)), full(num_spec=2, max_num_seqs=seqs)
+    )
+    assert (metadata.num_prefills, metadata.num_spec_decodes, metadata.num_spec_decode_tokens) == (0, 2, 6)
+    assert (metadata.spec_token_indx, metadata.non_spec_token_indx) == ((0, 1, 2, 3, 4, 5), ())
+    assert (metadata.token_index_dtype, metadata.spec_sequence_masks) == ("int32", (True, True, False))
+    rest = ((0, 0, 0),), (6,), (1,)
+    table, starts, counts = rest if fits else ((), (), ())
+    assert metadata.spec_state_indices_tensor == ((1, 2, 3), (4, 5, 6), *table)
+    assert metadata.spec_query_start_loc == (0, 3, 6, *starts)
+    assert metadata.num_accepted_tokens == (2, 1, *counts)
+    assert len(metadata.owned) == (6 if fits else 0)
