@@ -162,12 +162,10 @@ def require_step(step: BuilderStep) -> None:
 def as_captured(step: BuilderStep) -> BuilderStep:
     """The step for which a graph is captured: every row is a decode that is known to be one.
 
-    Each row offers all its tokens but the first as drafts, and as many as it has tokens, or one if
-    it has none, were accepted before.
+    Each row offers all its tokens but the first as drafts, and as many as it has tokens were accepted before.
     """
     rows = tuple(
-        replace(row, prefilling=False, drafts=row.query_len - 1, accepted=max(row.query_len, 1))
-        for row in step.rows
+        replace(row, prefilling=False, drafts=row.query_len - 1, accepted=row.query_len) for row in step.rows
     )
     return replace(
         step, rows=rows, has_prefilling=True, has_upper_bound=False, has_accepted=True, has_drafts=True

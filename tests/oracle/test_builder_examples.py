@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from oracle.builders.base import BaseMetadata, base_metadata, updated_block_table
-from oracle.builders.batch import BuilderConfig, BuilderStep, StepRow
+from oracle.builders.batch import BuilderConfig, BuilderStep, StepRow, require_config
 from oracle.builders.gdn import GDNMetadata, gdn_metadata
 from oracle.builders.mamba2 import PositionChunks, position_chunks
 from oracle.chunks import ConvPrograms
@@ -85,6 +85,7 @@ def programs(conv: ConvPrograms | None) -> tuple[tuple[int, ...], ...]:
              step(row(1, 4, seq_len_upper_bound=5), row(5, seq_len_upper_bound=4))),
         case("longest-query-understated", "max_query_len", step(row(1, 4), row(5), max_query_len=4)),
         case("tokens-understated", "num_actual_tokens", step(row(1, 4), row(5), num_actual_tokens=5)),
+        case("two-empty-rows-inside", "query_start_loc_cpu[2]", step(row(1, 4), padding(), padding(), row(5))),
     ],
 )  # fmt: skip
 def test_every_builder_refuses_an_ill_formed_step(argument: str, bad: BuilderStep) -> None:
@@ -114,6 +115,42 @@ def test_a_row_that_the_host_knows_to_be_in_its_prompt_is_a_prefill_however_shor
 ) -> None:
     assert split_of(base_metadata(step(first, second), config())) == split
     assert split_of(gdn_metadata(step(first, second), config())) == split
+
+
+@pytest.mark.parametrize(
+    "said", [{"has_prefilling": False}, {"has_prefilling": False, "has_upper_bound": True}]
+)
+def test_what_a_step_does_not_say_counts_for_nothing(said: dict[str, bool]) -> None:
+    marked = step(row(1, 4, prefilling=True, seq_len_upper_bound=9), **said)
+    bounded = step(row(1, 0, prefilling=False, seq_len_upper_bound=1), has_upper_bound=False)
+    for given in (marked, bounded):
+        assert split_of(base_metadata(given, config())) == (1, 0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "argument", "refused_config"),
+    [
+        case("a-mode", "base", "mamba_cache_mode", config("ALL")),
+        case("gdn-in-mode-all", "gdn", "mamba_cache_mode", config("all")),
+        case("no-block", "base", "block_size", config(block_size=0)),
+        case("no-request", "base", "max_num_seqs", config(max_num_seqs=0)),
+        case(
+            "too-few-blocks", "base", "num_speculative_blocks", config("align", 2, num_speculative_blocks=1)
+        ),
+        case("mamba1-with-drafts", "mamba1", "num_speculative_tokens", config(num_spec=1)),
+        case("mamba2-without-chunks", "mamba2", "chunk_size", config(chunk_size=0)),
+    ],
+)
+def test_a_builder_is_not_constructed(kind: str, argument: str, refused_config: BuilderConfig) -> None:
+    with refused(argument):
+        require_config(refused_config, kind)
+
+
+def test_the_smallest_builders_are_constructed() -> None:
+    least = {"block_size": 1, "max_num_seqs": 1, "chunk_size": 1}
+    require_config(config("all", 2, num_speculative_blocks=0, **least), "mamba2")
+    require_config(config("align", 2, **least), "gdn")
+    require_config(config("all", **least), "mamba1")
 
 
 def test_a_decode_by_length_alone_must_have_a_state_where_the_host_sees_its_length() -> None:
@@ -357,6 +394,8 @@ DRAFTED: dict[str, Any] = {"prefilling": False, "accepted": 1}
         case("more-than-offered", "num_accepted_tokens[0]", step(row(1, 4, prefilling=False, accepted=4))),
         case("dropped", "num_accepted_tokens[1]", step(row(2, 4, drafts=1, accepted=1), row(5, accepted=2, drafts=-1))),
         case("stateless", "is_prefilling", step(row(2, 0, drafts=1, accepted=1))),
+        case("steps-back-beside-drafts", "query_start_loc_cpu[2]",
+             step(row(2, 4, drafts=1, accepted=1), row(-1, 3, drafts=-1, accepted=1), max_query_len=2)),
     ],
 )  # fmt: skip
 def test_gdn_refuses(argument: str, bad: BuilderStep) -> None:
@@ -565,6 +604,17 @@ def test_gdn_without_speculation_runs_decodes_and_prefills_in_their_columns() ->
 def test_decodes_of_gdn_are_in_buffers_of_full_graphs(configured: BuilderConfig, owned: set[str]) -> None:
     assert gdn_metadata(step(row(1, 4), padding()), configured).owned == owned
     assert gdn_metadata(step(row(1, 4), row(5)), configured).owned == set()
+
+
+def test_a_full_graph_of_gdn_has_a_row_for_each_token_that_requests_may_have() -> None:
+    graphs = full(num_spec=2, max_num_seqs=1)
+    owned = [bool(gdn_metadata(step(*[row(1, 4)] * rows), graphs).owned) for rows in (3, 4)]
+    assert owned == [True, False]
+
+
+def test_a_row_with_drafts_that_is_marked_as_a_decode_may_be_without_a_state() -> None:
+    marked = step(row(2, 0, drafts=1, accepted=1, prefilling=False))
+    assert gdn_metadata(marked, config(num_spec=1)).num_spec_decodes == 1
 
 
 @pytest.mark.parametrize(("seqs", "fits"), [case("just-fits", 2, True), case("too-many-tokens", 1, False)])
