@@ -159,6 +159,7 @@ def test_a_decode_by_length_alone_must_have_a_state_where_the_host_sees_its_leng
         base_metadata(stateless, config())
     with refused("is_prefilling"):
         gdn_metadata(stateless, config())
+    assert split_of(base_metadata(step(row(1, 1)), config())) == (1, 0, 1, 0)
     on_device = replace(stateless, on_host=False)
     assert split_of(base_metadata(on_device, config())) == (2, 0, 2, 0)
     assert split_of(gdn_metadata(on_device, config())) == (2, 0, 2, 0)
@@ -200,6 +201,7 @@ def test_speculative_decodes_bring_their_starts_counts_and_a_column_per_draft() 
     ("argument", "bad"),
     [
         case("missing", "num_accepted_tokens", step(row(1, 4))),
+        case("not-said", "num_accepted_tokens", step(row(1, 4, accepted=1), has_accepted=False)),
         case("missing-for-padding", "num_accepted_tokens", step(padding())),
         case("too-few", "num_accepted_tokens", step(row(1, 4, accepted=1), row(1, 4))),
         case("zero", "num_accepted_tokens[1]", step(row(1, 4, accepted=1), row(2, 4, accepted=0))),
@@ -489,6 +491,8 @@ def test_another_table_changes_the_blocks_only(kind: str) -> None:
     made = config("align", chunk_size=4)
     assert updated_block_table(given, made, table, kind) == base_metadata(same, made, kind)
     assert updated_block_table(given, made, table, kind).state_indices_tensor_p == (5, 0)
+    with refused("num_speculative_tokens"):
+        updated_block_table(step(row(5)), config("align", 1, chunk_size=4), table[:1], "mamba2")
     graph = step(row(1, 4), padding())
     assert updated_block_table(graph, full(chunk_size=4), table[:2], kind, capture=True).num_decodes == 2
 

@@ -65,7 +65,7 @@ def of(topic: str, *rows: Situations) -> list[Any]:
 
 F, T = False, True
 UNIFORM = {"require_uniform": True}
-FLAGS = {"treat_short_extends_as_decodes": False, "is_prefilling": (F, T)}
+FLAGS: dict[str, Any] = {"treat_short_extends_as_decodes": False, "is_prefilling": (F, T)}
 
 SPLIT = of(
     "batch",
