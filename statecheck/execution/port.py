@@ -53,10 +53,9 @@ class InProcess:
     """Executes in this process, on `device` ("cpu" or "cuda").
 
     Args:
-        guards: surround tensors with guard bytes. A tool that knows where allocations end sees more without them.
         sanitized: watch every launch with the sanitizer; what it finds is what the call raises.
         record: the sanitizer keeps who wrote what.
-        arena: small tensors with guards lie in one piece of memory, see `Arena`; by default on every device but the CPU.
+        arena: small tensors lie in one piece of memory, see `Arena`; by default on every device but the CPU.
         log: records each step before it is executed, and when calls begin and end.
 
     Raises:
@@ -68,7 +67,6 @@ class InProcess:
         subject: Subject,
         device: str,
         *,
-        guards: bool = True,
         sanitized: bool = False,
         record: bool = False,
         arena: bool | None = None,
@@ -80,9 +78,9 @@ class InProcess:
         self.device = device
         self.log = log
         self.watched = Watched(record=record) if sanitized else None
-        together = guards and (device != "cpu" if arena is None else arena)
+        together = device != "cpu" if arena is None else arena
         self._builder = Builder(
-            subject, device, guards=guards, watched=self.watched, arena=Arena(device) if together else None
+            subject, device, watched=self.watched, arena=Arena(device) if together else None
         )
         self._describer = Describer(device, self._builder.allocator.imaged)
         self._sync_mode = "default"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from oracle.profile import DOCUMENTS, Profile
+from oracle.profile import DOCUMENTS
 from statecheck.case.values import Call, Expected, Outcome, Raised, Refusal, Step, Tensor
 from statecheck.execution.run import Follower, rules_of
 
@@ -16,39 +16,31 @@ Around = Callable[[], AbstractContextManager[None]]
 
 
 class RulesPort:
-    """Executes nothing. `steps`, `expected` and `actual` are those of the example in hand.
+    """Executes nothing. `expected` are the answers in the example in hand.
 
     Args:
         around: is entered while the rules are asked.
-        profile: of the release that the rules are those of.
     """
 
-    def __init__(
-        self, device: str = "cpu", around: Around = nullcontext, profile: Profile = DOCUMENTS
-    ) -> None:
-        self.device = device
+    device = "cpu"
+
+    def __init__(self, around: Around = nullcontext) -> None:
         self._around = around
-        self._expect = rules_of(profile)
         self.begin()
 
     def begin(self) -> None:
-        self.steps: list[Step] = []
         self.expected: list[Expected] = []
-        self.actual: list[Outcome] = []
-        self._rules = Follower(self._expect)
+        self._rules = Follower(rules_of(DOCUMENTS))
 
     def execute(self, step: Step) -> Outcome | None:
         with self._around():
             asked = self._rules.asked(step)
-        # Behind the rules, which may not know the answer: what is recorded always goes together.
-        self.steps.append(step)
         self._rules.learn(step, asked)
         if asked is None:
             return None
         assert isinstance(step, Call)
         self.expected.append(asked.expected)
-        self.actual.append(_outcome(asked.expected, step))
-        return self.actual[-1]
+        return _outcome(asked.expected, step)
 
     def waiting_refused(self) -> AbstractContextManager[None]:
         return nullcontext()

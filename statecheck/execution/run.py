@@ -120,13 +120,6 @@ class Run:
         self.steps.append(step)
         return self._noted(step, asked, self.port.execute(step))
 
-    def take_all(self, steps: Iterable[Step]) -> Iterator[Taken]:
-        """Execute steps as they are asked for; an entry for each call."""
-        for step in steps:
-            taken = self.take(step)
-            if taken is not None:
-                yield taken
-
     def take_unasked(self, step: Step) -> Outcome | None:
         """Execute a step, and ask the rules only on demand, see `settle`."""
         self.steps.append(step)

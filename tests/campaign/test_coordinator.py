@@ -401,9 +401,16 @@ def test_a_campaign_without_time_has_tested_nothing(tmp_path: Path) -> None:
 
 def test_a_campaign_goes_on_where_its_record_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "reports").write_text("in place of the folder")
-    record, _ = pretended(tmp_path, falsifies, budget=0.3)
+
+    def body(task: Explore, actor: Actor) -> None:
+        if task.property == PADDED and not task.isolated:
+            actor.die()
+        falsifies(task, actor)
+
+    record, _ = pretended(tmp_path, body, budget=0.5)
     assert [trouble for trouble in record.troubles if FILE in trouble]
     assert (code_of(record), len(record.buckets)) == (1, 1)
+    assert statuses(record)[PADDED] == "passed"
 
 
 def test_what_is_known_is_on_disk_while_it_runs(tmp_path: Path) -> None:

@@ -14,15 +14,14 @@ _VAST = 2**30
 
 
 class Allocator:
-    """Makes blocks on `device` for tensors described as values; without `guards` exactly as large as these are.
+    """Makes blocks on `device` for tensors described as values, with guards around them.
 
     Args:
-        arena: where tensors on the device lie that are small and guarded; without one, each has memory of its own.
+        arena: where small tensors on the device lie; without one, each has memory of its own.
     """
 
-    def __init__(self, device: str, *, guards: bool = True, arena: Arena | None = None) -> None:
+    def __init__(self, device: str, *, arena: Arena | None = None) -> None:
         self.device = device
-        self.guards = guards
         self.arena = arena
         self._blank: dict[str, torch.Tensor] = {}
         self._lendable: set[str] = set()
@@ -45,7 +44,7 @@ class Allocator:
             torch.cuda.empty_cache()
 
     def begin_call(self) -> None:
-        self._lendable = {"cpu", self.device} if self.guards else set()
+        self._lendable = {"cpu", self.device}
 
     def flush(self) -> None:
         """The subject may look at everything, and write to it."""
@@ -86,11 +85,11 @@ class Allocator:
 
     def allocate(self, tensor: Tensor) -> Allocation:
         device = self.device if tensor.on == "device" else "cpu"
-        block = self._in_arena(tensor) if tensor.on == "device" and self.guards else None
+        block = self._in_arena(tensor) if tensor.on == "device" else None
         if block is not None:
             return block
         memory = self._memory(tensor, device)
-        block = Allocation(memory, memory, guarded=self.guards)
+        block = Allocation(memory, memory)
         block.view = view_of(block.inside, tensor)
         if tensor.elements is not None:
             block.before = memory.clone()
@@ -115,12 +114,10 @@ class Allocator:
     def _memory(self, tensor: Tensor, device: str) -> torch.Tensor:
         dtype = getattr(torch, tensor.dtype)
         if tensor.elements is None:
-            around = 2 * GUARD_BYTES if self.guards else 0
-            memory = self._blank_memory(tensor.storage_size * dtype.itemsize + around, device)
-            if self.guards:
-                memory[:GUARD_BYTES] = memory[-GUARD_BYTES:] = CANARY
+            memory = self._blank_memory(tensor.storage_size * dtype.itemsize + 2 * GUARD_BYTES, device)
+            memory[:GUARD_BYTES] = memory[-GUARD_BYTES:] = CANARY
             return memory
-        guard = torch.full((GUARD_BYTES if self.guards else 0,), CANARY, dtype=torch.uint8)
+        guard = torch.full((GUARD_BYTES,), CANARY, dtype=torch.uint8)
         return torch.cat((guard, contents(tensor.elements, dtype), guard)).to(device)
 
     def _blank_memory(self, nbytes: int, device: str) -> torch.Tensor:

@@ -22,8 +22,7 @@ class SubjectError(Exception):
 class Allocation:
     """Memory of one tensor: guard bytes, the storage, guard bytes; `before` is its snapshot, where it has contents.
 
-    What a result holds has no guards, nor has anything that an allocator without guards makes. `image` is memory of the
-    host that holds the same (see `Arena`); then `before` is on the host as well.
+    What a result holds has no guards. `image` is memory of the host that holds the same (see `Arena`); then `before` is on the host as well.
     """
 
     view: torch.Tensor

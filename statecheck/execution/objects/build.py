@@ -53,14 +53,13 @@ class Builder:
         subject: Subject,
         device: str,
         *,
-        guards: bool = True,
         watched: Watched | None = None,
         arena: Arena | None = None,
     ) -> None:
         self.subject = subject
         self.device = device
         self.watched = watched
-        self.allocator = Allocator(device, guards=guards, arena=arena)
+        self.allocator = Allocator(device, arena=arena)
         self.names: dict[str, Bound] = {}
 
     def let(self, name: str, value: Value) -> None:
