@@ -30,7 +30,6 @@ FORMER_DEVICE: Mapping[str, str] = {
     "KINDS": "statecheck.case.faults",
     "Fault": "statecheck.case.faults",
     "InWorker": "statecheck.workers.port",
-    "run_in_worker": "statecheck.workers.run_in_worker",
     "recover": "statecheck.workers.recovered",
     "recover_all": "statecheck.workers.recovered",
     "Confirmation": "statecheck.diagnose.confirm",

@@ -26,7 +26,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "replay": ("replay 0cf9c118dc", "replay 0cf9c118dc --subject examples.numpy_port --device cpu"),
     "replay-trace": ("replay-trace conversation.jsonl --requests 2000 --factor 64",),
     "sanitize": ("sanitize shift_window.py", "sanitize shift_window.py --order reversed"),
-    "test": ("test --only chunks", "test --subject examples.numpy_port --max-examples 20"),
     "vectors": ("vectors --out build/vectors --only chunks",),
 }
 

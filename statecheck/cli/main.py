@@ -29,7 +29,6 @@ from statecheck.cli.releases.bisect import add_bisect
 from statecheck.cli.releases.compatibility import add_compatibility, go_on_in_release
 from statecheck.cli.releases.replay_trace import add_replay_trace
 from statecheck.cli.sanitize import add_sanitize
-from statecheck.cli.test import add_test
 from statecheck.cli.vectors import add_vectors
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.text import command_lines
@@ -88,7 +87,6 @@ def parser() -> CommandParser:
     demo = commands.add_parser("demo", help="break copies of the implementation and watch them being caught")
     demo.add_argument("--budget", default="20s", help="for each broken copy (default 20s)")
     demo.set_defaults(run=_demo)
-    add_test(commands)
     add_nightly(commands)
     add_merge(commands)
     add_reach(commands)

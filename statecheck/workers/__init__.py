@@ -25,11 +25,5 @@ An example that another port's fault has interrupted is run again from its begin
 With `log`, the steps of the example in hand are in that file before they are sent to the worker. `recover(log)` makes a case of
 them after everything has been killed.
 
-Any function, by name, with plain data in and out:
-
-    found = run_in_worker("package.module:function", 1, [2, 3], device="cuda", time_limit=10.0)
-    if isinstance(found, Fault):
-        print(found.kind, found.message)
-
-What the function raises is raised again. Workers end with the process that started them, however it ends.
+Workers end with the process that started them, however it ends.
 """

@@ -5,7 +5,6 @@ Compiling takes seconds, and is no sign of a call that hangs.
 
 from __future__ import annotations
 
-import importlib
 import os
 import pickle
 import sys
@@ -143,15 +142,6 @@ class Server:
         if letter == FAULT:
             raise Faulted(value)
         return outcome
-
-    def function(self, surroundings: Surroundings, path: str, arguments: Sequence[Any]) -> Any:
-        """Call "package.module:function", and wait until the device has done what it started."""
-        move_to(*surroundings)
-        module, _, name = path.partition(":")
-        result = getattr(importlib.import_module(module), name)(*arguments)
-        if self.device != "cpu":
-            torch.cuda.synchronize()
-        return result
 
 
 def move_to(environment: dict[str, str], folder: str, path: Sequence[str]) -> None:

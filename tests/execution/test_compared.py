@@ -247,28 +247,37 @@ def chunk_offsets(cu_seqlens, chunk_size):
         found.append(found[-1] - (start - end) // chunk_size)
     return found
 """
-FEW = ("--only", "fla-chunks/offsets or copy-meta/copied")
+CHOSEN = "fla-chunks/offsets or copy-meta/copied"
+NIGHT = ("statecheck", "nightly", "--examples", "60", "--only", CHOSEN)
+SUITE = ("pytest", "properties", "-p", "no:cacheprovider", "--max-examples", "30", "-k", CHOSEN)
 
 
 @pytest.mark.parametrize(
     ("source", "command", "code", "message"),
     [
-        (OFFERS_NOTHING, ("nightly", "--examples", "60", "--device", "cpu", *FEW), 2, "INCOMPLETE"),
-        (ONE_FUNCTION, ("nightly", "--examples", "60", "--device", "cpu", *FEW), 0, "CLEAN"),
-        (OFFERS_NOTHING, ("test", "--workers", "0", "--max-examples", "30", *FEW), 2, "nothing was compared"),
-        (ONE_FUNCTION, ("test", "--workers", "0", "--max-examples", "30", *FEW), 0, "1 passed"),
+        (OFFERS_NOTHING, NIGHT, 2, "INCOMPLETE"),
+        (ONE_FUNCTION, NIGHT, 0, "CLEAN"),
+        (OFFERS_NOTHING, SUITE, 5, "nothing was compared"),
+        (ONE_FUNCTION, SUITE, 0, "1 passed"),
     ],
-    ids=["nightly: nothing", "nightly: one", "test: nothing", "test: one"],
+    ids=["nightly: nothing", "nightly: one", "pytest: nothing", "pytest: one"],
 )
 def test_a_campaign_that_compared_no_function_of_the_subject_is_not_clean(
     tmp_path: Path, source: str, command: tuple[str, ...], code: int, message: str
 ) -> None:
     (tmp_path / "toy_port.py").write_text(source, encoding="utf-8")
-    where: tuple[str, ...] = ("--subject", "toy_port", "--reports", str(tmp_path / "reports"))
-    where += ("--corpus", str(tmp_path / "corpus")) if command[0] == "nightly" else ()
+    where: tuple[str, ...] = (
+        "--subject",
+        "toy_port",
+        "--device",
+        "cpu",
+        "--reports",
+        str(tmp_path / "reports"),
+    )
+    where += ("--corpus", str(tmp_path / "corpus")) if command is NIGHT else ()
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "CI": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "statecheck", *command, *where],
+        [sys.executable, "-m", *command, *where],
         capture_output=True,
         text=True,
         env=environment,
