@@ -1,9 +1,10 @@
-"""A case of what a solver has found: the smallest numbers that it allows, executed on the subject."""
+"""Cases of what a solver has found: the smallest numbers that it allows, executed on the subject."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import z3
@@ -21,6 +22,8 @@ from statecheck.prove.scenes import COLUMNS, SymbolicScene
 from statecheck.subject import Subject
 
 _TRIED = (*range(9), -1, *(1 << places for places in range(4, 31)))
+_AT_ONCE = 12
+"""Violations of which the smallest numbers are executed first."""
 _SIZES = 6
 """How many numbers of tokens a block are tried."""
 _MILLISECONDS = 30_000
@@ -39,28 +42,94 @@ class _Numbers:
         return self.block_size, sum(map(abs, self.values.values()))
 
 
-def smallest_case(
-    subject: Subject, scene: SymbolicScene, setup: Setup, violations: Sequence[LemmaViolation], size: Any
-) -> Case | None:
-    """The case of the smallest numbers for which the subject fails; None where it does not.
+@dataclass
+class ShownCases:
+    """What the subject does on numbers that violate a lemma.
+
+    `new` is the smallest case that no declared defect explains; `known` has a case of each defect that explains some, by its id.
+    `unshown` are the violations of which no numbers failed, or were not tried in time; `inputs` counts the numbers that were executed.
+    """
+
+    new: Case | None = None
+    known: dict[str, Case] = field(default_factory=dict)
+    unshown: list[LemmaViolation] = field(default_factory=list)
+    inputs: int = 0
+
+
+def shown_cases(
+    subject: Subject,
+    scene: SymbolicScene,
+    setup: Setup,
+    violations: Sequence[LemmaViolation],
+    size: Any,
+    limit: float,
+) -> ShownCases:
+    """Execute the smallest numbers of each violation, until some fail in a way that is not declared.
+
+    Where a declared defect explains the failure, the search goes on: with the other violations, and with other numbers for this one.
 
     Args:
         size: tokens of a block, or their symbol.
+        limit: seconds after which no more are tried.
     """
-    least = 1 + setup.num_spec
-    template = scene.steps(replace(setup, block_size=least), subject.profile)
-    sizes = (size,) if isinstance(size, int) else range(least, least + _SIZES)
-    for cells in (True, False):
-        chosen = (
-            _chosen(subject, scene, template, violation, sizes, cells=cells) for violation in violations
-        )
-        for numbers in sorted(filter(None, chosen), key=lambda one: one.size):
-            # What is left shows without the sanitizer, which may stop at something else.
-            sanitized = violations[0].about == ADDRESS
-            case = _executed(subject, scene, setup, numbers, sanitized=sanitized)
-            if case is not None:
-                return case
-    return None
+    search = _Search(subject, scene, setup, size, time.monotonic() + limit)
+    for first in range(0, len(violations), _AT_ONCE):
+        search.batch(violations[first : first + _AT_ONCE])
+        if search.shown.new is not None:
+            break
+    return search.shown
+
+
+class _Search:
+    def __init__(self, subject: Subject, scene: SymbolicScene, setup: Setup, size: Any, end: float) -> None:
+        self.shown = ShownCases()
+        self._subject, self._scene, self._setup, self._end = subject, scene, setup, end
+        least = 1 + setup.num_spec
+        self._sizes = (size,) if isinstance(size, int) else tuple(range(least, least + _SIZES))
+        self._template = scene.steps(replace(setup, block_size=least), subject.profile)
+
+    def batch(self, violations: Sequence[LemmaViolation]) -> None:
+        """Those of them whose numbers are the smallest first."""
+        unshown = list(violations)
+        for cells in (True, False):
+            chosen = [(one, self._numbers(one, cells=cells)) for one in unshown]
+            pairs = [(numbers, one) for one, numbers in chosen if numbers is not None]
+            for numbers, violation in sorted(pairs, key=lambda pair: pair[0].size):
+                if self._fails(numbers, violation):
+                    unshown = [one for one in unshown if one is not violation]
+                    self._beside(numbers, violation, cells=cells)
+                if self.shown.new is not None:
+                    return
+        self.shown.unshown += unshown
+
+    def _beside(self, numbers: _Numbers, violation: LemmaViolation, *, cells: bool) -> None:
+        """After numbers that show a declared defect: numbers of which one is another, each in turn."""
+        for name in numbers.values:
+            other = self._numbers(violation, cells=cells, besides=(name, numbers.values[name]))
+            if self.shown.new is None and other is not None:
+                self._fails(other, violation)
+
+    def _numbers(
+        self, violation: LemmaViolation, *, cells: bool, besides: tuple[str, int] | None = None
+    ) -> _Numbers | None:
+        if time.monotonic() > self._end or self.shown.new is not None:
+            return None
+        where = (self._subject, self._scene, self._template)
+        return _chosen(*where, violation, self._sizes, cells=cells, besides=besides)
+
+    def _fails(self, numbers: _Numbers, violation: LemmaViolation) -> bool:
+        # What is left shows without the sanitizer, which may stop at something else.
+        sanitized = violation.about == ADDRESS
+        case = _executed(self._subject, self._scene, self._setup, numbers, sanitized=sanitized)
+        self.shown.inputs += 1
+        if case is None:
+            return False
+        known = self._subject.known(case)
+        if known is None:
+            self.shown.new = case
+        else:
+            self.shown.known.setdefault(known.id or known.link, case)
+        return True
 
 
 def _chosen(
@@ -71,8 +140,9 @@ def _chosen(
     sizes: Iterable[int],
     *,
     cells: bool,
+    besides: tuple[str, int] | None = None,
 ) -> _Numbers | None:
-    """Small numbers that violate a lemma, in a block of the first size for which there are some."""
+    """Small numbers that violate a lemma, in a block of the first size for which there are some; a number is not that of `besides`."""
     for size in sizes:
         solver = z3.Solver()
         solver.set("timeout", _MILLISECONDS)
@@ -81,8 +151,11 @@ def _chosen(
         solver.add(*(z3.substitute(term, (BLOCK_SIZE, z3.IntVal(size))) for term in terms))
         inputs = Inputs(Path(), subject.profile, scene.by_slot, block_size=size)
         solver.add(*_as_template(inputs, template, cells=cells))
-        if solver.check() == z3.sat:
-            values = _smallest(solver, _open(scene, inputs))
+        opened = _open(scene, inputs)
+        if besides is not None:
+            solver.add(opened[besides[0]] != besides[1])
+        values = _smallest(solver, opened)
+        if values is not None:
             model = solver.model()
             row = [
                 model.eval(as_term(_cell(inputs, column)), model_completion=True).as_long()
@@ -121,18 +194,17 @@ def _open(scene: SymbolicScene, inputs: Inputs) -> dict[str, Any]:
     return found | {f"{name} 0": inputs.own(name) for name in own}
 
 
-def _smallest(solver: z3.Solver, terms: Mapping[str, Any]) -> dict[str, int]:
-    """The smallest number of each, one after the other."""
+def _smallest(solver: z3.Solver, terms: Mapping[str, Any]) -> dict[str, int] | None:
+    """The smallest number of each, one after the other; None where the solver knows none."""
     values = {}
     for name, term in terms.items():
-        chosen = next((value for value in _TRIED if solver.check(term == value) == z3.sat), None)
-        if chosen is None:
-            assert solver.check() == z3.sat
-            chosen = solver.model().eval(term, model_completion=True).as_long()
+        if solver.check() != z3.sat:
+            return None
+        found = solver.model().eval(term, model_completion=True).as_long()
+        chosen = next((value for value in _TRIED if solver.check(term == value) == z3.sat), found)
         solver.add(term == chosen)
         values[name] = chosen
-    assert solver.check() == z3.sat
-    return values
+    return values if solver.check() == z3.sat else None
 
 
 def _executed(

@@ -54,20 +54,19 @@ class CapturedLaunch:
             regions[copy].initial = regions[original].initial
         number = max(region.start >> APART for region in memory.regions)
         starts = dict[int, int]()
-        own: list[Region] = []
         for tensor in self.tensors:
             if tensor.name in regions:
                 starts[tensor.address] = regions[tensor.name].start
                 continue
             number += 1
             starts[tensor.address] = number << APART
-            own.append(Region("", number << APART, tensor.size, tensor.item, self._reader(tensor, starts)))
-        whole = SymbolicMemory(memory.path, [*memory.regions, *own], memory.moved, memory.violations)
+            own = Region("", number << APART, tensor.size, tensor.item, self._reader(tensor, starts))
+            memory.regions.append(own)
         arguments = [
             scalars.get(name, self._moved(value, starts))
             for name, value in zip(self.names, self.values, strict=True)
         ]
-        Executor(self.function, whole, self.grid).run(arguments)
+        Executor(self.function, memory, self.grid).run(arguments)
 
     def _reader(self, tensor: _Tensor, starts: Mapping[int, int]) -> Callable[[Term], Term]:
         def read(index: Term) -> Term:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,7 +76,7 @@ class SymbolicMemory:
     """Regions, what a launch did to them, and what was wrong with that."""
 
     path: Path
-    regions: Sequence[Region]
+    regions: list[Region]
     moved: list[MovedBytes] = field(default_factory=list)
     violations: list[LemmaViolation] = field(default_factory=list)
 
@@ -84,32 +84,40 @@ class SymbolicMemory:
         return next(region for region in self.regions if region.name == name)
 
     def violated(self, about: str, condition: Term, text: str) -> None:
-        """Note what is wrong where the condition holds; the first of a kind is enough."""
-        if all(found.about != about for found in self.violations):
-            conditions = (*self.path.solver.assertions(), condition)
+        """Note what is wrong where the condition holds; the first at a place is enough."""
+        if all((found.about, found.text) != (about, text) for found in self.violations):
+            wrong = condition if is_symbolic(condition) else z3.BoolVal(condition)
+            conditions = (*self.path.solver.assertions(), wrong)
             self.violations.append(LemmaViolation(about, conditions, tuple(self.path.divisions), text))
 
     def find(self, address: Term, size: int, text: str) -> tuple[Region, Term]:
-        """The region of an address, and how far behind its start; from then on the access is taken to be inside."""
+        """The region of an address, and how far behind its start. Where it may be in several or in none, each is followed.
+
+        Raises:
+            Unreachable: it is in none, which is noted: what follows such an access is undefined.
+        """
         address = concrete(address)
-        value = address
+        likely = self.path.choose(lambda: self._likely(address))
+        others = range(len(self.regions)) if is_symbolic(address) else ()
+        for number in dict.fromkeys((*likely, *others)):
+            region = self.regions[number]
+            offset = concrete(address - region.start)
+            behind = as_term(offset) - as_term(region.first)
+            inside = concrete(z3.And(behind >= 0, behind + size <= as_term(region.size)))
+            if self.path.implied(inside) or self.path.decide(inside):
+                return region, offset
+        names = [self.regions[number].name or "a vector of the launch" for number in likely]
+        self.violated(ADDRESS, True, f"{text} outside of {', '.join(names) or 'everything'}")
+        raise Unreachable
+
+    def _likely(self, address: Term) -> tuple[int, ...]:
+        """The number of the region near which an address is for some input, if there is one."""
         if is_symbolic(address):
-            # Whatever an earlier access was taken for.
             assert self.path.possible(), "only of what can be reached"
-            value = concrete(self.path.solver.model().eval(address, model_completion=True))
-        region = next((one for one in self.regions if one.start >> APART == value >> APART), None)
-        if region is None:
-            self.violated(ADDRESS, as_term(address) == value, f"{text} outside of everything")
-            raise Unreachable
-        offset = concrete(address - region.start)
-        behind = as_term(offset) - as_term(region.first)
-        inside = concrete(z3.And(behind >= 0, behind + size <= as_term(region.size)))
-        if not self.path.implied(inside):
-            self.violated(ADDRESS, z3.Not(inside), f"{text} outside of {region.name}")
-            if inside is False or not self.path.possible(inside):
-                raise Unreachable
-            self.path.assume(inside)
-        return region, offset
+            address = concrete(self.path.solver.model().eval(address, model_completion=True))
+        return tuple(
+            number for number, one in enumerate(self.regions) if one.start >> APART == address >> APART
+        )
 
     def load(self, address: Term, size: int, text: str) -> Any:
         region, offset = self.find(address, size, f"{text} reads")
@@ -119,10 +127,10 @@ class SymbolicMemory:
 
     def store(self, address: Term, size: int, value: Any, text: str) -> Region:
         region, offset = self.find(address, size, f"{text} writes")
+        if isinstance(value, Data) != (region.initial is None):
+            raise NotUnderstoodError("a kernel that writes numbers into a pool, or a state's bytes elsewhere")
         if region.initial is not None:
             region.stores.append((self._index(region, offset, size), value))
-        elif not isinstance(value, Data):
-            raise NotUnderstoodError("a kernel that writes numbers into a pool")
         return region
 
     @staticmethod
@@ -140,13 +148,34 @@ class SymbolicMemory:
             if over and self.path.possible(z3.Or(*over)):
                 self.violated(EQUAL, z3.Or(*over), f"{text} reads a byte after it was overwritten")
 
-    def source_of(self, byte: Any) -> Any:
-        """The address whose byte from before the launch is at the address `byte` now."""
-        return source_in(self.moved, byte)
+    def compare(self, vectors: Mapping[str, Callable[[Term], Term]], copies: Iterable[MovedBytes]) -> None:
+        """Note where it is left otherwise than expected, each tensor by itself: what is not among `vectors` is to stay as it was."""
+        byte, index = self.path.fresh("byte"), self.path.fresh("index")
+        differs = {"bytes of the pool": source_in(self.moved, byte) != source_in(copies, byte)}
+        for number, region in enumerate(self.regions):
+            name = region.name or f"a vector of the launch, the {number}th,"
+            if region.name in vectors:
+                inside = z3.And(index >= 0, region.item * index < as_term(region.size))
+                other = as_term(region.number(index)) != as_term(vectors[region.name](index))
+                differs[name] = z3.And(inside, other)
+            elif region.stores:
+                assert region.initial is not None
+                changed = (
+                    as_term(region.number(at)) != as_term(region.initial(at)) for at, _ in region.stores
+                )
+                differs[name] = z3.Or(*changed)
+        self.differ(differs)
+
+    def differ(self, differs: Mapping[str, Any]) -> None:
+        """Note which of these conditions, by what each is about, are possible."""
+        if self.path.possible(z3.Or(*differs.values())):
+            for name, condition in differs.items():
+                if self.path.possible(condition):
+                    self.violated(EQUAL, condition, f"{name} may be left otherwise")
 
 
 def source_in(runs: Iterable[MovedBytes], byte: Any) -> Any:
-    """As `SymbolicMemory.source_of`, after these moves."""
+    """The address whose byte from before these moves is at the address `byte` after them."""
     found = byte
     for run in runs:
         inside = z3.And(byte >= as_term(run.target), byte < as_term(run.target) + run.count)

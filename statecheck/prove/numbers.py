@@ -20,7 +20,7 @@ import z3
 from oracle import layout, rules, types
 from oracle.align import decisions, memory, pointers
 from oracle.errors import Refused
-from statecheck.prove.paths import Path, Term, as_term, concrete, is_symbolic
+from statecheck.prove.paths import OutOfReach, Path, Term, Unreachable, as_term, concrete, is_symbolic
 
 _MODULES = (decisions, layout, memory, pointers, types)
 
@@ -180,9 +180,16 @@ def symbolic() -> Iterator[None]:
 
 
 def answered(rule: Callable[..., Any], *arguments: Any) -> Any:
-    """What a rule answers; None where it refuses the input, or asserts that it is outside of its domain."""
+    """What a rule answers.
+
+    Raises:
+        Unreachable: it refuses the input, which is outside of its domain.
+        OutOfReach: an assertion of the oracle fails, so that what it says is not known.
+    """
     with symbolic():
         try:
             return rule(*arguments)
-        except (Refused, layout.Unrepresentable, AssertionError):
-            return None
+        except (Refused, layout.Unrepresentable):
+            raise Unreachable from None
+        except AssertionError as error:
+            raise OutOfReach(f"an assertion of the oracle fails: {error}") from error

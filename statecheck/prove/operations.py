@@ -6,6 +6,7 @@ fit in its width, that is noted, and it wraps around. Numbers are computed by th
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -56,7 +57,12 @@ class SymbolicArithmetic:
             if function is None:
                 raise NotUnderstoodError(f"{name} of {', '.join(elements)}")
             found = function(*values)
-            return bool(found) if result == "i1" else int(found)
+            if result == "i1":
+                return bool(found)
+            exact = _EXACT.get(name)
+            if exact is not None and exact(*map(int, values)) != int(found):
+                self._overflows(True)
+            return int(found)
         if any(element not in INTEGERS for element in elements):
             raise NotUnderstoodError(f"{name} of {', '.join(elements)} that are not known")
         short = name.partition(".")[2]
@@ -147,6 +153,8 @@ class SymbolicArithmetic:
         """The value where it always fits; otherwise it wraps around, and that is noted."""
         value = concrete(value)
         if not is_symbolic(value):
+            if wrapped(value, width) != value:
+                self._overflows(True)
             return wrapped(value, width)
         # Most are sums of one number that is not known with zeros.
         if (value.get_id(), width) in self._fitting:
@@ -194,6 +202,12 @@ def _boolean(value: Term) -> Any:
     return z3.BoolVal(value) if isinstance(value, bool) else value
 
 
+_EXACT: dict[str, Callable[[int, int], int]] = {
+    "arith.addi": operator.add,
+    "arith.subi": operator.sub,
+    "arith.muli": operator.mul,
+}
+"""What may not fit in its type where both numbers are known."""
 _SIGNED: dict[str, Callable[..., Any]] = {
     "addi": lambda a, b: a + b,
     "subi": lambda a, b: a - b,

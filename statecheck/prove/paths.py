@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import z3
 
@@ -63,14 +63,14 @@ class Path:
     """One way through code: what was assumed and decided on it.
 
     Args:
-        prefix: the decisions to repeat.
+        prefix: the decisions and choices to repeat.
         limit: milliseconds for each question to the solver.
     """
 
-    prefix: Sequence[bool] = ()
+    prefix: Sequence[Any] = ()
     limit: int = 20_000
-    choices: list[bool] = field(default_factory=list)
-    others: list[list[bool]] = field(default_factory=list)
+    choices: list[Any] = field(default_factory=list)
+    others: list[list[Any]] = field(default_factory=list)
     """Prefixes of the ways that this one leaves open."""
 
     def __post_init__(self) -> None:
@@ -135,6 +135,12 @@ class Path:
         self.choices.append(chosen)
         self.solver.add(condition if chosen else z3.Not(condition))
         return chosen
+
+    def choose(self, choice: Callable[[], T]) -> T:
+        """What `choice` gives where a path comes first; the paths that repeat it take the same, whatever the solver's model is then."""
+        at = len(self.choices)
+        self.choices.append(self.prefix[at] if at < len(self.prefix) else choice())
+        return cast("T", self.choices[at])
 
     def only(self, term: Term) -> Term:
         """The one value that a term has here, if there is only one; otherwise the term."""
@@ -236,7 +242,7 @@ class EndedPath(Generic[T]):
 
 def paths(run: Callable[[Path], T], limit: int) -> Iterator[EndedPath[T]]:
     """Every way through `run`, which is called anew for each."""
-    waiting: list[list[bool]] = [[]]
+    waiting: list[list[Any]] = [[]]
     while waiting:
         path = Path(waiting.pop(), limit)
         with suppress(Unreachable):

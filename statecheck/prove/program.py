@@ -256,13 +256,15 @@ class Executor:
         if op.operands[0].type.shape is not None or change not in ("add", "exch"):
             raise NotUnderstoodError(f"tt.atomic_rmw {change}")
         address, value = (self._values[operand] for operand in op.operands[:2])
-        size = size_of(pointee(op.operands[0].type))
+        kind = pointee(op.operands[0].type)
+        size = size_of(kind)
         if not self._lanes(op, 2):
             self._values[op.result] = 0
             return
         found = self._memory.load(address, size, self._here)
-        new = value if change == "exch" else concrete(found + value)
-        self._memory.store(address, size, new, self._here)
+        if change == "add":
+            value = self._arithmetic.compute("arith.addi", (kind, kind), kind, {}, (found, value))
+        self._memory.store(address, size, value, self._here)
         self._values[op.result] = found
 
 

@@ -24,7 +24,7 @@ from statecheck.case.values import Step
 from statecheck.prove.inputs import BLOCK_SIZE, DRAFTS, INT32, STRIDE, Inputs, within
 from statecheck.prove.memory import APART, MovedBytes, Region
 from statecheck.prove.numbers import Numbers, answered, term_of
-from statecheck.prove.paths import Path, Term, Unreachable, as_term
+from statecheck.prove.paths import Path, Term, as_term
 
 POOL = 1 << APART
 """Where the pool begins."""
@@ -65,7 +65,7 @@ class _Before(_Everywhere, Starting):
 
 @dataclass(frozen=True)
 class Expected:
-    """What the oracle says: the numbers of vectors where they change, by name, and the copies."""
+    """What the oracle says: the numbers of the vectors that may change, by name, and the copies."""
 
     vectors: Mapping[str, Callable[[Term], Term]]
     copies: tuple[MovedBytes, ...] = ()
@@ -75,15 +75,13 @@ class Expected:
 class SymbolicScene:
     """A call with open numbers.
 
-    `domain` assumes what is documented of them, `expect` asks the oracle. `vectors` are the names of the vectors, `changed` those
-    of them that the call may change.
+    `domain` assumes what is documented of them, `expect` asks the oracle. `vectors` are the names of the vectors.
     """
 
     name: str
     property_id: str
     function: str
     vectors: tuple[str, ...]
-    changed: tuple[str, ...]
     domain: Callable[[Inputs], None]
     expect: Callable[[Inputs, Setup], Expected]
     steps: Callable[[Setup, Profile], list[Step]]
@@ -133,7 +131,7 @@ def _pieces(inputs: Inputs, setup: Setup, moves: list[Any]) -> tuple[MovedBytes,
     states = states_at(setup, POOL, inputs.number(inputs.blocks))
     found: list[MovedBytes] = []
     for move in moves:
-        copies = _asked(copies_of, move, states, setup.layout, inputs.table(), inputs.profile)
+        copies = answered(copies_of, move, states, setup.layout, inputs.table(), inputs.profile)
         found += [run_of(inputs.path, piece) for copy in copies for piece in copy]
     return tuple(found)
 
@@ -166,7 +164,7 @@ def _v1_domain(inputs: Inputs) -> None:
 def _v1(inputs: Inputs, setup: Setup) -> Expected:
     names = ("counts", "columns", "scheduled", "computed", "drafts")
     size = inputs.number(inputs.block_size)
-    decided = _asked(decisions.after_v1_steps, *map(inputs.vector, names), size)
+    decided = answered(decisions.after_v1_steps, *map(inputs.vector, names), size)
     return _after(inputs, setup, OUT, {as_term(0): decided[0]})
 
 
@@ -180,7 +178,7 @@ def _v2_domain(inputs: Inputs) -> None:
 def _v2(inputs: Inputs, setup: Setup) -> Expected:
     names = ("mapping", "counts", "columns", "computed")
     size = inputs.number(inputs.block_size)
-    decided = _asked(decisions.after_v2_steps, *map(inputs.vector, names), size, inputs.profile)
+    decided = answered(decisions.after_v2_steps, *map(inputs.vector, names), size, inputs.profile)
     return _after(inputs, setup, "counts", {term_of(slot): step for slot, step in decided.items()})
 
 
@@ -202,7 +200,7 @@ def _precopy_domain(inputs: Inputs) -> None:
 
 def _precopy(inputs: Inputs, setup: Setup) -> Expected:
     names = ("mapping", "columns", "src_col", "bias")
-    moves = _asked(decisions.precopy_moves, *map(inputs.vector, names), inputs.profile)
+    moves = answered(decisions.precopy_moves, *map(inputs.vector, names), inputs.profile)
     return Expected({}, _pieces(inputs, setup, moves))
 
 
@@ -211,9 +209,11 @@ def _lists(inputs: Inputs, setup: Setup) -> Expected:
     names = ("mapping", "columns", "src_col", "bias")
     states = states_at(setup, POOL, inputs.number(inputs.blocks))
     found: list[MovedBytes] = []
-    for move in _asked(decisions.precopy_moves, *map(inputs.vector, names), inputs.profile):
+    for move in answered(decisions.precopy_moves, *map(inputs.vector, names), inputs.profile):
         row = inputs.table()[0][move.row]
-        listed = _asked(pointers.entries, states, setup.layout, [row], move.src_col, move.dst_col, move.bias)
+        listed = answered(
+            pointers.entries, states, setup.layout, [row], move.src_col, move.dst_col, move.bias
+        )
         found += [run_of(inputs.path, entry) for entry in listed]
     return Expected({}, tuple(found))
 
@@ -234,21 +234,9 @@ def _preprocess(inputs: Inputs, setup: Setup) -> Expected:  # noqa: ARG001 - it 
     slots = decisions.Slots(*map(inputs.vector, names))  # type: ignore[arg-type]
     rest = map(inputs.vector, ("mapping", "starts", "computed"))
     size = inputs.number(inputs.block_size)
-    after = _asked(decisions.advanced, slots, *rest, size, inputs.profile)
+    after = answered(decisions.advanced, slots, *rest, size, inputs.profile)
     found = (after.columns, after.counts, after.src_col, after.src_off)
     return Expected({name: one.at for name, one in zip(names, found, strict=True)})
-
-
-def _asked(rule: Callable[..., Any], *arguments: Any) -> Any:
-    """What a rule answers.
-
-    Raises:
-        Unreachable: it refuses the input, which is outside of the domain.
-    """
-    answer = answered(rule, *arguments)
-    if answer is None:
-        raise Unreachable
-    return answer
 
 
 def _rowwise(setup: Setup, profile: Profile) -> list[Step]:
@@ -272,20 +260,20 @@ def _advance(setup: Setup, profile: Profile) -> list[Step]:
 
 V1 = SymbolicScene(
     "V1 postprocess", "v1-postprocess/boundary", "run_fused_postprocess",
-    ("counts", "columns", "scheduled", "computed", "drafts", OUT), (OUT,),
+    ("counts", "columns", "scheduled", "computed", "drafts", OUT),
     _v1_domain, _v1, _rowwise, by_slot=False,
 )  # fmt: skip
 V2 = SymbolicScene(
     "V2 postprocess", "v2-postprocess/boundary", "run_fused_postprocess_align",
-    ("counts", "columns", "computed", "mapping"), ("counts",), _v2_domain, _v2, _slotwise,
+    ("counts", "columns", "computed", "mapping"), _v2_domain, _v2, _slotwise,
 )  # fmt: skip
 PRECOPY = SymbolicScene(
     "precopy", "precopy/running-column", "run_fused_precopy",
-    ("columns", "src_col", "bias", "mapping"), (), _precopy_domain, _precopy, _before, sized=False,
+    ("columns", "src_col", "bias", "mapping"), _precopy_domain, _precopy, _before, sized=False,
 )  # fmt: skip
 LISTS = replace(PRECOPY, name="precopy and pointer lists", expect=_lists)
 PREPROCESS = SymbolicScene(
     "preprocess", "preprocess-kernel/columns", "preprocess_mamba_align_fused_kernel",
-    ("columns", "computed", "counts", "src_col", "bias", "mapping", "starts"), ("columns", "counts", "src_col", "bias"),
+    ("columns", "computed", "counts", "src_col", "bias", "mapping", "starts"),
     _preprocess_domain, _preprocess, _advance, moves=False,
 )  # fmt: skip
