@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
-
-from rich.console import Console
 
 from statecheck.cli.options import location
 
-_PLAIN_WIDTH = 120
 _DESCRIPTION = """Run a script as `python script.py` would, its kernels executed on the CPU, and stop at the first access
 of a kernel that a GPU would not forgive. Options may also follow the script; what is not one of them is the script's own,
 and so is everything after `--`. Tensors have to be on the CPU. 0: clean. 1: a finding. 2: the script failed, or launched
@@ -51,7 +47,7 @@ def run_sanitize(options: argparse.Namespace) -> int:
 
         return explain_case(options.script)
     script = SanitizedScript(options.script, tuple(options.arguments), options.order, options.empties)
-    return sanitize_script(script, Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH))
+    return sanitize_script(script)
 
 
 def _take_ours(options: argparse.Namespace) -> None:

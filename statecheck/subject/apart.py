@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import select
+import multiprocessing
 import signal
-import time
 import warnings
 from collections.abc import Callable
-from typing import Any, NoReturn
+from multiprocessing.connection import Connection
+from typing import Any
 
-_READ_BYTES = 65_536
+_FORKED = multiprocessing.get_context("fork")
+_SECONDS_TO_END = 0.1
 
 
 class NoAnswerError(Exception):
@@ -24,55 +24,28 @@ def answer_apart(ask: Callable[[], Any], seconds: float) -> Any:
     Raises:
         NoAnswerError: it raised, ended the child, or took longer than `seconds`.
     """
-    reading, writing = os.pipe()
+    reading, writing = _FORKED.Pipe(duplex=False)
+    child = _FORKED.Process(target=_answer, args=(ask, writing))
     with warnings.catch_warnings():
         # Python warns where there are threads; the child asks, and ends.
         warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if not child:
-        _answer(ask, writing)
-    os.close(writing)
+        child.start()
+    writing.close()
     try:
-        text = _read(reading, seconds)
+        if not reading.poll(seconds):
+            raise NoAnswerError(f"it took more than {seconds:.0f} s")
+        return json.loads(reading.recv_bytes())
+    except EOFError:
+        child.join()
+        raise NoAnswerError(f"it ended the process with exit code {child.exitcode}") from None
     finally:
-        os.close(reading)
-        code = _end(child)
-    if text is None:
-        raise NoAnswerError(f"it took more than {seconds:.0f} s")
-    if not text.endswith(b"\n"):
-        raise NoAnswerError(f"it ended the process with exit code {code}")
-    return json.loads(text)
+        reading.close()
+        child.join(_SECONDS_TO_END)
+        child.kill()
+        child.join()
 
 
-def _answer(ask: Callable[[], Any], writing: int) -> NoReturn:
-    try:
-        # The parent ends it.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        os.write(writing, json.dumps(ask()).encode() + b"\n")
-    finally:
-        os._exit(0)
-
-
-def _read(reading: int, seconds: float) -> bytes | None:
-    """All that is written until a line ends or nothing more can come; None where the time is up before."""
-    until, text = time.monotonic() + seconds, b""
-    while not text.endswith(b"\n"):
-        if not select.select([reading], [], [], max(0.0, until - time.monotonic()))[0]:
-            return None
-        found = os.read(reading, _READ_BYTES)
-        if not found:
-            break
-        text += found
-    return text
-
-
-def _end(child: int) -> int:
-    """Its exit code; it is killed where it has not ended."""
-    # A child that has closed its end is about to end.
-    for _ in range(10):
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def _answer(ask: Callable[[], Any], writing: Connection) -> None:
+    # The parent ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    writing.send_bytes(json.dumps(ask()).encode())

@@ -71,7 +71,7 @@ def campaign_on(release: str, folder: Path, command: Sequence[str], program: Seq
     (folder / CAMPAIGN).unlink(missing_ok=True)
     _tell(f"{release}: a campaign, whose log is {folder / LOG}")
     run_on(release, (*command, "--reports", str(folder)), folder / LOG, program)
-    (column,) = collected([folder], {}).columns
+    (column,) = collected([folder], {}).releases
     gone = gone_in(column)
     counted = ", ".join(f"{column.count(state)} {state}" for state in ("passed", "known defect", "NEW"))
     _tell(f"{release}: {column.trouble or counted}" + (f", gone: {', '.join(gone)}" if gone else ""))

@@ -12,10 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
-from rich.syntax import Syntax
+from typing import TYPE_CHECKING
 
 from statecheck.case.findings import Access, Finding
 from statecheck.kernels import triton_mode
@@ -39,7 +36,7 @@ class SanitizedScript:
     empties: bool = True
 
 
-def sanitize_script(script: SanitizedScript, console: Console) -> int:
+def sanitize_script(script: SanitizedScript) -> int:
     """Run a script and report what was found.
 
     Returns:
@@ -53,7 +50,7 @@ def sanitize_script(script: SanitizedScript, console: Console) -> int:
     triton_mode.prepare("cpu")
     seen = _SeenLaunches()
     error = _run(script, seen)
-    return _report(script, seen, error, console)
+    return _report(script, seen, error)
 
 
 class _SeenLaunches:
@@ -121,11 +118,9 @@ def _as_main(script: SanitizedScript) -> Iterator[None]:
         os.environ.pop(triton_mode.INTERPRET, None)
 
 
-def _report(
-    script: SanitizedScript, seen: _SeenLaunches, error: BaseException | None, console: Console
-) -> int:
+def _report(script: SanitizedScript, seen: _SeenLaunches, error: BaseException | None) -> int:
     if seen.finding is not None:
-        _report_finding(seen.finding, console)
+        _report_finding(seen.finding)
         return FOUND
     if error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0)):
         _report_failure(script, error)
@@ -136,10 +131,10 @@ def _report(
         return FAILED
     if watched:
         launches, programs = _count(watched, "launch", "es"), _count(seen.programs, "program", "s")
-        _say(console, f"CLEAN: {launches}, {programs}")
+        _say(f"CLEAN: {launches}, {programs}")
     for launch, count in interpreted.items():
         kernel = f"{launch.kernel} ({_count(count, 'launch', 'es')})"
-        _say(console, f"not watched, in Triton's interpreter: {kernel}: {launch.why}")
+        _say(f"not watched, in Triton's interpreter: {kernel}: {launch.why}")
     if not watched:
         print("error: no launch could be watched", file=sys.stderr)
     return CLEAN if watched else FAILED
@@ -149,55 +144,31 @@ def _count(number: int, noun: str, ending: str) -> str:
     return f"{number:,} {noun}{ending if number != 1 else ''}"
 
 
-def _say(console: Console, text: str) -> None:
-    console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+def _say(text: str) -> None:
+    print(visible(text))
 
 
-def _report_finding(finding: Finding, console: Console) -> None:
-    _say(console, f"{type(finding).__name__}: {finding}")
-    for note in getattr(finding, "__notes__", ()):
-        _say(console, note)
+def _report_finding(finding: Finding) -> None:
+    _say(f"{type(finding).__name__}: {finding}")
     others = [finding.other] if finding.other and finding.other.path != finding.access.path else []
     for access in (finding.access, *others):
-        _say(console, f"\n{access.path}  {access.verb}, program {access.program} of {access.kernel}")
-        _show_source(access, console)
+        _say(f"\n{access.path}  {access.verb}, program {access.program} of {access.kernel}")
+        _show_source(access)
 
 
-def _show_source(access: Access, console: Console) -> None:
+def _show_source(access: Access) -> None:
     path, _, number = access.path.rpartition(":")
     lines, line = linecache.getlines(path), int(number or 0)
     first, last = max(line - _LINES_AROUND, 1), min(line + _LINES_AROUND, len(lines))
-    if console.is_terminal and lines:
-        where = {"line_range": (first, last), "highlight_lines": {line}}
-        console.print(Syntax("".join(lines), "python", line_numbers=True, **where))  # type: ignore[arg-type]
-        return
     for at in range(first, last + 1):
-        _say(console, f"{'>' if at == line else ' '} {at:4} {lines[at - 1].rstrip()}".rstrip())
+        _say(f"{'>' if at == line else ' '} {at:4} {lines[at - 1].rstrip()}".rstrip())
 
 
 def _report_failure(script: SanitizedScript, error: BaseException) -> None:
     if isinstance(error, SystemExit):
         print(f"error: {script.path} ended with exit code {error.code}", file=sys.stderr)
         return
-    shown = traceback.TracebackException(type(error), error, _of_script(script, error))
-    frames = [frame for frame in shown.stack if not _is_harness(frame.filename)]
-    shown.stack = traceback.StackSummary.from_list(frames)
-    print("".join(shown.format()), end="", file=sys.stderr)
+    traceback.print_exception(error)
     print(f"error: {script.path} failed", file=sys.stderr)
     if any(name in str(error).lower() for name in ("cuda", "nvidia")):
         print("hint: tensors have to be on the CPU (DEVICE=cpu)", file=sys.stderr)
-
-
-_HARNESS = str(Path(__file__).parents[2])
-
-
-def _is_harness(file: str) -> bool:
-    return file.startswith((_HARNESS, "<kernel "))
-
-
-def _of_script(script: SanitizedScript, error: BaseException) -> Any:
-    """The traceback from the script's own first line on."""
-    trace, path = error.__traceback__, str(script.path.absolute())
-    while trace is not None and trace.tb_frame.f_code.co_filename != path:
-        trace = trace.tb_next
-    return trace

@@ -6,10 +6,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from statecheck.case.codec import spread
+from statecheck.data.decode import Decoder
 from statecheck.data.json_files import load as read_json
 from statecheck.execution.verdict import Status
 from statecheck.releases.command import last_line
@@ -55,8 +57,8 @@ class Column:
     device: str = ""
     seconds: float = 0.0
     examples: int = 0
-    cells: Mapping[str, ReleaseResult] = field(default_factory=dict)
-    standings: Mapping[str, str] = field(default_factory=dict)
+    cells: dict[str, ReleaseResult] = field(default_factory=dict)
+    standings: dict[str, str] = field(default_factory=dict)
 
     def count(self, state: str) -> int:
         return Counter(cell.state for cell in self.cells.values())[state]
@@ -75,36 +77,23 @@ class Known:
 class Compatibility:
     """Releases side by side; `topics` has the topic of each property."""
 
-    columns: tuple[Column, ...]
+    releases: tuple[Column, ...]
     known: tuple[Known, ...]
-    topics: Mapping[str, str]
+    topics: dict[str, str]
 
     @property
     def clean(self) -> bool:
         """Whether nothing is new and nothing declared is gone."""
-        return not any(one.count(NEW) + one.count(GONE) + len(gone_in(one)) for one in self.columns)
+        return not any(one.count(NEW) + one.count(GONE) + len(gone_in(one)) for one in self.releases)
 
     @property
     def complete(self) -> bool:
         """Whether every release has been through a whole campaign."""
-        return not any(one.trouble or one.count(ERROR) + one.count(NOT_TESTED) for one in self.columns)
+        return not any(one.trouble or one.count(ERROR) + one.count(NOT_TESTED) for one in self.releases)
 
     def save(self, path: Path) -> None:
-        """Write it, one line for each release and each property."""
-        content = {
-            "releases": [_column_data(one) for one in self.columns],
-            "known": [vars(one) for one in self.known],
-            "properties": [self._property_data(name) for name in sorted(self.topics, key=self._place)],
-        }
-        lists = (f' "{name}": [\n  {_lines(entries)}\n ]' for name, entries in content.items())
-        path.write_text("{\n" + ",\n".join(lists) + "\n}\n", encoding="utf-8")
-
-    def _place(self, name: str) -> tuple[str, str]:
-        return self.topics[name], name
-
-    def _property_data(self, name: str) -> dict[str, Any]:
-        cells = {one.release: _cell_data(one.cells[name]) for one in self.columns if name in one.cells}
-        return {"name": name, "topic": self.topics[name], "cells": cells}
+        """Write it as JSON, of which most lines are a property on a release."""
+        path.write_text(spread(json.loads(json.dumps(asdict(self)))) + "\n", encoding="utf-8")
 
 
 def gone_in(column: Column) -> list[str]:
@@ -113,15 +102,13 @@ def gone_in(column: Column) -> list[str]:
 
 
 def loaded(path: Path) -> Compatibility:
-    """What `save` wrote."""
-    content = read_json(path, "a table of releases")
-    cells: dict[str, dict[str, ReleaseResult]] = {one["release"]: {} for one in content["releases"]}
-    for one in content["properties"]:
-        for release, cell in one["cells"].items():
-            cells[release][one["name"]] = ReleaseResult(cell[0], tuple(cell[1]), cell[2])
-    columns = tuple(Column(**one, cells=cells[one["release"]]) for one in content["releases"])
-    topics = {one["name"]: one["topic"] for one in content["properties"]}
-    return Compatibility(columns, tuple(Known(**one) for one in content["known"]), topics)
+    """What `save` wrote.
+
+    Raises:
+        ValueError: the file is something else.
+    """
+    found: Compatibility = Decoder().decode(read_json(path, "a table of releases"), Compatibility)
+    return found
 
 
 def collected(folders: Iterable[Path], topics: Mapping[str, str]) -> Compatibility:
@@ -187,16 +174,3 @@ def _cell(row: dict[str, Any]) -> ReleaseResult:
 
 def _known(one: dict[str, Any]) -> Known:
     return Known(one["id"], one.get("title", ""), one.get("link", ""))
-
-
-def _column_data(column: Column) -> dict[str, Any]:
-    names = ("release", "trouble", "device", "seconds", "examples")
-    return {name: getattr(column, name) for name in names} | {"standings": dict(column.standings)}
-
-
-def _cell_data(cell: ReleaseResult) -> list[Any]:
-    return [cell.state, list(cell.known), cell.detail]
-
-
-def _lines(entries: list[dict[str, Any]]) -> str:
-    return ",\n  ".join(json.dumps(one, ensure_ascii=False) for one in entries)

@@ -32,9 +32,9 @@ _KNOWN_LEGEND = "`x` showed; `(x)` declared, and not seen in so few examples; go
 
 def table(found: Compatibility) -> str:
     """All of it, as Markdown."""
-    tried = [one for one in found.columns if not one.trouble]
+    tried = [one for one in found.releases if not one.trouble]
     failed = [
-        f"{one.release} could not be tried: {_text(one.trouble)}" for one in found.columns if one.trouble
+        f"{one.release} could not be tried: {_text(one.trouble)}" for one in found.releases if one.trouble
     ]
     numbers = {one.id: str(number) for number, one in enumerate(found.known, 1)}
     rows = [*_counts(tried), *_properties(found, tried, numbers)]
@@ -48,7 +48,7 @@ def summary(found: Compatibility) -> str:
     """A line for each release, as Markdown."""
     head = ("release", "device", "properties passed", "known defect", "NEW", "not applicable")
     rows = []
-    for one in found.columns:
+    for one in found.releases:
         counts = (str(one.count(state)) for state in (PASSED, KNOWN, NEW, NOT_APPLICABLE))
         rows.append((one.release, one.device, *counts))
     return "\n".join(markdown.table(head, rows))
