@@ -24,7 +24,6 @@ MEANINGS = {
 class Status(enum.Enum):
     """What became of a property; design: what a verdict means."""
 
-    RUNNING = "running"
     PASSED = "passed"
     KNOWN = "known"
     FALSIFIED = "FALSIFIED"

@@ -14,7 +14,6 @@ from statecheck.case.values import Call, Outcome, Raised, Step
 from statecheck.kernels.compilations import Kernels, added
 from statecheck.kernels.coverage import INTERPRETED, Coverage, How
 from statecheck.subject.remarks import note
-from statecheck.workers.forkserver import server_for
 from statecheck.workers.log import State, StepLog
 from statecheck.workers.shared_workers import SharedWorkers
 from statecheck.workers.worker_process import WorkerWithSpare
@@ -104,11 +103,6 @@ class InWorker:
     def pids(self) -> tuple[int, ...]:
         """The workers that there are, first the one that gets the messages."""
         return self._workers.pids
-
-    @property
-    def server_pid(self) -> int:
-        """The process that forks the workers."""
-        return server_for(self.device).pid
 
     def begin_property(self) -> None:
         """The next examples are of another property: time limits start again."""

@@ -19,7 +19,6 @@ from statecheck.case.faults import INTERRUPTED, Faulted
 from statecheck.workers.server import Surroundings, move_to
 from statecheck.workers.wire import (
     ANEW,
-    COMPILING,
     ERROR,
     FAULT,
     GONE,
@@ -63,7 +62,7 @@ class _SharedWorker:
             self.current, self.generation = worker, self.generation + 1
         return worker
 
-    def ask(self, generation: int, message: SharedMessage, client: Connection) -> tuple[int, bytes]:
+    def ask(self, generation: int, message: SharedMessage) -> tuple[int, bytes]:
         """The generation that the client's example is in from now on, and the answer to its message."""
         limit, begins, asked = message
         try:
@@ -73,7 +72,7 @@ class _SharedWorker:
         if not begins and generation != self.generation:
             return -1, answer(ANEW, None)
         try:
-            return self.generation, worker.ask_with(limit, asked, client.send_bytes)
+            return self.generation, worker.ask_with(limit, asked)
         except Faulted as faulted:
             return -1, answer(FAULT, faulted.fault)
 
@@ -111,7 +110,7 @@ def _serve(number: int, worker: _SharedWorker, client: Connection) -> None:
         while True:
             message = client.recv()
             with worker.turn:
-                generation, reply = worker.ask(generation, message, client)
+                generation, reply = worker.ask(generation, message)
             client.send_bytes(reply)
     client.close()
     with worker.turn:
@@ -184,8 +183,6 @@ class SharedWorkers:
             self._way.send(message)
             # Other clients may come first, each with its own limit, so that this one waits without a limit.
             reply = self._way.recv_bytes()
-            while letter_of(reply) == COMPILING:
-                reply = self._way.recv_bytes()
         except (EOFError, OSError):
             self.close()
             raise Faulted(INTERRUPTED) from None

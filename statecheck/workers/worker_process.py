@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from statecheck.case.faults import DIED, Fault, Faulted, death, hang
@@ -50,17 +49,15 @@ class WorkerProcess:
             raise value
         return value, meanwhile
 
-    def ask_with(
-        self, limit: float, message: bytes, on_compiling: Callable[[bytes], None] = lambda message: None
-    ) -> bytes:
-        """As `ask`, with the request and the answer, `DONE` or `ERROR`, as they are sent; `on_compiling` gets the messages about compilations."""
+    def ask_with(self, limit: float, message: bytes) -> bytes:
+        """As `ask`, with the request and the answer, `DONE` or `ERROR`, as they are sent."""
         self.wait_until_ready()
         if self._owes_answer:
             # The caller of the last message was interrupted; its answer would be taken for this one.
             self.close()
             raise Faulted(Fault(DIED, "its answer was not waited for"))
         self._send(message)
-        return self._answer(limit, on_compiling)
+        return self._answer(limit)
 
     def wait_until_ready(self) -> None:
         """Raises as `ask`: what the subject raises when it is imported, for one."""
@@ -83,10 +80,9 @@ class WorkerProcess:
         except OSError:
             """It has ended; reading the answer shows how."""
 
-    def _answer(self, limit: float, on_compiling: Callable[[bytes], None] = lambda message: None) -> bytes:
+    def _answer(self, limit: float) -> bytes:
         reply = self._received(limit)
         while letter_of(reply) == COMPILING:
-            on_compiling(reply)
             # The limit is for what the subject does, so it starts anew when this is over.
             reply = self._received(limit if content_of(reply)[0] == "done" else _COMPILE_SECONDS)
         self._owes_answer = False

@@ -20,13 +20,14 @@ from tests.workers.test_port import alive
 
 _LEFT_BEHIND = """
 import sys
+from statecheck.workers.forkserver import server_for
 from statecheck.workers.port import InWorker
 from statecheck.case.values import Device, call
 
 with InWorker(sys.argv[1], sys.argv[2], time_limit=600.0) as port:
     port.begin()
     port.execute(call("add_one", x=1))
-    print(*port.pids, port.server_pid, flush=True)
+    print(*port.pids, server_for(sys.argv[2]).pid, flush=True)
     port.execute(call("never_end", device=Device()))
 """
 

@@ -17,6 +17,7 @@ from statecheck.execution.example import Bench
 from statecheck.execution.port import InProcess, Port
 from statecheck.execution.registry import load_properties
 from statecheck.kernels.compilations import Compilation
+from statecheck.workers.forkserver import server_for
 from statecheck.workers.port import InWorker
 from statecheck.workers.wire import request
 from statecheck.workers.worker_process import WorkerProcess
@@ -173,7 +174,7 @@ def test_an_example_whose_worker_was_killed_from_outside_is_run_again(port: InWo
 @pytest.mark.slow
 def test_an_example_whose_workers_and_their_server_were_killed_is_run_again(port: InWorker) -> None:
     port.execute(call("remember", x=1))
-    kill(port.server_pid)
+    kill(server_for(port.device).pid)
     assert port.execute(call("remember", x=2)) == Returned([1, 2])
 
 

@@ -20,7 +20,6 @@ _KINDS = {
     Status.NOT_FINISHED.value: "error",
     Status.NOT_APPLICABLE.value: "skipped",
     Status.NOT_TESTED.value: "skipped",
-    Status.RUNNING.value: "skipped",
     "FAILED": "failure",
     "UNREADABLE": "error",
     "NOT APPLICABLE": "skipped",

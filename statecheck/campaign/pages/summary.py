@@ -13,7 +13,7 @@ from statecheck.campaign.terminal.results import bucket_in
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, Status
 
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
-UNDECIDED = (Status.ERROR.value, Status.NOT_FINISHED.value, Status.RUNNING.value)
+UNDECIDED = (Status.ERROR.value, Status.NOT_FINISHED.value)
 _MOST_NAMES = 5
 
 

@@ -33,7 +33,6 @@ _STRONGEST = (
     Status.KNOWN,
     Status.UNEXPECTED_PASS,
     Status.PASSED,
-    Status.RUNNING,
     Status.NOT_TESTED,
     Status.NOT_APPLICABLE,
 )
