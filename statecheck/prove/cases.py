@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,7 +44,7 @@ class _Numbers:
 
 @dataclass
 class ShownCases:
-    """What the subject does on numbers that violate a lemma.
+    """What a subject does on numbers that violate a lemma.
 
     `new` is the smallest case that no declared defect explains; `known` has a case of each defect that explains some, by its id.
     `unshown` are the violations of which no numbers failed, or were not tried in time; `inputs` counts the numbers that were executed.
@@ -56,113 +56,100 @@ class ShownCases:
     inputs: int = 0
 
 
-def shown_cases(
-    subject: Subject,
-    scene: SymbolicScene,
-    setup: Setup,
-    violations: Sequence[LemmaViolation],
-    size: Any,
-    limit: float,
-) -> ShownCases:
-    """Execute the smallest numbers of each violation, until some fail in a way that is not declared.
-
-    Where a declared defect explains the failure, the search goes on: with the other violations, and with other numbers for this one.
+@dataclass
+class CaseSearch:
+    """Executes numbers that violate a lemma about a scene's launch.
 
     Args:
         size: tokens of a block, or their symbol.
         limit: seconds after which no more are tried.
     """
-    search = _Search(subject, scene, setup, size, time.monotonic() + limit)
-    for first in range(0, len(violations), _AT_ONCE):
-        search.batch(violations[first : first + _AT_ONCE])
-        if search.shown.new is not None:
-            break
-    return search.shown
 
+    subject: Subject
+    scene: SymbolicScene
+    setup: Setup
+    size: Any
+    limit: float
 
-class _Search:
-    def __init__(self, subject: Subject, scene: SymbolicScene, setup: Setup, size: Any, end: float) -> None:
-        self.shown = ShownCases()
-        self._subject, self._scene, self._setup, self._end = subject, scene, setup, end
-        least = 1 + setup.num_spec
-        self._sizes = (size,) if isinstance(size, int) else tuple(range(least, least + _SIZES))
-        self._template = scene.steps(replace(setup, block_size=least), subject.profile)
+    def __post_init__(self) -> None:
+        self._shown, self._end = ShownCases(), time.monotonic() + self.limit
+        least = 1 + self.setup.num_spec
+        self._sizes = (self.size,) if isinstance(self.size, int) else range(least, least + _SIZES)
+        self._template = self._steps(least)
 
-    def batch(self, violations: Sequence[LemmaViolation]) -> None:
+    def _steps(self, block_size: int) -> list[Step]:
+        return self.scene.steps(replace(self.setup, block_size=block_size), self.subject.profile)
+
+    def shown(self, violations: Sequence[LemmaViolation]) -> ShownCases:
+        """Execute the smallest numbers of each violation, until some fail in a way that is not declared.
+
+        Where a declared defect explains the failure, the search goes on: with the other violations, and with other numbers of this one.
+        """
+        for first in range(0, len(violations), _AT_ONCE):
+            self._try(violations[first : first + _AT_ONCE])
+        return self._shown
+
+    @property
+    def _over(self) -> bool:
+        return self._shown.new is not None or time.monotonic() > self._end
+
+    def _try(self, violations: Sequence[LemmaViolation]) -> None:
         """Those of them whose numbers are the smallest first."""
         unshown = list(violations)
         for cells in (True, False):
-            chosen = [(one, self._numbers(one, cells=cells)) for one in unshown]
-            pairs = [(numbers, one) for one, numbers in chosen if numbers is not None]
+            chosen = [(self._numbers(one, cells=cells), one) for one in unshown]
+            pairs = [(numbers, one) for numbers, one in chosen if numbers is not None]
             for numbers, violation in sorted(pairs, key=lambda pair: pair[0].size):
-                if self._fails(numbers, violation):
-                    unshown = [one for one in unshown if one is not violation]
-                    self._beside(numbers, violation, cells=cells)
-                if self.shown.new is not None:
-                    return
-        self.shown.unshown += unshown
-
-    def _beside(self, numbers: _Numbers, violation: LemmaViolation, *, cells: bool) -> None:
-        """After numbers that show a declared defect: numbers of which one is another, each in turn."""
-        for name in numbers.values:
-            other = self._numbers(violation, cells=cells, besides=(name, numbers.values[name]))
-            if self.shown.new is None and other is not None:
-                self._fails(other, violation)
+                if self._over or not self._fails(numbers, violation):
+                    continue
+                unshown = [one for one in unshown if one is not violation]
+                # After a declared defect: each of the numbers is another, in turn.
+                for name, value in numbers.values.items():
+                    other = self._numbers(violation, cells=cells, besides=(name, value))
+                    if other is not None:
+                        self._fails(other, violation)
+        self._shown.unshown += unshown
 
     def _numbers(
         self, violation: LemmaViolation, *, cells: bool, besides: tuple[str, int] | None = None
     ) -> _Numbers | None:
-        if time.monotonic() > self._end or self.shown.new is not None:
-            return None
-        where = (self._subject, self._scene, self._template)
-        return _chosen(*where, violation, self._sizes, cells=cells, besides=besides)
+        """Small numbers that violate a lemma, in a block of the first size for which there are some; one is not that of `besides`."""
+        for size in self._sizes if not self._over else ():
+            solver = z3.Solver()
+            solver.set("timeout", _MILLISECONDS)
+            # Of a known divisor products are sums.
+            terms = (*violation.conditions, *violation.divisions)
+            solver.add(*(z3.substitute(term, (BLOCK_SIZE, z3.IntVal(size))) for term in terms))
+            inputs = Inputs(Path(), self.subject.profile, self.scene.by_slot, block_size=size)
+            solver.add(*_as_template(inputs, self._template, cells=cells))
+            opened = _open(self.scene, inputs)
+            if besides is not None:
+                solver.add(opened[besides[0]] != besides[1])
+            values = _smallest(solver, opened)
+            if values is not None:
+                row = [_number(solver, as_term(_cell(inputs, column))) for column in range(COLUMNS)]
+                return _Numbers(values, size, row)
+        return None
 
     def _fails(self, numbers: _Numbers, violation: LemmaViolation) -> bool:
+        """Execute numbers, and keep the case if they fail."""
+        load_properties()
         # What is left shows without the sanitizer, which may stop at something else.
-        sanitized = violation.about == ADDRESS
-        case = _executed(self._subject, self._scene, self._setup, numbers, sanitized=sanitized)
-        self.shown.inputs += 1
-        if case is None:
-            return False
-        known = self._subject.known(case)
-        if known is None:
-            self.shown.new = case
-        else:
-            self.shown.known.setdefault(known.id or known.link, case)
-        return True
-
-
-def _chosen(
-    subject: Subject,
-    scene: SymbolicScene,
-    template: Sequence[Step],
-    violation: LemmaViolation,
-    sizes: Iterable[int],
-    *,
-    cells: bool,
-    besides: tuple[str, int] | None = None,
-) -> _Numbers | None:
-    """Small numbers that violate a lemma, in a block of the first size for which there are some; a number is not that of `besides`."""
-    for size in sizes:
-        solver = z3.Solver()
-        solver.set("timeout", _MILLISECONDS)
-        # Of a known divisor products are sums.
-        terms = (*violation.conditions, *violation.divisions)
-        solver.add(*(z3.substitute(term, (BLOCK_SIZE, z3.IntVal(size))) for term in terms))
-        inputs = Inputs(Path(), subject.profile, scene.by_slot, block_size=size)
-        solver.add(*_as_template(inputs, template, cells=cells))
-        opened = _open(scene, inputs)
-        if besides is not None:
-            solver.add(opened[besides[0]] != besides[1])
-        values = _smallest(solver, opened)
-        if values is not None:
-            model = solver.model()
-            row = [
-                model.eval(as_term(_cell(inputs, column)), model_completion=True).as_long()
-                for column in range(COLUMNS)
-            ]
-            return _Numbers(values, size, row)
-    return None
+        port = ordinary_port(self.subject, "cpu", sanitized=violation.about == ADDRESS)
+        self._shown.inputs += 1
+        trial = Bench(self.subject, port, known_by=lambda case: None).begin(found(self.scene.property_id))
+        try:
+            trial.agrees(*_with_numbers(self._steps(numbers.block_size), numbers))
+        except Falsified as falsified:
+            known = self.subject.known(falsified.case)
+            if known is None:
+                self._shown.new = falsified.case
+            else:
+                self._shown.known.setdefault(known.id or known.link, falsified.case)
+            return True
+        except KnownFailure:
+            """It is outside of the subject's contract."""
+        return False
 
 
 def _as_template(inputs: Inputs, template: Sequence[Step], *, cells: bool) -> list[Any]:
@@ -200,27 +187,15 @@ def _smallest(solver: z3.Solver, terms: Mapping[str, Any]) -> dict[str, int] | N
     for name, term in terms.items():
         if solver.check() != z3.sat:
             return None
-        found = solver.model().eval(term, model_completion=True).as_long()
-        chosen = next((value for value in _TRIED if solver.check(term == value) == z3.sat), found)
-        solver.add(term == chosen)
-        values[name] = chosen
+        some = _number(solver, term)
+        values[name] = next((value for value in _TRIED if solver.check(term == value) == z3.sat), some)
+        solver.add(term == values[name])
     return values if solver.check() == z3.sat else None
 
 
-def _executed(
-    subject: Subject, scene: SymbolicScene, setup: Setup, numbers: _Numbers, *, sanitized: bool
-) -> Case | None:
-    steps = scene.steps(replace(setup, block_size=numbers.block_size), subject.profile)
-    load_properties()
-    bench = Bench(subject, ordinary_port(subject, "cpu", sanitized=sanitized), known_by=lambda case: None)
-    bench.port.begin()
-    try:
-        bench.begin(found(scene.property_id)).agrees(*_with_numbers(steps, numbers))
-    except Falsified as falsified:
-        return falsified.case
-    except KnownFailure:
-        return None
-    return None
+def _number(solver: z3.Solver, term: Any) -> int:
+    """A number that a term may be, by the solver's model."""
+    return int(solver.model().eval(term, model_completion=True).as_long())
 
 
 def _with_numbers(steps: Sequence[Step], numbers: _Numbers) -> Iterator[Step]:

@@ -34,7 +34,6 @@ class _Tensor:
 class CapturedLaunch:
     """A launch of a kernel that a subject made of a scene's steps."""
 
-    kernel: str
     function: FuncOp
     grid: tuple[int, int, int]
     names: Sequence[str]
@@ -119,7 +118,7 @@ def captured(
     held = {tensor.name: tensor.contents for tensor in tensors}
     # A copy that the subject has made of a vector holds what the vector holds.
     made = {copy: of for copy, of in copies.items() if {copy, of} <= held.keys() and held[copy] == held[of]}
-    return CapturedLaunch(launch.kernel, function, launch.grid, launch.names, launch.values, tensors, made)
+    return CapturedLaunch(function, launch.grid, launch.names, launch.values, tensors, made)
 
 
 def _tensors(launch: Launched, port: InProcess, names: Sequence[str]) -> list[_Tensor]:

@@ -19,7 +19,7 @@ from properties.strategies.align.batches import OUT
 from properties.strategies.align.setup import CONTEXT, Setup
 from statecheck.case import Case
 from statecheck.kernels.source.ir import NotUnderstoodError
-from statecheck.prove.cases import ShownCases, shown_cases
+from statecheck.prove.cases import CaseSearch, ShownCases
 from statecheck.prove.inputs import BLOCK_SIZE, STRIDE, Inputs
 from statecheck.prove.launches import CapturedLaunch, captured
 from statecheck.prove.memory import ADDRESS, EQUAL, OVERFLOW, LemmaViolation, SymbolicMemory, source_in
@@ -104,7 +104,8 @@ class Proof:
     def decided(self, lemma: str, about: str, size: Any, explored: ExploredPaths) -> LemmaVerdict:
         """The verdict on a lemma after its paths were explored."""
         violations = [one for one in explored.violations if one.about == about]
-        shown = shown_cases(self.subject, self.scene, SETUPS[self.model], violations, size, self.limit)
+        search = CaseSearch(self.subject, self.scene, SETUPS[self.model], size, self.limit)
+        shown = search.shown(violations)
         verdict = LemmaVerdict(lemma, PROVED, explored.seconds, explored.ended)
         if shown.new is not None:
             return replace(verdict, state=REFUTED, why=shown.new.message, case=shown.new)

@@ -125,21 +125,20 @@ class SymbolicMemory:
             return Data(concrete(address))
         return region.number(self._index(region, offset, size))
 
-    def store(self, address: Term, size: int, value: Any, text: str) -> Region:
+    def store(self, address: Term, size: int, value: Any, text: str) -> None:
         region, offset = self.find(address, size, f"{text} writes")
         if isinstance(value, Data) != (region.initial is None):
             raise NotUnderstoodError("a kernel that writes numbers into a pool, or a state's bytes elsewhere")
         if region.initial is not None:
             region.stores.append((self._index(region, offset, size), value))
-        return region
 
-    @staticmethod
-    def _index(region: Region, offset: Term, size: int) -> Term:
+    def _index(self, region: Region, offset: Term, size: int) -> Term:
         if size != region.item:
             raise NotUnderstoodError(f"an access of {size} bytes to elements of {region.item}")
-        if not is_symbolic(offset):
-            return offset // size
-        return concrete(_part(offset, size))
+        part = _part(as_term(offset), size)
+        if part is None and not self.path.implied(as_term(offset) % size == 0):
+            raise NotUnderstoodError("an access between two elements")
+        return concrete(as_term(offset) / size if part is None else part)
 
     def reads(self, runs: Iterable[tuple[Term, int]], text: str) -> None:
         """Bytes of a pool are read: they must be those from before the launch."""
@@ -206,13 +205,13 @@ def joined(runs: Iterable[tuple[Term, Term, int]]) -> list[MovedBytes]:
 
 
 def _part(offset: Any, size: int) -> Any:
-    """A number divided by `size`, term by term where each can be divided."""
+    """A number divided by `size`, term by term where each can be divided; otherwise None."""
     terms = offset.children() if z3.is_add(offset) else [offset]
     found = []
     for term in terms:
         factor = term if z3.is_int_value(term) else term.arg(0) if z3.is_mul(term) else None
         if factor is None or not z3.is_int_value(factor) or factor.as_long() % size:
-            return offset / size
+            return None
         rest = [] if z3.is_int_value(term) else term.children()[1:]
         found.append(z3.Product(z3.IntVal(factor.as_long() // size), *rest))
     return z3.Sum(found)

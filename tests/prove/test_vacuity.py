@@ -152,6 +152,19 @@ def test_a_table_may_be_written_with_what_it_holds_and_nothing_else(
     assert [one.text for one in memory.violations] == [f"{name} may be left otherwise" for name in left]
 
 
+def test_an_access_between_two_elements_is_out_of_reach() -> None:
+    path = paths.Path()
+    table = Region("table0", 2 << APART, 16, 4, lambda index: index + 5)
+    memory = SymbolicMemory(path, [table])
+    # A column, of which it is not known that it is a multiple of the element's size.
+    at = path.fresh("byte")
+    path.assume(at >= 0, at < 8)
+    with pytest.raises(NotUnderstoodError, match="between two elements"):
+        memory.load(table.start + at, 4, "a kernel")
+    path.assume(at % 4 == 0)
+    assert path.implied(memory.load(table.start + at, 4, "a kernel") <= 6)
+
+
 @pytest.mark.parametrize(
     ("name", "values"), [("addi", (2**31 - 1, 1)), ("subi", (-(2**31), 1)), ("muli", (2**16, 2**16))]
 )
