@@ -28,6 +28,7 @@ from statecheck.case.values import (
     Step,
     Value,
 )
+from statecheck.execution.objects.arena import Arena
 from statecheck.execution.objects.blocks import (
     GUARD_BYTES,
     Allocation,
@@ -54,6 +55,7 @@ class InProcess:
     Args:
         sanitized: watch every launch with the sanitizer; what it finds is what the call raises.
         record: the sanitizer keeps who wrote what.
+        arena: small tensors lie in one piece of memory, see `Arena`; by default on every device but the CPU.
         log: records each step before it is executed, and when calls begin and end.
 
     Raises:
@@ -67,6 +69,7 @@ class InProcess:
         *,
         sanitized: bool = False,
         record: bool = False,
+        arena: bool | None = None,
         log: Recorder | None = None,
     ) -> None:
         if sanitized and device != "cpu":
@@ -75,8 +78,11 @@ class InProcess:
         self.device = device
         self.log = log
         self.watched = Watched(record=record) if sanitized else None
-        self._builder = Builder(subject, device, watched=self.watched)
-        self._describer = Describer(device)
+        together = device != "cpu" if arena is None else arena
+        self._builder = Builder(
+            subject, device, watched=self.watched, arena=Arena(device) if together else None
+        )
+        self._describer = Describer(device, self._builder.allocator.imaged)
         self._sync_mode = "default"
         self._state = ProcessState()
 
@@ -119,7 +125,9 @@ class InProcess:
 
     def materialise(self, value: Value) -> Any:
         """The object that `value` stands for, on this port's device."""
-        return self._builder.build(value, "", Scope())
+        built = self._builder.build(value, "", Scope())
+        self._builder.allocator.flush()
+        return built
 
     def _call(self, call: Call) -> Outcome:
         scope = Scope()
@@ -131,6 +139,7 @@ class InProcess:
                 self._builder.run(stack.enter_context, self.subject.environment(dict(call.environment)))
                 result = self._run(self._prepared(call, scope), call, scope)
         except SubjectError as error:
+            self._builder.allocator.pull()
             self._bind(call, error)
             cause = error.__cause__
             assert cause is not None
@@ -190,6 +199,7 @@ class InProcess:
         # An engine's kernels work in memory of its own, of which the sanitizer knows nothing.
         if self.watched is not None and not is_engine(call.function):
             watching = self.watched.watching(scope, kept=call.keeps)
+        self._builder.allocator.flush()
         process = os.getpid()
         try:
             with (
@@ -212,9 +222,11 @@ class InProcess:
 
     def _wait(self) -> None:
         """Until everything that the call has started is done, copies to host memory among it."""
-        # What an engine launches next would not wait for other streams of the subject's.
-        if self.device != "cpu":
-            torch.cuda.synchronize()
+        # The download is asked for first: where processes share a GPU, each wait is for all of their turns. What an
+        # engine launches next would not wait for other streams of the subject's either.
+        with self._builder.allocator.fetching():
+            if self.device != "cpu":
+                torch.cuda.synchronize()
 
     @contextmanager
     def _sync_debug_mode(self) -> Iterator[None]:

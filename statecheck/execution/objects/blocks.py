@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 
 from statecheck.case.values import CANARY, Address, Tensor, Value, View
@@ -21,18 +22,24 @@ class SubjectError(Exception):
 class Allocation:
     """Memory of one tensor: guard bytes, the storage, guard bytes; `before` is its snapshot, where it has contents.
 
-    What a result holds has no guards.
+    What a result holds has no guards. `image` is memory of the host that holds the same (see `Arena`); then `before` is on the host as well.
     """
 
     view: torch.Tensor
     memory: torch.Tensor
     before: torch.Tensor | None = None
     guarded: bool = True
+    image: torch.Tensor | None = None
 
     @property
     def inside(self) -> torch.Tensor:
         """The bytes of the storage."""
         return self.within(self.memory)
+
+    @property
+    def seen(self) -> torch.Tensor:
+        """What to look at, and to write to where it is not the device that writes."""
+        return self.memory if self.image is None else self.image
 
     def within(self, memory: torch.Tensor) -> torch.Tensor:
         """Without the guards, where there are any."""
@@ -43,22 +50,22 @@ class Allocation:
         if self.before is None and not self.guarded:
             return False
         if self.before is None:
-            ends = torch.cat((self.memory[:GUARD_BYTES], self.memory[-GUARD_BYTES:]))
+            ends = torch.cat((self.seen[:GUARD_BYTES], self.seen[-GUARD_BYTES:]))
             return (ends != CANARY).any()
-        if self.memory.device.type == "cpu":
-            return not torch.equal(self.memory, self.before)
-        return (self.memory != self.before).any()
+        if self.seen.device.type == "cpu":
+            return not torch.equal(self.seen, self.before)
+        return (self.seen != self.before).any()
 
     def guards(self) -> tuple[bytes, bytes]:
         """The bytes before and behind the storage."""
         if not self.guarded:
             return b"", b""
-        return raw_bytes(self.memory[:GUARD_BYTES]), raw_bytes(self.memory[-GUARD_BYTES:])
+        return raw_bytes(self.seen[:GUARD_BYTES]), raw_bytes(self.seen[-GUARD_BYTES:])
 
     def accept(self) -> None:
         """What the storage holds now is right; guard bytes never change rightly."""
         if self.before is not None:
-            self.within(self.before).copy_(self.inside)
+            self.within(self.before).copy_(self.within(self.seen))
 
 
 @dataclass
@@ -79,8 +86,8 @@ class Window:
 
     @property
     def seen(self) -> torch.Tensor:
-        """What it looks at now: the subject may have resized the view that it was handed."""
-        return view_of(self.block.inside, _as_tensor(self.value))
+        """As `Block.seen`, of the view."""
+        return view_of(self.block.within(self.block.seen), _as_tensor(self.value))
 
     def accept(self) -> None:
         """What the view holds now is right."""
@@ -164,6 +171,15 @@ def contents(elements: tuple[int, ...] | bytes, dtype: torch.dtype) -> torch.Ten
     if elements:
         raw.copy_(torch.frombuffer(bytearray(elements), dtype=torch.uint8))
     return raw
+
+
+def array_of(elements: tuple[int, ...] | bytes, dtype: str) -> np.ndarray:
+    """The bytes of `elements`, as an array; NumPy knows all integers, and torch the rest."""
+    if isinstance(elements, bytes):
+        return np.frombuffer(elements, np.uint8)
+    if dtype == "bool" or "int" in dtype:
+        return np.array(elements, dtype).view(np.uint8)
+    return contents(elements, getattr(torch, dtype)).numpy()
 
 
 def raw_bytes(tensor: torch.Tensor) -> bytes:

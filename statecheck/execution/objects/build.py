@@ -27,6 +27,7 @@ from statecheck.case.values import (
     View,
 )
 from statecheck.execution.objects.allocator import Allocator
+from statecheck.execution.objects.arena import Arena
 from statecheck.execution.objects.blocks import (
     Allocation,
     Named,
@@ -53,11 +54,12 @@ class Builder:
         device: str,
         *,
         watched: Watched | None = None,
+        arena: Arena | None = None,
     ) -> None:
         self.subject = subject
         self.device = device
         self.watched = watched
-        self.allocator = Allocator(device)
+        self.allocator = Allocator(device, arena=arena)
         self.names: dict[str, Bound] = {}
 
     def let(self, name: str, value: Value) -> None:
@@ -171,6 +173,7 @@ class Builder:
         Raises:
             SubjectError: it raised something.
         """
+        self.allocator.flush()
         try:
             return function(*arguments)
         except BaseException as error:

@@ -48,10 +48,13 @@ _MOST_PARTS = 100_000
 
 
 class Describer:
-    """Describes objects as they are found from a run on `device`."""
+    """Describes objects as they are found from a run on `device`; `imaged` gives what to read instead of a tensor."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(
+        self, device: str, imaged: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor
+    ) -> None:
         self.device = device
+        self._imaged = imaged
 
     def result(self, result: Any, path: str, scope: Scope, *, by_content: bool = False) -> Value:
         """`result` as a value: its parts, and tensors by what they hold or by which of the arguments they are."""
@@ -67,17 +70,18 @@ class Describer:
         require_few(tensor.numel())
         if tensor.dtype.is_complex:
             raise NotPlainError(f"elements of {tensor.dtype}")
-        elements = (tensor.reshape(-1) if read is None else read).tolist()
+        elements = (self._imaged(tensor).reshape(-1) if read is None else read).tolist()
         name = str(tensor.dtype).removeprefix("torch.")
         return Tensor(name, tuple(tensor.shape), numbers(elements), on=place)
 
     def read(self, found: Iterable[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """As `on_host`, of what lies on a device."""
+        """As `on_host`, of those of which no image is there."""
         if self.device == "cpu":
             return []
+        tensors = (one for one in found if type(one) is torch.Tensor)
         try:
             with subject_code():
-                return on_host(found)
+                return on_host(one for one in tensors if self._imaged(one) is one)
         except NotPlainError:
             # Each is read alone then, and the error says which it was.
             return []
@@ -142,7 +146,7 @@ class Describer:
         ):
             place = self._place(found)
             require_few(found.numel())
-            raw = raw_bytes(found)
+            raw = raw_bytes(self._imaged(found))
             shape = tuple(found.shape) if found.dtype is torch.uint8 else (len(raw),)
             return Tensor("uint8", shape, raw, on=place)
         return self.result(found, "", Scope(), by_content=True)
