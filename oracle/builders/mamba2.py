@@ -47,6 +47,7 @@ def computed_on_host(step: BuilderStep, rows: Sequence[StepRow], profile: Profil
 def _computed_on_host(step: BuilderStep, row: StepRow, profile: Profile) -> int:
     if row.is_padding:
         return 0
-    if profile.host_bounds and step.has_upper_bound and row.seq_len_upper_bound is not None:
+    if profile.host_bounds and step.has_upper_bound:
+        assert row.seq_len_upper_bound is not None, "a bound of every row was asked for"
         return row.seq_len_upper_bound - row.query_len
     return row.num_computed

@@ -19,6 +19,7 @@ from oracle.align.runner import Forgotten, RunnerRequest
 from oracle.errors import Refused
 from oracle.layout import StateGeometry
 from oracle.profile import DOCUMENTS
+from tests.oracle.test_worked_examples import case
 
 BLOCK, DRAFTS, WINDOW, WIDTH = 4, 2, 3, 5
 PAGE = 8
@@ -27,10 +28,6 @@ CONV = StateTensor("pool", StateGeometry(12, (WIDTH, 1), 1, PAGE), "conv")
 TEMPORAL = StateTensor("pool", StateGeometry(12, (1,), 1, PAGE, WIDTH), "temporal")
 STATES = (CONV, TEMPORAL)
 Runner = Literal["V1", "V2"]
-
-
-def case(name: str, *values: object) -> Any:
-    return pytest.param(*values, id=name)
 
 
 @dataclass

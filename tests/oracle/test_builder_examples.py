@@ -1,7 +1,6 @@
 """The builders' rules, worked by hand on batches small enough to see through."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,21 +11,10 @@ from oracle.builders.batch import BuilderConfig, BuilderStep, StepRow, require_c
 from oracle.builders.gdn import GDNMetadata, gdn_metadata
 from oracle.builders.mamba2 import PositionChunks, position_chunks
 from oracle.chunks import ConvPrograms
-from oracle.errors import Refused
 from oracle.profile import Profile
+from tests.oracle.test_worked_examples import case, refused
 
 INT64: Final = "int64"
-
-
-def case(name: str, *values: object) -> Any:
-    return pytest.param(*values, id=name)
-
-
-@contextmanager
-def refused(argument: str) -> Iterator[None]:
-    with pytest.raises(Refused) as caught:
-        yield
-    assert caught.value.argument == argument, f"{caught.value}: but should name {argument}"
 
 
 def config(mode: str = "none", num_spec: int = 0, **changes: Any) -> BuilderConfig:
@@ -125,6 +113,8 @@ def test_what_a_step_does_not_say_counts_for_nothing(said: dict[str, bool]) -> N
     bounded = step(row(1, 0, prefilling=False, seq_len_upper_bound=1), has_upper_bound=False)
     for given in (marked, bounded):
         assert split_of(base_metadata(given, config())) == (1, 0, 1, 0)
+    prompt = step(row(3, 2, seq_len_upper_bound=4), has_upper_bound=False)
+    assert base_metadata(prompt, config(chunk_size=4), "mamba2").cu_chunk_seqlen_p == (0, 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -391,7 +381,10 @@ DRAFTED: dict[str, Any] = {"prefilling": False, "accepted": 1}
         case("other-than-the-row", "num_decode_draft_tokens_cpu[1]",
              step(row(2, 4, drafts=1, **DRAFTED), row(3, 4, drafts=1, **DRAFTED))),
         case("prompt-with-drafts", "num_decode_draft_tokens_cpu[0]", step(row(9, prefilling=True, accepted=1, drafts=1))),
+        case("drafts-but-no-token-of-them", "num_decode_draft_tokens_cpu[0]", step(row(2, 4, drafts=0, **DRAFTED))),
         case("counts-missing", "num_accepted_tokens", step(row(2, 4, drafts=1))),
+        case("counts-missing-without-drafts", "num_accepted_tokens", step(row(5, drafts=-1), row(1, 4, drafts=0))),
+        case("a-count-missing", "num_accepted_tokens", step(row(2, 4, drafts=1, accepted=1), row(5, drafts=-1))),
         case("zero", "num_accepted_tokens[0]", step(row(2, 4, drafts=1, accepted=0))),
         case("more-than-offered", "num_accepted_tokens[0]", step(row(1, 4, prefilling=False, accepted=4))),
         case("dropped", "num_accepted_tokens[1]", step(row(2, 4, drafts=1, accepted=1), row(5, accepted=2, drafts=-1))),
@@ -557,6 +550,7 @@ def test_a_release_of_gdn_may_count_padding_and_cut_chunks_of_prefills_alone() -
     ("drafts", "accepted", "spec"),
     [
         case("drafts", (2, -1), (1, 1), [True, False]),
+        case("a-draft", (1, -1), (1, 1), [True, False]),
         case("no-drafts-but-accepted-some", (-1, -1), (1, 2), [False, True]),
         case("none-drafted-anything", (0, -1), (1, 1), None),
         case("none-drafted-beside-drafts", (2, 0), (1, 1), [True, True]),
@@ -616,6 +610,48 @@ def test_a_full_graph_of_gdn_has_a_row_for_each_token_that_requests_may_have() -
     assert owned == [True, False]
 
 
+CAPTURING = full(num_spec=2, max_num_seqs=2)
+
+
+@pytest.mark.parametrize(
+    ("argument", "bad", "most"),
+    [
+        case("rows", "num_reqs", step(*[row(1, 4)] * 7), step(*[row(1, 4)] * 6)),
+        case("tokens", "num_actual_tokens", step(*[row(3, 4)] * 2, num_actual_tokens=7), step(*[row(3, 4)] * 2)),
+        case("a-query", "max_query_len", step(row(1, 4), row(4, 4)), step(row(3, 4), row(1, 4))),
+    ],
+)  # fmt: skip
+def test_gdn_captures_no_more_than_its_buffers_hold(
+    argument: str, bad: BuilderStep, most: BuilderStep
+) -> None:
+    with refused(argument):
+        gdn_metadata(bad, CAPTURING, capture=True)
+    assert gdn_metadata(most, CAPTURING, capture=True).owned
+
+
+@pytest.mark.parametrize(
+    ("rows", "said", "spec"),
+    [
+        case("counts-are-not-said", [row(1, 4, prefilling=False, accepted=2)], {"has_accepted": False}, None),
+        case("drafts-are-not-said", [row(2, 4, drafts=1, accepted=1)], {"has_drafts": False}, None),
+        case("drafts-of-a-prompt-without-counts", [row(2, prefilling=True, drafts=1)], {}, None),
+        case("two-tokens-without-drafts", [row(2, 4, prefilling=False, accepted=1, drafts=-1)], {}, None),
+        case("drafts-of-padding", [row(2, 4, drafts=1, accepted=1), padding(drafts=0, accepted=1)], {}, (True, False)),
+    ],
+)  # fmt: skip
+def test_only_a_decode_whose_drafts_and_counts_are_said_is_speculative(
+    rows: list[StepRow], said: dict[str, bool], spec: tuple[bool, ...] | None
+) -> None:
+    assert gdn_metadata(step(*rows, **said), config(num_spec=2)).spec_sequence_masks == spec
+
+
+def test_a_count_is_looked_at_where_there_may_be_drafts() -> None:
+    given = step(row(1, 4, accepted=2))
+    assert gdn_metadata(given, config()).num_decodes == 1
+    with refused("num_accepted_tokens[0]"):
+        gdn_metadata(given, config(num_spec=1))
+
+
 def test_a_row_with_drafts_that_is_marked_as_a_decode_may_be_without_a_state() -> None:
     marked = step(row(2, 0, drafts=1, accepted=1, prefilling=False))
     assert gdn_metadata(marked, config(num_spec=1)).num_spec_decodes == 1
@@ -626,12 +662,13 @@ def test_rows_with_drafts_are_padded_where_their_tokens_fit_a_full_graph(seqs: i
     first = row(3, 9, (1, 2, 3), drafts=2, accepted=2)
     second = row(3, 9, (4, 5, 6), drafts=2, accepted=1)
     metadata = gdn_metadata(
-        step(first, second, padding(accepted=7, drafts=-1)), full(num_spec=2, max_num_seqs=seqs)
+        step(first, second, padding(accepted=7, drafts=-1), padding(accepted=1, drafts=0)),
+        full(num_spec=2, max_num_seqs=seqs),
     )
     assert (metadata.num_prefills, metadata.num_spec_decodes, metadata.num_spec_decode_tokens) == (0, 2, 6)
     assert (metadata.spec_token_indx, metadata.non_spec_token_indx) == ((0, 1, 2, 3, 4, 5), ())
-    assert (metadata.token_index_dtype, metadata.spec_sequence_masks) == ("int32", (True, True, False))
-    rest = ((0, 0, 0),), (6,), (1,)
+    assert (metadata.token_index_dtype, metadata.spec_sequence_masks) == ("int32", (True, True, False, False))
+    rest = ((0, 0, 0),) * 2, (6, 6), (1, 1)
     table, starts, counts = rest if fits else ((), (), ())
     assert metadata.spec_state_indices_tensor == ((1, 2, 3), (4, 5, 6), *table)
     assert metadata.spec_query_start_loc == (0, 3, 6, *starts)

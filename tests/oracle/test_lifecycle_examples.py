@@ -9,22 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 import pytest
 
 from oracle.lifecycle.ledger import NOTHING, ConvRows, Held, StateLedger
 from oracle.lifecycle.requests import Geometry, ScheduledRequest, SchedulerStep, Stage, Wish
 from oracle.lifecycle.scheduler import Scheduler, aligned_length
+from tests.oracle.test_worked_examples import case
 
 CONV_ROWS = 3
 ALIGN = Geometry("align", block_size=4, num_spec=2)
 NONE = Geometry("none", block_size=64, num_spec=2)
 ALL = Geometry("all", block_size=4, num_spec=0)
-
-
-def case(name: str, *values: object) -> Any:
-    return pytest.param(*values, id=name)
 
 
 @dataclass(frozen=True)
