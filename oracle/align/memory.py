@@ -60,8 +60,15 @@ class Piece(NamedTuple):
 
 Copy = tuple[Piece, ...]
 """What is copied as one: pieces of one copy may overlap each other, those of different copies may not."""
-_Span = tuple[str, int, int, int]
-"""Bytes that a copy reads or writes: the pool, where they begin and end, and the copy's number."""
+
+
+class _Span(NamedTuple):
+    """Bytes that a copy reads or writes, and the copy's number."""
+
+    pool: str
+    start: int
+    end: int
+    owner: int
 
 
 def apply_moves(
@@ -76,8 +83,9 @@ def apply_moves(
 
     Source: contract 2.2; document 4, `_copy_mamba_state_block`.
     """
-    copies = (copy for move in moves for copy in copies_of(move, states, layout, tables, profile))
-    return moved(memory, [copy for copy in copies if copy])
+    return moved(
+        memory, [copy for move in moves for copy in copies_of(move, states, layout, tables, profile)]
+    )
 
 
 @rule
@@ -180,8 +188,6 @@ def read(memory: Memory, place: Place, length: int) -> bytes:
 
 
 def _written(name: str, pool: Pool, contents: Sequence[tuple[int, bytes]]) -> Pool:
-    if not contents:
-        return pool
     if isinstance(pool, bytes):
         whole = bytearray(pool)
         for offset, data in contents:
@@ -200,13 +206,11 @@ def _assert_independent(copies: Sequence[Copy]) -> None:
     """Copies run in any order, so no copy reads or writes what another one writes."""
     reads, writes = [], []
     for owner, copy in enumerate(copies):
-        for (source_pool, source), (target_pool, target), length in copy:
-            reads.append((source_pool, source, source + length, owner))
-            writes.append((target_pool, target, target + length, owner))
-    reads.sort()
-    writes.sort()
-    _assert_apart(writes)
-    _assert_unwritten(reads, writes)
+        for source, target, length in copy:
+            reads.append(_Span(source.pool, source.offset, source.offset + length, owner))
+            writes.append(_Span(target.pool, target.offset, target.offset + length, owner))
+    _assert_apart(sorted(writes))
+    _assert_unwritten(sorted(reads), sorted(writes))
 
 
 def _assert_apart(writes: Sequence[_Span]) -> None:
@@ -219,10 +223,10 @@ def _assert_unwritten(reads: Sequence[_Span], writes: Sequence[_Span]) -> None:
     """Both in order, and writes apart from each other: those before a read are before every later one too."""
     first, count = 0, len(writes)
     for pool, start, end, owner in reads:
-        while first < count and (writes[first][0], writes[first][2]) <= (pool, start):
+        while first < count and (writes[first].pool, writes[first].end) <= (pool, start):
             first += 1
         index = first
-        while index < count and writes[index][:2] < (pool, end):
-            writer = writes[index][3]
+        while index < count and (writes[index].pool, writes[index].start) < (pool, end):
+            writer = writes[index].owner
             assert writer == owner, f"copy {owner} reads {Place(pool, start)}, which copy {writer} writes"
             index += 1

@@ -19,7 +19,7 @@ from oracle.align.runner import Forgotten, RunnerRequest
 from oracle.errors import Refused
 from oracle.layout import StateGeometry
 from oracle.profile import DOCUMENTS
-from tests.oracle.test_worked_examples import case
+from tests.oracle.test_worked_examples import case, refused
 
 BLOCK, DRAFTS, WINDOW, WIDTH = 4, 2, 3, 5
 PAGE = 8
@@ -390,6 +390,17 @@ def test_channels_first_move_channel_by_channel() -> None:
         Piece(Place("pool", 56), Place("pool", 94), 6),
     )
     assert state_copy(state, "DS", [1, 2], Move(0, 0, 1, 4), DOCUMENTS) == ()
+    whole = (Piece(Place("pool", 46), Place("pool", 86), 16),)
+    assert state_copy(state, "DS", [1, 2], Move(0, 0, 1), DOCUMENTS) == whole
+
+
+def test_rows_first_move_row_by_row() -> None:
+    state = StateTensor("pool", StateGeometry(3, (3, 4), 2, 40, 6), "conv")
+    found = state_copy(state, "SD", [1, 2], Move(0, 0, 1, 1), DOCUMENTS)
+    assert [(source.offset, target.offset, size) for source, target, size in found] == [
+        (54, 86, 8),
+        (62, 94, 8),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -409,6 +420,8 @@ def test_channels_first_move_channel_by_channel() -> None:
 )
 def test_nothing_is_copied_through_a_sentinel(state: StateTensor, row: Sequence[int], move: Move) -> None:
     assert state_copy(state, "SD", row, move, DOCUMENTS) == ()
+    with refused("block_table"):
+        state_copy(state, "SD", row, move, replace(DOCUMENTS, skips_missing_states=False))
 
 
 def test_rows_move_within_a_block_as_through_a_temporary() -> None:
@@ -424,18 +437,22 @@ def test_channels_move_within_a_block_as_through_a_temporary() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "meet"),
+    ("places", "meet"),
     [
-        case("apart", (0, 10), (4, 14), False),
-        case("same-source", (0, 10), (0, 14), False),
-        case("both-write", (0, 10), (4, 13), True),
-        case("reads-what-the-other-writes", (0, 10), (12, 20), True),
-        case("written-by-the-other", (12, 20), (0, 10), True),
-        case("swap", (0, 10), (10, 0), True),
+        case("apart", [(0, 10), (4, 14)], False),
+        case("same-source", [(0, 10), (0, 14)], False),
+        case("both-write", [(0, 10), (4, 13)], True),
+        case("reads-what-the-other-writes", [(0, 10), (12, 20)], True),
+        case("written-by-the-other", [(12, 20), (0, 10)], True),
+        case("swap", [(0, 10), (10, 0)], True),
+        case("a-read-before-an-earlier-one", [(20, 28), (0, 24), (12, 0)], True),
+        case("behind-a-write-that-is-over", [(16, 0), (20, 8), (8, 28)], True),
+        case("behind-a-write-of-its-own", [(2, 0), (20, 4)], True),
+        case("side-by-side", [(4, 0), (0, 8), (12, 16)], True),
     ],
 )
-def test_copies_that_meet_have_no_answer(one: tuple[int, int], other: tuple[int, int], meet: bool) -> None:
-    copies = [(Piece(Place("pool", source), Place("pool", target), 4),) for source, target in (one, other)]
+def test_copies_that_meet_have_no_answer(places: list[tuple[int, int]], meet: bool) -> None:
+    copies = [(Piece(Place("pool", source), Place("pool", target), 4),) for source, target in places]
     if meet:
         with pytest.raises(AssertionError, match=r"both write|which copy"):
             moved({"pool": bytes(32)}, copies)
@@ -448,6 +465,12 @@ def test_a_copy_may_meet_itself() -> None:
     backwards = [(Piece(Place("pool", 2), Place("pool", 0), 4),)]
     assert moved({"pool": b"abcdef"}, forwards) == {"pool": b"ababcd"}
     assert moved({"pool": b"abcdef"}, backwards) == {"pool": b"cdefef"}
+    window = dict(enumerate(b"abcdef", 2**40))
+    shifted = [(Piece(Place("far", 2**40), Place("far", 2**40 + 2), 4),)]
+    assert moved({"far": window, "pool": b"ab"}, shifted) == {
+        "far": dict(enumerate(b"ababcd", 2**40)),
+        "pool": b"ab",
+    }
 
 
 @pytest.mark.parametrize(

@@ -317,6 +317,16 @@ def test_copies_are_listed_for_columns_and_blocks_that_a_request_has() -> None:
             runner.require_blocks(plan, ["a", "b"], {"b": RunnerRequest((blocks,), 0)}, STATES)
 
 
+def test_lists_and_tables_copy_the_same() -> None:
+    plan = runner.StepPlan({}, (), (Move(1, 0, 1, 1), Move(0, 1, 0)))
+    tables, memory = [((1, 2), (3, 4))], {"pool": bytes(range(96))}
+    requests = {name: RunnerRequest((blocks,), 0) for name, blocks in zip("ab", tables[0], strict=True)}
+    by_lists = runner.copied_by_lists(memory, plan, ["a", "b"], requests, STATES, "SD")
+    assert by_lists == runner.copied_by_tables(memory, plan, STATES, "SD", tables, Profile())
+    assert by_lists["pool"][8:14] == bytes(range(16, 22))
+    assert by_lists["pool"][32:36] == bytes(range(25, 29))
+
+
 def test_rows_of_a_batch_are_staged_with_numbers_of_31_bits() -> None:
     most = 2**31 - 1
     rows = runner.staged_rows(["a", "b", "c"], 2, 2)
