@@ -65,7 +65,6 @@ class BlockPool:
         """One request fewer holds the block."""
         self._holders[block] -= 1
         if not self._holders[block]:
-            del self._holders[block]
             self._free[block] = None
             if block not in self.registered:
                 self.recycled.append(block)
@@ -95,8 +94,6 @@ class BlockPool:
     def _forget(self, block: int) -> None:
         key = self.registered.pop(block)
         del self._found[key][block]
-        if not self._found[key]:
-            del self._found[key]
 
     def drain(self) -> list[int]:
         """The blocks whose contents have been lost since the last call, in order."""

@@ -64,9 +64,7 @@ class StateLedger:
                     table.extend(blocks)
 
     def column_of(self, num_tokens: int) -> int:
-        """The column of the last of `num_tokens` tokens, -1 without one; mode none has one column for all tokens."""
-        if self.geometry.mode == "none":
-            return 0
+        """The column of the last of `num_tokens` tokens, -1 without one."""
         return cdiv(num_tokens, self.geometry.block_size) - 1
 
     def before_forward(self, rows: Sequence[ScheduledRequest]) -> None:
@@ -80,7 +78,7 @@ class StateLedger:
     def after_forward(self, rows: Sequence[ScheduledRequest]) -> None:
         """I4: where the states of a step's tokens are."""
         for row in rows:
-            if row.is_prefilling or self.geometry.mode == "all":
+            if row.is_prefilling:
                 self._full_blocks(row)
                 self._put(row.id, self.columns[row.id], self._exactly(row.prefixes[-1]))
             else:
@@ -122,10 +120,10 @@ class StateLedger:
 
     @rule
     def boundary_among(self, row: ScheduledRequest, accepted: int) -> int | None:
-        """The last boundary, in tokens, among the states of a step's accepted tokens; None without one."""
+        """The boundary, in tokens, among the states of a step's accepted tokens, which are no more than a block has; None without one."""
         first = row.end - len(row.drafts)
         available = range(first, first + accepted)
-        return max((end for end in available if end % self.geometry.block_size == 0), default=None)
+        return next((end for end in available if end % self.geometry.block_size == 0), None)
 
     def at(self, request: str, group: int, column: int) -> Held:
         """What the block in a request's column holds."""

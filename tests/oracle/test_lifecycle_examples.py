@@ -7,7 +7,7 @@ inputs are in its rows, as far as there is a promise: `2=10[7,8,9] 3=11`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import pytest
@@ -278,6 +278,10 @@ IN_ONE_COLUMN = (
     Worked(1, 0, "0=6[3,4,5,6,7] 1=7 2=8", "0=9[6,7,8] 1=7 2=8"),
     Worked(1, 0, "0=9[6,7,8] 1=7 2=8", "0=10[7,8,9,10] 1=11 2=8", drafts=1, accepts=2),
 )
+TO_THE_END = (
+    Worked(6, 0, "", "0=6[3,4,5]"),
+    Worked(1, 0, "0=6[3,4,5]", "0=7[4,5,6,7] 1=8", drafts=1, accepts=2),
+)
 EVERY_BOUNDARY = (
     Worked(5, 1, "", "0=4[1,2,3] 1=5[2,3,4]", registered={0: 4}),
     Worked(4, 2, "0=4[1,2,3] 1=5[2,3,4]", "0=4[1,2,3] 1=8[5,6,7] 2=9[6,7,8]", registered={1: 8}),
@@ -322,6 +326,7 @@ def after(steps: Iterable[Worked], prompt: int, geometry: Geometry = ALIGN) -> S
         case("E6: everything is accepted, up to the boundary", ALIGN, 5, UP_TO_THE_BOUNDARY),
         case("E9: fewer drafts lead back to the column before", ALIGN, 6, BACKWARD),
         case("contract 3.1: one column for ever", NONE, 5, IN_ONE_COLUMN),
+        case("contract 3.1: no copy at the end of a block", replace(NONE, block_size=8), 6, TO_THE_END),
         case("contract 3.2: chunks of any length, and decodes", ALL, 9, EVERY_BOUNDARY),
         case("contract 3.2: every boundary of a chunk", ALL, 13, THREE_BLOCKS),
     ],
