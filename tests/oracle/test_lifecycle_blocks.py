@@ -34,6 +34,11 @@ def test_rows_before_the_first_token_are_those_of_the_empty_prefix(rows: int, le
     assert [prefixes.length(prefix) for prefix in last] == lengths
 
 
+def test_a_prefix_is_a_number_for_its_tokens() -> None:
+    prefixes = Prefixes()
+    assert prefixes.tokens(prefixes.path(0, (5, 6, 7))[-1]) == [5, 6, 7]
+
+
 # Blocks.
 
 
@@ -378,3 +383,21 @@ def test_drafts_end_where_the_longest_request_does() -> None:
     scenario.step(Turn())
     scenario.step(Turn())
     assert [len(scenario.step(Turn(drafts=2)).rows[0].drafts) for _ in range(2)] == [1, 0]
+
+
+def test_a_request_that_comes_back_has_no_drafts_before_it_has_replayed_what_it_sampled() -> None:
+    scenario = Scenario().arrive("a", 7)
+    for drafts, accepts in ((0, 1), (0, 1), (2, 3), (0, 1), (0, 1)):
+        scenario.step(Turn(drafts=drafts, accepts=accepts))
+    scenario.step(preempted=["a"])
+    scenario.arrive("b", 4)
+    step = scenario.step(Turn(drafts=2), Turn("b"))
+    assert [(row.id, row.computed, row.length, row.drafts) for row in step.rows] == [
+        ("a", 12, 1, ()),
+        ("b", 0, 4, ()),
+    ]
+    assert step.resumed == ("a",)
+    scenario.scheduler.reset()
+    scenario.step(Turn(tokens=8))
+    (row,) = scenario.step(Turn(drafts=2)).rows
+    assert (row.computed, row.length, row.drafts) == (8, 4, ())

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from oracle.lifecycle.broken_laws import BrokenLaws, in_sentences
 from oracle.lifecycle.live import LiveLaws
-from oracle.lifecycle.named_states import next_token, states_after
+from oracle.lifecycle.named_states import next_token, other_than, states_after
 from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep
 
 PROMPT = (1, 2, 3, 4)
@@ -212,3 +213,148 @@ def test_a_shared_state_is_named_after_the_request_that_is_asked_for() -> None:
     for request in reversed(checker.requests.values()):
         request.state(5)
     assert [checker.known.found(STATES[2], name)[0] for name in ("", "r1", "r2")] == ["r0", "r1", "r0"]
+
+
+# A decode that drafts beside a request that comes back, with pages of two tokens.
+
+SAID = [NEXT, next_token(states_after([*PROMPT, NEXT])[-1])]
+DRAFTS = (SAID[1], 7, 8)
+"""The first is what the model says."""
+AFTER = next_token(states_after([*PROMPT, *SAID])[-1])
+LONGER = states_after([*PROMPT, 5])
+CONTENTS = [("conv", tuple(STATES[2:])), ("temporal", STATES[3])]
+
+
+def two_requests() -> LiveLaws:
+    made = LiveLaws((2, 4), window=2, num_blocks=12)
+    made.add("r0", PROMPT)
+    made.add("r1", (*PROMPT, 5))
+    made.requests["r0"].computed, made.requests["r0"].said = 4, 1
+    return made
+
+
+def two_rows() -> ObservedStep:
+    """Pages 4 and 5 and the state in block 2 are shared; r1 computes its last token, and takes its state along to block 3."""
+    first = GroupAccess(1, True, (2, 2), (tuple(STATES[2:]),), (STATES[3],), (7, 0), (0, 1, 2, 3))
+    second = GroupAccess(1, True, (3, 2), (tuple(STATES[2:]),) * 2, (STATES[3],) * 2, (3,), (4,))
+    owners = [
+        *(("r0", 0, column, block) for column, block in enumerate((4, 5, 8))),
+        *(("r1", 0, column, block) for column, block in enumerate((4, 5, 6))),
+        *(("r0", 1, column, block) for column, block in enumerate((2, 7))),
+        *(("r1", 1, column, block) for column, block in enumerate((2, 3))),
+    ]
+    return ObservedStep(
+        scheduled={"r0": Decided(4, 4, 3, begins=False), "r1": Decided(4, 1, 0, begins=True)},
+        rows=[
+            ForwardRow("r0", (NEXT, *DRAFTS), 4, keys=(tuple(STATES),), groups=[first]),
+            ForwardRow("r1", (5,), 4, keys=(tuple(STATES),) * 2, groups=[second]),
+        ],
+        outputs={"r0": (SAID[1], AFTER), "r1": (next_token(LONGER[-1]),)},
+        owners=owners,
+        owners_after=owners,
+        references=[(2, 2), (3, 1), (4, 2), (5, 2), (6, 1), (7, 1), (8, 1)],
+        free=4,
+        published=[
+            (0, 4, "r0", 2, [("keys", tuple(STATES[:2]))]),
+            (0, 5, "r0", 4, [("keys", tuple(STATES[2:]))]),
+            (0, 6, "r1", 5, [("keys", (LONGER[-1], 99))]),
+            (1, 2, "r0", 4, CONTENTS),
+        ],
+    )
+
+
+def test_rows_of_two_requests_break_nothing_and_count_what_was_accepted() -> None:
+    checker = two_requests()
+    assert checker.step(two_rows()) == []
+    assert [one.computed for one in checker.requests.values()] == [6, 5]
+    rejected = states_after([*PROMPT, NEXT, *DRAFTS])
+    assert checker.known.found(rejected[-1]) == ("r0", 6, (7, 8))
+
+
+def of_row(number: int, **changed: Any) -> Change:
+    return lambda seen: seen.rows.__setitem__(number, replace(seen.rows[number], **changed))  # type: ignore[attr-defined]
+
+
+def of_group(number: int, **changed: Any) -> Change:
+    def change(seen: ObservedStep) -> None:
+        seen.rows[number].groups[0] = replace(seen.rows[number].groups[0], **changed)
+
+    return change
+
+
+def of_step(**changed: Any) -> Change:
+    return lambda seen: [setattr(seen, name, value) for name, value in changed.items()] and None
+
+
+def about(
+    request: str, tokens: int, found: tuple[Any, ...], group: int, block: int, conv: bool = False
+) -> dict[str, Any]:
+    return {
+        "request": request,
+        "tokens": tokens,
+        "found": found,
+        "conv": conv,
+        "group": group,
+        "block": block,
+    }
+
+
+FIRST, SECOND = ("r0", 1, ()), ("r0", 2, ())
+WRONG_KEYS = (*STATES[:2], STATES[0], STATES[0])
+WRONG = [("conv", (STATES[0], STATES[1])), ("temporal", STATES[0])]
+
+
+@pytest.mark.parametrize(
+    ("change", "broken"),
+    [
+        (of_row(1, keys=(WRONG_KEYS,) * 2), [("attention", about("r1", 3, (FIRST,), 0, 5))]),
+        (of_row(0, computed=5, keys=((*STATES, 9),)), [("computed", {"request": "r0"})]),
+        (of_step(scheduled={**two_rows().scheduled, "r0": Decided(4, 3, 3, begins=False)}),
+         [("tokens", {"request": "r0"})]),
+        (of_group(1, tokens=(3,)), [("metadata", {"request": "r1"})]),
+        (of_group(1, temporal=(STATES[0],) * 2), [("read", about("r1", 4, (FIRST,), 1, 2))]),
+        (of_group(1, windows=((STATES[0], 0),) * 2),
+         [("read", about("r1", 4, (FIRST, ("", 0, ())), 1, 3, conv=True))]),
+        (of_step(stray=[GroupAccess(1, False, (0, 0), (), (), (0, 9), ())]), [("written", {"group": 1, "block": 9})]),
+        (of_step(published=[*two_rows().published, (1, 3, "", 0, WRONG)]), [("published", {"group": 1, "block": 3})]),
+        (of_step(published=[*two_rows().published[:3], (1, 2, "r0", 4, WRONG)]),
+         [("published", about("r0", 4, (FIRST, SECOND), 1, 2, conv=True))]),
+        (of_step(published=[*two_rows().published, (0, 5, "r0", 4, [("keys", WRONG_KEYS[2:])])]),
+         [("published", about("r0", 4, (FIRST,), 0, 5))]),
+        (of_step(references=[*two_rows().references, (9, 1), (10, 1)], free=2), [("owned", {})]),
+        (of_step(references=[*two_rows().references[:1], *two_rows().references[2:]], free=5), [("owned", {})]),
+        (of_step(owners_after=[*two_rows().owners, ("r2", 0, 1, 2)],
+                 references=[(2, 3), *two_rows().references[1:]]), [("owned", {"group": 0, "block": 2})]),
+        (of_step(idle=True), [("left", {})]),
+    ],
+)  # fmt: skip
+def test_what_a_step_of_two_requests_breaks_is_said_once(
+    change: Change, broken: list[tuple[str, Any]]
+) -> None:
+    seen = two_rows()
+    change(seen)
+    assert [(law, data) for law, _, _, data in two_requests().step(seen)] == broken
+
+
+def test_zeros_and_unknown_states_are_of_no_request() -> None:
+    known = laws().known
+    known.remember(0, (7,))
+    assert [known.found(state) for state in (0, states_after((7,))[0], 5)] == [
+        ("", 0, ()),
+        ("", 0, (7,)),
+        ("?", 0, ()),
+    ]
+
+
+def test_laws_are_in_sentences_of_what_breaks_each_first() -> None:
+    broken = [
+        ("read", "it reads", "should not", {}),
+        ("read", "it too", "should", {}),
+        ("free", "2", "should be 3", {}),
+    ]
+    assert in_sentences(broken) == BrokenLaws(read="it reads, but should not", free="2, but should be 3")
+
+
+@pytest.mark.parametrize(("token", "other"), [(1000, 1001), (1001, 1002), (1000 + 1_000_002, 1000)])
+def test_another_token_is_the_next_of_the_vocabulary(token: int, other: int) -> None:
+    assert other_than(token) == other
