@@ -19,7 +19,7 @@ def aligned_length(computed: int, length: int, num_tokens: int, block_size: int)
     last, end = num_tokens // block_size * block_size, computed + length
     if end < last:
         return length // block_size * block_size
-    return last - computed if computed < last < end else length
+    return last - computed if computed < last else length
 
 
 class Scheduler:
@@ -102,8 +102,7 @@ class Scheduler:
             for row in step.rows
             for group, blocks in enumerate(self.requests[row.id].lists)
             for block in blocks.columns
-            if block != NULL_BLOCK
-            and self.pool.holders(block) == 1
+            if self.pool.holders(block) == 1
             and (block not in self.pool.registered or block in step.registered)
         }
 
@@ -127,9 +126,8 @@ class Scheduler:
         length, drafts = self._length(request, wish)
         if length == 0:
             return []
-        if self.geometry.mode != "none":
-            for blocks in request.lists:
-                blocks.drop_old(self.pool, request.computed, self.geometry.block_size, self.geometry.num_spec)
+        for blocks in request.lists:
+            blocks.drop_old(self.pool, request.computed, self.geometry.block_size, self.geometry.num_spec)
         while self._missing(request, request.computed + length) > self.pool.num_free:
             if self.preempt_last(request, preempted):
                 return []
@@ -177,8 +175,6 @@ class Scheduler:
     @rule
     def hit(self, request: Request) -> list[list[int]]:
         """By group, the columns of the longest prefix that every group has; none where nothing is known."""
-        if self.geometry.mode == "none":
-            return []
         groups = range(self.geometry.num_groups)
         for count in range((len(request.tokens) - 1) // self.geometry.block_size, 0, -1):
             columns = [self._columns(request, group, count) for group in groups]
@@ -206,8 +202,6 @@ class Scheduler:
 
     def _needed(self, num_tokens: int) -> int:
         """Columns that a request with so many tokens has, speculative ones among them."""
-        if self.geometry.mode == "none":
-            return 1 + self.geometry.num_spec
         return cdiv(num_tokens, self.geometry.block_size) + self.geometry.num_spec
 
     def _missing(self, request: Request, num_tokens: int) -> int:

@@ -37,8 +37,6 @@ class BlockList:
 
     def missing_aligned(self, needed: int, num_spec: int) -> int:
         """How many blocks `extend_aligned` takes."""
-        if needed <= len(self.columns):
-            return 0
         padded = max(len(self.columns), needed - num_spec - 1)
         return max(0, needed - padded - len(self.moved(needed, num_spec)))
 

@@ -15,8 +15,8 @@ from oracle.align.pointers import Entry
 from oracle.align.runner import Forgotten, RunnerRequest, Staged
 from oracle.layout import StateGeometry
 from oracle.profile import Profile
-from tests.oracle.test_align_examples import CONV, STATES, TEMPORAL, case
-from tests.oracle.test_worked_examples import refused
+from tests.oracle.test_align_examples import CONV, STATES, TEMPORAL
+from tests.oracle.test_worked_examples import case, refused
 
 # Buffers.
 
@@ -321,7 +321,7 @@ def test_lists_and_tables_copy_the_same() -> None:
     plan = runner.StepPlan({}, (), (Move(1, 0, 1, 1), Move(0, 1, 0)))
     tables, memory = [((1, 2), (3, 4))], {"pool": bytes(range(96))}
     requests = {name: RunnerRequest((blocks,), 0) for name, blocks in zip("ab", tables[0], strict=True)}
-    by_lists = runner.copied_by_lists(memory, plan, ["a", "b"], requests, STATES, "SD")
+    by_lists: dict[str, Any] = runner.copied_by_lists(memory, plan, ["a", "b"], requests, STATES, "SD")
     assert by_lists == runner.copied_by_tables(memory, plan, STATES, "SD", tables, Profile())
     assert by_lists["pool"][8:14] == bytes(range(16, 22))
     assert by_lists["pool"][32:36] == bytes(range(25, 29))

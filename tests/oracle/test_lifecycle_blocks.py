@@ -20,9 +20,9 @@ from tests.oracle.test_lifecycle_examples import (
     Scenario,
     Turn,
     after,
-    case,
     registered,
 )
+from tests.oracle.test_worked_examples import case
 
 # Prefixes.
 
@@ -296,6 +296,28 @@ def ids(rows: Iterable[ScheduledRequest | Request]) -> str:
 
 def test_requests_come_in_as_long_as_there_are_blocks() -> None:
     assert ids(small(5, 4, 4, 4).step(*EACH_REQUEST).rows) == "ab"
+    # Of three columns in front of the running one only that of a state takes a block.
+    scenario = small(4, 12)
+    assert [ids(scenario.step(Turn("a")).rows) for _ in range(2)] == ["a", "a"]
+
+
+def test_requests_come_in_as_long_as_there_are_seats() -> None:
+    assert ids(small(64, 4, 4, 4, max_num_seqs=2).step(*EACH_REQUEST).rows) == "ab"
+
+
+@pytest.mark.parametrize("geometry", [ALIGN, replace(NONE, block_size=16), ALL])
+def test_a_row_says_its_tokens_its_prefixes_and_what_is_new(geometry: Geometry) -> None:
+    scenario, spec = Scenario(geometry).arrive("a", 5), geometry.num_spec
+    request, size = scenario.scheduler.requests["a"], geometry.block_size
+    rows = [scenario.step(Turn(tokens=tokens, drafts=spec)).rows[0] for tokens in (4, 64, 64)]
+    tokens = [*request.tokens[:6], *rows[2].drafts]
+    assert [row.tokens for row in rows] == [tuple(tokens[:4]), tuple(tokens[4:5]), tuple(tokens[5:])]
+    assert [row.is_prefilling for row in rows] == [True, True, False]
+    assert [(row.is_new, row.is_resumed) for row in rows] == [(True, False), (False, False), (False, False)]
+    lengths = scenario.scheduler.prefixes.length
+    assert [lengths(prefix) for prefix in request.prefixes] == list(range(8))
+    assert [lengths(prefix) for row in rows for prefix in row.prefixes] == list(range(1, 7 + spec))
+    assert [len(row.new_blocks[0]) for row in rows] == [1 + spec, int(size == 4), 0]
 
 
 def test_the_last_running_request_is_preempted_and_none_is_admitted() -> None:
@@ -347,6 +369,7 @@ def test_a_request_that_ends_is_worker_blocks_once_and_leaves_its_registered_blo
     scenario.scheduler.finish("a")
     first, second = scenario.step(), scenario.step()
     assert (first.finished, second.finished, scenario.scheduler.pool.num_free) == (("a",), (), 63)
+    assert scenario.blocks() == []
     assert sorted(scenario.scheduler.pool.registered) == [1, 3]
 
 

@@ -120,6 +120,8 @@ class Scenario:
         case("prompt and replay", 13, 4, 9, 8),
         case("one block and a part of a long one", 16, 0, 5, 4),
         case("a prompt shorter than a block", 3, 0, 3, 3),
+        case("from within a block to its end", 8, 2, 6, 6),
+        case("from within a block beyond its end", 10, 2, 8, 6),
     ],
 )
 def test_chunks_end_where_blocks_do(tokens: int, computed: int, length: int, scheduled: int) -> None:
@@ -327,6 +329,9 @@ def after(steps: Iterable[Worked], prompt: int, geometry: Geometry = ALIGN) -> S
         case("E9: fewer drafts lead back to the column before", ALIGN, 6, BACKWARD),
         case("contract 3.1: one column for ever", NONE, 5, IN_ONE_COLUMN),
         case("contract 3.1: no copy at the end of a block", replace(NONE, block_size=8), 6, TO_THE_END),
+        case(
+            "contract 3.1: no prefix cache", replace(NONE, block_size=8), 8, (Worked(8, 0, "", "0=8[5,6,7]"),)
+        ),
         case("contract 3.2: chunks of any length, and decodes", ALL, 9, EVERY_BOUNDARY),
         case("contract 3.2: every boundary of a chunk", ALL, 13, THREE_BLOCKS),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oracle.lifecycle.broken_laws import BrokenLaws, in_sentences
+from oracle.lifecycle.broken_laws import Broken, BrokenLaws, in_sentences
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import next_token, other_than, states_after
 from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep
@@ -272,7 +272,12 @@ def test_rows_of_two_requests_break_nothing_and_count_what_was_accepted() -> Non
 
 
 def of_row(number: int, **changed: Any) -> Change:
-    return lambda seen: seen.rows.__setitem__(number, replace(seen.rows[number], **changed))  # type: ignore[attr-defined]
+    def change(seen: ObservedStep) -> None:
+        rows = list(seen.rows)
+        rows[number] = replace(rows[number], **changed)
+        seen.rows = rows
+
+    return change
 
 
 def of_group(number: int, **changed: Any) -> Change:
@@ -283,7 +288,11 @@ def of_group(number: int, **changed: Any) -> Change:
 
 
 def of_step(**changed: Any) -> Change:
-    return lambda seen: [setattr(seen, name, value) for name, value in changed.items()] and None
+    def change(seen: ObservedStep) -> None:
+        for name, value in changed.items():
+            setattr(seen, name, value)
+
+    return change
 
 
 def about(
@@ -347,7 +356,7 @@ def test_zeros_and_unknown_states_are_of_no_request() -> None:
 
 
 def test_laws_are_in_sentences_of_what_breaks_each_first() -> None:
-    broken = [
+    broken: list[Broken] = [
         ("read", "it reads", "should not", {}),
         ("read", "it too", "should", {}),
         ("free", "2", "should be 3", {}),
