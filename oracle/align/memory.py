@@ -62,7 +62,7 @@ Copy = tuple[Piece, ...]
 """What is copied as one: pieces of one copy may overlap each other, those of different copies may not."""
 
 
-class _Span(NamedTuple):
+class _ByteSpan(NamedTuple):
     """Bytes that a copy reads or writes, and the copy's number."""
 
     pool: str
@@ -207,19 +207,19 @@ def _assert_independent(copies: Sequence[Copy]) -> None:
     reads, writes = [], []
     for owner, copy in enumerate(copies):
         for source, target, length in copy:
-            reads.append(_Span(source.pool, source.offset, source.offset + length, owner))
-            writes.append(_Span(target.pool, target.offset, target.offset + length, owner))
+            reads.append(_ByteSpan(source.pool, source.offset, source.offset + length, owner))
+            writes.append(_ByteSpan(target.pool, target.offset, target.offset + length, owner))
     _assert_apart(sorted(writes))
     _assert_unwritten(sorted(reads), sorted(writes))
 
 
-def _assert_apart(writes: Sequence[_Span]) -> None:
+def _assert_apart(writes: Sequence[_ByteSpan]) -> None:
     for (pool, _, end, mine), (other_pool, start, _, other) in pairwise(writes):
         apart = pool != other_pool or end <= start
         assert apart, f"copies {mine} and {other} both write {Place(pool, start)}"
 
 
-def _assert_unwritten(reads: Sequence[_Span], writes: Sequence[_Span]) -> None:
+def _assert_unwritten(reads: Sequence[_ByteSpan], writes: Sequence[_ByteSpan]) -> None:
     """Both in order, and writes apart from each other: those before a read are before every later one too."""
     first, count = 0, len(writes)
     for pool, start, end, owner in reads:
