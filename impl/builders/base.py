@@ -21,7 +21,6 @@ from .host import (
     check_counts,
     check_decodes_have_state,
     computed_on_host,
-    own_tokens,
     split_batch,
 )
 from .metadata import BaseMambaAttentionMetadata
@@ -102,7 +101,7 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
             refuse("max_query_len", m.max_query_len, f"{1 + self.num_spec_tokens}", function)
         if batch.rows > self.decode_cudagraph_max_bs:
             refuse("num_reqs", batch.rows, f"<= {self.decode_cudagraph_max_bs}", function)
-        counts = torch.diff(m.query_start_loc).clamp(min=1) if self.use_spec_decode else None
+        counts = torch.diff(m.query_start_loc) if self.use_spec_decode else None
         return self._assemble(m, batch, (batch.rows, 0, batch.tokens, 0), counts, function)
 
     def build(
@@ -162,7 +161,7 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
         if graph:
             stage = self._stage if counts is None else self._stage_counted
             ids_d, starts_d, counts_d, _ = stage(common, batch, counts, batch.filled)
-            ids_p = self._no_prefills(table, batch.rows)
+            ids_p = self._no_prefills(table)
         else:
             ids_d, ids_p = self._state_ids(table, seq_lens, batch, decodes)
             starts_d, counts_d = counted(common.query_start_loc, counts, batch, decodes)
@@ -207,13 +206,13 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
         self, table: torch.Tensor, ids: torch.Tensor, decodes: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         if decodes == ids.size(0):
-            return ids, self._no_prefills(table, decodes)
+            return ids, self._no_prefills(table)
         return ids[:decodes], ids[decodes:] if self._mode == "all" else ids[decodes:, 0]
 
-    def _no_prefills(self, table: torch.Tensor, rows: int) -> torch.Tensor:
+    def _no_prefills(self, table: torch.Tensor) -> torch.Tensor:
         """Blocks of none, in the table's dtype."""
         if self._mode == "all":
-            return table[rows:]
+            return table[:0]
         if self._no_ids.dtype != table.dtype:
             self._no_ids = table.new_empty(0)
         return self._no_ids
@@ -222,7 +221,7 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
         first, seq_lens = metadata.num_decodes, metadata.seq_lens
         starts, lengths = batch.starts[first:] - batch.starts[first], batch.lengths[first:]
         programs = conv_programs(lengths)
-        uploads = [starts, own_tokens(lengths, batch.filled - first), *programs.tables()]
+        uploads = [starts, lengths, *programs.tables()]
         if computed is not None:
             assert self._chunk_size_p is not None
             uploads += split_at_positions(starts, lengths, computed, self._chunk_size_p)
@@ -238,10 +237,8 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
         metadata.cu_chunk_seqlen_p, metadata.last_chunk_indices_p, _ = chunks
 
     def _add_columns(self, metadata: M, common: CommonAttentionMetadata, graph: bool) -> None:
-        # The next token of a row that fills its table would be one column behind the last.
-        most = max(self.state_indices_tensor_d.size(1) + 1, common.block_table_tensor.size(1))
         out = self.block_idx_last_computed_token, self.block_idx_last_scheduled_token
-        add_columns(metadata, common, self._blocks, most, out if graph else None)
+        add_columns(metadata, common, self._blocks, out if graph else None)
 
     def _compute_prefix_caching_block_indices(
         self, common_attn_metadata: CommonAttentionMetadata, mamba_block_size: int
@@ -250,8 +247,7 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
 
         The first and the last are 0 where there is no such token. Source: contract 1.11.
         """
-        most = self._most_columns(mamba_block_size) + 1
-        return token_columns(common_attn_metadata, StateBlocks("all", mamba_block_size), most)
+        return token_columns(common_attn_metadata, StateBlocks("all", mamba_block_size))
 
     def _update_metadata_for_cudagraph_capture(self, metadata: M) -> M:
         """`metadata` itself, its decodes' tensors moved to this builder's buffers if it runs as a graph."""

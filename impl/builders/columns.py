@@ -8,14 +8,12 @@ from .blocks import StateBlocks
 from .common import tokens_before
 
 
-def token_columns(
-    common: Any, blocks: StateBlocks, most: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def token_columns(common: Any, blocks: StateBlocks) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Columns of each row's last computed token, first scheduled and last scheduled one; [R] int32.
 
-    The first and the last are 0 where there is no such token. `most`: columns that there may be. Source: contract 1.11.
+    The first and the last are 0 where there is no such token. Source: contract 1.11.
     """
-    computed = tokens_before(common)
+    computed, most = tokens_before(common), common.block_table_tensor.size(1)
     last_scheduled = blocks.column_of_last(common.seq_lens, most)
     return blocks.column_of_last(computed, most), blocks.column_of_next(computed, most), last_scheduled
 
@@ -24,7 +22,6 @@ def add_columns(
     metadata: Any,
     common: Any,
     blocks: StateBlocks,
-    most: int,
     buffers: tuple[torch.Tensor, torch.Tensor] | None,
 ) -> None:
     """Add the columns of each row to the metadata.
@@ -33,7 +30,7 @@ def add_columns(
     """
     rows, first = metadata.num_reqs, metadata.num_decodes
     computed_out, scheduled_out = (None, None) if buffers is None else (each[:rows] for each in buffers)
-    computed = tokens_before(common)
+    computed, most = tokens_before(common), common.block_table_tensor.size(1)
     metadata.block_idx_last_computed_token = blocks.column_of_last(computed, most, computed_out)
     metadata.block_idx_last_scheduled_token = blocks.column_of_last(common.seq_lens, most, scheduled_out)
     if metadata.num_prefills:

@@ -19,7 +19,6 @@ from .host import (
     HostBatch,
     Marks,
     check_decodes_have_state,
-    own_tokens,
     split_batch,
 )
 from .metadata import GDNAttentionMetadata
@@ -102,8 +101,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         if batch.longest > 1 + self.num_spec:
             refuse("max_query_len", batch.longest, f"<= {1 + self.num_spec}", function)
         if self.use_spec_decode and batch.filled:
-            counts = torch.diff(m.query_start_loc).clamp(min=1)
-            return self._build_all_spec(m, batch, batch.filled, counts)
+            return self._build_all_spec(m, batch, batch.filled, torch.diff(m.query_start_loc))
         return self._build_non_spec(m, batch, (batch.rows, 0, batch.tokens, 0))
 
     def build(
@@ -171,7 +169,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
             non_spec_state_indices_tensor=ids,
         )
         if prefills:
-            (own,) = self._upload_prefills(metadata, batch.starts, filled)
+            (own,) = self._upload_prefills(metadata, batch.starts)
             metadata.has_initial_state = torch.gt(m.seq_lens, own)
         return metadata
 
@@ -207,7 +205,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         int64s = [] if order is None else [order, *_places(spec, batch.lengths)]
         others = starts[size:] - tokens
         own, *places, starts_s, starts_o, masks = self._upload_prefills(
-            metadata, others, batch.filled - size, [starts[: size + 1], others], int64s, [spec]
+            metadata, others, [starts[: size + 1], others], int64s, [spec]
         )
         ids, seq_lens = self._ids(m, 1 + self.num_spec, batch.filled), m.seq_lens
         if order is None:
@@ -229,7 +227,6 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         self,
         metadata: GDNAttentionMetadata,
         starts: npt.NDArray[Any],
-        filled: int,
         int32s: Arrays = (),
         int64s: Arrays = (),
         flags: Arrays = (),
@@ -240,7 +237,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         """
         lengths = starts[1:] - starts[:-1]
         programs, chunks = conv_programs(lengths), -(-lengths // FLA_CHUNK_SIZE)
-        sections = [chunk_rows(chunks), own_tokens(lengths, filled), *programs.tables(), *int32s]
+        sections = [chunk_rows(chunks), lengths, *programs.tables(), *int32s]
         uploaded = upload_packed(self._device, sections, [chunk_offsets(chunks), *int64s], flags)
         first = 1 + len(int64s)
         indices, own, batch_ptr, offset_ptr = uploaded[first : first + 4]

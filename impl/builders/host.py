@@ -9,7 +9,6 @@ import torch
 
 from ..batch import split_at_first
 from ..checks import (
-    INT32_MAX,
     INT64_MAX,
     Int64s,
     check_starts,
@@ -66,7 +65,7 @@ class BatchReader:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._queries = Queries(0, 0, 0, np.empty(0, np.int32), b"")
+        self._queries: Queries | None = None
 
     def __call__(self, common: Any, function: str) -> HostBatch:
         """The host's view of a CommonAttentionMetadata, once all of it is known to be in order.
@@ -80,7 +79,7 @@ class BatchReader:
         starts = host_rows("query_start_loc_cpu", common.query_start_loc_cpu, rows + 1, function)
         queries, raw = self._queries, starts.tobytes()
         # Steps of decodes alone have the same starts again and again.
-        if raw != queries.raw or rows != queries.rows:
+        if queries is None or raw != queries.raw or rows != queries.rows:
             queries = self._queries = _read_queries(rows, starts, raw, function)
         lengths, longest = queries.lengths, queries.longest
         int_at_least("max_query_len", common.max_query_len, longest, function)
@@ -118,8 +117,6 @@ class BatchReader:
 
 def _read_queries(rows: int, starts: npt.NDArray[Any], raw: bytes, function: str) -> Queries:
     lengths = starts[1:] - starts[:-1]
-    # The array is kept for later batches, so it must not change.
-    lengths.flags.writeable = False
     shortest, longest = extremes(lengths)
     filled = _rows_before_padding(starts, lengths, shortest, function)
     return Queries(rows, filled, longest, lengths, raw)
@@ -128,9 +125,9 @@ def _read_queries(rows: int, starts: npt.NDArray[Any], raw: bytes, function: str
 def _rows_before_padding(
     starts: npt.NDArray[Any], lengths: npt.NDArray[Any], shortest: int, function: str
 ) -> int:
-    filled = lengths.size if shortest > 0 else int(np.count_nonzero(lengths))
+    filled = int(np.count_nonzero(lengths))
     # All rows with tokens are at the front. Differences of starts do not wrap around if none is negative.
-    front = filled == lengths.size or np.count_nonzero(lengths[:filled]) == filled
+    front = np.count_nonzero(lengths[:filled]) == filled
     if not (front and shortest >= 0 and starts.item(0) == 0 == starts.item(starts.argmin())):
         _refuse_starts(starts, function)
     return filled
@@ -148,10 +145,9 @@ def _fresh(bounds: npt.NDArray[Any], queries: Queries, function: str) -> Marks |
     """The rows with tokens that have no more than their query, None if there are none."""
     if bounds.size and bounds.item(bounds.argmin()) > queries.longest:
         return None
-    lengths, filled = queries.lengths, queries.filled
+    lengths = queries.lengths
     fresh: Marks = bounds <= lengths
-    if filled < fresh.size:
-        fresh[filled:] = False
+    fresh[queries.filled :] = False
     rule = ">= the length of the row's query"
     refuse_first("seq_lens_cpu_upper_bound", bounds, fresh & (bounds != lengths), rule, function)
     return fresh
@@ -181,7 +177,7 @@ def check_decodes_have_state(batch: HostBatch, decodes: int | Marks, function: s
     """
     if batch.stateless is not None or batch.seq_lens is None:
         return
-    lost = batch.seq_lens[: batch.rows] <= batch.lengths
+    lost = batch.seq_lens <= batch.lengths
     if isinstance(decodes, int):
         lost = lost[: min(decodes, batch.filled)]
     else:
@@ -220,7 +216,7 @@ def refuse_first(argument: str, values: npt.NDArray[Any], wrong: Marks, rule: st
 
 
 def computed_on_host(batch: HostBatch, first: int, function: str) -> Int64s:
-    """Tokens before this step of the rows from `first` on, which are prefills; 0 for padding.
+    """Tokens before this step of the rows from `first` on, which are prefills or padding.
 
     Raises ValueError naming `seq_lens_cpu_upper_bound` if the host cannot know.
     """
@@ -228,13 +224,4 @@ def computed_on_host(batch: HostBatch, first: int, function: str) -> Int64s:
     if totals is None:
         refuse("seq_lens_cpu_upper_bound", None, "given, since there are prefills", function)
     computed: Int64s = totals[first:].astype(np.int64) - batch.lengths[first:]
-    computed[max(batch.filled - first, 0) :] = 0
     return computed
-
-
-def own_tokens(lengths: npt.NDArray[Any], filled: int) -> npt.NDArray[Any]:
-    """What a row's sequence length must exceed for it to have prior state: never, for the padding."""
-    if filled < lengths.size:
-        lengths = lengths.copy()
-        lengths[max(filled, 0) :] = INT32_MAX
-    return lengths

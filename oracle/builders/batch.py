@@ -95,7 +95,7 @@ class BuilderConfig:
 def require_config(config: BuilderConfig, kind: str) -> None:
     """Refuse what the constructor of this kind of builder refuses.
 
-    A draft needs a block of its own unless every block is kept. Mamba-1 has no kernel for drafts,
+    A draft needs a block of its own unless every block is kept, and then the longest request tells how many there are. Mamba-1 has no kernel for drafts,
     and GDN reads column 0, which is the running one in no batch of mode "all".
     """
     modes = ("none", "align") if kind == "gdn" else ("none", "align", "all")
@@ -104,6 +104,8 @@ def require_config(config: BuilderConfig, kind: str) -> None:
     require_int("max_num_seqs", config.max_num_seqs, minimum=1)
     if config.mode != "all":
         require_int("num_speculative_blocks", config.num_speculative_blocks, minimum=config.num_spec)
+    if config.mode == "all":
+        require_int("max_model_len", config.max_model_len, minimum=1)
     if kind == "mamba1":
         require(config.num_spec == 0, "num_speculative_tokens", config.num_spec, "be 0")
     if kind == "mamba2":
@@ -222,6 +224,15 @@ def require_prior_state(step: BuilderStep, decodes: Sequence[int]) -> None:
         require(not stateless, "is_prefilling", None, rule)
 
 
+def require_columns(table: Rows, config: BuilderConfig, argument: str) -> None:
+    """Refuse a table without a column for each state of a row; in mode "all" a row may have any number of them."""
+    if config.mode == "all":
+        return
+    columns = 1 + (config.num_speculative_blocks if config.mode == "align" else config.num_spec)
+    rule = f"have at least {columns} columns"
+    require(all(len(row) >= columns for row in table), argument, table, rule)
+
+
 def running_columns(step: BuilderStep, config: BuilderConfig) -> Rows:
     """The blocks of each row whose states the step may touch, the running one first.
 
@@ -230,10 +241,9 @@ def running_columns(step: BuilderStep, config: BuilderConfig) -> Rows:
     """
     table = tuple(row.blocks for row in step.rows)
     columns = 1 + config.num_spec
+    require_columns(table, config, "block_table_tensor")
     match config.mode:
         case "none":
-            rule = f"have at least {columns} columns"
-            require(all(len(row) >= columns for row in table), "block_table_tensor", table, rule)
             return tuple(row[:columns] for row in table)
         case "align":
             seq_lens = [row.seq_len for row in step.rows]

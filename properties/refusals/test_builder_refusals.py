@@ -56,7 +56,10 @@ def constructions() -> Iterator[BadBuild]:
         paths = f"{spec}.block_size", f"{spec}.num_speculative_blocks", rows
         for form in wrong_ints(setup.construct(), *paths):
             yield BadBuild(f"{form.name}, {kind}", (), form.call)
-    sizes: tuple[Any, ...] = (True, 2.0)
+        if kind != "gdn":
+            unbounded = replace(setup, mode="all", max_model_len=0).construct()
+            yield BadBuild(f"a longest request of no token, {kind}", (), unbounded)
+    sizes: tuple[Any, ...] = (True, 2.0, 0)
     for size in sizes:
         yield BadBuild(f"chunks of {size}", (), replace(SETUPS["mamba2"], chunk_size=size).construct())
 
@@ -102,10 +105,30 @@ def values() -> Iterator[BadBuild]:
             with_value(BuildCall((DECODE, PROMPT)).build(narrow), f"{COMMON}.block_table_tensor", table),
             narrow,
         )
+    yield from narrow_tables()
     yield bad("more drafts than there may be", "gdn", build("gdn", replace(DRAFTED, drafts=3)))
+    yield bad("more tokens and drafts than there may be", "gdn", build("gdn", StepRequest(4, 4, drafts=3)))
     yield bad("drafts below -1", "gdn", build("gdn", replace(DRAFTED, drafts=-2)))
     yield bad("drafts that are not all tokens but one", "gdn", build("gdn", replace(DRAFTED, drafts=1)))
     yield bad("drafts without counts", "gdn", build("gdn", DRAFTED, counts=False))
+
+
+def narrow_tables() -> Iterator[BadBuild]:
+    """Tables with a column too few for the states of a row, and for the tokens of one."""
+    for kind, plain in SETUPS.items():
+        for mode, spare in (("none", 0), ("align", 0), ("align", 1)):
+            setup = replace(plain, mode=mode, spare_blocks=spare, full_cudagraphs=True)
+            states = 1 + setup.num_spec + spare
+            for name, width, rows in (
+                ("room for a state too few", states - 1, (DECODE, PROMPT)),
+                ("room for a state too few, decodes", states - 1, (DECODE, DECODE)),
+                ("room for a token too few", states, (StepRequest(1, 4), StepRequest(1, 3))),
+            ):
+                if mode == "align" or width < states:
+                    table = Tensor("int32", (2, width), (1,) * (2 * width))
+                    call = BuildCall(rows, host_lengths=True).build(setup)
+                    changed_call = with_value(call, f"{COMMON}.block_table_tensor", table)
+                    yield bad(f"{name}, mode {mode}, {spare} spare", kind, changed_call, setup)
 
 
 def counts_on_the_host() -> Iterator[BadBuild]:
@@ -117,6 +140,18 @@ def counts_on_the_host() -> Iterator[BadBuild]:
         "an accepted count above 1 and the drafts",
         "gdn",
         build("gdn", replace(DRAFTED, accepted=4), host_lengths=True),
+    )
+    for kind, row, drafts in (("mamba2", DECODE, -1), ("gdn", DRAFTED, 2)):
+        for accepted in (0, 4):
+            rows = row, replace(row, accepted=accepted, drafts=drafts), row
+            yield bad(
+                f"an accepted count of {accepted} between others", kind, build(kind, *rows, host_lengths=True)
+            )
+    untold = {"marks": False, "bounds": False, "host_lengths": True}
+    yield bad(
+        "a count of a decode without drafts that would be lost",
+        "gdn",
+        build("gdn", replace(DECODE, accepted=2), DECODE, **untold),
     )
     prompt = replace(PROMPT, num_computed=4, accepted=2)
     yield bad("an accepted count that would be lost", "gdn", build("gdn", prompt, host_lengths=True))
@@ -151,6 +186,11 @@ def updates() -> Iterator[BadBuild]:
             ),
         ):
             yield bad(form.name, kind, form.call, setup, step.build(setup))
+        for mode, width in (("none", 0), ("align", 1)):
+            other = replace(setup, mode=mode)
+            lengthy = BuildCall((StepRequest(1, 4), StepRequest(1, 3)), host_lengths=True).build(other)
+            narrow = with_value(update, "blk_table", Tensor("int32", (2, width), (1,) * (2 * width)))
+            yield bad(f"a table of {width} columns, mode {mode}", kind, narrow, other, lengthy)
         if kind == "mamba2":
             drafting = SETUPS[kind]
             other = with_value(update, "blk_table", step.block_table(drafting))

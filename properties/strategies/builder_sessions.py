@@ -47,6 +47,8 @@ def _steps_with(spec: int, longest: int, block_size: int, rows: Rows) -> st.Sear
         drafts=st.booleans(),
         first_block=st.sampled_from((1, 100, 2**31 - HUGE)),
         spare_columns=st.sampled_from((0, 0, 1, 3)),
+        stale=st.sampled_from(((1,), (1, 1), (0, -9), (9,))),
+        wide_counts=st.booleans(),
     )
 
 
@@ -74,7 +76,7 @@ def _prefills() -> st.SearchStrategy[StepRequest]:
     return st.builds(
         StepRequest,
         st.integers(1, 9),
-        st.just(0) | st.integers(1, 20),
+        st.sampled_from((0, 0, 1)) | st.integers(1, 20),
         st.just(True),
     )
 

@@ -22,6 +22,7 @@ from statecheck.case.values import (
     Value,
     boolean,
     int32,
+    int64,
     record,
 )
 
@@ -153,6 +154,7 @@ class StepRequest:
 class BuildCall(NamedSituations):
     """One call of `build`: rows in the runner's order, padding, and which host data the runner passes along.
 
+    `stale`: what the accepted counts hold of rows of padding, and behind the rows. `wide_counts`: they have 64 bits.
     `host_lengths`: `seq_lens` lie on the host by declaration, so that the rules refuse wrong values among them.
     """
 
@@ -165,11 +167,13 @@ class BuildCall(NamedSituations):
     drafts: bool = True
     first_block: int = 1
     spare_columns: int = 0
+    stale: tuple[int, ...] = (1,)
+    wide_counts: bool = False
     host_lengths: bool = False
 
     @property
     def rows(self) -> tuple[StepRequest, ...]:
-        return self.requests + (StepRequest(0),) * self.padded_rows
+        return self.requests + (StepRequest(0, accepted=self.stale[0]),) * self.padded_rows
 
     @property
     def query_start_loc(self) -> tuple[int, ...]:
@@ -214,7 +218,8 @@ class BuildCall(NamedSituations):
         )
 
     def build(self, setup: BuilderSetup, bind: str = "metadata") -> Call:
-        counts = int32([row.accepted for row in self.rows]) if self.counts else None
+        accepted = [*(row.accepted for row in self.rows), *self.stale[1:]]
+        counts = (int64 if self.wide_counts else int32)(accepted) if self.counts else None
         arguments: dict[str, Value] = {
             "self": Name("builder"),
             "common_prefix_len": 0,
@@ -256,6 +261,9 @@ class BuildCall(NamedSituations):
             "no host knowledge of prompts": not self.marks and not self.bounds,
             "optimistic bounds": self.bounds and any(row.slack for row in rows),
             "no counts": not self.counts,
+            "counts of padding that no step has": self.counts and self.padded_rows > 0 and self.stale[0] < 1,
+            "counts behind the rows": self.counts and len(self.stale) > 1,
+            "counts of 64 bits": self.counts and self.wide_counts,
             "a row without drafts between rows with drafts": any(
                 before.drafts >= 0 > row.drafts and after.drafts >= 0
                 for before, row, after in itertools.combinations(decodes, 3)
