@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .checks import describe, int_at_least, one_of, refuse, start_offsets, tensor_of
+from .checks import INT64_MAX, describe, int_at_least, one_of, refuse, start_offsets, tensor_of
 from .types import MAMBA_CACHE_MODES
 
 
@@ -194,10 +194,10 @@ def mamba_get_block_table_tensor(
     # Clamped before the subtraction and widened after it: neither the smallest integer nor a huge block
     # size can wrap around.
     last_token = seq_lens.clamp(min=1).to(torch.int64) - 1
-    columns = torch.div(last_token, block_size, rounding_mode="floor").unsqueeze(1)
+    columns = torch.div(last_token, min(block_size, INT64_MAX), rounding_mode="floor").unsqueeze(1)
     if extra:
         columns = columns + torch.arange(1 + extra, device=columns.device)
-    return block_table[: seq_lens.size(0)].gather(1, columns)
+    return block_table.gather(1, columns)
 
 
 def _check_table(block_table: torch.Tensor, seq_lens: torch.Tensor, function: str) -> None:

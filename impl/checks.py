@@ -135,5 +135,5 @@ def device_rows(
         and value.device == device
     ):
         return value
-    sizes = ", ".join([str(rows), *["*"] * (ndim - 1)])
-    refuse(argument, describe(value), f"an int32 or int64 tensor of shape ({sizes}) on {device}", function)
+    rule = f"an int32 or int64 tensor of {ndim} dimensions with {rows} rows on {device}"
+    refuse(argument, describe(value), rule, function)

@@ -67,7 +67,7 @@ def compute_varlen_chunk_metadata(
     starts = start_offsets("query_start_loc", query_start_loc, function, first_is_zero=True, most=INT32_MAX)
     begins, lengths = starts[:-1].astype(np.int64), np.diff(starts)
     # Any chunk that holds all tokens cuts alike; a larger number would not fit the arithmetic.
-    chunk_size = min(chunk_size, INT32_MAX + 1)
+    chunk_size = min(chunk_size, INT32_MAX)
     ends, counts, so_far, owners = _split_into_chunks(begins, lengths, begins % chunk_size, chunk_size)
     last = np.where(counts > 0, so_far - 1, -1)
     cu_chunk_seqlens, last_chunk_indices, seq_idx_chunks = upload_packed(
@@ -165,8 +165,7 @@ def _write(arrays: Arrays, buffer: npt.NDArray[Any]) -> None:
         values = array.values if isinstance(array, Filled) else array
         filler = at + values.size
         buffer[at:filler] = values
-        if filler < end:
-            buffer[filler:end] = PAD_SLOT_ID
+        buffer[filler:end] = PAD_SLOT_ID
         at = end + -end % alignment
 
 

@@ -23,7 +23,7 @@ def get_mamba_groups(kv_cache_config: Any) -> tuple[list[int], Any]:
         rule = "a configuration with mamba groups"
         refuse("kv_cache_config", f"{len(specs)} groups without a MambaSpec", rule, "get_mamba_groups")
     first = specs[group_ids[0]]
-    for group_id in group_ids[1:]:
+    for group_id in group_ids:
         _check_same(specs[group_id], first, group_id, group_ids[0])
     return group_ids, first
 

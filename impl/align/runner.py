@@ -249,13 +249,13 @@ def postprocess_mamba_all(
     ids = batch_ids(input_batch.req_ids, num_reqs, function)
     _, spec = get_mamba_groups(kv_cache_config)
     scheduled = scheduler_output.num_scheduled_tokens
-    full = [req_id for req_id in ids if scheduled.get(req_id, 0) == 1 + num_spec_tokens]
+    full = [req_id for req_id in ids if scheduled.get(req_id) == 1 + num_spec_tokens]
     check_entries("requests", requests, full, function)
     columns = {
         req_id: (requests[req_id].num_computed_tokens + num_spec_tokens) // spec.block_size for req_id in full
     }
     for req_id in ids:
         if req_id in columns:
-            mamba_state_idx[req_id] = max(0, columns[req_id])
+            mamba_state_idx[req_id] = columns[req_id]
         else:
             mamba_state_idx.pop(req_id, None)

@@ -10,6 +10,13 @@ from .buffers import CpuGpuBuffer
 from .context import MambaSpecDecodeGPUContext
 from .moves import check_entries
 
+_BUFFERS = (
+    "mamba_state_idx_buf",
+    "num_scheduled_tokens_buf",
+    "num_computed_tokens_buf",
+    "num_draft_tokens_buf",
+)
+
 _Numbers = dict[str, list[int]]
 """Where they come from -> one number per batch row."""
 
@@ -73,16 +80,13 @@ def stage_postprocess_inputs_to_gpu(
 
 def staging_buffers(ctx: MambaSpecDecodeGPUContext, place: str, function: str) -> list[CpuGpuBuffer]:
     """The context's buffers of running columns, scheduled, computed and draft tokens."""
-    buffers = {
-        "mamba_state_idx_buf": ctx.mamba_state_idx_buf,
-        "num_scheduled_tokens_buf": ctx.num_scheduled_tokens_buf,
-        "num_computed_tokens_buf": ctx.num_computed_tokens_buf,
-        "num_draft_tokens_buf": ctx.num_draft_tokens_buf,
-    }
-    for name, buffer in buffers.items():
+    buffers = []
+    for name in _BUFFERS:
+        buffer = getattr(ctx, name)
         if buffer is None:
             refuse(f"{place}.{name}", None, "a CpuGpuBuffer", function)
-    return [buffer for buffer in buffers.values() if buffer is not None]
+        buffers.append(buffer)
+    return buffers
 
 
 def batch_ids(req_ids: Sequence[str], num_reqs: int, function: str) -> Sequence[str]:

@@ -66,6 +66,7 @@ BEFORE = Before(SETUP, (Starting(3, 4, 2), Starting(10, 1)))
 STEP = RunnerStep(SETUP, (Starting(3, 4, 2), Starting(10, 1)), spare=1)
 LISTED = replace(STEP, pointers=True)
 UNSHIFTED = replace(STEP, requests=(Starting(4, 4), Starting(10, 1)))
+ACROSS = replace(LISTED, requests=(Starting(3, 12, 2), Starting(10, 1)))
 FURTHER = replace(STEP, requests=(Starting(2, 4, 3), Starting(10, 1)))
 
 
@@ -139,6 +140,7 @@ BAD_VECTORS = {
     "as a matrix": int32([[1, 1]]),
     "with gaps": Tensor("int32", (2,), (1, 0, 1), (2,)),
     "with too few entries": int32([1]),
+    "as a list": [1, 1],
 }
 
 
@@ -189,6 +191,7 @@ def memcpy(**changes: Value) -> tuple[Step, ...]:
 def staged(function: str = STAGE, **changes: Value) -> tuple[Step, ...]:
     """Staging of STEP; `columns` are the remembered ones."""
     columns = changes.pop("columns", {row.id: 1 for row in STEP.rows})
+    capacity = changes.pop("capacity", STEP.capacity)
     call = stage(STEP.cache, STEP.rows, STEP.output)
     if function != STAGE:
         buffers = STAGING[1:] if function == STAGE_METADATA else STAGING[:1]
@@ -202,7 +205,7 @@ def staged(function: str = STAGE, **changes: Value) -> tuple[Step, ...]:
         )
     return (
         Let("config", SETUP.config(4)),
-        SETUP.create(STEP.capacity),
+        SETUP.create(capacity),
         Let("state_idx", columns),
         changed(call, **changes),
     )
@@ -260,6 +263,21 @@ BAD_CONTEXTS = (
     BadSteps(
         "channel-first conv rows without room for the drafts",
         create(replace(CHANNELS_FIRST, groups=(Group((CONV, TEMPORAL)),))),
+    ),
+    BadSteps(
+        "a conv state alone, without room for the drafts",
+        create(Setup((Group((Kept("conv", (2, 5)),)),), ("conv",), block_size=4, num_spec=2)),
+    ),
+    BadSteps(
+        "a conv state between others without room for the drafts",
+        create(
+            Setup(
+                (Group((CONV, Kept("conv", (2, 5)), TEMPORAL)),),
+                ("conv", "conv", "temporal"),
+                block_size=4,
+                num_spec=2,
+            )
+        ),
     ),
     BadSteps("room for no request", create(max_num_reqs=0)),
     BadSteps("no state at all", create(num_state_types=0)),
@@ -358,6 +376,13 @@ BAD_STEPS = (
             ("a null block where the state goes to", [1, 0, 3, 4]),
         )
     ),
+    *(
+        BadSteps(
+            f"a null block in column {column} of four",
+            preprocess(ACROSS, requests=with_blocks(ACROSS, blocks)),
+        )
+        for column, blocks in ((0, [0, 2, 3, 4, 5]), (1, [1, 0, 3, 4, 5]), (3, [1, 2, 3, 0, 5]))
+    ),
     BadSteps(
         "a row that ends before the column that it goes to",
         preprocess(UNSHIFTED, requests=with_blocks(UNSHIFTED, [1])),
@@ -382,7 +407,14 @@ BAD_COPIES = (
     BadSteps("a copy without its function", collected(0, 1, copy_funcs=(Function("get_conv_copy_spec"),))),
     BadSteps("a copy of an unknown layer", collected(0, 1, forward_context={})),
     BadSteps("a copy too many", (*collected(0, 1), collected(0, 1)[-1])),
-    BadSteps("sources as a matrix", memcpy(src_ptrs=int64([[0, 0]]))),
+    *(
+        BadSteps(f"{name} of entries {kind}", memcpy(**{name: value}))
+        for name, wide in (("src_ptrs", True), ("dst_ptrs", True), ("sizes", False))
+        for kind, value in (
+            ("as a matrix", int64([[0, 0]]) if wide else int32([[0, 0]])),
+            ("as floats", Tensor("float32", (2,), (0, 0))),
+        )
+    ),
     BadSteps("fewer targets than sources", memcpy(dst_ptrs=int64([0]))),
     BadSteps("fewer sizes than sources", memcpy(sizes=int32([0]))),
     BadSteps("addresses of 32 bits", memcpy(dst_ptrs=int32([0, 0]))),
@@ -411,9 +443,20 @@ BAD_HOST_CALLS = (
             (STAGE_METADATA, "a negative number of rows", {"num_reqs": -1}),
         )
     ),
+    *(
+        BadSteps(f"more rows than the buffers, {function}", staged(function, capacity=1))
+        for function in (STAGE, STAGE_COLUMNS, STAGE_METADATA)
+    ),
     BadSteps("no context", postprocessed(with_postprocess=False)),
     BadSteps(
         "host counts with too few entries", postprocessed(num_accepted_tokens_cpu_tensor=int32([1]).on_host())
+    ),
+    *(
+        BadSteps(f"host counts {name}", postprocessed(num_accepted_tokens_cpu_tensor=value))
+        for name, value in (
+            ("of 64 bits", int64([1, 1]).on_host()),
+            ("as a matrix", int32([[1, 1], [1, 1]]).on_host()),
+        )
     ),
     BadSteps("sampled counts of 64 bits", postprocessed(num_accepted_tokens_gpu=int64([3, 1]))),
     BadSteps("no group with states", groups(ATTENTION)),

@@ -121,6 +121,22 @@ VALUES = (
         for column in (-1, 2**31)
     ),
     *(
+        BadSteps(
+            f"a column of {column} in one row, {function}",
+            staged(function, columns={"r0": first, "r1": last}),
+        )
+        for function in (STAGE, STAGE_COLUMNS)
+        for column in (-1, 2**31)
+        for first, last in ((column, 0), (0, column))
+    ),
+    BadSteps(
+        "bools as tokens computed and scheduled",
+        preprocess(
+            requests=with_requests(STEP, num_computed_tokens=True),
+            scheduler_output=with_fields(STEP.output, num_scheduled_tokens={"r0": True, "r1": 1}),
+        ),
+    ),
+    *(
         BadSteps(f"{name}, {function}", staged(function, **{argument: value}))
         for function in (STAGE, STAGE_METADATA)
         for name, argument, value in (

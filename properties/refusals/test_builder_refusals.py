@@ -187,10 +187,10 @@ def updates() -> Iterator[BadBuild]:
         ):
             yield bad(form.name, kind, form.call, setup, step.build(setup))
         for mode, width in (("none", 0), ("align", 1)):
-            other = replace(setup, mode=mode)
-            lengthy = BuildCall((StepRequest(1, 4), StepRequest(1, 3)), host_lengths=True).build(other)
+            elsewhere = replace(setup, mode=mode)
+            lengthy = BuildCall((StepRequest(1, 4), StepRequest(1, 3)), host_lengths=True).build(elsewhere)
             narrow = with_value(update, "blk_table", Tensor("int32", (2, width), (1,) * (2 * width)))
-            yield bad(f"a table of {width} columns, mode {mode}", kind, narrow, other, lengthy)
+            yield bad(f"a table of {width} columns, mode {mode}", kind, narrow, elsewhere, lengthy)
         if kind == "mamba2":
             drafting = SETUPS[kind]
             other = with_value(update, "blk_table", step.block_table(drafting))

@@ -116,6 +116,38 @@ BAD_INPUTS = (
     Bad("lengths as a matrix", gather(seq_lens=int32([[5]]))),
     Bad("more lengths than rows", gather(seq_lens=int32([5, 5]))),
     Bad("a table narrower than its speculative blocks", replace(TABLE, num_speculative_blocks=2).call()),
+    Bad(
+        "a table without a column beside its speculative blocks",
+        BlockTable(((1, 2),), (0,), block_size=4, width=2, num_speculative_blocks=2).call(),
+    ),
+    Bad(
+        "a bound of a table without a column beside its speculative blocks",
+        BlockTable(((1,),), (0,), block_size=4, width=1, num_speculative_blocks=1).call(max_seq_len=0),
+    ),
+    Bad(
+        "a length past the row behind one that fills it",
+        replace(
+            BlockTable(((1, 2), (3, 4)), (8, 9), block_size=4, width=2).call(),
+            arguments=tuple(
+                (name, value.on_host() if isinstance(value, Tensor) else value)
+                for name, value in BlockTable(((1, 2), (3, 4)), (8, 9), block_size=4, width=2)
+                .call()
+                .arguments
+            ),
+        ),
+    ),
+    Bad("a state that is no tensor, conv", copied(CONV_COPY, state=[[[1.0]]] * 3)),
+    Bad("a state that is no tensor, temporal", copied(TEMPORAL_COPY, state=[[1.0]] * 3)),
+    Bad("a temporal state of one dimension", copied(TEMPORAL_COPY, state=Tensor("float32", (4,), None))),
+    Bad(
+        "a temporal state whose rows lie apart",
+        copied(TEMPORAL_COPY, state=Tensor("float32", (4, 3, 2), None, (12, 4, 1))),
+    ),
+    *(
+        Bad(f"a pool of {blocks} blocks, {name}", copied(name, state=Tensor("float32", (blocks, 3, 2), None)))
+        for name in (CONV_COPY, TEMPORAL_COPY)
+        for blocks in (0, 1)
+    ),
     Bad("accepted count 0, conv", copied(CONV_COPY, num_accepted_tokens=0)),
     Bad("accepted count 0, temporal", copied(TEMPORAL_COPY, num_accepted_tokens=0)),
     Bad("accepted count above 1 + drafts, conv", copied(CONV_COPY, num_accepted_tokens=3)),

@@ -291,7 +291,7 @@ def _setups_of(kind: str, full: bool | None, min_spec: int) -> st.SearchStrategy
         max_num_seqs=st.integers(1, 8),
         max_cudagraph_capture_size=st.none() | st.integers(1, 12),
         full_cudagraphs=st.booleans() if full is None else st.just(full),
-        chunk_size=st.sampled_from((4, 2, 3, 8)),
+        chunk_size=st.sampled_from((4, 2, 3, 8, 1, 2**31, 2**64)),
         parallel_drafting=st.booleans(),
         decode_context_parallel_size=st.sampled_from((1, 2)),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from properties.strategies.builder_sessions import captured_step
 from properties.strategies.builders import BuildCall as Batch
@@ -18,7 +19,7 @@ DRAFTED = StepRequest(2, 1, accepted=2, drafts=1)
 
 
 def _built(
-    setup: BuilderSetup, *requests: StepRequest, padded_rows: int = 0, **host: bool
+    setup: BuilderSetup, *requests: StepRequest, padded_rows: int = 0, **host: Any
 ) -> tuple[Step, ...]:
     batch = Batch(requests, padded_rows=padded_rows, **host)
     return setup.construct(), batch.build(setup)
