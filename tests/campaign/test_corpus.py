@@ -184,6 +184,15 @@ def test_a_case_that_another_process_wrote_first_is_not_overwritten_by_a_larger_
 # Where nothing can be written
 
 
+def test_below_a_file_there_is_no_folder_and_cases_go_to_the_fallback(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    kept = Corpus(tmp_path / "file" / "corpus", tmp_path / "reports" / "corpus")
+    path = kept.add(a_case(), first_seen=SEEN)
+    assert Case.load(path).steps == a_case().steps
+    assert path.parent == tmp_path / "reports" / "corpus"
+    assert [str(tmp_path / "file" / "corpus") in trouble for trouble in kept.troubles] == [True]
+
+
 def test_a_trouble_of_many_cases_is_listed_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     kept = Corpus(tmp_path / "file", tmp_path / "fallback")
@@ -258,6 +267,10 @@ def test_a_file_that_cannot_be_read_is_not_overwritten_by_its_bucket(tmp_path: P
     assert bad.read_bytes() == before
 
 
+def test_a_folder_that_is_not_there_is_an_empty_corpus(tmp_path: Path) -> None:
+    assert Corpus(tmp_path / "corpus").entries() == []
+
+
 def test_a_folder_that_cannot_be_listed_is_an_entry_with_a_problem(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert [entry.problem for entry in Corpus(tmp_path / "file").entries()] == [
@@ -325,6 +338,11 @@ def test_what_is_not_one_case_is_answered_by_those_that_it_could_be(
         ValueError, match=rf"^id = '{wanted}', but should be one of {two[0].name}, {two[1].name}"
     ):
         Corpus(two[0].parent).find(wanted)
+
+
+def test_in_an_empty_corpus_nothing_is_found(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="of a case, and there is none"):
+        Corpus(tmp_path).find("01")
 
 
 # Replaying
@@ -469,3 +487,22 @@ def test_a_filling_that_is_none_is_refused(content: object) -> None:
     content_of["actual"] = {"tuple": [{"Returned": {"value": {"padded": content}}}]}
     with pytest.raises(ValueError, match="but should be"):
         Case.from_json(json.dumps(content_of))
+
+
+def test_a_case_is_written_in_lines_that_can_be_compared() -> None:
+    lines = a_case().to_json().splitlines()
+    assert ' "property_name": "toys_divide",' in lines
+    assert max(map(len, lines)) < 150
+
+
+def test_a_file_that_could_not_be_written_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="no room"):
+        a_case().save(tmp_path / "case.json")
+    assert contents(tmp_path) == []
+
+
+def refuse(_: int) -> None:
+    raise OSError("no room")

@@ -455,6 +455,15 @@ def test_examples_that_show_each_known_defect_are_counted(make: Make) -> None:
     assert min(fifties, hundreds) > 0
 
 
+def test_a_defect_is_matched_where_its_condition_holds() -> None:
+    symptom = Symptom("refusal", "divide", "the call")
+    one = KnownDeviation("toys_*", "bug", symptom, lambda case: case.subject == "toy", id="one")
+    matcher = KnownDefectMatcher((one,), DOCUMENTS)
+    assert matcher.known(a_case(subject="other")) is None
+    assert [matcher.known(a_case()), matcher.known(a_case())] == [one, one]
+    assert matcher.shown == {"one": 2}
+
+
 def test_conditions_are_asked_with_the_rules_of_the_subject_s_release() -> None:
     """As replays ask: a case that one calls new and the other known would be both."""
     released = replace(DOCUMENTS, gdn_plain_decodes=not DOCUMENTS.gdn_plain_decodes)
@@ -541,3 +550,15 @@ def test_the_log_is_elsewhere_where_the_folder_has_no_room(make: Make, tmp_path:
     assert worker.log is not None
     assert worker.log.path.is_file()
     assert explored(worker, max_examples=2).troubles
+
+
+def test_a_case_is_in_the_corpus_where_a_condition_of_a_known_defect_raises(make: Make) -> None:
+    worker = make()
+    wrong = Symptom("value", "divide", "result")
+    known = KnownDeviation(NAME, "bug", wrong, lambda case: case.calls[0].named["missing"], id="raises")
+    worker.known_defects = KnownDefectMatcher((known,), DOCUMENTS)
+    worker.bench.known_by = worker.known_defects.known
+    end = explored(worker)
+    assert (end.status, x_of(first(end)), Path(first(end).corpus).is_file()) == ("falsified", 50, True)
+    message = "a condition of known defect raises raised KeyError: 'missing': the case counts as new"
+    assert end.troubles == (message,)

@@ -1,6 +1,6 @@
 """Every command line that is shown to people is one that runs.
 
-Each is read as make and the command read it; those that a campaign prints are run in a copy of the repository.
+Here each is read as make and the command read it; the slow test runs them in a copy of the repository.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from statecheck.campaign.record import FILE
+from statecheck.case.values import call
 from statecheck.cli.main import parser
-from tests.breakages.broken import ROOT
+from tests.breakages.broken import ROOT, a_case
+from tests.campaign.nightly_examples import a_record
 from tests.cli.printed_commands import copied, shown
 from tools.bench.__main__ import parser as bench_parser
 from tools.docs.__main__ import parser as docs_parser
@@ -105,6 +108,50 @@ def _read_by_module(path: Path, words: list[str]) -> None:
     assert [word for word in words if word.startswith("--") and f'"{word}"' not in text] == []
 
 
+SHORTER = (
+    (r"BUDGET=\S+", "BUDGET=2s"),
+    (r"--budget \S+", "--budget 2s"),
+    (r"--examples 1000", "--examples 5"),
+    (r"--max-examples 20", "--max-examples 3 --only chunks"),
+    (r"(make (fuzz|nightly)( SUBJECT=\S+)?)$", r"\1 BUDGET=2s"),
+    (r"(-m statecheck (fuzz|nightly))$", r"\1 --budget 2s"),
+    (r"(--device cpu --only.*)", r"\1 --budget 2s"),
+    (r"(make mutants .*)SAMPLE=\d+", r"\1SAMPLE=2 EXAMPLES=2"),
+    (r"make vectors( |$)", r"make vectors ONLY=division "),
+    (r"(make bench)$", r"\1 ONLY=align"),
+    (r"(ONLY=align)", r"\1 BENCH_ARGS=--tiny"),
+    (r"(-m tools\.bench --only align)", r"\1 --tiny"),
+    (r"(-m tools\.bench)$", r"\1 --only align --tiny"),
+)
+"""The same command, with less to do."""
+LEFT_OUT = {
+    r"make (lint|test|table$|ci)|tools\.docs": "the suite itself, and what .ci/run does beside it",
+    r"demo|tests\.": "has a test of its own",
+    r"compatibility": "takes hours; its parts are tested with a release that is pretended",
+    r"RAY=": "needs a cluster",
+    r"^python -m statecheck$": "names what has commands",
+    r"^pytest -": "for the reader's own tests",
+    r"-m ruff": "formats the reader's own change",
+    r"(?<!-m )statecheck ": "needs an installation, which has a test of its own",
+    r"-m pytest": "needs a GPU",
+    r"[Vv][Ll][Ll][Mm]|(make|statecheck) bisect|replay-trace": "needs a release of vLLM",
+    r"make mutants (?!SUBJECT=my_port)": "takes minutes or hours; tests/mutants judges a small module",
+    r"^make (sanitize|vllm)$": "a name; the command has an argument",
+    r"make bench PYTHON=": "needs a GPU",
+}
+NO_GPU = re.compile(r"GPUS=|DEVICE=cuda")
+SHIFT_WINDOW = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def shift_window(window_ptr, SIZE: tl.constexpr):
+    lanes = tl.arange(0, SIZE)
+    tl.store(window_ptr + lanes, tl.load(window_ptr + lanes + 3))
+
+shift_window[(1,)](torch.arange(19, dtype=torch.int32), SIZE=16)
+"""
 PORT = """
 STATECHECK_PROTOCOL = 2
 
@@ -112,7 +159,57 @@ def chunk_offsets(cu_seqlens, chunk_size):
     ends = [-(-(b - a) // chunk_size) for a, b in zip(cu_seqlens, cu_seqlens[1:])]
     return [sum(ends[:n]) for n in range(len(ends) + 1)]
 """
+REQUESTS = """{"timestamp": 0, "input_length": 1200, "output_length": 8, "hash_ids": [1, 2, 3]}
+{"timestamp": 500, "input_length": 1300, "output_length": 8, "hash_ids": [1, 2, 4]}
+"""
 MADE = re.compile(r"(\S+=(\S+|'[^']*') )*make ")
+HALVES = "def halved(x):\n    return x // 2\n"
+
+
+def left_out(command: str) -> bool:
+    return any(re.search(pattern, command) for pattern in LEFT_OUT)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository, with everything that the commands name."""
+    folder = copied(tmp_path_factory.mktemp("printed") / "statecheck")
+    for name, text in {
+        "my_port.py": PORT,
+        "folder/my_port.py": HALVES,
+        "my_engine_subject.py": "from impl import *\n",
+        "shift_window.py": SHIFT_WINDOW,
+        "conversation.jsonl": REQUESTS,
+        "build/bench/align.json": '{"environment": {}, "device": null}',
+        "toy_halves.py": HALVES,
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    shutil.copyfile(folder / "vectors/port_batches.js", folder / "my_port.js")
+    shutil.copytree(folder / "corpus", folder / "my/corpus")
+    _write_script(folder)
+    _put_a_campaign(folder)
+    return folder
+
+
+def _put_a_campaign(folder: Path) -> None:
+    """Leave a record, which `merge` takes."""
+    a_record(subject="impl", device="cpu", commit="", corpus=[]).save(
+        folder / "reports/campaigns/2026-11-21-night" / FILE
+    )
+
+
+def _write_script(folder: Path) -> None:
+    from statecheck.case.values import Returned
+    from statecheck.report.repro.script import repro_script
+
+    case = a_case(
+        subject="my_port",
+        steps=(call("halved", x=4),),
+        expected=(Returned(2),),
+        actual=(Returned(3),),
+    )
+    (folder / "repro.py").write_text(repro_script(case, folder, folder), encoding="utf-8")
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -131,6 +228,53 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["sh", "-c", command], cwd=folder, env=variables, capture_output=True, text=True, check=False
     )
+
+
+def shorter(command: str) -> str:
+    for pattern, replacement in SHORTER:
+        command = re.sub(pattern, replacement, command)
+    return command
+
+
+def kind(command: str) -> str:
+    """The command and what it is given, without values; how long it runs and by whom is left out."""
+    words = re.sub(r"-m (statecheck |tools\.)", "make ", command).split()
+    target = words[words.index("make") + 1] if "make" in words else words[0]
+    given = (one.strip("-").partition("=")[0].lower() for one in words if re.match(r"--[a-z]|[A-Z_]+=", one))
+    return " ".join([target, *sorted(set(given) - {"budget", "python", "pythonpath", "only"})])
+
+
+KINDS = {kind(one): shorter(one) for one in SHOWN if not left_out(one)}
+RUN = [
+    one for name, one in KINDS.items() if not any(set(name.split()) < set(other.split()) for other in KINDS)
+]
+"""Not those that do less of the same than another one."""
+
+
+@needs_make
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("command", RUN)
+def test_a_command_runs_as_it_is_shown(command: str, place: Path) -> None:
+    if command.startswith("node") and shutil.which("node") is None:
+        pytest.skip("Node.js is not installed")
+    if "vectors/check.js" in command:
+        run("python -m statecheck vectors --out build/vectors --only division", place)
+    done = run(command, place)
+    output = f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    assert "Traceback" not in done.stderr, output
+    if "git bisect" in command:
+        # No bisection is under way.
+        assert done.returncode == 128, output
+    elif NO_GPU.search(command) and shutil.which("nvidia-smi") is None:
+        assert done.returncode in (2, 3), output
+    elif "sanitize" in command:
+        # The kernel that the README shows is wrong.
+        assert "RaceWithinProgram" in done.stdout + done.stderr, output
+    else:
+        # A budget as short as this one need not be enough, and make has no other code.
+        assert done.returncode in (0, 2), output
+        assert "exit 3" not in done.stderr, output
 
 
 # Whatever the input is, since a busy machine comes to very few examples.

@@ -45,6 +45,10 @@ def _with(field: str, value: str) -> str:
     return changed if times else ENTRY.replace("[[known]]", f"[[known]]\n{field} = {value}")
 
 
+def _without(field: str) -> str:
+    return re.sub(rf"(?m)^{field} = .*\n", "", ENTRY)
+
+
 TEXTS = {
     "number": ("known = 3", "known = 3, but should be a list [{}]"),
     "numbers": ("known = [3]", "known[0] = 3, but should be a KnownEntry [{}]"),
@@ -57,9 +61,12 @@ TEXTS = {
         "\nid = = 5",
         "text = no TOML, but should be TOML: Invalid value (at line 2, column 6) [{}]",
     ),
+    "deep": ("known = " + "[" * 5000, "text = no TOML, but should be TOML: "),
     "id": (_with("id", "5"), "known[0].id = 5, but should be text [{}]"),
+    "blank id": (_with("id", '" "'), f"id = ' ', {EMPTY} [{{}}, entry ' ']"),
     "link": (_with("link", '["l"]'), "known[0].link = ['l'], but should be text [{}]"),
     "source": (_with("source", "1"), "known[0].source = 1, but should be text or None [{}]"),
+    "why": (_with("why", "2026-01-01"), "known[0].why = datetime.date(2026, 1, 1), but should be text [{}]"),
     "one_in": (_with("one_in", "true"), "known[0].one_in = True, but should be an int or None [{}]"),
     "often": (_with("one_in", "0"), f"one_in = 0, but should be an integer >= 1 {IN_ENTRY}"),
     "none": (_with("properties", "[]"), f"properties = [], {EMPTY} {IN_ENTRY}"),
@@ -70,20 +77,42 @@ TEXTS = {
     ),
     "place": (_with("place", "[]"), f"place = [], {EMPTY} {IN_SYMPTOM}"),
     "function": (_with("function", "{}"), f"known[0].symptoms[0].function = {{{{}}}}, {NAMES} [{{}}]"),
+    "condition": (
+        ENTRY + "condition = [1]",
+        "known[0].symptoms[0].condition = [1], but should be text or None [{}]",
+    ),
     "unknown condition": (
         ENTRY + 'condition = "even"',
         f"condition = 'even', but should be one of [] {IN_SYMPTOM}",
     ),
+    "no place": (_without("place"), "known[0].symptoms[0] fields = ['place'], but should be fields of "),
     "twice": (ENTRY * 2, "id = 'x', but should be that of one defect, not of 2 [{}"),
+    "unknown field": (_with("message", '"x"'), "known[0] fields = ['message'], but should be fields of "),
+    "text for a list": (
+        _with("properties", '"toys_divide"'),
+        "known[0].properties = 'toys_divide', but should be a list",
+    ),
     "every property": (
         _with("properties", '["toys_divide", "*"]'),
         "property = '*', but should be a name, of which * is only a part",
     ),
     "unknown kind": (_with("kind", '"bug"'), "kind = 'bug', but should be one of ['fault', "),
+    "one of two functions": (
+        _with("function", '["divide", "**"]'),
+        "function = '**', but should be a name, of which * is only a part",
+    ),
     # As a case has it. No failure has that place: it is compared without what belongs to one input.
+    "attribute of a place": (
+        _with("place", '"result.shape"'),
+        "place = 'result.shape', but should be 'result', without what belongs",
+    ),
     "index of a place": (
         _with("place", '"pool0[3]"'),
         "place = 'pool0[3]', but should be 'pool', without what belongs",
+    ),
+    "exception": (
+        ENTRY + 'exception = "*"',
+        "exception = '*', but should be a name, of which * is only a part",
     ),
     "pattern": (
         _with("place", '"*"'),
