@@ -21,7 +21,6 @@ from triton.runtime.jit import JITFunction, KernelInterface
 
 __all__ = [
     "MADE_FOR",
-    "NEEDED",
     "ASTSource",
     "Backend",
     "CUDABackend",
@@ -41,22 +40,3 @@ __all__ = [
 
 MADE_FOR = ("3.6", "3.9")
 """The oldest and the newest version that this was made for, and is tested with."""
-NEEDED = (
-    "triton._C.libtriton.interpreter.load",
-    "triton._C.libtriton.interpreter.store",
-    "triton._C.libtriton.ir.context",
-    "triton._C.libtriton.ir.load_dialects",
-    "triton._C.libtriton.ir.pass_manager",
-    "triton._C.libtriton.passes.common.add_canonicalizer",
-    "triton._C.libtriton.passes.common.add_cse",
-    "triton._C.libtriton.passes.ttir.add_rewrite_tensor_descriptor_to_pointer",
-    "triton.compiler.compiler.ASTSource.make_ir",
-    "triton.knobs.runtime.interpret",
-    "triton.knobs.runtime.jit_cache_hook",
-    "triton.knobs.runtime.jit_post_compile_hook",
-    "triton.runtime.driver.driver.set_active",
-    "triton.runtime.interpreter._patch_lang",
-    "triton.runtime.jit.JITFunction._do_compile",
-    "triton.runtime.jit.JITFunction.run",
-)
-"""What is replaced or called of it."""

@@ -9,14 +9,10 @@ from hypothesis import settings
 from hypothesis.errors import StopTest, UnsatisfiedAssumption
 from hypothesis.stateful import run_state_machine_as_test
 
-__all__ = ["ENDS_EXAMPLES", "MADE_FOR", "NEEDED", "run_machine"]
+__all__ = ["ENDS_EXAMPLES", "MADE_FOR", "run_machine"]
 
 MADE_FOR = ("6.100", "6.170")
 """The oldest and the newest version that this was made for, and is tested with."""
-NEEDED = (
-    "hypothesis.errors.StopTest",
-    "hypothesis.stateful.run_state_machine_as_test",
-)
 
 ENDS_EXAMPLES = (UnsatisfiedAssumption, StopTest)
 """What Hypothesis itself ends an example with, from inside of it."""

@@ -9,7 +9,6 @@ from _pytest.mark.expression import Expression
 
 __all__ = [
     "MADE_FOR",
-    "NEEDED",
     "ReprEntryNative",
     "ReprExceptionInfo",
     "ReprFileLocation",
@@ -19,10 +18,6 @@ __all__ = [
 
 MADE_FOR = ("8.0", "9.2")
 """The oldest and the newest version that this was made for, and is tested with."""
-NEEDED = (
-    "_pytest.mark.expression.Expression.compile",
-    "_pytest.mark.expression.Expression.evaluate",
-)
 
 
 def chosen_by(expression: str, name: str, id_: str = "") -> bool:
