@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -143,34 +142,15 @@ class Timeline:
         return tuple(row for moment in self.moments for row in moment.rows)
 
     @property
-    def columns(self) -> tuple[tuple[int, int], ...]:
-        """The columns to show, as ranges of first and last: one column each, or several to leave out.
-
-        Columns are left out of tables that are wider than `LONG`, where none of them changes, is used or is wrong.
-        """
+    def columns(self) -> list[int]:
+        """The columns to show: all, or of tables that are wider than `LONG` those that change, are used or are wrong."""
         width = max((len(row.cells) for row in self.rows), default=0)
         if width <= LONG:
-            return tuple((column, column) for column in range(width))
+            return list(range(width))
         busy = {spot[3] for _, spot in self._named()}
-        tables = defaultdict(list)
+        first = {(row.request, row.group): row.cells for row in reversed(self.rows)}
         for row in self.rows:
-            tables[row.request, row.group].append(row)
-        for rows in tables.values():
-            busy |= {column for column in range(width) if _tells([row.cells[column:][:1] for row in rows])}
-        return tuple(_ranges(busy, width))
-
-
-def _tells(moments: list[tuple[Cell, ...]]) -> bool:
-    """Whether a column, the cell of each moment or none, changes or is wrong."""
-    return len(set(moments)) > 1 or any(cell.wrong for cell in moments[0])
-
-
-def _ranges(busy: set[int], width: int) -> Iterator[tuple[int, int]]:
-    """Every busy column on its own, and the columns between two of them together."""
-    start = 0
-    for column in (*sorted(busy), width):
-        if start < column:
-            yield start, column - 1
-        if column < width:
-            yield column, column
-        start = column + 1
+            before = first[row.request, row.group]
+            busy |= {at for at in range(width) if row.cells[at : at + 1] != before[at : at + 1]}
+            busy |= {at for at, cell in enumerate(row.cells) if cell.wrong}
+        return sorted(busy)

@@ -12,7 +12,7 @@ from statecheck.text.markdown import escaped, table
 
 LEGEND = (
     "3: what block 3 holds; @: the request runs in this column; R, W: read, written in this step; P: published in the prefix cache; "
-    "**✗**: wrong; ( ): what the block should hold; …: columns that never change"
+    "**✗**: wrong; ( ): what the block should hold; columns that never change are left out of wide tables"
 )
 _NAME, _CELL, _SENTENCE = 40, 80, 400
 """Characters of what stands in a table and below it."""
@@ -25,12 +25,10 @@ def block_tables(timeline: Timeline) -> dict[int, str]:
 
 
 def _moment(timeline: Timeline, number: int, moment: Moment) -> Iterator[str]:
-    shown = [ends for ends in timeline.columns if ends[0] < max(len(row.cells) for row in moment.rows)]
-    columns = [f"{first}" if first == last else f"{first} to {last}" for first, last in shown]
+    shown = [column for column in timeline.columns if column < max(len(row.cells) for row in moment.rows)]
     yield f"**{escaped(moment.when, _SENTENCE)}**\n"
-    yield from table(
-        ("", *columns), ([_named(row), *(_cell(row, *ends) for ends in shown)] for row in moment.rows)
-    )
+    rows = ([_named(row), *(_cell(row, column) for column in shown)] for row in moment.rows)
+    yield from table(("", *map(str, shown)), rows)
     sentences = [*_copies(timeline, number), *_wrong(timeline, number)]
     yield from ("", *(f"- {escaped(one, _SENTENCE)}" for one in sentences)) if sentences else ()
 
@@ -39,11 +37,11 @@ def _named(row: TableRow) -> str:
     return escaped(f"{row.request}, group {row.group}", _NAME)
 
 
-def _cell(row: TableRow, first: int, last: int) -> str:
-    if first < last or first >= len(row.cells):
-        return "…" if first < last else ""
-    cell = row.cells[first]
-    marks = {"@": first == row.run, "R": first in row.reads, "W": first in row.writes, "P": cell.published}
+def _cell(row: TableRow, column: int) -> str:
+    if column >= len(row.cells):
+        return ""
+    cell = row.cells[column]
+    marks = {"@": column == row.run, "R": column in row.reads, "W": column in row.writes, "P": cell.published}
     words = (
         f"{cell.block}:" if cell.block else "null",
         cell.holds,

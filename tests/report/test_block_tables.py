@@ -88,16 +88,15 @@ CHANGES = Timeline(
 
 
 def test_a_long_table_leaves_out_the_columns_that_never_change() -> None:
-    shown = [(0, 2), (3, 3), (4, 6), (7, 7), (8, 10), (11, 11), (12, 19), (20, 20), (21, 23)]
-    assert CHANGES.columns == (*shown, (24, 24), (25, 25), (26, 26), (27, 29))
+    assert CHANGES.columns == [3, 7, 11, 20, 24, 26]
     head, _, row = block_tables(CHANGES)[0].splitlines()[2:5]
-    assert head.startswith("|  | 0 to 2 | 3 | 4 to 6 |")
-    assert row.startswith("| r0, group 0 | … | 43: 4 tokens r0 | … |")
+    assert head == "|  | 3 | 7 | 11 | 20 | 24 | 26 |"
+    assert row.startswith("| r0, group 0 | 43: 4 tokens r0 | 47: 4 tokens r0 |")
 
 
 def test_a_wrong_cell_is_never_left_out_and_a_table_that_is_not_long_is_shown_whole() -> None:
     wrong = long_row(LENGTH, c9=replace(TEN, wrong=True))
-    assert (9, 9) in Timeline((Moment("now", (wrong,)),)).columns
+    assert Timeline((Moment("now", (wrong,)),)).columns == [9]
     assert len(Timeline((Moment("now", (long_row(LONG),)),)).columns) == LONG
 
 

@@ -33,6 +33,8 @@ from subjects import KnownDeviation, Subject, Symptom
 
 
 def cdiv(x, y):
+    if isinstance(x, torch.Tensor) and not torch.iinfo(x.dtype).min <= y <= torch.iinfo(x.dtype).max:
+        raise ValueError(f"y = {y}, but should be in the range of {x.dtype}")
     return -(-x // y)
 
 
