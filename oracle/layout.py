@@ -140,14 +140,13 @@ def _block_start(geometry: StateGeometry, block_ids: Sequence[int], column: int)
 def _conv_pieces(
     geometry: StateGeometry, layout: Layout, first_row: int, block_start: int
 ) -> list[tuple[int, int]]:
-    """First and end byte of the wanted elements, as one piece per row (SD) or per channel (DS)."""
+    """First and end byte of the wanted elements, as one piece per row (SD) or per channel (DS), which has all its rows."""
     outer, inner = geometry.block_shape
     line = inner * geometry.itemsize
     if layout == "SD":
         lines = [(row * line, (row + 1) * line) for row in range(first_row, outer)]
     else:
-        skipped = first_row * geometry.itemsize
-        lines = [(channel * line + skipped, (channel + 1) * line) for channel in range(outer)]
+        lines = [(channel * line, (channel + 1) * line) for channel in range(outer)]
     return [(block_start + begin, block_start + end) for begin, end in lines]
 
 

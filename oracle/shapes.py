@@ -11,11 +11,10 @@ def _require_sizes(**sizes: int) -> None:
         require_int(argument, size, minimum=1)
 
 
-def _require_conv(num_spec: int, **kernel: int) -> None:
+def _require_taps(**kernel: int) -> None:
     """A kernel of one tap keeps no history, so it would have no state."""
     for argument, width in kernel.items():
         require_int(argument, width, minimum=2)
-    require_int("num_spec", num_spec, minimum=0)
 
 
 def _require_shards(tp_argument: str, tp: int, **sharded: int) -> None:
@@ -82,7 +81,7 @@ def mamba1_state_shape(
     Source: document 2.
     """
     _require_sizes(tp_world_size=tp_world_size, intermediate_size=intermediate_size, state_size=state_size)
-    _require_conv(0, conv_kernel=conv_kernel)
+    _require_taps(conv_kernel=conv_kernel)
     _require_shards("tp_world_size", tp_world_size, intermediate_size=intermediate_size)
     channels = divide(intermediate_size, tp_world_size)
     return orient_conv_shape(channels, conv_kernel - 1, layout), (channels, state_size)
@@ -107,7 +106,8 @@ def mamba2_state_shape(
     """
     _require_sizes(tp_world_size=tp_world_size, intermediate_size=intermediate_size, n_groups=n_groups)
     _require_sizes(num_heads=num_heads, head_dim=head_dim, state_size=state_size)
-    _require_conv(num_spec, conv_kernel=conv_kernel)
+    _require_taps(conv_kernel=conv_kernel)
+    require_int("num_spec", num_spec, minimum=0)
     _require_shards("tp_world_size", tp_world_size, intermediate_size=intermediate_size, num_heads=num_heads)
     groups = n_groups + repeated_groups("n_groups", n_groups, "tp_world_size", tp_world_size)
 
@@ -124,7 +124,8 @@ def short_conv_state_shape(
     Source: document 2; the draft rows are ours.
     """
     _require_sizes(tp_world_size=tp_world_size, intermediate_size=intermediate_size)
-    _require_conv(num_spec, conv_kernel=conv_kernel)
+    _require_taps(conv_kernel=conv_kernel)
+    require_int("num_spec", num_spec, minimum=0)
     _require_shards("tp_world_size", tp_world_size, intermediate_size=intermediate_size)
     channels = divide(intermediate_size, tp_world_size)
     return (orient_conv_shape(channels, history_rows(conv_kernel, num_spec), layout),)
@@ -147,7 +148,8 @@ def gated_delta_net_state_shape(
     """
     _require_sizes(tp_world_size=tp_world_size, num_k_heads=num_k_heads, num_v_heads=num_v_heads)
     _require_sizes(head_k_dim=head_k_dim, head_v_dim=head_v_dim)
-    _require_conv(num_spec, conv_kernel_size=conv_kernel_size)
+    _require_taps(conv_kernel_size=conv_kernel_size)
+    require_int("num_spec", num_spec, minimum=0)
     _require_shards("tp_world_size", tp_world_size, num_k_heads=num_k_heads, num_v_heads=num_v_heads)
     channels = divide(2 * num_k_heads * head_k_dim + num_v_heads * head_v_dim, tp_world_size)
     conv = orient_conv_shape(channels, history_rows(conv_kernel_size, num_spec), layout)
@@ -175,7 +177,8 @@ def kda_state_shape(
     k_dim = head_dim if head_k_dim is None else head_k_dim
     _require_sizes(tp_world_size=tp_world_size, num_heads=num_heads, head_dim=head_dim)
     _require_sizes(num_k_heads=k_heads, head_k_dim=k_dim)
-    _require_conv(num_spec, conv_kernel_size=conv_kernel_size)
+    _require_taps(conv_kernel_size=conv_kernel_size)
+    require_int("num_spec", num_spec, minimum=0)
     _require_shards("tp_world_size", tp_world_size, num_heads=num_heads, num_k_heads=k_heads)
 
     rows = history_rows(conv_kernel_size, num_spec)

@@ -70,12 +70,12 @@ def _of_loading_block(seen: str, place: Place, name: str) -> Broken:
 
 
 def _places_read(row: ForwardRow) -> set[Place]:
-    pages = {(0, block) for block in row.table if block}
+    pages = {(0, block) for block in row.table}
     return pages | {
         (access.group, block) for access in row.groups if access.initial for block in access.blocks
     }
 
 
 def _places_written(row: ForwardRow, page: int) -> set[Place]:
-    pages = {(0, slot // page) for slot in row.slots if slot >= page}
-    return pages | {(access.group, block) for access in row.groups for block in access.written if block}
+    pages = {(0, slot // page) for slot in row.slots}
+    return pages | {(access.group, block) for access in row.groups for block in access.written}

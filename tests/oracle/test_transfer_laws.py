@@ -10,7 +10,7 @@ import pytest
 
 from oracle.lifecycle.named_states import states_after
 from oracle.lifecycle.observed import ObservedStep, Transfers
-from tests.oracle.test_live_laws import PROMPT, laws, prefill
+from tests.oracle.test_live_laws import PROMPT, about, change_access, laws, prefill
 
 STATES = states_after(PROMPT)
 LOADING = {(0, 5): "r1", (1, 6): "r1"}
@@ -31,10 +31,14 @@ def connected() -> ObservedStep:
     return seen
 
 
-def broken_by(seen: ObservedStep) -> list[str]:
+def broken_by(seen: ObservedStep) -> list[Any]:
     checker = laws()
     checker.add("r1", (*PROMPT, 5))
-    return [law for law, *_ in checker.step(seen)]
+    return [(law, about) for law, _, _, about in checker.step(seen)]
+
+
+def place(request: str, group: int, block: int) -> dict[str, Any]:
+    return {"request": request, "group": group, "block": block}
 
 
 def test_a_step_that_loads_and_saves_as_it_should_breaks_nothing() -> None:
@@ -75,24 +79,51 @@ def saves_another_state(seen: ObservedStep) -> None:
     moved(seen, saved=[(1, 2, "r0", 4, [("temporal", STATES[2])])])
 
 
+def reads_a_page_that_is_loaded(seen: ObservedStep) -> None:
+    seen.rows[0].table = (1, 5)
+
+
+def reads_a_state_that_is_loaded(seen: ObservedStep) -> None:
+    change_access(seen, initial=True, blocks=(6, 2))
+
+
+def writes_a_page_that_is_loaded(seen: ObservedStep) -> None:
+    seen.rows[0].slots = (4, 20)
+
+
+def writes_a_page_that_is_saved(seen: ObservedStep) -> None:
+    moved(seen, saving=frozenset({(0, 1), (1, 9)}))
+
+
 def counts_nothing_for_a_save(seen: ObservedStep) -> None:
     moved(seen, kept={})
 
 
 @pytest.mark.parametrize(
-    ("change", "law"),
+    ("change", "law", "about"),
     [
-        (runs_before_it_is_loaded, "loading"),
-        (writes_what_is_loaded_for_another, "loading"),
-        (gives_away_what_is_loaded, "loading"),
-        (publishes_what_is_loaded, "loading"),
-        (writes_what_is_saved, "saved"),
-        (frees_what_is_saved, "saved"),
-        (saves_another_state, "saved"),
-        (counts_nothing_for_a_save, "owned"),
+        (runs_before_it_is_loaded, "loading", {"request": "r0"}),
+        (writes_what_is_loaded_for_another, "loading", place("r1", 0, 1)),
+        (gives_away_what_is_loaded, "loading", place("r1", 1, 6)),
+        (publishes_what_is_loaded, "loading", place("r0", 1, 2)),
+        (reads_a_page_that_is_loaded, "loading", place("r1", 0, 5)),
+        (reads_a_state_that_is_loaded, "loading", place("r1", 1, 6)),
+        (writes_a_page_that_is_loaded, "loading", place("r1", 0, 5)),
+        (writes_what_is_saved, "saved", place("r0", 1, 2)),
+        (writes_a_page_that_is_saved, "saved", place("r0", 0, 1)),
+        (frees_what_is_saved, "saved", {"group": 1, "block": 4}),
+        (saves_another_state, "saved", about("r0", 4, (("r0", 3, ()),), 1, 2)),
+        (counts_nothing_for_a_save, "owned", {}),
     ],
 )
-def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str) -> None:
+def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str, about: dict[str, Any]) -> None:
     seen = connected()
     change(seen)
-    assert law in broken_by(seen)
+    assert broken_by(seen) == [(law, about)]
+
+
+def test_what_is_saved_and_not_written_and_what_is_not_read_breaks_nothing() -> None:
+    seen = connected()
+    moved(seen, saving=frozenset({(1, 9)}))
+    change_access(seen, blocks=(6, 6))
+    assert broken_by(seen) == []

@@ -165,6 +165,7 @@ F, T = False, True
         case("loose-bound-of-decodes", (1, 1), 1, {"bound": 100}, (2, 0, 2, 0)),
         case("flags-unused", (1, 1), 1, {"is_prefilling": (T, T)}, (2, 0, 2, 0)),
         case("strict-without-tails", (1, 1), 1, {**STRICT, "is_prefilling": (F, F)}, (2, 0, 2, 0)),
+        case("uniform-behind-padding-and-before-a-prompt", (0, 1, 5), 1, UNIFORM, (1, 2, 0, 6)),
         case("uniform-too-long", (5, 5), 3, UNIFORM, (0, 2, 0, 10)),
         case("uniform-single-tokens", (0, 1), 1, UNIFORM, (2, 0, 1, 0)),
         case("padded-tokens-are-prefill", (1, 5), 1, {"tokens": 8}, (1, 1, 1, 7)),
@@ -222,6 +223,19 @@ def test_the_aligned_table_has_a_row_for_each_length(
     seq_lens: Sequence[int], drafts: int, expected: tuple[tuple[int, ...], ...]
 ) -> None:
     assert batch.block_table_rows(TABLE, seq_lens, 4, drafts, "align") == expected
+
+
+@pytest.mark.parametrize("mode", ["none", "all"])
+def test_other_modes_have_the_table_itself(mode: str) -> None:
+    assert batch.block_table_rows(TABLE, (5,), 4, 2, mode) is batch.UNCHANGED
+
+
+@pytest.mark.parametrize(
+    ("argument", "block_size", "drafts"), [("block_size", 0, 2), ("block_table", 4, 5), ("", 1, 4)]
+)
+def test_a_table_has_a_column_and_columns_for_drafts(argument: str, block_size: int, drafts: int) -> None:
+    with refused(argument):
+        batch.block_table_rows(TABLE, (1,), block_size, drafts, "align")
 
 
 def test_a_length_beyond_the_table_is_told_the_longest_one() -> None:
@@ -334,8 +348,31 @@ def test_a_rank_holds_these_states_in_either_layout(
     assert shape_of(*arguments, layout="DS") == (*((dim, rows) for rows, dim in conv), *others)
 
 
+@pytest.mark.parametrize(
+    ("shape_of", "arguments", "argument"),
+    [
+        case("mamba1", shapes.mamba1_state_shape, (2, 7, 16, 4), "intermediate_size"),
+        case("mamba2-heads", shapes.mamba2_state_shape, (2, 32, 4, 5, 8, 16, 4), "num_heads"),
+        case("mamba2-no-head", shapes.mamba2_state_shape, (2, 32, 4, 4, 0, 16, 4), "head_dim"),
+        case("short-conv", shapes.short_conv_state_shape, (2, 7, 4), "intermediate_size"),
+        case("gdn-values", shapes.gated_delta_net_state_shape, (2, 2, 5, 8, 16, 4), "num_v_heads"),
+        case("gdn-no-rank", shapes.gated_delta_net_state_shape, (0, 2, 4, 8, 16, 4), "tp_world_size"),
+        case("gdn-no-keys", shapes.gated_delta_net_state_shape, (2, 2, 4, 0, 16, 4), "head_k_dim"),
+        case("kda-keys", shapes.kda_state_shape, (2, 4, 8, 3, 4), "num_k_heads"),
+        case("kda-no-keys", shapes.kda_state_shape, (2, 4, 8, 0, 4), "num_k_heads"),
+    ],
+)
+def test_shapes_that_ranks_cannot_share_are_refused(
+    shape_of: Callable[..., object], arguments: tuple[object, ...], argument: str
+) -> None:
+    with refused(argument):
+        shape_of(*arguments, layout="SD")
+
+
 def test_linear_attention_has_a_square_matrix_per_head_of_the_rank() -> None:
     assert shapes.linear_attention_state_shape(8, 2, 16) == ((4, 16, 16),)
+    with refused("num_heads"):
+        shapes.linear_attention_state_shape(7, 2, 16)
 
 
 def test_a_conv_shape_is_oriented_by_its_layout() -> None:
@@ -394,6 +431,8 @@ def test_a_shift_of_channel_first_rows_is_unrepresentable(shape: tuple[int, ...]
 
 def test_a_conv_copy_judges_only_the_block_that_it_reads() -> None:
     assert layout.conv_copy_run(SD, "SD", (2, 0, -1), 0, 3) == ByteRun(128 + 12, 18)
+    with refused("cur_block_idx"):
+        layout.conv_copy_run(SD, "SD", (2, 1), 2, 1)
 
 
 def test_a_temporal_copy_judges_only_the_block_that_it_reads() -> None:
