@@ -34,8 +34,8 @@ def varlen_chunk_metadata(query_start_loc: Sequence[int], chunk_size: int) -> Va
     require(total <= _INT32_MAX, last, total, f"be <= {_INT32_MAX}")
     require_int("chunk_size", chunk_size, minimum=1)
 
-    sequence_starts = set(query_start_loc)
-    chunk_starts = [token for token in range(total) if token in sequence_starts or token % chunk_size == 0]
+    sequence_starts = (start for start in query_start_loc if start < total)
+    chunk_starts = sorted({*sequence_starts, *range(0, total, chunk_size)})
     seq_idx_chunks = tuple(_sequence_of(token, query_start_loc) for token in chunk_starts)
     last_chunk_indices = tuple(
         _last_position(sequence, seq_idx_chunks) for sequence in range(len(query_start_loc) - 1)

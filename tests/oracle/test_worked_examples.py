@@ -81,11 +81,6 @@ def test_divide_is_the_whole_quotient(x: int, y: int, expected: int) -> None:
     assert types.divide(x, y) == expected
 
 
-def test_constants_are_the_documents() -> None:
-    assert (types.PAD_SLOT_ID, types.NULL_BLOCK_ID) == (-1, 0)
-    assert (chunks.CONV_BLOCK_M, chunks.FLA_CHUNK_SIZE) == (8, 64)
-
-
 @pytest.mark.parametrize(
     ("block_shapes", "itemsizes", "padded", "expected"),
     [
@@ -255,6 +250,7 @@ def test_a_length_beyond_the_table_is_told_the_longest_one() -> None:
         case("empty-around", (0, 0, 2, 2), 4, (0, 2), (-1, 0, -1), (1,)),
         case("chunks-of-one", (0, 1, 3), 1, (0, 1, 2, 3), (0, 2), (0, 1, 1)),
         case("chunk-beyond-total", (0, 1, 3), 100, (0, 1, 3), (0, 1), (0, 1)),
+        case("the-most-tokens", (0, 2**31 - 1), 2**30, (0, 2**30, 2**31 - 1), (1,), (0, 0)),
     ],
 )
 def test_chunks_end_at_sequences_and_at_the_packed_grid(
