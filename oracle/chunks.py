@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from oracle.batch import query_lens, require_starts
@@ -45,7 +46,7 @@ def varlen_chunk_metadata(query_start_loc: Sequence[int], chunk_size: int) -> Va
 
 def _sequence_of(token: int, starts: Sequence[int]) -> int:
     """The one sequence that starts at or before the token and ends after it."""
-    [owner] = [i for i in range(len(starts) - 1) if starts[i] <= token < starts[i + 1]]
+    [owner] = [i for i, (start, end) in enumerate(pairwise(starts)) if start <= token < end]
     return owner
 
 

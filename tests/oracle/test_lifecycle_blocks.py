@@ -204,6 +204,15 @@ def test_only_the_last_block_of_a_hit_is_held() -> None:
     assert row.new_blocks[0][:3] == (0, 0, 3)
 
 
+def test_null_columns_of_a_hit_take_no_block() -> None:
+    scenario = Scenario(Geometry(block_size=4, num_spec=1, num_blocks=4)).arrive("a", 13)
+    for tokens in (4, 8):
+        scenario.step(Turn(tokens=tokens))
+    scenario.scheduler.finish("a")
+    scenario.arrive("b", scenario.scheduler.requests["a"].tokens)
+    assert [row.hit for row in scenario.step(Turn("b")).rows] == [3]
+
+
 def test_the_column_of_a_hit_is_held_until_the_request_has_gone_on_from_it() -> None:
     scenario, row = alike(4, 4, more=17)
     assert (row.computed, row.end, scenario.scheduler.pool.holders(1)) == (4, 20, 2)

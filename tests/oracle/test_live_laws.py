@@ -21,7 +21,7 @@ Change = Callable[[ObservedStep], None]
 
 def laws() -> LiveLaws:
     """Those of an engine with blocks of four tokens, in which a request of four tokens comes in."""
-    made = LiveLaws((4, 4), window=2, num_blocks=8)
+    made = LiveLaws((4, 8), window=2, num_blocks=8)
     made.add("r0", PROMPT)
     return made
 
@@ -218,9 +218,10 @@ def test_a_shared_state_is_named_after_the_request_that_is_asked_for() -> None:
 # A decode that drafts beside a request that comes back, with pages of two tokens.
 
 SAID = [NEXT, next_token(states_after([*PROMPT, NEXT])[-1])]
-DRAFTS = (SAID[1], 7, 8)
-"""The first is what the model says."""
 AFTER = next_token(states_after([*PROMPT, *SAID])[-1])
+LAST = next_token(states_after([*PROMPT, *SAID, AFTER])[-1])
+DRAFTS = (SAID[1], AFTER, 8)
+"""The first two are what the model says."""
 LONGER = states_after([*PROMPT, 5])
 CONTENTS = [("conv", tuple(STATES[2:])), ("temporal", STATES[3])]
 
@@ -249,7 +250,7 @@ def two_rows() -> ObservedStep:
             ForwardRow("r0", (NEXT, *DRAFTS), 4, keys=(tuple(STATES),), groups=[first]),
             ForwardRow("r1", (5,), 4, keys=(tuple(STATES),) * 2, groups=[second]),
         ],
-        outputs={"r0": (SAID[1], AFTER), "r1": (next_token(LONGER[-1]),)},
+        outputs={"r0": (SAID[1], AFTER, LAST), "r1": (next_token(LONGER[-1]),)},
         owners=owners,
         owners_after=owners,
         references=[(2, 2), (3, 1), (4, 2), (5, 2), (6, 1), (7, 1), (8, 1)],
@@ -266,9 +267,9 @@ def two_rows() -> ObservedStep:
 def test_rows_of_two_requests_break_nothing_and_count_what_was_accepted() -> None:
     checker = two_requests()
     assert checker.step(two_rows()) == []
-    assert [one.computed for one in checker.requests.values()] == [6, 5]
+    assert [one.computed for one in checker.requests.values()] == [7, 5]
     rejected = states_after([*PROMPT, NEXT, *DRAFTS])
-    assert checker.known.found(rejected[-1]) == ("r0", 6, (7, 8))
+    assert checker.known.found(rejected[-1]) == ("r0", 7, (8,))
 
 
 def of_row(number: int, **changed: Any) -> Change:
@@ -309,15 +310,15 @@ def about(
 
 
 FIRST, SECOND = ("r0", 1, ()), ("r0", 2, ())
-WRONG_KEYS = (*STATES[:2], STATES[0], STATES[0])
+WRONG_KEYS = (*STATES[:3], STATES[0])
 WRONG = [("conv", (STATES[0], STATES[1])), ("temporal", STATES[0])]
 
 
 @pytest.mark.parametrize(
     ("change", "broken"),
     [
-        (of_row(1, keys=(WRONG_KEYS,) * 2), [("attention", about("r1", 3, (FIRST,), 0, 5))]),
-        (of_row(0, computed=5, keys=((*STATES, 9),)), [("computed", {"request": "r0"})]),
+        (of_row(1, keys=(WRONG_KEYS,) * 2), [("attention", about("r1", 4, (FIRST,), 0, 5))]),
+        (of_row(0, computed=5, tokens=(9, *DRAFTS), keys=((*STATES, 9),)), [("computed", {"request": "r0"})]),
         (of_step(scheduled={**two_rows().scheduled, "r0": Decided(4, 3, 3, begins=False)}),
          [("tokens", {"request": "r0"})]),
         (of_group(1, tokens=(3,)), [("metadata", {"request": "r1"})]),
@@ -343,6 +344,26 @@ def test_what_a_step_of_two_requests_breaks_is_said_once(
     seen = two_rows()
     change(seen)
     assert [(law, data) for law, _, _, data in two_requests().step(seen)] == broken
+
+
+def test_a_page_that_a_request_does_not_have_is_block_0() -> None:
+    seen = two_rows()
+    of_row(1, keys=(WRONG_KEYS,))(seen)
+    seen.owners = [one for one in seen.owners if one != ("r1", 0, 1, 5)]
+    assert [data["block"] for *_, data in two_requests().step(seen)] == [0]
+
+
+def test_a_sentence_names_rows_and_where_they_were_read() -> None:
+    seen = two_rows()
+    seen.published = [*seen.published[:3], (1, 2, "r0", 4, WRONG)]
+    of_group(0, temporal=(0,), initial=False)(seen)
+    of_group(1, temporal=(STATES[0],) * 2)(seen)
+    states = "the state after 1 token of r0, the state after 2 tokens of r0"
+    assert [sentence for _, sentence, *_ in two_requests().step(seen)] == [
+        "the forward of r0 reads zeros without a block",
+        "the forward of r1 reads the state after 1 token of r0 of block 2 of group 1",
+        f"block 2 of group 1, which may be hit as 4 tokens of r0, holds conv rows {states}",
+    ]
 
 
 def test_zeros_and_unknown_states_are_of_no_request() -> None:

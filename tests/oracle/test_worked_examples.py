@@ -11,7 +11,7 @@ import pytest
 from oracle import batch, chunks, layout, shapes, types
 from oracle.errors import Refused
 from oracle.layout import ByteRun, StateGeometry, Unrepresentable
-from oracle.profile import DOCUMENTS
+from oracle.profile import DOCUMENTS, Profile
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -112,6 +112,42 @@ def test_a_request_has_its_budget_of_pages(
     mode: str, drafts: int, block_size: int, max_model_len: int, expected: int
 ) -> None:
     assert types.pages_per_request(mode, drafts, block_size, max_model_len, DOCUMENTS) == expected
+
+
+def test_a_release_may_budget_for_drafts_in_mode_all() -> None:
+    assert types.pages_per_request("all", 2, 4, 9, Profile(kept_pages_of_drafts=True)) == 5
+
+
+@pytest.mark.parametrize("mode", types.GRAPH_MODES)
+def test_modes_that_name_full_have_full_graphs(mode: str) -> None:
+    assert types.has_full_cudagraphs(mode) == (mode not in {"NONE", "PIECEWISE"})
+
+
+@pytest.mark.parametrize(
+    ("argument", "function", "arguments"),
+    [
+        ("x", types.cdiv, (True, 4)),
+        ("y", types.cdiv, (4, 0)),
+        ("y", types.cdiv, (4, 2.0)),
+        ("x", types.divide, (5, 2)),
+        ("x", types.divide, (4.0, 2)),
+        ("y", types.divide, (4, 0)),
+        ("y", types.divide, (4, True)),
+        ("dtypes", types.page_size_bytes, (((2,),), ())),
+        ("shapes[1][1]", types.page_size_bytes, (((1,), (1, 0)), (2, 2))),
+        ("page_size_padded", types.page_size_bytes, (((2,),), (2,), 3)),
+        ("num_speculative_blocks", types.pages_per_request, ("none", -1, 1, 9, DOCUMENTS)),
+        ("block_size", types.pages_per_request, ("none", 0, 0, 9, DOCUMENTS)),
+        ("mamba_cache_mode", types.pages_per_request, ("ALL", 0, 1, 9, DOCUMENTS)),
+        ("", types.pages_per_request, ("none", 0, 1, 9, DOCUMENTS)),
+        ("cudagraph_mode", types.has_full_cudagraphs, ("FULLY",)),
+    ],
+)
+def test_numbers_and_names_that_mean_nothing_are_refused(
+    argument: str, function: Callable[..., object], arguments: tuple[object, ...]
+) -> None:
+    with refused(argument):
+        function(*arguments)
 
 
 def split(
