@@ -21,17 +21,12 @@ from tests.oracle.test_worked_examples import case, refused
 # Buffers.
 
 
-@pytest.mark.parametrize(
-    ("argument", "size", "dtype", "with_numpy"),
-    [
-        case("a-row", "", (3,), "int32", True),
-        case("no-row", "", (0,), "int32", True),
-        case("without-numpy", "", (2, 3), "bfloat16", False),
-        case("no-dimension", "size", (), "int32", True),
-        case("a-negative-length", "size[1]", (2, -1), "int32", True),
-        *(case(one, "dtype", (3,), one, True) for one in ("bfloat16", "float8_e4m3fn", "float8_e5m2")),
-    ],
-)
+@pytest.mark.parametrize(("argument", "size", "dtype", "with_numpy"), [
+    case("a-row", "", (3,), "int32", True), case("no-row", "", (0,), "int32", True),
+    case("without-numpy", "", (2, 3), "bfloat16", False), case("no-dimension", "size", (), "int32", True),
+    case("a-negative-length", "size[1]", (2, -1), "int32", True),
+    *(case(one, "dtype", (3,), one, True) for one in ("bfloat16", "float8_e4m3fn", "float8_e5m2")),
+])  # fmt: skip
 def test_a_buffer_has_dimensions_and_a_type_of_numpy(
     argument: str, size: tuple[int, ...], dtype: str, with_numpy: bool
 ) -> None:
@@ -89,20 +84,16 @@ def test_a_context_has_slots_for_each_layer_with_states(spare: bool, types: int,
     assert context.copy_capacity(4, GROUPS, types, profile) == 4 * slots
 
 
-@pytest.mark.parametrize(
-    ("argument", "shapes", "layout", "drafts"),
-    [
-        case("just-rows", "", ((3, 2), (1, 1)), "SD", 2),
-        case("too-few-rows", "shapes[0]", ((2, 3), (1, 1)), "SD", 2),
-        case("just-rows-last", "", ((2, 3), (1, 1)), "DS", 2),
-        case("too-few-rows-last", "shapes[0]", ((3, 2), (1, 1)), "DS", 2),
-        case("one-state", "shapes[0]", ((2, 2),), "SD", 2),
-        case("a-second-window", "shapes[1]", ((3, 2), (2, 2), (1,)), "SD", 2),
-        case("no-window", "", ((2, 2, 2), (1,)), "SD", 2),
-        case("a-block-of-drafts", "", ((9, 1), (1,)), "SD", 3),
-        case("more-drafts-than-a-block", "num_speculative_blocks", ((9, 1), (1,)), "SD", 4),
-    ],
-)
+@pytest.mark.parametrize(("argument", "shapes", "layout", "drafts"), [
+    case("just-rows", "", ((3, 2), (1, 1)), "SD", 2),
+    case("too-few-rows", "shapes[0]", ((2, 3), (1, 1)), "SD", 2),
+    case("just-rows-last", "", ((2, 3), (1, 1)), "DS", 2),
+    case("too-few-rows-last", "shapes[0]", ((3, 2), (1, 1)), "DS", 2),
+    case("one-state", "shapes[0]", ((2, 2),), "SD", 2),
+    case("a-second-window", "shapes[1]", ((3, 2), (2, 2), (1,)), "SD", 2),
+    case("no-window", "", ((2, 2, 2), (1,)), "SD", 2), case("a-block-of-drafts", "", ((9, 1), (1,)), "SD", 3),
+    case("more-drafts-than-a-block", "num_speculative_blocks", ((9, 1), (1,)), "SD", 4),
+])  # fmt: skip
 def test_a_cache_has_rows_and_blocks_for_the_tokens_of_a_step(
     argument: str, shapes: tuple[tuple[int, ...], ...], layout: str, drafts: int
 ) -> None:
@@ -111,17 +102,13 @@ def test_a_cache_has_rows_and_blocks_for_the_tokens_of_a_step(
         context.require_context(1, 1, groups, layout)
 
 
-@pytest.mark.parametrize(
-    ("argument", "tables"),
-    [
-        case("one-column", "", [((2, 1), (8, 5))]),
-        case("gaps", "block_tables[0]", [((1, 2), (8, 5))]),
-        case("a-vector", "block_tables[0]", [((2,), (1,))]),
-        case("alike", "", [((2, 3), (8, 1)), ((4, 3), (8, 1))]),
-        case("another-width", "block_tables[1]", [((2, 3), (8, 1)), ((2, 4), (8, 1))]),
-        case("another-stride", "block_tables[1]", [((2, 3), (8, 1)), ((2, 3), (9, 1))]),
-    ],
-)
+@pytest.mark.parametrize(("argument", "tables"), [
+    case("one-column", "", [((2, 1), (8, 5))]), case("gaps", "block_tables[0]", [((1, 2), (8, 5))]),
+    case("a-vector", "block_tables[0]", [((2,), (1,))]),
+    case("alike", "", [((2, 3), (8, 1)), ((4, 3), (8, 1))]),
+    case("another-width", "block_tables[1]", [((2, 3), (8, 1)), ((2, 4), (8, 1))]),
+    case("another-stride", "block_tables[1]", [((2, 3), (8, 1)), ((2, 3), (9, 1))]),
+])  # fmt: skip
 def test_tables_are_alike_and_without_gaps(argument: str, tables: list[tuple[tuple[int, ...], ...]]) -> None:
     views = [TableView("int32", shape, strides) for shape, strides in tables]
     with refused(argument):
@@ -149,19 +136,16 @@ def with_view(view: StateView, at: int = 0) -> dict[str, tuple[StateView, ...]]:
     return LAYERS | {"c": (*VIEWS[:at], view, *VIEWS[at + 1 :])}
 
 
-@pytest.mark.parametrize(
-    ("argument", "layers"),
-    [
-        case("a-layer-is-missing", "forward_context", {"c": VIEWS, "d": VIEWS}),
-        case("too-many-states", "forward_context['e'].kv_cache", LAYERS | {"e": (*VIEWS, STATE_VIEW)}),
-        case("a-flat-window", "forward_context['c'].kv_cache[0]", with_view(StateView((9, 6), (30, 1), 2))),
-        case("a-flat-state", "", with_view(StateView((9, 4), (15, 1), 4), 1)),
-        case("numbers", "forward_context['c'].kv_cache[1]", with_view(StateView((9,), (15,), 4), 1)),
-        case("gaps", "forward_context['c'].kv_cache[0]", with_view(StateView((9, 3, 2), (30, 4, 1), 2))),
-        case("one-row-apart", "", with_view(StateView((9, 1, 4), (15, 9, 1), 4), 1)),
-        case("two-rows", "forward_context['c'].kv_cache[0]", with_view(StateView((9, 2, 2), (30, 2, 1), 2))),
-    ],
-)
+@pytest.mark.parametrize(("argument", "layers"), [
+    case("a-layer-is-missing", "forward_context", {"c": VIEWS, "d": VIEWS}),
+    case("too-many-states", "forward_context['e'].kv_cache", LAYERS | {"e": (*VIEWS, STATE_VIEW)}),
+    case("a-flat-window", "forward_context['c'].kv_cache[0]", with_view(StateView((9, 6), (30, 1), 2))),
+    case("a-flat-state", "", with_view(StateView((9, 4), (15, 1), 4), 1)),
+    case("numbers", "forward_context['c'].kv_cache[1]", with_view(StateView((9,), (15,), 4), 1)),
+    case("gaps", "forward_context['c'].kv_cache[0]", with_view(StateView((9, 3, 2), (30, 4, 1), 2))),
+    case("one-row-apart", "", with_view(StateView((9, 1, 4), (15, 9, 1), 4), 1)),
+    case("two-rows", "forward_context['c'].kv_cache[0]", with_view(StateView((9, 2, 2), (30, 2, 1), 2))),
+])  # fmt: skip
 def test_states_that_a_context_cannot_describe_are_refused(argument: str, layers: Any) -> None:
     with refused(argument):
         bound(layers)
@@ -188,15 +172,11 @@ def test_a_context_describes_states_by_bytes_and_rows() -> None:
 # Lists of pointers.
 
 
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        case("stays", (1, 1, 0), []),
-        case("goes-on", (0, 1, 0), [(8, 16, 5), (8 + 5, 16 + 5, 1)]),
-        case("with-a-bias", (0, 1, 2), [(8 + 2, 16, 3), (24 + 5, 16 + 5, 1)]),
-        case("to-the-front", (1, 1, 1), [(16 + 1, 16, 4), (24 + 5, 16 + 5, 1)]),
-    ],
-)
+@pytest.mark.parametrize(("columns", "expected"), [
+    case("stays", (1, 1, 0), []), case("goes-on", (0, 1, 0), [(8, 16, 5), (8 + 5, 16 + 5, 1)]),
+    case("with-a-bias", (0, 1, 2), [(8 + 2, 16, 3), (24 + 5, 16 + 5, 1)]),
+    case("to-the-front", (1, 1, 1), [(16 + 1, 16, 4), (24 + 5, 16 + 5, 1)]),
+])  # fmt: skip
 def test_a_copy_is_listed_with_an_entry_for_each_state(
     columns: tuple[int, int, int], expected: list[tuple[int, int, int]]
 ) -> None:
@@ -204,21 +184,18 @@ def test_a_copy_is_listed_with_an_entry_for_each_state(
     assert list(pointers.entries(STATES, "SD", [(1, 2, 3)], *columns)) == listed
 
 
-@pytest.mark.parametrize(
-    ("argument", "columns", "blocks"),
-    [
-        case("a-negative-source", "src_col", (-1, 0, 0), (1, 2, 3)),
-        case("a-negative-target", "dst_col", (0, -1, 0), (1, 2, 3)),
-        case("a-negative-bias", "bias", (0, 0, -1), (1, 2, 3)),
-        case("source-past-the-blocks", "src_col", (3, 0, 0), (1, 2, 3)),
-        case("target-past-the-blocks", "dst_col", (0, 3, 0), (1, 2, 3)),
-        case("bias-past-the-blocks", "bias", (1, 0, 2), (1, 2, 3)),
-        case("a-null-source", "block_ids[0]", (0, 1, 1), (0, 2, 3)),
-        case("a-null-draft", "block_ids[1]", (0, 2, 1), (1, 0, 3)),
-        case("a-null-target", "block_ids[2]", (0, 2, 1), (1, 2, 0)),
-        case("no-block-of-the-pool", "block_ids[2]", (0, 2, 1), (1, 2, 12)),
-    ],
-)
+@pytest.mark.parametrize(("argument", "columns", "blocks"), [
+    case("a-negative-source", "src_col", (-1, 0, 0), (1, 2, 3)),
+    case("a-negative-target", "dst_col", (0, -1, 0), (1, 2, 3)),
+    case("a-negative-bias", "bias", (0, 0, -1), (1, 2, 3)),
+    case("source-past-the-blocks", "src_col", (3, 0, 0), (1, 2, 3)),
+    case("target-past-the-blocks", "dst_col", (0, 3, 0), (1, 2, 3)),
+    case("bias-past-the-blocks", "bias", (1, 0, 2), (1, 2, 3)),
+    case("a-null-source", "block_ids[0]", (0, 1, 1), (0, 2, 3)),
+    case("a-null-draft", "block_ids[1]", (0, 2, 1), (1, 0, 3)),
+    case("a-null-target", "block_ids[2]", (0, 2, 1), (1, 2, 0)),
+    case("no-block-of-the-pool", "block_ids[2]", (0, 2, 1), (1, 2, 12)),
+])  # fmt: skip
 def test_a_copy_of_columns_that_a_request_does_not_have_is_not_listed(
     argument: str, columns: tuple[int, int, int], blocks: tuple[int, ...]
 ) -> None:

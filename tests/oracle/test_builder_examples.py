@@ -117,20 +117,15 @@ def test_what_a_step_does_not_say_counts_for_nothing(said: dict[str, bool]) -> N
     assert base_metadata(prompt, config(chunk_size=4), "mamba2").cu_chunk_seqlen_p == (0, 2, 3)
 
 
-@pytest.mark.parametrize(
-    ("kind", "argument", "refused_config"),
-    [
-        case("a-mode", "base", "mamba_cache_mode", config("ALL")),
-        case("gdn-in-mode-all", "gdn", "mamba_cache_mode", config("all")),
-        case("no-block", "base", "block_size", config(block_size=0)),
-        case("no-request", "base", "max_num_seqs", config(max_num_seqs=0)),
-        case(
-            "too-few-blocks", "base", "num_speculative_blocks", config("align", 2, num_speculative_blocks=1)
-        ),
-        case("mamba1-with-drafts", "mamba1", "num_speculative_tokens", config(num_spec=1)),
-        case("mamba2-without-chunks", "mamba2", "chunk_size", config(chunk_size=0)),
-    ],
-)
+@pytest.mark.parametrize(("kind", "argument", "refused_config"), [
+    case("a-mode", "base", "mamba_cache_mode", config("ALL")),
+    case("gdn-in-mode-all", "gdn", "mamba_cache_mode", config("all")),
+    case("no-block", "base", "block_size", config(block_size=0)),
+    case("no-request", "base", "max_num_seqs", config(max_num_seqs=0)),
+    case("too-few-blocks", "base", "num_speculative_blocks", config("align", 2, num_speculative_blocks=1)),
+    case("mamba1-with-drafts", "mamba1", "num_speculative_tokens", config(num_spec=1)),
+    case("mamba2-without-chunks", "mamba2", "chunk_size", config(chunk_size=0)),
+])  # fmt: skip
 def test_a_builder_is_not_constructed(kind: str, argument: str, refused_config: BuilderConfig) -> None:
     with refused(argument):
         require_config(refused_config, kind)
@@ -187,19 +182,14 @@ def test_speculative_decodes_bring_their_starts_counts_and_a_column_per_draft() 
     assert metadata.query_start_loc_p == (0, 4)
 
 
-@pytest.mark.parametrize(
-    ("argument", "bad"),
-    [
-        case("missing", "num_accepted_tokens", step(row(1, 4))),
-        case("not-said", "num_accepted_tokens", step(row(1, 4, accepted=1), has_accepted=False)),
-        case("missing-for-padding", "num_accepted_tokens", step(padding())),
-        case("too-few", "num_accepted_tokens", step(row(1, 4, accepted=1), row(1, 4))),
-        case("zero", "num_accepted_tokens[1]", step(row(1, 4, accepted=1), row(2, 4, accepted=0))),
-        case(
-            "more-than-offered", "num_accepted_tokens[0]", step(row(1, 4, accepted=4), row(2, 4, accepted=1))
-        ),
-    ],
-)
+@pytest.mark.parametrize(("argument", "bad"), [
+    case("missing", "num_accepted_tokens", step(row(1, 4))),
+    case("not-said", "num_accepted_tokens", step(row(1, 4, accepted=1), has_accepted=False)),
+    case("missing-for-padding", "num_accepted_tokens", step(padding())),
+    case("too-few", "num_accepted_tokens", step(row(1, 4, accepted=1), row(1, 4))),
+    case("zero", "num_accepted_tokens[1]", step(row(1, 4, accepted=1), row(2, 4, accepted=0))),
+    case("more-than-offered", "num_accepted_tokens[0]", step(row(1, 4, accepted=4), row(2, 4, accepted=1))),
+])  # fmt: skip
 def test_decodes_that_speculate_need_legal_counts(argument: str, bad: BuilderStep) -> None:
     with refused(argument):
         base_metadata(bad, config(num_spec=2))
@@ -236,15 +226,10 @@ def test_mode_all_names_the_columns_of_the_computed_and_the_scheduled_tokens(
     assert metadata.num_computed_tokens_p == (computed,)
 
 
-@pytest.mark.parametrize(
-    ("num_spec", "max_model_len", "blocks", "expected"),
-    [
-        case("narrower", 0, 16, (5, 6, 7), (5, 6, 7, -1)),
-        case("exact", 0, 12, (5, 6, 7), (5, 6, 7)),
-        case("wider", 0, 7, (5, 6, 7), (5, 6)),
-        case("a-column-per-draft", 2, 7, (5, 6, 7), (5, 6, 7, -1)),
-    ],
-)
+@pytest.mark.parametrize(("num_spec", "max_model_len", "blocks", "expected"), [
+    case("narrower", 0, 16, (5, 6, 7), (5, 6, 7, -1)), case("exact", 0, 12, (5, 6, 7), (5, 6, 7)),
+    case("wider", 0, 7, (5, 6, 7), (5, 6)), case("a-column-per-draft", 2, 7, (5, 6, 7), (5, 6, 7, -1)),
+])  # fmt: skip
 def test_a_kept_table_takes_the_width_of_the_longest_request_and_its_drafts(
     num_spec: int, max_model_len: int, blocks: Sequence[int], expected: tuple[int, ...]
 ) -> None:
@@ -255,16 +240,12 @@ def test_a_kept_table_takes_the_width_of_the_longest_request_and_its_drafts(
     assert eager.state_indices_tensor_d == (tuple(blocks), (-1, -1, -1))
 
 
-@pytest.mark.parametrize(
-    ("lens", "computed", "expected"),
-    [
-        case("rows-not-packed", (3, 7), (0, 0), (0, 3, 7, 10)),
-        case("chunks-that-go-on", (3, 7), (2, 5), (0, 2, 3, 6, 10)),
-        case("one-request", (9,), (3,), (0, 1, 5, 9)),
-        case("aligned", (8, 8), (0, 4), (0, 4, 8, 12, 16)),
-        case("short-of-the-first-multiple", (1, 2), (1, 5), (0, 1, 3)),
-    ],
-)
+@pytest.mark.parametrize(("lens", "computed", "expected"), [
+    case("rows-not-packed", (3, 7), (0, 0), (0, 3, 7, 10)),
+    case("chunks-that-go-on", (3, 7), (2, 5), (0, 2, 3, 6, 10)),
+    case("one-request", (9,), (3,), (0, 1, 5, 9)), case("aligned", (8, 8), (0, 4), (0, 4, 8, 12, 16)),
+    case("short-of-the-first-multiple", (1, 2), (1, 5), (0, 1, 3)),
+])  # fmt: skip
 def test_mamba2_cuts_chunks_at_multiples_of_the_requests_own_position(
     lens: Sequence[int], computed: Sequence[int], expected: tuple[int, ...]
 ) -> None:
@@ -546,16 +527,12 @@ def test_a_release_of_gdn_may_count_padding_and_cut_chunks_of_prefills_alone() -
     assert programs(ours.conv) == programs(theirs.conv)
 
 
-@pytest.mark.parametrize(
-    ("drafts", "accepted", "spec"),
-    [
-        case("drafts", (2, -1), (1, 1), [True, False]),
-        case("a-draft", (1, -1), (1, 1), [True, False]),
-        case("no-drafts-but-accepted-some", (-1, -1), (1, 2), [False, True]),
-        case("none-drafted-anything", (0, -1), (1, 1), None),
-        case("none-drafted-beside-drafts", (2, 0), (1, 1), [True, True]),
-    ],
-)
+@pytest.mark.parametrize(("drafts", "accepted", "spec"), [
+    case("drafts", (2, -1), (1, 1), [True, False]), case("a-draft", (1, -1), (1, 1), [True, False]),
+    case("no-drafts-but-accepted-some", (-1, -1), (1, 2), [False, True]),
+    case("none-drafted-anything", (0, -1), (1, 1), None),
+    case("none-drafted-beside-drafts", (2, 0), (1, 1), [True, True]),
+])  # fmt: skip
 def test_a_release_of_gdn_may_tell_by_the_drafts_alone(
     drafts: tuple[int, int], accepted: tuple[int, int], spec: list[bool] | None
 ) -> None:
@@ -591,14 +568,10 @@ def test_gdn_without_speculation_runs_decodes_and_prefills_in_their_columns() ->
     assert programs(metadata.conv) == ((1, 9, 0), (0, *[1] * 9), (0, *range(9)))
 
 
-@pytest.mark.parametrize(
-    ("configured", "owned"),
-    [
-        case("full", full(), {"non_spec_state_indices_tensor", "non_spec_query_start_loc"}),
-        case("too-many", full(max_num_seqs=1), set()),
-        case("eager", config(), set()),
-    ],
-)
+@pytest.mark.parametrize(("configured", "owned"), [
+    case("full", full(), {"non_spec_state_indices_tensor", "non_spec_query_start_loc"}),
+    case("too-many", full(max_num_seqs=1), set()), case("eager", config(), set()),
+])  # fmt: skip
 def test_decodes_of_gdn_are_in_buffers_of_full_graphs(configured: BuilderConfig, owned: set[str]) -> None:
     assert gdn_metadata(step(row(1, 4), padding()), configured).owned == owned
     assert gdn_metadata(step(row(1, 4), row(5)), configured).owned == set()
@@ -613,14 +586,11 @@ def test_a_full_graph_of_gdn_has_a_row_for_each_token_that_requests_may_have() -
 CAPTURING = full(num_spec=2, max_num_seqs=2)
 
 
-@pytest.mark.parametrize(
-    ("argument", "bad", "most"),
-    [
-        case("rows", "num_reqs", step(*[row(1, 4)] * 7), step(*[row(1, 4)] * 6)),
-        case("tokens", "num_actual_tokens", step(*[row(3, 4)] * 2, num_actual_tokens=7), step(*[row(3, 4)] * 2)),
-        case("a-query", "max_query_len", step(row(1, 4), row(4, 4)), step(row(3, 4), row(1, 4))),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("argument", "bad", "most"), [
+    case("rows", "num_reqs", step(*[row(1, 4)] * 7), step(*[row(1, 4)] * 6)),
+    case("tokens", "num_actual_tokens", step(*[row(3, 4)] * 2, num_actual_tokens=7), step(*[row(3, 4)] * 2)),
+    case("a-query", "max_query_len", step(row(1, 4), row(4, 4)), step(row(3, 4), row(1, 4))),
+])  # fmt: skip
 def test_gdn_captures_no_more_than_its_buffers_hold(
     argument: str, bad: BuilderStep, most: BuilderStep
 ) -> None:

@@ -133,27 +133,15 @@ def keeps_a_slot(seen: ObservedStep) -> None:
     seen.idle, seen.references, seen.owners_after, seen.free = True, [], [], 7
 
 
-@pytest.mark.parametrize(
-    ("change", "law"),
-    [
-        (starts_elsewhere, "read"),
-        (starts_with_other_rows, "read"),
-        (counts_a_token, "computed"),
-        (takes_other_tokens, "tokens"),
-        (runs_twice, "metadata"),
-        (writes_elsewhere, "written"),
-        (pads_into_a_block, "written"),
-        (publishes_unwritten_blocks, "published"),
-        (shares_a_block_of_two_groups, "owned"),
-        (shares_a_block_of_two_columns, "owned"),
-        (shares_a_page_of_another_column, "owned"),
-        (shares_what_may_not_be_hit, "owned"),
-        (forgets_to_count, "owned"),
-        (loses_a_block, "free"),
-        (says_something_else, "output"),
-        (keeps_a_slot, "left"),
-    ],
-)
+@pytest.mark.parametrize(("change", "law"), [
+    (starts_elsewhere, "read"), (starts_with_other_rows, "read"), (counts_a_token, "computed"),
+    (takes_other_tokens, "tokens"), (runs_twice, "metadata"), (writes_elsewhere, "written"),
+    (pads_into_a_block, "written"), (publishes_unwritten_blocks, "published"),
+    (shares_a_block_of_two_groups, "owned"), (shares_a_block_of_two_columns, "owned"),
+    (shares_a_page_of_another_column, "owned"), (shares_what_may_not_be_hit, "owned"),
+    (forgets_to_count, "owned"), (loses_a_block, "free"), (says_something_else, "output"),
+    (keeps_a_slot, "left"),
+])  # fmt: skip
 def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str) -> None:
     seen = prefill()
     change(seen)

@@ -76,18 +76,11 @@ def test_every_refusal_is_found_once_for_each_function_that_is_checked() -> None
     assert {one.topic for one in found.values()} == {"numbers"}
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "name"),
-    [
-        ("halved", ("one", ["a"]), NO_INT),
-        ("halved", (True, ["a"]), NO_INT),
-        ("halved", (-2, ["a"]), NEGATIVE),
-        ("halved", (3, ["a"]), ODD),
-        ("halved", (2, ["a", ""]), EMPTY_NAME),
-        ("doubled", (2, ["a", ""]), EMPTY_NAME_OF),
-        ("halved", (2, []), NO_NAMES),
-    ],
-)
+@pytest.mark.parametrize(("function", "arguments", "name"), [
+    ("halved", ("one", ["a"]), NO_INT), ("halved", (True, ["a"]), NO_INT), ("halved", (-2, ["a"]), NEGATIVE),
+    ("halved", (3, ["a"]), ODD), ("halved", (2, ["a", ""]), EMPTY_NAME),
+    ("doubled", (2, ["a", ""]), EMPTY_NAME_OF), ("halved", (2, []), NO_NAMES),
+])  # fmt: skip
 def test_a_refusal_is_noted_by_where_it_was_made(
     rules: Any, function: str, arguments: tuple[Any, ...], name: str
 ) -> None:

@@ -99,23 +99,20 @@ def counts_nothing_for_a_save(seen: ObservedStep) -> None:
     moved(seen, kept={})
 
 
-@pytest.mark.parametrize(
-    ("change", "law", "about"),
-    [
-        (runs_before_it_is_loaded, "loading", {"request": "r0"}),
-        (writes_what_is_loaded_for_another, "loading", place("r1", 0, 1)),
-        (gives_away_what_is_loaded, "loading", place("r1", 1, 6)),
-        (publishes_what_is_loaded, "loading", place("r0", 1, 2)),
-        (reads_a_page_that_is_loaded, "loading", place("r1", 0, 5)),
-        (reads_a_state_that_is_loaded, "loading", place("r1", 1, 6)),
-        (writes_a_page_that_is_loaded, "loading", place("r1", 0, 5)),
-        (writes_what_is_saved, "saved", place("r0", 1, 2)),
-        (writes_a_page_that_is_saved, "saved", place("r0", 0, 1)),
-        (frees_what_is_saved, "saved", {"group": 1, "block": 4}),
-        (saves_another_state, "saved", about("r0", 4, (("r0", 3, ()),), 1, 2)),
-        (counts_nothing_for_a_save, "owned", {}),
-    ],
-)
+@pytest.mark.parametrize(("change", "law", "about"), [
+    (runs_before_it_is_loaded, "loading", {"request": "r0"}),
+    (writes_what_is_loaded_for_another, "loading", place("r1", 0, 1)),
+    (gives_away_what_is_loaded, "loading", place("r1", 1, 6)),
+    (publishes_what_is_loaded, "loading", place("r0", 1, 2)),
+    (reads_a_page_that_is_loaded, "loading", place("r1", 0, 5)),
+    (reads_a_state_that_is_loaded, "loading", place("r1", 1, 6)),
+    (writes_a_page_that_is_loaded, "loading", place("r1", 0, 5)),
+    (writes_what_is_saved, "saved", place("r0", 1, 2)),
+    (writes_a_page_that_is_saved, "saved", place("r0", 0, 1)),
+    (frees_what_is_saved, "saved", {"group": 1, "block": 4}),
+    (saves_another_state, "saved", about("r0", 4, (("r0", 3, ()),), 1, 2)),
+    (counts_nothing_for_a_save, "owned", {}),
+])  # fmt: skip
 def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str, about: dict[str, Any]) -> None:
     seen = connected()
     change(seen)
