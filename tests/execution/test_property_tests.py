@@ -80,7 +80,7 @@ def test_a_session_in_which_nothing_was_compared_fails(tmp_path: Path, processes
 
 
 def test_a_session_without_properties_is_as_it_was(tmp_path: Path) -> None:
-    found = session(tmp_path, "json", "tests/docs/test_deviations.py")
+    found = session(tmp_path, "json", "tests/docs/test_private_interfaces.py")
     assert (found.code, found.summary) == (0, [])
 
 
