@@ -1,0 +1,91 @@
+"""Batches of align mode that a few random examples seldom have: dozens of requests that move, and every flaw at each place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import cycle, islice
+from typing import Any
+
+import pytest
+
+from properties.refusals.test_align_refusals import CHANNELS_FIRST, SETUP
+from properties.strategies.align.afters import After
+from properties.strategies.align.befores import Before
+from properties.strategies.align.kept import Group, Kept
+from properties.strategies.align.requests import FLAWS, Sampled, Starting
+from statecheck.case.compare import outcome_difference
+from statecheck.case.values import Attribute, Call, Name, Step
+from statecheck.execution.port import InProcess
+from statecheck.execution.rules_port import RulesPort
+from subjects import load
+
+AFTER = (
+    Sampled(3, 3, 2, 3),
+    Sampled(10, 1),
+    Sampled(6, 3, 2, 2),
+    Sampled(0, 4),
+    Sampled(2, 3, 2, 3),
+    Sampled(5, 3, 2, 3),
+)
+BEFORE = (
+    Starting(3, 4, 2),
+    Starting(10, 1),
+    Starting(3, 12, 2),
+    Starting(4, 4),
+    Starting(0, 5),
+    Starting(7, 2, 3),
+)
+WIDE = replace(SETUP, groups=(Group((Kept("conv", (5, 40)), Kept("temporal", (6, 50)))),))
+SETUPS = {"rows first": SETUP, "channels first": CHANNELS_FIRST, "several tiles": WIDE}
+ROWS = (32, 33, 64, 65, 97)
+
+
+def batches() -> Iterator[tuple[str, After | Before]]:
+    for name, setup in SETUPS.items():
+        for rows in ROWS if setup is SETUP else (33, 65):
+            yield f"{rows} rows, {name}", After(setup, tuple(islice(cycle(AFTER), rows)))
+            yield f"{rows} rows, {name}", Before(setup, tuple(islice(cycle(BEFORE), rows)))
+        for flaw in FLAWS[1:]:
+            for place in range(len(AFTER)):
+                flawed = [replace(one, flaw=flaw if at == place else "") for at, one in enumerate(AFTER)]
+                yield f"{flaw} of request {place}, {name}", After(setup, tuple(flawed))
+                starting = [replace(one, flaw=flaw if at == place else "") for at, one in enumerate(BEFORE)]
+                yield f"{flaw} of request {place}, {name}", Before(setup, tuple(starting))
+
+
+def calls(batch: After | Before) -> Iterator[tuple[str, Sequence[Step]]]:
+    """Each way to ask for the copies of a batch: by row, by slot, and as the kernels are documented."""
+    if isinstance(batch, After):
+        yield "by row", batch.rowwise()
+        yield "kernel", [*batch.rowwise()[:-1], batch.launched()]
+    else:
+        yield "decided", [*batch.advance(), batch.precopy()]
+        yield "kernel", [*batch.slotwise()[:-1], batch.launched()]
+    yield "by slot", batch.slotwise()
+
+
+CASES: dict[str, tuple[After | Before, Callable[[], Sequence[Step]]]] = {}
+for NAME, BATCH in batches():
+    for HOW, STEPS in calls(BATCH):
+        # As documented, a launch does not say how wide the table is.
+        if HOW == "kernel" and "short row" in NAME:
+            continue
+        CASES[f"{type(BATCH).__name__}, {NAME}, {HOW}"] = BATCH, lambda steps=STEPS: steps  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_batch_is_copied_by_the_rules_and_leaves_no_ticket(name: str) -> None:
+    batch, steps = CASES[name]
+    port, rules = InProcess(load("impl"), "cpu"), RulesPort()
+    port.begin()
+    rules.begin()
+    actual: list[Any] = []
+    for step in [*batch.prepared(), *steps()]:
+        outcome = port.execute(step)
+        rules.execute(step)
+        actual += [outcome] if isinstance(step, Call) else []
+    for expected, found in zip(rules.expected, actual, strict=True):
+        assert outcome_difference(expected, found, places=False) is None, name
+    counters = port.materialise(Attribute(Name("ctx"), "counters"))
+    assert not counters.any()
