@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 import z3
@@ -27,6 +28,8 @@ _AT_ONCE = 12
 _SIZES = 6
 """How many numbers of tokens a block are tried."""
 _MILLISECONDS = 30_000
+_CELLS = ("given", "apart", "any")
+"""What the row of the table holds: the blocks of the template, each block once, or anything."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,8 @@ class CaseSearch:
     def _try(self, violations: Sequence[LemmaViolation]) -> None:
         """Those of them whose numbers are the smallest first."""
         unshown = list(violations)
-        for cells in (True, False):
-            chosen = [(self._numbers(one, cells=cells), one) for one in unshown]
+        for cells in _CELLS:
+            chosen = [(self._numbers(one, cells), one) for one in unshown]
             pairs = [(numbers, one) for numbers, one in chosen if numbers is not None]
             for numbers, violation in sorted(pairs, key=lambda pair: pair[0].size):
                 if self._over or not self._fails(numbers, violation):
@@ -105,13 +108,13 @@ class CaseSearch:
                 unshown = [one for one in unshown if one is not violation]
                 # After a declared defect: each of the numbers is another, in turn.
                 for name, value in numbers.values.items():
-                    other = self._numbers(violation, cells=cells, besides=(name, value))
+                    other = self._numbers(violation, cells, besides=(name, value))
                     if other is not None:
                         self._fails(other, violation)
         self._shown.unshown += unshown
 
     def _numbers(
-        self, violation: LemmaViolation, *, cells: bool, besides: tuple[str, int] | None = None
+        self, violation: LemmaViolation, cells: str, besides: tuple[str, int] | None = None
     ) -> _Numbers | None:
         """Small numbers that violate a lemma, in a block of the first size for which there are some; one is not that of `besides`."""
         for size in self._sizes if not self._over else ():
@@ -121,7 +124,7 @@ class CaseSearch:
             terms = (*violation.conditions, *violation.divisions)
             solver.add(*(z3.substitute(term, (BLOCK_SIZE, z3.IntVal(size))) for term in terms))
             inputs = Inputs(Path(), self.subject.profile, self.scene.by_slot, block_size=size)
-            solver.add(*_as_template(inputs, self._template, cells=cells))
+            solver.add(*_as_template(inputs, self._template, cells))
             opened = _open(self.scene, inputs)
             if besides is not None:
                 solver.add(opened[besides[0]] != besides[1])
@@ -132,37 +135,44 @@ class CaseSearch:
         return None
 
     def _fails(self, numbers: _Numbers, violation: LemmaViolation) -> bool:
-        """Execute numbers, and keep the case if they fail."""
+        """Execute numbers, and keep the case if they fail in what the lemma is about."""
         load_properties()
         # What is left shows without the sanitizer, which may stop at something else.
-        port = ordinary_port(self.subject, "cpu", sanitized=violation.about == ADDRESS)
+        sanitized = violation.about == ADDRESS
+        port = ordinary_port(self.subject, "cpu", sanitized=sanitized)
         self._shown.inputs += 1
         trial = Bench(self.subject, port, known_by=lambda case: None).begin(found(self.scene.property_id))
         try:
             trial.agrees(*_with_numbers(self._steps(numbers.block_size), numbers))
         except Falsified as falsified:
-            known = self.subject.known(falsified.case)
-            if known is None:
-                self._shown.new = falsified.case
-            else:
-                self._shown.known.setdefault(known.id or known.link, falsified.case)
-            return True
+            case = falsified.case
         except KnownFailure:
-            """It is outside of the subject's contract."""
-        return False
+            # They are outside of the subject's contract.
+            return False
+        else:
+            return False
+        if sanitized and (case.failure is None or case.failure.kind not in ("memory", "fault")):
+            return False
+        known = self.subject.known(case)
+        if known is None:
+            self._shown.new = case
+        else:
+            self._shown.known.setdefault(known.id or known.link, case)
+        return True
 
 
-def _as_template(inputs: Inputs, template: Sequence[Step], *, cells: bool) -> list[Any]:
-    """A table as wide as that of a case, and, with `cells`, the blocks that stand there."""
+def _as_template(inputs: Inputs, template: Sequence[Step], cells: str) -> list[Any]:
+    """A table as wide as that of a case, and what is known of its `cells`, of _CELLS."""
     lets = {step.name: step.value for step in template if isinstance(step, Let)}
     limits = [inputs.width == COLUMNS, inputs.slots == 1]
     if "table0" in lets:
         table, blocks = lets["table0"], lets["config"]["num_blocks"]
         limits.append(inputs.blocks == blocks)
-        if cells:
-            limits += [
-                _cell(inputs, column) == block for column, block in enumerate(table.elements[:COLUMNS])
-            ]
+        row = [_cell(inputs, column) for column in range(COLUMNS)]
+        if cells == "given":
+            limits += [cell == block for cell, block in zip(row, table.elements, strict=False)]
+        elif cells == "apart":
+            limits += [z3.Or(one != other, one <= 0) for one, other in combinations(row, 2)]
     return limits
 
 

@@ -115,9 +115,8 @@ class SymbolicMemory:
         if is_symbolic(address):
             assert self.path.possible(), "only of what can be reached"
             address = concrete(self.path.solver.model().eval(address, model_completion=True))
-        return tuple(
-            number for number, one in enumerate(self.regions) if one.start >> APART == address >> APART
-        )
+        nearest = (address + (1 << APART - 1)) >> APART
+        return tuple(number for number, one in enumerate(self.regions) if one.start >> APART == nearest)
 
     def load(self, address: Term, size: int, text: str) -> Any:
         region, offset = self.find(address, size, f"{text} reads")

@@ -56,6 +56,14 @@ def leave_memory(slot, computed_ptr, starts_ptr, column_ptr, bias_ptr):  # type:
 
 
 @triton.jit
+def race_and_leave_memory(slot, computed_ptr, starts_ptr, column_ptr, bias_ptr):  # type: ignore[no-untyped-def]
+    """Two lanes exchange their elements without a barrier; after that, as `leave_memory`."""
+    lanes = tl.arange(0, 2)
+    tl.store(starts_ptr + 1 - lanes, tl.load(starts_ptr + lanes))
+    tl.store(column_ptr, tl.load(starts_ptr - 1))
+
+
+@triton.jit
 def leave_memory_unless_7_are_computed(slot, computed_ptr, starts_ptr, column_ptr, bias_ptr):  # type: ignore[no-untyped-def]
     """Then the bias is wrong."""
     if slot >= 0:

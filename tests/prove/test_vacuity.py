@@ -56,6 +56,12 @@ def test_where_every_path_leaves_memory_nothing_is_proved() -> None:
     assert found[EQUAL].why == "no path comes to its comparison"
 
 
+def test_a_case_that_fails_in_something_else_does_not_refute_a_lemma_about_addresses() -> None:
+    found = verdicts(planted.subject_with(planted.race_and_leave_memory))[ADDRESS]
+    assert (found.state, found.case) == (OUT_OF_REACH, None), found
+    assert "outside of starts, but no case shows it" in found.why
+
+
 def test_after_an_access_that_may_be_far_outside_the_inputs_inside_are_compared() -> None:
     found = verdicts(planted.subject_with(planted.leave_memory_unless_7_are_computed))
     assert (found[ADDRESS].state, found[EQUAL].state) == (REFUTED, REFUTED), found
