@@ -21,8 +21,8 @@ executed runs in Triton's interpreter, unwatched, with a warning. What is found 
     RaceWithinProgram     two lanes of a program touch a byte, one of them writes, with no `tl.debug_barrier()` between.
     UnwrittenRead         a load of bytes declared `unwritten` that no kernel has stored since.
     FreedBlock            an access to bytes declared `free`.
-    Bfloat16Arithmetic    a launch that cannot be executed, and that computes with bfloat16 numbers, which Triton's interpreter
-                          gets wrong. It is not made. What is executed computes bfloat16 as a GPU does.
+    Bfloat16Arithmetic    a launch that cannot be executed, and that has bfloat16 numbers, which Triton's interpreter gets
+                          wrong. It is not made. What is executed computes bfloat16 as a GPU does.
 
 An access outside is reported before it is made. Lanes that are masked out touch nothing. What is watched is the IR that a
 GPU's code is made from, optimised: a load whose value is not used is not in it, and two equal loads with no store between

@@ -87,7 +87,7 @@ class FreedBlock(Finding):
 
 
 class Bfloat16Arithmetic(Finding):
-    """A launch that the executor cannot run, and that computes with bfloat16 numbers, which Triton's interpreter gets wrong."""
+    """A launch that the executor cannot run, and that has bfloat16 numbers, which Triton's interpreter gets wrong."""
 
 
 RACES = frozenset({RaceBetweenPrograms.__name__, RaceWithinProgram.__name__})

@@ -131,7 +131,7 @@ class Kernel:
         parameters: list[str],
         variant: Compiled | None,
         why: str,
-        bfloat16: str,
+        bfloat16: bool,
         ir: Callable[[], str],
     ) -> None:
         self._function, self._names, self.variant, self.why = function, parameters, variant, why
@@ -168,16 +168,16 @@ class Kernel:
         why = self.why or "tensors that are not on the CPU"
         LAUNCHES[replace(self._how, how=INTERPRETED, why=why)] += 1
         if self._bfloat16:
-            _refuse_bfloat16(self._function, self._bfloat16, why)
+            _refuse_bfloat16(self._function, why)
         STATE.unwatched()
         interpreted.launch(self._function, grid, arguments)
 
 
-def _refuse_bfloat16(function: Any, operation: str, why: str) -> NoReturn:
+def _refuse_bfloat16(function: Any, why: str) -> NoReturn:
     code, kernel = function.fn.__code__, function.__name__
     places = place_texts((code.co_filename, code.co_firstlineno))
     message = (
-        f"{kernel} computes with bfloat16 numbers ({operation}) in Triton's interpreter, which gets them wrong; "
+        f"{kernel} has bfloat16 numbers, which Triton's interpreter gets wrong; "
         f"the executor does not know {why}"
     )
     raise Bfloat16Arithmetic(message, Access("arithmetic", (0, 0, 0), kernel, "", None, 0, 0, *places, 0))
@@ -259,7 +259,7 @@ def _do_compile(
 
 
 def _kernel(source: ASTSource, options: Any, backend: Any) -> Kernel:
-    variant, why, bfloat16 = None, "", ""
+    variant, why, bfloat16 = None, "", False
     try:
         variant = compiled(source, options, backend)
     except NotUnderstoodError as unknown:

@@ -26,7 +26,6 @@ from statecheck.kernels.arithmetic import operation as arithmetic_of
 from statecheck.kernels.private import ASTSource, GPUTarget, get_cache_manager, passes
 from statecheck.kernels.private import native_ir as native
 from statecheck.kernels.source import tiles
-from statecheck.kernels.source.bfloat16 import bfloat16_arithmetic
 from statecheck.kernels.source.generate import written
 from statecheck.kernels.source.ir import NotUnderstoodError, Type
 from statecheck.kernels.source.parse import parsed
@@ -69,7 +68,7 @@ def compiled(source: ASTSource, options: Any, backend: Any) -> Compiled:
     try:
         stored = _made(text)
     except NotUnderstoodError as unknown:
-        unknown.bfloat16 = bfloat16_arithmetic(text)
+        unknown.bfloat16 = "bf16" in text
         raise
     manager.put(pickle.dumps(stored), name, binary=True)
     return _loaded(stored)

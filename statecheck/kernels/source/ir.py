@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 class NotUnderstoodError(Exception):
     """The IR has something that the executor does not know. `str()` of it names that.
 
-    `bfloat16` is the IR's first operation that computes with bfloat16 numbers, "" if there is none.
+    `bfloat16` is whether the IR has bfloat16 numbers: Triton's interpreter holds their bits in integers, and computes with these.
     """
 
-    bfloat16 = ""
+    bfloat16 = False
 
 
 @dataclass(frozen=True)
