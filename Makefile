@@ -69,7 +69,7 @@ RELEASED_CHOICE = $(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT)
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz exhaust reach nightly merge replay bisect sanitize replay-trace demo bench mutants prove vllm compatibility vectors lint types table check-table ci clean
+TARGETS := help test fuzz exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants prove vllm compatibility vectors lint types table check-table ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -138,9 +138,6 @@ replay-trace: $(READY)  ## recorded traffic through a release's own engine: VLLM
 	  $(if $(REQUESTS),--requests $(call quote,$(REQUESTS))) $(if $(FACTOR),--factor $(call quote,$(FACTOR))) \
 	  $(if $(RUNNER),--runner $(call quote,$(RUNNER))) \
 	  $(if $(SEED),--seed $(call quote,$(SEED))) $(REPLAY_ARGS)
-
-demo: $(READY)  ## break a copy of impl three ways and watch the campaign find each
-	@$(RUN) demo
 
 bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, OUT; beside another: SUBJECT, VLLM=0.33.0
 	@$(RELEASE) $(PYTHON_OF_MAKE) -m tools.bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \

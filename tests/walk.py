@@ -21,10 +21,15 @@ from typing import Any
 from statecheck.campaign.processes.exploration import Exploration
 from statecheck.campaign.processes.tasks import Explore, Setting
 from statecheck.campaign.processes.worker import Worker
-from statecheck.cli.demo import VARIANTS
 from tests.breakages.broken import Pipe
-from tests.breakages.variants import broken_subject
+from tests.breakages.variants import Variant, broken_subject
 
+BROKEN = Variant(
+    "chunk_split_off_by_one",
+    "chunks.py",
+    "-(-(phases + lengths) // chunk_size)",
+    "(phases + lengths) // chunk_size + 1",
+)
 PROPERTY = "chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size"
 STEPS = {
     "draw": "",
@@ -130,7 +135,7 @@ class _Tracer:
 
 def walk() -> ExampleWalk:
     """The walk of the smallest failing example of `PROPERTY` on a copy of the implementation that is wrong."""
-    with tempfile.TemporaryDirectory() as folder, broken_subject(VARIANTS[0], Path(folder)) as subject:
+    with tempfile.TemporaryDirectory() as folder, broken_subject(BROKEN, Path(folder)) as subject:
         # Once before, so that imports, which happen once, are no part of the walk.
         for number in range(2):
             tracer, place = _Tracer(), Path(folder) / str(number)

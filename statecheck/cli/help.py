@@ -11,7 +11,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "bisect 519227bdfe --subject vllm --all --time-limit 5m",
     ),
     "compatibility": ("compatibility --releases 0.25.1,0.33.0 --budget 3m",),
-    "demo": ("demo --budget 20s",),
     "exhaust": ("exhaust --budget 60s --only 'chunks or split'",),
     "fuzz": (
         "fuzz --budget 60s",

@@ -84,9 +84,6 @@ def parser() -> CommandParser:
     _add_fuzz(commands)
     _add_replay(commands)
     add_bisect(commands)
-    demo = commands.add_parser("demo", help="break copies of the implementation and watch them being caught")
-    demo.add_argument("--budget", default="20s", help="for each broken copy (default 20s)")
-    demo.set_defaults(run=_demo)
     add_nightly(commands)
     add_merge(commands)
     add_reach(commands)
@@ -149,9 +146,3 @@ def _replay(options: argparse.Namespace) -> int:
         verdict = {"verdict": found.verdict, "message": found.message}
         write_text(options.verdict, json.dumps(verdict, indent=1) + "\n")
     return {FIXED: CLEAN, KNOWN: CLEAN, FAILED: FALSIFIED}.get(found.verdict, INCOMPLETE)
-
-
-def _demo(options: argparse.Namespace) -> int:
-    from statecheck.cli.demo import run_demo
-
-    return run_demo(options.budget)

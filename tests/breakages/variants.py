@@ -4,14 +4,41 @@ from __future__ import annotations
 
 import importlib
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from statecheck.subject.variants import Variant, broken_copy, implementation
-from subjects import Subject
+from subjects import Subject, load
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A defect: in a copy of the implementation called `package`, `old` in `file` becomes `new`."""
+
+    package: str
+    file: str
+    old: str
+    new: str
+
+
+def implementation() -> Path:
+    """The folder of the intact implementation."""
+    file = load("impl").module.__file__
+    assert file is not None
+    return Path(file).resolve().parent
+
+
+def broken_copy(variant: Variant, intact: Path, folder: Path) -> Path:
+    """Copy the implementation into `folder` under the variant's name and break it; returns the package's folder."""
+    text = (intact / variant.file).read_text(encoding="utf-8")
+    assert text.count(variant.old) == 1, f"{variant.file} should have {variant.old!r} once"
+    package = folder / variant.package
+    shutil.copytree(intact, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / variant.file).write_text(text.replace(variant.old, variant.new), encoding="utf-8")
+    return package
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def printed(shown: object, width: int) -> list[str]:
 def test_no_verdict_is_lost_or_cut(width: int) -> None:
     lines = printed(summary(record()), width)
     assert max(map(len, lines)) <= width
-    for status in Status:
+    for status in set(Status) - {Status.NOT_APPLICABLE}:
         assert sum(status.value in line for line in lines) >= 1, (status, lines)
 
 

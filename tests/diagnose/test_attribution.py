@@ -21,10 +21,9 @@ from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.port import InProcess, ordinary_port
 from statecheck.execution.registry import load_properties
 from statecheck.report.markdown import report_text, write_report
-from statecheck.subject.variants import Variant
 from subjects import Subject, load
 from tests.breakages.broken import ROOT, a_case
-from tests.breakages.variants import broken_subject
+from tests.breakages.variants import Variant, broken_subject
 from tests.processes import run_python
 
 pytestmark = pytest.mark.usefixtures("executed")

@@ -29,10 +29,9 @@ from statecheck.kernels.launch import Launched, in_turn, running
 from statecheck.kernels.memory import Memory
 from statecheck.kernels.orders.interleavings import Interleavings, search
 from statecheck.report.markdown import report_text, write_report
-from statecheck.subject.variants import Variant, implementation
 from subjects import load
 from tests.breakages.table import hunting
-from tests.breakages.variants import broken_subject
+from tests.breakages.variants import Variant, broken_subject, implementation
 from tests.processes import run_python
 
 pytestmark = pytest.mark.usefixtures("executed")

@@ -14,10 +14,9 @@ from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status, verdict_of
 from statecheck.kernels import launch
 from statecheck.kernels.source.ir import NotUnderstoodError
-from statecheck.subject.variants import Variant
 from subjects import Subject
 from tests.breakages.table import hunting
-from tests.breakages.variants import broken_subject
+from tests.breakages.variants import Variant, broken_subject
 
 pytestmark = pytest.mark.usefixtures("executed")
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from statecheck.subject.variants import broken_copy, implementation
 from tests.breakages.stateless import STATELESS
+from tests.breakages.variants import broken_copy, implementation
 
 SUBJECT = "broken_by_night"
 ONLY = "query_lengths_are_the_differences_of_the_starts or a_conv_copy_starts_at_the_row_of_the_last_accepted_token"

@@ -31,13 +31,13 @@ _STYLES = {
 
 
 def summary(record: CampaignRecord) -> Table:
-    """A row for each property: verdict, examples, and those that were compared; the page has where the others ended."""
+    """A row for each property that applies: verdict, examples, and those that were compared; the page has where the others ended."""
     table = Table(show_edge=False, pad_edge=False)
     table.add_column("property", ratio=1, overflow="fold")
     table.add_column("status", no_wrap=True)
     for name in ("examples", "compared", "examples/s"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in record.properties:
+    for row in (row for row in record.properties if row.status != Status.NOT_APPLICABLE.value):
         rate = f"{row.rate:,.0f}" if row.examples else ""
         status = cell(row.status, _STYLES.get(row.status, ""))
         table.add_row(cell(row.short), status, f"{row.examples:,}", f"{row.compared:,}", rate)
