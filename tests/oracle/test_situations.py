@@ -71,10 +71,6 @@ UNIFORM = {"require_uniform": True}
 FLAGS: dict[str, Any] = {"treat_short_extends_as_decodes": False, "is_prefilling": (F, T)}
 
 
-def gathers(seq_len: int, table: Sequence[Sequence[int]] = TABLE, mode: str = "align") -> object:
-    return batch.block_table_rows(table, (seq_len,), 4, 2, mode)
-
-
 FAR = StateGeometry(num_blocks=2**12, block_shape=(5, 3), itemsize=2, block_stride_bytes=2**20)
 
 
@@ -96,10 +92,6 @@ def entry(distance: int, size: int, pool: str = "pool") -> object:
 def all_columns(*groups: int) -> None:
     states = [StateTensor("pool", CONV.geometry, "conv", group) for group in groups]
     pointers.require_all_columns([[1], [1]], states, 0, 0, 0)
-
-
-def forgets(**gone: Sequence[str]) -> object:
-    return runner.cleaned({"a": 1}, Forgotten(**{"preempted": (), **gone}))
 
 
 def steps(**columns: int) -> object:
@@ -126,38 +118,14 @@ def at(offset: int) -> StateTensor:
     return StateTensor("pool", StateGeometry(4, (2, 1), 4, 16, offset - 16), "conv")
 
 
-def two_groups(*second: int) -> object:
-    return copies_of(Move(0, 0, 1), (BARE, WORDS), "SD", [[(1, 2)], [second]], DOCUMENTS)
-
-
-def after(run: int, first: int, last: int) -> object:
-    return decisions.after_step(0, run, first, last, last - first + 1, 4)
-
-
-def after_v1(scheduled: int, computed: int, drafts: int) -> object:
-    return decisions.after_v1_steps([1], [9], [scheduled], [computed], [drafts], 4)
-
-
 def advances(column: int, count: int, computed: int, *others: int) -> object:
     """Slot 0, with one token scheduled and so many computed; `others` are slots of rows behind it."""
     slots = Slots((column,), (count,), (9,), (9,))
     return decisions.advanced(slots, [0, *others], [0, 1, 2], [computed], 4, DOCUMENTS)
 
 
-def precopies(source: int, column: int, bias: int, slot: int = 0) -> object:
-    return decisions.precopy_moves([slot], [column], [source], [bias], DOCUMENTS)
-
-
-def remembers(scheduled: int, num_spec: int, **columns: int) -> object:
-    return decisions.last_scheduled_columns(columns, {"a": (4, scheduled)}, 4, num_spec)
-
-
 MAMBA, OTHER = StateSpec(4, ((3, 2),)), StateSpec(4, ((3, 4),))
 VIEW = StateView((4, 3), (3, 1), 2)
-
-
-def group(*specs: StateSpec | None) -> object:
-    return context.mamba_groups([CacheGroup(("layer",), spec) for spec in specs])
 
 
 DECODE, CHUNK = row(1, 4, prefilling=F), row(1, 4, prefilling=T)
@@ -174,10 +142,6 @@ SPEC_PAD = padding(prefilling=F, accepted=1)
 
 def scheduled(computed: int, length: int, drafts: int = 0) -> ScheduledRequest:
     return ScheduledRequest("a", computed, length, (0,) * drafts, (), (), ())
-
-
-def passed(computed: int, length: int) -> object:
-    return StateLedger(ALL, Prefixes()).boundaries_on_the_way(scheduled(computed, length))
 
 
 def window(tokens: int, rows: int) -> object:
@@ -245,7 +209,8 @@ CALLS = [
         ("", (0, 0), 3, UNIFORM), ("PADDED_DECODE", (1, 0), 1, UNIFORM), ("PADDED_DECODE", (2, 0), 3),
         ("PADDED_PREFILL", (5, 0), 3, UNIFORM),
     ),
-    *of("batch", gathers,
+    *of("batch",
+        lambda seq_len, table=TABLE, mode="align": batch.block_table_rows(table, (seq_len,), 4, 2, mode),
         ("GATHERED_PADDING", 0), ("", 0, {"mode": "none"}), ("", 1), ("", -4), ("FULL_BLOCK", 4),
         ("FULL_BLOCK", 8), ("TABLE_END", 9), ("FULL_BLOCK TABLE_END", 12), ("BEFORE_NULL", 5, ((0, 2, 3, 4, 5),)),
         ("FULL_BLOCK", 4, ((0, 2, 3, 4, 5),)), ("", 5, ((1, 0, 3, 4, 5),)), ("", -4, ((0, 2, 3, 4, 5),)),
@@ -298,7 +263,7 @@ CALLS = [
         ("ONE_BYTE", 9, 1), ("", -1024, 1024), ("TILES", -1025, 1025), ("TO_BACK", 3, 4), ("TO_FRONT", -3, 4),
         ("ONTO_ITSELF", 0, 4), ("", 4, 4), ("", -4, 4), ("", 0, 4, "other"),
     ),
-    *of("align.runner", forgets,
+    *of("align.runner", lambda **gone: runner.cleaned({"a": 1}, Forgotten(**{"preempted": (), **gone})),
         ("", {"finished": ("b",), "preempted": ("c",), "resumed": ("d",)}), ("FINISHED", {"finished": ("a",)}),
         ("PREEMPTED", {"preempted": ("a",)}), ("RESUMED", {"resumed": ("a",)}),
     ),
@@ -337,14 +302,19 @@ CALLS = [
         ("APART FAR INSIDE-SD-1 LAST_ROW", at(2**32 - 8), 1, {"to": 0}),
         ("APART FAR INSIDE-SD-1 LAST_ROW VERY_FAR", at(2**32 - 4), 1, {"to": 0}),
     ),
-    *of("align.memory", two_groups, ("GROUPS", 1, 2), ("NULL_TARGET", 1, 0)),
-    *of("align.decisions", after,
+    *of("align.memory",
+        lambda *second: copies_of(Move(0, 0, 1), (BARE, WORDS), "SD", [[(1, 2)], [second]], DOCUMENTS),
+        ("GROUPS", 1, 2), ("NULL_TARGET", 1, 0),
+    ),
+    *of("align.decisions",
+        lambda run, first, last: decisions.after_step(0, run, first, last, last - first + 1, 4),
         ("", 3, 14, 14), ("ONE_BEHIND PUBLISHED_BIAS", 3, 11, 13), ("COLLAPSED ON_BOUNDARY", 1, 6, 8),
         ("AT_FRONT ON_BOUNDARY", 1, 8, 8), ("AT_FRONT ONE_BEHIND", 2, 12, 13),
         ("ON_BOUNDARY PUBLISHED", 5, 20, 20), ("PUBLISHED SEVERAL_BEHIND", 3, 12, 14),
         ("PUBLISHED SEVERAL_BEHIND", 3, 12, 15),
     ),
-    *of("align.decisions", after_v1,
+    *of("align.decisions",
+        lambda scheduled, computed, drafts: decisions.after_v1_steps([1], [9], [scheduled], [computed], [drafts], 4),
         ("ON_BOUNDARY PROMPT_CHUNK PUBLISHED", 2, 2, 0), ("ON_BOUNDARY PUBLISHED", 1, 3, 0), ("", 2, 2, 1),
         ("", 3, 2, 0),
     ),
@@ -360,13 +330,16 @@ CALLS = [
         ("STAYS_OFFSET", 1, 2, 4), ("UNCOUNTED", 1, 0, 4), ("", 1, 1, 4), ("NO_SLOT", 1, 1, 4, -1),
         ("LEAPS", 0, 1, 8),
     ),
-    *of("align.decisions", precopies,
+    *of("align.decisions",
+        lambda source, column, bias, slot=0: decisions.precopy_moves([slot], [column], [source], [bias], DOCUMENTS),
         ("COMES_OFFSET", 2, 3, 1), ("", 2, 3, 0), ("FRESH", -1, 3, 0), ("NO_SLOT", 2, 3, 1, -1),
     ),
-    *of("align.decisions", remembers,
+    *of("align.decisions",
+        lambda scheduled, num_spec, **columns: decisions.last_scheduled_columns(columns, {"a": (4, scheduled)}, 4, num_spec),
         ("ALL_DRAFTS", 3, 2, {"a": 1}), ("FORGOTTEN", 2, 2, {"a": 1}), ("", 2, 2), ("", 1, 0),
     ),
-    *of("align.context", group,
+    *of("align.context",
+        lambda *specs: context.mamba_groups([CacheGroup(("layer",), spec) for spec in specs]),
         ("", MAMBA, MAMBA, None), ("OTHER_GROUP", None, MAMBA), ("OTHER_GROUP", MAMBA, None, MAMBA),
         ("OTHER_SHAPES", MAMBA, OTHER),
     ),
@@ -447,7 +420,10 @@ CALLS = [
         ("EVICTED", "take", 3), ("", "take", 2), ("HIT_FREE", "hold", 1), ("SHARED", "hold", 1, {"held": True}),
         ("TWICE", "register", 2, (0, 9)), ("", "register", 1, (0, 9)), ("", "register", 2, (1, 9)),
     ),
-    *of("lifecycle.ledger", passed, ("", 0, 3), ("ON_ITS_WAY", 0, 4), ("SEVERAL_ON_ITS_WAY", 0, 8)),
+    *of("lifecycle.ledger",
+        lambda computed, length: StateLedger(ALL, Prefixes()).boundaries_on_the_way(scheduled(computed, length)),
+        ("", 0, 3), ("ON_ITS_WAY", 0, 4), ("SEVERAL_ON_ITS_WAY", 0, 8),
+    ),
     *of("lifecycle.ledger", StateLedger(ALIGN, Prefixes()).boundary_among,
         ("", scheduled(2, 3, 2), 1), ("PUBLISHED", scheduled(2, 3, 2), 2),
     ),
