@@ -178,8 +178,8 @@ def bound_states(
     layer may have fewer states than that. Source: contract 1.13.
     """
     for index, kind in enumerate(kinds):
-        rule = "be get_conv_copy_spec or get_temporal_copy_spec"
-        require(kind is not None, f"mamba_state_copy_funcs[{index}]", kind, rule)
+        argument = f"mamba_state_copy_funcs[{index}]"
+        require(kind is not None, argument, kind, "be get_conv_copy_spec or get_temporal_copy_spec")
     _, first = mamba_groups(groups)
     states_read: list[StateTensor] = []
     for group, names in enumerate(group.layer_names for group in groups if group.spec is not None):

@@ -57,8 +57,13 @@ def require_columns(blocks: Sequence[int], state: StateTensor, src_col: int, dst
     require(src_col + bias < columns, "bias", bias, f"be < {columns - src_col}, the columns from src_col on")
     for column in (src_col, src_col + bias, dst_col):
         block, last = blocks[column], state.geometry.num_blocks - 1
-        rule = f"be > {NULL_BLOCK_ID}, the null block, and <= {last}"
-        require(NULL_BLOCK_ID < block <= last, f"block_ids[{column}]", block, rule)
+        argument = f"block_ids[{column}]"
+        require(
+            NULL_BLOCK_ID < block <= last,
+            argument,
+            block,
+            f"be > {NULL_BLOCK_ID}, the null block, and <= {last}",
+        )
 
 
 def _entry(

@@ -447,3 +447,6 @@ def test_a_copy_may_meet_itself() -> None:
 ])  # fmt: skip
 def test_an_address_keeps_its_bits(address: int, signed: int) -> None:
     assert context.as_int64(address) == signed
+    for wrong in (-1, 2**64):
+        with refused("address"):
+            context.as_int64(wrong)
