@@ -184,9 +184,14 @@ def _of_types(node: ast.stmt) -> bool:
 
 
 def _is_alias(target: ast.expr, value: ast.expr | None) -> bool:
-    """Whether an assignment names a type, as in `Rows = tuple[int, ...]`: a name in capitals and lower case, and a subscript."""
+    """Whether an assignment names a type, as in `Rows = tuple[int, ...]`: a name in capitals and lower case, and a subscript or a union."""
     name = target.id.lstrip("_") if isinstance(target, ast.Name) else ""
-    return name[:1].isupper() and not name.isupper() and isinstance(value, ast.Subscript)
+    return name[:1].isupper() and not name.isupper() and _is_type(value)
+
+
+def _is_type(value: ast.expr | None) -> bool:
+    is_union = isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr)
+    return is_union or isinstance(value, ast.Subscript)
 
 
 def _changeable(node: ast.AST) -> Iterator[ast.AST]:

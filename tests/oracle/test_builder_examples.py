@@ -122,6 +122,7 @@ def test_what_a_step_does_not_say_counts_for_nothing(said: dict[str, bool]) -> N
     case("gdn-in-mode-all", "gdn", "mamba_cache_mode", config("all")),
     case("no-block", "base", "block_size", config(block_size=0)),
     case("no-request", "base", "max_num_seqs", config(max_num_seqs=0)),
+    case("no-token", "base", "max_model_len", config(max_model_len=0)),
     case("too-few-blocks", "base", "num_speculative_blocks", config("align", 2, num_speculative_blocks=1)),
     case("mamba1-with-drafts", "mamba1", "num_speculative_tokens", config(num_spec=1)),
     case("mamba2-without-chunks", "mamba2", "chunk_size", config(chunk_size=0)),
@@ -132,7 +133,7 @@ def test_a_builder_is_not_constructed(kind: str, argument: str, refused_config: 
 
 
 def test_the_smallest_builders_are_constructed() -> None:
-    least = {"block_size": 1, "max_num_seqs": 1, "chunk_size": 1}
+    least = {"block_size": 1, "max_num_seqs": 1, "chunk_size": 1, "max_model_len": 1}
     require_config(config("all", 2, num_speculative_blocks=0, **least), "mamba2")
     require_config(config("align", 2, **least), "gdn")
     require_config(config("all", **least), "mamba1")
@@ -193,6 +194,15 @@ def test_speculative_decodes_bring_their_starts_counts_and_a_column_per_draft() 
 def test_decodes_that_speculate_need_legal_counts(argument: str, bad: BuilderStep) -> None:
     with refused(argument):
         base_metadata(bad, config(num_spec=2))
+
+
+@pytest.mark.parametrize(("mode", "columns", "argument"), [
+    ("none", 2, "block_table_tensor"), ("none", 3, ""), ("align", 4, "block_table_tensor"), ("align", 5, ""), ("all", 2, ""),
+])  # fmt: skip
+def test_a_row_has_columns_for_its_drafts_or_their_blocks(mode: str, columns: int, argument: str) -> None:
+    given = step(row(1, 0, range(1, 1 + columns), accepted=1, prefilling=True))
+    with refused(argument):
+        base_metadata(given, config(mode, 2, num_speculative_blocks=4))
 
 
 def test_padding_is_skipped_among_decodes_and_is_the_null_block_among_prefills() -> None:
@@ -467,6 +477,10 @@ def test_another_table_changes_the_blocks_only(kind: str) -> None:
     assert updated_block_table(given, made, table, kind).state_indices_tensor_p == (5, 0)
     with refused("num_speculative_tokens"):
         updated_block_table(step(row(5)), config("align", 1, chunk_size=4), table[:1], "mamba2")
+    with refused("blk_table"):
+        updated_block_table(
+            step(row(5)), config("align", num_speculative_blocks=2, chunk_size=4), ((1, 2),), kind
+        )
     graph = step(row(1, 4), padding())
     assert updated_block_table(graph, full(chunk_size=4), table[:2], kind, capture=True).num_decodes == 2
 

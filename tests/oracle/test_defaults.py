@@ -23,32 +23,18 @@ from oracle.profile import DOCUMENTS, Profile
 GEOMETRY = StateGeometry(1, (1,), 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("short", "full"),
-    [
-        (Move(0, 1, 2), Move(0, 1, 2, 0)),
-        (StateTensor("p", GEOMETRY, "conv"), StateTensor("p", GEOMETRY, "conv", 0)),
-        (GEOMETRY, StateGeometry(1, (1,), 1, 1, 0)),
-        (StateSpec(4, ()), StateSpec(4, (), 0, "align")),
-        (CacheGroup(()), CacheGroup((), None)),
-        (StateView((), (), 1), StateView((), (), 1, "", 0)),
-        (StateMetadata(), StateMetadata(0, 0, 0, 0, 0, 0, 0)),
-        (BuilderStep((), 0, 0, False, False, False), BuilderStep((), 0, 0, False, False, False, False, True)),
-        (ConvRows(3), ConvRows(3, 0)),
-        (LiveRequest("r", 1, [5]), LiveRequest("r", 1, [5], [], 0, 0, {})),
-        (ForwardRow("r", ()), ForwardRow("r", (), 0, (), (), (), [])),
-        (ObservedStep(), ObservedStep(free=0, idle=False)),
-        (Geometry(), Geometry("align", 4, 0, 1, 64, 8, 64)),
-        (Wish("r"), Wish("r", 1, ())),
-        (
-            ScheduledRequest("r", 0, 1, (), (), (), ()),
-            ScheduledRequest("r", 0, 1, (), (), (), (), False, False, False, True, 0),
-        ),
-        (BlockList(), BlockList([], [], -1, False, 0)),
-    ],
-)
-def test_what_is_not_given_is_this(short: Any, full: Any) -> None:
-    assert short == full
+@pytest.mark.parametrize(("made", "given", "defaults"), [
+    (Move, (0, 1, 2), (0,)), (StateTensor, ("p", GEOMETRY, "conv"), (0,)), (StateGeometry, (1, (1,), 1, 1), (0,)),
+    (StateSpec, (4, ()), (0, "align")), (CacheGroup, ((),), (None,)), (StateView, ((), (), 1), ("", 0)),
+    (StateMetadata, (), (0,) * 7), (BuilderStep, ((), 0, 0, False, False, False), (False, True)),
+    (ConvRows, (3,), (0,)), (LiveRequest, ("r", 1, [5]), ([], 0, 0, {})),
+    (ForwardRow, ("r", ()), (0, (), (), (), [])), (Geometry, (), ("align", 4, 0, 1, 64, 8, 64)),
+    (ObservedStep, (), ({}, (), (), {}, (), (), (), 0, {}, False, (), None)), (Wish, ("r",), (1, ())),
+    (ScheduledRequest, ("r", 0, 1, (), (), (), ()), (False, False, False, True, 0)),
+    (BlockList, (), ([], [], -1, False, 0)),
+])  # fmt: skip
+def test_what_is_not_given_is_this(made: Any, given: tuple[Any, ...], defaults: tuple[Any, ...]) -> None:
+    assert made(*given) == made(*given, *defaults)
 
 
 def test_a_new_request_has_nothing_computed_and_no_worker_knows_it() -> None:
@@ -73,24 +59,11 @@ def test_short_extends_of_a_token_are_decodes_unless_said_otherwise() -> None:
 
 def test_the_profile_of_the_documents() -> None:
     assert Profile() == DOCUMENTS == Profile(
-        padding_block=-1,
-        tails_decode=frozenset(),
-        starts_in_buffers=True,
-        kept_columns="tokens",
-        keeps_all_blocks=True,
-        host_bounds=True,
-        kept_pages_of_drafts=False,
-        gdn_plain_decodes=False,
-        gdn_counts_padding=False,
-        gdn_padded_tokens=True,
-        gdn_chunks_of_decodes=True,
-        pointer_dtype="int64",
-        copy_size_dtype="int64",
-        spare_state_slots=True,
-        skips_missing_states=True,
-        preprocess_skips_rows=True,
-        tables_by_slot=False,
-        marks_every_decode=False,
+        padding_block=-1, tails_decode=frozenset(), starts_in_buffers=True, kept_columns="tokens",
+        keeps_all_blocks=True, host_bounds=True, kept_pages_of_drafts=False, gdn_plain_decodes=False,
+        gdn_counts_padding=False, gdn_padded_tokens=True, gdn_chunks_of_decodes=True, pointer_dtype="int64",
+        copy_size_dtype="int64", spare_state_slots=True, skips_missing_states=True, preprocess_skips_rows=True,
+        tables_by_slot=False, marks_every_decode=False,
     )  # fmt: skip
 
 
