@@ -122,7 +122,7 @@ def test_what_a_step_does_not_say_counts_for_nothing(said: dict[str, bool]) -> N
     case("gdn-in-mode-all", "gdn", "mamba_cache_mode", config("all")),
     case("no-block", "base", "block_size", config(block_size=0)),
     case("no-request", "base", "max_num_seqs", config(max_num_seqs=0)),
-    case("no-token", "base", "max_model_len", config(max_model_len=0)),
+    case("no-token", "base", "max_model_len", config("all", max_model_len=0)),
     case("too-few-blocks", "base", "num_speculative_blocks", config("align", 2, num_speculative_blocks=1)),
     case("mamba1-with-drafts", "mamba1", "num_speculative_tokens", config(num_spec=1)),
     case("mamba2-without-chunks", "mamba2", "chunk_size", config(chunk_size=0)),
