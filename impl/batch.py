@@ -58,8 +58,10 @@ class CommonAttentionMetadata:
         rule = f"a {starts.dtype} tensor, as query_start_loc"
         seq_lens = tensor_of("seq_lens", self.seq_lens, 1, function, dtypes=(starts.dtype,), dtype_rule=rule)
         if seq_lens.numel() != starts.numel() - 1 or seq_lens.device != starts.device:
-            rule = f"of shape {(starts.numel() - 1,)} on {starts.device}, as query_start_loc"
-            refuse("seq_lens", describe(seq_lens), rule, function)
+            shape, place = (starts.numel() - 1,), starts.device
+            refuse(
+                "seq_lens", describe(seq_lens), f"of shape {shape} on {place}, as query_start_loc", function
+            )
         return seq_lens - (starts[1:] - starts[:-1])
 
 

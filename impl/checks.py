@@ -13,8 +13,8 @@ import torch
 
 Int64s = npt.NDArray[np.int64]
 
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
+INT32_MAX = torch.iinfo(torch.int32).max
+INT64_MAX = torch.iinfo(torch.int64).max
 INDEX_DTYPES = (torch.int32, torch.int64)
 
 
@@ -46,7 +46,7 @@ def extremes(values: npt.NDArray[Any]) -> tuple[int, int]:
 
 def one_of(argument: str, value: object, choices: tuple[str, ...], function: str) -> None:
     """Refuse a string outside `choices`."""
-    if not (isinstance(value, str) and value in choices):
+    if value not in choices:
         refuse(argument, repr(value), "one of " + ", ".join(map(repr, choices)), function)
 
 
@@ -81,7 +81,7 @@ def start_offsets(
     """Checked cumulative starts as a host array of the tensor's dtype.
 
     A tensor on a device costs one copy to the host; one on the CPU is viewed, not copied. `most` bounds
-    last - first, the number of tokens that the starts enclose.
+    the last one.
     """
     tensor = tensor_of(argument, value, 1, function)
     if tensor.numel() == 0:
@@ -94,7 +94,7 @@ def start_offsets(
 def check_starts(
     argument: str, starts: npt.NDArray[np.int32] | Int64s, function: str, first_is_zero: bool, most: int
 ) -> None:
-    """Refuse starts that decrease, enclose more than `most` tokens, or do not begin at the 0 asked for."""
+    """Refuse starts that decrease, end beyond `most`, or do not begin at the 0 asked for."""
     if first_is_zero and starts[0] != 0:
         refuse(f"{argument}[0]", int(starts[0]), "0", function)
     # Neighbours are compared, not subtracted: the difference of two extreme starts would wrap around.
@@ -103,8 +103,8 @@ def check_starts(
         at = int(decreases.argmax())
         rule = f">= {argument}[{at}] = {starts[at]}"
         refuse(f"{argument}[{at + 1}]", int(starts[at + 1]), rule, function)
-    if int(starts[-1]) - int(starts[0]) > most:
-        refuse(f"{argument}[{len(starts) - 1}]", int(starts[-1]), f"<= {int(starts[0]) + most}", function)
+    if starts[-1] > most:
+        refuse(f"{argument}[{len(starts) - 1}]", int(starts[-1]), f"<= {most}", function)
 
 
 def host_rows(

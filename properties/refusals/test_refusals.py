@@ -144,6 +144,13 @@ BAD_INPUTS = (
         copied(TEMPORAL_COPY, state=Tensor("float32", (4, 3, 2), None, (12, 4, 1))),
     ),
     *(
+        Bad(
+            f"a pool of one block whose rows lie apart, {name}",
+            copied(name, state=Tensor("float32", (1, 3, 2), None, (12, 4, 1))),
+        )
+        for name in (CONV_COPY, TEMPORAL_COPY)
+    ),
+    *(
         Bad(f"a pool of {blocks} blocks, {name}", copied(name, state=Tensor("float32", (blocks, 3, 2), None)))
         for name in (CONV_COPY, TEMPORAL_COPY)
         for blocks in (0, 1)
@@ -179,6 +186,14 @@ BAD_INPUTS = (
     Bad(
         "groups that 8 ranks cannot share",
         sharded("mamba2_state_shape", 8, n_groups=12, num_heads=8, **MAMBA2),
+    ),
+    *(
+        Bad(f"what 2 ranks cannot share, {family}", sharded(family, 2, **sizes))
+        for family, sizes in (
+            ("mamba1_state_shape", {"intermediate_size": 3, "state_size": 2, "conv_kernel": 4}),
+            ("mamba2_state_shape", {"n_groups": 2, "num_heads": 3, **MAMBA2}),
+            ("kda_state_shape", {"num_heads": 3, "head_dim": 4}),
+        )
     ),
     Bad(
         "a conv kernel of width 1",

@@ -14,7 +14,7 @@ host: Any = import_module("impl.builders.host")
 MOST, LEAST = 2**31 - 1, -(2**31)
 
 
-def read(starts: list[int], dtype: torch.dtype) -> Any:
+def read(starts: list[int], dtype: torch.dtype, reader: Any = None) -> Any:
     rows, ends = len(starts) - 1, torch.tensor(starts, dtype=dtype)
     common = batch.CommonAttentionMetadata(
         query_start_loc=ends,
@@ -27,7 +27,7 @@ def read(starts: list[int], dtype: torch.dtype) -> Any:
         block_table_tensor=torch.zeros(rows, 1, dtype=torch.int32),
         slot_mapping=torch.empty(0, dtype=torch.int64),
     )
-    return host.BatchReader(torch.device("cpu"))(common, "build")
+    return (reader or host.BatchReader(torch.device("cpu")))(common, "build")
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,14 @@ def test_starts_that_do_not_rise_from_0_or_pause_before_a_row_are_refused_by_pla
     for dtype in (torch.int32, torch.int64):
         with pytest.raises(ValueError, match=rf"^query_start_loc_cpu\[{place}\] = {starts[place]}, "):
             read(starts, dtype)
+
+
+def test_starts_of_the_same_bytes_and_another_width_are_read_anew() -> None:
+    reader = host.BatchReader(torch.device("cpu"))
+    assert read([0, 0, 0, 0], torch.int32, reader).rows == 3
+    assert read([0, 0], torch.int64, reader).rows == 1
+    assert read([0, 2], torch.int64, reader).lengths.tolist() == [2]
+    assert read([0, 3], torch.int64, reader).lengths.tolist() == [3]
 
 
 @pytest.mark.parametrize(

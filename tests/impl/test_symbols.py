@@ -69,6 +69,7 @@ def test_copy_functions_have_the_signature_that_their_alias_states(name: str) ->
 def test_a_layout_is_selected_for_the_length_of_a_with_block(before: str | None, chosen: Any) -> None:
     subject = IMPL.resolve
     with IMPL.environment({} if before is None else {LAYOUT_VARIABLE: before}):
+        assert subject("get_conv_state_layout")() == (before or "SD")
         with subject("conv_state_layout")(chosen):
             assert subject("get_conv_state_layout")() == chosen
             assert subject("is_conv_state_dim_first")() is (chosen == "DS")
@@ -92,6 +93,39 @@ def test_the_first_rows_of_a_buffer_come_back_to_the_host(rows: int | None) -> N
     assert buffer.np.ravel().tolist() == [*range(1, 1 + copied), *[0] * (6 - copied)]
     assert came.data_ptr() == buffer.cpu.data_ptr() or copied == 0
     assert came.numel() == copied
+
+
+def test_a_buffer_may_be_empty_or_of_a_type_that_numpy_does_not_have() -> None:
+    make = IMPL.resolve("CpuGpuBuffer")
+    assert make(0, 2, dtype=torch.int32, device="cpu", pin_memory=False).np.shape == (0, 2)
+    plain = make(2, dtype=torch.bfloat16, device="cpu", pin_memory=False, with_numpy=False)
+    assert not hasattr(plain, "np")
+    assert plain.gpu.dtype == torch.bfloat16
+
+
+def test_the_dtype_of_a_state_is_one_of_torch() -> None:
+    with pytest.raises(ValueError, match=r"^dtypes\[1\] = 'float32', but should be a torch.dtype"):
+        IMPL.resolve("MambaSpec")(4, ((2, 3), (2,)), (torch.float32, "float32"))
+
+
+@pytest.mark.parametrize("longest", [1, 4, 5])
+def test_mode_all_keeps_a_block_for_each_block_size_tokens(longest: int) -> None:
+    spec = IMPL.resolve("MambaSpec")(4, ((2, 3),), (torch.float32,), mamba_cache_mode="all")
+    config = SimpleNamespace(model_config=SimpleNamespace(max_model_len=longest))
+    assert spec.max_memory_usage_bytes(config) == 24 * -(-longest // 4)
+    with pytest.raises(ValueError, match=r"^max_model_len = 0, but should be >= 1 "):
+        spec.max_memory_usage_bytes(SimpleNamespace(model_config=SimpleNamespace(max_model_len=0)))
+
+
+def test_a_group_that_differs_is_named_beside_the_first() -> None:
+    specs = [
+        IMPL.resolve("MambaSpec")(size, ((2, 3),), (torch.float32,), mamba_cache_mode="align")
+        for size in (4, 8)
+    ]
+    groups = [IMPL.resolve("KVCacheGroupSpec")(["layer"], spec) for spec in (object(), *specs)]
+    message = r"^kv_cache_config.kv_cache_groups\[2\].kv_cache_spec.block_size = 8, .* 4 as in group 1 \["
+    with pytest.raises(ValueError, match=message):
+        IMPL.resolve("get_mamba_groups")(IMPL.resolve("KVCacheConfig")(4, [], groups))
 
 
 def test_enumerations_have_the_documented_members() -> None:

@@ -39,19 +39,19 @@ def stage_decodes_kernel(
     real = row < filled
     if starts_out_ptr is not None:
         starts = tl.load(starts_ptr + row, mask=row <= rows, other=0)
-        tl.store(starts_out_ptr + row, starts.to(tl.int32), mask=row <= rows)
+        tl.store(starts_out_ptr + row, starts, mask=row <= rows)
     first = tl.zeros([ROWS], tl.int64)
     if ALIGN:
-        tokens = tl.load(seq_lens_ptr + row, mask=real, other=1).to(tl.int64)
+        tokens = tl.load(seq_lens_ptr + row, mask=real, other=1)
         first = tl.maximum((tokens + block_size - 1) // block_size - 1, 0)
     for offset in tl.static_range(COLUMNS):
         column = first + offset
         tl.device_assert(column < table_width, "a row has more tokens than its block table holds", mask=real)
-        entry = table_ptr + row.to(tl.int64) * table_row + column * table_column
+        entry = table_ptr + row * table_row + column * table_column
         block = tl.load(entry, mask=real, other=PAD)
-        tl.store(ids_out_ptr + row * COLUMNS + offset, block.to(tl.int32), mask=there)
+        tl.store(ids_out_ptr + row * COLUMNS + offset, block, mask=there)
     if counts_out_ptr is not None:
         counts = tl.load(counts_ptr + row, mask=real, other=1)
-        tl.store(counts_out_ptr + row, counts.to(tl.int32), mask=there)
+        tl.store(counts_out_ptr + row, counts, mask=there)
     if masks_out_ptr is not None:
         tl.store(masks_out_ptr + row, real, mask=there)
