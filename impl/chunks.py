@@ -84,8 +84,8 @@ def split_at_positions(
     `starts`: [P+1], from 0. `computed` [P]: the position of each row's first token, 0 for an empty row, whose
     last chunk is the one before it. Source: contract 1.10.
     """
-    # Positions are less than 2**31, so that any larger chunk cuts alike.
-    chunk_size = min(chunk_size, INT32_MAX + 1)
+    # A request has at most 2**31 - 1 tokens, so that any larger chunk cuts alike.
+    chunk_size = min(chunk_size, INT32_MAX)
     phases = computed % chunk_size
     ends, _, so_far, owners = _split_into_chunks(starts[:-1], lengths, phases, chunk_size)
     return ends, so_far - 1, owners

@@ -11,14 +11,15 @@ import torch
 from subjects import load
 
 SUBJECT = load("impl")
-LENGTH = 40_000
-RUNS = (0, 1, 15, 16, 17, 48, 128, 2048, 4096, 4097, 8 * 700, 8192)
+LENGTH = 60_000
+RUNS = (0, 1, 15, 16, 17, 48, 128, 2048, 2400, 4096, 4097, 8 * 700, 8 * 812, 8192)
 MOVES = (16, -16, 32, 8, -8, 1, -1, 64, 4096, -4096, 0)
 
 
 def entries_of(seed: int) -> list[tuple[int, int, int]]:
     """Source, target and size of runs that share no byte with another entry's; half of them lie onto themselves."""
-    drawn, at, found = random.Random(seed), 64, list[tuple[int, int, int]]()
+    drawn, found = random.Random(seed), [(64, 64 + 2400, 2400), (8192, 8192 + 6496, 6496)]
+    at = 32_768
     while at < LENGTH - 2 * 8192 - 4200:
         size, move = drawn.choice(RUNS), drawn.choice(MOVES)
         first = at + drawn.choice((0, 0, 0, 3, 8))

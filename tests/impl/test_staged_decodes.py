@@ -16,7 +16,7 @@ decodes: Any = import_module("impl.builders.decodes")
 blocks: Any = import_module("impl.builders.blocks")
 host: Any = import_module("impl.builders.host")
 
-MOST, BLOCK_SIZE, EXTRA, WIDTH = 300, 4, 3, 9
+MOST, BLOCK_SIZE, EXTRA, WIDTH = 256, 4, 3, 9
 GUARD = -77
 
 
@@ -34,7 +34,7 @@ class Batch:
 
 BATCHES = [
     Batch(rows, filled, *dtypes, strided=strided)
-    for rows, filled in ((0, 0), (1, 1), (1, 0), (7, 5), (127, 127), (128, 100), (300, 300))
+    for rows, filled in ((0, 0), (1, 1), (1, 0), (7, 5), (127, 127), (128, 100), (256, 256))
     for dtypes in (
         (torch.int32,) * 3,
         (torch.int64, torch.int64, torch.int32),
