@@ -32,7 +32,7 @@ from oracle.lifecycle.requests import Geometry, ScheduledRequest, Wish
 from oracle.lifecycle.scheduler import Scheduler, aligned_length
 from oracle.lifecycle.tables import BlockList
 from oracle.profile import DOCUMENTS
-from oracle.situations.registry import Situation, take
+from oracle.situations.registry import Situation, declared, situations_of, take
 from tests.oracle.test_align_examples import CONV, TEMPORAL
 from tests.oracle.test_builder_examples import config, full, padding, row, step
 from tests.oracle.test_lifecycle_blocks import registered_pool
@@ -446,10 +446,12 @@ CALLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("topic", "names", "call"),
-    CALLS,
-)
+def test_a_situation_has_a_name_of_its_own() -> None:
+    with pytest.raises(ValueError, match=r"a name of its own.*\[situation\]"):
+        situations_of("types")(next(iter(declared())))
+
+
+@pytest.mark.parametrize(("topic", "names", "call"), CALLS)
 def test_a_call_is_in_these_situations_of_its_topic(
     topic: str, names: str, call: Callable[[], object]
 ) -> None:

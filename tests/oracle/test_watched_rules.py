@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oracle.errors import Refused, require
-from oracle.rules import rule, watches, watches_change
+from oracle.rules import rule, unwatched, watches, watches_change
 
 
 def halves() -> Any:
@@ -36,6 +36,22 @@ def test_a_watcher_sees_the_answer_and_the_arguments_that_it_names() -> None:
 
     assert (half(6), half(number=5, rest=1)) == (3, 2)
     assert seen == [(3, 6, 0), (3,), (2, 5, 1), (2,)]
+
+
+def test_watchers_are_not_called_while_rules_are_unwatched() -> None:
+    half, seen = halves(), list[int]()
+    watches(half)(seen.append)
+
+    @watches_change(half)
+    def _changed(number: int) -> Generator[None, Any, None]:
+        seen.append(number)
+        yield
+
+    with unwatched():
+        assert half(6) == 3
+    assert seen == []
+    half(8)
+    assert seen == [8, 4]
 
 
 def test_what_a_rule_refuses_has_no_answer_to_see() -> None:
