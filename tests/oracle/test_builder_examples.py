@@ -539,6 +539,8 @@ def test_a_release_of_gdn_may_count_padding_and_cut_chunks_of_prefills_alone() -
     assert theirs.chunk_indices == ((0, 0), (0, 1))
     assert ours.has_initial_state == theirs.has_initial_state == (True, False, False)
     assert programs(ours.conv) == programs(theirs.conv)
+    mixed = step(row(3, 9, drafts=2, accepted=1), row(5, accepted=1, drafts=-1))
+    assert gdn_metadata(mixed, config(num_spec=2, profile=released)).chunk_offsets == (0, 1)
 
 
 @pytest.mark.parametrize(("drafts", "accepted", "spec"), [

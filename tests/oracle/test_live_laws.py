@@ -46,10 +46,28 @@ def prefill() -> ObservedStep:
     )
 
 
-def change_access(seen: ObservedStep, **changed: Any) -> None:
-    """Change what the row did in its group."""
-    groups = seen.rows[0].groups
-    groups[0] = replace(groups[0], **changed)
+def of_row(number: int, **changed: Any) -> Change:
+    def change(seen: ObservedStep) -> None:
+        rows = list(seen.rows)
+        rows[number] = replace(rows[number], **changed)
+        seen.rows = rows
+
+    return change
+
+
+def of_group(number: int, **changed: Any) -> Change:
+    def change(seen: ObservedStep) -> None:
+        seen.rows[number].groups[0] = replace(seen.rows[number].groups[0], **changed)
+
+    return change
+
+
+def of_step(**changed: Any) -> Change:
+    def change(seen: ObservedStep) -> None:
+        for name, value in changed.items():
+            setattr(seen, name, value)
+
+    return change
 
 
 def test_a_step_that_is_right_breaks_nothing() -> None:
@@ -63,84 +81,27 @@ def test_a_shared_state_may_be_in_another_column_of_each_owner() -> None:
     assert laws().step(seen) == []
 
 
-def starts_elsewhere(seen: ObservedStep) -> None:
-    change_access(seen, temporal=(STATES[0],))
+def shared(*owner: Any, **others: Any) -> Change:
+    """A block that has one more owner."""
+    counts = {1: 1, 2: 1, owner[3]: 2}
+    return of_step(owners_after=[*prefill().owners, owner], references=[*counts.items()], **others)
 
 
-def starts_with_other_rows(seen: ObservedStep) -> None:
-    change_access(seen, windows=((0, STATES[0]),))
-
-
-def counts_a_token(seen: ObservedStep) -> None:
-    seen.rows[0].computed = 1
-
-
-def takes_other_tokens(seen: ObservedStep) -> None:
-    seen.rows[0].tokens = (1, 2, 3, 9)
-
-
-def runs_twice(seen: ObservedStep) -> None:
-    seen.rows[0].groups *= 2
-
-
-def writes_elsewhere(seen: ObservedStep) -> None:
-    change_access(seen, written=(2, 3))
-
-
-def pads_into_a_block(seen: ObservedStep) -> None:
-    seen.stray = [replace(seen.rows[0].groups[0], written=(3,))]
-
-
-def publishes_unwritten_blocks(seen: ObservedStep) -> None:
-    wrong = (1, 2, "r0", 4, [("conv", tuple(STATES[2:])), ("temporal", STATES[1])])
-    seen.published = [seen.published[0], wrong]
-
-
-def shares_a_block_of_two_groups(seen: ObservedStep) -> None:
-    seen.owners_after = [*seen.owners, ("r1", 0, 0, 2)]
-    seen.references = [(1, 1), (2, 2)]
-
-
-def shares_a_block_of_two_columns(seen: ObservedStep) -> None:
-    seen.owners_after = [*seen.owners, ("r0", 1, 1, 2)]
-    seen.references = [(1, 1), (2, 2)]
-
-
-def shares_a_page_of_another_column(seen: ObservedStep) -> None:
-    seen.owners_after = [*seen.owners, ("r1", 0, 1, 1)]
-    seen.references = [(1, 2), (2, 1)]
-
-
-def shares_what_may_not_be_hit(seen: ObservedStep) -> None:
-    seen.owners_after = [*seen.owners, ("r1", 1, 0, 2)]
-    seen.references = [(1, 1), (2, 2)]
-    seen.published = seen.published[:1]
-
-
-def forgets_to_count(seen: ObservedStep) -> None:
-    seen.references = [(1, 1), (2, 2)]
-
-
-def loses_a_block(seen: ObservedStep) -> None:
-    seen.free = 4
-
-
-def says_something_else(seen: ObservedStep) -> None:
-    seen.outputs = {"r0": (NEXT + 1,)}
-
-
-def keeps_a_slot(seen: ObservedStep) -> None:
-    seen.idle, seen.references, seen.owners_after, seen.free = True, [], [], 7
+COUNTS, OTHER_TOKENS = of_row(0, computed=1), of_row(0, tokens=(1, 2, 3, 9))
+TWICE, ELSEWHERE = of_row(0, groups=prefill().rows[0].groups * 2), of_group(0, written=(2, 3))
+SAYS = of_step(outputs={"r0": (NEXT + 1,)})
+UNWRITTEN = (1, 2, "r0", 4, [("conv", tuple(STATES[2:])), ("temporal", STATES[1])])
 
 
 @pytest.mark.parametrize(("change", "law"), [
-    (starts_elsewhere, "read"), (starts_with_other_rows, "read"), (counts_a_token, "computed"),
-    (takes_other_tokens, "tokens"), (runs_twice, "metadata"), (writes_elsewhere, "written"),
-    (pads_into_a_block, "written"), (publishes_unwritten_blocks, "published"),
-    (shares_a_block_of_two_groups, "owned"), (shares_a_block_of_two_columns, "owned"),
-    (shares_a_page_of_another_column, "owned"), (shares_what_may_not_be_hit, "owned"),
-    (forgets_to_count, "owned"), (loses_a_block, "free"), (says_something_else, "output"),
-    (keeps_a_slot, "left"),
+    (of_group(0, temporal=(STATES[0],)), "read"), (of_group(0, windows=((0, STATES[0]),)), "read"),
+    (COUNTS, "computed"), (OTHER_TOKENS, "tokens"), (TWICE, "metadata"), (ELSEWHERE, "written"),
+    (of_step(stray=[replace(prefill().rows[0].groups[0], written=(3,))]), "written"),
+    (of_step(published=[prefill().published[0], UNWRITTEN]), "published"),
+    (shared("r1", 0, 0, 2), "owned"), (shared("r0", 1, 1, 2), "owned"), (shared("r1", 0, 1, 1), "owned"),
+    (shared("r1", 1, 0, 2, published=prefill().published[:1]), "owned"),
+    (of_step(references=[(1, 1), (2, 2)]), "owned"), (of_step(free=4), "free"), (SAYS, "output"),
+    (of_step(idle=True, references=[], owners_after=[], free=7), "left"),
 ])  # fmt: skip
 def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str) -> None:
     seen = prefill()
@@ -186,9 +147,7 @@ def test_whose_wrong_state_it_is_is_checker_as_data() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "change", [counts_a_token, takes_other_tokens, runs_twice, writes_elsewhere, says_something_else]
-)
+@pytest.mark.parametrize("change", [COUNTS, OTHER_TOKENS, TWICE, ELSEWHERE, SAYS])
 def test_what_is_about_no_state_tells_whose_request_it_is(change: Change) -> None:
     seen = prefill()
     change(seen)
@@ -258,30 +217,6 @@ def test_rows_of_two_requests_break_nothing_and_count_what_was_accepted() -> Non
     assert [one.computed for one in checker.requests.values()] == [7, 5]
     rejected = states_after([*PROMPT, NEXT, *DRAFTS])
     assert checker.known.found(rejected[-1]) == ("r0", 7, (8,))
-
-
-def of_row(number: int, **changed: Any) -> Change:
-    def change(seen: ObservedStep) -> None:
-        rows = list(seen.rows)
-        rows[number] = replace(rows[number], **changed)
-        seen.rows = rows
-
-    return change
-
-
-def of_group(number: int, **changed: Any) -> Change:
-    def change(seen: ObservedStep) -> None:
-        seen.rows[number].groups[0] = replace(seen.rows[number].groups[0], **changed)
-
-    return change
-
-
-def of_step(**changed: Any) -> Change:
-    def change(seen: ObservedStep) -> None:
-        for name, value in changed.items():
-            setattr(seen, name, value)
-
-    return change
 
 
 def about(

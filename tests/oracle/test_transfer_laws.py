@@ -10,7 +10,7 @@ import pytest
 
 from oracle.lifecycle.named_states import states_after
 from oracle.lifecycle.observed import ObservedStep, Transfers
-from tests.oracle.test_live_laws import PROMPT, about, change_access, laws, prefill
+from tests.oracle.test_live_laws import PROMPT, about, laws, of_group, of_row, of_step, prefill
 
 STATES = states_after(PROMPT)
 LOADING = {(0, 5): "r1", (1, 6): "r1"}
@@ -45,73 +45,32 @@ def test_a_step_that_loads_and_saves_as_it_should_breaks_nothing() -> None:
     assert broken_by(connected()) == []
 
 
-def moved(seen: ObservedStep, **changed: Any) -> None:
-    assert seen.transfers is not None
-    seen.transfers = replace(seen.transfers, **changed)
+def moved(**changed: Any) -> Change:
+    def change(seen: ObservedStep) -> None:
+        assert seen.transfers is not None
+        seen.transfers = replace(seen.transfers, **changed)
+
+    return change
 
 
-def runs_before_it_is_loaded(seen: ObservedStep) -> None:
-    moved(seen, loading={(0, 5): "r0"}, loading_after={})
-
-
-def writes_what_is_loaded_for_another(seen: ObservedStep) -> None:
-    moved(seen, loading={(0, 1): "r1"}, loading_after={})
-
-
-def gives_away_what_is_loaded(seen: ObservedStep) -> None:
-    seen.owners_after, seen.references = seen.owners_after[:-1], seen.references[:-1]
-    seen.free = 4
-
-
-def publishes_what_is_loaded(seen: ObservedStep) -> None:
-    moved(seen, loading={}, loading_after={(1, 2): "r0"})
-
-
-def writes_what_is_saved(seen: ObservedStep) -> None:
-    moved(seen, saving=frozenset({(1, 2)}))
-
-
-def frees_what_is_saved(seen: ObservedStep) -> None:
-    moved(seen, saving_after=frozenset({(1, 4)}))
-
-
-def saves_another_state(seen: ObservedStep) -> None:
-    moved(seen, saved=[(1, 2, "r0", 4, [("temporal", STATES[2])])])
-
-
-def reads_a_page_that_is_loaded(seen: ObservedStep) -> None:
-    seen.rows[0].table = (1, 5)
-
-
-def reads_a_state_that_is_loaded(seen: ObservedStep) -> None:
-    change_access(seen, initial=True, blocks=(6, 2))
-
-
-def writes_a_page_that_is_loaded(seen: ObservedStep) -> None:
-    seen.rows[0].slots = (4, 20)
-
-
-def writes_a_page_that_is_saved(seen: ObservedStep) -> None:
-    moved(seen, saving=frozenset({(0, 1), (1, 9)}))
-
-
-def counts_nothing_for_a_save(seen: ObservedStep) -> None:
-    moved(seen, kept={})
+GIVEN_AWAY = of_step(
+    owners_after=connected().owners_after[:-1], references=connected().references[:-1], free=4
+)
 
 
 @pytest.mark.parametrize(("change", "law", "about"), [
-    (runs_before_it_is_loaded, "loading", {"request": "r0"}),
-    (writes_what_is_loaded_for_another, "loading", place("r1", 0, 1)),
-    (gives_away_what_is_loaded, "loading", place("r1", 1, 6)),
-    (publishes_what_is_loaded, "loading", place("r0", 1, 2)),
-    (reads_a_page_that_is_loaded, "loading", place("r1", 0, 5)),
-    (reads_a_state_that_is_loaded, "loading", place("r1", 1, 6)),
-    (writes_a_page_that_is_loaded, "loading", place("r1", 0, 5)),
-    (writes_what_is_saved, "saved", place("r0", 1, 2)),
-    (writes_a_page_that_is_saved, "saved", place("r0", 0, 1)),
-    (frees_what_is_saved, "saved", {"group": 1, "block": 4}),
-    (saves_another_state, "saved", about("r0", 4, (("r0", 3, ()),), 1, 2)),
-    (counts_nothing_for_a_save, "owned", {}),
+    (moved(loading={(0, 5): "r0"}, loading_after={}), "loading", {"request": "r0"}),
+    (moved(loading={(0, 1): "r1"}, loading_after={}), "loading", place("r1", 0, 1)),
+    (GIVEN_AWAY, "loading", place("r1", 1, 6)),
+    (moved(loading={}, loading_after={(1, 2): "r0"}), "loading", place("r0", 1, 2)),
+    (of_row(0, table=(1, 5)), "loading", place("r1", 0, 5)),
+    (of_group(0, initial=True, blocks=(6, 2)), "loading", place("r1", 1, 6)),
+    (of_row(0, slots=(4, 20)), "loading", place("r1", 0, 5)),
+    (moved(saving=frozenset({(1, 2)})), "saved", place("r0", 1, 2)),
+    (moved(saving=frozenset({(0, 1), (1, 9)})), "saved", place("r0", 0, 1)),
+    (moved(saving_after=frozenset({(1, 4)})), "saved", {"group": 1, "block": 4}),
+    (moved(saved=[(1, 2, "r0", 4, [("temporal", STATES[2])])]), "saved", about("r0", 4, (("r0", 3, ()),), 1, 2)),
+    (moved(kept={}), "owned", {}),
 ])  # fmt: skip
 def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str, about: dict[str, Any]) -> None:
     seen = connected()
@@ -121,6 +80,6 @@ def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str, ab
 
 def test_what_is_saved_and_not_written_and_what_is_not_read_breaks_nothing() -> None:
     seen = connected()
-    moved(seen, saving=frozenset({(1, 9)}))
-    change_access(seen, blocks=(6, 6))
+    moved(saving=frozenset({(1, 9)}))(seen)
+    of_group(0, blocks=(6, 6))(seen)
     assert broken_by(seen) == []
