@@ -74,17 +74,16 @@ class BlockList:
 
         Speculation may have been counted too far by `num_spec` tokens, so these are not relied upon.
         """
-        certain = max(0, computed - num_spec)
+        certain = computed - num_spec
         # The column of the last certain token is kept: the next step reads its state. Columns are freed from there towards
         # the front and never come back, so those in front of a null one were freed before.
         for column in range((certain - 1) // block_size - 1, -1, -1):
             if self.columns[column] == NULL_BLOCK:
                 break
             self._drop(pool, column)
-        if 0 <= self.last_state < cdiv(certain, block_size) - 1:
-            if self.columns[self.last_state] != NULL_BLOCK:
-                self.drop_last_state(pool)
-            self.last_state = -1
+        is_over = 0 <= self.last_state < cdiv(certain, block_size) - 1
+        if is_over and self.columns[self.last_state] != NULL_BLOCK:
+            self.drop_last_state(pool)
 
     @rule
     def drop_last_state(self, pool: BlockPool) -> None:

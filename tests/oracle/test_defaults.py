@@ -13,7 +13,7 @@ from oracle.builders.base import BaseMetadata
 from oracle.builders.batch import BuilderStep
 from oracle.layout import ByteRun, StateGeometry
 from oracle.lifecycle import blocks, named_states
-from oracle.lifecycle.known_states import LiveRequest
+from oracle.lifecycle.known_states import KnownStates, LiveRequest
 from oracle.lifecycle.ledger import ConvRows
 from oracle.lifecycle.observed import ForwardRow, ObservedStep
 from oracle.lifecycle.requests import Geometry, Request, ScheduledRequest, Wish
@@ -40,6 +40,11 @@ def test_what_is_not_given_is_this(made: Any, given: tuple[Any, ...], defaults: 
 def test_a_new_request_has_nothing_computed_and_no_worker_knows_it() -> None:
     new = Request("r", [5], 1, [0], 1)
     assert (new.computed, new.seen) == (0, False)
+
+
+def test_what_requests_have_in_common_is_not_shown_with_each() -> None:
+    assert repr(KnownStates()) == "KnownStates(requests={}, others={})"
+    assert "index" not in repr(LiveRequest("r", 1, [5]))
 
 
 def test_metadata_have_no_chunks_unless_a_builder_cuts_them() -> None:

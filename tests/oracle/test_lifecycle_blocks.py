@@ -16,6 +16,7 @@ from tests.oracle.test_lifecycle_examples import (
     EVERY_BOUNDARY,
     LONG,
     NONE,
+    THREE_BLOCKS,
     UP_TO_THE_BOUNDARY,
     Scenario,
     Turn,
@@ -235,7 +236,14 @@ def test_in_mode_all_every_column_of_a_hit_is_there() -> None:
     ("number", "blocks"), [(1, [1, 2]), (2, [0, 2, 3]), (3, [0, 0, 3]), (6, [0, 0, 3, 4])]
 )
 def test_in_mode_all_columns_that_are_over_are_freed(number: int, blocks: list[int]) -> None:
-    assert after(EVERY_BOUNDARY[:number], 9, ALL).blocks() == blocks
+    scenario = after(EVERY_BOUNDARY[:number], 9, ALL)
+    assert (scenario.blocks(), scenario.scheduler.pool.holders(0)) == (blocks, 0)
+
+
+def test_in_mode_all_several_columns_may_be_over_at_once() -> None:
+    scenario = after(THREE_BLOCKS, 13, ALL)
+    scenario.step(Turn())
+    assert scenario.blocks() == [0, 0, 0, 4]
 
 
 def test_in_mode_none_a_request_has_its_columns_at_once_and_nothing_is_registered() -> None:
@@ -297,6 +305,9 @@ def test_requests_come_in_as_long_as_there_are_blocks() -> None:
     # Of three columns in front of the running one only that of a state takes a block.
     scenario = small(4, 12)
     assert [ids(scenario.step(Turn("a")).rows) for _ in range(2)] == ["a", "a"]
+    # All blocks are taken, and no other is needed.
+    scenario = small(3, 3)
+    assert [ids(scenario.step(Turn("a")).rows) for _ in range(2)] == ["a", "a"]
 
 
 def test_requests_come_in_as_long_as_there_are_seats() -> None:
@@ -312,6 +323,7 @@ def test_a_row_says_its_tokens_its_prefixes_and_what_is_new(geometry: Geometry) 
     assert [row.tokens for row in rows] == [tuple(tokens[:4]), tuple(tokens[4:5]), tuple(tokens[5:])]
     assert [row.is_prefilling for row in rows] == [True, True, False]
     assert [(row.is_new, row.is_resumed) for row in rows] == [(True, False), (False, False), (False, False)]
+    assert [row.hit for row in rows] == [0, 0, 0]
     lengths = scenario.scheduler.prefixes.length
     assert [lengths(prefix) for prefix in request.prefixes] == list(range(8))
     assert [lengths(prefix) for row in rows for prefix in row.prefixes] == list(range(1, 7 + spec))

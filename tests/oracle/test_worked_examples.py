@@ -1,3 +1,4 @@
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -45,6 +46,8 @@ def test_a_refused_element_names_itself_and_the_element_that_it_contradicts() ->
     with pytest.raises(Refused, match=rule) as caught:
         chunks.varlen_chunk_metadata((0, 5, 3), 4)
     assert (caught.value.argument, caught.value.value) == ("query_start_loc[2]", 3)
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - made above
+    assert vars(again) == vars(caught.value)
 
 
 def test_every_oracle_module_imports_with_the_standard_library_alone() -> None:
@@ -332,6 +335,11 @@ def test_a_rank_holds_these_states_in_either_layout(
     case("mamba1", shapes.mamba1_state_shape, (2, 7, 16, 4), "intermediate_size"),
     case("mamba2-heads", shapes.mamba2_state_shape, (2, 32, 4, 5, 8, 16, 4), "num_heads"),
     case("mamba2-no-head", shapes.mamba2_state_shape, (2, 32, 4, 4, 0, 16, 4), "head_dim"),
+    case("mamba1-two-taps", shapes.mamba1_state_shape, (1, 8, 16, 2), ""),
+    case("mamba2-one-tap", shapes.mamba2_state_shape, (2, 32, 4, 4, 8, 16, 1), "conv_kernel"),
+    case("mamba2-drafts", shapes.mamba2_state_shape, (2, 32, 4, 4, 8, 16, 4, -1), "num_spec"),
+    case("short-conv-one-tap", shapes.short_conv_state_shape, (2, 8, 1), "conv_kernel"),
+    case("short-conv-drafts", shapes.short_conv_state_shape, (2, 8, 4, -1), "num_spec"),
     case("short-conv", shapes.short_conv_state_shape, (2, 7, 4), "intermediate_size"),
     case("gdn-values", shapes.gated_delta_net_state_shape, (2, 2, 5, 8, 16, 4), "num_v_heads"),
     case("gdn-no-rank", shapes.gated_delta_net_state_shape, (0, 2, 4, 8, 16, 4), "tp_world_size"),
@@ -407,6 +415,8 @@ def test_a_conv_copy_judges_only_the_block_that_it_reads() -> None:
     assert layout.conv_copy_run(SD, "SD", (2, 0, -1), 0, 3) == ByteRun(128 + 12, 18)
     with refused("cur_block_idx"):
         layout.conv_copy_run(SD, "SD", (2, 1), 2, 1)
+    with refused("num_accepted_tokens"):
+        layout.conv_copy_run(SD, "SD", LONG_IDS, 0, 6)
 
 
 def test_a_temporal_copy_judges_only_the_block_that_it_reads() -> None:
