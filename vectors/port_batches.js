@@ -35,6 +35,7 @@ module.exports = {
     else whole(x, "x");
     whole(y, "y");
     need(y !== 0, "y");
+    if (x?.data) need(BigInt.asIntN(x.dtype === "int32" ? 32 : 64, BigInt(y)) === BigInt(y), "y");
     return x?.data ? tensor(x.dtype, x.data.map((one) => up(one, y)), x.shape) : up(x, y);
   },
   divide({ x, y }) {
