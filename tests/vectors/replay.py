@@ -117,7 +117,7 @@ def _object(data: dict[str, Any]) -> Value:
         elements = tuple(map(_value, data["data"])) if "data" in data else None
         return Tensor(data["dtype"], tuple(data["shape"]), elements, strides)
     if "returns" in data:
-        return Returns(data["returns"])
+        return Returns(_value(data["returns"]))
     fields = {name: _value(item, name) for name, item in data.items() if name not in ("type", "constructed")}
     if "type" in data:
         return Record(data["type"], tuple(fields.items()))
