@@ -37,6 +37,7 @@ BEFORE = (
     Starting(7, 2, 3),
 )
 WIDE = replace(SETUP, groups=(Group((Kept("conv", (5, 40)), Kept("temporal", (6, 50)))),))
+ALONE = replace(SETUP, groups=(Group((Kept("temporal", (4, 2)),)),), kinds=("temporal",))
 SETUPS = {"rows first": SETUP, "channels first": CHANNELS_FIRST, "several tiles": WIDE}
 ROWS = (32, 33, 64, 65, 97)
 
@@ -46,12 +47,21 @@ def batches() -> Iterator[tuple[str, After | Before]]:
         for rows in ROWS if setup is SETUP else (33, 65):
             yield f"{rows} rows, {name}", After(setup, tuple(islice(cycle(AFTER), rows)))
             yield f"{rows} rows, {name}", Before(setup, tuple(islice(cycle(BEFORE), rows)))
+        yield f"behind idle rows, {name}", After(setup, (Sampled(1, 1),) * 32 + AFTER)
+        yield f"behind idle rows, {name}", Before(setup, (Starting(1, 1),) * 32 + BEFORE)
         for flaw in FLAWS[1:]:
             for place in range(len(AFTER)):
                 flawed = [replace(one, flaw=flaw if at == place else "") for at, one in enumerate(AFTER)]
                 yield f"{flaw} of request {place}, {name}", After(setup, tuple(flawed))
                 starting = [replace(one, flaw=flaw if at == place else "") for at, one in enumerate(BEFORE)]
                 yield f"{flaw} of request {place}, {name}", Before(setup, tuple(starting))
+
+    for one in AFTER:
+        yield f"{one} alone", After(ALONE, (one,))
+    for many in BEFORE:
+        yield f"{many} alone", Before(ALONE, (many,))
+    for tile in (1, 4, 8):
+        yield f"programs of {tile} rows", Before(SETUP, BEFORE * 3, tile=tile)
 
 
 def calls(batch: After | Before) -> Iterator[tuple[str, Sequence[Step]]]:
