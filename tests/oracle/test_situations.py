@@ -114,8 +114,8 @@ def copied(state: StateTensor, bias: int, blocks: Sequence[int] = (1, 2, 3), to:
 
 
 def at(offset: int) -> StateTensor:
-    """A window of which the block in column 0 begins at an offset."""
-    return StateTensor("pool", StateGeometry(4, (2, 1), 4, 16, offset - 16), "conv")
+    """A window of three rows of four bytes, of which the block in column 0 begins at an offset."""
+    return StateTensor("pool", StateGeometry(4, (3, 1), 4, 16, offset - 16), "conv")
 
 
 def advances(column: int, count: int, computed: int, *others: int) -> object:
@@ -296,11 +296,11 @@ CALLS = [
         ("", StateTensor("pool", StateGeometry(4, (8,), 1, 8, 8), "temporal"), 0),
         ("TILES", StateTensor("pool", StateGeometry(4, (1028,), 1, 1028), "temporal"), 0),
         ("", StateTensor("pool", StateGeometry(4, (1024,), 1, 1024), "temporal"), 0),
-        ("APART INSIDE-SD-1 LAST_ROW", at(2**31 - 8), 1, {"to": 0}),
-        ("APART FAR INSIDE-SD-1 LAST_ROW", at(2**31 - 4), 1, {"to": 0}),
-        ("BETWEEN-SD FAR LAST_ROW", at(2**31 - 16), 1),
-        ("APART FAR INSIDE-SD-1 LAST_ROW", at(2**32 - 8), 1, {"to": 0}),
-        ("APART FAR INSIDE-SD-1 LAST_ROW VERY_FAR", at(2**32 - 4), 1, {"to": 0}),
+        ("BEHIND DRAFTED UNALIGNED", StateTensor("pool", StateGeometry(4, (7,), 1, 8, 1), "temporal"), 1, {"to": 2}),
+        ("INSIDE-SD-1 OVERLAP", at(2**31 - 12), 1, {"to": 0}), ("BETWEEN-SD", at(2**31 - 24), 1),
+        ("FAR INSIDE-SD-1 OVERLAP", at(2**31 - 8), 1, {"to": 0}), ("BETWEEN-SD FAR", at(2**31 - 20), 1),
+        ("FAR INSIDE-SD-1 OVERLAP", at(2**32 - 12), 1, {"to": 0}),
+        ("FAR INSIDE-SD-1 OVERLAP VERY_FAR", at(2**32 - 8), 1, {"to": 0}),
     ),
     *of("align.memory",
         lambda *second: copies_of(Move(0, 0, 1), (BARE, WORDS), "SD", [[(1, 2)], [second]], DOCUMENTS),
@@ -315,7 +315,7 @@ CALLS = [
     ),
     *of("align.decisions",
         lambda scheduled, computed, drafts: decisions.after_v1_steps([1], [9], [scheduled], [computed], [drafts], 4),
-        ("ON_BOUNDARY PROMPT_CHUNK PUBLISHED", 2, 2, 0), ("ON_BOUNDARY PUBLISHED", 1, 3, 0), ("", 2, 2, 1),
+        ("ON_BOUNDARY PROMPT_CHUNK PUBLISHED", 5, 3, 0), ("ON_BOUNDARY PUBLISHED", 1, 3, 0), ("", 2, 2, 1),
         ("", 3, 2, 0),
     ),
     *of("align.decisions", decisions.live_rows,
@@ -336,7 +336,7 @@ CALLS = [
     ),
     *of("align.decisions",
         lambda scheduled, num_spec, **columns: decisions.last_scheduled_columns(columns, {"a": (4, scheduled)}, 4, num_spec),
-        ("ALL_DRAFTS", 3, 2, {"a": 1}), ("FORGOTTEN", 2, 2, {"a": 1}), ("", 2, 2), ("", 1, 0),
+        ("ALL_DRAFTS", 3, 2, {"a": 1}), ("ALL_DRAFTS", 2, 1), ("FORGOTTEN", 2, 2, {"a": 1}), ("", 2, 2), ("", 1, 0),
     ),
     *of("align.context",
         lambda *specs: context.mamba_groups([CacheGroup(("layer",), spec) for spec in specs]),
@@ -348,7 +348,7 @@ CALLS = [
         ("JUST_ROWS", "shape", (3, 1), 3, 3), ("", "shape", (4, 1), 4, 3),
     ),
     *of("align.context", context.require_tables,
-        ("WIDER_TABLE", [TableView("int32", (2, 4), (8, 1))], 1), ("", [TableView("int32", (2, 4), (4, 1))], 1),
+        ("WIDER_TABLE", [TableView("int32", (2, 4), (8, 1))], 1), ("", [TableView("int32", (2, 4), (4, 1))], 1), ("", [], 0),
     ),
     *of("align.context", context.require_states, ("FEWER_STATES", "layer", [], 1), ("", "layer", [VIEW], 1)),
     *of("align.context", context.metadata, ("UNUSED", [], "SD", 1), ("", [TEMPORAL], "SD", 1)),

@@ -93,10 +93,8 @@ def at_change(previous: int, run: int, count: int) -> set[Situation]:
     """What a row is that ran in column `previous`, -1 without one, and goes on in column `run` with an accepted count."""
     if previous == -1:
         return {FRESH}
-    if previous == run:
-        return {STAYS_OFFSET} if count > 1 else set()
-    situations = {BACK} if run < previous else {LEAPS} if run > previous + 1 else set()
-    return situations | {COMES_OFFSET} if count > 1 else situations
+    offset = {STAYS_OFFSET if run == previous else COMES_OFFSET} if count > 1 else set()
+    return offset | ({BACK} if run < previous else {LEAPS} if run > previous + 1 else set())
 
 
 @watches(advanced)

@@ -45,4 +45,4 @@ def at_overlap(distance: int, size: int) -> set[Situation]:
     """What `size` bytes are that move so far within their pool."""
     if not -size < distance < size:
         return set()
-    return {ONTO_ITSELF if distance == 0 else TO_FRONT if distance < 0 else TO_BACK}
+    return {TO_FRONT if distance < 0 else TO_BACK if distance else ONTO_ITSELF}
