@@ -1,6 +1,7 @@
 """Situations of chunks."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from oracle.batch import query_lens
 from oracle.chunks import (
@@ -50,5 +51,5 @@ def _programs(answer: ConvPrograms, query_start_loc_p: Sequence[int]) -> None:
 @watches(chunk_indices)
 def _indices(_: object, cu_seqlens: Sequence[int], chunk_size: int) -> None:
     lens = query_lens(cu_seqlens)
-    EMPTY_NUMBER.reached_if(any(not length and any(lens[row:]) for row, length in enumerate(lens)))
+    EMPTY_NUMBER.reached_if(any(not length and following for length, following in pairwise(lens)))
     FULL_CHUNK.reached_if(any(length and length % chunk_size == 0 for length in lens))

@@ -128,7 +128,7 @@ MAMBA, OTHER = StateSpec(4, ((3, 2),)), StateSpec(4, ((3, 4),))
 VIEW = StateView((4, 3), (3, 1), 2)
 
 
-DECODE, CHUNK = row(1, 4, prefilling=F), row(1, 4, prefilling=T)
+DECODE = row(1, 4, prefilling=F)
 PAD = padding(prefilling=F)
 
 
@@ -207,7 +207,8 @@ CALLS = [
         ("AT_THRESHOLD LATE_DECODE UNEVEN", (3, 2, 1), 3, UNIFORM), ("UNEVEN", (2, 1), 3, UNIFORM),
         ("ONLY_PADDING PADDED_DECODE", (2, 2, 0), 3, UNIFORM), ("", (2, 2), 3, UNIFORM),
         ("", (0, 0), 3, UNIFORM), ("PADDED_DECODE", (1, 0), 1, UNIFORM), ("PADDED_DECODE", (2, 0), 3),
-        ("PADDED_PREFILL", (5, 0), 3, UNIFORM),
+        ("PADDED_PREFILL", (5, 0), 3, UNIFORM), ("SHORT_CHUNK", (1, 3), 3, FLAGS),
+        ("AT_THRESHOLD ONLY_PADDING PADDED_DECODE", (2, 2, 0), 2, UNIFORM),
     ),
     *of("batch",
         lambda seq_len, table=TABLE, mode="align": batch.block_table_rows(table, (seq_len,), 4, 2, mode),
@@ -215,6 +216,7 @@ CALLS = [
         ("FULL_BLOCK", 8), ("TABLE_END", 9), ("FULL_BLOCK TABLE_END", 12), ("BEFORE_NULL", 5, ((0, 2, 3, 4, 5),)),
         ("FULL_BLOCK", 4, ((0, 2, 3, 4, 5),)), ("", 5, ((1, 0, 3, 4, 5),)), ("", -4, ((0, 2, 3, 4, 5),)),
     ),
+    *of("batch", batch.block_table_rows, ("FULL_BLOCK", TABLE, (1,), 1, 2, "align")),
     *of("types", types.cdiv,
         ("NEGATIVE", -5, 4), ("NEGATIVE", -1, 4), ("NEGATIVE", 5, -4), ("", -4, 4), ("", 1, 4),
     ),
@@ -234,7 +236,7 @@ CALLS = [
         ("LATER_START", (1, 4)), ("FULL_TILE", (0, 8192)), ("MANY_PROGRAMS", (0, 8193)),
     ),
     *of("chunks", chunks.chunk_indices,
-        ("", (0, 5, 5), 4), ("EMPTY_NUMBER", (0, 5, 5, 7), 4), ("FULL_CHUNK", (0, 8), 4), ("", (0, 0), 4),
+        ("", (0, 5, 5), 4), ("EMPTY_NUMBER", (0, 5, 5, 7), 4), ("FULL_CHUNK", (0, 8, 11), 4), ("", (0, 0), 4),
     ),
     *of("shapes", shapes.orient_conv_shape, ("ONE_ROW", 8, 1, "SD"), ("", 1, 2, "SD")),
     *of("shapes", shapes.history_rows, ("", 4, 0), ("DRAFT_ROWS", 4, 1)),
@@ -249,6 +251,7 @@ CALLS = [
     *of("layout", copies,
         ("", SD, "SD", 1), ("SKIPPED_ROWS", SD, "SD", 2),
         ("LAST_ROW SKIPPED_ROWS", SD, "SD", 5, (0, 1, 1, 1, 1, 1)),
+        ("LAST_ROW SKIPPED_ROWS", StateGeometry(4, (2, 3), 2, 64), "SD", 2),
         ("", StateGeometry(4, (1, 3), 2, 64), "SD", 1), ("", DS, "DS", 1), ("IN_PIECES", DS, "DS", 2),
         ("FAR_BLOCK", FAR, "SD", 1, (0, 2048)), ("", FAR, "SD", 1, (0, 2047)),
     ),
@@ -356,7 +359,11 @@ CALLS = [
     *of("builders.batch builders.base", base_metadata,
         ("NO_ROW", step(), config()), ("UNKNOWN", step(row(1, 4)), config()),
         ("", step(DECODE, DECODE), config()), ("ONE_TOKEN_PROMPT", step(row(1, prefilling=T)), config()),
-        ("ONE_TOKEN_CHUNK", step(CHUNK), config()), ("", step(row(2, prefilling=T)), config()),
+        ("ONE_TOKEN_CHUNK", step(row(1, 1, prefilling=T)), config()),
+        ("", step(DECODE, row(2, prefilling=T)), full(max_num_seqs=1)),
+        ("OPTIMISTIC", step(row(1, 0, seq_len_upper_bound=2)), config()),
+        ("NO_COUNTS PADDED_PROMPTS", step(row(3, prefilling=T), padding(prefilling=T)), config(num_spec=1)),
+         ("", step(row(2, prefilling=T)), config()),
         ("NO_COUNTS SPEC_LIKE_CHUNK", step(row(2, prefilling=T)), config(num_spec=1)),
         ("NO_COUNTS", step(row(3, prefilling=T)), config(num_spec=1)),
         ("OPTIMISTIC", step(row(1, 4, seq_len_upper_bound=6)), config()),
@@ -399,6 +406,7 @@ CALLS = [
         ("SPEC_ALONE", step(DRAFTED, spec(1, drafts=-1)), config(num_spec=2)),
         ("SPEC_MIXED", step(DRAFTED, PROMPT), config(num_spec=2)),
         ("SPEC_BEHIND SPEC_MIXED", step(PROMPT, DRAFTED), config(num_spec=2)),
+        ("SPEC_BEHIND SPEC_MIXED", step(DRAFTED, PROMPT, DRAFTED), config(num_spec=2)),
         ("SPEC_MIXED SPEC_PADDED_MIXED", step(DRAFTED, PROMPT, SPEC_PAD), config(num_spec=2)),
         ("", step(DRAFTED, SPEC_PAD), config(num_spec=2)),
         ("SPEC_PADDED", step(DRAFTED, SPEC_PAD), full(num_spec=2)),
@@ -411,7 +419,7 @@ CALLS = [
         ("ONE_TOKEN_CHUNK SPEC_MIXED", step(DRAFTED, spec(1, prefilling=T)), config(num_spec=2)),
     ),
     *of("builders.mamba2", position_chunks,
-        ("SHORT_FIRST", [row(3)], [2], 4), ("", [row(2)], [2], 4), ("", [row(5)], [4], 4),
+        ("SHORT_FIRST", [row(3)], [2], 4), ("", [row(1)], [6], 4), ("", [row(2)], [2], 4), ("", [row(5)], [4], 4),
         ("NO_STATES", [row(5)], [0], 4), ("NO_CHUNK NO_STATES", [row(1), padding()], [0, 4], 4),
         ("NO_STATES", [padding(), row(1)], [4, 0], 4), ("SOME_STATES", [row(1), row(1)], [0, 1], 4),
         ("", [padding()], [0], 4),

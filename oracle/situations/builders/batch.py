@@ -49,8 +49,8 @@ def look_at_rows(step: BuilderStep, config: BuilderConfig) -> None:
             OPTIMISTIC.reached_if(expected is not None and expected > row.seq_len > 0)
         elif row.query_len == 1:
             (ONE_TOKEN_CHUNK if row.num_computed > 0 else ONE_TOKEN_PROMPT).reached()
-        else:
-            SPEC_LIKE_CHUNK.reached_if(1 < row.query_len <= 1 + config.num_spec)
+        elif not row.is_padding:
+            SPEC_LIKE_CHUNK.reached_if(row.query_len <= 1 + config.num_spec)
 
 
 def _look_at_graph(step: BuilderStep, config: BuilderConfig, kind: str) -> None:
