@@ -19,10 +19,8 @@ def _quotient(answer: int, x: int, y: int) -> None:
 
 
 @watches(page_size_bytes)
-def _page(
-    answer: int, shapes: Sequence[Sequence[int]], itemsizes: Sequence[int], page_size_padded: int | None
-) -> None:
-    PADDED.reached_if(page_size_padded is not None and answer > natural_page_size(shapes, itemsizes))
+def _page(answer: int, shapes: Sequence[Sequence[int]], itemsizes: Sequence[int]) -> None:
+    PADDED.reached_if(answer > natural_page_size(shapes, itemsizes))
 
 
 @watches(pages_per_request)

@@ -21,19 +21,38 @@ from statecheck.expectations.situations import REFUSALS
 
 RULES = """\
 from oracle.errors import Refused, require, require_int
+from oracle.layout import Unrepresentable
 
 
 def halved(number, names):
     require_int("number", number, minimum=0)
-    rule = f"be even, as {len(names)} is"
-    require(number % 2 == 0, "number", number, rule)
+    rule, _ = f"be even, as {len(names)} is", number
+    half, rest = divmod(number, 2)
+    [*names][0:0] = (half, rest)
+    require(rest == 0, "number", number, rule)
     _require_names("names", names)
     if not names:
         raise Refused("names", names, "not be empty")
 
 
 def doubled(number, names):
-    _require_names(f"names of {number}", names)
+    require_int("number", number, 1)
+    _require_names(argument=f"names of {number}", names=names)
+    return _small("number", number)
+
+
+def tripled(number):
+    if number > 9:
+        raise Unrepresentable("three of them")
+    return _small("third", number)
+
+
+def _small(name, number):
+    require_small(name, number)
+
+
+def require_small(argument, number):
+    require(number < 5, argument, number, "be small")
 
 
 def _require_names(argument, names):
@@ -44,11 +63,31 @@ def _require_names(argument, names):
         "have no empty name",
     )
 """
+OTHERS = """\
+from oracle.errors import require
+from toy_rules.numbers import require_small
+
+
+def fourfold(number):
+    require_small("fourth", number)
+    _require_names("fourth", number)
+
+
+def _require_names(argument, number):
+    require(number, argument, number, "be there")
+"""
+LARGE_FOURTH, NO_FOURTH = (
+    "fourth should be small [others.fourfold]",
+    "fourth should be there [others.fourfold]",
+)
 NO_INT = "number should be an int [numbers.halved]"
 NEGATIVE = "number should be >= 0 [numbers.halved]"
 EMPTY_NAME = "names should have no empty name [numbers.halved]"
 EMPTY_NAME_OF = "names of … should have no empty name [numbers.doubled]"
 NO_NAMES = "names should not be empty [numbers.halved]"
+ZERO, NO_DOUBLE = "number should be >= 1 [numbers.doubled]", "number should be an int [numbers.doubled]"
+LARGE, LARGE_THIRD = "number should be small [numbers.doubled]", "third should be small [numbers.tripled]"
+PIECES = "a copy should be one piece: three of them [numbers.tripled]"
 ODD = "number should be even, as … is [numbers.halved]"
 
 
@@ -60,6 +99,10 @@ def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTyp
     (tmp_path / "toy_rules").mkdir()
     (tmp_path / "toy_rules" / "__init__.py").write_text("", encoding="utf-8")
     (tmp_path / "toy_rules" / "numbers.py").write_text(RULES, encoding="utf-8")
+    (tmp_path / "toy_rules" / "others.py").write_text(OTHERS, encoding="utf-8")
+    (tmp_path / "toy_rules" / "situations").mkdir()
+    for own in ("errors.py", "situations/refusals.py"):
+        (tmp_path / "toy_rules" / own).write_text(OTHERS.replace("fourth", "fifth"), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("toy_rules.numbers")
     del sys.modules["toy_rules"], sys.modules["toy_rules.numbers"]
@@ -72,20 +115,25 @@ def package() -> ModuleType:
 @pytest.mark.usefixtures("rules")
 def test_every_refusal_is_found_once_for_each_function_that_is_checked() -> None:
     found = Refusals(package()).situations
-    assert found.keys() == {NO_INT, NEGATIVE, ODD, EMPTY_NAME, EMPTY_NAME_OF, NO_NAMES}
-    assert {one.topic for one in found.values()} == {"numbers"}
+    halved = {NO_INT, NEGATIVE, ODD, EMPTY_NAME, NO_NAMES}
+    tripled, others = {LARGE_THIRD, PIECES}, {LARGE_FOURTH, NO_FOURTH}
+    assert found.keys() == {*halved, EMPTY_NAME_OF, ZERO, NO_DOUBLE, LARGE, *tripled, *others}
+    assert {name: one.topic for name, one in found.items() if one.topic != "numbers"} == dict.fromkeys(
+        others, "others"
+    )
 
 
 @pytest.mark.parametrize(("function", "arguments", "name"), [
     ("halved", ("one", ["a"]), NO_INT), ("halved", (True, ["a"]), NO_INT), ("halved", (-2, ["a"]), NEGATIVE),
     ("halved", (3, ["a"]), ODD), ("halved", (2, ["a", ""]), EMPTY_NAME),
-    ("doubled", (2, ["a", ""]), EMPTY_NAME_OF), ("halved", (2, []), NO_NAMES),
+    ("doubled", (2, ["a", ""]), EMPTY_NAME_OF), ("halved", (2, []), NO_NAMES), ("doubled", (0, []), ZERO),
+    ("doubled", (7, []), LARGE), ("tripled", (7,), LARGE_THIRD), ("tripled", (10,), PIECES),
 ])  # fmt: skip
 def test_a_refusal_is_noted_by_where_it_was_made(
     rules: Any, function: str, arguments: tuple[Any, ...], name: str
 ) -> None:
     refusals = Refusals(package())
-    with pytest.raises(ValueError, match="but should") as caught:
+    with pytest.raises((ValueError, NotImplementedError)) as caught:
         getattr(rules, function)(*arguments)
     refusals.note(caught.value)
     assert take() == {name}
