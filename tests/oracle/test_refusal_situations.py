@@ -24,6 +24,10 @@ from oracle.errors import Refused, require, require_int
 from oracle.layout import Unrepresentable
 
 
+def _small(name, number):
+    require_small(name, number)  # in the same line as the call of another module
+
+
 def halved(number, names):
     require_int("number", number, minimum=0)
     rule, _ = f"be even, as {len(names)} is", number
@@ -45,10 +49,6 @@ def tripled(number):
     if number > 9:
         raise Unrepresentable("three of them")
     return _small("third", number)
-
-
-def _small(name, number):
-    require_small(name, number)
 
 
 def require_small(argument, number):
