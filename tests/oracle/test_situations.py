@@ -5,6 +5,8 @@ Two calls that differ in a token or a row stand side by side where that token or
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -37,7 +39,7 @@ from tests.oracle.test_align_examples import CONV, TEMPORAL
 from tests.oracle.test_builder_examples import config, full, padding, row, step
 from tests.oracle.test_lifecycle_blocks import registered_pool
 from tests.oracle.test_lifecycle_examples import ALIGN, ALL
-from tests.oracle.test_worked_examples import DS, IDS, SD, TABLE, split
+from tests.oracle.test_worked_examples import DS, IDS, ROOT, SD, TABLE, split
 from tests.oracle.test_worked_examples import TEMPORAL as STATE
 
 
@@ -297,7 +299,7 @@ CALLS = [
         ("BEHIND STRIDED UNALIGNED", TEMPORAL, 0),
         ("BEHIND DRAFTED", StateTensor("pool", StateGeometry(4, (4,), 1, 8, 4), "temporal"), 1, {"to": 2}),
         ("", StateTensor("pool", StateGeometry(4, (8,), 1, 8, 8), "temporal"), 0),
-        ("TILES", StateTensor("pool", StateGeometry(4, (1028,), 1, 1028), "temporal"), 0),
+        ("TILES", StateTensor("pool", StateGeometry(4, (1025,), 1, 1025), "temporal"), 0),
         ("", StateTensor("pool", StateGeometry(4, (1024,), 1, 1024), "temporal"), 0),
         ("BEHIND DRAFTED UNALIGNED", StateTensor("pool", StateGeometry(4, (7,), 1, 8, 1), "temporal"), 1, {"to": 2}),
         ("INSIDE-SD-1 OVERLAP", at(2**31 - 12), 1, {"to": 0}), ("BETWEEN-SD", at(2**31 - 24), 1),
@@ -452,6 +454,16 @@ CALLS = [
         ("SEVERAL_GROUPS", "a", "a", "b", {"prompt": 5, "num_groups": 2}), ("", "a", "a", "b", {"prompt": 5}),
     ),
 ]  # fmt: skip
+
+
+def test_the_package_declares_the_situations_of_all_its_modules() -> None:
+    code = (
+        "import oracle.situations.registry as r; print(*sorted({one.topic for one in r.declared().values()}))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(found.stdout.split()) == {
+        part for topic, *_ in (one.values for one in CALLS) for part in topic.split()
+    }
 
 
 def test_a_situation_has_a_name_of_its_own() -> None:
