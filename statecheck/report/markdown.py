@@ -27,6 +27,7 @@ from statecheck.report.repro.script import needs_statecheck, repro_script, repro
 from statecheck.report.rule import rule_of
 from statecheck.report.scenario_timeline import timeline_of
 from statecheck.report.sections import MOST, Section, fitted, shortened
+from statecheck.report.served_text import served_text
 from statecheck.subject import Subject
 from statecheck.text.command_lines import RELEASED, command_line, script_line
 from statecheck.text.markdown import code, inert
@@ -130,7 +131,8 @@ def _head(case: Case, subject: Subject | None, note: str) -> Iterator[str]:
     yield f"# {inert(titled(case.subject, subject))}: {case.property_name.replace('_', ' ')}"
     yield f"**Should hold:** {inert(case.should_hold)}"
     yield f"**Seen instead:** {code(_seen(case))}"
-    rule = rule_of(case)
+    effect, rule = served_text(case), rule_of(case)
+    yield f"**In a served text:** {effect}" if effect else ""
     yield f"**Rule:** {rule.words} ({rule.source})" if rule is not None else ""
     yield inert(note)
 

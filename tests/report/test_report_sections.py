@@ -16,9 +16,12 @@ from statecheck.case import Case
 from statecheck.case.cause import cause_of
 from statecheck.case.values import (
     Call,
+    Expected,
     Let,
+    Outcome,
     Overwrite,
     Raised,
+    Refusal,
     Returned,
     Tensor,
     call,
@@ -31,10 +34,11 @@ from statecheck.report.markdown import report_text
 from statecheck.report.page import report_body, report_page
 from statecheck.report.rule import rule_of
 from statecheck.report.sections import MOST
+from statecheck.report.served_text import served_text
 from subjects.plain import adapted
 from tests.breakages.broken import a_case, case_of
 from tests.breakages.table import hunt
-from tests.campaign.nightly_examples import parsed
+from tests.campaign.nightly_examples import TIMELINE, parsed
 
 FOLDED = re.compile(r"<details>\n<summary>(.*?)</summary>\n\n.*?\n\n</details>", re.DOTALL)
 
@@ -132,6 +136,39 @@ def test_every_documented_function_has_a_rule_with_a_place() -> None:
         rule = rule_of(a_case(steps=(call(name),)))
         assert rule is not None, name
         assert rule.source.startswith(("document", "contract")), name
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("MambaSpecDecodeGPUContext.run_fused_precopy", "when the request enters a new block"),
+        ("postprocess_mamba_align_gpu", "A request that resumes from this state gets a wrong text"),
+        ("prepare_chunk_offsets", "contains tokens of its neighbour"),
+    ],
+)
+def test_a_report_says_what_a_served_text_would_show(function: str, words: str) -> None:
+    assert words in served_text(wrong_value(call(function)))
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "words"),
+    [
+        (Refusal("x"), Returned(1), "Wrong input is accepted"),
+        (Refusal("x"), Raised("ValueError", "y"), "the error does not name"),
+        (Returned(1), Raised("ValueError", "x"), "its requests end"),
+    ],
+)
+def test_a_refusal_says_what_becomes_of_requests(expected: Expected, actual: Outcome, words: str) -> None:
+    message = "the call = something, but should be something else"
+    case = a_case(expected=(expected,), actual=(actual,), message=message)
+    assert case.failure is not None
+    assert words in served_text(replace(case, failure=replace(case.failure, kind="refusal")))
+
+
+def test_a_request_s_scenario_says_what_its_text_would_show() -> None:
+    assert "does not belong to its tokens" in served_text(
+        wrong_value(call("cdiv", x=1, y=1), timeline=TIMELINE)
+    )
 
 
 # What a port is called with.
