@@ -51,6 +51,7 @@ def test_a_refusal_begins_with_the_argument_and_ends_with_the_function(name: str
     actual, expected = (executed(one, steps)[-1] for one in (port, rules))
     assert isinstance(actual, Raised)
     assert isinstance(expected, Raised)
+    assert actual.exception == expected.exception, actual.message
     if actual.exception != "ValueError":
         return
     said = MESSAGE.fullmatch(actual.message)
