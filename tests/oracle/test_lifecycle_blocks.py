@@ -208,6 +208,8 @@ def test_the_column_of_a_hit_is_held_until_the_request_has_gone_on_from_it() -> 
     assert (row.computed, row.end, scenario.scheduler.pool.holders(1)) == (4, 20, 2)
     scenario.step(Turn("b"))
     assert (scenario.blocks("b")[0], scenario.scheduler.pool.holders(1)) == (0, 1)
+    scenario.step(Turn("b"))
+    assert (scenario.scheduler.pool.holders(0), scenario.scheduler.pool.holders(1)) == (0, 1)
 
 
 def test_a_hit_in_the_step_that_registers_it_waits_for_the_next_one() -> None:

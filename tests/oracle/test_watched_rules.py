@@ -77,19 +77,18 @@ def test_a_watched_rule_is_still_named_and_documented() -> None:
     assert (half.__name__, half.__doc__, half.__module__) == ("half", "Half of a number.", __name__)
 
 
-class Sum:
-    """Numbers that are added up."""
-
-    def __init__(self) -> None:
-        self.total = 0
-
-    @rule
-    def add(self, number: int) -> int:
-        self.total += number
-        return self.total
-
-
 def test_a_change_is_seen_from_before_it_to_after_it() -> None:
+    class Sum:
+        """Numbers that are added up."""
+
+        def __init__(self) -> None:
+            self.total = 0
+
+        @rule
+        def add(self, number: int) -> int:
+            self.total += number
+            return self.total
+
     seen = list[tuple[int, int, int]]()
 
     @watches_change(Sum.add)

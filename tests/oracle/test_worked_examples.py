@@ -46,6 +46,7 @@ def test_a_refused_element_names_itself_and_the_element_that_it_contradicts() ->
     with pytest.raises(Refused, match=rule) as caught:
         chunks.varlen_chunk_metadata((0, 5, 3), 4)
     assert (caught.value.argument, caught.value.value) == ("query_start_loc[2]", 3)
+    assert caught.value.args[:2] == ("query_start_loc[2]", 3)
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - made above
     assert vars(again) == vars(caught.value)
 
