@@ -139,6 +139,14 @@ def test_a_refusal_is_noted_by_where_it_was_made(
     assert take() == {name}
 
 
+def test_a_check_that_is_asked_by_itself_is_the_refusal_of_no_function(rules: Any) -> None:
+    refusals = Refusals(package())
+    with pytest.raises(ValueError, match="number = 7") as caught:
+        rules.require_small("number", 7)
+    refusals.note(caught.value)
+    assert take() == set()
+
+
 @pytest.mark.usefixtures("rules")
 def test_a_reason_belongs_to_the_refusals_that_its_pattern_fits() -> None:
     exceptions = [
