@@ -149,6 +149,7 @@ def test_a_freed_column_that_is_registered_stays_in_the_prefix_cache() -> None:
 def test_old_columns_are_held_until_no_step_can_need_them(number: int, held: int) -> None:
     scenario = after(LONG[:number], 10)
     assert len(set(scenario.blocks()) - {0}) == held == 63 - scenario.scheduler.pool.num_free
+    assert scenario.scheduler.pool.holders(0) == 0
 
 
 def test_a_decoding_request_holds_its_running_and_speculative_columns_at_least() -> None:

@@ -35,6 +35,7 @@ def halved(number, names):
     [*names][0:0] = (half, rest)
     require(rest == 0, "number", number, rule)
     _require_names("names", names)
+    _require_few(names)
     if not names:
         raise Refused("names", names, "not be empty")
 
@@ -49,6 +50,10 @@ def tripled(number):
     if number > 9:
         raise Unrepresentable("three of them")
     return _small("third", number)
+
+
+def _require_few(names):
+    require(len(names) < 3, "names", names, "be few")
 
 
 def require_small(argument, number):
@@ -84,6 +89,7 @@ NO_INT = "number should be an int [numbers.halved]"
 NEGATIVE = "number should be >= 0 [numbers.halved]"
 EMPTY_NAME = "names should have no empty name [numbers.halved]"
 EMPTY_NAME_OF = "names of … should have no empty name [numbers.doubled]"
+MANY = "names should be few [numbers.halved]"
 NO_NAMES = "names should not be empty [numbers.halved]"
 ZERO, NO_DOUBLE = "number should be >= 1 [numbers.doubled]", "number should be an int [numbers.doubled]"
 LARGE, LARGE_THIRD = "number should be small [numbers.doubled]", "third should be small [numbers.tripled]"
@@ -115,7 +121,7 @@ def package() -> ModuleType:
 @pytest.mark.usefixtures("rules")
 def test_every_refusal_is_found_once_for_each_function_that_is_checked() -> None:
     found = Refusals(package()).situations
-    halved = {NO_INT, NEGATIVE, ODD, EMPTY_NAME, NO_NAMES}
+    halved = {NO_INT, NEGATIVE, ODD, EMPTY_NAME, NO_NAMES, MANY}
     tripled, others = {LARGE_THIRD, PIECES}, {LARGE_FOURTH, NO_FOURTH}
     assert found.keys() == {*halved, EMPTY_NAME_OF, ZERO, NO_DOUBLE, LARGE, *tripled, *others}
     assert {name: one.topic for name, one in found.items() if one.topic != "numbers"} == dict.fromkeys(
@@ -127,7 +133,7 @@ def test_every_refusal_is_found_once_for_each_function_that_is_checked() -> None
     ("halved", ("one", ["a"]), NO_INT), ("halved", (True, ["a"]), NO_INT), ("halved", (-2, ["a"]), NEGATIVE),
     ("halved", (3, ["a"]), ODD), ("halved", (2, ["a", ""]), EMPTY_NAME),
     ("doubled", (2, ["a", ""]), EMPTY_NAME_OF), ("halved", (2, []), NO_NAMES), ("doubled", (0, []), ZERO),
-    ("doubled", (7, []), LARGE), ("tripled", (7,), LARGE_THIRD), ("tripled", (10,), PIECES),
+    ("halved", (2, ["a"] * 3), MANY), ("doubled", (7, []), LARGE), ("tripled", (7,), LARGE_THIRD), ("tripled", (10,), PIECES),
 ])  # fmt: skip
 def test_a_refusal_is_noted_by_where_it_was_made(
     rules: Any, function: str, arguments: tuple[Any, ...], name: str
@@ -137,14 +143,6 @@ def test_a_refusal_is_noted_by_where_it_was_made(
         getattr(rules, function)(*arguments)
     refusals.note(caught.value)
     assert take() == {name}
-
-
-def test_a_check_that_is_asked_by_itself_is_the_refusal_of_no_function(rules: Any) -> None:
-    refusals = Refusals(package())
-    with pytest.raises(ValueError, match="number = 7") as caught:
-        rules.require_small("number", 7)
-    refusals.note(caught.value)
-    assert take() == set()
 
 
 @pytest.mark.usefixtures("rules")
