@@ -137,9 +137,14 @@ def _step(
         last = source + count - 1
         for group_id in group_ids:
             blocks = request.block_ids[group_id]
-            for end in (source, last, column):
-                if not (0 <= end < len(blocks) and blocks[end] > NULL_BLOCK_ID):
-                    _refuse_block(req_id, group_id, blocks, end)
+            size = len(blocks)
+            # Written out, since a loop over the three columns takes twice as long.
+            if not (0 <= source < size and blocks[source] > NULL_BLOCK_ID):
+                _refuse_block(req_id, group_id, blocks, source)
+            if not (last < size and blocks[last] > NULL_BLOCK_ID):
+                _refuse_block(req_id, group_id, blocks, last)
+            if not (column < size and blocks[column] > NULL_BLOCK_ID):
+                _refuse_block(req_id, group_id, blocks, column)
         step.rows.append(row)
         step.src_cols.append(source)
         step.dst_cols.append(column)
