@@ -261,30 +261,41 @@ def test_a_request_without_drafts_moves_back_to_the_column_before(rules: Runner)
     assert (scenario.run, scenario.temporal(2)) == (2, 8)
 
 
-@pytest.mark.parametrize(("first", "last", "expected"), [
-    case("not-reached", 10, 10, None), case("behind", 9, 11, None),
-    case("on-the-first", 8, 8, Boundary(1, 0)), case("first-of-several", 8, 10, Boundary(1, 0)),
-    case("last-of-several", 10, 12, Boundary(2, 2)), case("in-the-middle", 11, 13, Boundary(2, 1)),
-    case("second-of-two", 15, 16, Boundary(3, 1)), case("a-prompt-to-the-boundary", 4, 4, Boundary(0, 0)),
-    case("no-full-block", 1, 3, None), case("first-block", 3, 5, Boundary(0, 1)),
-    case("the-last-of-two", 7, 13, Boundary(2, 5)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        case("not-reached", 10, 10, None),
+        case("behind", 9, 11, None),
+        case("on-the-first", 8, 8, Boundary(1, 0)),
+        case("first-of-several", 8, 10, Boundary(1, 0)),
+        case("last-of-several", 10, 12, Boundary(2, 2)),
+        case("in-the-middle", 11, 13, Boundary(2, 1)),
+        case("second-of-two", 15, 16, Boundary(3, 1)),
+        case("a-prompt-to-the-boundary", 4, 4, Boundary(0, 0)),
+        case("no-full-block", 1, 3, None),
+        case("first-block", 3, 5, Boundary(0, 1)),
+        case("the-last-of-two", 7, 13, Boundary(2, 5)),
+    ],
+)
 def test_a_boundary_is_the_last_multiple_that_accepted_states_reach(
     first: int, last: int, expected: Boundary | None
 ) -> None:
     assert decisions.boundary(first, last, BLOCK) == expected
 
 
-@pytest.mark.parametrize(("run", "first", "last", "accepted", "expected"), [
-    case("crossed", 3, 11, 13, 3, AfterStep(3, Move(0, 3, 2, 1))),
-    case("not-crossed", 3, 14, 14, 1, AfterStep(1, None)),
-    case("not-crossed-count-kept", 3, 9, 10, 2, AfterStep(2, None)),
-    case("in-place", 1, 6, 8, 3, AfterStep(1, Move(0, 1, 1, 2))),
-    case("there-already", 1, 8, 8, 1, AfterStep(1, None)),
-    case("there-already-more-accepted", 2, 12, 13, 2, AfterStep(1, None)),
-    case("bias-0", 5, 20, 20, 1, AfterStep(1, Move(0, 5, 4, 0))),
-    case("no-column", -1, 3, 4, 2, AfterStep(2, Move(0, -1, 0, 1))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("run", "first", "last", "accepted", "expected"),
+    [
+        case("crossed", 3, 11, 13, 3, AfterStep(3, Move(0, 3, 2, 1))),
+        case("not-crossed", 3, 14, 14, 1, AfterStep(1, None)),
+        case("not-crossed-count-kept", 3, 9, 10, 2, AfterStep(2, None)),
+        case("in-place", 1, 6, 8, 3, AfterStep(1, Move(0, 1, 1, 2))),
+        case("there-already", 1, 8, 8, 1, AfterStep(1, None)),
+        case("there-already-more-accepted", 2, 12, 13, 2, AfterStep(1, None)),
+        case("bias-0", 5, 20, 20, 1, AfterStep(1, Move(0, 5, 4, 0))),
+        case("no-column", -1, 3, 4, 2, AfterStep(2, Move(0, -1, 0, 1))),
+    ],
+)
 def test_a_step_ends_with_a_count_and_a_copy(
     run: int, first: int, last: int, accepted: int, expected: AfterStep
 ) -> None:
@@ -303,11 +314,17 @@ def test_a_slot_of_two_rows_has_no_answer() -> None:
         decisions.after_v2_steps([1, 1], [1, 1], [0, 0], [1, 1], BLOCK, DOCUMENTS)
 
 
-@pytest.mark.parametrize(("previous", "run", "accepted", "expected"), [
-    case("fresh", -1, 1, 1, None), case("stays", 3, 3, 3, None), case("forward", 2, 3, 1, Move(0, 2, 3, 0)),
-    case("with-bias", 4, 5, 3, Move(0, 4, 5, 2)), case("backward", 2, 1, 1, Move(0, 2, 1, 0)),
-    case("several-columns", 0, 2, 1, Move(0, 0, 2, 0)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("previous", "run", "accepted", "expected"),
+    [
+        case("fresh", -1, 1, 1, None),
+        case("stays", 3, 3, 3, None),
+        case("forward", 2, 3, 1, Move(0, 2, 3, 0)),
+        case("with-bias", 4, 5, 3, Move(0, 4, 5, 2)),
+        case("backward", 2, 1, 1, Move(0, 2, 1, 0)),
+        case("several-columns", 0, 2, 1, Move(0, 0, 2, 0)),
+    ],
+)
 def test_a_step_starts_with_a_copy_where_the_column_changes(
     previous: int, run: int, accepted: int, expected: Move | None
 ) -> None:
@@ -344,14 +361,19 @@ def test_slots_that_change_their_column_are_precopied(by_slot: bool, row: int) -
     assert decided[0].move == Move(row, 3, 2, 1)
 
 
-@pytest.mark.parametrize(("computed", "scheduled", "num_spec", "columns", "remembered"), [
-    case("all-drafts", 5, 3, 2, {"b": 7}, {"b": 7, "a": 1}),
-    case("all-drafts-beyond-a-boundary", 6, 3, 2, {"a": 1}, {"a": 2}),
-    case("one-draft", 6, 2, 1, {}, {"a": 1}), case("fewer-drafts", 5, 2, 2, {"a": 1, "b": 7}, {"b": 7}),
-    case("more-tokens", 5, 4, 2, {"a": 1}, {}), case("fewer-drafts-unknown", 5, 2, 2, {}, {}),
-    case("no-drafts", 5, 1, 0, {"a": 0}, {"a": 0}),
-    case("no-drafts-more-tokens", 5, 2, 0, {"a": 0}, {"a": 0}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("computed", "scheduled", "num_spec", "columns", "remembered"),
+    [
+        case("all-drafts", 5, 3, 2, {"b": 7}, {"b": 7, "a": 1}),
+        case("all-drafts-beyond-a-boundary", 6, 3, 2, {"a": 1}, {"a": 2}),
+        case("one-draft", 6, 2, 1, {}, {"a": 1}),
+        case("fewer-drafts", 5, 2, 2, {"a": 1, "b": 7}, {"b": 7}),
+        case("more-tokens", 5, 4, 2, {"a": 1}, {}),
+        case("fewer-drafts-unknown", 5, 2, 2, {}, {}),
+        case("no-drafts", 5, 1, 0, {"a": 0}, {"a": 0}),
+        case("no-drafts-more-tokens", 5, 2, 0, {"a": 0}, {"a": 0}),
+    ],
+)
 def test_mode_all_remembers_the_last_column_of_decodes_with_all_drafts(
     computed: int, scheduled: int, num_spec: int, columns: dict[str, int], remembered: dict[str, int]
 ) -> None:
@@ -381,17 +403,21 @@ def test_rows_first_move_row_by_row() -> None:
     ]
 
 
-@pytest.mark.parametrize(("state", "row", "move"), [
-    case("fresh", CONV, (1, 2), Move(0, -1, 1)), case("fresh-with-bias", TEMPORAL, (1, 2), Move(0, -1, 0, 1)),
-    case("no-destination", CONV, (1, 2), Move(0, 0, -1)),
-    case("source-past-the-row", CONV, (1, 2), Move(0, 2, 0)),
-    case("destination-past-the-row", CONV, (1, 2), Move(0, 0, 2)),
-    case("accepted-past-the-row", TEMPORAL, (1, 2), Move(0, 1, 0, 1)),
-    case("null-source", CONV, (0, 2), Move(0, 0, 1)),
-    case("null-accepted", TEMPORAL, (1, 2, 0), Move(0, 1, 0, 1)),
-    case("null-destination", CONV, (1, 0), Move(0, 0, 1)),
-    case("negative-block", CONV, (-1, 2), Move(0, 0, 1)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("state", "row", "move"),
+    [
+        case("fresh", CONV, (1, 2), Move(0, -1, 1)),
+        case("fresh-with-bias", TEMPORAL, (1, 2), Move(0, -1, 0, 1)),
+        case("no-destination", CONV, (1, 2), Move(0, 0, -1)),
+        case("source-past-the-row", CONV, (1, 2), Move(0, 2, 0)),
+        case("destination-past-the-row", CONV, (1, 2), Move(0, 0, 2)),
+        case("accepted-past-the-row", TEMPORAL, (1, 2), Move(0, 1, 0, 1)),
+        case("null-source", CONV, (0, 2), Move(0, 0, 1)),
+        case("null-accepted", TEMPORAL, (1, 2, 0), Move(0, 1, 0, 1)),
+        case("null-destination", CONV, (1, 0), Move(0, 0, 1)),
+        case("negative-block", CONV, (-1, 2), Move(0, 0, 1)),
+    ],
+)
 def test_nothing_is_copied_through_a_sentinel(state: StateTensor, row: Sequence[int], move: Move) -> None:
     assert state_copy(state, "SD", row, move, DOCUMENTS) == ()
     with refused("block_table"):
@@ -410,16 +436,21 @@ def test_channels_move_within_a_block_as_through_a_temporary() -> None:
     assert found["pool"] == bytes([*range(8), 9, 10, 10, 12, 13, 13, 14, 15])
 
 
-@pytest.mark.parametrize(("places", "meet"), [
-    case("apart", [(0, 10), (4, 14)], False), case("same-source", [(0, 10), (0, 14)], False),
-    case("both-write", [(0, 10), (4, 13)], True),
-    case("reads-what-the-other-writes", [(0, 10), (12, 20)], True),
-    case("written-by-the-other", [(12, 20), (0, 10)], True), case("swap", [(0, 10), (10, 0)], True),
-    case("a-read-before-an-earlier-one", [(20, 28), (0, 24), (12, 0)], True),
-    case("behind-a-write-that-is-over", [(16, 0), (20, 8), (8, 28)], True),
-    case("behind-a-write-of-its-own", [(2, 0), (20, 4)], True),
-    case("side-by-side", [(4, 0), (0, 8), (12, 16)], True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("places", "meet"),
+    [
+        case("apart", [(0, 10), (4, 14)], False),
+        case("same-source", [(0, 10), (0, 14)], False),
+        case("both-write", [(0, 10), (4, 13)], True),
+        case("reads-what-the-other-writes", [(0, 10), (12, 20)], True),
+        case("written-by-the-other", [(12, 20), (0, 10)], True),
+        case("swap", [(0, 10), (10, 0)], True),
+        case("a-read-before-an-earlier-one", [(20, 28), (0, 24), (12, 0)], True),
+        case("behind-a-write-that-is-over", [(16, 0), (20, 8), (8, 28)], True),
+        case("behind-a-write-of-its-own", [(2, 0), (20, 4)], True),
+        case("side-by-side", [(4, 0), (0, 8), (12, 16)], True),
+    ],
+)
 def test_copies_that_meet_have_no_answer(places: list[tuple[int, int]], meet: bool) -> None:
     copies = [(Piece(Place("pool", source), Place("pool", target), 4),) for source, target in places]
     if meet:
@@ -442,9 +473,16 @@ def test_a_copy_may_meet_itself() -> None:
     }
 
 
-@pytest.mark.parametrize(("address", "signed"), [
-    (0, 0), (2**63 - 1, 2**63 - 1), (2**63, -(2**63)), (2**64 - 1, -1), (0xFFFF800000000000, -(2**47)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("address", "signed"),
+    [
+        (0, 0),
+        (2**63 - 1, 2**63 - 1),
+        (2**63, -(2**63)),
+        (2**64 - 1, -1),
+        (0xFFFF800000000000, -(2**47)),
+    ],
+)
 def test_an_address_keeps_its_bits(address: int, signed: int) -> None:
     assert context.as_int64(address) == signed
     for wrong in (-1, 2**64):

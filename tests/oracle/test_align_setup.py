@@ -20,12 +20,17 @@ from tests.oracle.test_worked_examples import case, refused
 # Buffers.
 
 
-@pytest.mark.parametrize(("argument", "size", "dtype", "with_numpy"), [
-    case("a-row", "", (3,), "int32", True), case("no-row", "", (0,), "int32", True),
-    case("without-numpy", "", (2, 3), "bfloat16", False), case("no-dimension", "size", (), "int32", True),
-    case("a-negative-length", "size[1]", (2, -1), "int32", True),
-    *(case(one, "dtype", (3,), one, True) for one in ("bfloat16", "float8_e4m3fn", "float8_e5m2")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argument", "size", "dtype", "with_numpy"),
+    [
+        case("a-row", "", (3,), "int32", True),
+        case("no-row", "", (0,), "int32", True),
+        case("without-numpy", "", (2, 3), "bfloat16", False),
+        case("no-dimension", "size", (), "int32", True),
+        case("a-negative-length", "size[1]", (2, -1), "int32", True),
+        *(case(one, "dtype", (3,), one, True) for one in ("bfloat16", "float8_e4m3fn", "float8_e5m2")),
+    ],
+)
 def test_a_buffer_has_dimensions_and_a_type_of_numpy(
     argument: str, size: tuple[int, ...], dtype: str, with_numpy: bool
 ) -> None:
@@ -73,16 +78,20 @@ def test_a_context_has_slots_for_each_layer_with_states(spare: bool, types: int,
     assert context.copy_capacity(4, GROUPS, types, profile) == 4 * slots
 
 
-@pytest.mark.parametrize(("argument", "shapes", "layout", "drafts"), [
-    case("just-rows", "", ((3, 2), (1, 1)), "SD", 2),
-    case("too-few-rows", "shapes[0]", ((2, 3), (1, 1)), "SD", 2),
-    case("just-rows-last", "", ((2, 3), (1, 1)), "DS", 2),
-    case("too-few-rows-last", "shapes[0]", ((3, 2), (1, 1)), "DS", 2),
-    case("one-state", "shapes[0]", ((2, 2),), "SD", 2),
-    case("a-second-window", "shapes[1]", ((3, 2), (2, 2), (1,)), "SD", 2),
-    case("no-window", "", ((2, 2, 2), (1,)), "SD", 2), case("a-block-of-drafts", "", ((9, 1), (1,)), "SD", 3),
-    case("more-drafts-than-a-block", "num_speculative_blocks", ((9, 1), (1,)), "SD", 4),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argument", "shapes", "layout", "drafts"),
+    [
+        case("just-rows", "", ((3, 2), (1, 1)), "SD", 2),
+        case("too-few-rows", "shapes[0]", ((2, 3), (1, 1)), "SD", 2),
+        case("just-rows-last", "", ((2, 3), (1, 1)), "DS", 2),
+        case("too-few-rows-last", "shapes[0]", ((3, 2), (1, 1)), "DS", 2),
+        case("one-state", "shapes[0]", ((2, 2),), "SD", 2),
+        case("a-second-window", "shapes[1]", ((3, 2), (2, 2), (1,)), "SD", 2),
+        case("no-window", "", ((2, 2, 2), (1,)), "SD", 2),
+        case("a-block-of-drafts", "", ((9, 1), (1,)), "SD", 3),
+        case("more-drafts-than-a-block", "num_speculative_blocks", ((9, 1), (1,)), "SD", 4),
+    ],
+)
 def test_a_cache_has_rows_and_blocks_for_the_tokens_of_a_step(
     argument: str, shapes: tuple[tuple[int, ...], ...], layout: str, drafts: int
 ) -> None:
@@ -91,10 +100,14 @@ def test_a_cache_has_rows_and_blocks_for_the_tokens_of_a_step(
         context.require_context(1, 1, groups, layout)
 
 
-@pytest.mark.parametrize(("argument", "tables"), [
-    case("one-column", "", [((2, 1), (8, 5))]), case("gaps", "block_tables[0]", [((1, 2), (8, 5))]),
-    case("alike", "", [((2, 3), (8, 1)), ((4, 3), (8, 1))]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argument", "tables"),
+    [
+        case("one-column", "", [((2, 1), (8, 5))]),
+        case("gaps", "block_tables[0]", [((1, 2), (8, 5))]),
+        case("alike", "", [((2, 3), (8, 1)), ((4, 3), (8, 1))]),
+    ],
+)
 def test_tables_are_alike_and_without_gaps(argument: str, tables: list[tuple[tuple[int, ...], ...]]) -> None:
     views = [TableView("int32", shape, strides) for shape, strides in tables]
     with refused(argument):
@@ -122,10 +135,14 @@ def with_view(view: StateView, at: int = 0) -> dict[str, tuple[StateView, ...]]:
     return LAYERS | {"c": (*VIEWS[:at], view, *VIEWS[at + 1 :])}
 
 
-@pytest.mark.parametrize(("argument", "view", "at"), [
-    ("", StateView((9, 4), (15, 1), 4), 1), ("", StateView((9, 1, 4), (15, 9, 1), 4), 1),
-    ("forward_context['c'].kv_cache[0]", StateView((9, 3, 2), (30, 4, 1), 2), 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argument", "view", "at"),
+    [
+        ("", StateView((9, 4), (15, 1), 4), 1),
+        ("", StateView((9, 1, 4), (15, 9, 1), 4), 1),
+        ("forward_context['c'].kv_cache[0]", StateView((9, 3, 2), (30, 4, 1), 2), 0),
+    ],
+)
 def test_blocks_of_states_have_no_gaps(argument: str, view: StateView, at: int) -> None:
     with refused(argument):
         bound(with_view(view, at))
@@ -145,11 +162,15 @@ def test_a_context_describes_states_by_bytes_and_rows() -> None:
 # Lists of pointers.
 
 
-@pytest.mark.parametrize(("columns", "expected"), [
-    case("stays", (1, 1, 0), []), case("goes-on", (0, 1, 0), [(8, 16, 5), (8 + 5, 16 + 5, 1)]),
-    case("with-a-bias", (0, 1, 2), [(8 + 2, 16, 3), (24 + 5, 16 + 5, 1)]),
-    case("to-the-front", (1, 1, 1), [(16 + 1, 16, 4), (24 + 5, 16 + 5, 1)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        case("stays", (1, 1, 0), []),
+        case("goes-on", (0, 1, 0), [(8, 16, 5), (8 + 5, 16 + 5, 1)]),
+        case("with-a-bias", (0, 1, 2), [(8 + 2, 16, 3), (24 + 5, 16 + 5, 1)]),
+        case("to-the-front", (1, 1, 1), [(16 + 1, 16, 4), (24 + 5, 16 + 5, 1)]),
+    ],
+)
 def test_a_copy_is_listed_with_an_entry_for_each_state(
     columns: tuple[int, int, int], expected: list[tuple[int, int, int]]
 ) -> None:
@@ -157,12 +178,15 @@ def test_a_copy_is_listed_with_an_entry_for_each_state(
     assert list(pointers.entries(STATES, "SD", [(1, 2, 3)], *columns)) == listed
 
 
-@pytest.mark.parametrize(("argument", "columns", "blocks"), [
-    case("source-past-the-blocks", "src_col", (3, 0, 0), (1, 2, 3)),
-    case("target-past-the-blocks", "dst_col", (0, 3, 0), (1, 2, 3)),
-    case("a-null-draft", "block_ids[2]", (1, 0, 1), (1, 2, 0)),
-    case("no-block-of-the-pool", "block_ids[2]", (0, 2, 1), (1, 2, 12)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argument", "columns", "blocks"),
+    [
+        case("source-past-the-blocks", "src_col", (3, 0, 0), (1, 2, 3)),
+        case("target-past-the-blocks", "dst_col", (0, 3, 0), (1, 2, 3)),
+        case("a-null-draft", "block_ids[2]", (1, 0, 1), (1, 2, 0)),
+        case("no-block-of-the-pool", "block_ids[2]", (0, 2, 1), (1, 2, 12)),
+    ],
+)
 def test_a_copy_of_columns_that_a_request_does_not_have_is_not_listed(
     argument: str, columns: tuple[int, int, int], blocks: tuple[int, ...]
 ) -> None:

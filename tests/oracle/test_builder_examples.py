@@ -69,13 +69,18 @@ def programs(conv: ConvPrograms | None) -> tuple[tuple[int, ...], ...]:
     [
         case("steps-back", "query_start_loc_cpu[2]", step(row(2), row(-1), max_query_len=2)),
         case("empty-row-inside", "query_start_loc_cpu[2]", step(row(1, 4), padding(), row(5))),
-        case("bound-below-query", "seq_lens_cpu_upper_bound[1]",
-             step(row(1, 4, seq_len_upper_bound=5), row(5, seq_len_upper_bound=4))),
+        case(
+            "bound-below-query",
+            "seq_lens_cpu_upper_bound[1]",
+            step(row(1, 4, seq_len_upper_bound=5), row(5, seq_len_upper_bound=4)),
+        ),
         case("longest-query-understated", "max_query_len", step(row(1, 4), row(5), max_query_len=4)),
         case("tokens-understated", "num_actual_tokens", step(row(1, 4), row(5), num_actual_tokens=5)),
-        case("two-empty-rows-inside", "query_start_loc_cpu[2]", step(row(1, 4), padding(), padding(), row(5))),
+        case(
+            "two-empty-rows-inside", "query_start_loc_cpu[2]", step(row(1, 4), padding(), padding(), row(5))
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_builder_refuses_an_ill_formed_step(argument: str, bad: BuilderStep) -> None:
     with refused(argument):
         base_metadata(bad, config())
@@ -86,18 +91,46 @@ def test_every_builder_refuses_an_ill_formed_step(argument: str, bad: BuilderSte
 @pytest.mark.parametrize(
     ("first", "second", "split"),
     [
-        case("decode-and-first-chunk-marked", row(1, 4, prefilling=False), row(1, 0, prefilling=True), (1, 1, 1, 1)),
-        case("prompt-tail-with-state-marked", row(1, 4, prefilling=False), row(1, 7, prefilling=True), (1, 1, 1, 1)),
+        case(
+            "decode-and-first-chunk-marked",
+            row(1, 4, prefilling=False),
+            row(1, 0, prefilling=True),
+            (1, 1, 1, 1),
+        ),
+        case(
+            "prompt-tail-with-state-marked",
+            row(1, 4, prefilling=False),
+            row(1, 7, prefilling=True),
+            (1, 1, 1, 1),
+        ),
         case("decodes-marked", row(1, 4, prefilling=False), row(1, 7, prefilling=False), (2, 0, 2, 0)),
-        case("first-chunk-by-its-bound", row(1, 4, seq_len_upper_bound=5), row(1, 0, seq_len_upper_bound=1), (1, 1, 1, 1)),
-        case("optimistic-bound-of-a-decode", row(1, 4, seq_len_upper_bound=7), row(1, 1, seq_len_upper_bound=2), (2, 0, 2, 0)),
-        case("mark-outweighs-bound", row(1, 4, prefilling=True, seq_len_upper_bound=5),
-             row(1, 4, prefilling=False, seq_len_upper_bound=5), (0, 2, 0, 2)),
-        case("bound-outweighs-mark", row(1, 0, prefilling=False, seq_len_upper_bound=1),
-             row(1, 4, prefilling=False, seq_len_upper_bound=5), (0, 2, 0, 2)),
+        case(
+            "first-chunk-by-its-bound",
+            row(1, 4, seq_len_upper_bound=5),
+            row(1, 0, seq_len_upper_bound=1),
+            (1, 1, 1, 1),
+        ),
+        case(
+            "optimistic-bound-of-a-decode",
+            row(1, 4, seq_len_upper_bound=7),
+            row(1, 1, seq_len_upper_bound=2),
+            (2, 0, 2, 0),
+        ),
+        case(
+            "mark-outweighs-bound",
+            row(1, 4, prefilling=True, seq_len_upper_bound=5),
+            row(1, 4, prefilling=False, seq_len_upper_bound=5),
+            (0, 2, 0, 2),
+        ),
+        case(
+            "bound-outweighs-mark",
+            row(1, 0, prefilling=False, seq_len_upper_bound=1),
+            row(1, 4, prefilling=False, seq_len_upper_bound=5),
+            (0, 2, 0, 2),
+        ),
         case("length-alone", row(1, 4), row(2, 4), (1, 1, 1, 2)),
     ],
-)  # fmt: skip
+)
 def test_a_row_that_the_host_knows_to_be_in_its_prompt_is_a_prefill_however_short(
     first: StepRow, second: StepRow, split: tuple[int, ...]
 ) -> None:
@@ -117,16 +150,21 @@ def test_what_a_step_does_not_say_counts_for_nothing(said: dict[str, bool]) -> N
     assert base_metadata(prompt, config(chunk_size=4), "mamba2").cu_chunk_seqlen_p == (0, 2, 3)
 
 
-@pytest.mark.parametrize(("kind", "argument", "refused_config"), [
-    case("a-mode", "base", "mamba_cache_mode", config("ALL")),
-    case("gdn-in-mode-all", "gdn", "mamba_cache_mode", config("all")),
-    case("no-block", "base", "block_size", config(block_size=0)),
-    case("no-request", "base", "max_num_seqs", config(max_num_seqs=0)),
-    case("no-token", "base", "max_model_len", config("all", max_model_len=0)),
-    case("too-few-blocks", "base", "num_speculative_blocks", config("align", 2, num_speculative_blocks=1)),
-    case("mamba1-with-drafts", "mamba1", "num_speculative_tokens", config(num_spec=1)),
-    case("mamba2-without-chunks", "mamba2", "chunk_size", config(chunk_size=0)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "argument", "refused_config"),
+    [
+        case("a-mode", "base", "mamba_cache_mode", config("ALL")),
+        case("gdn-in-mode-all", "gdn", "mamba_cache_mode", config("all")),
+        case("no-block", "base", "block_size", config(block_size=0)),
+        case("no-request", "base", "max_num_seqs", config(max_num_seqs=0)),
+        case("no-token", "base", "max_model_len", config("all", max_model_len=0)),
+        case(
+            "too-few-blocks", "base", "num_speculative_blocks", config("align", 2, num_speculative_blocks=1)
+        ),
+        case("mamba1-with-drafts", "mamba1", "num_speculative_tokens", config(num_spec=1)),
+        case("mamba2-without-chunks", "mamba2", "chunk_size", config(chunk_size=0)),
+    ],
+)
 def test_a_builder_is_not_constructed(kind: str, argument: str, refused_config: BuilderConfig) -> None:
     with refused(argument):
         require_config(refused_config, kind)
@@ -171,9 +209,13 @@ def test_decodes_before_prefills_without_speculation() -> None:
 
 def test_speculative_decodes_bring_their_starts_counts_and_a_column_per_draft() -> None:
     metadata = base_metadata(
-        step(row(3, 4, (1, 2, 3, 4), accepted=2), row(1, 9, (5, 6, 7, 8), accepted=3), row(4, 0, (9, 10, 11, 12))),
+        step(
+            row(3, 4, (1, 2, 3, 4), accepted=2),
+            row(1, 9, (5, 6, 7, 8), accepted=3),
+            row(4, 0, (9, 10, 11, 12)),
+        ),
         config(num_spec=2, num_speculative_blocks=3),
-    )  # fmt: skip
+    )
     assert split_of(metadata) == (2, 1, 4, 4)
     assert metadata.state_indices_tensor_d == ((1, 2, 3), (5, 6, 7))
     assert metadata.state_indices_tensor_p == (9,)
@@ -183,22 +225,34 @@ def test_speculative_decodes_bring_their_starts_counts_and_a_column_per_draft() 
     assert metadata.query_start_loc_p == (0, 4)
 
 
-@pytest.mark.parametrize(("argument", "bad"), [
-    case("missing", "num_accepted_tokens", step(row(1, 4))),
-    case("not-said", "num_accepted_tokens", step(row(1, 4, accepted=1), has_accepted=False)),
-    case("missing-for-padding", "num_accepted_tokens", step(padding())),
-    case("too-few", "num_accepted_tokens", step(row(1, 4, accepted=1), row(1, 4))),
-    case("zero", "num_accepted_tokens[1]", step(row(1, 4, accepted=1), row(2, 4, accepted=0))),
-    case("more-than-offered", "num_accepted_tokens[0]", step(row(1, 4, accepted=4), row(2, 4, accepted=1))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argument", "bad"),
+    [
+        case("missing", "num_accepted_tokens", step(row(1, 4))),
+        case("not-said", "num_accepted_tokens", step(row(1, 4, accepted=1), has_accepted=False)),
+        case("missing-for-padding", "num_accepted_tokens", step(padding())),
+        case("too-few", "num_accepted_tokens", step(row(1, 4, accepted=1), row(1, 4))),
+        case("zero", "num_accepted_tokens[1]", step(row(1, 4, accepted=1), row(2, 4, accepted=0))),
+        case(
+            "more-than-offered", "num_accepted_tokens[0]", step(row(1, 4, accepted=4), row(2, 4, accepted=1))
+        ),
+    ],
+)
 def test_decodes_that_speculate_need_legal_counts(argument: str, bad: BuilderStep) -> None:
     with refused(argument):
         base_metadata(bad, config(num_spec=2))
 
 
-@pytest.mark.parametrize(("mode", "columns", "argument"), [
-    ("none", 2, "block_table_tensor"), ("none", 3, ""), ("align", 4, "block_table_tensor"), ("align", 5, ""), ("all", 2, ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mode", "columns", "argument"),
+    [
+        ("none", 2, "block_table_tensor"),
+        ("none", 3, ""),
+        ("align", 4, "block_table_tensor"),
+        ("align", 5, ""),
+        ("all", 2, ""),
+    ],
+)
 def test_a_row_has_columns_for_its_drafts_or_their_blocks(mode: str, columns: int, argument: str) -> None:
     given = step(row(1, 0, range(1, 1 + columns), accepted=1, prefilling=True))
     with refused(argument):
@@ -220,8 +274,15 @@ def test_padding_is_skipped_among_decodes_and_is_the_null_block_among_prefills()
 
 @pytest.mark.parametrize(
     ("computed", "query_len", "expected"),
-    [(0, 5, (0, 0, 1)), (4, 1, (0, 1, 1)), (5, 3, (1, 1, 1)), (5, 4, (1, 1, 2)), (8, 1, (1, 2, 2)), (0, 0, (0, 0, 0))],
-)  # fmt: skip
+    [
+        (0, 5, (0, 0, 1)),
+        (4, 1, (0, 1, 1)),
+        (5, 3, (1, 1, 1)),
+        (5, 4, (1, 1, 2)),
+        (8, 1, (1, 2, 2)),
+        (0, 0, (0, 0, 0)),
+    ],
+)
 def test_mode_all_names_the_columns_of_the_computed_and_the_scheduled_tokens(
     computed: int, query_len: int, expected: tuple[int, int, int]
 ) -> None:
@@ -236,10 +297,15 @@ def test_mode_all_names_the_columns_of_the_computed_and_the_scheduled_tokens(
     assert metadata.num_computed_tokens_p == (computed,)
 
 
-@pytest.mark.parametrize(("num_spec", "max_model_len", "blocks", "expected"), [
-    case("narrower", 0, 16, (5, 6, 7), (5, 6, 7, -1)), case("exact", 0, 12, (5, 6, 7), (5, 6, 7)),
-    case("wider", 0, 7, (5, 6, 7), (5, 6)), case("a-column-per-draft", 2, 7, (5, 6, 7), (5, 6, 7, -1)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("num_spec", "max_model_len", "blocks", "expected"),
+    [
+        case("narrower", 0, 16, (5, 6, 7), (5, 6, 7, -1)),
+        case("exact", 0, 12, (5, 6, 7), (5, 6, 7)),
+        case("wider", 0, 7, (5, 6, 7), (5, 6)),
+        case("a-column-per-draft", 2, 7, (5, 6, 7), (5, 6, 7, -1)),
+    ],
+)
 def test_a_kept_table_takes_the_width_of_the_longest_request_and_its_drafts(
     num_spec: int, max_model_len: int, blocks: Sequence[int], expected: tuple[int, ...]
 ) -> None:
@@ -250,12 +316,16 @@ def test_a_kept_table_takes_the_width_of_the_longest_request_and_its_drafts(
     assert eager.state_indices_tensor_d == (tuple(blocks), (-1, -1, -1))
 
 
-@pytest.mark.parametrize(("lens", "computed", "expected"), [
-    case("rows-not-packed", (3, 7), (0, 0), (0, 3, 7, 10)),
-    case("chunks-that-go-on", (3, 7), (2, 5), (0, 2, 3, 6, 10)),
-    case("one-request", (9,), (3,), (0, 1, 5, 9)), case("aligned", (8, 8), (0, 4), (0, 4, 8, 12, 16)),
-    case("short-of-the-first-multiple", (1, 2), (1, 5), (0, 1, 3)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lens", "computed", "expected"),
+    [
+        case("rows-not-packed", (3, 7), (0, 0), (0, 3, 7, 10)),
+        case("chunks-that-go-on", (3, 7), (2, 5), (0, 2, 3, 6, 10)),
+        case("one-request", (9,), (3,), (0, 1, 5, 9)),
+        case("aligned", (8, 8), (0, 4), (0, 4, 8, 12, 16)),
+        case("short-of-the-first-multiple", (1, 2), (1, 5), (0, 1, 3)),
+    ],
+)
 def test_mamba2_cuts_chunks_at_multiples_of_the_requests_own_position(
     lens: Sequence[int], computed: Sequence[int], expected: tuple[int, ...]
 ) -> None:
@@ -369,21 +439,45 @@ DRAFTED: dict[str, Any] = {"prefilling": False, "accepted": 1}
     [
         case("below-none", "num_decode_draft_tokens_cpu[0]", step(row(1, 4, drafts=-2, **DRAFTED))),
         case("more-than-configured", "num_decode_draft_tokens_cpu[0]", step(row(4, 4, drafts=3, **DRAFTED))),
-        case("other-than-the-row", "num_decode_draft_tokens_cpu[1]",
-             step(row(2, 4, drafts=1, **DRAFTED), row(3, 4, drafts=1, **DRAFTED))),
-        case("prompt-with-drafts", "num_decode_draft_tokens_cpu[0]", step(row(9, prefilling=True, accepted=1, drafts=1))),
-        case("drafts-but-no-token-of-them", "num_decode_draft_tokens_cpu[0]", step(row(2, 4, drafts=0, **DRAFTED))),
+        case(
+            "other-than-the-row",
+            "num_decode_draft_tokens_cpu[1]",
+            step(row(2, 4, drafts=1, **DRAFTED), row(3, 4, drafts=1, **DRAFTED)),
+        ),
+        case(
+            "prompt-with-drafts",
+            "num_decode_draft_tokens_cpu[0]",
+            step(row(9, prefilling=True, accepted=1, drafts=1)),
+        ),
+        case(
+            "drafts-but-no-token-of-them",
+            "num_decode_draft_tokens_cpu[0]",
+            step(row(2, 4, drafts=0, **DRAFTED)),
+        ),
         case("counts-missing", "num_accepted_tokens", step(row(2, 4, drafts=1))),
-        case("counts-missing-without-drafts", "num_accepted_tokens", step(row(5, drafts=-1), row(1, 4, drafts=0))),
-        case("a-count-missing", "num_accepted_tokens", step(row(2, 4, drafts=1, accepted=1), row(5, drafts=-1))),
+        case(
+            "counts-missing-without-drafts",
+            "num_accepted_tokens",
+            step(row(5, drafts=-1), row(1, 4, drafts=0)),
+        ),
+        case(
+            "a-count-missing", "num_accepted_tokens", step(row(2, 4, drafts=1, accepted=1), row(5, drafts=-1))
+        ),
         case("zero", "num_accepted_tokens[0]", step(row(2, 4, drafts=1, accepted=0))),
         case("more-than-offered", "num_accepted_tokens[0]", step(row(1, 4, prefilling=False, accepted=4))),
-        case("dropped", "num_accepted_tokens[1]", step(row(2, 4, drafts=1, accepted=1), row(5, accepted=2, drafts=-1))),
+        case(
+            "dropped",
+            "num_accepted_tokens[1]",
+            step(row(2, 4, drafts=1, accepted=1), row(5, accepted=2, drafts=-1)),
+        ),
         case("stateless", "is_prefilling", step(row(2, 0, drafts=1, accepted=1))),
-        case("steps-back-beside-drafts", "query_start_loc_cpu[2]",
-             step(row(2, 4, drafts=1, accepted=1), row(-1, 3, drafts=-1, accepted=1), max_query_len=2)),
+        case(
+            "steps-back-beside-drafts",
+            "query_start_loc_cpu[2]",
+            step(row(2, 4, drafts=1, accepted=1), row(-1, 3, drafts=-1, accepted=1), max_query_len=2),
+        ),
     ],
-)  # fmt: skip
+)
 def test_gdn_refuses(argument: str, bad: BuilderStep) -> None:
     with refused(argument):
         gdn_metadata(bad, config(num_spec=2))
@@ -444,16 +538,24 @@ SPECULATION = {"query_start_loc_d", "num_accepted_tokens"}
         case("too-many", step(row(1, 4), row(1, 4)), full(max_num_seqs=1), set()),
         case("more-than-captured", step(row(1, 4), row(1, 4)), full(max_cudagraph_capture_size=1), set()),
         case("captured", step(row(1, 4), row(1, 4)), full(max_cudagraph_capture_size=2), TABLES),
-        case("captured-but-too-many", step(row(1, 4), row(1, 4)),
-             full(max_num_seqs=1, max_cudagraph_capture_size=2), set()),
+        case(
+            "captured-but-too-many",
+            step(row(1, 4), row(1, 4)),
+            full(max_num_seqs=1, max_cudagraph_capture_size=2),
+            set(),
+        ),
         case("eager", step(row(1, 4)), config(), set()),
         case("mixed", step(row(1, 4), row(5)), full(), set()),
         case("speculation", step(row(2, 4, accepted=1)), full(num_spec=1), TABLES | SPECULATION),
-        case("speculation-whose-starts-are-the-runner-s", step(row(2, 4, accepted=1)),
-             full(num_spec=1, profile=Profile(starts_in_buffers=False)), TABLES | {"num_accepted_tokens"}),
+        case(
+            "speculation-whose-starts-are-the-runner-s",
+            step(row(2, 4, accepted=1)),
+            full(num_spec=1, profile=Profile(starts_in_buffers=False)),
+            TABLES | {"num_accepted_tokens"},
+        ),
         case("mode-all", step(row(1, 4)), full("all"), TABLES | COLUMNS),
     ],
-)  # fmt: skip
+)
 def test_what_a_full_graph_reads_is_in_buffers(
     given: BuilderStep, configured: BuilderConfig, owned: set[str]
 ) -> None:
@@ -543,12 +645,16 @@ def test_a_release_of_gdn_may_count_padding_and_cut_chunks_of_prefills_alone() -
     assert gdn_metadata(mixed, config(num_spec=2, profile=released)).chunk_offsets == (0, 1)
 
 
-@pytest.mark.parametrize(("drafts", "accepted", "spec"), [
-    case("drafts", (2, -1), (1, 1), [True, False]), case("a-draft", (1, -1), (1, 1), [True, False]),
-    case("no-drafts-but-accepted-some", (-1, -1), (1, 2), [False, True]),
-    case("none-drafted-anything", (0, -1), (1, 1), None),
-    case("none-drafted-beside-drafts", (2, 0), (1, 1), [True, True]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("drafts", "accepted", "spec"),
+    [
+        case("drafts", (2, -1), (1, 1), [True, False]),
+        case("a-draft", (1, -1), (1, 1), [True, False]),
+        case("no-drafts-but-accepted-some", (-1, -1), (1, 2), [False, True]),
+        case("none-drafted-anything", (0, -1), (1, 1), None),
+        case("none-drafted-beside-drafts", (2, 0), (1, 1), [True, True]),
+    ],
+)
 def test_a_release_of_gdn_may_tell_by_the_drafts_alone(
     drafts: tuple[int, int], accepted: tuple[int, int], spec: list[bool] | None
 ) -> None:
@@ -584,10 +690,14 @@ def test_gdn_without_speculation_runs_decodes_and_prefills_in_their_columns() ->
     assert programs(metadata.conv) == ((1, 9, 0), (0, *[1] * 9), (0, *range(9)))
 
 
-@pytest.mark.parametrize(("configured", "owned"), [
-    case("full", full(), {"non_spec_state_indices_tensor", "non_spec_query_start_loc"}),
-    case("too-many", full(max_num_seqs=1), set()), case("eager", config(), set()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("configured", "owned"),
+    [
+        case("full", full(), {"non_spec_state_indices_tensor", "non_spec_query_start_loc"}),
+        case("too-many", full(max_num_seqs=1), set()),
+        case("eager", config(), set()),
+    ],
+)
 def test_decodes_of_gdn_are_in_buffers_of_full_graphs(configured: BuilderConfig, owned: set[str]) -> None:
     assert gdn_metadata(step(row(1, 4), padding()), configured).owned == owned
     assert gdn_metadata(step(row(1, 4), row(5)), configured).owned == set()
@@ -602,11 +712,16 @@ def test_a_full_graph_of_gdn_has_a_row_for_each_token_that_requests_may_have() -
 CAPTURING = full(num_spec=2, max_num_seqs=2)
 
 
-@pytest.mark.parametrize(("argument", "bad", "most"), [
-    case("rows", "num_reqs", step(*[row(1, 4)] * 7), step(*[row(1, 4)] * 6)),
-    case("tokens", "num_actual_tokens", step(*[row(3, 4)] * 2, num_actual_tokens=7), step(*[row(3, 4)] * 2)),
-    case("a-query", "max_query_len", step(row(1, 4), row(4, 4)), step(row(3, 4), row(1, 4))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argument", "bad", "most"),
+    [
+        case("rows", "num_reqs", step(*[row(1, 4)] * 7), step(*[row(1, 4)] * 6)),
+        case(
+            "tokens", "num_actual_tokens", step(*[row(3, 4)] * 2, num_actual_tokens=7), step(*[row(3, 4)] * 2)
+        ),
+        case("a-query", "max_query_len", step(row(1, 4), row(4, 4)), step(row(3, 4), row(1, 4))),
+    ],
+)
 def test_gdn_captures_no_more_than_its_buffers_hold(
     argument: str, bad: BuilderStep, most: BuilderStep
 ) -> None:
@@ -622,9 +737,14 @@ def test_gdn_captures_no_more_than_its_buffers_hold(
         case("drafts-are-not-said", [row(2, 4, drafts=1, accepted=1)], {"has_drafts": False}, None),
         case("drafts-of-a-prompt-without-counts", [row(2, prefilling=True, drafts=1)], {}, None),
         case("two-tokens-without-drafts", [row(2, 4, prefilling=False, accepted=1, drafts=-1)], {}, None),
-        case("drafts-of-padding", [row(2, 4, drafts=1, accepted=1), padding(drafts=0, accepted=1)], {}, (True, False)),
+        case(
+            "drafts-of-padding",
+            [row(2, 4, drafts=1, accepted=1), padding(drafts=0, accepted=1)],
+            {},
+            (True, False),
+        ),
     ],
-)  # fmt: skip
+)
 def test_only_a_decode_whose_drafts_and_counts_are_said_is_speculative(
     rows: list[StepRow], said: dict[str, bool], spec: tuple[bool, ...] | None
 ) -> None:

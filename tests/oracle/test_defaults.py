@@ -23,16 +23,27 @@ from oracle.profile import DOCUMENTS, Profile
 GEOMETRY = StateGeometry(1, (1,), 1, 1)
 
 
-@pytest.mark.parametrize(("made", "given", "defaults"), [
-    (Move, (0, 1, 2), (0,)), (StateTensor, ("p", GEOMETRY, "conv"), (0,)), (StateGeometry, (1, (1,), 1, 1), (0,)),
-    (StateSpec, (4, ()), (0, "align")), (CacheGroup, ((),), (None,)), (StateView, ((), (), 1), ("", 0)),
-    (StateMetadata, (), (0,) * 7), (BuilderStep, ((), 0, 0, False, False, False), (False, True)),
-    (ConvRows, (3,), (0,)), (LiveRequest, ("r", 1, [5]), ([], 0, 0, {})),
-    (ForwardRow, ("r", ()), (0, (), (), (), [])), (Geometry, (), ("align", 4, 0, 1, 64, 8, 64)),
-    (ObservedStep, (), ({}, (), (), {}, (), (), (), 0, {}, False, (), None)), (Wish, ("r",), (1, ())),
-    (ScheduledRequest, ("r", 0, 1, (), (), (), ()), (False, False, False, True, 0)),
-    (BlockList, (), ([], [], -1, False, 0)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("made", "given", "defaults"),
+    [
+        (Move, (0, 1, 2), (0,)),
+        (StateTensor, ("p", GEOMETRY, "conv"), (0,)),
+        (StateGeometry, (1, (1,), 1, 1), (0,)),
+        (StateSpec, (4, ()), (0, "align")),
+        (CacheGroup, ((),), (None,)),
+        (StateView, ((), (), 1), ("", 0)),
+        (StateMetadata, (), (0,) * 7),
+        (BuilderStep, ((), 0, 0, False, False, False), (False, True)),
+        (ConvRows, (3,), (0,)),
+        (LiveRequest, ("r", 1, [5]), ([], 0, 0, {})),
+        (ForwardRow, ("r", ()), (0, (), (), (), [])),
+        (Geometry, (), ("align", 4, 0, 1, 64, 8, 64)),
+        (ObservedStep, (), ({}, (), (), {}, (), (), (), 0, {}, False, (), None)),
+        (Wish, ("r",), (1, ())),
+        (ScheduledRequest, ("r", 0, 1, (), (), (), ()), (False, False, False, True, 0)),
+        (BlockList, (), ([], [], -1, False, 0)),
+    ],
+)
 def test_what_is_not_given_is_this(made: Any, given: tuple[Any, ...], defaults: tuple[Any, ...]) -> None:
     assert made(*given) == made(*given, *defaults)
 
@@ -63,21 +74,45 @@ def test_short_extends_of_a_token_are_decodes_unless_said_otherwise() -> None:
 
 
 def test_the_profile_of_the_documents() -> None:
-    assert Profile() == DOCUMENTS == Profile(
-        padding_block=-1, tails_decode=frozenset(), starts_in_buffers=True, kept_columns="tokens",
-        keeps_all_blocks=True, host_bounds=True, kept_pages_of_drafts=False, gdn_plain_decodes=False,
-        gdn_counts_padding=False, gdn_padded_tokens=True, gdn_chunks_of_decodes=True, pointer_dtype="int64",
-        copy_size_dtype="int64", spare_state_slots=True, skips_missing_states=True, preprocess_skips_rows=True,
-        tables_by_slot=False, marks_every_decode=False,
-    )  # fmt: skip
+    assert (
+        Profile()
+        == DOCUMENTS
+        == Profile(
+            padding_block=-1,
+            tails_decode=frozenset(),
+            starts_in_buffers=True,
+            kept_columns="tokens",
+            keeps_all_blocks=True,
+            host_bounds=True,
+            kept_pages_of_drafts=False,
+            gdn_plain_decodes=False,
+            gdn_counts_padding=False,
+            gdn_padded_tokens=True,
+            gdn_chunks_of_decodes=True,
+            pointer_dtype="int64",
+            copy_size_dtype="int64",
+            spare_state_slots=True,
+            skips_missing_states=True,
+            preprocess_skips_rows=True,
+            tables_by_slot=False,
+            marks_every_decode=False,
+        )
+    )
 
 
 def test_constants_are_the_documents() -> None:
     assert (types.PAD_SLOT_ID, types.NULL_BLOCK_ID, blocks.NULL_BLOCK, named_states.UNKNOWN) == (-1, 0, 0, -1)
     assert (chunks.CONV_BLOCK_M, chunks.FLA_CHUNK_SIZE) == (8, 64)
     assert types.GRAPH_MODES == {
-        "NONE": 0, "PIECEWISE": 1, "FULL": 2, "FULL_DECODE_ONLY": (2, 0), "FULL_AND_PIECEWISE": (2, 1),
-    }  # fmt: skip
+        "NONE": 0,
+        "PIECEWISE": 1,
+        "FULL": 2,
+        "FULL_DECODE_ONLY": (2, 0),
+        "FULL_AND_PIECEWISE": (2, 1),
+    }
     assert types.GRAPH_SUPPORT == {
-        "NEVER": 0, "UNIFORM_SINGLE_TOKEN_DECODE": 1, "UNIFORM_BATCH": 2, "ALWAYS": 3,
-    }  # fmt: skip
+        "NEVER": 0,
+        "UNIFORM_SINGLE_TOKEN_DECODE": 1,
+        "UNIFORM_BATCH": 2,
+        "ALWAYS": 3,
+    }

@@ -118,10 +118,14 @@ def chunks(*lengths: int) -> Scenario:
     return scenario
 
 
-@pytest.mark.parametrize(("lengths", "blocks", "worker_blocks"), [
-    case("to 4", (4,), [1, 2, 3], [1, 2, 3]), case("to 12", (4, 8), [1, 0, 3, 2, 4], [1, 2, 3, 2, 4]),
-    case("to 20", (4, 8, 8), [0, 0, 3, 0, 4, 2, 5], [1, 2, 3, 2, 4, 2, 5]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lengths", "blocks", "worker_blocks"),
+    [
+        case("to 4", (4,), [1, 2, 3], [1, 2, 3]),
+        case("to 12", (4, 8), [1, 0, 3, 2, 4], [1, 2, 3, 2, 4]),
+        case("to 20", (4, 8, 8), [0, 0, 3, 0, 4, 2, 5], [1, 2, 3, 2, 4, 2, 5]),
+    ],
+)
 def test_speculative_columns_move_behind_the_running_one_and_leave_aliases(
     lengths: tuple[int, ...], blocks: list[int], worker_blocks: list[int]
 ) -> None:
@@ -175,12 +179,19 @@ def alike(tokens: int, *lengths: int, more: int = 0) -> tuple[Scenario, Schedule
     return scenario, row
 
 
-@pytest.mark.parametrize(("tokens", "more", "lengths", "hit"), [
-    case("the longest", 21, 0, (4, 8, 8), 5), case("a token has to be left", 12, 0, (4, 8), 1),
-    case("one is left", 12, 1, (4, 8), 3), case("other tokens behind", 13, 4, (4, 8, 8), 3),
-    case("within a block", 7, 9, (4, 8), 1), case("column 1 was null", 8, 4, (4, 8), 1),
-    case("nothing in common", 0, 9, (4, 8), 0), case("a boundary on the way is not kept", 8, 0, (8,), 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("tokens", "more", "lengths", "hit"),
+    [
+        case("the longest", 21, 0, (4, 8, 8), 5),
+        case("a token has to be left", 12, 0, (4, 8), 1),
+        case("one is left", 12, 1, (4, 8), 3),
+        case("other tokens behind", 13, 4, (4, 8, 8), 3),
+        case("within a block", 7, 9, (4, 8), 1),
+        case("column 1 was null", 8, 4, (4, 8), 1),
+        case("nothing in common", 0, 9, (4, 8), 0),
+        case("a boundary on the way is not kept", 8, 0, (8,), 0),
+    ],
+)
 def test_a_hit_is_the_longest_registered_prefix_that_leaves_a_token(
     tokens: int, more: int, lengths: tuple[int, ...], hit: int
 ) -> None:
@@ -403,9 +414,14 @@ def test_a_request_that_sits_a_step_out_keeps_its_blocks() -> None:
     assert (scenario.blocks("b"), ids(scenario.scheduler.running)) == (before, "ab")
 
 
-@pytest.mark.parametrize(("prompt", "wished", "drafts"), [
-    case("none in a prompt", 21, 2, 0), case("not more than configured", 5, 3, 2), case("fewer", 5, 1, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("prompt", "wished", "drafts"),
+    [
+        case("none in a prompt", 21, 2, 0),
+        case("not more than configured", 5, 3, 2),
+        case("fewer", 5, 1, 1),
+    ],
+)
 def test_decoding_requests_have_the_drafts_that_are_wished_for(prompt: int, wished: int, drafts: int) -> None:
     scenario = Scenario().arrive("a", prompt)
     scenario.step(Turn(tokens=4))

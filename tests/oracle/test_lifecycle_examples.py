@@ -109,15 +109,21 @@ class Scenario:
 # How much of a prompt a step computes: contract 2.7.
 
 
-@pytest.mark.parametrize(("tokens", "computed", "length", "scheduled"), [
-    case("all of it, up to the last boundary", 10, 0, 10, 8), case("one block and a part", 10, 0, 7, 4),
-    case("less than a block, at the beginning", 10, 0, 3, 0),
-    case("the rest behind the last boundary", 10, 8, 2, 2),
-    case("a prompt that ends on a boundary", 8, 0, 8, 8), case("prompt and replay", 13, 4, 9, 8),
-    case("one block and a part of a long one", 16, 0, 5, 4),
-    case("a prompt shorter than a block", 3, 0, 3, 3), case("from within a block to its end", 8, 2, 6, 6),
-    case("from within a block beyond its end", 10, 2, 8, 6),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("tokens", "computed", "length", "scheduled"),
+    [
+        case("all of it, up to the last boundary", 10, 0, 10, 8),
+        case("one block and a part", 10, 0, 7, 4),
+        case("less than a block, at the beginning", 10, 0, 3, 0),
+        case("the rest behind the last boundary", 10, 8, 2, 2),
+        case("a prompt that ends on a boundary", 8, 0, 8, 8),
+        case("prompt and replay", 13, 4, 9, 8),
+        case("one block and a part of a long one", 16, 0, 5, 4),
+        case("a prompt shorter than a block", 3, 0, 3, 3),
+        case("from within a block to its end", 8, 2, 6, 6),
+        case("from within a block beyond its end", 10, 2, 8, 6),
+    ],
+)
 def test_chunks_end_where_blocks_do(tokens: int, computed: int, length: int, scheduled: int) -> None:
     assert aligned_length(computed, length, tokens, 4) == scheduled
 
@@ -310,21 +316,26 @@ def after(steps: Iterable[Worked], prompt: int, geometry: Geometry = ALIGN) -> S
     return scenario
 
 
-@pytest.mark.parametrize(("geometry", "prompt", "steps"), [
-    case("E1: a prompt in two chunks", ALIGN, 10, LONG[:2]),
-    case("E2: acceptance crosses a boundary", ALIGN, 10, LONG[:3]),
-    case("E3: nothing is accepted, in the same column", ALIGN, 10, LONG[:4]),
-    case("E4: acceptance ends on a boundary, the running column is behind it", ALIGN, 10, LONG[:5]),
-    case("between E4 and E5: everything is accepted, without a boundary", ALIGN, 10, LONG[:6]),
-    case("E5: the first token already ends on a boundary", ALIGN, 10, LONG),
-    case("E6: everything is accepted, up to the boundary", ALIGN, 5, UP_TO_THE_BOUNDARY),
-    case("E9: fewer drafts lead back to the column before", ALIGN, 6, BACKWARD),
-    case("contract 3.1: one column for ever", NONE, 5, IN_ONE_COLUMN),
-    case("contract 3.1: no copy at the end of a block", replace(NONE, block_size=8), 6, TO_THE_END),
-    case("contract 3.1: no prefix cache", replace(NONE, block_size=8), 8, (Worked(8, 0, "", "0=8[5,6,7]"),)),
-    case("contract 3.2: chunks of any length, and decodes", ALL, 9, EVERY_BOUNDARY),
-    case("contract 3.2: every boundary of a chunk", ALL, 13, THREE_BLOCKS),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("geometry", "prompt", "steps"),
+    [
+        case("E1: a prompt in two chunks", ALIGN, 10, LONG[:2]),
+        case("E2: acceptance crosses a boundary", ALIGN, 10, LONG[:3]),
+        case("E3: nothing is accepted, in the same column", ALIGN, 10, LONG[:4]),
+        case("E4: acceptance ends on a boundary, the running column is behind it", ALIGN, 10, LONG[:5]),
+        case("between E4 and E5: everything is accepted, without a boundary", ALIGN, 10, LONG[:6]),
+        case("E5: the first token already ends on a boundary", ALIGN, 10, LONG),
+        case("E6: everything is accepted, up to the boundary", ALIGN, 5, UP_TO_THE_BOUNDARY),
+        case("E9: fewer drafts lead back to the column before", ALIGN, 6, BACKWARD),
+        case("contract 3.1: one column for ever", NONE, 5, IN_ONE_COLUMN),
+        case("contract 3.1: no copy at the end of a block", replace(NONE, block_size=8), 6, TO_THE_END),
+        case(
+            "contract 3.1: no prefix cache", replace(NONE, block_size=8), 8, (Worked(8, 0, "", "0=8[5,6,7]"),)
+        ),
+        case("contract 3.2: chunks of any length, and decodes", ALL, 9, EVERY_BOUNDARY),
+        case("contract 3.2: every boundary of a chunk", ALL, 13, THREE_BLOCKS),
+    ],
+)
 def test_columns_hold_what_was_worked_out(geometry: Geometry, prompt: int, steps: tuple[Worked, ...]) -> None:
     after(steps, prompt, geometry)
 

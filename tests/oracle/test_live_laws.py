@@ -93,16 +93,27 @@ SAYS = of_step(outputs={"r0": (NEXT + 1,)})
 UNWRITTEN = (1, 2, "r0", 4, [("conv", tuple(STATES[2:])), ("temporal", STATES[1])])
 
 
-@pytest.mark.parametrize(("change", "law"), [
-    (of_group(0, temporal=(STATES[0],)), "read"), (of_group(0, windows=((0, STATES[0]),)), "read"),
-    (COUNTS, "computed"), (OTHER_TOKENS, "tokens"), (TWICE, "metadata"), (ELSEWHERE, "written"),
-    (of_step(stray=[replace(prefill().rows[0].groups[0], written=(3,))]), "written"),
-    (of_step(published=[prefill().published[0], UNWRITTEN]), "published"),
-    (shared("r1", 0, 0, 2), "owned"), (shared("r0", 1, 1, 2), "owned"), (shared("r1", 0, 1, 1), "owned"),
-    (shared("r1", 1, 0, 2, published=prefill().published[:1]), "owned"),
-    (of_step(references=[(1, 1), (2, 2)]), "owned"), (of_step(free=4), "free"), (SAYS, "output"),
-    (of_step(idle=True, references=[], owners_after=[], free=7), "left"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "law"),
+    [
+        (of_group(0, temporal=(STATES[0],)), "read"),
+        (of_group(0, windows=((0, STATES[0]),)), "read"),
+        (COUNTS, "computed"),
+        (OTHER_TOKENS, "tokens"),
+        (TWICE, "metadata"),
+        (ELSEWHERE, "written"),
+        (of_step(stray=[replace(prefill().rows[0].groups[0], written=(3,))]), "written"),
+        (of_step(published=[prefill().published[0], UNWRITTEN]), "published"),
+        (shared("r1", 0, 0, 2), "owned"),
+        (shared("r0", 1, 1, 2), "owned"),
+        (shared("r1", 0, 1, 1), "owned"),
+        (shared("r1", 1, 0, 2, published=prefill().published[:1]), "owned"),
+        (of_step(references=[(1, 1), (2, 2)]), "owned"),
+        (of_step(free=4), "free"),
+        (SAYS, "output"),
+        (of_step(idle=True, references=[], owners_after=[], free=7), "left"),
+    ],
+)
 def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str) -> None:
     seen = prefill()
     change(seen)
@@ -242,25 +253,47 @@ WRONG = [("conv", (STATES[0], STATES[1])), ("temporal", STATES[0])]
     [
         (of_row(1, keys=(WRONG_KEYS,) * 2), [("attention", about("r1", 4, (FIRST,), 0, 5))]),
         (of_row(0, computed=5, tokens=(9, *DRAFTS), keys=((*STATES, 9),)), [("computed", {"request": "r0"})]),
-        (of_step(scheduled={**two_rows().scheduled, "r0": Decided(4, 3, 3, begins=False)}),
-         [("tokens", {"request": "r0"})]),
+        (
+            of_step(scheduled={**two_rows().scheduled, "r0": Decided(4, 3, 3, begins=False)}),
+            [("tokens", {"request": "r0"})],
+        ),
         (of_group(1, tokens=(3,)), [("metadata", {"request": "r1"})]),
         (of_group(1, temporal=(STATES[0],) * 2), [("read", about("r1", 4, (FIRST,), 1, 2))]),
-        (of_group(1, windows=((STATES[0], 0),) * 2),
-         [("read", about("r1", 4, (FIRST, ("", 0, ())), 1, 3, conv=True))]),
-        (of_step(stray=[GroupAccess(1, False, (0, 0), (), (), (0, 9), ())]), [("written", {"group": 1, "block": 9})]),
-        (of_step(published=[*two_rows().published, (1, 3, "", 0, WRONG)]), [("published", {"group": 1, "block": 3})]),
-        (of_step(published=[*two_rows().published[:3], (1, 2, "r0", 4, WRONG)]),
-         [("published", about("r0", 4, (FIRST, SECOND), 1, 2, conv=True))]),
-        (of_step(published=[*two_rows().published, (0, 5, "r0", 4, [("keys", WRONG_KEYS[2:])])]),
-         [("published", about("r0", 4, (FIRST,), 0, 5))]),
+        (
+            of_group(1, windows=((STATES[0], 0),) * 2),
+            [("read", about("r1", 4, (FIRST, ("", 0, ())), 1, 3, conv=True))],
+        ),
+        (
+            of_step(stray=[GroupAccess(1, False, (0, 0), (), (), (0, 9), ())]),
+            [("written", {"group": 1, "block": 9})],
+        ),
+        (
+            of_step(published=[*two_rows().published, (1, 3, "", 0, WRONG)]),
+            [("published", {"group": 1, "block": 3})],
+        ),
+        (
+            of_step(published=[*two_rows().published[:3], (1, 2, "r0", 4, WRONG)]),
+            [("published", about("r0", 4, (FIRST, SECOND), 1, 2, conv=True))],
+        ),
+        (
+            of_step(published=[*two_rows().published, (0, 5, "r0", 4, [("keys", WRONG_KEYS[2:])])]),
+            [("published", about("r0", 4, (FIRST,), 0, 5))],
+        ),
         (of_step(references=[*two_rows().references, (9, 1), (10, 1)], free=2), [("owned", {})]),
-        (of_step(references=[*two_rows().references[:1], *two_rows().references[2:]], free=5), [("owned", {})]),
-        (of_step(owners_after=[*two_rows().owners, ("r2", 0, 1, 2)],
-                 references=[(2, 3), *two_rows().references[1:]]), [("owned", {"group": 0, "block": 2})]),
+        (
+            of_step(references=[*two_rows().references[:1], *two_rows().references[2:]], free=5),
+            [("owned", {})],
+        ),
+        (
+            of_step(
+                owners_after=[*two_rows().owners, ("r2", 0, 1, 2)],
+                references=[(2, 3), *two_rows().references[1:]],
+            ),
+            [("owned", {"group": 0, "block": 2})],
+        ),
         (of_step(idle=True), [("left", {})]),
     ],
-)  # fmt: skip
+)
 def test_what_a_step_of_two_requests_breaks_is_said_once(
     change: Change, broken: list[tuple[str, Any]]
 ) -> None:

@@ -129,12 +129,23 @@ def test_every_refusal_is_found_once_for_each_function_that_is_checked() -> None
     )
 
 
-@pytest.mark.parametrize(("function", "arguments", "name"), [
-    ("halved", ("one", ["a"]), NO_INT), ("halved", (True, ["a"]), NO_INT), ("halved", (-2, ["a"]), NEGATIVE),
-    ("halved", (3, ["a"]), ODD), ("halved", (2, ["a", ""]), EMPTY_NAME),
-    ("doubled", (2, ["a", ""]), EMPTY_NAME_OF), ("halved", (2, []), NO_NAMES), ("doubled", (0, []), ZERO),
-    ("halved", (2, ["a"] * 3), MANY), ("doubled", (7, []), LARGE), ("tripled", (7,), LARGE_THIRD), ("tripled", (10,), PIECES),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "arguments", "name"),
+    [
+        ("halved", ("one", ["a"]), NO_INT),
+        ("halved", (True, ["a"]), NO_INT),
+        ("halved", (-2, ["a"]), NEGATIVE),
+        ("halved", (3, ["a"]), ODD),
+        ("halved", (2, ["a", ""]), EMPTY_NAME),
+        ("doubled", (2, ["a", ""]), EMPTY_NAME_OF),
+        ("halved", (2, []), NO_NAMES),
+        ("doubled", (0, []), ZERO),
+        ("halved", (2, ["a"] * 3), MANY),
+        ("doubled", (7, []), LARGE),
+        ("tripled", (7,), LARGE_THIRD),
+        ("tripled", (10,), PIECES),
+    ],
+)
 def test_a_refusal_is_noted_by_where_it_was_made(
     rules: Any, function: str, arguments: tuple[Any, ...], name: str
 ) -> None:

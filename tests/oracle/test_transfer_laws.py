@@ -58,20 +58,27 @@ GIVEN_AWAY = of_step(
 )
 
 
-@pytest.mark.parametrize(("change", "law", "about"), [
-    (moved(loading={(0, 5): "r0"}, loading_after={}), "loading", {"request": "r0"}),
-    (moved(loading={(0, 1): "r1"}, loading_after={}), "loading", place("r1", 0, 1)),
-    (GIVEN_AWAY, "loading", place("r1", 1, 6)),
-    (moved(loading={}, loading_after={(1, 2): "r0"}), "loading", place("r0", 1, 2)),
-    (of_row(0, table=(1, 5)), "loading", place("r1", 0, 5)),
-    (of_group(0, initial=True, blocks=(6, 2)), "loading", place("r1", 1, 6)),
-    (of_row(0, slots=(4, 20)), "loading", place("r1", 0, 5)),
-    (moved(saving=frozenset({(1, 2)})), "saved", place("r0", 1, 2)),
-    (moved(saving=frozenset({(0, 1), (1, 9)})), "saved", place("r0", 0, 1)),
-    (moved(saving_after=frozenset({(1, 4)})), "saved", {"group": 1, "block": 4}),
-    (moved(saved=[(1, 2, "r0", 4, [("temporal", STATES[2])])]), "saved", about("r0", 4, (("r0", 3, ()),), 1, 2)),
-    (moved(kept={}), "owned", {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "law", "about"),
+    [
+        (moved(loading={(0, 5): "r0"}, loading_after={}), "loading", {"request": "r0"}),
+        (moved(loading={(0, 1): "r1"}, loading_after={}), "loading", place("r1", 0, 1)),
+        (GIVEN_AWAY, "loading", place("r1", 1, 6)),
+        (moved(loading={}, loading_after={(1, 2): "r0"}), "loading", place("r0", 1, 2)),
+        (of_row(0, table=(1, 5)), "loading", place("r1", 0, 5)),
+        (of_group(0, initial=True, blocks=(6, 2)), "loading", place("r1", 1, 6)),
+        (of_row(0, slots=(4, 20)), "loading", place("r1", 0, 5)),
+        (moved(saving=frozenset({(1, 2)})), "saved", place("r0", 1, 2)),
+        (moved(saving=frozenset({(0, 1), (1, 9)})), "saved", place("r0", 0, 1)),
+        (moved(saving_after=frozenset({(1, 4)})), "saved", {"group": 1, "block": 4}),
+        (
+            moved(saved=[(1, 2, "r0", 4, [("temporal", STATES[2])])]),
+            "saved",
+            about("r0", 4, (("r0", 3, ()),), 1, 2),
+        ),
+        (moved(kept={}), "owned", {}),
+    ],
+)
 def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str, about: dict[str, Any]) -> None:
     seen = connected()
     change(seen)

@@ -62,10 +62,20 @@ def test_every_oracle_module_imports_with_the_standard_library_alone() -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize(("x", "y", "expected"), [
-    (-5, 4, -1), (-4, 4, -1), (-1, 4, 0), (0, 4, 0), (1, 4, 1), (4, 4, 1), (5, 4, 2), (5, -4, -1),
-    (-5, -4, 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("x", "y", "expected"),
+    [
+        (-5, 4, -1),
+        (-4, 4, -1),
+        (-1, 4, 0),
+        (0, 4, 0),
+        (1, 4, 1),
+        (4, 4, 1),
+        (5, 4, 2),
+        (5, -4, -1),
+        (-5, -4, 2),
+    ],
+)
 def test_cdiv_rounds_up_for_either_sign(x: int, y: int, expected: int) -> None:
     assert types.cdiv(x, y) == expected
 
@@ -75,24 +85,33 @@ def test_divide_is_the_whole_quotient(x: int, y: int, expected: int) -> None:
     assert types.divide(x, y) == expected
 
 
-@pytest.mark.parametrize(("block_shapes", "itemsizes", "padded", "expected"), [
-    case("conv-and-temporal", ((3, 8), (2, 4, 4)), (2, 4), None, 48 + 128),
-    case("temporal-alone", ((4, 16, 16),), (4,), None, 4096),
-    case("padded-page", ((3, 8), (2, 4, 4)), (2, 4), 256, 256),
-    case("padding-of-no-bytes", ((3, 8), (2, 4, 4)), (2, 4), 176, 176),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("block_shapes", "itemsizes", "padded", "expected"),
+    [
+        case("conv-and-temporal", ((3, 8), (2, 4, 4)), (2, 4), None, 48 + 128),
+        case("temporal-alone", ((4, 16, 16),), (4,), None, 4096),
+        case("padded-page", ((3, 8), (2, 4, 4)), (2, 4), 256, 256),
+        case("padding-of-no-bytes", ((3, 8), (2, 4, 4)), (2, 4), 176, 176),
+    ],
+)
 def test_a_page_holds_all_states_or_its_padded_size(
     block_shapes: Sequence[Sequence[int]], itemsizes: Sequence[int], padded: int | None, expected: int
 ) -> None:
     assert types.page_size_bytes(block_shapes, itemsizes, padded) == expected
 
 
-@pytest.mark.parametrize(("mode", "drafts", "block_size", "max_model_len", "expected"), [
-    case("none", "none", 0, 10, 10, 1), case("none-with-drafts", "none", 2, 10, 10, 3),
-    case("align", "align", 0, 4, 10, 2), case("align-with-drafts", "align", 2, 4, 10, 4),
-    case("all", "all", 0, 4, 10, 3), case("all-whole-blocks", "all", 0, 4, 8, 2),
-    case("all-ignores-drafts", "all", 2, 4, 9, 3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mode", "drafts", "block_size", "max_model_len", "expected"),
+    [
+        case("none", "none", 0, 10, 10, 1),
+        case("none-with-drafts", "none", 2, 10, 10, 3),
+        case("align", "align", 0, 4, 10, 2),
+        case("align-with-drafts", "align", 2, 4, 10, 4),
+        case("all", "all", 0, 4, 10, 3),
+        case("all-whole-blocks", "all", 0, 4, 8, 2),
+        case("all-ignores-drafts", "all", 2, 4, 9, 3),
+    ],
+)
 def test_a_request_has_its_budget_of_pages(
     mode: str, drafts: int, block_size: int, max_model_len: int, expected: int
 ) -> None:
@@ -108,18 +127,26 @@ def test_modes_that_name_full_have_full_graphs(mode: str) -> None:
     assert types.has_full_cudagraphs(mode) == (mode not in {"NONE", "PIECEWISE"})
 
 
-@pytest.mark.parametrize(("argument", "function", "arguments"), [
-    ("x", types.cdiv, (True, 4)), ("y", types.cdiv, (4, 0)), ("y", types.cdiv, (4, 2.0)),
-    ("x", types.divide, (5, 2)), ("x", types.divide, (4.0, 2)), ("y", types.divide, (4, 0)),
-    ("y", types.divide, (4, True)), ("dtypes", types.page_size_bytes, (((2,),), ())),
-    ("shapes[1][1]", types.page_size_bytes, (((1,), (1, 0)), (2, 2))),
-    ("page_size_padded", types.page_size_bytes, (((2,),), (2,), 3)),
-    ("num_speculative_blocks", types.pages_per_request, ("none", -1, 1, 9, DOCUMENTS)),
-    ("block_size", types.pages_per_request, ("none", 0, 0, 9, DOCUMENTS)),
-    ("mamba_cache_mode", types.pages_per_request, ("ALL", 0, 1, 9, DOCUMENTS)),
-    ("", types.pages_per_request, ("none", 0, 1, 9, DOCUMENTS)),
-    ("cudagraph_mode", types.has_full_cudagraphs, ("FULLY",)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argument", "function", "arguments"),
+    [
+        ("x", types.cdiv, (True, 4)),
+        ("y", types.cdiv, (4, 0)),
+        ("y", types.cdiv, (4, 2.0)),
+        ("x", types.divide, (5, 2)),
+        ("x", types.divide, (4.0, 2)),
+        ("y", types.divide, (4, 0)),
+        ("y", types.divide, (4, True)),
+        ("dtypes", types.page_size_bytes, (((2,),), ())),
+        ("shapes[1][1]", types.page_size_bytes, (((1,), (1, 0)), (2, 2))),
+        ("page_size_padded", types.page_size_bytes, (((2,),), (2,), 3)),
+        ("num_speculative_blocks", types.pages_per_request, ("none", -1, 1, 9, DOCUMENTS)),
+        ("block_size", types.pages_per_request, ("none", 0, 0, 9, DOCUMENTS)),
+        ("mamba_cache_mode", types.pages_per_request, ("ALL", 0, 1, 9, DOCUMENTS)),
+        ("", types.pages_per_request, ("none", 0, 1, 9, DOCUMENTS)),
+        ("cudagraph_mode", types.has_full_cudagraphs, ("FULLY",)),
+    ],
+)
 def test_numbers_and_names_that_mean_nothing_are_refused(
     argument: str, function: Callable[..., object], arguments: tuple[object, ...]
 ) -> None:
@@ -161,7 +188,10 @@ F, T = False, True
         case("uniform-but-padding", (3, 3, 0), 3, UNIFORM, (3, 0, 6, 0)),
         case(
             "uniform-with-prompt-tail",
-            (3, 3), 3, {**UNIFORM, **STRICT, "is_prefilling": (F, T)}, (1, 1, 3, 3),
+            (3, 3),
+            3,
+            {**UNIFORM, **STRICT, "is_prefilling": (F, T)},
+            (1, 1, 3, 3),
         ),
         case("prompt-tail-first", (1, 1), 1, {**STRICT, "is_prefilling": (T, F)}, (0, 2, 0, 2)),
         case("empty-batch", (), 1, {}, (0, 0, 0, 0)),
@@ -179,10 +209,13 @@ F, T = False, True
         case("padded-tokens-are-prefill", (1, 5), 1, {"tokens": 8}, (1, 1, 1, 7)),
         case(
             "uniform-strict-padding-stays-decode",
-            (3, 3, 0), 3, {**UNIFORM, **STRICT, "is_prefilling": (F, F, F)}, (3, 0, 6, 0),
+            (3, 3, 0),
+            3,
+            {**UNIFORM, **STRICT, "is_prefilling": (F, F, F)},
+            (3, 0, 6, 0),
         ),
     ],
-)  # fmt: skip
+)
 def test_rows_split_at_the_first_prefill(
     lens: Sequence[int], threshold: int, options: dict[str, Any], expected: tuple[int, int, int, int]
 ) -> None:
@@ -198,23 +231,35 @@ def test_computed_tokens_are_the_length_less_the_query() -> None:
 TABLE = ((10, 11, 12, 13, 14), (20, 21, 22, 23, 24))
 
 
-@pytest.mark.parametrize(("seq_len", "expected"), [
-    case("negative", -3, (10, 11, 12)), case("padded-row", 0, (10, 11, 12)),
-    case("first-token", 1, (10, 11, 12)), case("full-block", 4, (10, 11, 12)),
-    case("next-block", 5, (11, 12, 13)), case("two-full-blocks", 8, (11, 12, 13)),
-    case("last-columns", 9, (12, 13, 14)), case("longest", 12, (12, 13, 14)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("seq_len", "expected"),
+    [
+        case("negative", -3, (10, 11, 12)),
+        case("padded-row", 0, (10, 11, 12)),
+        case("first-token", 1, (10, 11, 12)),
+        case("full-block", 4, (10, 11, 12)),
+        case("next-block", 5, (11, 12, 13)),
+        case("two-full-blocks", 8, (11, 12, 13)),
+        case("last-columns", 9, (12, 13, 14)),
+        case("longest", 12, (12, 13, 14)),
+    ],
+)
 def test_an_aligned_row_starts_at_the_column_of_its_last_token(
     seq_len: int, expected: tuple[int, ...]
 ) -> None:
     assert batch.block_table_rows(TABLE, (seq_len,), 4, 2, "align") == (expected,)
 
 
-@pytest.mark.parametrize(("seq_lens", "drafts", "expected"), [
-    case("two-rows", (5, 12), 2, ((11, 12, 13), (22, 23, 24))), case("fewer-rows", (5,), 2, ((11, 12, 13),)),
-    case("no-rows", (), 2, ()), case("no-drafts", (20, 1), 0, ((14,), (20,))),
-    case("one-column-to-choose", (4, 0), 4, (TABLE[0], TABLE[1])),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("seq_lens", "drafts", "expected"),
+    [
+        case("two-rows", (5, 12), 2, ((11, 12, 13), (22, 23, 24))),
+        case("fewer-rows", (5,), 2, ((11, 12, 13),)),
+        case("no-rows", (), 2, ()),
+        case("no-drafts", (20, 1), 0, ((14,), (20,))),
+        case("one-column-to-choose", (4, 0), 4, (TABLE[0], TABLE[1])),
+    ],
+)
 def test_the_aligned_table_has_a_row_for_each_length(
     seq_lens: Sequence[int], drafts: int, expected: tuple[tuple[int, ...], ...]
 ) -> None:
@@ -239,17 +284,21 @@ def test_a_length_beyond_the_table_is_told_the_longest_one() -> None:
         batch.block_table_rows(((1, 2, 3), (4, 5, 6)), (8, 9), 4, 1, "align")
 
 
-@pytest.mark.parametrize(("starts", "chunk_size", "boundaries", "last", "sequences"), [
-    case("starts-off-grid", (0, 3, 10), 4, (0, 3, 4, 8, 10), (0, 3), (0, 1, 1, 1)),
-    case("one-sequence", (0, 9), 4, (0, 4, 8, 9), (2,), (0, 0, 0)),
-    case("starts-on-grid", (0, 8, 16), 4, (0, 4, 8, 12, 16), (1, 3), (0, 0, 1, 1)),
-    case("no-sequence", (0,), 4, (0,), (), ()), case("empty-sequence", (0, 0), 4, (0,), (-1,), ()),
-    case("empty-between", (0, 3, 3, 5), 4, (0, 3, 4, 5), (0, -1, 2), (0, 2, 2)),
-    case("empty-around", (0, 0, 2, 2), 4, (0, 2), (-1, 0, -1), (1,)),
-    case("chunks-of-one", (0, 1, 3), 1, (0, 1, 2, 3), (0, 2), (0, 1, 1)),
-    case("chunk-beyond-total", (0, 1, 3), 100, (0, 1, 3), (0, 1), (0, 1)),
-    case("the-most-tokens", (0, 2**31 - 1), 2**30, (0, 2**30, 2**31 - 1), (1,), (0, 0)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("starts", "chunk_size", "boundaries", "last", "sequences"),
+    [
+        case("starts-off-grid", (0, 3, 10), 4, (0, 3, 4, 8, 10), (0, 3), (0, 1, 1, 1)),
+        case("one-sequence", (0, 9), 4, (0, 4, 8, 9), (2,), (0, 0, 0)),
+        case("starts-on-grid", (0, 8, 16), 4, (0, 4, 8, 12, 16), (1, 3), (0, 0, 1, 1)),
+        case("no-sequence", (0,), 4, (0,), (), ()),
+        case("empty-sequence", (0, 0), 4, (0,), (-1,), ()),
+        case("empty-between", (0, 3, 3, 5), 4, (0, 3, 4, 5), (0, -1, 2), (0, 2, 2)),
+        case("empty-around", (0, 0, 2, 2), 4, (0, 2), (-1, 0, -1), (1,)),
+        case("chunks-of-one", (0, 1, 3), 1, (0, 1, 2, 3), (0, 2), (0, 1, 1)),
+        case("chunk-beyond-total", (0, 1, 3), 100, (0, 1, 3), (0, 1), (0, 1)),
+        case("the-most-tokens", (0, 2**31 - 1), 2**30, (0, 2**30, 2**31 - 1), (1,), (0, 0)),
+    ],
+)
 def test_chunks_end_at_sequences_and_at_the_packed_grid(
     starts: Sequence[int],
     chunk_size: int,
@@ -260,12 +309,16 @@ def test_chunks_end_at_sequences_and_at_the_packed_grid(
     assert chunks.varlen_chunk_metadata(starts, chunk_size) == (boundaries, last, sequences)
 
 
-@pytest.mark.parametrize(("starts", "nums", "rows", "tiles"), [
-    case("rows-of-3-17-0-1", (0, 3, 20, 20, 21), (1, 3, 0, 1), (0, 1, 1, 1, 3), (0, 0, 1, 2, 0)),
-    case("no-rows", (0,), (), (), ()), case("an-empty-row", (0, 0), (0,), (), ()),
-    case("exact-tiles", (0, 8, 24), (1, 2), (0, 1, 1), (0, 0, 1)),
-    case("first-start-is-free", (7, 10, 27), (1, 3), (0, 1, 1, 1), (0, 0, 1, 2)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("starts", "nums", "rows", "tiles"),
+    [
+        case("rows-of-3-17-0-1", (0, 3, 20, 20, 21), (1, 3, 0, 1), (0, 1, 1, 1, 3), (0, 0, 1, 2, 0)),
+        case("no-rows", (0,), (), (), ()),
+        case("an-empty-row", (0, 0), (0,), (), ()),
+        case("exact-tiles", (0, 8, 24), (1, 2), (0, 1, 1), (0, 0, 1)),
+        case("first-start-is-free", (7, 10, 27), (1, 3), (0, 1, 1, 1), (0, 0, 1, 2)),
+    ],
+)
 def test_each_tile_of_eight_tokens_is_a_program(
     starts: Sequence[int], nums: tuple[int, ...], rows: tuple[int, ...], tiles: tuple[int, ...]
 ) -> None:
@@ -282,13 +335,17 @@ def test_a_long_row_has_twice_as_many_slots_as_programs() -> None:
     assert programs.token_chunk_offset_ptr == tuple(range(1500)) + (-1,) * 1500
 
 
-@pytest.mark.parametrize(("cu_seqlens", "indices", "offsets"), [
-    case("rows-of-1-64-135", (0, 1, 65, 200), ((0, 0), (1, 0), (2, 0), (2, 1), (2, 2)), (0, 1, 2, 5)),
-    case("empty-between", (0, 64, 64, 128), ((0, 0), (2, 0)), (0, 1, 1, 2)),
-    case("empty-at-the-end", (0, 1, 6, 6), ((0, 0), (1, 0)), (0, 1, 2, 2)),
-    case("no-sequence", (0,), (), (0,)), case("empty-sequence", (0, 0), (), (0, 0)),
-    case("first-start-is-free", (5, 7, 72), ((0, 0), (1, 0), (1, 1)), (0, 1, 3)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cu_seqlens", "indices", "offsets"),
+    [
+        case("rows-of-1-64-135", (0, 1, 65, 200), ((0, 0), (1, 0), (2, 0), (2, 1), (2, 2)), (0, 1, 2, 5)),
+        case("empty-between", (0, 64, 64, 128), ((0, 0), (2, 0)), (0, 1, 1, 2)),
+        case("empty-at-the-end", (0, 1, 6, 6), ((0, 0), (1, 0)), (0, 1, 2, 2)),
+        case("no-sequence", (0,), (), (0,)),
+        case("empty-sequence", (0, 0), (), (0, 0)),
+        case("first-start-is-free", (5, 7, 72), ((0, 0), (1, 0), (1, 1)), (0, 1, 3)),
+    ],
+)
 def test_fla_chunks_are_numbered_within_their_sequence(
     cu_seqlens: Sequence[int], indices: tuple[tuple[int, int], ...], offsets: tuple[int, ...]
 ) -> None:
@@ -296,9 +353,15 @@ def test_fla_chunks_are_numbered_within_their_sequence(
     assert chunks.chunk_offsets(cu_seqlens, 64) == offsets
 
 
-@pytest.mark.parametrize(("ngroups", "tp", "expected"), [
-    case("whole", 8, 4, 0), case("one-each", 4, 4, 0), case("one-for-all", 1, 8, 7), case("pairs", 2, 8, 6),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ngroups", "tp", "expected"),
+    [
+        case("whole", 8, 4, 0),
+        case("one-each", 4, 4, 0),
+        case("one-for-all", 1, 8, 7),
+        case("pairs", 2, 8, 6),
+    ],
+)
 def test_extra_groups_give_each_rank_whole_groups(ngroups: int, tp: int, expected: int) -> None:
     assert shapes.extra_groups_for_head_shards(ngroups, tp) == expected
 
@@ -332,22 +395,25 @@ def test_a_rank_holds_these_states_in_either_layout(
     assert shape_of(*arguments, layout="DS") == (*((dim, rows) for rows, dim in conv), *others)
 
 
-@pytest.mark.parametrize(("shape_of", "arguments", "argument"), [
-    case("mamba1", shapes.mamba1_state_shape, (2, 7, 16, 4), "intermediate_size"),
-    case("mamba2-heads", shapes.mamba2_state_shape, (2, 32, 4, 5, 8, 16, 4), "num_heads"),
-    case("mamba2-no-head", shapes.mamba2_state_shape, (2, 32, 4, 4, 0, 16, 4), "head_dim"),
-    case("mamba1-two-taps", shapes.mamba1_state_shape, (1, 8, 16, 2), ""),
-    case("mamba2-one-tap", shapes.mamba2_state_shape, (2, 32, 4, 4, 8, 16, 1), "conv_kernel"),
-    case("mamba2-drafts", shapes.mamba2_state_shape, (2, 32, 4, 4, 8, 16, 4, -1), "num_spec"),
-    case("short-conv-one-tap", shapes.short_conv_state_shape, (2, 8, 1), "conv_kernel"),
-    case("short-conv-drafts", shapes.short_conv_state_shape, (2, 8, 4, -1), "num_spec"),
-    case("short-conv", shapes.short_conv_state_shape, (2, 7, 4), "intermediate_size"),
-    case("gdn-values", shapes.gated_delta_net_state_shape, (2, 2, 5, 8, 16, 4), "num_v_heads"),
-    case("gdn-no-rank", shapes.gated_delta_net_state_shape, (0, 2, 4, 8, 16, 4), "tp_world_size"),
-    case("gdn-no-keys", shapes.gated_delta_net_state_shape, (2, 2, 4, 0, 16, 4), "head_k_dim"),
-    case("kda-keys", shapes.kda_state_shape, (2, 4, 8, 3, 4), "num_k_heads"),
-    case("kda-no-keys", shapes.kda_state_shape, (2, 4, 8, 0, 4), "num_k_heads"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape_of", "arguments", "argument"),
+    [
+        case("mamba1", shapes.mamba1_state_shape, (2, 7, 16, 4), "intermediate_size"),
+        case("mamba2-heads", shapes.mamba2_state_shape, (2, 32, 4, 5, 8, 16, 4), "num_heads"),
+        case("mamba2-no-head", shapes.mamba2_state_shape, (2, 32, 4, 4, 0, 16, 4), "head_dim"),
+        case("mamba1-two-taps", shapes.mamba1_state_shape, (1, 8, 16, 2), ""),
+        case("mamba2-one-tap", shapes.mamba2_state_shape, (2, 32, 4, 4, 8, 16, 1), "conv_kernel"),
+        case("mamba2-drafts", shapes.mamba2_state_shape, (2, 32, 4, 4, 8, 16, 4, -1), "num_spec"),
+        case("short-conv-one-tap", shapes.short_conv_state_shape, (2, 8, 1), "conv_kernel"),
+        case("short-conv-drafts", shapes.short_conv_state_shape, (2, 8, 4, -1), "num_spec"),
+        case("short-conv", shapes.short_conv_state_shape, (2, 7, 4), "intermediate_size"),
+        case("gdn-values", shapes.gated_delta_net_state_shape, (2, 2, 5, 8, 16, 4), "num_v_heads"),
+        case("gdn-no-rank", shapes.gated_delta_net_state_shape, (0, 2, 4, 8, 16, 4), "tp_world_size"),
+        case("gdn-no-keys", shapes.gated_delta_net_state_shape, (2, 2, 4, 0, 16, 4), "head_k_dim"),
+        case("kda-keys", shapes.kda_state_shape, (2, 4, 8, 3, 4), "num_k_heads"),
+        case("kda-no-keys", shapes.kda_state_shape, (2, 4, 8, 0, 4), "num_k_heads"),
+    ],
+)
 def test_shapes_that_ranks_cannot_share_are_refused(
     shape_of: Callable[..., object], arguments: tuple[object, ...], argument: str
 ) -> None:
@@ -377,13 +443,16 @@ IDS = (0, 2, 1, 3)
 LONG_IDS = (2, 1, 3, 1, 3, 1)
 
 
-@pytest.mark.parametrize(("source", "block_ids", "column", "accepted", "expected"), [
-    case("sd-first", (SD, "SD"), IDS, 1, 1, ByteRun(128, 15 * 2)),
-    case("sd-shifted", (SD, "SD"), IDS, 1, 3, ByteRun(128 + 12, 9 * 2)),
-    case("sd-last-row", (SD, "SD"), LONG_IDS, 0, 5, ByteRun(128 + 24, 3 * 2)),
-    case("sd-last-column", (SD, "SD"), IDS, 3, 1, ByteRun(192, 15 * 2)),
-    case("ds-first", (DS, "DS"), IDS, 2, 1, ByteRun(64, 15 * 2)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "block_ids", "column", "accepted", "expected"),
+    [
+        case("sd-first", (SD, "SD"), IDS, 1, 1, ByteRun(128, 15 * 2)),
+        case("sd-shifted", (SD, "SD"), IDS, 1, 3, ByteRun(128 + 12, 9 * 2)),
+        case("sd-last-row", (SD, "SD"), LONG_IDS, 0, 5, ByteRun(128 + 24, 3 * 2)),
+        case("sd-last-column", (SD, "SD"), IDS, 3, 1, ByteRun(192, 15 * 2)),
+        case("ds-first", (DS, "DS"), IDS, 2, 1, ByteRun(64, 15 * 2)),
+    ],
+)
 def test_a_conv_copy_reads_the_running_block_from_the_accepted_row_on(
     source: tuple[StateGeometry, str], block_ids: Sequence[int], column: int, accepted: int, expected: ByteRun
 ) -> None:
