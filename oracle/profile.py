@@ -30,6 +30,8 @@ class Profile:
     """Whether a request's budget in mode "all" has pages for speculative blocks. Source: contract 1.7."""
     gdn_plain_decodes: bool = False
     """Whether GDN keeps apart decodes that drafted nothing and accepted one token, for which column 0 is right."""
+    drafts_in_prompts: bool = True
+    """Whether runners mark drafts of rows that are in their prompt; other runners mark each prompt as a row without drafts."""
     gdn_counts_padding: bool = False
     """Whether GDN counts rows of padding behind prefills as prefills."""
     gdn_padded_tokens: bool = True

@@ -134,19 +134,6 @@ def test_modes_none_and_all_hand_back_the_very_same_table(trial: Trial, table: B
     trial.agrees(table.call(mode), rule=block_table_rows)
 
 
-@prop(
-    "block-table/huge-blocks",
-    "width",
-    GATHER,
-    table=block_tables(),
-    block_size=st.sampled_from((2**31 - 1, 2**31, 2**62, 2**63, 2**64)),
-)
-def test_blocks_that_hold_every_token_keep_the_first_column(
-    trial: Trial, table: BlockTable, block_size: int
-) -> None:
-    trial.agrees(replace(table, block_size=block_size).call(), rule=block_table_rows)
-
-
 @prop("block-table/own-row", "red zone", GATHER, table=block_tables())
 def test_no_entry_comes_from_memory_outside_the_row(trial: Trial, table: BlockTable) -> None:
     for r, row in enumerate(trial.returns(table.call()).rows()):

@@ -168,6 +168,9 @@ def with_drafts_of_prompts(session: Session) -> Session:
 )
 def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Trial, session: Session) -> None:
     step = replace(session.steps[0], marks=True)
+    if not trial.profile.drafts_in_prompts:
+        requests = (replace(row, drafts=-1) if row.prefilling else row for row in step.requests)
+        step = replace(step, requests=tuple(requests))
     found = built(trial, replace(session, steps=(step,)))
     tails = session.setup.kind in trial.profile.tails_decode
     marks = [

@@ -46,30 +46,6 @@ def test_chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size(
     )
 
 
-HUGE = (2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**64)
-
-
-@prop(
-    "chunk-metadata/huge-chunks",
-    "width",
-    VARLEN,
-    INDICES,
-    OFFSETS,
-    packed=packed_sequences(),
-    form=vector_forms(),
-    chunk_size=st.sampled_from(HUGE),
-)
-def test_a_chunk_that_holds_every_token_ends_with_its_sequence(
-    trial: Trial, packed: Packed, form: VectorForm, chunk_size: int
-) -> None:
-    starts = vector_of(packed.starts, form)
-    trial.agrees(
-        call(VARLEN, query_start_loc=starts, chunk_size=chunk_size),
-        call(INDICES, cu_seqlens=starts, chunk_size=chunk_size),
-        call(OFFSETS, cu_seqlens=starts, chunk_size=chunk_size),
-    )
-
-
 @prop("varlen-chunks/partition", "partition", VARLEN, packed=packed_sequences())
 def test_chunks_cover_every_token_once(trial: Trial, packed: Packed) -> None:
     cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))

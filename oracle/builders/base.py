@@ -87,7 +87,7 @@ def updated_block_table(
     """
     require(config.num_spec == 0, "num_speculative_tokens", config.num_spec, "be 0")
     require(len(table) == len(step.rows), "blk_table", table, f"have {len(step.rows)} rows")
-    batch.require_columns(table, config, "blk_table")
+    batch.require_table_columns(table, config, "blk_table")
     rows = tuple(replace(row, blocks=blocks) for row, blocks in zip(step.rows, table, strict=True))
     return base_metadata(replace(step, rows=rows), config, kind, capture)
 

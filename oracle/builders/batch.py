@@ -224,7 +224,7 @@ def require_prior_state(step: BuilderStep, decodes: Sequence[int]) -> None:
         require(not stateless, "is_prefilling", None, rule)
 
 
-def require_columns(table: Rows, config: BuilderConfig, argument: str) -> None:
+def require_table_columns(table: Rows, config: BuilderConfig, argument: str) -> None:
     """Refuse a table without a column for each state of a row; in mode "all" a row may have any number of them."""
     if config.mode == "all":
         return
@@ -241,7 +241,7 @@ def running_columns(step: BuilderStep, config: BuilderConfig) -> Rows:
     """
     table = tuple(row.blocks for row in step.rows)
     columns = 1 + config.num_spec
-    require_columns(table, config, "block_table_tensor")
+    require_table_columns(table, config, "block_table_tensor")
     match config.mode:
         case "none":
             return tuple(row[:columns] for row in table)

@@ -189,6 +189,13 @@ def _whole(functions: Sequence[_Function]) -> Iterator[RefusalSite]:
         for name, call in function.calls:
             calls.setdefault(name, []).append((function, call))
     found = [(one, refusal) for one in functions for refusal in one.refusals()]
+    homes: dict[str, str] = {}
+    for one in functions:
+        if one.name.startswith("require_") and homes.setdefault(one.name, one.module) != one.module:
+            raise ValueError(
+                f"{one.module}.{one.name} = a check, but should have a name of its own: "
+                f"{homes[one.name]} has this check, too [Refusals]"
+            )
     for callee, refusal in found:
         called = calls.get(callee.name, []) if callee.checks else []
         callers = [one for one in called if not callee.name.startswith("_") or one[0].file == callee.file]

@@ -57,6 +57,9 @@ def constructions() -> Iterator[BadBuild]:
         for form in wrong_ints(setup.construct(), *paths):
             yield BadBuild(f"{form.name}, {kind}", (), form.call)
         if kind != "gdn":
+            in_all = replace(setup, mode="all").construct()
+            for form in wrong_ints(in_all, "vllm_config.model_config.max_model_len"):
+                yield BadBuild(f"{form.name}, {kind} in mode all", (), form.call)
             unbounded = replace(setup, mode="all", max_model_len=0).construct()
             yield BadBuild(f"a longest request of no token, {kind}", (), unbounded)
     sizes: tuple[Any, ...] = (True, 2.0, 0)

@@ -47,8 +47,6 @@ def _steps_with(spec: int, longest: int, block_size: int, rows: Rows) -> st.Sear
         drafts=st.booleans(),
         first_block=st.sampled_from((1, 100, 2**31 - HUGE)),
         spare_columns=st.sampled_from((0, 0, 1, 3)),
-        stale=st.sampled_from(((1,), (1, 1), (0, -9), (9,))),
-        wide_counts=st.booleans(),
     )
 
 

@@ -34,6 +34,7 @@ from statecheck.execution.port import InProcess
 from statecheck.execution.registry import launches
 from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, load
+from statecheck.workers.forking import die_with_parent
 
 SECONDS, _OF_A_HANG = 30.0, 10.0
 """How long another process may take: less where the case is known not to end."""
@@ -258,6 +259,8 @@ def explain_case(path: Path, subject: str = "") -> int:
 
 
 if __name__ == "__main__":
+    # The case may stop its process, which nothing but a parent would end.
+    die_with_parent()
     faulthandler.enable()
     end_late(float(sys.argv[2]))
     explain_case(Path(sys.argv[1]))

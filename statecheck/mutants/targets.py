@@ -122,4 +122,4 @@ def _files(root: Path, package: str) -> Iterator[str]:
 
 
 def _is_in(path: str, wanted: str) -> bool:
-    return path == wanted or path.startswith(f"{wanted}/") or fnmatch(path, wanted)
+    return path in (wanted, f"{wanted}.py") or path.startswith(f"{wanted}/") or fnmatch(path, wanted)

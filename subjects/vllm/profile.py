@@ -18,6 +18,7 @@ CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
             "tails_decode": frozenset({"gdn"}),
             "gdn_counts_padding": True,
             "gdn_plain_decodes": True,
+            "drafts_in_prompts": False,
             "host_bounds": False,
         },
     ),

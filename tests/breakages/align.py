@@ -286,11 +286,6 @@ HOST = planted(
                 "in chain(scheduler_output.finished_req_ids, preempted):",
                 "cleanup/state-idx lifecycle/v1-provenance",
             ),
-            "copies to and from the null block are written down": (
-                "if blocks[column] <= NULL_BLOCK_ID:",
-                "if blocks[column] < NULL_BLOCK_ID:",
-                "copy-meta/bad-column",
-            ),
             "numbers of tokens may be no ints": (
                 "if not computed.__class__ is length.__class__ is int:",
                 "if False:",
@@ -324,12 +319,17 @@ HOST = planted(
                 "align-buffers/context",
             ),
             "mode all takes every row for a full decode": (
-                "scheduled.get(req_id, 0) == 1 + num_spec_tokens",
+                "scheduled.get(req_id) == 1 + num_spec_tokens",
                 "scheduled.get(req_id, 0) >= 1",
                 "all-mode/last-block",
             ),
         },
         "align/memcpy.py": {
+            "copies to and from the null block are written down": (
+                "if blocks[column] <= NULL_BLOCK_ID:",
+                "if blocks[column] < NULL_BLOCK_ID:",
+                "copy-meta/bad-column",
+            ),
             "lists of pointers forget the accepted tokens": (
                 "run = copy_func(state, blocks, src_col, bias + 1)",
                 "run = copy_func(state, blocks, src_col, 1)",

@@ -23,13 +23,13 @@ BUILDERS = planted(
                 "builder/prompt-rows",
             ),
             "padding counts as rows without prior state": (
-                "if filled < fresh.size:",
-                "if filled < 0:",
+                "fresh[queries.filled :] = False",
+                "fresh[fresh.size :] = False",
                 "builder/padding-rows builder/full-graphs",
             ),
             "a batch of as many rows has the lengths of the one before": (
-                "if raw != queries.raw or rows != queries.rows:",
-                "if rows != queries.rows:",
+                "if queries is None or raw != queries.raw or rows != queries.rows:",
+                "if queries is None or rows != queries.rows:",
                 "builder/several-steps",
             ),
             "rows of no token may come before others": (
@@ -84,7 +84,7 @@ BUILDERS = planted(
                 "builder/own-buffers",
             ),
             "a graph is captured with one accepted token per row": (
-                "torch.diff(m.query_start_loc).clamp(min=1) if",
+                "torch.diff(m.query_start_loc) if",
                 "torch.diff(m.query_start_loc).clamp(min=1, max=1) if",
                 "builder/capture",
             ),

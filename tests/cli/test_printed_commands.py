@@ -135,7 +135,7 @@ LEFT_OUT = {
     r"(?<!-m )statecheck ": "needs an installation, which has a test of its own",
     r"-m pytest": "needs a GPU",
     r"[Vv][Ll][Ll][Mm]|(make|statecheck) bisect|replay-trace": "needs a release of vLLM",
-    r"make mutants (?!SUBJECT=my_port)": "takes minutes or hours; tests/mutants judges a small module",
+    r"mutants (?!SUBJECT=my_port)": "takes minutes or hours; tests/mutants judges a small module",
     r"^make (sanitize|vllm)$": "a name; the command has an argument",
     r"make bench PYTHON=": "needs a GPU",
 }

@@ -40,3 +40,15 @@ def test_columns_are_those_of_contract_1_11(block_size: int, dtype: torch.dtype)
         )
         for computed, query in rows
     ]
+
+
+@pytest.mark.parametrize("block_size", [2**31 - 1, 2**31, 2**62, 2**63, 2**64])
+def test_blocks_that_hold_every_token_keep_the_first_column(block_size: int) -> None:
+    table = torch.tensor([[5, 6], [7, 8]], dtype=torch.int32)
+    spec = IMPL.resolve("MambaSpec")(
+        block_size=block_size, shapes=((2, 3),), dtypes=(torch.float32,), num_speculative_blocks=0
+    )
+    gathered = IMPL.resolve("mamba_get_block_table_tensor")(
+        table, torch.tensor([0, 2**31 - 1], dtype=torch.int32), spec, "align"
+    )
+    assert gathered.tolist() == [[5], [7]]

@@ -50,6 +50,7 @@ BATCHES = {
     "uniform speculative decodes": 7,
     "uniform speculative decodes before padding": 2,
     "zero-length rows at the back": 18,
+    "a zero-length row before others": NEVER,
     "padded tokens": 22,
 }
 COPIES = {
@@ -181,7 +182,8 @@ LEAST_PERCENT: dict[str, Mapping[str, float]] = {
         "several chunks in a sequence": 40,
     },
     "batches": BATCHES,
-    "shuffled batches": BATCHES | {"a prefill before a decode": 10},
+    "shuffled batches": BATCHES
+    | {"padding only": 0.5, "a prefill before a decode": 10, "a zero-length row before others": 15},
     "splittings": {
         "a threshold above one": 20,
         "a query at the threshold": 20,
