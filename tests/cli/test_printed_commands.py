@@ -115,6 +115,7 @@ SHORTER = (
     (r"--max-examples 20", "--max-examples 3 --only chunks"),
     (r"(make (fuzz|nightly)( SUBJECT=\S+)?)$", r"\1 BUDGET=2s"),
     (r"(-m statecheck (fuzz|nightly))$", r"\1 --budget 2s"),
+    (r"(-m statecheck reach --subject \S+)$", r"\1 --budget 2s"),
     (r"(--device cpu --only.*)", r"\1 --budget 2s"),
     (r"(make mutants .*)SAMPLE=\d+", r"\1SAMPLE=2 EXAMPLES=2"),
     (r"make vectors( |$)", r"make vectors ONLY=division "),

@@ -50,7 +50,6 @@ BATCHES = {
     "uniform speculative decodes": 7,
     "uniform speculative decodes before padding": 2,
     "zero-length rows at the back": 18,
-    "a zero-length row before others": NEVER,
     "padded tokens": 22,
 }
 COPIES = {
@@ -152,7 +151,7 @@ LEAST_PERCENT: dict[str, Mapping[str, float]] = {
     },
     "builder steps": {
         "no row": 1,
-        "decodes only": 8,
+        "decodes only": 6,
         "prefills only": 8,
         "decodes before prefills": 15,
         "one-token first chunk": 3,
@@ -182,8 +181,7 @@ LEAST_PERCENT: dict[str, Mapping[str, float]] = {
         "several chunks in a sequence": 40,
     },
     "batches": BATCHES,
-    "shuffled batches": BATCHES
-    | {"padding only": 0.5, "a prefill before a decode": 10, "a zero-length row before others": 15},
+    "shuffled batches": BATCHES | {"a prefill before a decode": 10},
     "splittings": {
         "a threshold above one": 20,
         "a query at the threshold": 20,
