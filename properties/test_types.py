@@ -31,7 +31,7 @@ def test_ceiling_division_rounds_up_for_either_sign(trial: Trial, x: int, y: int
     "agreement",
     "cdiv",
     values=st.lists(st.integers(-99, 99), max_size=6),
-    y=divisors | st.sampled_from((2**31 - 1, 2**31, -(2**31), -(2**31) - 1)),
+    y=divisors | st.sampled_from((2**31 - 1, 2**31, -(2**31) - 1)),
     wide=st.booleans(),
 )
 def test_ceiling_division_of_a_tensor_is_elementwise_and_keeps_its_dtype(

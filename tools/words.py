@@ -2,7 +2,7 @@
 
 Most readers are maintainers of serving engines who read English as a second language. A sentence is understood at the first
 reading if it has a subject, a verb, an object, and a noun for each thing. A word below says that a noun is missing, or
-is a picture where the field has a term. `--count` prints how often each occurs, allowed or not.
+is a picture where the field has a term. `--count` prints how often each occurs.
 """
 
 from __future__ import annotations
@@ -38,12 +38,8 @@ WORDS: Mapping[str, str] = {
     "deaf": "no_heartbeat",
 }
 """Each with what is clearer."""
-EXCEPTIONS: Mapping[tuple[str, str], str] = {
-    ("nobody", "statecheck/case/former.py"): "a name in saved files",
-    ("sing", "statecheck/case/former.py"): "a name in saved files",
-    ("sing", "tests/case/test_former.py"): "a name in saved files",
-}
-"""By word and file: why it stays there."""
+UNREAD = ("tools/words.py", "statecheck/case/former.py", "tests/case/test_former.py")
+"""This list, and names that stand in saved files."""
 _SUFFIXES = frozenset({".css", ".j2", ".js", ".md", ".py", ".toml", ".yaml", ".yml"})
 
 
@@ -54,10 +50,6 @@ class Use:
     file: str
     line: int
     word: str
-
-    @property
-    def is_allowed(self) -> bool:
-        return (self.word, self.file) in EXCEPTIONS
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.word}, but should be {WORDS[self.word]}"
@@ -85,13 +77,8 @@ class Vocabulary:
 
 
 def complaints(root: Path = ROOT) -> list[str]:
-    """A line for each word that should be another one, and for each stale exception."""
-    found = [use for file, text in _texts(root) for use in Vocabulary(list(WORDS)).uses(file, text)]
-    stale = sorted(EXCEPTIONS.keys() - {(use.word, use.file) for use in found})
-    return [
-        *(str(use) for use in found if not use.is_allowed),
-        *(f"{file}: {word} is in EXCEPTIONS, but should be in the file" for word, file in stale),
-    ]
+    """A line for each word that should be another one."""
+    return [str(use) for file, text in _texts(root) for use in Vocabulary(list(WORDS)).uses(file, text)]
 
 
 def counts(words: Sequence[str], root: Path = ROOT) -> dict[str, int]:
@@ -110,8 +97,7 @@ def _texts(root: Path) -> Iterator[tuple[str, str]]:
         files += [path for path in (root / folder).rglob("*") if path.suffix in _SUFFIXES]
     for path in sorted(files):
         name = path.relative_to(root).as_posix()
-        # The list itself.
-        if name != "tools/words.py":
+        if name not in UNREAD:
             yield name, path.read_text(encoding="utf-8")
 
 

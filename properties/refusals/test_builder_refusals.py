@@ -150,11 +150,11 @@ def counts_on_the_host() -> Iterator[BadBuild]:
             yield bad(
                 f"an accepted count of {accepted} between others", kind, build(kind, *rows, host_lengths=True)
             )
-    untold = {"marks": False, "bounds": False, "host_lengths": True}
+    without_hints = {"marks": False, "bounds": False, "host_lengths": True}
     yield bad(
         "a count of a decode without drafts that would be lost",
         "gdn",
-        build("gdn", replace(DECODE, accepted=2), DECODE, **untold),
+        build("gdn", replace(DECODE, accepted=2), DECODE, **without_hints),
     )
     prompt = replace(PROMPT, num_computed=4, accepted=2)
     yield bad("an accepted count that would be lost", "gdn", build("gdn", prompt, host_lengths=True))

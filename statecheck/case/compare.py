@@ -95,7 +95,7 @@ def _parts(value: Value) -> int:
 
 
 def outcome_difference(expected: Expected, actual: Outcome, *, places: bool) -> Difference | None:
-    """Compare an outcome with the expected one; `places` says whether host and device memory can be told apart."""
+    """Compare an outcome with the expected one; `places` says whether host and device memory are compared, too."""
     if actual.changed:
         return Difference(
             ", ".join(actual.changed), "written to", "left as it was, memory around it included"

@@ -15,7 +15,7 @@ from statecheck.expectations.typed import whole
 
 @answers("cdiv")
 def cdiv(x: Value, y: Value) -> Value:
-    """Elementwise on a tensor, dtype kept."""
+    """Elementwise on a tensor, dtype kept; so the dtype must hold the divisor, see docs/deviations.md."""
     if not isinstance(x, Tensor):
         return types.cdiv(whole(x, "x"), whole(y, "y"))
     if x.dtype not in ("int32", "int64"):

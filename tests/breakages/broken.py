@@ -271,8 +271,8 @@ def compile_and_sleep(seconds):
 
 
 def _compiled():
-    told = {"signature": {"x": "i32"}, "constants": None}
-    knobs.runtime.jit_post_compile_hook(compile=told, fn=SimpleNamespace(name="toy.kernel"))
+    compiled = {"signature": {"x": "i32"}, "constants": None}
+    knobs.runtime.jit_post_compile_hook(compile=compiled, fn=SimpleNamespace(name="toy.kernel"))
 
 
 @triton.jit

@@ -216,7 +216,7 @@ def test_a_call_that_hangs_in_the_worker_s_own_process_is_a_finding_with_its_inp
 
 
 def pretend(folder: Path, body: Body, *options: str, command: str = "fuzz") -> Ended:
-    """Run `fuzz` with a worker that only pretends; `output` is what standard output was told."""
+    """Run `fuzz` with a worker that only pretends; `output` is what the command printed."""
     printed = io.StringIO()
     chosen = f"{EXACT} or {ROUNDS_UP} or {PADDED}"
     with stage(body), contextlib.redirect_stdout(printed), contextlib.chdir(folder):

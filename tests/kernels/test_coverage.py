@@ -117,7 +117,7 @@ def test_what_is_taken_over_is_told_once() -> None:
     launched(1, 0)
     assert not take()
     again = launched(1)
-    # What there is has been told; what is taken is, each time.
+    # The branches that exist are sent once; the branches that were taken are sent each time.
     assert (again.branches, ways(again.taken), again.launches.total()) == (frozenset(), {OUTER, THEN}, 1)
 
 

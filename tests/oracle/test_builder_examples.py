@@ -380,7 +380,7 @@ def contract_example(**third: Any) -> BuilderStep:
 
 def test_gdn_reads_a_row_without_drafts_at_its_accepted_offset_unlike_the_document() -> None:
     # The document makes the third row a prefill that reads column 0, and loses its count of 3: two
-    # prefills of six tokens, (0,0),(1,0) as chunks. Told that the row is no prompt, we keep its count.
+    # prefills of six tokens, (0,0),(1,0) as chunks. We keep its count, since `is_prefilling` says that the row is no prompt.
     metadata = gdn_metadata(contract_example(), config(num_spec=2))
     assert replace(metadata, conv=None) == GDNMetadata(
         num_prefills=1,
@@ -422,8 +422,8 @@ def test_gdn_gives_the_documents_outcome_for_a_known_prompt_chunk() -> None:
 
 
 def test_gdn_gives_the_documents_outcome_for_unmarked_decodes_that_accepted_nothing() -> None:
-    untold = replace(contract_example(accepted=1), has_prefilling=False)
-    metadata = gdn_metadata(untold, config(num_spec=2))
+    unmarked = replace(contract_example(accepted=1), has_prefilling=False)
+    metadata = gdn_metadata(unmarked, config(num_spec=2))
     assert (split_of(metadata), metadata.num_spec_decodes) == ((0, 2, 0, 6), 2)
     dropped = replace(contract_example(), has_prefilling=False)
     with refused("num_accepted_tokens[2]"):

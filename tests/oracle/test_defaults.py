@@ -86,6 +86,7 @@ def test_the_profile_of_the_documents() -> None:
             host_bounds=True,
             kept_pages_of_drafts=False,
             gdn_plain_decodes=False,
+            drafts_in_prompts=True,
             gdn_counts_padding=False,
             gdn_padded_tokens=True,
             gdn_chunks_of_decodes=True,

@@ -41,8 +41,8 @@ class Exploration:
         self._late = self._over = False
         self._marks: Counter[str] = Counter()
         self._covered_before = self._covered_by_search = Coverage()
-        self._told = Counts()
-        self._told_at = 0.0
+        self._reported = Counts()
+        self._reported_at = 0.0
         self._gone = ""
         self._tried, self._exhausted = 0, False
 
@@ -166,7 +166,7 @@ class Exploration:
         if self._is_over():
             self._over = True
             raise _TimeIsUp
-        if time.monotonic() - self._told_at > _PROGRESS_SECONDS:
+        if time.monotonic() - self._reported_at > _PROGRESS_SECONDS:
             self._tell_progress()
 
     def _is_over(self) -> bool:
@@ -185,12 +185,15 @@ class Exploration:
         return late
 
     def _tell_progress(self) -> None:
-        self._told_at = time.monotonic()
+        self._reported_at = time.monotonic()
         self.worker.bound_output()
         counts = self.bench.counts
-        examples, compared = counts.examples - self._told.examples, counts.compared - self._told.compared
+        examples, compared = (
+            counts.examples - self._reported.examples,
+            counts.compared - self._reported.compared,
+        )
         if examples > 0:
-            self._told.examples, self._told.compared = counts.examples, counts.compared
+            self._reported.examples, self._reported.compared = counts.examples, counts.compared
             self.worker.events.send(ExamplesRun(self.task.property, examples, compared))
 
     def _summed_up(self, status: str, detail: str) -> Explored:
@@ -202,7 +205,7 @@ class Exploration:
             status=status,
             seconds=time.monotonic() - self._began,
             detail=detail,
-            counts=self._untold_counts(),
+            counts=self._unreported_counts(),
             known=dict(worker.known_defects.shown),
             hidden=worker.known_defects.hidden,
             found=tuple(failures.found),
@@ -219,11 +222,11 @@ class Exploration:
             remarks=worker.remarks(),
         )
 
-    def _untold_counts(self) -> Counts:
+    def _unreported_counts(self) -> Counts:
         """Of the examples since the last message about progress."""
         counts = self.bench.counts.take()
-        counts.examples -= self._told.examples
-        counts.compared -= self._told.compared
+        counts.examples -= self._reported.examples
+        counts.compared -= self._reported.compared
         return counts
 
     def _compiled(self) -> Kernels:

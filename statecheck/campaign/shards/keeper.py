@@ -30,23 +30,23 @@ class Keeper:
     def save(self, buckets: Iterable[BucketRecord]) -> None:
         """Into the corpus, which keeps the smallest case of each."""
         for bucket in buckets:
-            self._told(bucket, self._into_corpus)
+            self._written(bucket, self._into_corpus)
 
     def reported(self, bucket: BucketRecord) -> BucketRecord:
         """The bucket with the places of its case and of its own report, which are written."""
         # What a machine calls its corpus and its reports is nothing to go by on another.
         here = replace(bucket, corpus="", report="")
-        here = self._told(here, self._into_corpus) or here
-        return self._told(here, self._into_reports) or here
+        here = self._written(here, self._into_corpus) or here
+        return self._written(here, self._into_reports) or here
 
     def conclude(self) -> list[str]:
         """All that went wrong."""
         return list(dict.fromkeys([*self.troubles, *self._corpus.troubles]))
 
-    def _told(
+    def _written(
         self, bucket: BucketRecord, write: Callable[[BucketRecord], BucketRecord]
     ) -> BucketRecord | None:
-        """Whatever a case of another machine may be, the others are written."""
+        """The bucket, None if it could not be written: a broken case of another machine keeps no other case from its file."""
         if not bucket.case:
             return None
         try:

@@ -60,7 +60,7 @@ class Display:
         self.console = console
         self._status = console.status("")
         self._last_line = 0.0
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
@@ -80,8 +80,8 @@ class Display:
             self._last_line = time.monotonic()
             self.say(line(campaign))
         for key, text in _news(campaign):
-            if key not in self._told:
-                self._told.add(key)
+            if key not in self._printed:
+                self._printed.add(key)
                 self.say(text)
 
     def say(self, text: str) -> None:

@@ -229,12 +229,12 @@ class _Description:
         parts = self._some(kind.__iter__(found))
         self._read(parts)
         items = [self.of(item, f"{path}[{i}]") for i, item in enumerate(parts)]
-        if type(found).__iter__ is not kind.__iter__ and items != self._told(found, path):
+        if type(found).__iter__ is not kind.__iter__ and items != self._iterated(found, path):
             raise NotPlainError("other items when it is iterated than it holds")
         return kind(items)
 
-    def _told(self, found: Any, path: str) -> list[Value]:
-        """The items of a list or tuple whose class has an iterator of its own, as that gives them."""
+    def _iterated(self, found: Any, path: str) -> list[Value]:
+        """The items of a list or tuple whose class has an iterator of its own, as the iterator gives them."""
         return [self.of(item, f"{path}[{i}]") for i, item in enumerate(self._some(iter(found)))]
 
     def _dict(self, found: Any, path: str) -> Value:

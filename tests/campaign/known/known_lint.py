@@ -1,7 +1,7 @@
 """Whether entries of known defects pass by deliberate breakages, which are other defects than theirs.
 
 A breakage is planted as it is found first, and once more with inputs of the entry's own circumstances: a failure that has all
-the fields of a symptom is told apart from it by the condition alone.
+the fields of a symptom differs from it by the condition alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Known defects in campaigns: what is counted, what is reported when, what is told at the end, and when one is gone."""
+"""Known defects in campaigns: what is counted, what is reported when, what is printed at the end, and when a defect is gone."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def _hides(hidden: bool, task: Explore, actor: Actor) -> None:
     actor.passes(task, hidden=hidden)
 
 
-# What is told at the end.
+# What is printed at the end.
 
 
 def falsified(name: str, x: int, function: str = "divide") -> BucketRecord:

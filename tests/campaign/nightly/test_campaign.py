@@ -39,7 +39,7 @@ def divide(x, y):
     right = impl.divide(x, y)
     return right + 1 if x >= 12 and "TOY_BROKEN" in os.environ else right
 """
-"""A subject that is right, or wrong, as slow as it is told."""
+"""A subject that is right, or wrong, as slow as a variable says."""
 
 
 @dataclass(frozen=True)

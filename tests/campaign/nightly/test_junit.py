@@ -80,7 +80,7 @@ def test_the_status_of_a_property_decides_what_its_test_is(status: str, kind: li
     [("FIXED", []), ("FAILED", ["failure"]), ("NOT APPLICABLE", ["skipped"]), ("UNREADABLE", ["error"])],
 )
 def test_the_verdict_of_a_replay_decides_what_its_test_is(verdict: str, kind: list[str]) -> None:
-    found = cases(a_record(corpus=[CorpusRecord("a.json", verdict, "told")]), "corpus")["a.json"]
+    found = cases(a_record(corpus=[CorpusRecord("a.json", verdict, "a reason")]), "corpus")["a.json"]
     assert kinds(found) == kind
 
 

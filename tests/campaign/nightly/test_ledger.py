@@ -160,7 +160,7 @@ def test_what_a_replayed_case_shows_is_known_from_the_beginning(
 ) -> None:
     ledger, path = a_ledger(), DIVIDED.save(tmp_path / "case.json")
     content = DIVIDED.to_data() if verdict == "FAILED" else {}
-    ledger.replayed(CorpusRecord("case.json", verdict, "as told"), path, content)
+    ledger.replayed(CorpusRecord("case.json", verdict, "a reason"), path, content)
     assert (len(ledger.buckets), len(ledger.troubles)) == (buckets, troubles)
     assert ledger.standings[NAME].known == (frozenset({ONE}) if buckets else frozenset())
     assert status_of(ledger) is (Status.FALSIFIED if buckets else Status.NOT_TESTED)
