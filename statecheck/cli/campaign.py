@@ -134,7 +134,7 @@ def _write(plan: Plan, record: CampaignRecord, say: Tell) -> None:
 
 
 def _on_ray(plan: Plan, out: Console, address: str) -> CampaignRecord:
-    from statecheck.campaign.shards.ray_cluster import run_on_ray
+    from statecheck.campaign.shards.ray_cluster import Cluster, run_on_ray
     from statecheck.text.terminal import said
 
     shown: set[str] = set()
@@ -146,7 +146,7 @@ def _on_ray(plan: Plan, out: Console, address: str) -> CampaignRecord:
                 _say(out, f"FALSIFIED {bucket.id}: {bucket.property}: {said(bucket.message)}")
         _say(out, f"{record.seconds:6.0f} s: {record.examples:,} examples, {len(record.buckets)} buckets")
 
-    return run_on_ray(plan, address, watch=watch)
+    return run_on_ray(plan, Cluster(address), watch=watch)
 
 
 def _say(out: Console, text: str) -> None:
