@@ -32,8 +32,7 @@ def launched(
         case "postprocess_mamba_fused_kernel":
             return None, _postprocess_kernel(arguments, constexprs, memory, profile)
         case "batch_memcpy_kernel":
-            vectors = {name.removesuffix("_ptr"): vector for name, vector in arguments.items()}
-            return memcpy(memory, profile, **vectors)
+            return memcpy(memory, profile, **arguments)
     raise AssertionError(f"there is no rule for the kernel {kernel}")
 
 

@@ -9,11 +9,9 @@ from .work import this_program
 
 @triton.jit(
     do_not_specialize=["num_entries", "num_parts"],
-    do_not_specialize_on_alignment=["src_ptrs_ptr", "dst_ptrs_ptr", "sizes_ptr"],
+    do_not_specialize_on_alignment=["src_ptrs", "dst_ptrs", "sizes"],
 )
-def batch_memcpy_kernel(
-    src_ptrs_ptr, dst_ptrs_ptr, sizes_ptr, BLOCK_SIZE: tl.constexpr, num_entries=0, num_parts=1
-):
+def batch_memcpy_kernel(src_ptrs, dst_ptrs, sizes, BLOCK_SIZE: tl.constexpr, num_entries=0, num_parts=1):
     """Copy sizes[i] bytes from address src[i] to address dst[i], each entry as through a temporary.
 
     Grid: any; the programs share out the parts of all entries. Without num_entries there is one per program. An
@@ -27,9 +25,9 @@ def batch_memcpy_kernel(
     while item < count * num_parts:
         entry = item // num_parts
         part = item % num_parts
-        src = tl.load(src_ptrs_ptr + entry).to(tl.int64)
-        dst = tl.load(dst_ptrs_ptr + entry).to(tl.int64)
-        size = tl.load(sizes_ptr + entry).to(tl.int64)
+        src = tl.load(src_ptrs + entry).to(tl.int64)
+        dst = tl.load(dst_ptrs + entry).to(tl.int64)
+        size = tl.load(sizes + entry).to(tl.int64)
         distance = tl.where(src < dst, dst - src, src - dst)
         if distance >= size:
             copy_part(src, dst, size, part, num_parts, BLOCK_SIZE // 8)

@@ -116,7 +116,7 @@ def launch_again(entries: int, pools: Sequence[str], *, schedule: str = "") -> C
         "harness.launch",
         kernel=MEMCPY_KERNEL,
         grid=(entries,),
-        arguments={f"{name}_ptr": value for name, value in again.arguments},
+        arguments=again.named,
         constexprs={"BLOCK_SIZE": 256},
         observes=pools,
         schedule=schedule,
