@@ -12,7 +12,9 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from statecheck.workers.forkserver import Fork, server_for
@@ -112,3 +114,24 @@ def _run(arguments: list[str]) -> None:
         sys.argv[:] = arguments
         sys.path.insert(0, str(Path(first).parent))
         runpy.run_path(first, run_name="__main__")
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that was not asked for yet does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def gone(pids: list[int], seconds: float) -> bool:
+    """Whether the processes end in time; those that do not are killed."""
+    deadline = time.monotonic() + seconds
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    found = [pid for pid in pids if alive(pid)]
+    for pid in found:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return not found

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from statecheck import rooms
 from statecheck.case import Case
 from statecheck.case.failure import WrongBytes
 from statecheck.case.faults import DEVICE_FAULT
@@ -24,7 +28,7 @@ from statecheck.report.markdown import report_text, write_report
 from subjects import Subject, load
 from tests.breakages.broken import ROOT, a_case
 from tests.breakages.variants import Variant, broken_subject
-from tests.processes import run_python
+from tests.processes import alive, gone, run_python
 
 pytestmark = pytest.mark.usefixtures("executed")
 
@@ -257,3 +261,24 @@ def test_on_a_cpu_kernels_are_watched_unless_one_asks_for_less() -> None:
 def test_compiled_kernels_cannot_be_watched() -> None:
     with pytest.raises(ValueError, match=r"^sanitized = True, but should be False on cuda"):
         InProcess(load("impl"), "cuda", sanitized=True)
+
+
+def test_an_attribution_ends_with_its_parent(tmp_path: Path) -> None:
+    (tmp_path / "sleeping.py").write_text(
+        "import time\nfrom pathlib import Path\n\nPath('started').touch()\ntime.sleep(600)\n"
+    )
+    case = a_case(subject="sleeping").save(tmp_path / "case.json")
+    command = (sys.executable, "-m", "statecheck.diagnose.attribution", str(case), "600")
+    starts = f"import subprocess; p = subprocess.Popen({command!r}); print(p.pid, flush=True); p.wait()"
+    variables = os.environ | rooms.variables()
+    variables["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(ROOT)])
+    with subprocess.Popen(
+        [sys.executable, "-c", starts], cwd=tmp_path, env=variables, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        while alive(child) and not (tmp_path / "started").exists():
+            time.sleep(0.05)
+        assert alive(child)
+        parent.kill()
+        assert gone([child], seconds=5.0)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import pytest
 
 from statecheck.workers.forkserver import Fork, server_for
 from tests.breakages.broken import FAULTY, ROOT, module
-from tests.workers.test_port import alive
+from tests.processes import alive, gone
 
 _LEFT_BEHIND = """
 import sys
@@ -52,17 +50,6 @@ def test_no_process_outlives_one_that_is_killed(faulty: str, device: str) -> Non
         time.sleep(0.2)
         parent.kill()
     assert gone(pids, seconds=60.0)
-
-
-def gone(pids: list[int], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while any(map(alive, pids)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    found = [pid for pid in pids if alive(pid)]
-    for pid in found:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    return not found
 
 
 def test_a_request_that_ctrl_c_has_cut_short_leaves_the_next_one_its_own_answer(

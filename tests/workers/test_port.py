@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from statecheck.workers.wire import request
 from statecheck.workers.worker_process import WorkerProcess
 from subjects import load
 from tests.breakages.broken import FAULTY, module
+from tests.processes import alive
 
 ILLEGAL = "illegal access: memory was touched that is not there"
 
@@ -188,15 +188,6 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     while alive(pid):
         time.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    """Whether the process runs; one that was not asked for yet does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"
 
 
 def test_what_a_worker_compiles_is_counted_here(port: InWorker) -> None:
