@@ -47,27 +47,23 @@ def _bench(options: argparse.Namespace) -> int:
     require_own(options.out, "bench", "out", "bench")
     mark(options.out, "bench")
     if options.tiny:
-        _prepare_kernels(options.device)
+        from statecheck.execution.port import choose_device
+        from statecheck.kernels import triton_mode
+
+        # Where there is no GPU, kernels are executed on the CPU.
+        triton_mode.prepare(choose_device(options.device))
     from statecheck.subject import load
-    from tools.bench.align import BenchOptions, run_align
     from tools.bench.builders import run_builders
     from tools.bench.cache import offers_copies
+    from tools.bench.copies import run_copies
 
     beside = load(options.subject) if options.subject else None
     if options.only in ("", "builders"):
         run_builders(beside, options.device)
     if options.only != "builders":
         peer = beside if beside and offers_copies(beside) else None
-        run_align(BenchOptions(options.out, options.device, peer, tiny=options.tiny))
+        run_copies(options.out, options.device, peer, tiny=options.tiny)
     return CLEAN
-
-
-def _prepare_kernels(device: str) -> None:
-    """Where there is no GPU, kernels are executed on the CPU."""
-    from statecheck.execution.port import choose_device
-    from statecheck.kernels import triton_mode
-
-    triton_mode.prepare(choose_device(device))
 
 
 if __name__ == "__main__":

@@ -5,19 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-from rich.table import Table
 
 from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
 from statecheck.execution.port import InProcess, choose_device
 from statecheck.report import numbers
 from statecheck.rooms import home
 from statecheck.subject import Subject, load
-from tools.bench import report
-from tools.bench.clock import Times, in_turn, quartiles, waiting_for
+from tools.bench.clock import in_turn, wait_for
+from tools.bench.rows import Row, show, table, title_of
 
 RESULTS = home() / "build" / "bench.json"
 _SEED = 0
@@ -34,51 +33,28 @@ class BuilderLoad:
     step: BuildCall
 
 
-@dataclass(frozen=True)
-class BuilderTimes:
-    """Microseconds until `build` returns, and what it enqueues on a GPU (None where there is none).
-
-    `beside`: of the other subject's own builder, None where there is none. `same`: whether both have counted the same
-    requests and tokens of each kind.
-    """
-
-    load: str
-    device: str
-    times: Times
-    kernels: int | None
-    uploads: int | None
-    fills: int | None
-    beside: Times | None = None
-    same: bool | None = None
-
-    @property
-    def ratio(self) -> float | None:
-        """How many times as long the other one takes."""
-        return None if self.beside is None else self.beside.median / self.times.median
-
-
 def run_builders(beside: Subject | None, device: str) -> None:
-    """Print the tables, and save them as `build/bench.json`."""
+    """Print a table for each device, and save them as `build/bench.json`."""
     results = measure_builders(beside, device)
-    name = f"{beside.name} {beside.release}".rstrip() if beside else ""
-    console = report.console()
-    for table in tables(results, name):
-        console.print(table, "")
+    show(table(f"build() until it returns, {device}", rows) for device, rows in results.items())
     content = {
         "environment": numbers.environment() | {"seed": _SEED},
-        "beside": name or None,
+        "peer": title_of(beside),
         "unit": "microseconds",
-        "builders": [asdict(result) | {"ratio": result.ratio} for result in results],
+        "builders": {device: [row.data for row in rows] for device, rows in results.items()},
     }
     numbers.save(RESULTS, content)
 
 
-def measure_builders(beside: Subject | None = None, device: str = "auto") -> list[BuilderTimes]:
-    """Time every load on the CPU and, where that is the device, on the GPU."""
+def measure_builders(beside: Subject | None = None, device: str = "auto") -> dict[str, list[Row]]:
+    """Time every load on the CPU and, where that is the device, on the GPU; rows by device.
+
+    `more` of a row has what a build enqueues on a GPU. `same`: whether both sides count the same requests and tokens of each kind.
+    """
     devices = dict.fromkeys(("cpu", choose_device(device)))
     sides = [load("impl"), beside] if beside else [load("impl")]
     with _one_thread():
-        return [_measure(load_, sides, device) for device in devices for load_ in loads()]
+        return {device: [_measure(load_, sides, device) for load_ in loads()] for device in devices}
 
 
 @contextmanager
@@ -130,14 +106,12 @@ def _prefills(drawn: random.Random, rows: int) -> Iterator[StepRequest]:
         yield StepRequest(drawn.randrange(64, 1024), drawn.choice((0, 1024)), True)
 
 
-def _measure(load_: BuilderLoad, sides: Sequence[Subject], device: str) -> BuilderTimes:
+def _measure(load_: BuilderLoad, sides: Sequence[Subject], device: str) -> Row:
     builds = [_build(load_, side, device) for side in sides if side.has(load_.setup.builder)]
-    ours, *others = map(quartiles, in_turn(builds, _REPEATS, before=waiting_for(device)))
-    enqueued = _enqueued(builds[0], device)
-    if not others:
-        return BuilderTimes(load_.name, device, ours, *enqueued)
-    counts = [_counts(build()) for build in builds]
-    return BuilderTimes(load_.name, device, ours, *enqueued, others[0], counts[0] == counts[1])
+    times = in_turn(builds, _REPEATS, before=lambda number: wait_for(device))
+    more = _enqueued(builds[0]) if device == "cuda" else {}
+    ours, *others = [_counts(build()) for build in builds]
+    return Row(load_.name, {}, times, ours == others[0] if others else None, more)
 
 
 def _counts(metadata: Any) -> dict[str, int]:
@@ -162,10 +136,8 @@ def _own_class(adapted: type[Any]) -> type[Any]:
     return next(base for base in adapted.__mro__ if not base.__module__.startswith("subjects."))
 
 
-def _enqueued(build: Callable[[], Any], device: str) -> tuple[int | None, int | None, int | None]:
-    """Kernels, host-to-device copies and fills of one build."""
-    if device == "cpu":
-        return None, None, None
+def _enqueued(build: Callable[[], Any]) -> dict[str, float | int | None]:
+    """Kernels, host-to-device copies, and fills and other copies of one build."""
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True
     ) as profile:
@@ -173,33 +145,5 @@ def _enqueued(build: Callable[[], Any], device: str) -> tuple[int | None, int | 
         torch.cuda.synchronize()
     names = [event.name for event in profile.events() if event.device_type.name == "CUDA"]
     uploads = sum("HtoD" in name for name in names)
-    fills = sum(name.startswith("Memset") for name in names)
-    others = sum(name.startswith("Memcpy") and "HtoD" not in name for name in names)
-    return len(names) - uploads - fills - others, uploads, fills + others
-
-
-def tables(results: Sequence[BuilderTimes], beside: str = "") -> list[Table]:
-    """A table for each device. `beside`: what the other subject is called."""
-    return [
-        _table([row for row in results if row.device == device], device, beside)
-        for device in dict.fromkeys(row.device for row in results)
-    ]
-
-
-def _table(rows: Sequence[BuilderTimes], device: str, beside: str) -> Table:
-    counted = ("kernels", "uploads", "other") if device == "cuda" else ()
-    compared = ("ratio", "host time", beside) if beside else ("host time",)
-    return report.table(
-        f"build(), {device}; µs until it returns, median (quartiles)",
-        ("step", *compared, *counted),
-        [(row.load, *_times(row, beside), *_counted(row, device)) for row in rows],
-    )
-
-
-def _times(row: BuilderTimes, beside: str) -> Sequence[str]:
-    other = "" if row.same in (None, True) else ", other counts"
-    return (f"{row.ratio:.2f}x{other}", str(row.times), str(row.beside)) if beside else (str(row.times),)
-
-
-def _counted(row: BuilderTimes, device: str) -> Sequence[str]:
-    return (str(row.kernels), str(row.uploads), str(row.fills)) if device == "cuda" else ()
+    others = sum(name.startswith(("Memset", "Memcpy")) and "HtoD" not in name for name in names)
+    return {"kernels": len(names) - uploads - others, "uploads": uploads, "other": others}

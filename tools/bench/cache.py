@@ -65,7 +65,7 @@ class BenchCache:
     """
 
     def __init__(self, shape: Shape, layout: str, rows: int, device: str) -> None:
-        self.shape, self.rows, self.device = shape, rows, device
+        self.shape, self.layout, self.rows, self.device = shape, layout, rows, device
         conv = (CONV_ROWS, shape.channels) if layout == "SD" else (shape.channels, CONV_ROWS)
         self._states = ((conv, torch.bfloat16), (shape.temporal, shape.temporal_dtype))
         self.layer_names = [f"layers.{i}" for i in range(shape.layers)]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,25 +24,7 @@ class Times:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.median:,.0f} ({self.low:,.0f}-{self.high:,.0f})"
-
-    @property
-    def precise(self) -> str:
-        return f"{self.median:.1f} ({self.low:.1f}-{self.high:.1f})"
-
-
-def quartiles(microseconds: Sequence[float]) -> Times:
-    return Times(*statistics.quantiles(microseconds, n=4, method="inclusive"))
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+        return f"{self.median:,.1f} ({self.low:,.1f}-{self.high:,.1f})"
 
 
 def host_clock(action: Action) -> float:
@@ -60,25 +41,35 @@ def in_turn(
     repeats: int,
     *,
     clock: Clock = host_clock,
-    before: Callable[[], object] = lambda: None,
+    before: Callable[[int], object] = lambda number: None,
     warm_up: int = 20,
-) -> list[list[float]]:
-    """Microseconds of each action, the actions in turn, so that a busy machine slows all of them.
+    in_a_row: int = 1,
+) -> list[Times]:
+    """Times of each action, the actions in turn, so that a busy machine slows all of them.
 
-    `before` is done before each, and its time does not count.
+    Args:
+        before: is done before each turn, with the number of the action; its time does not count.
+        warm_up: turns that do not count.
+        in_a_row: how often an action is done in a turn.
     """
     samples: list[list[float]] = [[] for _ in actions]
-    with no_collection():
-        for _ in range(warm_up + repeats):
-            for taken, action in zip(samples, actions, strict=True):
-                before()
-                taken.append(clock(action))
-    return [taken[warm_up:] for taken in samples]
+    gc.collect()
+    gc.disable()
+    try:
+        for turn in range(warm_up + repeats):
+            for number, action in enumerate(actions):
+                before(number)
+                taken = [clock(action) for _ in range(in_a_row)]
+                samples[number] += taken if turn >= warm_up else []
+    finally:
+        gc.enable()
+    return [Times(*statistics.quantiles(taken, n=4, method="inclusive")) for taken in samples]
 
 
-def waiting_for(device: str) -> Callable[[], object]:
-    """Waits until the device has done all its work."""
-    return torch.cuda.synchronize if device == "cuda" else lambda: None
+def wait_for(device: str) -> None:
+    """Until the device has done all its work."""
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
 class DeviceClock:

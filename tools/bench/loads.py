@@ -167,3 +167,13 @@ def loads(requests: Sequence[int]) -> Iterator[CopyLoad]:
         yield from (make(rows, many) for rows in (few, many))
     yield from (v2_step(rows, many, crossing=True) for rows in requests)
     yield v2_step(many, many, crossing=False)
+
+
+def idle_loads(requests: int) -> Iterator[CopyLoad]:
+    """One call of each driver, and a V2 step; none of the requests copies anything."""
+    yield postprocess(requests, 0)
+    still = postprocess_align(requests, requests).vectors | {"new_num_computed_tokens_gpu": [20] * requests}
+    yield CopyLoad(POSTPROCESS_ALIGN, requests, 0, 0, still)
+    fresh = precopy(requests, requests).vectors | {"src_col_gpu": [-1] * requests}
+    yield CopyLoad(PRECOPY, requests, 0, 0, fresh)
+    yield v2_step(requests, requests, crossing=False)

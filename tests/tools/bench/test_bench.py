@@ -15,13 +15,12 @@ import torch
 
 from statecheck.execution.example import Bench
 from subjects import Subject, load
-from tools.bench import align as bench_align
-from tools.bench import calls as bench_calls
-from tools.bench import device as bench_device
+from tools.bench import copies as bench_copies
 from tools.bench import loads as bench_loads
+from tools.bench import rows as bench_rows
 from tools.bench.__main__ import main
 from tools.bench.cache import BenchCache, in_layout
-from tools.bench.device import LAYOUTS, TINY, Measured, launcher
+from tools.bench.copies import HOST_REQUESTS, LAYOUTS, TINY, Measured, launcher
 from tools.bench.loads import CopyLoad, Side
 
 TINY_STATES = TINY.shapes[0]
@@ -98,7 +97,7 @@ def few(load_: CopyLoad) -> CopyLoad:
         (bench_loads.postprocess_align(ROWS, ROWS), range(ROWS), [DEST]),
         (bench_loads.precopy(ROWS, ROWS), range(ROWS), [RUN]),
         (bench_loads.v2_step(ROWS, ROWS, crossing=True), range(ROWS), [RUN, DEST]),
-        *[(few(load_), [], []) for load_ in bench_calls.loads()],
+        *[(few(load_), [], []) for load_ in bench_loads.idle_loads(HOST_REQUESTS)],
     ],
 )
 def test_a_load_changes_the_columns_that_it_is_about(
@@ -110,15 +109,19 @@ def test_a_load_changes_the_columns_that_it_is_about(
 
 @pytest.fixture(scope="module")
 def measured(device: str) -> Measured:
-    return bench_device.measure(TINY, device, IMPL)
+    return bench_copies.measure(TINY, device, IMPL)
 
 
 def test_every_situation_is_timed_in_both_layouts(measured: Measured) -> None:
-    rows = [(row.layout, row.driver, row.requests, row.crossing) for row in measured.rows]
-    expected = [(load_.driver, load_.requests, load_.crossing) for load_ in bench_loads.loads(TINY.requests)]
-    assert rows == [(layout, *one) for layout in LAYOUTS for one in expected]
-    assert all(row.microseconds > 0 for row in measured.rows)
-    assert all((row.share is None) == (row.crossing == 0) for row in measured.rows)
+    rows = [(row.name, *row.about.values()) for row in measured.rows]
+    expected = [
+        (one.driver, f"tiny {layout}", one.requests, one.crossing)
+        for layout in LAYOUTS
+        for one in bench_loads.loads(TINY.requests)
+    ]
+    assert rows == expected
+    assert all(row.ours.median > 0 for row in measured.rows)
+    assert all((row.more["of ceiling"] is None) == (row.about["crossing"] == 0) for row in measured.rows)
 
 
 def test_a_peer_is_timed_and_leaves_the_same_bytes(measured: Measured) -> None:
@@ -126,12 +129,12 @@ def test_a_peer_is_timed_and_leaves_the_same_bytes(measured: Measured) -> None:
 
 
 def test_a_peer_that_leaves_other_bytes_is_told(device: str, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = bench_device.measure(TINY, device, idle_peer()).rows
-    compared = [row for row in rows if row.driver == bench_loads.POSTPROCESS]
-    assert all(row.same is (row.crossing == 0) for row in compared)
-    bench_align.show(bench_device.Measured(1.0, 1.0, 1.0, rows, ()))
+    rows = bench_copies.measure(TINY, device, idle_peer()).rows
+    compared = [row for row in rows if row.name == bench_loads.POSTPROCESS]
+    assert all(row.same is (row.about["crossing"] == 0) for row in compared)
+    bench_rows.show(bench_copies.shown(bench_copies.Measured(1.0, 1.0, 1.0, rows, ())))
     out = capsys.readouterr().out
-    assert "other bytes" in out
+    assert "another" in out
     assert "the peer left other bytes than impl in 6 rows" in out
 
 
@@ -140,14 +143,14 @@ def test_a_peer_without_counts_is_refused(device: str) -> None:
         vars(self).clear()
 
     with pytest.raises(ValueError, match="num_accepted_tokens_out"):
-        bench_device.measure(TINY, device, idle_peer(initialize_from_forward_context=forgets))
+        bench_copies.measure(TINY, device, idle_peer(initialize_from_forward_context=forgets))
 
 
 def test_without_a_gpu_the_bench_says_so_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(bench_device, "FULL", TINY)
+    monkeypatch.setattr(bench_copies, "FULL", TINY)
     assert main(["--only", "align", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "needs a GPU" in out

@@ -8,17 +8,21 @@ import torch
 from statecheck.execution.example import Bench
 from statecheck.subject import load
 from tools.bench import builders as bench_builders
-from tools.bench import calls as bench_calls
 from tools.bench.clock import Times
+from tools.bench.rows import Row, table
 
 
 def test_calls_stand_beside_those_of_a_peer_that_has_them() -> None:
     ours, peer = Times(9.0, 10.0, 11.0), Times(24.0, 25.0, 26.0)
-    rows = [bench_calls.CallTimes("both", ours, peer), bench_calls.CallTimes("one", ours)]
-    (table,) = bench_calls.tables(rows)
-    cells = [list(column.cells) for column in table.columns]
-    assert cells == [["both", "one"], ["10.0 (9.0-11.0)"] * 2, ["25.0 (24.0-26.0)", "-"], ["2.50x", "-"]]
-    assert bench_calls.tables(bench_calls.measure_calls("cpu", 1)) == []
+    rows = [Row("both", {"requests": 3}, [ours, peer], same=False), Row("one", {"requests": 4}, [ours])]
+    cells = [list(column.cells) for column in table("calls", rows).columns]
+    assert cells == [
+        ["both", "one"],
+        ["3", "4"],
+        ["10.0 (9.0-11.0)"] * 2,
+        ["25.0 (24.0-26.0)", "-"],
+        ["2.50x, another result", "-"],
+    ]
 
 
 def test_builders_are_timed_beside_a_subject_s_own(monkeypatch: pytest.MonkeyPatch, trial: Bench) -> None:
@@ -29,11 +33,11 @@ def test_builders_are_timed_beside_a_subject_s_own(monkeypatch: pytest.MonkeyPat
     threads = torch.get_num_threads()
     alone = bench_builders.measure_builders(device=device)
     beside = bench_builders.measure_builders(load("impl"), device)
-    assert {(one.beside, one.same, one.ratio) for one in alone} == {(None, None, None)}
-    assert all(one.beside and one.same and one.ratio for one in beside)
+    assert {(one.peer, one.same, one.ratio) for rows in alone.values() for one in rows} == {
+        (None, None, None)
+    }
+    assert all(one.peer and one.same and one.ratio for rows in beside.values() for one in rows)
     assert torch.get_num_threads() == threads
-    heads = [column.header for column in bench_builders.tables(beside, "other 1.0")[0].columns]
-    assert heads[:4] == ["step", "ratio", "host time", "other 1.0"]
 
 
 def test_a_builder_is_timed_without_what_an_adapter_adds() -> None:
