@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from tools.bench.device import TINY
 from triton import knobs
 
 from statecheck.kernels.coverage import LAUNCHES
@@ -16,6 +15,7 @@ from statecheck.kernels.private import JITFunction
 from statecheck.sanitizer import FreedBlock, sanitize
 from statecheck.subject import Subject, load
 from tools.bench.cache import BenchCache, in_layout
+from tools.bench.copies import TINY
 from tools.bench.loads import CopyLoad, postprocess, postprocess_align, precopy
 
 ROWS = 4
