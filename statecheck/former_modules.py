@@ -1,7 +1,6 @@
-"""Module names of earlier versions, which saved inputs and imports of users' code may still have.
+"""Module names of earlier versions, which imports of users' code may still have.
 
-Inputs that a campaign left on disk name the modules of their values: `current_name` is asked when they are read. Imports
-are forwarded for one version, each with a `DeprecationWarning`, once `properties` has been imported.
+Imports are forwarded for one version, each with a `DeprecationWarning`, once `properties` has been imported.
 """
 
 from __future__ import annotations

@@ -12,15 +12,14 @@ import pytest
 
 from statecheck.campaign.record import CampaignRecord
 from statecheck.case import Case
-from statecheck.case.values import Let, call, int32
+from statecheck.case.values import Let
 from statecheck.diagnose.replay import FIXED, replay_file
 from statecheck.former_modules import FORMER_DEVICE, FORMER_MODULES, current_name
 from statecheck.rooms import NAMES
-from statecheck.workers.recovered import recover
 from tests.breakages.broken import ROOT
 
 SAVED = Path(__file__).parent / "saved_before_the_move"
-"""Of a campaign of the last commit with the former names: its record, its case, and the log of a worker that was killed."""
+"""Of a campaign of the last commit with the former names: its record and its case."""
 
 
 @pytest.mark.filterwarnings("ignore:properties.harness is now")
@@ -129,9 +128,3 @@ def test_a_campaign_from_before_the_move_is_read() -> None:
     assert [row.name for row in record.properties if row.status == "FALSIFIED"] == [
         "chunk_offsets_count_the_chunks_before_each_sequence"
     ]
-
-
-def test_the_input_of_a_worker_that_was_killed_before_the_move_is_recovered() -> None:
-    case = recover(SAVED / "worker.running")
-    assert case is not None
-    assert case.steps == (Let("x", int32([1, 2])), call("divide", x=4, y=2))

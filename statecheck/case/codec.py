@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -26,27 +27,35 @@ SAVED_FIELDS = {kind: tuple(field.name for field in fields(kind) if field.repr) 
 """What is saved of a value: all that its `repr` has; other fields belong to one run."""
 _WIDTH = 120
 _LONG = 64
+_PLAIN = frozenset({type(None), bool, int, str})
 
 
 def encode(value: Value) -> Any:
     """`value` as JSON data. Scalars and lists stand for themselves; everything else is tagged with its type."""
-    if isinstance(value, float) and not math.isfinite(value):
-        # JSON has no such numbers, whatever Python makes of them.
-        return {"float": repr(value)}
-    if value is None or isinstance(value, (bool, int, float, str)):
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind in _TAG_OF:
+        return {_TAG_OF[kind]: {name: encode(getattr(value, name)) for name in SAVED_FIELDS[kind]}}
+    if isinstance(value, float):
+        # JSON has no number for infinity and NaN, whatever Python makes of them.
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, (int, str)):
         return value
     if isinstance(value, list):
-        return [encode(item) for item in value]
+        return _each(value)
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
     if isinstance(value, tuple):
-        return _padded(value) or {"tuple": [encode(item) for item in value]}
+        return _padded(value) or {"tuple": _each(value)}
     if isinstance(value, dict):
         return {"dict": [[encode(key), encode(item)] for key, item in value.items()]}
-    if type(value) in _TAG_OF:
-        content = {name: encode(getattr(value, name)) for name in SAVED_FIELDS[type(value)]}
-        return {_TAG_OF[type(value)]: content}
     raise ValueError(f"value = {value!r}, but should be plain data [encode]")
+
+
+def _each(items: Sequence[Value]) -> list[Any]:
+    # A tensor has many elements.
+    return list(items) if set(map(type, items)) <= _PLAIN else [encode(item) for item in items]
 
 
 def _padded(value: tuple[Value, ...]) -> dict[str, list[Any]] | None:
@@ -59,7 +68,7 @@ def _padded(value: tuple[Value, ...]) -> dict[str, list[Any]] | None:
     kept = next(other, -1) + 1
     if len(value) - kept < _LONG:
         return None
-    return {"padded": [[encode(item) for item in value[:kept]], value[-1], len(value) - kept]}
+    return {"padded": [_each(value[:kept]), value[-1], len(value) - kept]}
 
 
 def decode(data: Any) -> Value:
