@@ -11,7 +11,7 @@ from oracle.rules import rule
 from oracle.types import cdiv
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BaseMetadata:
     """Metadata of a Mamba layer's step; `_p` belongs to the prefill rows, `_d` to the decode rows.
 
@@ -25,23 +25,23 @@ class BaseMetadata:
     num_decodes: int
     num_decode_tokens: int
     num_reqs: int
-    state_indices_tensor_p: tuple[int, ...] | Rows
-    state_indices_tensor_d: Rows
-    seq_lens: tuple[int, ...]
     has_initial_states_p: tuple[bool, ...] | None = None
     query_start_loc_p: tuple[int, ...] | None = None
     num_computed_tokens_p: tuple[int, ...] | None = None
+    state_indices_tensor_p: tuple[int, ...] | Rows
+    state_indices_tensor_d: Rows
     query_start_loc_d: tuple[int, ...] | None = None
     num_accepted_tokens: tuple[int, ...] | None = None
     block_idx_last_scheduled_token: tuple[int, ...] | None = None
     block_idx_first_scheduled_token_p: tuple[int, ...] | None = None
     block_idx_last_computed_token: tuple[int, ...] | None = None
+    seq_lens: tuple[int, ...]
     cu_chunk_seqlen_p: tuple[int, ...] | None = None
     last_chunk_indices_p: tuple[int, ...] | None = None
     conv: ConvPrograms | None = None
     seq_idx_p: tuple[int, ...] | None = None
-    prep_initial_states: bool = False
     chunk_size: int = 0
+    prep_initial_states: bool = False
     owned: frozenset[str] = frozenset()
 
 

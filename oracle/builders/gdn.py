@@ -29,7 +29,7 @@ _SPEC_BUFFERS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GDNMetadata:
     """Metadata of a Gated DeltaNet layer's step: rows that carry drafts apart from those that do not.
 
@@ -46,17 +46,17 @@ class GDNMetadata:
     num_spec_decode_tokens: int
     num_actual_tokens: int
     has_initial_state: tuple[bool, ...] | None = None
-    chunk_indices: tuple[tuple[int, int], ...] | None = None
-    chunk_offsets: tuple[int, ...] | None = None
     spec_query_start_loc: tuple[int, ...] | None = None
     non_spec_query_start_loc: tuple[int, ...] | None = None
     spec_state_indices_tensor: Rows | None = None
     non_spec_state_indices_tensor: tuple[int, ...] | None = None
     spec_sequence_masks: tuple[bool, ...] | None = None
+    num_accepted_tokens: tuple[int, ...] | None = None
+    chunk_indices: tuple[tuple[int, int], ...] | None = None
+    chunk_offsets: tuple[int, ...] | None = None
     spec_token_indx: tuple[int, ...] | None = None
     non_spec_token_indx: tuple[int, ...] | None = None
     token_index_dtype: Literal["int32", "int64"] | None = None
-    num_accepted_tokens: tuple[int, ...] | None = None
     conv: ConvPrograms | None = None
     owned: frozenset[str] = frozenset()
 

@@ -32,7 +32,7 @@ _TOPICS = (
     "live",
 )
 _ANSWERS: dict[str, _Answer] = {}
-_NO_ARGUMENTS = frozenset({"self", "environment", "memory", "profile", "arguments", "options", "_"})
+_NO_ARGUMENTS = frozenset({"self", "environment", "memory", "profile", "call", "arguments", "options", "_"})
 """Parameters of answers that are no single argument of a call."""
 
 
@@ -47,8 +47,8 @@ class _Answer:
 def answers(*functions: str) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
     """Register the decorated function as the answer to calls of `functions`.
 
-    It gets the call's arguments by name, and what else it has parameters for: the call's variables as `environment`, the profile of
-    the release that is asked about as `profile`, and as `memory` what is known before the call of the contents of every tensor,
+    It gets the call's arguments by name, and what else it has parameters for: the `call` itself, its variables as `environment`, the
+    profile of the release that is asked about as `profile`, and as `memory` what is known before the call of the contents of every tensor,
     container and observed path, by name, None where nothing is known. With `memory`, it returns `(value, after)`: the contents by
     name that the call leaves different, or finds out. Observed contents that `after` does not name stay as they were.
     """
@@ -105,7 +105,12 @@ def refusal_of(error: Exception, before: tuple[tuple[str, Value], ...]) -> Refus
 def _answered(
     asked: _Answer, call: Call, known: dict[str, Value], profile: Profile
 ) -> tuple[Value, dict[str, Value]]:
-    more: dict[str, Any] = {"environment": dict(call.environment), "profile": profile, "memory": known}
+    more: dict[str, Any] = {
+        "environment": dict(call.environment),
+        "profile": profile,
+        "memory": known,
+        "call": call,
+    }
     taken = {name: value for name, value in more.items() if name in asked.parameters}
     answer = asked.function(**call.named, **taken)
     return answer if "memory" in taken else (answer, {})

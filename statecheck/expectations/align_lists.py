@@ -99,9 +99,8 @@ def plain_fields(context: Record) -> Record:
 
 
 @answers("collect_mamba_copy_meta")
-def collected(environment: dict[str, str], memory: Known, profile: Profile, **arguments: Value) -> Answer:
+def collected(call: Call, memory: Known, profile: Profile, **_: Value) -> Answer:
     """One entry more for every state of the request, or none where it stays."""
-    call = Call("collect_mamba_copy_meta", tuple(arguments.items()), environment=tuple(environment.items()))
     return None, collected_lists(call, profile).contents(memory, uploaded=False)
 
 

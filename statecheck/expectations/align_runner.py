@@ -142,13 +142,12 @@ def _lists_after(call: Call, profile: Profile) -> Lists:
 
 
 @answers("preprocess_mamba")
-def preprocessed(environment: dict[str, str], memory: Known, profile: Profile, **arguments: Value) -> Answer:
+def preprocessed(call: Call, memory: Known, profile: Profile, **_: Value) -> Answer:
     """States in the columns where their requests go on, which are remembered, and counts of 1 for these requests."""
-    call = Call("preprocess_mamba", tuple(arguments.items()), environment=tuple(environment.items()))
     step = _Step(call, profile)
     lists = step.listed()
     pools = step.copied_by_tables(memory) if step.by_table and step.plan.moves else {}
-    state_idx = arguments["mamba_state_idx"]
+    state_idx = call.named["mamba_state_idx"]
     return None, {
         **pools,
         **executed(lists, memory),
@@ -228,13 +227,13 @@ def _all_staged(buffers: Sequence[Buffer], values: Sequence[Sequence[int]], know
 
 
 @answers("postprocess_mamba_align_gpu")
-def postprocessed(environment: dict[str, str], memory: Known, profile: Profile, **arguments: Value) -> Answer:
+def postprocessed(call: Call, memory: Known, profile: Profile, **arguments: Value) -> Answer:
     """Boundary states in their columns, and counts for the next step on the host."""
     context = context_of(arguments["bufs"])
     if context is None:
         raise Refused("bufs.postprocess_align", None, "be a context")
     num_reqs, host = arguments["num_reqs"], arguments["num_accepted_tokens_cpu_tensor"]
-    bound, after = _bound(context, arguments, environment, profile)
+    bound, after = _bound(context, call, profile)
     if working(bound, num_reqs) is None:
         return None, {}
     _require_host_counts(host, num_reqs)
@@ -245,15 +244,10 @@ def postprocessed(environment: dict[str, str], memory: Known, profile: Profile, 
     return None, after | {named_as("accepted", host, memory): rewritten(host, dict(enumerate(out)))}
 
 
-def _bound(
-    context: Context, arguments: Mapping[str, Value], environment: Mapping[str, str], profile: Profile
-) -> tuple[Context, dict[str, Value]]:
+def _bound(context: Context, call: Call, profile: Profile) -> tuple[Context, dict[str, Value]]:
     """The initialised context, and what its first use makes known. A batch without rows has no table to bind."""
-    if context.bound is not None or arguments["num_reqs"] == 0:
+    if context.bound is not None or call.named["num_reqs"] == 0:
         return context, {}
-    call = Call(
-        "postprocess_mamba_align_gpu", tuple(arguments.items()), environment=tuple(environment.items())
-    )
     return replace(context, bound=call), initialized_contents(context, call, profile)
 
 

@@ -49,66 +49,58 @@ def config_of(constructed: Call, profile: Profile) -> batch.BuilderConfig:
     )
 
 
-def _construct(name: str) -> None:
-    kind, _ = _KINDS[name]
-
-    @answers(name)
-    def constructed(profile: Profile, **arguments: Value) -> Value:
-        batch.require_config(config_of(Call(name, (), tuple(arguments.items())), profile), kind)
-        return record(name)
+@answers(*_KINDS)
+def constructed(call: Call, profile: Profile, **_: Value) -> Value:
+    """A builder, where its configuration is one that it has."""
+    batch.require_config(config_of(call, profile), _KINDS[call.function][0])
+    return record(call.function)
 
 
-def _build(name: str) -> None:
-    kind, result = _KINDS[name]
-
-    @answers(f"{name}.build")
-    def built(
-        profile: Profile,
-        self: Call,
-        common_prefix_len: int,  # noqa: ARG001 - documented, and without meaning for states
-        common_attn_metadata: Record,
-        num_accepted_tokens: Tensor | None = None,
-        num_decode_draft_tokens_cpu: Tensor | None = None,
-    ) -> Value:
-        step = _step(common_attn_metadata, num_accepted_tokens, num_decode_draft_tokens_cpu)
-        width = common_attn_metadata["block_table_tensor"].shape[1]
-        return _answer(kind, result, step, config_of(self, profile), width, capture=False)
-
-    @answers(f"{name}.build_for_cudagraph_capture")
-    def captured(profile: Profile, self: Call, common_attn_metadata: Record) -> Value:
-        step = _step(common_attn_metadata, None, None)
-        width = common_attn_metadata["block_table_tensor"].shape[1]
-        return _answer(kind, result, step, config_of(self, profile), width, capture=True)
+@answers(*(f"{name}.build" for name in _KINDS))
+def built(
+    call: Call,
+    profile: Profile,
+    self: Call,
+    common_prefix_len: int,  # noqa: ARG001 - documented, and without meaning for states
+    common_attn_metadata: Record,
+    num_accepted_tokens: Tensor | None = None,
+    num_decode_draft_tokens_cpu: Tensor | None = None,
+) -> Value:
+    """The metadata of a step."""
+    step = _step(common_attn_metadata, num_accepted_tokens, num_decode_draft_tokens_cpu)
+    return _answer(call, step, config_of(self, profile), common_attn_metadata)
 
 
-def _update(name: str) -> None:
-    kind, result = _KINDS[name]
-
-    @answers(f"{name}.update_block_table")
-    def updated(
-        profile: Profile,
-        self: Call,
-        metadata: Call,
-        blk_table: Tensor,
-        slot_mapping: Value,  # noqa: ARG001 - as above
-    ) -> Value:
-        step = _step(metadata.named["common_attn_metadata"], None, None)
-        config = config_of(self, profile)
-        after = base.updated_block_table(step, config, matrix(blk_table, "blk_table"), kind=kind)
-        return record(result, **mamba_fields(kind, after, config, blk_table.shape[1]))
+@answers(*(f"{name}.build_for_cudagraph_capture" for name in _KINDS))
+def captured(call: Call, profile: Profile, self: Call, common_attn_metadata: Record) -> Value:
+    """The metadata that a full graph is captured with."""
+    step = _step(common_attn_metadata, None, None)
+    return _answer(call, step, config_of(self, profile), common_attn_metadata)
 
 
-for _name in _KINDS:
-    _construct(_name)
-    _build(_name)
-for _name in ("Mamba1AttentionMetadataBuilder", "Mamba2AttentionMetadataBuilder"):
-    _update(_name)
+@answers(*(f"Mamba{number}AttentionMetadataBuilder.update_block_table" for number in (1, 2)))
+def updated(
+    call: Call,
+    profile: Profile,
+    self: Call,
+    metadata: Call,
+    blk_table: Tensor,
+    slot_mapping: Value,  # noqa: ARG001 - as above
+) -> Value:
+    """The metadata of the same step for another block table."""
+    kind, result = _kind_of(call)
+    step = _step(metadata.named["common_attn_metadata"], None, None)
+    config = config_of(self, profile)
+    after = base.updated_block_table(step, config, matrix(blk_table, "blk_table"), kind=kind)
+    return record(result, **mamba_fields(kind, after, config, blk_table.shape[1]))
 
 
 @answers("harness.owned_fields")
 def owned_fields(profile: Profile, owner: Call, result: Call) -> Value:
     """The fields of a built object that must live in its builder's own buffers; in those of another builder, none."""
-    return tuple(sorted(_found(result, profile).owned)) if result.named["self"] == owner else ()
+    if result.named["self"] != owner:
+        return ()
+    return tuple(sorted(_metadata(result, step_of(result), config_of(owner, profile)).owned))
 
 
 @answers("harness.capture")
@@ -127,12 +119,9 @@ def replayed(profile: Profile, graph: Call, latest: Call) -> Value:
     return record("GraphReads", values={name: fields[name] for name in graph.named["names"]})
 
 
-def _found(built: Call, profile: Profile) -> Any:
-    """The oracle's metadata for the call that built it."""
-    name, _, method = built.function.partition(".")
-    capture = method == "build_for_cudagraph_capture"
-    config = config_of(built.named["self"], profile)
-    return _metadata(_KINDS[name][0], step_of(built), config, capture=capture)
+def _kind_of(call: Call) -> tuple[str, str]:
+    """The kind of the builder that is called, and the class of what it builds."""
+    return _KINDS[call.function.partition(".")[0]]
 
 
 def step_of(built: Call) -> batch.BuilderStep:
@@ -145,19 +134,19 @@ def step_of(built: Call) -> batch.BuilderStep:
     )
 
 
-def _metadata(kind: str, step: batch.BuilderStep, config: batch.BuilderConfig, *, capture: bool) -> Any:
+def _metadata(call: Call, step: batch.BuilderStep, config: batch.BuilderConfig) -> Any:
+    """The oracle's metadata for a call that builds them or captures them."""
+    kind, capture = _kind_of(call)[0], call.function.endswith(".build_for_cudagraph_capture")
     if kind == "gdn":
         return gdn.gdn_metadata(step, config, capture=capture)
     return base.base_metadata(step, config, kind=kind, capture=capture)
 
 
-def _answer(
-    kind: str, result: str, step: batch.BuilderStep, config: batch.BuilderConfig, width: int, *, capture: bool
-) -> Value:
-    metadata = _metadata(kind, step, config, capture=capture)
+def _answer(call: Call, step: batch.BuilderStep, config: batch.BuilderConfig, common: Record) -> Value:
+    (kind, result), metadata = _kind_of(call), _metadata(call, step, config)
     if kind == "gdn":
         return record(result, **gdn_fields(metadata, config))
-    return record(result, **mamba_fields(kind, metadata, config, width))
+    return record(result, **mamba_fields(kind, metadata, config, common["block_table_tensor"].shape[1]))
 
 
 def _step(common: Record, counts: Tensor | None, drafts: Tensor | None) -> batch.BuilderStep:

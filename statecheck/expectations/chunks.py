@@ -7,6 +7,7 @@ from dataclasses import replace
 from oracle import chunks
 from statecheck.case.values import SameAs, Tensor, Value, int32, int64
 from statecheck.expectations import answers
+from statecheck.expectations.builder_fields import CONV_VECTORS, conv_variant
 from statecheck.expectations.typed import host_vector, vector, whole
 
 
@@ -23,19 +24,9 @@ def varlen_chunk_metadata(query_start_loc: Value, chunk_size: Value) -> Value:
 def causal_conv1d_metadata(query_start_loc_p_cpu: Value, device: Value) -> Value:  # noqa: ARG001 - where it goes is the port's business
     """The dictionary of the one variant, and its two padded vectors once more, as the very same objects."""
     metadata = chunks.causal_conv1d_metadata(host_vector(query_start_loc_p_cpu, "query_start_loc_p_cpu"))
-    nums = Tensor(query_start_loc_p_cpu.dtype, (len(metadata.nums),), tuple(metadata.nums), on="host")
-    variant = {
-        "nums": nums,
-        "tot": len(metadata.mlist),
-        "mlist": int64(metadata.mlist).on_host(),
-        "mlist_len": len(metadata.mlist),
-        "offsetlist": int32(metadata.offsetlist).on_host(),
-        "batch_ptr": int32(metadata.batch_ptr),
-        "token_chunk_offset_ptr": int32(metadata.token_chunk_offset_ptr),
-    }
+    variant = conv_variant(metadata, query_start_loc_p_cpu.dtype)
     where = f"result[0][{chunks.CONV_BLOCK_M}]"
-    same = (SameAs(f"{where}['batch_ptr']"), SameAs(f"{where}['token_chunk_offset_ptr']"))
-    return ({chunks.CONV_BLOCK_M: variant}, *same)
+    return ({chunks.CONV_BLOCK_M: variant}, *(SameAs(f"{where}[{name!r}]") for name in CONV_VECTORS))
 
 
 @answers("prepare_chunk_indices")

@@ -48,6 +48,9 @@ def test_what_is_not_given_is_this(made: Any, given: tuple[Any, ...], defaults: 
     assert made(*given) == made(*given, *defaults)
 
 
+COUNTS = ("num_prefills", "num_prefill_tokens", "num_decodes", "num_decode_tokens", "num_reqs")
+
+
 def test_a_new_request_has_nothing_computed_and_no_worker_knows_it() -> None:
     new = Request("r", [5], 1, [0], 1)
     assert (new.computed, new.seen) == (0, False)
@@ -59,7 +62,8 @@ def test_what_requests_have_in_common_is_not_shown_with_each() -> None:
 
 
 def test_metadata_have_no_chunks_unless_a_builder_cuts_them() -> None:
-    made = BaseMetadata(0, 0, 0, 0, 0, (), (), ())
+    counts: dict[str, Any] = dict.fromkeys(COUNTS, 0)
+    made = BaseMetadata(**counts, state_indices_tensor_p=(), state_indices_tensor_d=(), seq_lens=())
     assert (made.prep_initial_states, made.chunk_size) == (False, 0)
 
 
