@@ -26,11 +26,12 @@ from statecheck.cli.options import (
 from statecheck.cli.prove import add_prove
 from statecheck.cli.reach import add_reach
 from statecheck.cli.releases.bisect import add_bisect
-from statecheck.cli.releases.compatibility import add_compatibility, go_on_in_release
+from statecheck.cli.releases.compatibility import add_compatibility
 from statecheck.cli.releases.replay_trace import add_replay_trace
 from statecheck.cli.sanitize import add_sanitize
 from statecheck.cli.vectors import add_vectors
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from statecheck.releases.start import go_on_in_release
 from statecheck.text import command_lines
 from statecheck.text.terminal import said, say
 

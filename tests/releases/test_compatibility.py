@@ -13,13 +13,12 @@ import pytest
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import KnownRecord, PropertyRecord
 from statecheck.cli.main import main
-from statecheck.cli.releases import compatibility_runs as compatibility_run
-from statecheck.cli.releases.compatibility_runs import campaign_on, run_compatibility
+from statecheck.cli.releases import compatibility as compatibility_run
+from statecheck.cli.releases.compatibility import campaign_on, run_compatibility
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
-from statecheck.releases.compatibility import pages
 from statecheck.releases.compatibility import record as compatibility
 from statecheck.releases.compatibility.record import by_release, collected, loaded
-from statecheck.releases.compatibility.table import table
+from statecheck.releases.compatibility.table import FILES, parts, table
 from statecheck.text.marked_parts import MarkedPart
 
 TOPICS = {"counts_add_up": "batch", "rows_are_whole": "batch", "copies_are_exact": "align"}
@@ -102,7 +101,7 @@ def test_what_was_kept_makes_the_same_table(tmp_path: Path) -> None:
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "docs").mkdir()
-    for name, file in pages.FILES.items():
+    for name, file in FILES.items():
         (tmp_path / file).write_text("\n".join(MarkedPart(name, tmp_path, file).marks), encoding="utf-8")
     monkeypatch.setattr(compatibility_run, "FOLDER", tmp_path)
     for module in (compatibility, compatibility_run):
@@ -120,8 +119,8 @@ def test_saved_campaigns_are_written_into_readme_and_docs(root: Path) -> None:
     assert told_from(folder, "--write") == CLEAN
     assert "| **others** | 1 of 1 |" in (root / "docs" / "compatibility.md").read_text(encoding="utf-8")
     assert "| 1.0 | cpu | 1 | 0 | 0 | 0 |" in (root / "README.md").read_text(encoding="utf-8")
-    for name, text in pages.parts_of_releases(compatibility.RESULTS).items():
-        assert MarkedPart(name, root, pages.FILES[name]).differences(text, "again") == []
+    for name, text in parts(loaded(compatibility.RESULTS)).items():
+        assert MarkedPart(name, root, FILES[name]).differences(text, "again") == []
 
 
 @pytest.mark.parametrize(
@@ -149,8 +148,9 @@ _CAMPAIGN = """
 import json, os, pathlib, sys
 print("said")
 if os.environ["VLLM"] != "0.2":
-    rows = [{"name": os.environ["VLLM"], "status": "passed"}]
-    pathlib.Path(sys.argv[2], "campaign.json").write_text(json.dumps({"properties": rows}))
+    row = {"name": os.environ["VLLM"], "sentence": "", "kind": "", "status": "passed"}
+    record = {"schema": 3, "id": "x", "subject": "vllm", "device": "cpu", "commit": "", "properties": [row]}
+    pathlib.Path(sys.argv[2], "campaign.json").write_text(json.dumps(record))
 sys.exit("broke")
 """
 PROGRAM = (sys.executable, "-c", _CAMPAIGN)

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 from statecheck.execution.registry import load_properties
-from statecheck.releases.compatibility import pages
-from statecheck.releases.compatibility.record import RESULTS
+from statecheck.releases.compatibility.record import RESULTS, loaded
+from statecheck.releases.compatibility.table import FILES as OF_RELEASES
+from statecheck.releases.compatibility.table import parts as parts_of_releases
 from statecheck.subject import load
 from statecheck.text.command_lines import python
 from statecheck.text.marked_parts import MarkedPart
@@ -17,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = {
     "symbols": "docs/symbols.md",
     "properties": "docs/properties.md",
-    **pages.FILES,
+    **OF_RELEASES,
 }
 """Where each part stands, by its name."""
 
@@ -45,7 +46,7 @@ def run_table(write: bool, check: bool) -> int:
 
 def _saved() -> dict[str, str]:
     """The tables of releases, from what was saved: to make them anew takes hours. They may be left out."""
-    parts = pages.parts_of_releases(RESULTS) if RESULTS.exists() else {}
+    parts = parts_of_releases(loaded(RESULTS)) if RESULTS.exists() else {}
     return {name: text for name, text in parts.items() if not part(name).complaint}
 
 

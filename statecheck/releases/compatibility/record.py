@@ -6,21 +6,25 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
+from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.record_parts import PropertyRecord
 from statecheck.case.codec import spread
 from statecheck.data.decode import Decoder
 from statecheck.data.json_files import load as read_json
 from statecheck.execution.verdict import Status
 from statecheck.releases.command import last_line
 from statecheck.rooms import FOLDER
+from statecheck.text import brief
 
 RESULTS = FOLDER / "compatibility.json"
-CAMPAIGN, LOG = "campaign.json", "log.txt"
+CAMPAIGN, LOG = FILE, "log.txt"
 PASSED, KNOWN, NEW, GONE = "passed", "known defect", "NEW", "gone"
 ERROR, NOT_TESTED, NOT_APPLICABLE = "error", "not tested", "not applicable"
+_LONGEST = 300
 _STATES = {
     Status.PASSED.value: PASSED,
     Status.KNOWN.value: KNOWN,
@@ -29,7 +33,6 @@ _STATES = {
     Status.ERROR.value: ERROR,
     Status.NOT_APPLICABLE.value: NOT_APPLICABLE,
 }
-_LONGEST = 300
 
 
 @dataclass(frozen=True)
@@ -117,9 +120,11 @@ def collected(folders: Iterable[Path], topics: Mapping[str, str]) -> Compatibili
     Args:
         topics: of the properties that there are; one that is gone since is among "others".
     """
-    found = [(folder, _read(folder / CAMPAIGN)) for folder in folders]
+    found = [(folder, _campaign_in(folder)) for folder in folders]
     columns = tuple(_column(folder, campaign) for folder, campaign in found)
-    known = {one["id"]: _known(one) for _, campaign in found for one in campaign.get("known", [])}
+    known = {
+        one.id: Known(one.id, one.title, one.link) for _, record in found if record for one in record.known
+    }
     named = {name: topics.get(name, "others") for one in columns for name in one.cells}
     return Compatibility(columns, tuple(known[name] for name in sorted(known)), named)
 
@@ -140,37 +145,29 @@ def by_release(folder: Path) -> list[Path]:
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """A file's content; nothing where it is missing or broken, which the column then says."""
-    try:
-        found = read_json(path, "a campaign's record")
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def _campaign_in(folder: Path) -> CampaignRecord | None:
+    """None where it is missing or broken, which the column then says."""
+    with suppress(OSError, ValueError):
+        return CampaignRecord.load(folder / CAMPAIGN)
+    return None
 
 
-def _column(folder: Path, campaign: dict[str, Any]) -> Column:
-    rows: list[dict[str, Any]] = campaign.get("properties", [])
-    log = folder / LOG
-    said = f": {last_line(log)}" if log.is_file() else ""
+def _column(folder: Path, campaign: CampaignRecord | None) -> Column:
+    if campaign is None or not campaign.properties:
+        log = folder / LOG
+        return Column(folder.name, f"no campaign was saved{f': {last_line(log)}' if log.is_file() else ''}")
     return Column(
         folder.name,
-        "" if rows else f"no campaign was saved{said}",
-        campaign.get("device", ""),
-        round(campaign.get("seconds", 0.0)),
-        sum(row.get("examples", 0) for row in rows),
-        {row["name"]: _cell(row) for row in rows},
-        {one["id"]: one["standing"] for one in campaign.get("known", [])},
+        "",
+        campaign.device,
+        round(campaign.seconds),
+        campaign.examples,
+        {row.name: _result(row) for row in campaign.properties},
+        {one.id: one.standing for one in campaign.known},
     )
 
 
-def _cell(row: dict[str, Any]) -> ReleaseResult:
-    state = _STATES.get(row["status"], NOT_TESTED)
-    detail = " ".join(row.get("detail", "").split())[:_LONGEST]
-    return ReleaseResult(
-        state, tuple(sorted(row.get("known", ()))), detail if state not in (PASSED, KNOWN) else ""
-    )
-
-
-def _known(one: dict[str, Any]) -> Known:
-    return Known(one["id"], one.get("title", ""), one.get("link", ""))
+def _result(row: PropertyRecord) -> ReleaseResult:
+    state = _STATES.get(row.status, NOT_TESTED)
+    detail = "" if state in (PASSED, KNOWN) else brief(row.detail, _LONGEST)
+    return ReleaseResult(state, tuple(sorted(row.known)), detail)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from statecheck.releases.compatibility.record import (
     ERROR,
@@ -54,6 +54,15 @@ def summary(found: Compatibility) -> str:
     return "\n".join(markdown.table(head, rows))
 
 
+FILES = {"compatibility": "docs/compatibility.md", "releases": "README.md"}
+"""The page that each part stands in, by its name."""
+
+
+def parts(found: Compatibility) -> dict[str, str]:
+    """The text of each part, by its name."""
+    return {"compatibility": table(found), "releases": summary(found)}
+
+
 def _head(first: str, columns: Sequence[Column]) -> list[str]:
     return [first, *(one.release for one in columns)]
 
@@ -61,14 +70,14 @@ def _head(first: str, columns: Sequence[Column]) -> list[str]:
 def _counts(columns: Sequence[Column]) -> list[list[str]]:
     """What a column's campaign amounts to."""
     lines = [
-        _row("device, seconds", (f"{one.device}, {one.seconds:,.0f}" for one in columns)),
-        _row("examples", (f"{one.examples:,}" for one in columns)),
-        _row("known defects that showed", (str(_shown(one)) for one in columns)),
+        ["device, seconds", *(f"{one.device}, {one.seconds:,.0f}" for one in columns)],
+        ["examples", *(f"{one.examples:,}" for one in columns)],
+        ["known defects that showed", *(str(_shown(one)) for one in columns)],
     ]
     for state in (PASSED, KNOWN, NEW, GONE, NOT_APPLICABLE, NOT_TESTED, ERROR):
         counts = [one.count(state) for one in columns]
         if any(counts) or state in (PASSED, NEW):
-            lines.append(_row(f"properties: {state}", map(str, counts)))
+            lines.append([f"properties: {state}", *map(str, counts)])
     return lines
 
 
@@ -80,9 +89,9 @@ def _properties(found: Compatibility, columns: Sequence[Column], numbers: dict[s
     lines: list[list[str]] = []
     for topic in sorted(set(found.topics.values())):
         names = sorted(name for name, one in found.topics.items() if one == topic)
-        lines.append(_row(f"**{topic}**", (_passed(one, names) for one in columns)))
+        lines.append([f"**{topic}**", *(_passed(one, names) for one in columns)])
         lines += [
-            _row(f"`{name}`", (_symbol(one.cells.get(name), numbers) for one in columns))
+            [f"`{name}`", *(_symbol(one.cells.get(name), numbers) for one in columns)]
             for name in names
             if not _alike(name, columns)
         ]
@@ -118,17 +127,13 @@ def _known_table(known: Sequence[Known], columns: Sequence[Column]) -> str:
     for number, one in enumerate(known, 1):
         title = _text(one.title or one.id)
         name = f"{number}. [{title}]({one.link})" if one.link else f"{number}. {title}"
-        lines.append(_row(name, (_standing(column, one.id) for column in columns)))
+        lines.append([name, *(_standing(column, one.id) for column in columns)])
     return "\n".join(markdown.table(_head("known defect", columns), lines))
 
 
 def _standing(column: Column, name: str) -> str:
     standing = column.standings.get(name, "")
     return _STANDINGS.get(standing, standing)
-
-
-def _row(first: str, cells: Iterable[str]) -> list[str]:
-    return [first, *cells]
 
 
 def _text(text: str) -> str:
