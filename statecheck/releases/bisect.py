@@ -1,14 +1,23 @@
-"""Which releases to try next, to learn since when a case is wrong from as few of them as possible."""
+"""Since when a case is wrong: which releases to try next, so that few are enough, and the replay on one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 
-from statecheck.report.bisection import Bisection, TriedRelease
+from statecheck.execution.verdict import MISCONFIGURED
+from statecheck.releases.command import PROGRAM, last_line, run_on
+from statecheck.report.bisection import NO_VERDICT, NOT_SET_UP, Bisection, TriedRelease
+from statecheck.text import brief
+from statecheck.text.command_lines import RELEASED
 
 Try = Callable[[str], TriedRelease]
+_LONGEST = 400
 
 
 def search(
@@ -35,12 +44,9 @@ def search(
 
 def _following(bisection: Bisection, first: Sequence[str], *, everything: bool) -> str | None:
     tried = bisection.by_name
-    wanted = [*_of(first, bisection.names), *_ends(bisection), *(bisection.names if everything else ())]
+    asked = [name for name in first if name in bisection.names]
+    wanted = [*asked, *_ends(bisection), *(bisection.names if everything else ())]
     return next((name for name in (*wanted, *_middles(bisection)) if name not in tried), None)
-
-
-def _of(first: Iterable[str], names: Sequence[str]) -> Iterator[str]:
-    return (name for name in first if name in names)
 
 
 def _ends(bisection: Bisection) -> Iterator[str]:
@@ -60,3 +66,32 @@ def _middles(bisection: Bisection) -> Iterator[str]:
         if one.state != other.state:
             between = [name for name in bisection.between(one.name, other.name) if name not in tried]
             yield from between[len(between) // 2 :][:1]
+
+
+@dataclass(frozen=True)
+class Replays:
+    """Replays `case` on a device; `time_limit` is that of a call, as `replay` takes it."""
+
+    case: Path
+    device: str
+    time_limit: str
+    program: Sequence[str] = PROGRAM
+
+    def on_release(self, name: str) -> TriedRelease:
+        started = time.monotonic()
+        verdict, message = self._replayed(name)
+        return TriedRelease(name, verdict, brief(message, _LONGEST), round(time.monotonic() - started, 1))
+
+    def _replayed(self, name: str) -> tuple[str, str]:
+        """The verdict and its line."""
+        with tempfile.TemporaryDirectory() as folder:
+            said, log = Path(folder, "verdict.json"), Path(folder, "log.txt")
+            options = ("--device", self.device, "--verdict", str(said), "--time-limit", self.time_limit)
+            arguments = ("replay", str(self.case.resolve()), "--subject", RELEASED, *options)
+            code = run_on(name, arguments, log, self.program)
+            if said.is_file():
+                verdict = json.loads(said.read_text(encoding="utf-8"))
+                return verdict["verdict"], verdict["message"]
+            if code == MISCONFIGURED:
+                return NOT_SET_UP, last_line(log)
+            return NO_VERDICT, f"the replay ended with exit code {code}: {last_line(log)}"

@@ -15,11 +15,11 @@ import pytest
 from statecheck.case import Case
 from statecheck.case.values import call
 from statecheck.cli.main import main, parser
-from statecheck.cli.releases import bisect_runs
-from statecheck.cli.releases.bisect_runs import run_bisect
+from statecheck.cli.releases import bisect as bisect_command
+from statecheck.cli.releases.bisect import run_bisect
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from statecheck.releases.bisect import Replays
 from statecheck.releases.environment import Maker
-from statecheck.releases.replays import Replays
 from statecheck.report.bisection import FILE, TriedRelease
 from statecheck.text.command_lines import FOLDER
 from tests.breakages.broken import a_case
@@ -73,8 +73,8 @@ def bisect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToyBisect:
         monkeypatch.delenv(name, raising=False)
     case = a_case(subject="vllm", steps=(call("cdiv", x=4, y=2),)).save(tmp_path / "one" / "case.json")
     toy = ToyBisect(tmp_path, case, dict(RELEASES), {"0.27.0"})
-    monkeypatch.setattr(bisect_runs, "ROOT", tmp_path)
-    monkeypatch.setattr(bisect_runs, "releases_of", lambda *_: sorted(["0.19.0", *RELEASES]))
+    monkeypatch.setattr(bisect_command, "ROOT", tmp_path)
+    monkeypatch.setattr(bisect_command, "releases_of", lambda *_: sorted(["0.19.0", *RELEASES]))
     monkeypatch.setattr(Maker, "is_ready", lambda _, wanted: wanted.version in toy.ready)
     return toy
 
