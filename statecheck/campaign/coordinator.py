@@ -84,15 +84,12 @@ class Campaign:
         """Seconds of the budget."""
         return float("inf") if self.plan.budget is None else self.plan.budget - self.at
 
-    @property
-    def examples(self) -> int:
-        return self.ledger.examples
-
     def run(self) -> CampaignRecord:
         """Run to the end of the budget; Ctrl-C ends it early with what is known by then."""
+        plan, found = self.plan, tuple(first_seen(self.plan, self._subject).items())
+        setting = Setting(**vars(plan), pending=str(self.pending), first_seen=found)
         self._recovery.adopt()
-        self._line_up()
-        plan, setting = self.plan, self._setting()
+        self._queue.begin(self.folder, self._is_chosen)
         self._gpus = Gpus(plan.device, plan.subject, plan.gpus, setting.in_worker, plan.workers)
         self._pool = WorkerPool(setting, self._gpus)
         self._outcomes = Outcomes(self, self._pool, self._assignment, self._queue, self._recovery)
@@ -109,13 +106,6 @@ class Campaign:
             with uninterrupted():
                 self._end()
         return self.current()
-
-    def _setting(self) -> Setting:
-        found = tuple(first_seen(self.plan, self._subject).items())
-        return Setting(**vars(self.plan), pending=str(self.pending), first_seen=found)
-
-    def _line_up(self) -> None:
-        self._queue.begin(self.folder, self._is_chosen)
 
     def _is_chosen(self, case: Case) -> bool:
         return not self.plan.is_selective or case.property_name in self.ledger.standings
@@ -195,7 +185,7 @@ class Campaign:
     def _is_done(self) -> bool:
         return (
             self.plan.budget is not None
-            or self.examples >= (self.plan.examples or 0)
+            or self.ledger.examples >= (self.plan.examples or 0)
             or not any(standing.open for standing in self.ledger.standings.values())
         )
 
@@ -212,7 +202,7 @@ class Campaign:
     def current(self) -> CampaignRecord:
         """What is known by now."""
         self.record.seconds = round(self.at, 3)
-        self.record.known = [*self.defects.all.values()]
+        self.record.known = self.defects.count(self.ledger.standings)
         return self.ledger.fill(self.record)
 
     def _save(self) -> None:

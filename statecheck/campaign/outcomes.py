@@ -12,25 +12,23 @@ from statecheck.campaign.exhaustion import Exhaustion
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.pool import WorkerPool
 from statecheck.campaign.processes.tasks import (
-    CallTimeout,
     CanaryResult,
     DeviceLost,
     Event,
     ExamplesRun,
     Explore,
     Explored,
-    NoHeartbeat,
     Replay,
     Replayed,
     RunCanary,
-    WorkerExited,
+    WorkerLost,
     WorkerReady,
 )
 from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.campaign.recovery import Recovery
 from statecheck.campaign.task_queue import TaskQueue
 from statecheck.case import Case
-from statecheck.case.faults import HANG, Fault, death, hang
+from statecheck.case.faults import HANG, Fault, hang
 from statecheck.diagnose.replay import LEFT_OUT
 from statecheck.text.command_lines import command_line
 from statecheck.workers.log import State
@@ -55,7 +53,7 @@ class Outcomes:
         recovery: Recovery,
     ) -> None:
         self._campaign, self._pool = campaign, pool
-        self._plan, self._ledger, self._defects = campaign.plan, campaign.ledger, campaign.defects
+        self._plan, self._ledger = campaign.plan, campaign.ledger
         self._assignment, self._queue, self._recovery = assignment, queue, recovery
         self._canary_attempts = self._failed_starts = 0
 
@@ -71,13 +69,10 @@ class Outcomes:
                 self._failed_starts = 0
             case DeviceLost():
                 self._lose_device(worker, event.why)
-            case WorkerExited():
-                self._on_worker_exit(worker, event)
-            case CallTimeout():
-                fault = hang(self._plan.time_limit)
-                self._end_worker(worker, f"no answer within {event.seconds:.0f} s", fault)
-            case NoHeartbeat():
-                self._end_worker(worker, f"a worker did not go on for {event.seconds:.0f} s {event.when}")
+            case WorkerLost():
+                # With its device it is retired.
+                if not worker.gpu.gone:
+                    self._end_worker(worker, event)
 
     # Tasks that workers end.
 
@@ -92,8 +87,6 @@ class Outcomes:
             self._apply_canary(event)
 
     def _apply_exploration(self, worker: WorkerHandle, task: Explore, event: Explored) -> None:
-        for name, examples in event.known.items():
-            self._defects.count(name, event.property, examples)
         self._ledger.explored(event, self._campaign.at)
         self._ledger.standings[task.property].end()
         self._assignment.ended(task, event)
@@ -141,24 +134,10 @@ class Outcomes:
 
     # Workers that end before their tasks do.
 
-    def _on_worker_exit(self, worker: WorkerHandle, event: WorkerExited) -> None:
-        if worker.gpu.gone:
-            # It is retired with its device.
-            return
-        fault = death(event.exit_code) if event.exit_code is not None else None
-        # What others have killed is no finding about the subject.
-        fault = None if fault is None or fault.from_outside else fault
-        self._end_worker(worker, f"a worker died with exit code {event.exit_code}{worker.doing}", fault)
-
-    def _end_worker(self, worker: WorkerHandle, why: str, fault: Fault | None = None) -> None:
-        """End a worker, keep what it had in hand, and replace it.
-
-        Args:
-            fault: what the subject's call came to, if one was running.
-        """
-        running = self._stop(worker)
-        if worker.activity.state is not State.CALL:
-            fault = None
+    def _end_worker(self, worker: WorkerHandle, lost: WorkerLost) -> None:
+        """End a worker, keep what it had in hand, and replace it."""
+        running, why = self._stop(worker), lost.why
+        fault = lost.fault if worker.activity.state is State.CALL else None
         task, worker.task = worker.task, None
         if isinstance(task, Explore):
             self._end_exploration(worker, task, running, why, fault)

@@ -101,7 +101,6 @@ class Recovery:
         name = self._name_of(case)
         if name is None:
             return False
-        self._defects.count(name, case.property_name, 1)
         if case.property_name in self._ledger.standings:
             self._ledger.standings[case.property_name].deviations[name] += 1
         return True

@@ -77,7 +77,7 @@ def _ends_after(examples: int) -> Callable[[Campaign], None]:
     """A watcher that ends a campaign once there are so many examples."""
 
     def watch(campaign: Campaign) -> None:
-        if campaign.examples >= examples and all(
+        if campaign.ledger.examples >= examples and all(
             standing.tried for standing in campaign.ledger.standings.values()
         ):
             raise KeyboardInterrupt

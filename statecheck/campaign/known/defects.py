@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from oracle.profile import DOCUMENTS, Profile
@@ -30,13 +29,17 @@ class KnownDefects:
         }
         self._selected = selected
 
-    def count(self, name: str, tested: str, examples: int) -> None:
-        """So many more examples of a property in which it showed."""
-        if name in self.all:
-            self.all[name].properties = dict(Counter(self.all[name].properties) + Counter({tested: examples}))
+    def count(self, rows: Mapping[str, Standing]) -> list[KnownRecord]:
+        """The record of each, with the failing examples by property that the standings have."""
+        for name, record in self.all.items():
+            record.properties = {
+                row.name: row.deviations[name] for row in rows.values() if row.deviations[name]
+            }
+        return [*self.all.values()]
 
     def conclude(self, rows: Mapping[str, Standing]) -> None:
         """What to think of each at the end of a campaign."""
+        self.count(rows)
         tried_here = set(rows) | {row.tested.id for row in rows.values()}
         for name, declared in self.matcher.declared.items():
             record = self.all[name]

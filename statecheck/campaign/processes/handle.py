@@ -13,7 +13,8 @@ from typing import Any
 from statecheck.campaign.plan import ENGINE
 from statecheck.campaign.processes.clock import ActivityClock
 from statecheck.campaign.processes.gpus import Gpu
-from statecheck.campaign.processes.tasks import CallTimeout, NoHeartbeat, Setting, Task, WorkerReady
+from statecheck.campaign.processes.tasks import Setting, Task, WorkerLost, WorkerReady
+from statecheck.case.faults import death, hang
 from statecheck.workers.forkserver import Fork, Forked, fork_with_pipe
 from statecheck.workers.log import Activity, LogReader, State
 from statecheck.workers.worker_process import surroundings
@@ -91,35 +92,41 @@ class WorkerHandle:
             since, done = max(since, self.activity.since), (self._tasks, self.activity.number)
         return self.clock.look(done, since)
 
-    def overdue(self, time_limit: float) -> CallTimeout | NoHeartbeat | None:
+    def lost(self) -> WorkerLost:
+        """What is to be said of it once its process has ended."""
+        code = self.process.exitcode
+        fault = death(code) if code is not None else None
+        asked = f" {_ASKS}" if self.activity.state is State.CONDITION else ""
+        # What others have killed is no finding about the subject.
+        found = None if fault is None or fault.from_outside else fault
+        return WorkerLost(f"a worker died with exit code {code}{asked}", found)
+
+    def overdue(self, time_limit: float) -> WorkerLost | None:
         """What is wrong with it, if it has been doing the same thing for too long.
 
         Args:
             time_limit: seconds that a call of the subject may take.
         """
-        seconds = self.look()
-        if not self.ready:
-            return NoHeartbeat(seconds, "before it was ready") if seconds > START_SECONDS else None
-        if self.task is None:
+        seconds, state = self.look(), self.activity.state
+        if self.ready and self.task is None:
             return None
-        if self.activity.state is State.CALL:
-            return CallTimeout(seconds) if seconds > time_limit else None
-        if self.activity.state is State.CONDITION:
-            return NoHeartbeat(seconds, _ASKS) if seconds > time_limit else None
-        if self.clock.stopped and seconds > time_limit:
-            return NoHeartbeat(seconds, "while it was stopped")
-        most = _ASKED_SECONDS if self.activity.state is State.ASKED else _OWN_SECONDS
-        return NoHeartbeat(seconds, "outside of a call") if seconds > most + time_limit else None
+        if self.ready and state is State.CALL:
+            late = WorkerLost(f"no answer within {seconds:.0f} s", hang(time_limit))
+            return late if seconds > time_limit else None
+        limit, when = time_limit, _ASKS
+        if not self.ready:
+            limit, when = START_SECONDS, "before it was ready"
+        elif state is not State.CONDITION and self.clock.stopped:
+            when = "while it was stopped"
+        elif state is not State.CONDITION:
+            limit += _ASKED_SECONDS if state is State.ASKED else _OWN_SECONDS
+            when = "outside of a call"
+        return WorkerLost(f"a worker did not go on for {seconds:.0f} s {when}") if seconds > limit else None
 
     @property
     def in_call(self) -> bool:
         """Whether a function of the subject was running when it was looked at last, here or in another process."""
         return self.activity.state in (State.CALL, State.ASKED)
-
-    @property
-    def doing(self) -> str:
-        """What it was doing when it was looked at last, as an end of a sentence; "" where that says nothing."""
-        return f" {_ASKS}" if self.activity.state is State.CONDITION else ""
 
     @property
     def in_example(self) -> bool:

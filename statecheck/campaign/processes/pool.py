@@ -8,7 +8,7 @@ from multiprocessing.connection import wait
 
 from statecheck.campaign.processes.gpus import Gpus
 from statecheck.campaign.processes.handle import WorkerHandle, spawn_worker
-from statecheck.campaign.processes.tasks import Event, Setting, WorkerExited
+from statecheck.campaign.processes.tasks import Event, Setting
 
 _EXIT_SECONDS = 5.0
 
@@ -80,7 +80,7 @@ class WorkerPool:
             # A pipe ends a moment before its process does, and there is no exit code until then.
             worker.process.join(timeout=_EXIT_SECONDS)
             worker.look()
-            yield WorkerExited(worker.process.exitcode)
+            yield worker.lost()
         elif (event := worker.overdue(self.setting.time_limit)) is not None:
             yield event
 

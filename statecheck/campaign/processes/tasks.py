@@ -1,8 +1,8 @@
 """What a campaign's coordinator and its workers send each other: tasks, and events.
 
 To a worker: `Explore`, `Replay`, `RunCanary`, or None to stop. From it: `WorkerReady` once, then `ExamplesRun`, and at the end of a
-task `Explored`, `Replayed` or `CanaryResult`; `DeviceLost` where its device is of no use. What the pool sees of a worker from
-outside are events too: `WorkerExited`, `CallTimeout` and `NoHeartbeat`.
+task `Explored`, `Replayed` or `CanaryResult`; `DeviceLost` where its device is of no use. `WorkerLost` is what the pool sees of a
+worker from outside.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record_parts import CorpusRecord
+from statecheck.case.faults import Fault
 from statecheck.execution.counts import Counts
 from statecheck.execution.enumerations import Slice
 from statecheck.kernels.compilations import Kernels
@@ -179,35 +180,11 @@ class DeviceLost:
 
 
 @dataclass(frozen=True)
-class WorkerExited:
-    """The worker's process has ended."""
+class WorkerLost:
+    """The worker's process has ended, or does not go on: why, and what a call of the subject came to if it ran one."""
 
-    exit_code: int | None
-
-
-@dataclass(frozen=True)
-class CallTimeout:
-    """A call of the subject in the worker's process has taken longer than it may."""
-
-    seconds: float
+    why: str
+    fault: Fault | None = None
 
 
-@dataclass(frozen=True)
-class NoHeartbeat:
-    """The worker has not gone on for so long; `when` says what it was doing."""
-
-    seconds: float
-    when: str
-
-
-Event = (
-    WorkerReady
-    | ExamplesRun
-    | Explored
-    | Replayed
-    | CanaryResult
-    | DeviceLost
-    | WorkerExited
-    | CallTimeout
-    | NoHeartbeat
-)
+Event = WorkerReady | ExamplesRun | Explored | Replayed | CanaryResult | DeviceLost | WorkerLost

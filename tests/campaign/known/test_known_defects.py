@@ -138,9 +138,10 @@ def test_examples_that_ended_before_the_assertion_do_not_count_as_tried() -> Non
 
 def test_a_defect_counts_its_examples_by_property() -> None:
     defects = KnownDefects(declared("a", "b"))
-    for name, tested, examples in (("a", "x", 2), ("b", "x", 1), ("a", "y", 2), ("a", "y", 1), ("c", "x", 9)):
-        defects.count(name, tested, examples)
-    assert [one.properties for one in defects.all.values()] == [{"x": 2, "y": 3}, {"x": 1}]
+    rows = {"x": row("x", 9), "y": row("y", 9)}
+    rows["x"].deviations.update(a=2, b=1, c=9)
+    rows["y"].deviations.update(a=3)
+    assert [one.properties for one in defects.count(rows)] == [{"x": 2, "y": 3}, {"x": 1}]
 
 
 # Campaigns whose workers only pretend, on a subject that declares defects.

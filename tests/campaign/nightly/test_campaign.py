@@ -157,8 +157,8 @@ def test_a_process_that_shares_workers_is_started_again_without_a_finding(
 
     def watch(campaign: Campaign) -> None:
         (gpu,) = campaign._gpus.every
-        if campaign.examples >= 50 and not killed:
-            killed.append(campaign.examples)
+        if campaign.ledger.examples >= 50 and not killed:
+            killed.append(campaign.ledger.examples)
             assert gpu.process is not None
             gpu.process.kill()
 
