@@ -16,6 +16,7 @@ from pathlib import Path
 
 from statecheck.campaign.assignment import GRACE_SECONDS, Assignment
 from statecheck.campaign.exhaustion import Exhaustion
+from statecheck.campaign.keeper import not_written
 from statecheck.campaign.outcomes import Outcomes
 from statecheck.campaign.pending import pending_of
 from statecheck.campaign.plan import Plan
@@ -25,7 +26,7 @@ from statecheck.campaign.processes.pool import WorkerPool
 from statecheck.campaign.processes.tasks import Explore, Setting
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.recovery import Recovery
-from statecheck.campaign.start import begun, first_seen, terminated_like_interrupted, uninterrupted
+from statecheck.campaign.start import begun, terminated_like_interrupted, uninterrupted
 from statecheck.campaign.task_queue import TaskQueue
 from statecheck.case import Case
 
@@ -58,13 +59,12 @@ class Campaign:
         self.pending = pending_of(self.folder)
         start = begun(plan)
         self.record, self.ledger, self.defects = start.record, start.ledger, start.defects
-        self._subject = start.subject
         self._started: float | None = None
         self._ended: float | None = None
         self.exhaustion = Exhaustion(plan, self.ledger) if plan.exhaustive else None
         self._assignment = self.exhaustion or Assignment(plan, self.ledger, start.scenarios)
         self._queue = TaskQueue(plan, self._assignment)
-        self._recovery = Recovery(plan, self.folder, start.subject, self.ledger, self.defects)
+        self._recovery = Recovery(self.folder, self.ledger, self.defects)
         self._saved_at = self._shown_at = float("-inf")
         self._saved_buckets = 0
         self._gpus: Gpus
@@ -86,7 +86,7 @@ class Campaign:
 
     def run(self) -> CampaignRecord:
         """Run to the end of the budget; Ctrl-C ends it early with what is known by then."""
-        plan, found = self.plan, tuple(first_seen(self.plan, self._subject).items())
+        plan, found = self.plan, tuple(self.ledger.first_seen.items())
         setting = Setting(**vars(plan), pending=str(self.pending), first_seen=found)
         self._recovery.adopt()
         self._queue.begin(self.folder, self._is_chosen)
@@ -209,4 +209,4 @@ class Campaign:
         try:
             self.current().save(self.folder / FILE)
         except OSError as error:
-            self.ledger.trouble(f"{self.folder / FILE} could not be written: {error.strerror or error}")
+            self.ledger.trouble(not_written(self.folder / FILE, error))

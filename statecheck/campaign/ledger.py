@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle.situations.registry import Situation
-from statecheck.campaign.corpus import Corpus
+from statecheck.campaign.keeper import Keeper
 from statecheck.campaign.launched import records_of
 from statecheck.campaign.processes.tasks import Explored, Found
 from statecheck.campaign.record import CampaignRecord
@@ -38,7 +38,7 @@ class Ledger:
         skipped: reasons by property that does not apply.
         expected: the marks that should be reached.
         first_seen: date and commit for buckets that were never met before.
-        corpus: takes cases that workers could not write.
+        keeper: takes cases that workers could not write.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Ledger:
         skipped: dict[str, str],
         expected: Iterable[Situation],
         first_seen: dict[str, str],
-        corpus: Corpus | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         self.standings = {row.name: Standing(row, skipped.get(row.name, "")) for row in properties}
         self.buckets: dict[str, BucketRecord] = {}
@@ -62,7 +62,7 @@ class Ledger:
         self.remarks: dict[str, str] = {}
         """About the subject, by kind: the first sentence of each."""
         self.canary = ""
-        self._first_seen, self._corpus = first_seen, corpus
+        self.first_seen, self.keeper = first_seen, keeper
         # This process has imported the subject, too.
         self.remark(take_remarks())
 
@@ -133,15 +133,10 @@ class Ledger:
 
     def keep(self, case: Case) -> str:
         """Put a case into the corpus that no worker has put there; its file, "" where there is none."""
-        if self._corpus is None:
-            return ""
-        path = self._corpus.add(case, first_seen=self._first_seen)
-        for trouble in self._corpus.troubles:
-            self.trouble(trouble)
-        if not path.is_file():
-            return ""
-        self.trouble(f"a case was not on disk, and the coordinator has written it: {path}")
-        return str(path)
+        path = self.keeper.keep(case, self.first_seen) if self.keeper is not None else ""
+        if path:
+            self.trouble(f"a case was not on disk, and the coordinator has written it: {path}")
+        return path
 
     def _bucket(self, bucket: Bucket, case: Case, found: Found, at: float) -> BucketRecord:
         return BucketRecord(
@@ -171,9 +166,9 @@ class Ledger:
     def _since(self, corpus: str) -> dict[str, str]:
         """When it was first seen, according to the corpus."""
         try:
-            return dict(Case.load(Path(corpus)).first_seen) or dict(self._first_seen)
+            return dict(Case.load(Path(corpus)).first_seen) or dict(self.first_seen)
         except (OSError, ValueError):
-            return dict(self._first_seen)
+            return dict(self.first_seen)
 
     def replayed(self, result: CorpusRecord, path: Path, case: dict[str, Any]) -> None:
         """A case of the corpus was replayed before everything else."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from statecheck.campaign.keeper import not_written
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.workers.log import SUFFIX
@@ -33,7 +34,7 @@ class Pending:
     def __init__(
         self,
         folder: Path,
-        trouble: Callable[[Path, Exception], None],
+        trouble: Callable[[str], None],
         otherwise: Callable[[Case], object],
     ) -> None:
         self.folder = folder
@@ -50,7 +51,7 @@ class Pending:
             case.save(self._path(name, bucket), durable=False)
         except (OSError, ValueError) as error:
             # Or else a full disk would be taken for what fails, and shrunk.
-            self._trouble(self.folder, error)
+            self._trouble(not_written(self.folder, error))
             if bucket not in self.cases:
                 self._otherwise(case)
         self.cases[bucket], self._sizes[bucket] = case, len(text)

@@ -7,31 +7,25 @@ from dataclasses import replace
 from pathlib import Path
 
 from statecheck.campaign.claim import unclaimed
-from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.known.defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.pending import left_behind, left_by, pending_of, running_left_by
-from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.output import last_words
 from statecheck.campaign.processes.tasks import Found
-from statecheck.campaign.start import first_seen
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.compare import outcome_difference
 from statecheck.case.failure import failure_of
 from statecheck.case.faults import Fault
-from statecheck.subject import Subject
 
 
 class Recovery:
     """Of one campaign, whose folder this is."""
 
-    def __init__(
-        self, plan: Plan, folder: Path, subject: Subject, ledger: Ledger, defects: KnownDefects
-    ) -> None:
-        self._plan, self._folder, self._subject = plan, folder, subject
-        self._ledger, self._defects = ledger, defects
+    def __init__(self, folder: Path, ledger: Ledger, defects: KnownDefects) -> None:
+        assert ledger.keeper is not None, "what is recovered has to be kept"
+        self._folder, self._ledger, self._defects, self._keeper = folder, ledger, defects, ledger.keeper
         self._pending = pending_of(folder)
 
     def adopt(self) -> None:
@@ -42,11 +36,8 @@ class Recovery:
                 continue
             with suppress(OSError):
                 for path, case in left_behind(pending_of(campaign)):
-                    if self._corpus().add(case, first_seen=first_seen(self._plan, self._subject)).is_file():
+                    if self._keeper.keep(case, self._ledger.first_seen):
                         _remove(path)
-
-    def _corpus(self) -> Corpus:
-        return Corpus(Path(self._plan.keeps_in), Path(self._plan.reports) / "corpus")
 
     def running(self, worker: WorkerHandle) -> Path | None:
         """The input that a worker was running when it ended, as a case file; None where it had none in hand."""
@@ -86,42 +77,22 @@ class Recovery:
         """Put a case into the corpus, the ledger and a report, unless it shows a known defect; whether it is on disk there."""
         if self._is_known(case):
             return True
-        corpus = self._corpus()
-        kept = corpus.add(case, first_seen=first_seen(self._plan, self._subject))
-        on_disk = kept.is_file()
-        report = self._reported(case, f"**{note}**")
-        buckets = (bucket_of(case).id,)
-        found = Found(buckets, case.to_data(), report, str(kept) if on_disk else "", note, shrunk=False)
-        self._ledger.find(found, at)
-        for trouble in corpus.troubles:
-            self._ledger.trouble(trouble)
-        return on_disk or bool(report)
+        kept = self._keeper.keep(case, self._ledger.first_seen)
+        report = self._keeper.report(case, f"**{note}**")
+        self._ledger.find(Found((bucket_of(case).id,), case.to_data(), report, kept, note, shrunk=False), at)
+        return bool(kept or report)
 
     def _is_known(self, case: Case) -> bool:
-        name = self._name_of(case)
+        matcher = self._defects.matcher
+        # Conditions are asked apart: the worker may have ended in one of them.
+        name = matcher.name_apart(case)
+        for error in matcher.errors:
+            self._ledger.trouble(error)
         if name is None:
             return False
         if case.property_name in self._ledger.standings:
             self._ledger.standings[case.property_name].deviations[name] += 1
         return True
-
-    def _name_of(self, case: Case) -> str | None:
-        """The known defect that a case shows. Conditions are asked apart: the worker may have ended in one of them."""
-        matcher = self._defects.matcher
-        name = matcher.name_apart(case)
-        for error in matcher.errors:
-            self._ledger.trouble(error)
-        return name
-
-    def _reported(self, case: Case, note: str) -> str:
-        from statecheck.report.markdown import write_report
-
-        folder = Path(self._plan.reports)
-        try:
-            return str(write_report(case, folder, self._subject.module, note=note))
-        except Exception as error:
-            self._ledger.trouble(f"{folder} could not be written: {type(error).__name__}: {error}")
-            return ""
 
     def restore(self) -> None:
         """Write cases and reports again that were removed after they had been written: the subject may have done so."""
@@ -131,7 +102,7 @@ class Recovery:
                 bucket.corpus = self._ledger.keep(case)
             if bucket.report and not Path(bucket.report).is_dir():
                 self._ledger.trouble(f"{bucket.report} was removed, and the coordinator has written it again")
-                bucket.report = self._reported(case, bucket.note)
+                bucket.report = self._keeper.report(case, bucket.note)
 
 
 def _remove(path: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from statecheck.campaign.corpus import Corpus
+from statecheck.campaign.keeper import Keeper
 from statecheck.campaign.known.defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
@@ -56,8 +56,8 @@ def begun(plan: Plan) -> Beginning:
     names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
     chosen, skipped = applicable(names, tested, subject, plan.device)
     marks = expected(chosen, plan.device)
-    corpus = Corpus(Path(plan.keeps_in), Path(plan.reports) / "corpus")
-    ledger = Ledger([tested[name] for name in names], skipped, marks, first_seen(plan, subject), corpus)
+    ledger = Ledger([tested[name] for name in names], skipped, marks, first_seen(plan, subject))
+    ledger.keeper = Keeper(Path(plan.keeps_in), Path(plan.reports), lambda: subject.module, ledger.trouble)
     declared = () if plan.as_new else subject.known_deviations
     defects = KnownDefects(declared, selected=plan.is_selective, profile=subject.profile)
     scenarios = frozenset(name for name, one in tested.items() if follows_requests(one))

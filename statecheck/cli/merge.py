@@ -48,7 +48,7 @@ def run_merge(options: argparse.Namespace) -> int:
     Raises:
         ValueError: no campaign in the folders, or records that do not belong together.
     """
-    from statecheck.campaign.shards.keeper import Keeper, write_down
+    from statecheck.campaign.shards.keeper import BucketKeeper, write_down
     from statecheck.campaign.shards.merge import merged
 
     require_own(options.reports, "reports", "reports", "merge")
@@ -63,7 +63,7 @@ def run_merge(options: argparse.Namespace) -> int:
         raise ValueError(f"folders = {_list(options.folders)}, but should hold a {what} in {FILE} [merge]")
     whole = merged(list(found.records.values()), list(map(str, found.records)))
     whole.troubles += found.left_out
-    keeper = Keeper(options.corpus, options.reports, whole.subject)
+    keeper = BucketKeeper(options.corpus, options.reports, whole.subject)
     return _tell(write_down(whole, options.reports, keeper), options.reports, complete=not found.left_out)
 
 

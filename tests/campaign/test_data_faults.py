@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from statecheck.campaign import corpus as corpus_module
 from statecheck.campaign.corpus import Corpus
+from statecheck.campaign.keeper import Keeper
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.processes.tasks import Found
 from statecheck.case import Case
@@ -53,8 +55,8 @@ def test_a_held_lock_costs_a_second_once_and_the_case_goes_elsewhere(
 
 
 def test_the_coordinator_writes_a_case_that_its_worker_could_not(tmp_path: Path) -> None:
-    corpus = Corpus(tmp_path / "corpus")
-    ledger = Ledger([], {}, [], {"date": "2026-11-25", "commit": "0123"}, corpus)
+    ledger = Ledger([], {}, [], {"date": "2026-11-25", "commit": "0123"})
+    ledger.keeper = Keeper(tmp_path / "corpus", tmp_path, lambda: ModuleType("toy"), ledger.trouble)
     case = a_case()
     ledger.find(Found((bucket_of(case).id,), case.to_data(), "", "", ""), 1.0)
     (bucket,) = ledger.buckets.values()

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from oracle.profile import DOCUMENTS
+from statecheck.campaign.keeper import Keeper
 from statecheck.campaign.known.defects import KnownDefects
-from statecheck.campaign.plan import Plan
+from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.recovery import Recovery
 from statecheck.case import Case
 from statecheck.subject import matching
@@ -21,24 +21,11 @@ from subjects import KnownDeviation, Symptom
 from tests.breakages.broken import a_case, toy
 
 
-class Ledger:
-    def __init__(self) -> None:
-        self.found: list[Any] = []
-        self.troubles: list[str] = []
-
-    def find(self, found: Any, _at: float) -> None:
-        self.found.append(found)
-
-    def trouble(self, message: str) -> None:
-        self.troubles.append(message)
-
-
 def recovery_in(folder: Path, *declared: KnownDeviation) -> tuple[Recovery, Ledger]:
-    ledger = Ledger()
-    plan = Plan("night", "toy", "", "cpu", reports=str(folder / "reports"), kept=str(folder / "kept"))
+    ledger = Ledger([], {}, (), {})
+    ledger.keeper = Keeper(folder / "kept", folder / "reports", lambda: toy().module, ledger.trouble)
     defects = KnownDefects(declared, selected=False, profile=DOCUMENTS)
-    campaign = folder / "reports" / "campaigns" / "night"
-    return Recovery(plan, campaign, toy(), ledger, defects), ledger  # type: ignore[arg-type]
+    return Recovery(folder / "reports" / "campaigns" / "night", ledger, defects), ledger
 
 
 @pytest.mark.parametrize(
@@ -62,7 +49,7 @@ def test_a_condition_that_gives_no_answer_ends_its_child_alone(
     )
     made, ledger = recovery_in(tmp_path, KnownDeviation(case.property_name, "bug", symptom, condition))
     assert made.find(case, "ended", 0.0)
-    assert len(ledger.found) == 1
+    assert len(ledger.buckets) == 1
     assert [trouble for trouble in ledger.troubles if message in trouble]
     assert list((tmp_path / "kept").glob("*.json"))
 

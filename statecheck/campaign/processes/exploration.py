@@ -78,7 +78,7 @@ class Exploration:
     def _end(self) -> None:
         bench, log = self.bench, self.worker.log
         if log is not None and log.problem:
-            self.worker.trouble(log.path, RuntimeError(log.problem))
+            self.worker.trouble(f"{log.path} could not be written: {log.problem}")
         bench.port = self.worker.watched
         bench.passes_by = lambda case: False
         bench.on_error = lambda case, error: None
@@ -143,9 +143,7 @@ class Exploration:
         if isinstance(error, Flaky):
             return self._failures.falsified(self._failures.latest, DID_NOT_REPEAT)
         brief = f"{type(error).__name__}: {error}".splitlines()[0]
-        self.worker.troubles.append(
-            f"{self.task.property}: an error ended the search for a smaller input: {brief}"
-        )
+        self.worker.trouble(f"{self.task.property}: an error ended the search for a smaller input: {brief}")
         return self._failures.falsified(
             self._failures.latest, f"**An error ended the search for a smaller input: {brief}**", shrunk=False
         )
@@ -198,7 +196,7 @@ class Exploration:
 
     def _summed_up(self, status: str, detail: str) -> Explored:
         worker, failures = self.worker, self._failures
-        troubles = (*worker.corpus.troubles, *worker.troubles, *worker.known_defects.errors)
+        troubles = (*worker.troubles, *worker.known_defects.errors)
         worker.troubles = []
         return Explored(
             property=self.task.property,

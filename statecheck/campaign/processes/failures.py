@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from statecheck.campaign.keeper import not_written
 from statecheck.campaign.pending import Pending
 from statecheck.campaign.processes.tasks import Explore, Found
 from statecheck.case import Case
@@ -16,7 +17,7 @@ from statecheck.case.bucket import bucket_of
 
 if TYPE_CHECKING:
     from statecheck.campaign.processes.worker import Worker
-    from statecheck.diagnose.diagnosis import Diagnosis, Scene
+    from statecheck.diagnose.diagnosis import Scene
     from statecheck.workers.port import InWorker
 
 DID_NOT_REPEAT = "**This failure did not repeat when the same input was run again.**"
@@ -63,7 +64,7 @@ class Failures:
         try:
             message = self._worker.properties[self._task.property].keep_unread(case, folder)
         except OSError as second:
-            self._worker.trouble(folder, second)
+            self._worker.trouble(not_written(folder, second))
         else:
             error.add_note(message)
 
@@ -72,8 +73,8 @@ class Failures:
         if bucket_of(case).id in known or len(known) <= _MOST_BESIDE:
             self._pending.keep(self._task.property, case)
         else:
-            message = f"{self._task.property}: fails in more than {_MOST_BESIDE} ways at once, and the others were not kept"
-            self._worker.troubles.append(message) if message not in self._worker.troubles else None
+            what = f"fails in more than {_MOST_BESIDE} ways at once, and the others were not kept"
+            self._worker.trouble(f"{self._task.property}: {what}")
 
     def falsified(self, case: Case, note: str, *, shrunk: bool = True) -> tuple[str, str]:
         from statecheck.diagnose.diagnosis import diagnose, explain
@@ -86,19 +87,11 @@ class Failures:
         note = "" if note == DID_NOT_REPEAT and diagnosis.depends_on else note
         note = " ".join(filter(None, (note, sanitizer, diagnosis.note)))
         # Before it is explained: whatever happens to the report, this stands.
-        kept = self._into_corpus(diagnosis.case)
+        stands = self._into_corpus(diagnosis.case)
         alike = [bucket for bucket in self.failing if bucket not in self._task.known and bucket != own]
-        stands = str(kept) if kept.is_file() else ""
         diagnosis = explain(diagnosis, self._worker.bench.subject)
-        found = Found((own, *alike), diagnosis.case.to_data(), "", stands, note, shrunk=shrunk)
-        try:
-            directory = self._reported(diagnosis, Path(self._worker.setting.reports), note)
-        except Exception as error:
-            # The report is for reading; what was found must not be lost with it.
-            self._worker.trouble(Path(self._worker.setting.reports), error)
-        else:
-            found = replace(found, report=str(directory))
-        self.found.append(found)
+        report = self._worker.keeper.report(diagnosis.case, note)
+        self.found.append(Found((own, *alike), diagnosis.case.to_data(), report, stands, note, shrunk=shrunk))
         return "falsified", diagnosis.case.message
 
     def _scene(self) -> Scene:
@@ -112,11 +105,6 @@ class Failures:
         left = max(0.0, self._deadline - time.monotonic())
         bench = self._worker.bench
         return Scene(bench.subject, bench.port, fresh, bench.earlier, min(SECONDS, left))
-
-    def _reported(self, diagnosis: Diagnosis, folder: Path, note: str) -> Path:
-        from statecheck.report.markdown import write_report
-
-        return write_report(diagnosis.case, folder, self._worker.bench.subject.module, note=note)
 
     def _with_sanitizer(self, case: Case) -> str:
         """What hid the case while the sanitizer watched, in a sentence."""
@@ -141,9 +129,8 @@ class Failures:
         beside = [(bucket, case) for bucket, case in self._pending.cases.items() if bucket not in own]
         for bucket, met in beside:
             case = with_own_calls(met, self._worker.bench.subject)
-            kept = self._into_corpus(case)
-            stands = str(kept) if kept.is_file() else ""
+            stands = self._into_corpus(case)
             self.found.append(Found((bucket,), case.to_data(), "", stands, _NOT_SHRUNK, shrunk=False))
 
-    def _into_corpus(self, case: Case) -> Path:
-        return self._worker.corpus.add(case, first_seen=dict(self._worker.setting.first_seen))
+    def _into_corpus(self, case: Case) -> str:
+        return self._worker.keeper.keep(case, dict(self._worker.setting.first_seen))

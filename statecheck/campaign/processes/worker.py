@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from statecheck.campaign.keeper import not_written
 from statecheck.campaign.processes.output import Output
 from statecheck.campaign.processes.set_up import prepare_process
 from statecheck.campaign.processes.tasks import (
@@ -67,7 +68,7 @@ class Worker:
     def __init__(self, setting: Setting, pipe: Connection) -> None:
         self.output: Output | None = None
         prepare_process(setting)
-        from statecheck.campaign.corpus import Corpus
+        from statecheck.campaign.keeper import Keeper
         from statecheck.campaign.known.known_defects import KnownDefectMatcher
         from statecheck.execution.example import Bench
         from statecheck.execution.port import ordinary_port
@@ -78,7 +79,7 @@ class Worker:
         self.events = EventPipe(pipe)
         self.pending = Path(setting.pending or Path(setting.reports) / "pending")
         self.troubles: list[str] = []
-        """What could not be written, a sentence for each place and reason."""
+        """What could not be done, a sentence for each thing."""
         self.log = self._opened_log()
         self.properties = load_properties()
         self.own_code = OwnCode()
@@ -90,7 +91,8 @@ class Worker:
         self._apart: InWorker | None = None
         self.plain = self._without_sanitizer()
         self.bench = Bench(subject, self.watched)
-        self.corpus = Corpus(Path(setting.keeps_in), Path(setting.reports) / "corpus")
+        keeps_in, reports = Path(setting.keeps_in), Path(setting.reports)
+        self.keeper = Keeper(keeps_in, reports, lambda: subject.module, self.trouble)
         declared = () if setting.as_new else subject.known_deviations
         self.known_defects = KnownDefectMatcher(declared, subject.profile, self._asking)
         self.bench.known_by = self.known_defects.known
@@ -104,7 +106,7 @@ class Worker:
             try:
                 return StepLog(running_path(folder.absolute(), name))
             except OSError as error:
-                self.trouble(folder, error)
+                self.trouble(not_written(folder, error))
         return None
 
     @contextlib.contextmanager
@@ -182,12 +184,10 @@ class Worker:
         ports = (port for port in (self.isolated, self._apart) if port is not None)
         return sum((port.take_coverage() for port in ports), coverage.take())
 
-    def trouble(self, place: Path, error: Exception) -> None:
-        """Note that something could not be written."""
-        why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-        message = f"{place} could not be written: {why}"
-        if message not in self.troubles:
-            self.troubles.append(message)
+    def trouble(self, sentence: str) -> None:
+        """Note that something could not be done."""
+        if sentence not in self.troubles:
+            self.troubles.append(sentence)
 
     def bound_output(self) -> None:
         """Keep the file small that the subject's output goes to."""

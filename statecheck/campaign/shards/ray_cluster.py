@@ -19,7 +19,7 @@ from typing import Any
 from statecheck import rooms
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.shards.keeper import Keeper, write_down
+from statecheck.campaign.shards.keeper import BucketKeeper, write_down
 from statecheck.campaign.shards.merge import Part, added
 from statecheck.campaign.shards.ray_tasks import Mailbox, Run, do_unit
 from statecheck.campaign.shards.units import Cut, UnitQueue
@@ -131,7 +131,7 @@ class _Head:
     ) -> None:
         self._ray, self._plan, self._cluster, self._run, self._watch = ray, plan, cluster, run, watch
         self.work = work
-        self.keeper = Keeper(Path(plan.corpus), Path(plan.reports), plan.subject)
+        self.keeper = BucketKeeper(Path(plan.corpus), Path(plan.reports), plan.subject)
         self._corpus = {
             path.name: path.read_bytes() for path in Path(plan.corpus).glob("*.json") if path.is_file()
         }
