@@ -15,7 +15,7 @@ from statecheck.kernels.launch import Launched
 from statecheck.kernels.memory import Memory
 from statecheck.kernels.observed import ObservedMemory
 from statecheck.kernels.orders.footprints import Footprints, LastFootprint
-from statecheck.kernels.orders.interleavings import Walk, search
+from statecheck.kernels.orders.interleavings import Walk, first_difference
 from statecheck.kernels.orders.journal import Journal, WrittenBytes, read_bytes
 from statecheck.kernels.orders.program_choice import Ready, Turns
 from statecheck.kernels.orders.running import run_interleaved
@@ -34,6 +34,13 @@ def lost_update_kernel(sum_ptr):  # type: ignore[no-untyped-def]
 def apart_kernel(out_ptr):  # type: ignore[no-untyped-def]
     program = tl.program_id(0)
     tl.store(out_ptr + program, tl.load(out_ptr + program) + 1)
+
+
+@triton.jit
+def idle_kernel(out_ptr):  # type: ignore[no-untyped-def]
+    """All programs but the first end without an operation."""
+    if tl.program_id(0) == 0:
+        tl.store(out_ptr, tl.load(out_ptr) + 1)
 
 
 @triton.jit
@@ -201,53 +208,58 @@ def test_interleavings_are_as_many_as_brute_force_finds_and_leave_the_same(name:
     assert len({choices for choices, _ in found}) == len(found)
 
 
+def different(launch: Launched) -> str:
+    return first_difference(launch, most=1_000)
+
+
 def test_a_difference_is_told_with_the_schedule_that_shows_it() -> None:
-    found = launched("lost update, 2", search)
-    assert found.different != ""
+    schedule = launched("lost update, 2", different)
+    assert schedule != ""
     other = zeros()
-    with program_schedule(found.different):
+    with program_schedule(schedule):
         lost_update_kernel[(2,)](other)
     assert int(other[0]) != 1
 
 
-def test_without_a_difference_all_classes_are_run() -> None:
-    (found,) = in_place_of_launches(search, lambda: apart_kernel[(5,)](zeros()))
-    assert (found.classes, found.complete, found.different, found.operations) == (1, True, "", 10)
+def test_programs_that_share_nothing_have_one_interleaving() -> None:
+    (found,) = in_place_of_launches(all_found, lambda: apart_kernel[(5,)](zeros()))
+    assert [len(choices) for choices, _ in found] == [10]
 
 
 def test_memory_is_afterwards_as_it_was() -> None:
     total = torch.arange(16, dtype=torch.int32)
     before = total.clone()
-    in_place_of_launches(search, lambda: lost_update_kernel[(3,)](total))
+    in_place_of_launches(different, lambda: lost_update_kernel[(3,)](total))
     assert torch.equal(total, before)
 
 
-def test_limits_are_told() -> None:
-    few = launched("atomic, 4", lambda launch: search(launch, most=1))
-    assert (few.classes, few.complete) == (1, False)
-    all_of_them = launched("apart, 4", lambda launch: search(launch, most=1))
-    assert (all_of_them.classes, all_of_them.complete) == (1, True)
-    short = launched("apart, 4", lambda launch: search(launch, most_operations=3))
-    assert not short.complete
+def test_no_more_interleavings_are_run_than_asked_for() -> None:
+    assert launched("lost update, 2", lambda launch: first_difference(launch, most=1)) == ""
+    assert launched("lost update, 2", lambda launch: first_difference(launch, 9, most_operations=5)) == ""
 
 
 def test_a_program_that_waits_for_another_one_is_cut_short() -> None:
     (found,) = in_place_of_launches(
-        lambda launch: search(launch, most_operations=50), lambda: waiting_kernel[(2,)](zeros())
+        lambda launch: list(Walk(launch, 50).runs()), lambda: waiting_kernel[(2,)](zeros())
     )
-    assert not found.complete
+    assert found[0].cut_short
 
 
 def test_a_launch_that_fails_in_every_interleaving_ends_the_search() -> None:
-    (found,) = in_place_of_launches(search, lambda: asserting_kernel[(2,)](zeros() + 1))
-    assert (found.complete, found.different) == (True, "")
+    assert in_place_of_launches(different, lambda: asserting_kernel[(2,)](zeros() + 1)) == [""]
 
 
 def test_an_interleaving_in_which_the_launch_fails_is_a_difference() -> None:
-    (found,) = in_place_of_launches(search, lambda: asserting_kernel[(2,)](zeros()))
-    assert found.different == "switches:0>1"
-    with pytest.raises(AssertionFailedError), program_schedule(found.different):
+    (schedule,) = in_place_of_launches(different, lambda: asserting_kernel[(2,)](zeros()))
+    assert schedule == "switches:0>1"
+    with pytest.raises(AssertionFailedError), program_schedule(schedule):
         asserting_kernel[(2,)](zeros())
+
+
+@pytest.mark.parametrize("programs", [1, 2, 3])
+def test_programs_that_touch_nothing_have_one_interleaving(programs: int) -> None:
+    (found,) = in_place_of_launches(all_found, lambda: idle_kernel[(programs,)](zeros()))
+    assert len(found) == 1
 
 
 def test_a_schedule_may_be_all_of_them_and_then_leaves_what_another_order_does() -> None:

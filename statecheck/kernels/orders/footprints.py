@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from statecheck.kernels.sanitizer.touches import Observer, Touch
 
 Array = NDArray[Any]
+NO_ELEMENTS: Array = np.zeros(0, np.int64)
 _Key = tuple[bytes, int, bool]
 
 
@@ -50,13 +51,17 @@ def byte_addresses(elements: Array, nbytes: int) -> Array:
 
 
 class LastFootprint(Observer):
-    """Has the footprint of the last operation that was made, as long as that is `asked`."""
+    """Has the footprint of the last operation that was made, as long as that is asked for."""
 
     def __init__(self, footprints: Footprints) -> None:
         self._footprints = footprints
-        self.asked = True
-        self.number = 0
+        self.begin(asked=True)
+
+    def begin(self, *, asked: bool) -> None:
+        """A program has its turn. It touches nothing where it ends without an operation."""
+        self._asked = asked
+        self.number = self._footprints.number(NO_ELEMENTS, 1, writes=False) if asked else 0
 
     def after(self, touch: Touch) -> None:
-        if self.asked:
+        if self._asked:
             self.number = self._footprints.number(touch.addresses, touch.nbytes, writes=touch.writes)

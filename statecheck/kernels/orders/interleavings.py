@@ -20,8 +20,6 @@ The terms, for a launch whose operations are events:
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -30,59 +28,41 @@ from statecheck.case.program_schedule import schedule_text
 from statecheck.kernels.observed import ObservedMemory
 from statecheck.kernels.orders.footprints import Footprints, LastFootprint
 from statecheck.kernels.orders.journal import Journal, WrittenBytes
-from statecheck.kernels.orders.program_choice import Ready, Turns, plain
-from statecheck.kernels.orders.running import close, run_interleaved, to_next_operation
+from statecheck.kernels.orders.program_choice import PATIENCE, Ready, Turns
+from statecheck.kernels.orders.running import run_interleaved
 
 if TYPE_CHECKING:
     from statecheck.kernels.launch import Launched
-    from statecheck.kernels.memory import Memory
-
-MOST, MOST_OPERATIONS = 10_000, 10_000_000
 
 
-@dataclass(frozen=True)
-class Interleavings:
-    """What a search of a launch has found.
+def first_difference(launch: Launched, most: int, most_operations: int = PATIENCE) -> str:
+    """The schedule of an interleaving with which memory, or how the launch ends, is another than in the plain order.
+
+    Memory is as before then.
 
     Args:
-        classes: interleavings that were run to their end, no two of them equivalent.
-        operations: of the first one, which is the plain order.
-        complete: these were all; otherwise a limit was reached, or a difference ended the search.
-        different: the schedule with which memory, or how the launch ends, is another than in the plain order; "" if none.
+        most: interleavings that are run, no two of them equivalent.
+        most_operations: of all of these together.
+
+    Returns:
+        "" if there is none, or none was found up to these limits.
     """
-
-    kernel: str
-    classes: int
-    operations: int
-    seconds: float
-    complete: bool
-    different: str = ""
-
-
-def search(launch: Launched, most: int = MOST, most_operations: int = MOST_OPERATIONS) -> Interleavings:
-    """Run a launch in all of its interleavings, or until one differs; memory is as before then."""
-    started = time.monotonic()
-    walk = Walk(launch, most_operations)
-    classes, first, different, complete = 0, None, "", False
-    for ended in walk.runs():
-        classes += 1
+    first = None
+    for number, ended in enumerate(Walk(launch, most_operations).runs(), 1):
         first = first or ended
         if not ended.same(first):
-            different = walk.schedule_of(ended)
+            return ended.schedule
+        if ended.cut_short or number >= most:
             break
-        if ended.cut_short or (classes >= most and walk.goes_on):
-            break
-    else:
-        complete = True
-    operations, seconds = len(first.choices) if first else 0, time.monotonic() - started
-    return Interleavings(launch.kernel, classes, operations, seconds, complete, different)
+    return ""
 
 
 @dataclass(eq=False)
 class Ended:
-    """An interleaving that was run: the program of each operation, and what it has left."""
+    """An interleaving that was run: the program of each operation, its schedule, and what it has left."""
 
     choices: tuple[int, ...]
+    schedule: str
     left: WrittenBytes
     error: str
     cut_short: bool
@@ -113,20 +93,21 @@ class _Node:
     """Programs, and the footprints of their next operations."""
 
 
+class _RunEnds(Exception):
+    """A run goes no further: every program that could go on is in a sleep set, or there were too many operations."""
+
+
 class Walk:
     """The search itself: `runs` goes through one interleaving of each class, the plain order first."""
 
-    def __init__(self, launch: Launched, most_operations: int = MOST_OPERATIONS) -> None:
+    def __init__(self, launch: Launched, most_operations: int = PATIENCE) -> None:
         self._launch, self._left = launch, most_operations
-        self._programs = list(launch.programs())
+        self._count = len(list(launch.programs()))
         self._footprints = Footprints()
+        self._last = LastFootprint(self._footprints)
         self._nodes: list[_Node] = []
         self._events: list[_Event] = []
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether there is more to run."""
-        return any(node.source_set - {node.chosen, *node.sleep_set} for node in self._nodes)
+        self._depth = 0
 
     def runs(self) -> Iterator[Ended]:
         more = True
@@ -152,49 +133,38 @@ class Walk:
 
     def _run(self) -> Ended | None:
         """Run one interleaving to its end; None where it leads to nothing new."""
-        journal, last = Journal(), LastFootprint(self._footprints)
-        memory = ObservedMemory(journal, last)
+        journal, turns, error, ended = Journal(), Turns(self._choice), "", True
+        memory = ObservedMemory(journal, self._last)
         memory.taken, memory.took = self._launch.taken, self._launch.taken.add
-        going, error, blocked = _Going(self._launch, memory, self._programs), "", False
-        depth = 0
+        self._depth = 0
         try:
-            while going.unfinished and depth < self._left:
-                if depth == len(self._nodes) and not self._extend(going.unfinished):
-                    blocked = True
-                    break
-                number = self._nodes[depth].chosen
-                last.asked = depth == len(self._events)
-                going.operate(number)
-                if last.asked:
-                    self._add(number, last.number)
-                depth += 1
+            run_interleaved(self._launch, memory, turns)
+        except _RunEnds:
+            ended = False
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
-            # The operation was made before what failed; unless it is noted, the search tries it again for ever.
-            if last.asked and depth < len(self._nodes):
-                self._add(self._nodes[depth].chosen, last.number)
-        finally:
-            going.close()
-            left = journal.take_back()
-        self._left -= depth
-        if blocked:
+        # The operation was made before what failed; unless it is noted, the search tries it again for ever.
+        self._note_last()
+        left = journal.take_back()
+        self._left -= self._depth
+        if not ended and self._left:
             return None
         choices = tuple(node.chosen for node in self._nodes)
-        return Ended(choices, left, error, bool(going.unfinished) and not error)
+        return Ended(choices, schedule_text([turns.switches]), left, error, not ended)
 
-    def schedule_of(self, ended: Ended) -> str:
-        """The schedule of an interleaving; it is run once more."""
-        following = iter(ended.choices)
+    def _choice(self, _: int | None, ready: Ready) -> int:
+        """The program of the next operation: that of the next state, or of a new one."""
+        self._note_last()
+        if self._depth == self._left or (self._depth == len(self._nodes) and not self._extend(ready.all())):
+            raise _RunEnds
+        self._last.begin(asked=self._depth == len(self._events))
+        self._depth += 1
+        return self._nodes[self._depth - 1].chosen
 
-        def course(running: int | None, ready: Ready) -> int:
-            return next(following, plain(running, ready))
-
-        turns, journal = Turns(course), Journal()
-        with contextlib.suppress(Exception):
-            # The launch may fail in this interleaving.
-            run_interleaved(self._launch, ObservedMemory(journal), turns)
-        journal.take_back()
-        return schedule_text([turns.switches])
+    def _note_last(self) -> None:
+        """Note the operation that was made last, if it is new."""
+        if self._depth > len(self._events):
+            self._add(self._nodes[self._depth - 1].chosen, self._last.number)
 
     def _extend(self, unfinished: Sequence[int]) -> bool:
         """Choose the program that goes on from a new state; False if all that could are in its sleep set."""
@@ -220,7 +190,7 @@ class Walk:
         """Note an operation, and extend the source sets of states before operations that it races with."""
         events = self._events
         own = next((earlier.vector_clock for earlier in reversed(events) if earlier.program == program), None)
-        clock = list(own or [0] * len(self._programs))
+        clock = list(own or [0] * self._count)
         races, conflicts = [], self._footprints.conflicts[footprint]
         for at in range(len(events) - 1, -1, -1):
             other = events[at]
@@ -248,23 +218,3 @@ class Walk:
         source_set = self._nodes[at].source_set
         if not source_set.intersection(initials):
             source_set.add(event.program if event.program in initials else initials[0])
-
-
-class _Going:
-    """The programs of a run, each before its next operation."""
-
-    def __init__(self, launch: Launched, memory: Memory, indices: Sequence[tuple[int, int, int]]) -> None:
-        self._memory, self._indices = memory, indices
-        self._programs = [launch.program(memory, index) for index in indices]
-        self.unfinished = [number for number in range(len(indices)) if self._goes_on(number)]
-
-    def _goes_on(self, number: int) -> bool:
-        self._memory.switch(self._indices[number])
-        return to_next_operation(self._programs[number])
-
-    def operate(self, number: int) -> None:
-        if not self._goes_on(number):
-            self.unfinished.remove(number)
-
-    def close(self) -> None:
-        close(self._programs)

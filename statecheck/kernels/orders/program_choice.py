@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 
 from statecheck.case.program_schedule import Switch
@@ -23,14 +22,15 @@ class Ready:
     """The programs that may go on, by their numbers."""
 
     def __init__(self, count: int) -> None:
-        self._fresh = list(range(count))
-        self._begun: list[int] = []
+        # In ascending order, as dicts keep it.
+        self._unfinished = dict.fromkeys(range(count))
+        self._begun: set[int] = set()
 
     def __bool__(self) -> bool:
-        return bool(self._begun or self._fresh)
+        return bool(self._unfinished)
 
     def __contains__(self, number: int) -> bool:
-        return _has(self._begun, number) or (self._takes_more and _has(self._fresh, number))
+        return number in (self._unfinished if self._takes_more else self._begun)
 
     @property
     def _takes_more(self) -> bool:
@@ -38,26 +38,17 @@ class Ready:
 
     @property
     def lowest(self) -> int:
-        first = [part[0] for part in (self._begun, self._fresh if self._takes_more else ()) if part]
-        return min(first)
+        return next(iter(self._unfinished)) if self._takes_more else min(self._begun)
 
     def all(self) -> Sequence[int]:
-        return sorted((*self._begun, *self._fresh)) if self._takes_more else self._begun
+        return list(self._unfinished) if self._takes_more else sorted(self._begun)
 
     def begin(self, number: int) -> None:
-        at = bisect_left(self._fresh, number)
-        if at < len(self._fresh) and self._fresh[at] == number:
-            del self._fresh[at]
-            insort(self._begun, number)
+        self._begun.add(number)
 
     def end(self, number: int) -> None:
-        self.begin(number)
-        del self._begun[bisect_left(self._begun, number)]
-
-
-def _has(numbers: list[int], number: int) -> bool:
-    at = bisect_left(numbers, number)
-    return at < len(numbers) and numbers[at] == number
+        self._begun.remove(number)
+        del self._unfinished[number]
 
 
 ProgramChoice = Callable[[int | None, Ready], int]

@@ -5,7 +5,7 @@ A program stops before every load, store and atomic operation, and a course choo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from statecheck.kernels.orders.program_choice import Ready, Turns
@@ -23,7 +23,7 @@ def run_interleaved(launch: Launched, memory: Memory, turns: Turns) -> None:
     """
     every = list(launch.programs())
     ready = Ready(len(every))
-    begun: dict[int, Iterator[int]] = {}
+    begun: dict[int, Any] = {}
     running: int | None = None
     try:
         while ready:
@@ -39,14 +39,10 @@ def run_interleaved(launch: Launched, memory: Memory, turns: Turns) -> None:
                 ready.end(number)
                 running = None
     finally:
-        close(begun.values())
+        for program in begun.values():
+            program.close()
 
 
 def to_next_operation(program: Iterator[int]) -> bool:
     """Let it make the operation before which it stands, and go on to the next one; False where it ends instead."""
     return next(program, None) is not None
-
-
-def close(programs: Iterable[Any]) -> None:
-    for program in programs:
-        program.close()

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from statecheck.kernels.launch import Launched
     from statecheck.kernels.memory import Memory
 
-_FEW, _SHORT = 4, 10_000
-"""Programs of a launch whose interleavings are enumerated, and operations of all of these."""
+_FEW = 4
+"""Programs of a launch whose interleavings are enumerated."""
 
 _RECORDS: list[list[str]] = []
 
@@ -118,13 +118,13 @@ class _Scheduled:
 
     def _every(self, launch: Launched, memory: Memory, number: int) -> None:
         """The plain order; or, of a small launch, an interleaving that leaves something else, if there is one."""
-        from statecheck.kernels.orders.interleavings import search
+        from statecheck.kernels.orders.interleavings import first_difference
 
         if not 1 < _count(launch) <= _FEW:
             run_interleaved(launch, memory, Turns(program_choice.plain))
             return
-        found = search(launch, self._plan.number, _SHORT)
-        (switches,) = parsed(found.different or f"{SWITCHES}:").launches
+        different = first_difference(launch, self._plan.number)
+        (switches,) = parsed(different or f"{SWITCHES}:").launches
         turns = Turns(program_choice.by_switches(switches))
         self._made[number] = turns.switches
         REORDERED.launches += 1
