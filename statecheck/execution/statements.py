@@ -16,7 +16,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from hypothesis.strategies import SearchStrategy
@@ -28,27 +28,8 @@ _TRIAL = inspect.Parameter("trial", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _Body = TypeVar("_Body", bound=Callable[..., None])
 
 
-@dataclass(frozen=True)
-class Statement:
-    """A property without its body. `given` are the body's arguments: strategies to draw from, and values that stay."""
-
-    id: str
-    kind: str
-    functions: tuple[str, ...]
-    name: str
-    sentence: str
-    device: str | None
-    given: dict[str, Any]
-    file: str
-    line: int
-
-    @property
-    def strategies(self) -> dict[str, SearchStrategy[Any]]:
-        return {name: one for name, one in self.given.items() if isinstance(one, SearchStrategy)}
-
-    @property
-    def fixed(self) -> dict[str, Any]:
-        return {name: one for name, one in self.given.items() if not isinstance(one, SearchStrategy)}
+Statement = Callable[[Callable[..., None]], Property]
+"""Makes a row's property of the body that all rows have."""
 
 
 def statement(
@@ -70,7 +51,30 @@ def statement(
     """
     name, place = "_".join(re.findall(r"[a-z0-9]+", says.lower())), sys._getframe(1)
     file, line = place.f_code.co_filename, place.f_lineno
-    return Statement(id_, kind, tuple(functions), name, sentence or says, device, given, file, line)
+    strategies = {argument: one for argument, one in given.items() if isinstance(one, SearchStrategy)}
+    fixed = {argument: one for argument, one in given.items() if argument not in strategies}
+
+    def made(shared: Callable[..., None]) -> Property:
+        body = _named(name, partial(shared, **fixed), sentence or says, shared.__module__)
+        put_at(body, file, line)
+        about = (sentence or says, kind, tuple(functions))
+        return Property(name, *about, body, strategies, shared.__module__, device, id_)
+
+    return made
+
+
+def _named(name: str, shared: Callable[..., None], sentence: str, module: str) -> Callable[..., None]:
+    """The body of a row: the one that all rows have, under a name of its own."""
+
+    def body(trial: Trial, **drawn: Any) -> None:
+        shared(trial, **drawn)
+
+    body.__name__ = body.__qualname__ = f"test_{name}"
+    body.__doc__, body.__module__ = sentence, module
+    # Hypothesis keeps examples by a test's source, which is one for all rows, and by its signature.
+    drawn = inspect.Parameter(name, inspect.Parameter.VAR_KEYWORD)
+    body.__signature__ = inspect.Signature([_TRIAL, drawn])  # type: ignore[attr-defined]
+    return body
 
 
 def statements(*rows: Statement) -> Callable[[_Body], _Body]:
@@ -81,33 +85,9 @@ def statements(*rows: Statement) -> Callable[[_Body], _Body]:
     """
 
     def register(body: _Body) -> _Body:
-        for one in rows:
-            module, own = body.__module__, _body_of(one, body)
-            new = Property(
-                one.name,
-                one.sentence,
-                one.kind,
-                one.functions,
-                own,
-                one.strategies,
-                module,
-                one.device,
-                one.id,
-            )
-            vars(sys.modules[module])[own.__name__] = remember(new)
+        for row in rows:
+            new = row(body)
+            vars(sys.modules[body.__module__])[new.body.__name__] = remember(new)
         return body
 
     return register
-
-
-def _body_of(one: Statement, shared: Callable[..., None]) -> Callable[..., None]:
-    def body(trial: Trial, **drawn: Any) -> None:
-        shared(trial, **drawn, **one.fixed)
-
-    body.__name__ = body.__qualname__ = f"test_{one.name}"
-    body.__doc__, body.__module__ = one.sentence, shared.__module__
-    put_at(body, one.file, one.line)
-    # Hypothesis keeps examples by a test's source, which is one for all rows, and by its signature.
-    drawn = inspect.Parameter(one.name, inspect.Parameter.VAR_KEYWORD)
-    body.__signature__ = inspect.Signature([_TRIAL, drawn])  # type: ignore[attr-defined]
-    return body
