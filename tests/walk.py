@@ -34,7 +34,7 @@ PROPERTY = "chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size"
 STEPS = {
     "draw": "",
     "trial": "Property.example",
-    "run": "Run.take_together",
+    "run": "Run.take_unasked",
     "expectation": "Follower.asked",
     "difference": "outcome_difference",
     "failure": "failure_of",

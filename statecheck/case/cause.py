@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from statecheck.case.bucket import bucket_of, line_of
@@ -51,12 +52,16 @@ def cause_of(case: Case) -> Cause:
     return Cause(function, _place(case, number), bucket.fault, own_name(case, number), raised)
 
 
-def first_wrong_call(case: Case) -> int | None:
-    """The number of the first call whose outcome is not what the rules expect; None where each alone is."""
+def wrong_calls(case: Case) -> Iterator[int]:
+    """The numbers of the calls whose outcomes are not what the rules expect: none where a condition is about several."""
     places = case.device != "cpu"
     pairs = enumerate(zip(case.expected, case.actual, strict=True))
-    wrong = (number for number, pair in pairs if outcome_difference(*pair, places=places) is not None)
-    return next(wrong, None)
+    return (number for number, pair in pairs if outcome_difference(*pair, places=places) is not None)
+
+
+def first_wrong_call(case: Case) -> int | None:
+    """The first of them; None where each outcome alone is right."""
+    return next(wrong_calls(case), None)
 
 
 def _place(case: Case, number: int) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from statecheck.case.tensor import outer_axes
 from statecheck.case.values import (
     ITEM_SIZES,
     Address,
@@ -64,9 +65,9 @@ def check_names(case: Case) -> None:
         require_path(part, "subject", indices=False)
     if case.device not in _DEVICES:
         raise Misfit("device", case.device, f"one of {', '.join(_DEVICES)}")
-    for place, value in (*_inside(case.steps, "steps"), *_inside(case.expected, "expected")):
+    for place, value in (*values_inside(case.steps, "steps"), *values_inside(case.expected, "expected")):
         _check(value, place)
-    for place, value in _inside(case.actual, "actual"):
+    for place, value in values_inside(case.actual, "actual"):
         # What a subject returned may be of any type, and its attributes of any name.
         if isinstance(value, Tensor):
             _check_elements(value, place, (int, float))
@@ -89,7 +90,7 @@ def check_cost(case: Case) -> None:
         ValueError: names the place, the value and the rule.
     """
     whole = 0
-    for place, value in _inside((*case.steps, *case.expected), "steps"):
+    for place, value in values_inside((*case.steps, *case.expected), "steps"):
         if isinstance(value, (Tensor, View)):
             whole += _Form(value, place).checked()
     if whole > MOST_BYTES:
@@ -131,27 +132,23 @@ class _Form:
     @property
     def _runs(self) -> int:
         """In how many pieces of memory it lies."""
-        axes = list(zip(self.value.shape, self.value.strides or (), strict=False))
-        length = 1
-        while axes and (axes[-1][0] == 1 or axes[-1][1] == length):
-            length *= axes.pop()[0]
-        return prod(size for size, _ in axes)
+        return prod(size for size, _ in outer_axes(self.value.shape, self.value.strides or ())[0])
 
 
-def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+def values_inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
     """The dataclasses in a value, each with its place."""
     if isinstance(value, (list, tuple)):
         for at, item in enumerate(value):
             if not isinstance(item, (int, str)):
-                yield from _inside(item, f"{place}[{at}]")
+                yield from values_inside(item, f"{place}[{at}]")
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _inside(key, f"a key of {place}")
-            yield from _inside(item, f"{place}[{format_value(key)}]")
+            yield from values_inside(key, f"a key of {place}")
+            yield from values_inside(item, f"{place}[{format_value(key)}]")
     elif is_dataclass(value):
         yield place, value
         for field in fields(value):
-            yield from _inside(getattr(value, field.name), f"{place}.{field.name}")
+            yield from values_inside(getattr(value, field.name), f"{place}.{field.name}")
 
 
 def _check(value: Any, place: str) -> None:

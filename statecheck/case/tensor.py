@@ -113,12 +113,18 @@ class Tensor:
 def _runs(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> tuple[tuple[int, ...], int]:
     if 0 in shape:
         return (), 0
-    axes, length, starts = list(zip(shape, strides, strict=True)), 1, [offset]
-    while axes and (axes[-1][0] == 1 or axes[-1][1] == length):
-        length *= axes.pop()[0]
+    (axes, length), starts = outer_axes(shape, strides), [offset]
     for size, stride in axes:
         starts = [start + index * stride for start in starts for index in range(size)]
     return tuple(starts), length
+
+
+def outer_axes(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[list[tuple[int, int]], int]:
+    """Size and stride of the axes that repeat a run of neighbouring elements, and the run's length."""
+    axes, length = list(zip(shape, strides, strict=False)), 1
+    while axes and (axes[-1][0] == 1 or axes[-1][1] == length):
+        length *= axes.pop()[0]
+    return axes, length
 
 
 def described(dtype: str, shape: tuple[int, ...], raw: bytes) -> Tensor:

@@ -14,9 +14,9 @@ from itertools import chain
 
 from statecheck.case import Case
 from statecheck.case.case import EARLIER_CALLS
-from statecheck.case.compare import outcome_difference
+from statecheck.case.cause import first_wrong_call, wrong_calls
 from statecheck.case.values import Call, Step
-from statecheck.diagnose.rerun import NotTried, Rerun, differs
+from statecheck.diagnose.rerun import NotTried, Rerun
 from statecheck.execution.earlier_examples import EarlierExamples, Examples
 from statecheck.execution.port import Port
 from statecheck.execution.run import Expectation
@@ -156,7 +156,11 @@ class _SequenceRun:
         """A condition on several calls is broken by the outcomes that broke it before."""
         case, run = self._case, self._rerun.run
         before = len(run.actual) - len(case.actual)
-        if case.failure is None or differs(case) or tuple(run.actual[before:]) != case.actual:
+        if (
+            case.failure is None
+            or first_wrong_call(case) is not None
+            or tuple(run.actual[before:]) != case.actual
+        ):
             return None
         call = case.failure.call + before if case.failure.call is not None else None
         about = tuple(number + before for number in case.failure.about)
@@ -166,11 +170,5 @@ class _SequenceRun:
 
 def _suspected(case: Case) -> frozenset[str]:
     """The functions whose outcomes are wrong in the case."""
-    places = case.device != "cpu"
-    triples = zip(case.calls, case.expected, case.actual, strict=True)
-    wrong = {
-        call.function
-        for call, expected, actual in triples
-        if outcome_difference(expected, actual, places=places) is not None
-    }
+    wrong = {case.calls[number].function for number in wrong_calls(case)}
     return frozenset(wrong | ({case.failure.function} if case.failure is not None else set()))

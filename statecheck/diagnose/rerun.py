@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from statecheck.case import Case
+from statecheck.case.cause import first_wrong_call
 from statecheck.case.compare import outcome_difference
 from statecheck.case.failure import failure_of
 from statecheck.case.findings import FINDINGS
@@ -76,7 +77,11 @@ class Rerun:
     def still_stated(self) -> Case | None:
         """Where a condition on several calls was broken, it is as long as these outcomes are the same."""
         case = self.case
-        if case.failure is None or differs(case) or tuple(self.run.actual) != case.actual:
+        if (
+            case.failure is None
+            or first_wrong_call(case) is not None
+            or tuple(self.run.actual) != case.actual
+        ):
             return None
         return self.as_run()
 
@@ -111,10 +116,3 @@ def ends_earlier(case: Case, port: Port) -> Case | None:
         if isinstance(taken.outcome, Raised) and taken.outcome.exception in FINDINGS:
             return rerun.failed()
     return None
-
-
-def differs(case: Case) -> bool:
-    """Whether an outcome alone shows what is wrong; a condition that a property states is about several."""
-    places = case.device != "cpu"
-    pairs = zip(case.expected, case.actual, strict=True)
-    return any(outcome_difference(expected, actual, places=places) is not None for expected, actual in pairs)

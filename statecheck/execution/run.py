@@ -5,7 +5,7 @@ Exploring, replaying, confirming, explaining and recording are uses of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -120,33 +120,18 @@ class Run:
         self.steps.append(step)
         return self._noted(step, asked, self.port.execute(step))
 
-    def take_unasked(self, step: Step) -> Outcome | None:
-        """Execute a step, and ask the rules only on demand, see `settle`."""
-        self.steps.append(step)
-        outcome = self.port.execute(step)
-        self._unasked.append((step, outcome))
-        return outcome
+    def take_unasked(self, steps: Sequence[Step]) -> list[Outcome | None]:
+        """Execute steps in one round trip, and ask the rules only on demand, see `settle`."""
+        self.steps.extend(steps)
+        outcomes = executed(self.port, steps)
+        self._unasked.extend(zip(steps, outcomes, strict=True))
+        return outcomes
 
-    def take_together(self, steps: Iterable[Step]) -> list[Taken]:
-        """Execute steps in one round trip: the rules are asked about all of them afterwards."""
-        together = list(steps)
-        self.settle()
-        self.steps.extend(together)
-        outcomes = executed(self.port, together)
-        noted = (self._noted(*pair) for pair in self._with_rules(zip(together, outcomes, strict=True)))
-        return [taken for taken in noted if taken is not None]
-
-    def settle(self) -> None:
+    def settle(self) -> list[Taken]:
         """Ask the rules about all steps that were executed without."""
         waiting, self._unasked = self._unasked, []
-        for one in self._with_rules(waiting):
-            self._noted(*one)
-
-    def _with_rules(
-        self, pairs: Iterable[tuple[Step, Outcome | None]]
-    ) -> Iterator[tuple[Step, Asked | None, Outcome | None]]:
-        for step, outcome in pairs:
-            yield step, self._rules.asked(step), outcome
+        noted = [self._noted(step, self._rules.asked(step), outcome) for step, outcome in waiting]
+        return [taken for taken in noted if taken is not None]
 
     def _noted(self, step: Step, asked: Asked | None, outcome: Outcome | None) -> Taken | None:
         self._rules.learn(step, asked)

@@ -110,7 +110,7 @@ class RunningExample:
 
         For long examples that state conditions of their own, see `finds`.
         """
-        outcome = self._run.take_unasked(step)
+        (outcome,) = self._run.take_unasked((step,))
         self._require_offered(outcome)
         self._has_evidence = self._has_evidence or (outcome is not None and outcome.by_subject)
         return outcome
@@ -139,7 +139,8 @@ class RunningExample:
     def run(self, *steps: Step) -> Outcome:
         """Execute `steps` on the subject; the outcome of the last call among them."""
         if self.bench.subject.refuses and not self.bench.subject.outside:
-            for taken in self._run.take_together(steps):
+            self._run.take_unasked(steps)
+            for taken in self._run.settle():
                 self._require_offered(taken.outcome)
         else:
             for step in steps:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from statecheck.case import Case
-from statecheck.case.codec import encode
+from statecheck.case.rules import values_inside
+from statecheck.case.values import Function
 from statecheck.expectations import answered
 
 if TYPE_CHECKING:
@@ -86,22 +87,11 @@ def missing_functions(case: Case, subject: Subject) -> list[str]:
             subject, so that a case from elsewhere could otherwise call anything that it imports.
     """
     called = {call.function for call in case.calls}
-    handed_over = set(_handed_over(encode(case.steps)))
+    parts = values_inside(case.steps, "steps")
+    handed_over = {value.name for _, value in parts if isinstance(value, Function)}
     undocumented = sorted((called | handed_over) - answered())
     if undocumented:
         raise ValueError(f"functions = {undocumented}, but should be documented ones [replay]")
     functions = {name for name in called if not name.startswith("harness.")}
     kernels = {call.named["kernel"] for call in case.calls if call.function == "harness.launch"}
     return sorted(name for name in functions | kernels if not subject.has(name))
-
-
-def _handed_over(data: Any) -> Iterator[str]:
-    """Names of the functions that are arguments, in the JSON of steps."""
-    if isinstance(data, list):
-        for item in data:
-            yield from _handed_over(item)
-    elif isinstance(data, dict):
-        for tag, content in data.items():
-            if tag == "Function":
-                yield content["name"]
-            yield from _handed_over(content)

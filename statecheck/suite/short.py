@@ -5,7 +5,8 @@ from __future__ import annotations
 from textwrap import shorten, wrap
 
 from statecheck.case import Case
-from statecheck.case.compare import brief_outcome, outcome_difference
+from statecheck.case.cause import wrong_calls
+from statecheck.case.compare import brief_outcome
 from statecheck.execution.private.pytest import (
     ReprEntryNative,
     ReprExceptionInfo,
@@ -46,8 +47,7 @@ def _outcome(case: Case) -> dict[str, str]:
     number = case.failure.call if case.failure is not None else None
     if number is None or number >= min(len(case.expected), len(case.actual)):
         return {}
-    expected, actual = case.expected[number], case.actual[number]
-    if outcome_difference(expected, actual, places=case.device != "cpu") is None:
+    if number not in wrong_calls(case):
         # The condition is about several calls, each of which is right alone.
         return {}
-    return {"expected": brief_outcome(expected), "actual": brief_outcome(actual)}
+    return {"expected": brief_outcome(case.expected[number]), "actual": brief_outcome(case.actual[number])}

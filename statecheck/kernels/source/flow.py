@@ -29,6 +29,11 @@ _WHOLE = {
 }  # fmt: skip
 
 
+def finds_addresses(name: str) -> bool:
+    """Whether an operation has its pointers from memory, or from another function."""
+    return name in ("tt.load", "tt.call") or name.startswith("tt.atomic")
+
+
 def edges(function: FuncOp) -> Iterable[tuple[Value, Value]]:
     """Which value becomes which other one where control passes on."""
     blocks = {block.label: block for block in function.blocks}
@@ -137,19 +142,9 @@ class Flow:
 
     def _derive(self, operation: Operation, value: Value) -> bool:
         name, operands = operation.name, operation.operands
-        if name in (
-            "tt.load",
-            "tt.call",
-            "tt.atomic_rmw",
-            "tt.atomic_cas",
-            "tt.atomic_load",
-            "tt.atomic_poll",
-            "tt.split",
-        ):
+        if finds_addresses(name) or name == "tt.split":
             return self._join(value, DYNAMIC)
-        if name in _PASSED_ON:
-            return operands[0] in self._origin and self._join(value, self._origin[operands[0]])
-        if name == "tt.addptr":
+        if name in _PASSED_ON or name == "tt.addptr":
             return operands[0] in self._origin and self._join(value, self._origin[operands[0]])
         if name in ("arith.addi", "arith.subi"):
             known = [self._origin[operand] for operand in operands if operand in self._origin]

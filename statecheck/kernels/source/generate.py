@@ -23,7 +23,7 @@ from statecheck.kernels.source import tiles
 from statecheck.kernels.source.accesses import Accesses
 from statecheck.kernels.source.control import Control
 from statecheck.kernels.source.expressions import inline
-from statecheck.kernels.source.flow import SCALAR
+from statecheck.kernels.source.flow import SCALAR, finds_addresses
 from statecheck.kernels.source.ir import FuncOp, NotUnderstoodError, Operation, Value
 from statecheck.kernels.source.lines import pointee
 from statecheck.kernels.source.shapes import Shapes
@@ -107,7 +107,7 @@ class _Writer(Control, Accesses, Shapes):
         """Variables of origins that are no other value's."""
         if not self._flow.carries(value) or op.name.startswith("scf."):
             return
-        if op.name in ("tt.load", "tt.call") or op.name.startswith("tt.atomic"):
+        if finds_addresses(op.name):
             asked = "origins_of" if self._form(value) else "origin_of"
             self._line(f"{self._own_origin(value)} = {asked}({value.name})")
             return

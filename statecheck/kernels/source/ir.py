@@ -162,14 +162,21 @@ def _dims(text: str) -> tuple[tuple[int, ...], str]:
 
 def split(text: str) -> list[str]:
     """A list in the text, cut at its own commas."""
-    parts, depth, start = list[str](), 0, 0
-    for at, letter in enumerate(text):
-        if letter in "(<[{":
-            depth += 1
-        elif letter in ")]}" or (letter == ">" and text[at - 1] != "-"):
-            depth -= 1
-        elif letter == "," and depth == 0:
-            parts.append(text[start:at].strip())
-            start = at + 1
+    parts, start = list[str](), 0
+    for at in outside_brackets(text, ","):
+        parts.append(text[start:at].strip())
+        start = at + 1
     last = text[start:].strip()
     return [*parts, last] if last else parts
+
+
+def outside_brackets(text: str, letter: str) -> Iterator[int]:
+    """Where a letter stands in the text, outside of all brackets."""
+    depth = 0
+    for at, found in enumerate(text):
+        if found in "(<[{":
+            depth += 1
+        elif found in ")]}" or (found == ">" and text[at - 1] != "-"):
+            depth -= 1
+        elif found == letter and depth == 0:
+            yield at

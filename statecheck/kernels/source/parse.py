@@ -232,30 +232,32 @@ class _Parser:
             types, _ = balanced(rest.strip().removeprefix("->").strip(), 0)
         counter = self._value(match.group(1), operands[0].type)
         inner.define(match.group(1), counter)
-        arguments = [counter]
-        for (name, first), kind in zip(carried, split(types), strict=True):
-            operands.append(scope.find(first))
-            value = self._value(name, type_of(kind))
+        first, arguments = self._carried(carried, types, scope, inner)
+        blocks, line = self._region(inner, [counter, *arguments])
+        text, place = "unsigned" if unsigned else "", self._located(line)[1]
+        return Operation("scf.for", [], [*operands, *first], text, types, [blocks], place=place)
+
+    def _carried(
+        self, pairs: list[tuple[str, str]], types: str, outer: _Scope, inner: _Scope
+    ) -> tuple[list[Value], list[Value]]:
+        """What a loop begins with, and the values that go from one round of it to the next."""
+        values = [
+            self._value(name, type_of(kind)) for (name, _), kind in zip(pairs, split(types), strict=True)
+        ]
+        for (name, _), value in zip(pairs, values, strict=True):
             inner.define(name, value)
-            arguments.append(value)
-        blocks, line = self._region(inner, arguments)
-        text = "unsigned" if unsigned else ""
-        return Operation("scf.for", [], operands, text, types, [blocks], place=self._located(line)[1])
+        return [outer.find(first) for _, first in pairs], values
 
     def _scf_while(self, rest: str, scope: _Scope) -> Operation:
         before, after = _Scope(scope), _Scope(scope)
-        carried, arguments, operands = list[tuple[str, str]](), list[Value](), list[Value]()
+        carried = list[tuple[str, str]]()
         if rest.startswith("("):
             inside, rest = balanced(rest, 0)
             carried = re.findall(r"(%[\w$.-]+) = (%[\w$.#-]+)", inside)
         match = re.match(r"\s*:\s*(\(.*\)) -> (.*?)\s*\{$", rest)
         if match is None:
             raise NotUnderstoodError(f"the loop {rest[:80]}")
-        for (name, first), kind in zip(carried, split(match.group(1)[1:-1]), strict=True):
-            operands.append(scope.find(first))
-            value = self._value(name, type_of(kind))
-            before.define(name, value)
-            arguments.append(value)
+        operands, arguments = self._carried(carried, match.group(1)[1:-1], scope, before)
         first_blocks, _ = self._region(before, arguments)
         blocks, line = self._region(after)
         types = match.group(2).strip()

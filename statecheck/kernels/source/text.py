@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from statecheck.kernels.source.ir import NotUnderstoodError
+from statecheck.kernels.source.ir import NotUnderstoodError, outside_brackets
 
 
 def balanced(text: str, start: int) -> tuple[str, str]:
@@ -34,14 +34,7 @@ def without_strings(text: str) -> str:
 def split_types(rest: str) -> tuple[str, str]:
     """An operation's text before and behind the colon that introduces types."""
     plain = _STRING.sub(lambda match: "_" * len(match.group()), rest)
-    depth, at = 0, -1
-    for number, letter in enumerate(plain):
-        if letter in "(<[{":
-            depth += 1
-        elif letter in ")]}" or (letter == ">" and plain[number - 1] != "-"):
-            depth -= 1
-        elif letter == ":" and depth == 0 and plain[number - 1] == " ":
-            at = number
-    if at < 0:
+    colons = [at for at in outside_brackets(plain, ":") if plain[at - 1] == " "]
+    if not colons:
         return rest, ""
-    return rest[:at].strip(), rest[at + 1 :].strip()
+    return rest[: colons[-1]].strip(), rest[colons[-1] + 1 :].strip()

@@ -15,7 +15,7 @@ from textwrap import shorten
 
 from statecheck import rooms
 from statecheck.case import Case
-from statecheck.diagnose.rerun import differs
+from statecheck.case.cause import first_wrong_call
 from statecheck.report.repro.adapter import adapter_source, called, subject_of, titled
 from statecheck.report.repro.check import check_source
 from statecheck.report.repro.embed import Script, script_text, watched_text
@@ -107,7 +107,7 @@ def _stated(case: Case) -> str:
 
     The script cannot judge the condition; as long as it sees these outcomes, the condition is as it was.
     """
-    if case.failure is None or differs(case):
+    if case.failure is None or first_wrong_call(case) is not None:
         return ""
     return case.failure.message
 
