@@ -64,7 +64,8 @@ class Reach:
 
     def reaching(self, mutant: Mutant) -> list[Item]:
         """The items that may notice a mutant, cheapest first."""
-        found = [one for one in self.items if self._reaches(one, mutant)]
+        variants = self._of(mutant) if mutant.edit.kernel else set[str]()
+        found = [one for one in self.items if self._reaches(one, mutant, variants)]
         return sorted(found, key=lambda one: one.seconds)
 
     def specialisations(self, mutant: Mutant) -> list[Specialisation]:
@@ -79,10 +80,10 @@ class Reach:
             if any(path == mutant.path and first <= line <= last for path, line in places)
         }
 
-    def _reaches(self, item: Item, mutant: Mutant) -> bool:
+    def _reaches(self, item: Item, mutant: Mutant, variants: set[str]) -> bool:
         span, path = mutant.edit.lines, mutant.path
         if mutant.edit.kernel:
-            return not item.launched.isdisjoint(self._of(mutant))
+            return not item.launched.isdisjoint(variants)
         lines = range(span[0], span[1] + 1)
         if not item.lines.get(path, frozenset()).isdisjoint(lines):
             return True
@@ -143,7 +144,7 @@ class _Recording:
                 for message in ended.messages:
                     for path, lines in message.pop("imported", {}).items():
                         imported.setdefault(path, set()).update(lines)
-                    variants.update((text, text) for text in message.pop("new", []))
+                    variants.update(message.pop("new", {}))
                     if _judges(message):
                         found.append(
                             {name: message[name] for name in ("item", "seconds", "lines", "launched")}
@@ -152,7 +153,7 @@ class _Recording:
                 rest = ended.work[sum("item" in message for message in ended.messages) + 1 :]
                 chunks += [rest] if ended.how and rest else []
         lines = {path: sorted(numbers) for path, numbers in imported.items()}
-        return {"items": found, "variants": list(variants), "imported": lines}
+        return {"items": found, "variants": list(variants.values()), "imported": lines}
 
     def _chunks(self) -> list[tuple[str, ...]]:
         files = dict[str, list[str]]()
@@ -167,7 +168,8 @@ class _Recording:
     def _collected(self) -> list[str]:
         def collect(_: None, report: Report) -> None:
             plugin = items.Collected(self._examples, report.send)
-            items.run([*self._target.arguments, "--collect-only"], plugin, report.scratch)
+            arguments = [*self._target.judges, *self._target.options, "--collect-only"]
+            items.run(arguments, plugin, report.scratch)
 
         [ended] = Processes[None](1, collect).run(iter([(None, _SECONDS)]))
         return [message["item"] for message in ended.messages]
@@ -215,4 +217,4 @@ def users(target: Target, path: str) -> set[str]:
 
 def chosen(target: Target, ids: Sequence[str]) -> list[str]:
     """pytest's arguments for some items only."""
-    return [*target.arguments[1:], *(str(target.home / one) for one in ids)]
+    return [*target.options, *(str(target.home / one) for one in ids)]

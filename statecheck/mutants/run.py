@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import time
@@ -91,6 +92,9 @@ class Round:
         self._reach = recorded(self._target, self._settings.examples, workers, self._folder, self._say)
         self._users = self._dependents(mutants)
         self._require_sound()
+        # A forked process that collects garbage would copy every page of what this one holds.
+        gc.collect()
+        gc.freeze()
         begun = time.monotonic()
         for number, ended in enumerate(
             Processes[_Trial](workers, self._judge).run(self._trials(mutants)), start=1

@@ -25,7 +25,8 @@ class Target:
         package: the package's name.
         root: the folder that the package lies in.
         paths: the files, below `root`, with "/" between the parts.
-        arguments: pytest's, which collect the items that judge.
+        judges: files and folders of the items that judge.
+        options: pytest's, for these items.
         without: a package that none of these items may run a line of.
         watched: whether kernels of the package are launched by the judges, so that variants are recorded.
         home: the folder that the items' ids begin in.
@@ -34,7 +35,8 @@ class Target:
     package: str
     root: Path
     paths: tuple[str, ...]
-    arguments: tuple[str, ...]
+    judges: tuple[str, ...]
+    options: tuple[str, ...]
     without: str = ""
     watched: bool = False
     home: Path = FOLDER
@@ -44,13 +46,13 @@ class Target:
 
     def source(self, path: str) -> str:
         """The digest of a file and of the arguments of its judges; a result counts as long as this is the same."""
-        judges = " ".join(self.arguments).replace(str(FOLDER), "")
+        judges = " ".join((*self.judges, *self.options)).replace(str(FOLDER), "")
         return hashlib.sha256(judges.encode() + self.content(path)).hexdigest()[:16]
 
     @property
     def digest(self) -> str:
         """The digest of all files that decide which items reach which lines."""
-        digest = hashlib.sha256(f"{self.arguments} {sys.version}".encode())
+        digest = hashlib.sha256(f"{self.judges} {self.options} {sys.version}".encode())
         rooms = (*NAMES, HARNESS, f"{TESTS}/{self.package}" if self.watched else TESTS)
         for folder in dict.fromkeys([self.root / self.package, *(FOLDER / name for name in rooms)]):
             for path in sorted(folder.rglob("*.py")):
@@ -91,16 +93,18 @@ def _target(package: str, chosen: Sequence[str], subject: str) -> Target:
     if package not in _WITH_TESTS:
         # Some of a package has no property: constants, or launches that only a GPU has.
         tests = [str(folder) for folder in [FOLDER / TESTS / package] if folder.is_dir()]
-        judged = (str(FOLDER / "properties"), *tests, "--subject", subject, "--device", "cpu")
-        return Target(package, root, paths, judged, watched=True)
+        judges = (str(FOLDER / "properties"), *tests)
+        return Target(package, root, paths, judges, ("--subject", subject, "--device", "cpu"), watched=True)
     if not (FOLDER / TESTS).is_dir():
         raise ValueError(
             f"files = {list(chosen)}, but should be a subject's: {FOLDER} has no tests [mutants]"
         )
     if package == ORACLE:
         # The oracle's own examples and laws: what asks `impl`, too, would let both be wrong together.
-        return Target(package, root, paths, (str(FOLDER / TESTS / ORACLE), "--noconftest"), without="impl")
-    return Target(package, root, paths, (str(FOLDER / TESTS), "--device", "cpu"))
+        return Target(
+            package, root, paths, (str(FOLDER / TESTS / ORACLE),), ("--noconftest",), without="impl"
+        )
+    return Target(package, root, paths, (str(FOLDER / TESTS),), ("--device", "cpu"))
 
 
 def _root(package: str) -> Path:

@@ -109,9 +109,9 @@ class Variants:
         launch.compiled = watched_compiled
         launch.Kernel.run = watched_run
 
-    def take(self) -> tuple[list[str], list[str]]:
-        """Digests of those that were launched, and those that are new, packed, since this was last asked."""
-        launched, new = sorted(self._launched), list(map(packed, self.new))
+    def take(self) -> tuple[list[str], dict[str, str]]:
+        """Digests of those that were launched, and those that are new, packed, by digest, since this was last asked."""
+        launched, new = sorted(self._launched), {one.digest: packed(one) for one in self.new}
         self._launched.clear()
         self.new.clear()
         return launched, new
@@ -126,7 +126,7 @@ def watching(lines: ExecutedLines, variants: Variants | None) -> Iterator[dict[s
     seen: dict[str, Any] = {}
     yield seen
     seen["lines"], seen["other"] = lines.take()
-    seen["launched"], seen["new"] = variants.take() if variants is not None else ([], [])
+    seen["launched"], seen["new"] = variants.take() if variants is not None else ([], {})
 
 
 def packed(one: Specialisation) -> str:

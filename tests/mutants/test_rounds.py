@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -52,6 +53,12 @@ def test_large():
 def test_that_fails_on_the_source_judges_nothing():
     assert clamp(7) == 7
 """
+MORE_TESTS = """from toy import clamp
+
+
+def test_that_notices_nothing():
+    clamp(0)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +68,12 @@ def plan(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     home = tmp_path_factory.mktemp("toy")
     (home / "toy.py").write_text(TOY)
     (home / "test_toy.py").write_text(TESTS)
+    (home / "test_more.py").write_text(MORE_TESTS)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(home))
-        arguments = (str(home / "test_toy.py"), "--noconftest", f"--rootdir={home}", "-o", "addopts=")
-        target = Target("toy", home, ("toy.py",), arguments, home=home)
+        judges = (str(home / "test_toy.py"), str(home / "test_more.py"))
+        options = ("--noconftest", f"--rootdir={home}", "-o", "addopts=")
+        target = Target("toy", home, ("toy.py",), judges, options, home=home)
         made = MutantPlan([target], Settings(examples=5, workers=2), home / "results")
         judge(made, lambda _: None)
         yield made
@@ -90,6 +99,16 @@ def test_a_mutant_is_killed_survives_or_is_never_reached(plan: MutantPlan) -> No
 
 def test_a_mutant_that_does_not_end_is_killed_by_its_time(plan: MutantPlan) -> None:
     assert "x += 1" in of(plan)[TIMEOUT]
+
+
+def test_the_reach_of_each_item_is_recorded_once(plan: MutantPlan) -> None:
+    recorded = json.loads((plan.folder / "reach-toy.json").read_text())["items"]
+    names = sorted(one["item"] for one in recorded)
+    assert names == [
+        "test_more.py::test_that_notices_nothing",
+        "test_toy.py::test_large",
+        "test_toy.py::test_small",
+    ]
 
 
 def test_the_item_that_noticed_a_mutant_is_named(plan: MutantPlan) -> None:
@@ -208,7 +227,8 @@ def test_a_file_of_reasons_has_one_form(text: str, tmp_path: Path) -> None:
 def test_the_oracle_is_judged_by_items_that_run_nothing_of_impl() -> None:
     [oracle, impl] = targets("impl", ["oracle/chunks.py", "impl/chunks.py"])
     assert (oracle.without, impl.without) == ("impl", "")
-    assert impl.arguments[1:4] == (str(FOLDER / "tests" / "impl"), "--subject", "impl")
+    assert impl.judges == (str(FOLDER / "properties"), str(FOLDER / "tests" / "impl"))
+    assert impl.options == ("--subject", "impl", "--device", "cpu")
     with pytest.raises(ValueError, match="but should be files or folders below"):
         targets("impl", ["impl/nothing.py"])
 
