@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from statecheck.campaign.record_parts import CorpusRecord
+from statecheck.campaign.record_parts import CorpusRecord, bucket_in
 from statecheck.campaign.writable import WritableFolders, print_case
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
@@ -115,7 +114,7 @@ class Corpus:
         named = named or [
             entry.path for entry in entries if entry.case and entry.case.property_name == tested
         ]
-        found = named or [path for path in paths if wanted and _id_of(path).startswith(wanted)]
+        found = named or [path for path in paths if wanted and bucket_in(path.name).startswith(wanted)]
         if len(found) == 1:
             return found[0]
         those = (
@@ -179,11 +178,6 @@ def replayed(
 def file_name(case: Case) -> str:
     """The name of the file that a case's bucket has in every corpus."""
     return f"{in_file_name(first_name(case.property_name))}-{bucket_of(case).id}.json"
-
-
-def _id_of(path: Path) -> str:
-    found = re.search(r"-([0-9a-f]{10})(-\d+)?$", path.stem)
-    return found[1] if found else ""
 
 
 def _weight(case: Case) -> Weight:

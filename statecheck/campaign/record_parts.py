@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any, ClassVar
 
 from statecheck.execution.counts import Counts
@@ -123,6 +125,12 @@ class MarkRecord:
     examples: int = 0
     at: float | None = None
     property: str = ""
+
+
+def bucket_in(file: str) -> str:
+    """The id of the bucket that a file of a corpus is of, with which its name ends, or which a number follows; "" without any."""
+    found = re.search(r"-([0-9a-f]{10})(-\d+)?$", PurePath(file).stem)
+    return found[1] if found else ""
 
 
 @dataclass

@@ -7,16 +7,16 @@ import datetime as dt
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 
 from statecheck.campaign.claim import claimed
-from statecheck.campaign.plan import ENGINE, Plan
-from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.plan import ENGINE, Plan, seed_of, shard_name
+from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.terminal.output import Unbreakable, finish
 from statecheck.cli.folders import require_own
 from statecheck.cli.options import seconds
@@ -24,10 +24,13 @@ from statecheck.execution.offers import listed
 from statecheck.rooms import home
 from statecheck.text.command_lines import near
 
+if TYPE_CHECKING:
+    from statecheck.campaign.terminal.display import Display
+
 _PLAIN_WIDTH = 120
 _WIDE = 160
 More = Callable[[Console, object], None]
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 def console(*, wide: bool = False) -> Console:
@@ -56,18 +59,22 @@ def run_campaign(
         ValueError: a plan that cannot be carried out.
     """
     from statecheck.campaign.start import uninterrupted
+    from statecheck.campaign.terminal.display import Display, conclusion
+    from statecheck.campaign.terminal.results import print_verdict
 
     require_own(Path(plan.reports), "reports", "reports", "campaign")
     if not plan.kept:
         require_own(Path(plan.corpus), "corpus", "corpus", "campaign")
     offers = "" if ray else _offers(plan)
+    display = Display(out)
     with claimed(plan, named=named) as mine:
-        _announce(out, mine)
-        if offers:
-            _say(out, offers)
-        record = _on_ray(mine, out, ray) if ray else _here(mine, out, more)
+        for line in (*_announced(mine), offers):
+            if line:
+                display.say(line)
+        record = _on_ray(mine, display.say, ray) if ray else _here(mine, display, more)
         with uninterrupted():
-            code = _conclude(mine, out, record)
+            code = print_verdict(display.say, record, Path(mine.reports) / "campaigns" / mine.name)
+            display.say(conclusion(record))
     finish()
     return code
 
@@ -86,43 +93,36 @@ def _offers(plan: Plan) -> str:
     return offers.sentence
 
 
-def _here(plan: Plan, out: Console, more: More | None) -> CampaignRecord:
+def _here(plan: Plan, display: Display, more: More | None) -> CampaignRecord:
     from statecheck.workers.forkserver import server_for
 
     # It imports what engines need while this process does the same for itself.
     server_for(plan.device, ENGINE.partition(":")[0])
     from statecheck.campaign.coordinator import Campaign
     from statecheck.campaign.start import uninterrupted
-    from statecheck.campaign.terminal.display import Display
+    from statecheck.campaign.terminal.display import kernels, summary
+    from statecheck.campaign.terminal.results import print_failures, print_known
 
-    with Display(out) as display:
+    with display:
         campaign = Campaign(plan, display.watch)
         record = campaign.run()
         # Ctrl-C again while it ends would keep it from saying what it found.
         with uninterrupted():
             display.watch(campaign)
     with uninterrupted():
-        _show(out, record, display.say)
+        display.console.print(summary(record))
+        if launched := kernels(record):
+            display.say(launched)
+        print_known(display.say, record.known)
+        print_failures(display.say, record)
         _write(plan, record, display.say)
         if more is not None:
-            more(out, campaign)
+            more(display.console, campaign)
     return record
 
 
-def _show(out: Console, record: CampaignRecord, say: Tell) -> None:
-    from statecheck.campaign.terminal.display import kernels, summary
-    from statecheck.campaign.terminal.results import print_failures, print_known
-
-    out.print(summary(record))
-    if launched := kernels(record):
-        say(launched)
-    print_known(say, record.known)
-    print_failures(say, record)
-
-
-def _write(plan: Plan, record: CampaignRecord, say: Tell) -> None:
+def _write(plan: Plan, record: CampaignRecord, say: Say) -> None:
     from statecheck.campaign.pages.page import write_reports
-    from statecheck.campaign.record import FILE
 
     reports = Path(plan.reports)
     try:
@@ -133,7 +133,7 @@ def _write(plan: Plan, record: CampaignRecord, say: Tell) -> None:
         say(f"{near(reports)} could not be written: {error.strerror or error}")
 
 
-def _on_ray(plan: Plan, out: Console, address: str) -> CampaignRecord:
+def _on_ray(plan: Plan, say: Say, address: str) -> CampaignRecord:
     from statecheck.campaign.shards.ray_cluster import Cluster, run_on_ray
     from statecheck.text.terminal import said
 
@@ -143,55 +143,23 @@ def _on_ray(plan: Plan, out: Console, address: str) -> CampaignRecord:
         for bucket in record.buckets:
             if bucket.id not in shown:
                 shown.add(bucket.id)
-                _say(out, f"FALSIFIED {bucket.id}: {bucket.property}: {said(bucket.message)}")
-        _say(out, f"{record.seconds:6.0f} s: {record.examples:,} examples, {len(record.buckets)} buckets")
+                say(f"FALSIFIED {bucket.id}: {bucket.property}: {said(bucket.message)}")
+        say(f"{record.seconds:6.0f} s: {record.examples:,} examples, {len(record.buckets)} buckets")
 
     return run_on_ray(plan, Cluster(address), watch=watch)
 
 
-def _say(out: Console, text: str) -> None:
-    from statecheck.text import visible
-
-    out.print(visible(text), markup=False, highlight=False, soft_wrap=True)
-
-
-def _announce(out: Console, plan: Plan) -> None:
-    from statecheck.campaign.plan import seed_of, shard_name
-
+def _announced(plan: Plan) -> Iterator[str]:
+    """What begins."""
     amount = [f"{plan.budget:,.0f} s"] if plan.budget is not None else []
     amount += [f"{plan.examples:,} examples"] if plan.examples is not None else []
-    where = (
-        f"GPU {','.join(plan.gpus)}, {plan.workers} workers each" if plan.gpus else f"device {plan.device}"
-    )
-    if plan.seed is None:
-        seed = f"round {plan.first_round}: seed {seed_of(plan, plan.first_round)}"
-    else:
-        seed = f"seed {plan.seed}"
-    _say(
-        out,
-        f"campaign {plan.id}: subject {plan.subject}, {where}, {plan.engines} workers, {', '.join(amount)}",
-    )
+    gpus = f"GPU {','.join(plan.gpus)}, {plan.workers} workers each"
+    where = gpus if plan.gpus else f"device {plan.device}"
+    yield f"campaign {plan.id}: subject {plan.subject}, {where}, {plan.engines} workers, {', '.join(amount)}"
+    begins = f"round {plan.first_round}: seed {seed_of(plan, plan.first_round)}"
     shard = f", shard {shard_name(plan.shard, plan.shards)}" if plan.shards > 1 else ""
-    _say(out, f"commit {plan.commit or 'unknown'}{shard}, {seed}")
-
-
-def _conclude(plan: Plan, out: Console, record: CampaignRecord) -> int:
-    from statecheck.campaign.pages.summary import verdict
-    from statecheck.campaign.terminal.display import conclusion
-    from statecheck.campaign.terminal.results import not_reached
-
-    outcome = verdict(record)
-    missed = not_reached(record)
-    if missed:
-        _say(out, missed)
-    canary = f"canary: {record.canary}" if record.canary else ""
-    for line in (canary, outcome.word, *(f"  {reason}" for reason in outcome.reasons)):
-        if line:
-            _say(out, line)
-    page = Path(plan.reports) / "campaigns" / plan.name / "report.html"
-    _say(out, f"report: {near(page)}")
-    _say(out, conclusion(record))
-    return outcome.exit_code
+    seed = begins if plan.seed is None else f"seed {plan.seed}"
+    yield f"commit {plan.commit or 'unknown'}{shard}, {seed}"
 
 
 def plan_of(options: argparse.Namespace, engines: int, **more: Any) -> Plan:
@@ -225,7 +193,8 @@ def plan_of(options: argparse.Namespace, engines: int, **more: Any) -> Plan:
 
 def fresh_plan(options: argparse.Namespace, engines: int, **more: Any) -> Plan:
     """As `plan_of`, with fresh randomness and with failing cases beside the reports."""
-    kept, seed = str(options.reports / "corpus"), fresh_seed(options.seed)
+    kept = str(options.reports / "corpus")
+    seed = secrets.randbits(32) if options.seed is None else options.seed
     return plan_of(options, engines, kept=kept, seed=seed, **more)
 
 
@@ -243,11 +212,6 @@ def timed_plan(options: argparse.Namespace, command: str, **more: Any) -> Plan:
         workers = 1 if device == "cuda" else cores()
     require_processes("workers", workers, command)
     return fresh_plan(options, workers, device=device, budget=seconds(options.budget), **more)
-
-
-def fresh_seed(asked: int | None) -> int:
-    """The seed that was asked for, or another one each time."""
-    return secrets.randbits(32) if asked is None else asked
 
 
 def name_by_time(commit: str) -> str:

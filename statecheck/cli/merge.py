@@ -13,6 +13,7 @@ from typing import Any
 from statecheck.campaign.record import FILE, CampaignRecord, require_id
 from statecheck.cli.folders import require_own
 from statecheck.cli.options import add_corpus_option, add_reports_option, location
+from statecheck.execution.verdict import CLEAN, INCOMPLETE
 from statecheck.text.command_lines import near
 from statecheck.text.terminal import said, say
 
@@ -50,6 +51,7 @@ def run_merge(options: argparse.Namespace) -> int:
     """
     from statecheck.campaign.shards.keeper import BucketKeeper, write_down
     from statecheck.campaign.shards.merge import merged
+    from statecheck.campaign.terminal.results import print_verdict
 
     require_own(options.reports, "reports", "reports", "merge")
     require_own(options.corpus, "corpus", "corpus", "merge")
@@ -64,19 +66,11 @@ def run_merge(options: argparse.Namespace) -> int:
     whole = merged(list(found.records.values()), list(map(str, found.records)))
     whole.troubles += found.left_out
     keeper = BucketKeeper(options.corpus, options.reports, whole.subject)
-    return _tell(write_down(whole, options.reports, keeper), options.reports, complete=not found.left_out)
-
-
-def _tell(whole: CampaignRecord, reports: Path, *, complete: bool) -> int:
-    from statecheck.campaign.pages.summary import verdict
-
-    directory = reports / "campaigns" / whole.id
-    outcome = verdict(whole)
-    say("\n  ".join((outcome.word, *outcome.reasons)))
+    whole = write_down(whole, options.reports, keeper)
     for trouble in whole.troubles:
         say(f"trouble: {said(trouble)}")
-    say(f"report: {near(directory / 'report.html')}")
-    return outcome.exit_code if complete or not outcome.clean else 2
+    code = print_verdict(say, whole, options.reports / "campaigns" / whole.id)
+    return code or (INCOMPLETE if found.left_out else CLEAN)
 
 
 def _list(folders: Iterable[Path]) -> str:

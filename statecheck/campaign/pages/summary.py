@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from statecheck.campaign.pages.causes import grouped, summed_up
 from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import BucketRecord
-from statecheck.campaign.terminal.results import bucket_in
+from statecheck.campaign.record_parts import BucketRecord, bucket_in
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, Status
+from statecheck.rooms import working_folder
+from statecheck.text.command_lines import command_line
 
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
 UNDECIDED = (Status.ERROR.value, Status.NOT_FINISHED.value)
@@ -20,6 +22,12 @@ _MOST_NAMES = 5
 def counted(number: int, one: str, many: str = "") -> str:
     """Such as "1 bucket" and "2 buckets"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def first_names(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def duration(seconds: float) -> str:
@@ -63,7 +71,7 @@ def _wrong(record: CampaignRecord) -> Iterator[str]:
     met = {bucket.property for bucket in record.buckets}
     others = [row for row in record.properties if row.status in WRONG and row.name not in met]
     if others:
-        listed = ", ".join(f"{row.name} ({row.status})" for row in others[:_MOST_NAMES])
+        listed = first_names([f"{row.name} ({row.status})" for row in others], _MOST_NAMES)
         yield f"{counted(len(others), 'property', 'properties')} without a saved input: {listed}."
     stale = [defect.id for defect in record.known if defect.stale]
     if stale:
@@ -83,9 +91,8 @@ def _untested(record: CampaignRecord) -> str:
         without = [row for row in without if not row.lacked_time]
     if not without:
         return ""
-    listed = ", ".join(row.short for row in without[:_MOST_NAMES])
-    more = f" and {len(without) - _MOST_NAMES:,} more" if len(without) > _MOST_NAMES else ""
-    return f"{counted(len(without), 'applicable property was', 'applicable properties were')} not tested: {listed}{more}."
+    listed = first_names([row.short for row in without], _MOST_NAMES)
+    return f"{counted(len(without), 'applicable property was', 'applicable properties were')} not tested: {listed}."
 
 
 def is_new(bucket: BucketRecord, record: CampaignRecord) -> bool:
@@ -119,6 +126,15 @@ def _missing(record: CampaignRecord) -> Iterator[str]:
     left_out = sum(replay.verdict == "LEFT OUT" for replay in record.corpus)
     if left_out:
         yield f"{counted(left_out, 'case')} of the corpus took too long and {'was' if left_out == 1 else 'were'} left out."
+
+
+def replay_line(bucket: BucketRecord, device: str) -> str:
+    """The command that replays what the corpus has of a bucket."""
+    path = PurePath(bucket.corpus)
+    # Ids are looked up in this folder; a case that fails on another subject keeps the file of the bucket that it had before.
+    looked_up = {working_folder(), working_folder() / "corpus"}
+    by_id = working_folder() / path.parent in looked_up and path.stem.endswith(f"-{bucket.id}")
+    return command_line("replay", bucket.id if by_id else path, subject=bucket.subject, device=device)
 
 
 def facts(record: CampaignRecord) -> str:

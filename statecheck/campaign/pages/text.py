@@ -10,11 +10,20 @@ from urllib.parse import quote
 
 from statecheck.campaign.launched import KernelRecord, coverage_of
 from statecheck.campaign.pages.causes import CauseGroup, grouped
-from statecheck.campaign.pages.summary import UNDECIDED, WRONG, counted, duration, facts, is_new, verdict
+from statecheck.campaign.pages.summary import (
+    UNDECIDED,
+    WRONG,
+    counted,
+    duration,
+    facts,
+    first_names,
+    is_new,
+    replay_line,
+    verdict,
+)
 from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord, MarkRecord, PropertyRecord
-from statecheck.campaign.terminal.results import replay_line
 from statecheck.case import Case
 from statecheck.case.cause import first_wrong_call
 from statecheck.execution.example import spell
@@ -84,8 +93,8 @@ def _cause_lines(record: CampaignRecord, directory: Path, most: Most) -> Iterato
         yield from ("", "## What is wrong", "")
     for group in groups[: most.causes]:
         typed = next(iter(commands(group.shown, record, directory.parent.parent)), "")
-        how = _standing(group, record)
-        head = f"**{escaped(group.title, 120)}** ({escaped(how, 80)}; {_names(group.properties)}):"
+        how, properties = _standing(group, record), escaped(first_names(group.properties, SUMMARY.names), 400)
+        head = f"**{escaped(group.title, 120)}** ({escaped(how, 80)}; {properties}):"
         yield f"- {head} {escaped(group.shown.message, 240)}{' ' + code(typed) if typed else ''}"
         if most.whole:
             yield from _details(group, record, directory)
@@ -152,12 +161,6 @@ def _listed(title: str, sentences: Sequence[str], most: Most) -> Iterator[str]:
     if sentences:
         yield from ("", f"## {title} ({len(sentences):,})", "")
     yield from (f"- {escaped(sentence, 240)}" for sentence in sentences[: most.names])
-
-
-def _names(names: Sequence[str], most: int = SUMMARY.names) -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return escaped(", ".join(names[:most]), 400) + more
 
 
 def _more(number: int, shown: int) -> Iterator[str]:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePath
 
 from statecheck.campaign.pages.causes import CauseGroup, grouped
+from statecheck.campaign.pages.summary import first_names, replay_line, verdict
 from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import BucketRecord, KnownRecord
+from statecheck.campaign.record_parts import BucketRecord, KnownRecord, bucket_in
 from statecheck.execution.verdict import Status
-from statecheck.rooms import working_folder
-from statecheck.text.command_lines import command_line, near, option
+from statecheck.text.command_lines import near, option
 from statecheck.text.terminal import said
 
 Say = Callable[[str], None]
@@ -38,10 +38,10 @@ def print_failures(say: Say, record: CampaignRecord) -> None:
         say(f"remark: {said(remark)}")
     for status in (Status.NOT_APPLICABLE, Status.NOT_TESTED):
         for reason, names in _briefly(record, _by_reason(record, status)).items():
-            say(f"{status.value}: {_listed(names)}: {said(reason)}")
+            say(f"{status.value}: {first_names(names, _MOST_NAMES)}: {said(reason)}")
     unchecked = sorted({place for row in record.properties for place in row.unchecked})
     if unchecked:
-        say(f"observed, and not compared with any rule: {said(_listed(unchecked))}")
+        say(f"observed, and not compared with any rule: {said(first_names(unchecked, _MOST_NAMES))}")
     for one in record.properties:
         if one.status in (Status.PASSED.value, Status.KNOWN.value) and one.detail:
             say(f"{said(one.named)}: {said(one.detail)}")
@@ -73,14 +73,9 @@ def not_reached(record: CampaignRecord) -> str:
     names = [row.short for row in record.properties if row.lacked_time]
     if not names:
         return ""
-    line = f"not tested for want of time: {_listed(names)}"
+    line = f"not tested for want of time: {first_names(names, _MOST_NAMES)}"
     enough = budget_that_would_do(record)
     return f"{line}; {option('budget', f'{enough}s')} would do" if enough else line
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def budget_that_would_do(record: CampaignRecord) -> int:
@@ -107,29 +102,11 @@ def _print_group(say: Say, group: CauseGroup, device: str) -> None:
 
 def _print_places(say: Say, bucket: BucketRecord, device: str, margin: str) -> None:
     if bucket.report:
-        say(f"{margin}report: {_report(bucket.report)}")
+        say(f"{margin}report: {near(PurePath(bucket.report) / 'report.md')}")
     if bucket.corpus and not bucket.report:
         say(f"{margin}kept: {replay_line(bucket, device)}")
     if bucket.note:
         say(f"{margin}{said(bucket.note.strip('*'))}")
-
-
-def _report(folder: str) -> str:
-    return near(PurePath(folder) / "report.md")
-
-
-def replay_line(bucket: BucketRecord, device: str) -> str:
-    """The command that replays what the corpus has of a bucket."""
-    path = PurePath(bucket.corpus)
-    # Ids are looked up in this folder; a case that fails on another subject keeps the file of the bucket that it had before.
-    looked_up = {working_folder(), working_folder() / "corpus"}
-    by_id = working_folder() / path.parent in looked_up and bucket_in(path.name) == bucket.id
-    return command_line("replay", bucket.id if by_id else path, subject=bucket.subject, device=device)
-
-
-def bucket_in(file: str) -> str:
-    """The id of the bucket that a file of the corpus is of, with which its name ends."""
-    return PurePath(file).stem.rpartition("-")[2]
 
 
 def print_known(say: Say, defects: Iterable[KnownRecord]) -> None:
@@ -141,3 +118,18 @@ def print_known(say: Say, defects: Iterable[KnownRecord]) -> None:
             say(f"  {defect.examples:,} examples of {said(', '.join(sorted(defect.properties)))}")
         if defect.remark:
             say(f"  {said(defect.remark)}")
+
+
+def print_verdict(say: Say, record: CampaignRecord, directory: PurePath) -> int:
+    """Print the verdict with its reasons, and where the page is; the exit code.
+
+    Args:
+        directory: the campaign's.
+    """
+    outcome = verdict(record)
+    canary = f"canary: {record.canary}" if record.canary else ""
+    for line in (not_reached(record), canary, outcome.word, *(f"  {reason}" for reason in outcome.reasons)):
+        if line:
+            say(line)
+    say(f"report: {near(directory / 'report.html')}")
+    return outcome.exit_code
