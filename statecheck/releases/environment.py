@@ -20,13 +20,12 @@ from statecheck.data.locks import try_lock, wait_for_lock
 from statecheck.releases import checkout as checkouts
 from statecheck.releases.pip import install, install_release
 from statecheck.releases.probe import ADAPTER, probe
-from statecheck.releases.requirements import LIGHT, Needed, bringing, light, needed
+from statecheck.releases.requirements import LIGHT, Needed, all_but_heavy, light, needed
 from statecheck.rooms import home
 
 ROOT = home() / ".vllm"
 _COMPLETE = "complete.json"
 """Written last, with the recipe: everything that is needed is installed."""
-_ROUNDS = 12
 Tell = Callable[[str], None]
 PINNED = ("torch", "triton")
 
@@ -157,7 +156,6 @@ class Maker:
             self._wait(lock, wanted, shared=False)
             if not self.is_ready(wanted):
                 self._make(wanted)
-                self._complete(wanted)
 
     def _wait(self, lock: int, wanted: Wanted, *, shared: bool) -> None:
         if not try_lock(lock, shared=shared):
@@ -171,11 +169,13 @@ class Maker:
         try:
             # pip is borrowed too, where there is one.
             venv.create(folder, symlinks=True, with_pip=find_spec("pip") is None)
+            self._place(wanted, _packages_of(folder))
             self._fill(wanted, _packages_of(folder))
         except OSError as error:
             raise ValueError(f"{folder} cannot be made: {error} [vllm]") from error
 
-    def _fill(self, wanted: Wanted, packages: Path) -> None:
+    def _place(self, wanted: Wanted, packages: Path) -> None:
+        """Have the environment find what it borrows, and the release itself."""
         lent = [str(wanted.checkout)] * (wanted.checkout is not None) + list(self.base.folders)
         (packages / "statecheck_lent.pth").write_text("\n".join(lent) + "\n", encoding="utf-8")
         if wanted.checkout is None:
@@ -183,38 +183,31 @@ class Maker:
             self._drop_libraries(packages / "vllm")
         else:
             put_down_version(wanted.version, packages)
-            # Where the base has all that the checkout takes, there is nothing to install, and no index is needed.
-            if probe(self.python(wanted), self.module, self.variables(wanted)).fine:
-                return
-        first = light(_required_by(wanted, packages))
-        install(self.python(wanted), first, self.base.pins, str(wanted))
+
+    def _fill(self, wanted: Wanted, packages: Path) -> None:
+        """Install what the release requires, until it can be imported: what is light, and otherwise all but what is heavy."""
+        required, error = _required_by(wanted, packages), ""
+        everything = all_but_heavy(required)
+        # Where the base has all that a checkout takes, there is nothing to install, and no index is needed.
+        nothing: list[list[str]] = [[]] if wanted.checkout is not None else []
+        for requirements in (*nothing, light(required), everything):
+            if requirements is everything:
+                self.tell(f"statecheck: {wanted} needs all that it requires: {error}")
+            install(self.python(wanted), requirements, self.base.pins, str(wanted))
+            error = probe(self.python(wanted), self.module, self.variables(wanted))
+            if not error:
+                recipe = json.dumps(self._recipe(wanted), indent=1)
+                return write_whole(self._folder(wanted) / _COMPLETE, recipe, durable=False)
+        rule = "importable with what it requires"
+        raise ValueError(
+            f"{wanted} is set up in {self._folder(wanted)}, but should be {rule}: {error} [vllm]"
+        )
 
     def _drop_libraries(self, package: Path) -> None:
         """Libraries that were compiled for a GPU cannot be loaded beside a torch that has none; they are 90 % of a release."""
         if self.base.for_cpu:
             for path in package.rglob("*.so"):
                 path.unlink()
-
-    def _complete(self, wanted: Wanted) -> None:
-        """Install what turns out to be missing."""
-        required = _required_by(wanted, _packages_of(self._folder(wanted)))
-        tried: set[str] = set()
-        for _ in range(_ROUNDS):
-            probed = probe(self.python(wanted), self.module, self.variables(wanted))
-            if probed.fine:
-                recipe = json.dumps(self._recipe(wanted), indent=1)
-                write_whole(self._folder(wanted) / _COMPLETE, recipe, durable=False)
-                return
-            brings = bringing(probed.missing, required) if probed.missing else None
-            if brings is None or brings in tried:
-                break
-            tried.add(brings)
-            self.tell(f"statecheck: {wanted} needs {brings} too")
-            install(self.python(wanted), [brings], self.base.pins, str(wanted))
-        rule = "importable with what it requires"
-        raise ValueError(
-            f"{wanted} is set up in {self._folder(wanted)}, but should be {rule}: {probed.error} [vllm]"
-        )
 
     def _recipe(self, wanted: Wanted) -> dict[str, Any]:
         """What an environment is made of; one that is made of anything else is not the one that is wanted."""

@@ -42,7 +42,7 @@ LIGHT = (
     "typing-extensions",
     "xgrammar",
 )
-"""What importing a release takes, as far as it requires them; others are installed when they are missed."""
+"""What importing a release takes, as far as it requires them; all others are installed only where these are not enough."""
 
 UNSAID = ("uvloop",)
 """What importing takes although releases do not say so: an extra of one of their requirements brings it."""
@@ -68,21 +68,6 @@ HEAVY = (
 )
 """What an environment never gets: the base has it, or importing does not need it."""
 
-_DISTRIBUTIONS = {
-    "PIL": ("pillow",),
-    "cpuinfo": ("py-cpuinfo",),
-    "cv2": ("opencv-python-headless",),
-    "google": ("protobuf",),
-    "harmony": ("oss-harmony", "openai-harmony"),
-    "openai_harmony": ("openai-harmony", "oss-harmony"),
-    "opentelemetry": ("opentelemetry-api",),
-    "pythonjsonlogger": ("python-json-logger",),
-    "tvm_ffi": ("apache-tvm-ffi",),
-    "yaml": ("pyyaml",),
-    "zmq": ("pyzmq",),
-}
-"""Modules that are not called as what brings them."""
-
 Needed = Mapping[str, Requirement]
 
 
@@ -106,13 +91,9 @@ def light(required: Needed) -> list[str]:
     return [_written(required[name]) for name in LIGHT if name in required] + list(UNSAID)
 
 
-def bringing(module: str, required: Needed) -> str | None:
-    """The requirement that brings a module, if it is one that may be installed."""
-    top = module.partition(".")[0]
-    for name in (*_DISTRIBUTIONS.get(top, ()), canonicalize_name(top)):
-        if name in required and not is_heavy(name):
-            return _written(required[name])
-    return None
+def all_but_heavy(required: Needed) -> list[str]:
+    """Everything that is required, without what an environment never gets."""
+    return [_written(one) for name, one in required.items() if not is_heavy(name)]
 
 
 def is_heavy(name: str) -> bool:

@@ -30,19 +30,9 @@ def test_requirements_of_a_checkout_follow_files_that_they_refer_to(tmp_path: Pa
     }
 
 
-@pytest.mark.parametrize(
-    ("module", "brings"),
-    [
-        ("yaml.nodes", "pyyaml>=6"),
-        ("openai_harmony", "oss-harmony"),
-        ("lark", "lark"),
-        ("torch", None),
-        ("no_such_module", None),
-    ],
-)
-def test_a_module_leads_to_the_requirement_that_brings_it(module: str, brings: str | None) -> None:
-    required = requirements.needed(["PyYAML>=6", "oss-harmony", "lark", "torch==2"])
-    assert requirements.bringing(module, required) == brings
+def test_what_is_heavy_is_never_installed() -> None:
+    required = requirements.needed(["PyYAML>=6", "lark", "torch==2", "nvidia-cudnn", "flashinfer-python"])
+    assert requirements.all_but_heavy(required) == ["pyyaml>=6", "lark"]
 
 
 def test_requirements_of_one_name_hold_together() -> None:
