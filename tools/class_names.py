@@ -6,8 +6,7 @@ import ast
 import sys
 from collections import defaultdict
 
-from tools.docs.citations import ROOT
-from tools.sources import sources
+from tools.sources import files
 
 OF_THE_DOCUMENTS = (
     "the documents' class: impl has its own, and an adapter says how another system's is called"
@@ -34,10 +33,10 @@ SHARED_NAMES = {
 def classes() -> dict[str, list[str]]:
     """Files by the name of a class in them. Of tests of the harness only what they share: others stand in for something."""
     found = defaultdict(list)
-    for file in sources():
+    for file, path in files(".py"):
         if file.startswith("tests/") and "/test_" in file:
             continue
-        for node in ast.parse((ROOT / file).read_text(encoding="utf-8")).body:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(file)
     return found

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
-from tools.docs.citations import FOLDERS, ROOT
+from tools.sources import ROOT, TEXTS, files
 
 WORDS: Mapping[str, str] = {
     "whoever": "the noun: the caller, the process",
@@ -40,7 +40,6 @@ WORDS: Mapping[str, str] = {
 """Each with what is clearer."""
 UNREAD = ("tools/words.py", "statecheck/case/former.py", "tests/case/test_former.py")
 """This list, and names that stand in saved files."""
-_SUFFIXES = frozenset({".css", ".j2", ".js", ".md", ".py", ".toml", ".yaml", ".yml"})
 
 
 @dataclass(frozen=True)
@@ -76,39 +75,24 @@ class Vocabulary:
             yield from (Use(file, number, match[0].lower()) for match in self._pattern.finditer(line))
 
 
-def complaints(root: Path = ROOT) -> list[str]:
-    """A line for each word that should be another one."""
-    return [str(use) for file, text in _texts(root) for use in Vocabulary(list(WORDS)).uses(file, text)]
-
-
-def counts(words: Sequence[str], root: Path = ROOT) -> dict[str, int]:
-    """How often each word occurs."""
-    found = dict.fromkeys(words, 0)
+def uses(words: Sequence[str]) -> Iterator[Use]:
+    """Every use of these words."""
     vocabulary = Vocabulary(words)
-    for file, text in _texts(root):
-        for use in vocabulary.uses(file, text):
-            found[use.word] += 1
-    return found
-
-
-def _texts(root: Path) -> Iterator[tuple[str, str]]:
-    files = [*root.glob("*.md"), *root.glob("*.py"), *root.glob("*.toml"), root / "Makefile"]
-    for folder in FOLDERS:
-        files += [path for path in (root / folder).rglob("*") if path.suffix in _SUFFIXES]
-    for path in sorted(files):
-        name = path.relative_to(root).as_posix()
+    for name, path in (*files(*TEXTS), ("Makefile", ROOT / "Makefile")):
         if name not in UNREAD:
-            yield name, path.read_text(encoding="utf-8")
+            yield from vocabulary.uses(name, path.read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print complaints, or counts; the exit code."""
     if arguments[:1] == ["--count"]:
-        for word, count in counts(arguments[1:] or list(WORDS)).items():
-            print(f"{word:12} {count:5}")
+        words = arguments[1:] or list(WORDS)
+        counts = Counter(use.word for use in uses(words))
+        print("\n".join(f"{word:12} {counts[word]:5}" for word in words))
         return 0
-    found = complaints()
-    print("\n".join(found), file=sys.stderr, end="\n" if found else "")
+    found = list(uses(list(WORDS)))
+    for use in found:
+        print(use, file=sys.stderr)
     return bool(found)
 
 

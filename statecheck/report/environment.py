@@ -68,20 +68,24 @@ def _system() -> dict[str, str]:
         return {}
 
 
-@cache
 def _device_name(device: str) -> str:
-    if device != "cuda":
+    if device != "cuda" or not (found := gpus_here()):
         return device
+    _, name, driver = found[0]
+    return f"cuda ({name}, driver {driver})"
+
+
+@cache
+def gpus_here() -> tuple[tuple[str, str, str], ...]:
+    """Index, name and driver of each GPU; empty where they are not known."""
     # Not from torch: the process that searches for counterexamples keeps away from the GPU.
+    command = ["nvidia-smi", "--query-gpu=index,name,driver_version", "--format=csv,noheader"]
     try:
-        command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-        found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return device
-    name, _, driver = next(iter(found.stdout.splitlines()), "").partition(", ")
-    if not name or found.returncode:
-        return device
-    return f"cuda ({name}, driver {driver})" if driver else f"cuda ({name})"
+        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    found = (tuple(line.split(", ")) for line in output.splitlines())
+    return tuple((one[0], one[1], one[2]) for one in found if len(one) == 3)
 
 
 def _version(package: str) -> str:

@@ -66,14 +66,13 @@ class Told:
 @pytest.mark.parametrize(
     ("message", "device"),
     [
-        (Told("NVIDIA H100, 550.54.15\n"), "cuda (NVIDIA H100, driver 550.54.15)"),
-        (Told("NVIDIA H100\n"), "cuda (NVIDIA H100)"),
+        (Told("0, NVIDIA H100, 550.54.15\n"), "cuda (NVIDIA H100, driver 550.54.15)"),
         (Told("no driver", 9), "cuda"),
     ],
 )
 def test_a_gpu_is_named_with_its_driver(message: Told, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    environment._device_name.cache_clear()
+    environment.gpus_here.cache_clear()
     done = cast("subprocess.CompletedProcess[str]", message)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
     assert environment._device_name("cuda") == device
-    environment._device_name.cache_clear()
+    environment.gpus_here.cache_clear()

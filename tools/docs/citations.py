@@ -8,24 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools.sources import FOLDERS, ROOT, TEXTS, files
+
 RULES = "docs/rules.md"
-FOLDERS = (
-    "corpus",
-    "deploy",
-    "docs",
-    "examples",
-    "impl",
-    "oracle",
-    "properties",
-    "statecheck",
-    "subjects",
-    "tests",
-    "tools",
-    "vectors",
-)
-"""Where citations stand, beside the pages in the root."""
-_SUFFIXES = frozenset({".j2", ".js", ".md", ".py", ".slurm", ".toml", ".txt", ".yaml", ".yml"})
 
 # A citation may go on in the next line, behind the mark of a comment.
 _GAP = r"[\s#]+"
@@ -50,24 +35,22 @@ _CODE = re.compile(r"`[^`\n]+`")
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 
-def complaints(root: Path = ROOT) -> list[str]:
+def complaints() -> list[str]:
     """What leads nowhere, a line each: citations of rules and names, and relative links of Markdown pages."""
-    if not (root / RULES).exists():
-        return [f"{RULES}: missing, but should have the rules that are cited"]
-    missing = [folder for folder in FOLDERS if not (root / folder).is_dir()]
+    missing = [folder for folder in FOLDERS if not (ROOT / folder).is_dir()]
     dead = [f"{folder}: missing, but its citations should be checked" for folder in missing]
-    known = rules(root)
-    for path in _files(root):
-        text, place = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
+    known = rules()
+    for place, path in files(*TEXTS):
+        text = path.read_text(encoding="utf-8")
         dead += [f"{place}:{line}" for line in _dead_citations(text, known)]
         if path.suffix == ".md":
-            dead += [f"{place}:{line}" for line in _dead_links(text, path, root)]
+            dead += [f"{place}:{line}" for line in _dead_links(text, path)]
     return dead
 
 
-def rules(root: Path = ROOT) -> dict[str, str]:
+def rules() -> dict[str, str]:
     """By what it is cited by, as "contract 1.8": what the page says about it, rules within it included."""
-    lines = _without_code_blocks((root / RULES).read_text(encoding="utf-8")).split("\n")
+    lines = _without_code_blocks((ROOT / RULES).read_text(encoding="utf-8")).split("\n")
     return {
         _label(rule[1]): "\n".join(lines[start : _end(lines, start)])
         for start, line in enumerate(lines)
@@ -94,12 +77,6 @@ def _end(lines: list[str], start: int) -> int:
         if not heading and lines[at].startswith("- "):
             return at
     return len(lines)
-
-
-def _files(root: Path) -> Iterator[Path]:
-    yield from sorted(root.glob("*.md"))
-    for folder in FOLDERS:
-        yield from sorted(path for path in (root / folder).rglob("*") if path.suffix in _SUFFIXES)
 
 
 def _dead_citations(text: str, known: dict[str, str]) -> Iterator[str]:
@@ -132,20 +109,20 @@ def _without_code_blocks(text: str) -> str:
     return _FENCED.sub(lambda block: "\n" * block[0].count("\n"), text)
 
 
-def _dead_links(text: str, page: Path, root: Path) -> Iterator[str]:
+def _dead_links(text: str, page: Path) -> Iterator[str]:
     shown = _CODE.sub("", _without_code_blocks(text))
     for link in _LINK.finditer(shown):
-        if not _leads_somewhere(link[1], page, root):
+        if not _leads_somewhere(link[1], page):
             line = shown.count("\n", 0, link.start()) + 1
             yield f"{line}: ]({link[1]}), but there is no such place"
 
 
-def _leads_somewhere(target: str, page: Path, root: Path) -> bool:
+def _leads_somewhere(target: str, page: Path) -> bool:
     if re.match(r"[a-z][a-z+.-]*:", target):
         return True
     path, _, anchor = target.partition("#")
     there = page.parent / unquote(path) if path else page
-    if not there.exists() or not there.resolve().is_relative_to(root.resolve()):
+    if not there.exists() or not there.resolve().is_relative_to(ROOT):
         return False
     return not anchor or there.suffix != ".md" or anchor in _anchors(there)
 

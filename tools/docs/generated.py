@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from statecheck.execution.registry import load_properties
 from statecheck.releases.compatibility.record import RESULTS, loaded
@@ -13,8 +12,8 @@ from statecheck.subject import load
 from statecheck.text.command_lines import python
 from statecheck.text.marked_parts import MarkedPart
 from tools.docs import citations, property_table, symbols
+from tools.sources import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 FILES = {
     "symbols": "docs/symbols.md",
     "properties": "docs/properties.md",

@@ -15,8 +15,7 @@ from statecheck.execution.registry import Property
 from statecheck.expectations.symbols import MANIFEST, Symbol
 from statecheck.subject import Subject, is_engine
 from statecheck.text import markdown
-
-ROOT = Path(__file__).resolve().parents[2]
+from tools.sources import ROOT
 
 Properties = Mapping[str, Property]
 

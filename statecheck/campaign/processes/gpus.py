@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from statecheck.report.environment import gpus_here
 from statecheck.workers.forkserver import SHARE, Fork, Forked, fork
 from statecheck.workers.worker_process import surroundings
 
@@ -101,13 +101,8 @@ def device_names(device: str, indices: tuple[str, ...]) -> dict[str, str]:
     """What each device is called, by index; {"cpu": ...} without a GPU."""
     if device == "cpu":
         return {"cpu": _processor()}
-    command = ["nvidia-smi", "--query-gpu=index,name", "--format=csv,noheader"]
-    try:
-        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
-    except (OSError, subprocess.SubprocessError):
-        return dict.fromkeys(indices or ("0",), "unknown")
-    names = dict(line.split(", ", 1) for line in output.splitlines() if ", " in line)
-    return {index: names.get(index, "unknown") for index in (indices or tuple(names)[:1])}
+    names = {index: name for index, name, _ in gpus_here()}
+    return {index: names.get(index, "unknown") for index in (indices or tuple(names)[:1] or ("0",))}
 
 
 def _processor() -> str:
