@@ -11,11 +11,11 @@ from oracle.align.decisions import (
     after_v2_steps,
     precopy_moves,
 )
-from oracle.align.memory import Move, StateTensor, apply_moves
+from oracle.align.memory import Move, apply_moves
 from oracle.errors import require, require_int
 from oracle.layout import conv_state_layout
 from oracle.profile import Profile
-from statecheck.case.values import Call, Fake, Record, Tensor, Value, record
+from statecheck.case.values import Call, Fake, Record, Tensor, Value, int64, record
 from statecheck.expectations import answers
 from statecheck.expectations.align_values import (
     CONTEXT,
@@ -37,16 +37,16 @@ from statecheck.expectations.align_values import (
 Answer = tuple[Value, dict[str, Value]]
 """A result, and the contents that changed."""
 
-_DTYPES = {
-    "state_base_addrs": "int64",
-    "state_block_strides": "int64",
-    "state_inner_sizes": "int64",
-    "state_dim_row_stride": "int64",
-    "state_elem_sizes": "int32",
-    "state_conv_widths": "int32",
-    "state_group_indices": "int32",
-    "state_dim_row_count": "int32",
+_VECTORS = {
+    "state_block_strides": ("int64", "block_stride"),
+    "state_inner_sizes": ("int64", "inner_size"),
+    "state_dim_row_stride": ("int64", "dim_row_stride"),
+    "state_elem_sizes": ("int32", "elem_size"),
+    "state_conv_widths": ("int32", "conv_width"),
+    "state_group_indices": ("int32", "group"),
+    "state_dim_row_count": ("int32", "dim_row_count"),
 }
+"""Fields of a context with an entry for each state: the dtype, and what the rules call it."""
 
 
 @answers("get_mamba_groups")
@@ -89,9 +89,10 @@ def context_record(
     """The documented fields of a new context."""
     group_ids, spec = rules.mamba_groups(groups)
     layers, slots = rules.num_mamba_layers(groups), rules.num_slots(groups, num_state_types, profile)
-    vectors = {name: zeros(slots, dtype) for name, dtype in _DTYPES.items()}
+    vectors = {name: zeros(slots, dtype) for name, (dtype, _) in _VECTORS.items()}
     return record(
         CONTEXT,
+        state_base_addrs=zeros(slots, "int64"),
         **vectors,
         **{name: record("CpuGpuBuffer") for name in STAGING},
         block_size=spec.block_size,
@@ -139,36 +140,22 @@ def initialized_contents(context: Context, call: Call, profile: Profile) -> dict
     rules.require_tables(table_views(tables), len(rules.mamba_groups(context.groups)[0]))
     states = states_of(context, call)
     slots = rules.num_slots(context.groups, context.num_state_types, profile)
-    vectors = dict(_metadata(states, conv_state_layout(dict(call.environment)), slots))
+    entries = rules.metadata(states, conv_state_layout(dict(call.environment)), slots)
+    vectors = {
+        name: Tensor(dtype, (slots,), tuple(getattr(entry, known) for entry in entries))
+        for name, (dtype, known) in _VECTORS.items()
+    }
     addresses = [state.geometry.offset_bytes for state in states if not state.pool]
     if len(addresses) == len(states):
-        vectors["state_base_addrs"] = _filled(map(rules.as_int64, addresses), slots)
+        known_slots = [*map(rules.as_int64, addresses), *[0] * (slots - len(addresses))]
+        vectors["state_base_addrs"] = int64(known_slots)
     fakes = [table for table in tables if isinstance(table, Fake)]
     if len(fakes) == len(tables):
-        vectors["block_table_ptrs"] = [rules.as_int64(table.address) for table in fakes]
-    after: dict[str, Value] = {
-        f"{context.path}.{name}": Tensor(_DTYPES.get(name, "int64"), (len(values),), tuple(values))
-        for name, values in vectors.items()
-    }
+        vectors["block_table_ptrs"] = int64([rules.as_int64(table.address) for table in fakes])
+    after: dict[str, Value] = {f"{context.path}.{name}": vector for name, vector in vectors.items()}
     after[f"{context.path}.block_table_stride_req"] = table_views(tables)[0].strides[0]
     after[f"{context.path}.is_initialized"] = True
     return after
-
-
-def _metadata(states: Sequence[StateTensor], layout: str, slots: int) -> Iterable[tuple[str, Sequence[int]]]:
-    entries = rules.metadata(states, layout, slots)
-    yield "state_block_strides", [entry.block_stride for entry in entries]
-    yield "state_elem_sizes", [entry.elem_size for entry in entries]
-    yield "state_inner_sizes", [entry.inner_size for entry in entries]
-    yield "state_conv_widths", [entry.conv_width for entry in entries]
-    yield "state_group_indices", [entry.group for entry in entries]
-    yield "state_dim_row_count", [entry.dim_row_count for entry in entries]
-    yield "state_dim_row_stride", [entry.dim_row_stride for entry in entries]
-
-
-def _filled(values: Iterable[int], size: int) -> list[int]:
-    listed = list(values)
-    return listed + [0] * (size - len(listed))
 
 
 def moves_done(context: Context, moves: Sequence[Move], known: Known, profile: Profile) -> dict[str, Value]:

@@ -143,7 +143,7 @@ def lists_of(value: Value, profile: Profile) -> Lists:
         return Lists(value.bind, value, profile)
     if value.function == "MambaBuffers.create":
         return Lists(f"{value.bind}.preprocess", value, profile)
-    change = _CHANGES.get(value.function)
+    change = CHANGES.get(value.function)
     return lists_of(owner_of(value), profile) if change is None else change(value, profile)
 
 
@@ -178,18 +178,8 @@ def states_by_list(
     return bound_states(groups, state_views(forward_context), kinds, len(kinds), layout)
 
 
-_CHANGES: dict[str, _Change] = {"collect_mamba_copy_meta": collected_lists}
-"""What becomes of lists in each function that changes them."""
-
-
-def changes_lists(function: str) -> Callable[[_Change], _Change]:
-    """Register the decorated function as what becomes of lists in `function`."""
-
-    def register(change: _Change) -> _Change:
-        _CHANGES[function] = change
-        return change
-
-    return register
+CHANGES: dict[str, _Change] = {"collect_mamba_copy_meta": collected_lists}
+"""What becomes of lists in each function that changes them; `align_runner` adds its own."""
 
 
 @rule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from oracle.align import buffers as rules
 from oracle.align.context import mamba_groups, require_context
@@ -126,26 +127,33 @@ def memcpy(memory: Known, profile: Profile, src_ptrs: Value, dst_ptrs: Value, si
 
     Addresses are those of lists (`src_ptrs.gpu` and `dst_ptrs.gpu`, uploaded), or elements that say where they are.
     """
-    lengths = [
-        _length(vector, name, profile) for name, vector in (("src_ptrs", src_ptrs), ("dst_ptrs", dst_ptrs))
-    ]
+    sources = _addresses(src_ptrs, "src_ptrs", "source", profile)
+    targets = _addresses(dst_ptrs, "dst_ptrs", "target", profile)
     size_vector = _sizes(sizes, profile)
-    require_lists([*lengths, len(size_vector)])
-    sources, targets = (
-        _places(vector, name, profile) for name, vector in (("source", src_ptrs), ("target", dst_ptrs))
-    )
-    listed = used_entries(sources, targets, size_vector)
-    states = _states_behind(src_ptrs, profile) + _states_behind(dst_ptrs, profile)
-    before = memory_of(states, memory) | _whole_pools(listed, memory)
-    return None, pools_after(states, before, memory_after(before, listed), memory)
+    require_lists([sources.length, targets.length, len(size_vector)])
+    listed = used_entries(sources.places, targets.places, size_vector)
+    before = memory_of(sources.states + targets.states, memory) | _whole_pools(listed, memory)
+    return None, pools_after(sources.states + targets.states, before, memory_after(before, listed), memory)
 
 
-def _length(vector: Value, name: str, profile: Profile) -> int:
+class _Addresses(NamedTuple):
+    """A vector of addresses: where those that are known lie, by entry, and the states that they may lie in."""
+
+    length: int
+    places: dict[int, Place]
+    states: tuple[StateTensor, ...] = ()
+
+
+def _addresses(vector: Value, name: str, side: str, profile: Profile) -> _Addresses:
     if isinstance(vector, Attribute):
-        return lists_of(vector.of, profile).capacity
+        lists = lists_of(vector.of, profile)
+        listed = {index: getattr(entry, side) for index, entry in enumerate(lists.listed)}
+        return _Addresses(lists.capacity, listed, lists.states)
     if vector.dtype not in {"int64", "uint64"} or len(vector.shape) != 1:
         raise Refused(name, vector, "be a vector of int64 or uint64")
-    return int(vector.shape[0])
+    known = ((index, one) for index, one in enumerate(vector.values()) if isinstance(one, Address))
+    places = {index: Place(address.argument, address.offset) for index, address in known}
+    return _Addresses(vector.shape[0], places)
 
 
 def _sizes(vector: Value, profile: Profile) -> tuple[int, ...]:
@@ -155,22 +163,6 @@ def _sizes(vector: Value, profile: Profile) -> tuple[int, ...]:
         raise Refused("sizes", vector, "be a vector of int32 or int64")
     values: tuple[int, ...] = vector.values()
     return values
-
-
-def _places(vector: Value, side: str, profile: Profile) -> dict[int, Place]:
-    """Where the addresses that are known lie, by entry."""
-    if isinstance(vector, Attribute):
-        listed = lists_of(vector.of, profile).listed
-        return {index: getattr(entry, side) for index, entry in enumerate(listed)}
-    return {
-        index: Place(address.argument, address.offset)
-        for index, address in enumerate(vector.values())
-        if isinstance(address, Address)
-    }
-
-
-def _states_behind(vector: Value, profile: Profile) -> tuple[StateTensor, ...]:
-    return lists_of(vector.of, profile).states if isinstance(vector, Attribute) else ()
 
 
 def _whole_pools(listed: Sequence[Entry], known: Known) -> dict[str, bytes]:

@@ -17,10 +17,10 @@ from statecheck.case.values import Call, NumPy, Record, Tensor, Value
 from statecheck.expectations import answers
 from statecheck.expectations.align import Answer, initialized_contents, v1_postprocess, working
 from statecheck.expectations.align_buffers import (
+    CHANGES,
     Buffer,
     Lists,
     buffer_of,
-    changes_lists,
     lists_of,
     states_by_list,
 )
@@ -136,9 +136,7 @@ class _Step:
         assert after == other, "the block tables and the requests' block_ids do not name the same blocks"
 
 
-@changes_lists("preprocess_mamba")
-def _lists_after(call: Call, profile: Profile) -> Lists:
-    return _Step(call, profile).listed()
+CHANGES["preprocess_mamba"] = lambda call, profile: _Step(call, profile).listed()
 
 
 @answers("preprocess_mamba")

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from oracle import layout, shapes
-from statecheck.case.values import Value
+from statecheck.case.values import Call, Value
 from statecheck.expectations import answers
 from statecheck.expectations.typed import whole
 
 _CLASS = "MambaStateShapeCalculator"
-_ORIENTED: dict[str, Callable[..., Value]] = {
-    "mamba1_state_shape": shapes.mamba1_state_shape,
-    "mamba2_state_shape": shapes.mamba2_state_shape,
-    "short_conv_state_shape": shapes.short_conv_state_shape,
-    "gated_delta_net_state_shape": shapes.gated_delta_net_state_shape,
-    "kda_state_shape": shapes.kda_state_shape,
-}
+_ORIENTED = ("mamba1", "mamba2", "short_conv", "gated_delta_net", "kda")
 
 
-def _register(name: str, rule: Callable[..., Value]) -> None:
-    @answers(f"{_CLASS}.{name}")
-    def state_shape(environment: dict[str, str], **arguments: Value) -> Value:
-        return rule(layout=layout.conv_state_layout(environment), **_whole(arguments))
+@answers(*(f"{_CLASS}.{family}_state_shape" for family in _ORIENTED))
+def state_shape(call: Call, environment: dict[str, str], **arguments: Value) -> Value:
+    """The states of a family, with the axes of conv states in the order of the layout."""
+    rule = getattr(shapes, call.function.removeprefix(f"{_CLASS}."))
+    return rule(layout=layout.conv_state_layout(environment), **_whole(arguments))
 
 
 def _whole(arguments: dict[str, Value]) -> dict[str, Value]:
     return {name: value if value is None else whole(value, name) for name, value in arguments.items()}
-
-
-for _name, _rule in _ORIENTED.items():
-    _register(_name, _rule)
 
 
 @answers(f"{_CLASS}.linear_attention_state_shape")

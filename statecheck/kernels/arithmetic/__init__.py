@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,12 +41,12 @@ _CAST: dict[str, tuple[Mapping[str, int], Mapping[str, int], Callable[[str, str]
     "extsi": (INTEGERS, INTEGERS, conversions.extend_signed),
     "extui": (INTEGERS, INTEGERS, conversions.extend_unsigned),
     "trunci": (INTEGERS, INTEGERS, conversions.truncate),
-    "index_cast": (INTEGERS, INTEGERS, conversions.index_cast),
-    "index_castui": (INTEGERS, INTEGERS, conversions.index_cast_unsigned),
+    "index_cast": (INTEGERS, INTEGERS, partial(conversions.index_cast, extend=conversions.extend_signed)),
+    "index_castui": (INTEGERS, INTEGERS, partial(conversions.index_cast, extend=conversions.extend_unsigned)),
     "sitofp": (INTEGERS, FLOATS, conversions.signed_to_float),
     "uitofp": (INTEGERS, FLOATS, conversions.unsigned_to_float),
-    "fptosi": (FLOATS, INTEGERS, conversions.float_to_signed),
-    "fptoui": (FLOATS, INTEGERS, conversions.float_to_unsigned),
+    "fptosi": (FLOATS, INTEGERS, partial(conversions.float_to_integer, is_signed=True)),
+    "fptoui": (FLOATS, INTEGERS, partial(conversions.float_to_integer, is_signed=False)),
     "extf": (FLOATS, FLOATS, conversions.extend_float),
     "truncf": (FLOATS, FLOATS, conversions.truncate_float),
     "bitcast": (WIDTHS, WIDTHS, conversions.bitcast),

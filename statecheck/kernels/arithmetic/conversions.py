@@ -38,12 +38,8 @@ def truncate(source: str, result: str) -> Convert:  # noqa: ARG001 - as the othe
     return (lambda value: (value & 1) != 0) if result == "i1" else lambda value: value.astype(dtype)
 
 
-def index_cast(source: str, result: str) -> Convert:
-    return (truncate if INTEGERS[source] > INTEGERS[result] else extend_signed)(source, result)
-
-
-def index_cast_unsigned(source: str, result: str) -> Convert:
-    return (truncate if INTEGERS[source] > INTEGERS[result] else extend_unsigned)(source, result)
+def index_cast(source: str, result: str, extend: Callable[[str, str], Convert]) -> Convert:
+    return (truncate if INTEGERS[source] > INTEGERS[result] else extend)(source, result)
 
 
 def _from_number(source: str, result: str) -> Convert:
@@ -71,7 +67,7 @@ def unsigned_to_float(source: str, result: str) -> Convert:
     return lambda value: convert(_of_bits(value))
 
 
-def _float_to_integer(source: str, result: str, is_signed: bool) -> Convert | None:
+def float_to_integer(source: str, result: str, *, is_signed: bool) -> Convert | None:
     """Toward zero. What is out of range becomes the nearest integer that is not; 8 bits are the lower ones of 16.
 
     A NaN becomes zero, but where one of the types has 64 bits, it becomes the integer of the highest bit alone. None for i1,
@@ -93,14 +89,6 @@ def _float_to_integer(source: str, result: str, is_signed: bool) -> Convert | No
         return np.select((above, below, nan), tuple(outside), inside).astype(dtype)
 
     return convert
-
-
-def float_to_signed(source: str, result: str) -> Convert | None:
-    return _float_to_integer(source, result, is_signed=True)
-
-
-def float_to_unsigned(source: str, result: str) -> Convert | None:
-    return _float_to_integer(source, result, is_signed=False)
 
 
 def extend_float(source: str, result: str) -> Convert | None:
