@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from statecheck.case.compare import Difference, brief_raised
@@ -152,14 +152,20 @@ def _is_fatal(raised: Raised) -> bool:
     return raised.exception == DEVICE_FAULT or raised.exception in FINDINGS
 
 
-def rule_of_fatal(function: str, raised: Raised) -> str:
-    """What such a call has broken, see `Failure.rule`."""
-    return f"{function}: {_what_faulted(raised)}"
-
-
-def place_of_fatal(raised: Raised) -> str:
-    """What such a call has touched; "the call" where that has no name."""
-    return _touched(raised) or "the call"
+def with_cause(failure: Failure, raised: Raised, *, function: str, call: int) -> Failure:
+    """The failure, as that of the call that ended in a fault of the device or in a finding of the sanitizer."""
+    kind = kind_of_exception(raised)
+    if failure.call == call and failure.kind == kind:
+        return failure
+    return replace(
+        failure,
+        kind=kind,
+        exception=exception_of(raised),
+        function=function,
+        call=call,
+        place=_touched(raised) or "the call",
+        rule=f"{function}: {_what_faulted(raised)}",
+    )
 
 
 def exception_of(raised: Raised | None) -> str:

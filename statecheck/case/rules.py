@@ -151,35 +151,29 @@ def values_inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
             yield from values_inside(getattr(value, field.name), f"{place}.{field.name}")
 
 
+_NAMES: dict[type, str] = {Name: "name", Let: "name", Overwrite: "name", Record: "type", View: "of"}
+_PATHS: dict[type, str] = {Function: "name", Attribute: "path", SameAs: "path", Address: "argument"}
+_WITH_INDICES = (SameAs, Address)
+_DTYPES: dict[type, str] = {Tensor: "dtype", View: "dtype", Fake: "dtype", DType: "name"}
+"""The fields that hold names, dotted names and types of elements."""
+
+
 def _check(value: Any, place: str) -> None:
     """The names that the value itself has."""
-    match value:
-        case Tensor() | View() | Fake() | DType():
-            _check_dtype(value, place)
-        case Name() | Record() | Let() | Overwrite():
-            name = value.type if isinstance(value, Record) else value.name
-            _require_name(name, f"{place}.{'type' if isinstance(value, Record) else 'name'}")
-        case Function() | Attribute():
-            field, name = ("name", value.name) if isinstance(value, Function) else ("path", value.path)
-            require_path(name, f"{place}.{field}", indices=False)
-        case SameAs():
-            require_path(value.path, f"{place}.path")
-        case Address():
-            require_path(value.argument, f"{place}.argument")
-        case Call():
-            _check_call(value, place)
-    if isinstance(value, View):
-        _require_name(value.of, f"{place}.of")
-    if isinstance(value, Record):
-        _require_names((name for name, _ in value.fields), f"{place}.fields")
-
-
-def _check_dtype(value: Tensor | View | Fake | DType, place: str) -> None:
-    field, dtype = ("name", value.name) if isinstance(value, DType) else ("dtype", value.dtype)
-    if dtype not in ITEM_SIZES:
-        raise Misfit(f"{place}.{field}", dtype, _DTYPE_RULE)
+    kind = type(value)
+    if kind in _DTYPES and getattr(value, _DTYPES[kind]) not in ITEM_SIZES:
+        raise Misfit(f"{place}.{_DTYPES[kind]}", getattr(value, _DTYPES[kind]), _DTYPE_RULE)
+    if kind in _NAMES:
+        _require_name(getattr(value, _NAMES[kind]), f"{place}.{_NAMES[kind]}")
+    if kind in _PATHS:
+        path, indices = getattr(value, _PATHS[kind]), kind in _WITH_INDICES
+        require_path(path, f"{place}.{_PATHS[kind]}", indices=indices)
     if isinstance(value, Tensor):
         _check_elements(value, place, (int,))
+    if isinstance(value, Record):
+        _require_names((name for name, _ in value.fields), f"{place}.fields")
+    if isinstance(value, Call):
+        _check_call(value, place)
 
 
 def _check_elements(tensor: Tensor, place: str, kinds: tuple[type, ...]) -> None:

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from oracle.profile import Profile
 from statecheck.case import Case, Failure
 from statecheck.case.compare import brief
-from statecheck.case.failure import (
-    WrongBytes,
-    exception_of,
-    fatal_among,
-    kind_of_exception,
-    place_of_fatal,
-    rule_of_fatal,
-)
+from statecheck.case.failure import WrongBytes, fatal_among, with_cause
 from statecheck.case.timeline import Timeline
 from statecheck.case.values import Call, Expected, Outcome, Raised, Refusal, Step
 from statecheck.execution.run import Run, is_lacked, left_out, not_offered, rules_of
@@ -194,20 +187,9 @@ class RunningExample:
         number = fatal_among(self._run.actual)
         if number is None:
             return failure
-        raised, function = self._run.actual[number], self._run.calls[number].function
+        raised = self._run.actual[number]
         assert isinstance(raised, Raised)
-        kind = kind_of_exception(raised)
-        if failure.call == number and failure.kind == kind:
-            return failure
-        return replace(
-            failure,
-            kind=kind,
-            exception=exception_of(raised),
-            function=function,
-            call=number,
-            place=place_of_fatal(raised),
-            rule=rule_of_fatal(function, raised),
-        )
+        return with_cause(failure, raised, function=self._run.calls[number].function, call=number)
 
     def _ends(self, case: Case) -> NoReturn:
         known = (self.bench.known_by or self.bench.subject.known)(case)

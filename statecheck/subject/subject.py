@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from types import ModuleType, SimpleNamespace
@@ -52,6 +52,7 @@ class Outside:
         return self.covers(call.function) and (self.condition is None or self.condition(call))
 
 
+@dataclass(eq=False, repr=False)
 class Subject:
     """Looks the documents' names up in one module.
 
@@ -69,36 +70,25 @@ class Subject:
         inside: of an engine, the module whose functions stand in the place of its own, "" for none.
     """
 
-    def __init__(
-        self,
-        name: str,
-        module: ModuleType,
-        known_deviations: tuple[KnownDeviation, ...] = (),
-        *,
-        profile: Profile = DOCUMENTS,
-        outside: tuple[Outside, ...] = (),
-        refuses: bool = True,
-        release: str = "",
-        carried: str = "",
-        supplied: frozenset[str] = frozenset(),
-        inside: str = "",
-    ) -> None:
-        self.name = name
-        self.module = module
-        self.known_deviations = known_deviations
-        self.profile = profile
-        self.outside = outside
-        self.refuses = refuses
-        self.release = release
-        self.carried = carried
-        self.supplied = supplied
-        self.inside = inside
-        self.functions: tuple[str, ...] = ()
-        """What its author can offer, where these are other names than the documents'."""
-        self.advice = ""
-        """What its author may change, in one line."""
+    name: str
+    module: ModuleType
+    known_deviations: tuple[KnownDeviation, ...] = ()
+    _: KW_ONLY
+    profile: Profile = DOCUMENTS
+    outside: tuple[Outside, ...] = ()
+    refuses: bool = True
+    release: str = ""
+    carried: str = ""
+    supplied: frozenset[str] = frozenset()
+    inside: str = ""
+    functions: tuple[str, ...] = field(default=(), init=False)
+    """What its author can offer, where these are other names than the documents'."""
+    advice: str = field(default="", init=False)
+    """What its author may change, in one line."""
+
+    def __post_init__(self) -> None:
         self._environment: dict[str, str] | None = None
-        self._defect_index = KnownDefectIndex(known_deviations, profile)
+        self._defect_index = KnownDefectIndex(self.known_deviations, self.profile)
         self.resolve = lru_cache(maxsize=None)(self._resolve)
 
     @property
