@@ -51,7 +51,7 @@ class Tensor:
 
     @property
     def contiguous_strides(self) -> tuple[int, ...]:
-        return tuple(prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+        return dense_strides(self.shape)
 
     @property
     def storage_size(self) -> int:
@@ -108,6 +108,11 @@ class Tensor:
 
     def on_host(self) -> Tensor:
         return replace(self, on="host")
+
+
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a tensor without gaps, in row-major order."""
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def _runs(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> tuple[tuple[int, ...], int]:

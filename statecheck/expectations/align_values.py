@@ -17,7 +17,7 @@ from oracle import layout
 from oracle.align.context import CacheGroup, StateSpec, StateView, TableView, bound_states, mamba_groups
 from oracle.align.memory import Kind, Memory, Pool, StateTensor
 from oracle.errors import Refused
-from statecheck.case.tensor import as_bytes, as_elements
+from statecheck.case.tensor import as_bytes, as_elements, dense_strides
 from statecheck.case.values import (
     ITEM_SIZES,
     Attribute,
@@ -78,7 +78,7 @@ def state_views(forward_context: Mapping[str, Record]) -> dict[str, tuple[StateV
 
 
 def _state_view(state: View | Fake | Tensor) -> StateView:
-    strides = state.strides or _dense_strides(state)
+    strides = state.strides or dense_strides(state.shape)
     form = (state.shape, strides, ITEM_SIZES[state.dtype])
     if isinstance(state, Fake):
         return StateView(*form, "", state.address)
@@ -88,11 +88,9 @@ def _state_view(state: View | Fake | Tensor) -> StateView:
 
 def table_views(tables: Sequence[Tensor | Fake]) -> list[TableView]:
     """Block tables as the rules look at them."""
-    return [TableView(table.dtype, table.shape, table.strides or _dense_strides(table)) for table in tables]
-
-
-def _dense_strides(form: View | Fake | Tensor) -> tuple[int, ...]:
-    return Tensor(form.dtype, form.shape, None).contiguous_strides
+    return [
+        TableView(table.dtype, table.shape, table.strides or dense_strides(table.shape)) for table in tables
+    ]
 
 
 @dataclass(frozen=True)

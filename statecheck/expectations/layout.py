@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from oracle import layout
 from oracle.errors import Refused
+from statecheck.case.tensor import dense_strides
 from statecheck.case.values import ITEM_SIZES, Address, Tensor, Value, record
 from statecheck.expectations import answers
 from statecheck.expectations.typed import whole
@@ -53,8 +52,7 @@ def _geometry(state: Value, ranks: range | tuple[int, ...]) -> layout.StateGeome
     if not isinstance(state, Tensor) or len(state.shape) not in ranks:
         raise Refused("state", state, f"be a tensor with a rank in {ranks}")
     inner = state.shape[1:]
-    dense = tuple(prod(inner[axis + 1 :]) for axis in range(len(inner)))
-    strides = state.strides or state.contiguous_strides
+    dense, strides = dense_strides(inner), state.strides or state.contiguous_strides
     if any(size > 1 and stride != want for size, stride, want in zip(inner, strides[1:], dense, strict=True)):
         raise Refused("state", strides, f"have the inner strides {dense}")
     itemsize = ITEM_SIZES[state.dtype]

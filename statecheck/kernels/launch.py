@@ -270,16 +270,3 @@ def _kernel(source: ASTSource, options: Any, backend: Any) -> Kernel:
 
 def _flat_signature(signature: Any) -> Iterator[tuple[str, Any]]:
     return _flat(list(signature), list(signature.values()))
-
-
-__all__ = [
-    "EXECUTED",
-    "INTERPRETED",
-    "LAUNCHES",
-    "STATE",
-    "How",
-    "Launched",
-    "install",
-    "installed",
-    "run",
-]

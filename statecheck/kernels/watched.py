@@ -25,8 +25,7 @@ class WatchedMemory(ObservedMemory):
     def __init__(self, watch: Sanitizer, launched: launch.Launched) -> None:
         super().__init__(watch)
         self._watch = watch
-        watch.begin_launch(launched.kernel)
-        watch.begin_grid(prod(launched.grid))
+        watch.begin_launch(launched.kernel, prod(launched.grid))
         provenance = watch.provenance
         self._arguments = [
             provenance.view(argument, name) if hasattr(argument, "data_ptr") else None

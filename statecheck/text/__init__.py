@@ -25,8 +25,13 @@ def _escape(code: int) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def on_one_line(text: str) -> str:
+    """`text` without line breaks."""
+    return " ".join(visible(text).split())
+
+
 def brief(text: str, room: int) -> str:
     """`text` on one line of at most `room` characters."""
     # Of a long text only so much is looked at as can be shown.
-    line = " ".join(visible(text[: 4 * room]).split())
+    line = on_one_line(text[: 4 * room])
     return line if len(line) <= room else line[: room - 1] + "…"

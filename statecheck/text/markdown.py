@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from statecheck.text import brief, visible
+from statecheck.text import brief, on_one_line, visible
 
 _MARKUP = re.compile(r"([\\`|<>*\[\]#~])")
 _CODE = re.compile(r"(?<!`)(`+)(?!`)([^\n]+?)(?<!`)\1(?!`)")
@@ -20,17 +20,20 @@ def escaped(text: str, room: int) -> str:
 
 def code(text: str) -> str:
     """`text` as code, in more backticks than it has."""
-    line = " ".join(visible(text).split())
-    most = max((len(run) for run in re.findall("`+", line)), default=0)
+    line = on_one_line(text)
+    most = _longest_fence(line)
     fence, pad = "`" * (most + 1), " " if most else ""
     return f"{fence}{pad}{line}{pad}{fence}"
 
 
 def fenced(text: str, language: str = "") -> str:
     """`text` as a block of code, behind a fence that it does not have."""
-    most = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(3, most + 1)
+    fence = "`" * max(3, _longest_fence(text) + 1)
     return f"{fence}{language}\n{visible(text)}\n{fence}"
+
+
+def _longest_fence(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
 
 
 def inert(markdown: str) -> str:

@@ -6,7 +6,7 @@ from typing import TextIO
 
 from rich.text import Text
 
-from statecheck.text import visible
+from statecheck.text import on_one_line, visible
 
 _MARGIN = "\n  | "
 
@@ -14,11 +14,6 @@ _MARGIN = "\n  | "
 def said(text: str) -> str:
     """Text from outside: without controls, and with a margin, so that no line of it looks like ours."""
     return _MARGIN.join(visible(text).replace("\t", " ").splitlines())
-
-
-def on_one_line(text: str) -> str:
-    """Text from outside, without controls and line breaks."""
-    return " ".join(visible(text).split())
 
 
 def cell(text: str, style: str = "") -> Text:

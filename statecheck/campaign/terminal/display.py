@@ -16,8 +16,8 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.standing import Standing
 from statecheck.execution.verdict import Status
 from statecheck.kernels import coverage
-from statecheck.text import visible
-from statecheck.text.terminal import cell, on_one_line, said
+from statecheck.text import on_one_line, visible
+from statecheck.text.terminal import cell, said
 
 _LINE_SECONDS = 10.0
 _STYLES = {

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from statecheck.case.tensor import dense_strides
 from statecheck.case.values import CANARY, Address, Tensor, Value, View
 
 GUARD_BYTES = 64
@@ -87,13 +88,13 @@ class Window:
     @property
     def seen(self) -> torch.Tensor:
         """As `Block.seen`, of the view."""
-        return view_of(self.block.within(self.block.seen), _as_tensor(self.value))
+        return view_of(self.block.within(self.block.seen), self.value)
 
     def accept(self) -> None:
         """What the view holds now is right."""
         if self.block.before is not None:
             before = self.block.within(self.block.before)
-            view_of(before, _as_tensor(self.value)).copy_(self.seen)
+            view_of(before, self.value).copy_(self.seen)
 
 
 @dataclass
@@ -152,15 +153,11 @@ def window(block: Allocation, view: View) -> torch.Tensor:
     Raises:
         ValueError: it does not lie inside the storage.
     """
-    tensor, room = _as_tensor(view), block.inside.numel()
-    reach = tensor.storage_size * getattr(torch, view.dtype).itemsize
+    room, described = block.inside.numel(), Tensor(view.dtype, view.shape, None, view.strides, view.offset)
+    reach = described.storage_size * getattr(torch, view.dtype).itemsize
     if view.offset < 0 or (reach > room and prod(view.shape)):
         raise ValueError(f"view = {view}, but should lie inside {room} bytes [window]")
-    return view_of(block.inside, tensor)
-
-
-def _as_tensor(view: View) -> Tensor:
-    return Tensor(view.dtype, view.shape, None, view.strides, view.offset)
+    return view_of(block.inside, view)
 
 
 def contents(elements: tuple[int, ...] | bytes, dtype: torch.dtype) -> torch.Tensor:
@@ -192,9 +189,9 @@ def joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path not in ("", "self") else name
 
 
-def view_of(inside: torch.Tensor, tensor: Tensor) -> torch.Tensor:
+def view_of(inside: torch.Tensor, tensor: Tensor | View) -> torch.Tensor:
     dtype = getattr(torch, tensor.dtype)
     rest = inside.numel() % dtype.itemsize
     whole = (inside[:-rest] if rest else inside).view(dtype)
-    strides = tensor.strides or tensor.contiguous_strides
+    strides = tensor.strides or dense_strides(tensor.shape)
     return whole.as_strided(tensor.shape, strides, whole.storage_offset() + tensor.offset)

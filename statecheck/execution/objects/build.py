@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from statecheck.case.raised import from_outside
+from statecheck.case.tensor import dense_strides
 from statecheck.case.values import (
     Attribute,
     BufferMaker,
@@ -138,7 +139,7 @@ class Builder:
             case Returns():
                 return lambda: value.value
             case Fake():
-                strides = value.strides or Tensor(value.dtype, value.shape, None).contiguous_strides
+                strides = value.strides or dense_strides(value.shape)
                 dtype = getattr(torch, value.dtype)
                 return fake_tensor(dtype, value.shape, strides, value.address, self.device)
             case Function():

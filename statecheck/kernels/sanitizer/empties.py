@@ -216,7 +216,7 @@ class _Marks:
         with self._lock:
             self._drop_dead()
             self._blocks[storage.data_ptr()] = _StorageBytes(storage, self._dead)
-            self._watch.mark_unwritten(view_of(tensor, ""))
+            self._watch.shadow.mark_unwritten(view_of(tensor, ""))
 
     def tracks(self, tensor: torch.Tensor) -> bool:
         storage = _storage(tensor)
@@ -231,20 +231,22 @@ class _Marks:
             if block is not None and tensor.is_contiguous():
                 self._write_run(block, tensor.data_ptr(), tensor.numel() * tensor.element_size())
             else:
-                self._watch.mark_written(view_of(tensor, ""))
+                self._watch.shadow.mark_written(view_of(tensor, ""))
 
     def _write_run(self, block: _StorageBytes, low: int, nbytes: int) -> None:
         run = block.join(low, low + nbytes)
         if run == (block.low, block.high):
             self._drop(block)
         elif nbytes:
-            self._watch.mark_written(_run(*run))
+            self._watch.shadow.mark_written(_run(*run))
 
     def give_away(self, tensor: torch.Tensor) -> None:
         storage = _storage(tensor)
         if storage is not None:
             with self._lock:
-                self._watch.mark_written(_run(storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
+                self._watch.shadow.mark_written(
+                    _run(storage.data_ptr(), storage.data_ptr() + storage.nbytes())
+                )
                 self._blocks.pop(storage.data_ptr(), None)
 
     def settled(self, _: object, launch: Callable[[], None]) -> None:
@@ -271,7 +273,7 @@ class _Marks:
     def _drop(self, block: _StorageBytes) -> None:
         if self._blocks.get(block.low) is block:
             del self._blocks[block.low]
-            self._watch.mark_written(_run(block.low, block.high))
+            self._watch.shadow.mark_written(_run(block.low, block.high))
 
 
 def _storage(tensor: Any) -> torch.UntypedStorage | None:

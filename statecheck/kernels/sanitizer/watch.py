@@ -32,7 +32,7 @@ class Sanitizer(Observer):
     def __init__(self, *, record: bool = False) -> None:
         self.launches = 0
         self.provenance = Provenance()
-        self._shadow = Shadow()
+        self.shadow = Shadow()
         self._record = record
         self._writers: list[tuple[Touch, Access, TensorView | None]] = []
         self._kernel = ""
@@ -59,29 +59,23 @@ class Sanitizer(Observer):
 
     def unwritten(self, tensor: Any) -> None:
         """These bytes have not been written yet: reading them is an error until a kernel stores there."""
-        self.mark_unwritten(view_of(tensor, "", keep=True))
+        self.shadow.mark_unwritten(view_of(tensor, "", keep=True))
 
     def written(self, tensor: Any) -> None:
         """The host has written these bytes."""
-        self.mark_written(view_of(tensor, "", keep=True))
-
-    def mark_unwritten(self, view: TensorView) -> None:
-        self._shadow.mark_unwritten(view)
-
-    def mark_written(self, view: TensorView) -> None:
-        self._shadow.mark_written(view)
+        self.shadow.mark_written(view_of(tensor, "", keep=True))
 
     def all_written(self) -> None:
         """A launch is about to run unwatched, which may write any byte: no byte counts as unwritten any more."""
-        self._shadow.forget_unwritten()
+        self.shadow.forget_unwritten()
 
     def free(self, tensor: Any, why: str = "") -> None:
         """No kernel may load or store these bytes, for example those of a block handed back to its pool."""
-        self._shadow.free(view_of(tensor, self._name_of(tensor), keep=True), why)
+        self.shadow.free(view_of(tensor, self._name_of(tensor), keep=True), why)
 
     def own(self, tensor: Any, owner: str, why: str = "") -> None:
         """These bytes are free no longer; findings name the owner, and why."""
-        self._shadow.own(view_of(tensor, "", keep=True), owner, why)
+        self.shadow.own(view_of(tensor, "", keep=True), owner, why)
 
     def last_writer(self, address: int) -> Access | None:
         """The last store or atomic that a kernel made to the byte at an address.
@@ -97,14 +91,11 @@ class Sanitizer(Observer):
                 return replace(access, address=address, index=index)
         return None
 
-    def begin_launch(self, kernel: str) -> None:
+    def begin_launch(self, kernel: str, programs: int) -> None:
         self.launches += 1
         self._kernel = kernel
         self.provenance.begin_launch()
-        self._lanes, self._log = Lanes(), None
-
-    def begin_grid(self, programs: int) -> None:
-        self._log = AccessLog() if programs > 1 else None
+        self._lanes, self._log = Lanes(), AccessLog() if programs > 1 else None
 
     def end_launch(self) -> None:
         """All programs have ended.
@@ -134,7 +125,7 @@ class Sanitizer(Observer):
         misaligned = first_misaligned(touch)
         if misaligned is not None:
             self._refuse_misaligned(touch, misaligned)
-        if self._shadow.near(touch.low, touch.high):
+        if self.shadow.near(touch.low, touch.high):
             self._before_marked(touch)
         twice = written_twice(touch) if touch.kind == "store" else None
         if twice is not None:
@@ -144,10 +135,10 @@ class Sanitizer(Observer):
             self._refuse_meeting(touch, *met)
 
     def _before_marked(self, touch: Touch) -> None:
-        freed = self._shadow.freed_address(touch)
+        freed = self.shadow.freed_address(touch)
         if freed is not None:
             self._refuse_freed(touch, freed)
-        unwritten = self._shadow.unwritten_address(touch)
+        unwritten = self.shadow.unwritten_address(touch)
         if unwritten is not None:
             self._refuse_unwritten(touch, unwritten)
 
@@ -157,7 +148,7 @@ class Sanitizer(Observer):
         if not len(touch.addresses):
             return
         if touch.writes:
-            self._shadow.store(touch)
+            self.shadow.store(touch)
             if self._record:
                 self._writers.append((touch, self._access(touch, touch.low), self._view_at(touch, touch.low)))
         if self._log is not None:
@@ -185,7 +176,7 @@ class Sanitizer(Observer):
 
     def _refuse_freed(self, touch: Touch, byte: int) -> NoReturn:
         access = self._access(touch, byte)
-        mark = self._shadow.freed.at(byte)
+        mark = self.shadow.freed.at(byte)
         assert mark is not None
         owner = f" of {mark.owner}" if mark.owner else ""
         why = f": {mark.why}" if mark.why else ""
@@ -219,7 +210,7 @@ class Sanitizer(Observer):
         raise RaceBetweenPrograms(message, access, other)
 
     def _owned(self, byte: int) -> str:
-        mark = self._shadow.freed.at(byte)
+        mark = self.shadow.freed.at(byte)
         if mark is None or not mark.owner:
             return ""
         why = f", {mark.why}" if mark.why else ""

@@ -177,6 +177,3 @@ def _scope() -> dict[str, Any]:
 
 def _wrap64(number: int) -> int:
     return (number + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
-
-
-__all__ = ["GENERATED", "TARGET", "Compiled", "compiled", "kernel_line", "lowering", "ttir"]
