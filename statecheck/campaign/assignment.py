@@ -144,16 +144,14 @@ class Assignment:
             self._examples_at_turn = self._ledger.examples
         chosen = [standing for standing in self._ledger.standings.values() if standing.open]
         if self._by_time and self.done % (1 + _ROUNDS_OF_FEW) < _ROUNDS_OF_FEW:
-            chosen = [standing for standing in chosen if self._has_few(standing)] or chosen
+            few = [one for one in chosen if one.unshrunk or self._missing(one) > 0]
+            chosen = few or chosen
         chosen.sort(key=self._urgency)
         times = -(-len(workers) // len(chosen)) if chosen and self._by_time else 1
         tasks = (self._explore(standing, number) for number in range(times) for standing in chosen)
         self._queue.extend(tasks if self._by_time else self._shared(tasks))
         self.done += bool(self._queue)
         return bool(self._queue)
-
-    def _has_few(self, standing: Standing) -> bool:
-        return bool(standing.unshrunk) or self._missing(standing) > 0
 
     def _few(self, standing: Standing) -> int:
         return _FEW_SCENARIOS if standing.name in self._scenarios else _FEW

@@ -65,13 +65,9 @@ def run_canary(bench: Bench, folder: Path, port: Port | None = None) -> str:
     return f"found and shrunk to {smallest} in {bench.examples - before} examples, reported and replayed, {seconds:.1f} s"
 
 
-def _ignore(case: Case) -> None:
-    """In place of what the bench does with a failing case."""
-
-
 def _failing_case(bench: Bench) -> Case:
     """The case of the canary, which is no finding of the campaign."""
-    on_falsified, bench.on_falsified = bench.on_falsified, _ignore
+    on_falsified, bench.on_falsified = bench.on_falsified, lambda case: None
     # It has to be found, not remembered.
     chosen = settings(max_examples=_EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
     try:

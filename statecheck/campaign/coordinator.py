@@ -28,7 +28,6 @@ from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.recovery import Recovery
 from statecheck.campaign.start import begun, terminated_like_interrupted, uninterrupted
 from statecheck.campaign.task_queue import TaskQueue
-from statecheck.case import Case
 
 _POLL_SECONDS = 0.2
 _TIMES_THE_LIMIT = 3
@@ -89,7 +88,7 @@ class Campaign:
         plan, found = self.plan, tuple(self.ledger.first_seen.items())
         setting = Setting(**vars(plan), pending=str(self.pending), first_seen=found)
         self._recovery.adopt()
-        self._queue.begin(self.folder, self._is_chosen)
+        self._queue.begin(self.folder, self.ledger.standings if plan.is_selective else None)
         self._gpus = Gpus(plan.device, plan.subject, plan.gpus, setting.in_worker, plan.workers)
         self._pool = WorkerPool(setting, self._gpus)
         self._outcomes = Outcomes(self, self._pool, self._assignment, self._queue, self._recovery)
@@ -106,9 +105,6 @@ class Campaign:
             with uninterrupted():
                 self._end()
         return self.current()
-
-    def _is_chosen(self, case: Case) -> bool:
-        return not self.plan.is_selective or case.property_name in self.ledger.standings
 
     def _warm_up(self) -> None:
         """Wait until the workers are ready; the clock starts then."""
@@ -151,16 +147,16 @@ class Campaign:
     def _is_over(self) -> bool:
         """Whether there is nothing to wait for: no worker is busy, or those that are have had their time."""
         busy, over = self._pool.busy, -self.left
-        if over < 0 and self._pool.is_starting:
+        if over < 0 and not all(worker.ready for worker in self._pool.workers):
             return False
         # By the clock, since a call that waits for its turn on a busy machine has not had its time.
         if not busy or over > GRACE_SECONDS + _TIMES_THE_LIMIT * self.plan.time_limit:
             return True
-        return over > GRACE_SECONDS and not any(map(self._runs_an_example, busy))
-
-    def _runs_an_example(self, worker: WorkerHandle) -> bool:
         # Where a failing input is on disk, its report may be cut short.
-        return worker.in_call or (worker.in_example and not self._recovery.has_pending(worker))
+        return over > GRACE_SECONDS and not any(
+            worker.in_call or (worker.in_example and not self._recovery.has_pending(worker))
+            for worker in busy
+        )
 
     def _end(self) -> None:
         self._ended = time.monotonic()

@@ -15,7 +15,7 @@ from statecheck.campaign.keeper import not_written
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.workers.log import SUFFIX
-from statecheck.workers.recovered import UNFINISHED, save_recovered
+from statecheck.workers.recovered import UNFINISHED, recover_all, save_recovered
 
 
 def pending_of(campaign: Path) -> Path:
@@ -89,9 +89,7 @@ def running_left_by(folder: Path, worker: int, log: Path | None = None) -> Path 
 
 def left_behind(folder: Path) -> Iterator[tuple[Path, Case]]:
     """All failing inputs in a folder whose campaign is gone. Inputs that were only being run are left where they are."""
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
-        with suppress(OSError):
-            save_recovered(path)
+    recover_all(folder)
     for path in sorted(folder.glob("*.json")):
         if not path.name.endswith(UNFINISHED):
             with suppress(OSError, ValueError):

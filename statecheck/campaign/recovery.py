@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from statecheck.campaign.claim import unclaimed
-from statecheck.campaign.known.defects import KnownDefects
+from statecheck.campaign.known_defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.pending import left_behind, left_by, pending_of, running_left_by
 from statecheck.campaign.processes.handle import WorkerHandle

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from statecheck.campaign.keeper import Keeper
-from statecheck.campaign.known.defects import KnownDefects
+from statecheck.campaign.known_defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.gpus import device_names

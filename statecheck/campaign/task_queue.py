@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from statecheck.campaign.assignment import Assignment
@@ -12,7 +12,6 @@ from statecheck.campaign.exhaustion import Exhaustion
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Replay, RunCanary, Task
-from statecheck.case import Case
 
 _REPLAY_SHARE = 0.2
 """The part of the budget in which the corpus is replayed before properties are explored; the rest of it comes after."""
@@ -38,11 +37,11 @@ class TaskQueue:
         """Have a task done that a worker could not do."""
         self._first.appendleft(task)
 
-    def begin(self, folder: Path, is_chosen: Callable[[Case], bool]) -> None:
+    def begin(self, folder: Path, chosen: Container[str] | None) -> None:
         """Before anything is explored: the canary, and the corpus.
 
         Args:
-            is_chosen: whether a case is of a property that is explored.
+            chosen: properties whose cases are replayed, None for all.
         """
         done = set[str]()
         if self._plan.canary:
@@ -51,7 +50,8 @@ class TaskQueue:
             return
         for corpus in dict.fromkeys((self._plan.corpus, self._plan.keeps_in)):
             for entry in Corpus(Path(corpus)).entries():
-                if entry.path.name not in done and (entry.case is None or is_chosen(entry.case)):
+                is_chosen = chosen is None or entry.case is None or entry.case.property_name in chosen
+                if entry.path.name not in done and is_chosen:
                     done.add(entry.path.name)
                     self._first.append(Replay(str(entry.path)))
 

@@ -36,7 +36,7 @@ def search(
     """
     while (name := _following(bisection, first, everything=everything)) is not None:
         try:
-            bisection = bisection.with_tried(try_release(name))
+            bisection = replace(bisection, tried=(*bisection.tried, try_release(name)))
         except KeyboardInterrupt:
             return replace(bisection, interrupted=True)
     return bisection

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
 
@@ -67,9 +67,6 @@ class Bisection:
     tried: tuple[TriedRelease, ...] = ()
     complete: bool = True
     interrupted: bool = False
-
-    def with_tried(self, release: TriedRelease) -> Bisection:
-        return replace(self, tried=(*self.tried, release))
 
     @property
     def by_name(self) -> dict[str, TriedRelease]:

@@ -70,7 +70,9 @@ def add_bisection(directory: Path, bisection: Bisection) -> None:
 
 def _directory_of(case: Case, reports: Path) -> Path:
     """A folder for the input, and another one where a report of it stands already that shows something else."""
-    name, wanted = f"{_today()}-{in_file_name(case.property_name)}-{case.digest}", bucket_of(case).id
+    # The user's own date, which is what a person looks for in a list of reports.
+    today = dt.datetime.now().astimezone().date()
+    name, wanted = f"{today}-{in_file_name(case.property_name)}-{case.digest}", bucket_of(case).id
     for number in range(1, _MOST_OF_ONE_INPUT):
         directory = reports / (name if number == 1 else f"{name}-{number}")
         try:
@@ -89,11 +91,6 @@ def _write_or_remove(path: Path, text: str) -> None:
     else:
         # This input may have been reported before, with such a file.
         path.unlink(missing_ok=True)
-
-
-def _today() -> dt.date:
-    """The user's own date, which is what a person looks for in a list of reports."""
-    return dt.datetime.now().astimezone().date()
 
 
 def subject_root(module: ModuleType) -> Path | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from statecheck.campaign.known.known_defects import (
+from statecheck.campaign.known_defects import (
     GONE,
     NOT_ENOUGH,
     TriedProperty,

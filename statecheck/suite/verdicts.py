@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.errors import Flaky
 
-from statecheck.campaign.known.known_defects import enough
+from statecheck.campaign.known_defects import enough
 from statecheck.case import Case
 from statecheck.execution.counts import Counts
 from statecheck.execution.example import Bench, Falsified

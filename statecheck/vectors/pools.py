@@ -26,12 +26,13 @@ def pools_of(asked: RecordedCall, names: Iterable[str]) -> tuple[dict[str, Any],
 def _pool(asked: RecordedCall, pool: str, held: Mapping[str, Value]) -> dict[str, Any]:
     whole = held.get(pool)
     pieces = [(0, whole)] if whole is not None else _windows(asked, pool, held)
-    return {"size": asked.sizes[pool], "pieces": [_piece(start, tensor) for start, tensor in pieces]}
-
-
-def _piece(start: int, tensor: Tensor) -> dict[str, Any]:
-    raw = tensor.values()
-    return {"offset": start, "bytes": blob("uint8", (len(raw),), raw)}
+    return {
+        "size": asked.sizes[pool],
+        "pieces": [
+            {"offset": start, "bytes": blob("uint8", (len(tensor.values()),), tensor.values())}
+            for start, tensor in pieces
+        ],
+    }
 
 
 def _windows(asked: RecordedCall, pool: str, held: Mapping[str, Value]) -> list[tuple[int, Tensor]]:

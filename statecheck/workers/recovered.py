@@ -47,7 +47,10 @@ def recover(path: Path, profile: Profile = DOCUMENTS, *, owner_ended: bool = Fal
 
 def recover_all(folder: Path) -> list[Path]:
     """Turn the logs that campaigns have left in `folder` into case files beside them; their paths."""
-    found = (save_recovered(path) for path in sorted(folder.glob(f"*{SUFFIX}")))
+    found = []
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        with suppress(OSError):
+            found.append(save_recovered(path))
     return [path for path in found if path is not None]
 
 
@@ -63,15 +66,11 @@ def save_recovered(path: Path, folder: Path | None = None, *, owner_ended: bool 
         _, of_worker, number = path.stem.rpartition(WORKER)
         name = f"{in_file_name(case.property_name)}.{number}" if of_worker else path.stem
         saved = case.save(
-            (folder or path.parent) / f"{name}{UNFINISHED if _is_unfinished(case) else '.json'}"
+            (folder or path.parent) / f"{name}{UNFINISHED if UNKNOWN_OUTCOME in case.actual else '.json'}"
         )
     if owner_ended or not _in_use(path):
         path.unlink(missing_ok=True)
     return saved
-
-
-def _is_unfinished(case: Case) -> bool:
-    return UNKNOWN_OUTCOME in case.actual
 
 
 def _in_use(path: Path) -> bool:

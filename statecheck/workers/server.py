@@ -56,16 +56,13 @@ class Server:
 
     def run(self) -> None:
         """Answer until the parent is gone."""
-        report_compilations(self._report_compiling)
+        report_compilations(lambda state: self._way.send_bytes(answer(COMPILING, state)))
         while True:
             try:
                 method, *arguments = pickle.loads(self._way.recv_bytes())  # noqa: S301 - our own parent's
                 self._way.send_bytes(self._answer(method, arguments))
             except (EOFError, OSError):
                 return
-
-    def _report_compiling(self, state: str) -> None:
-        self._way.send_bytes(answer(COMPILING, state))
 
     def _answer(self, method: str, arguments: Sequence[Any]) -> bytes:
         try:

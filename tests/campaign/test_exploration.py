@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from oracle.profile import DOCUMENTS
-from statecheck.campaign.known.known_defects import KnownDefectMatcher
+from statecheck.campaign.known_defects import KnownDefectMatcher
 from statecheck.campaign.processes import exploration, failures
 from statecheck.campaign.processes.exploration import Exploration
 from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored, Found, Setting

@@ -12,7 +12,7 @@ import pytest
 
 from oracle.profile import DOCUMENTS
 from statecheck.campaign.keeper import Keeper
-from statecheck.campaign.known.defects import KnownDefects
+from statecheck.campaign.known_defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.recovery import Recovery
 from statecheck.case import Case

@@ -57,8 +57,9 @@ class CampaignVerdict:
 
 def verdict(record: CampaignRecord) -> CampaignVerdict:
     """What the campaign says of the subject, or why it says nothing."""
-    wrong, untrusted = list(_wrong(record)), list(_untrusted(record))
-    missing = list(_missing(record))
+    wrong, missing = list(_wrong(record)), list(_missing(record))
+    lost = "The canary was NOT FOUND: the property that must fail was not reported, so nothing that passed is proof."
+    untrusted = [] if record.canary else [lost]
     words = {"NOT CLEAN": wrong, "NOT TO BE TRUSTED": untrusted, "INCOMPLETE": missing}
     word = next((word for word, reasons in words.items() if reasons), "CLEAN")
     return CampaignVerdict(word, (*wrong, *untrusted, *missing))
@@ -99,11 +100,6 @@ def is_new(bucket: BucketRecord, record: CampaignRecord) -> bool:
     """Whether no campaign before has met it, as its file in the corpus says."""
     # Dates of ISO 8601 sort as text.
     return not "" < bucket.first_seen.get("date", "") < record.began[:10]
-
-
-def _untrusted(record: CampaignRecord) -> Iterator[str]:
-    if not record.canary:
-        yield "The canary was NOT FOUND: the property that must fail was not reported, so nothing that passed is proof."
 
 
 def _missing(record: CampaignRecord) -> Iterator[str]:

@@ -28,11 +28,6 @@ class WorkerPool:
     def busy(self) -> list[WorkerHandle]:
         return [worker for worker in self.workers if worker.task is not None]
 
-    @property
-    def is_starting(self) -> bool:
-        """Whether a worker is not ready yet."""
-        return any(not worker.ready for worker in self.workers)
-
     def spawn(self) -> WorkerHandle:
         """A worker more, on the usable device with the fewest."""
         gpu = min(self.gpus.usable, key=lambda gpu: sum(worker.gpu is gpu for worker in self.workers))

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from statecheck.campaign.keeper import not_written
 from statecheck.campaign.processes.output import Output
-from statecheck.campaign.processes.set_up import prepare_process
 from statecheck.campaign.processes.tasks import (
     CanaryResult,
     DeviceLost,
@@ -67,9 +66,9 @@ class Worker:
 
     def __init__(self, setting: Setting, pipe: Connection) -> None:
         self.output: Output | None = None
-        prepare_process(setting)
+        self._prepare_process(setting)
         from statecheck.campaign.keeper import Keeper
-        from statecheck.campaign.known.known_defects import KnownDefectMatcher
+        from statecheck.campaign.known_defects import KnownDefectMatcher
         from statecheck.execution.example import Bench
         from statecheck.execution.port import ordinary_port
         from statecheck.execution.registry import load_properties
@@ -98,6 +97,20 @@ class Worker:
         self.bench.known_by = self.known_defects.known
         self._files = OpenFiles()
         self.trace = Trace(setting.watched)
+
+    @staticmethod
+    def _prepare_process(setting: Setting) -> None:
+        """Set what holds for the process, before anything is imported that looks at it."""
+        if setting.gpu:
+            os.environ["CUDA_VISIBLE_DEVICES"] = setting.gpu
+        import torch
+
+        from statecheck.execution import profiles
+        from statecheck.kernels import triton_mode
+
+        torch.set_num_threads(1)
+        profiles.load("nightly")
+        triton_mode.prepare(setting.device)
 
     def _opened_log(self) -> StepLog | None:
         """In the folder of pending inputs, or, where there is no room, in a temporary one."""

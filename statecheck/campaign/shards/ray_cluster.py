@@ -21,8 +21,8 @@ from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.shards.keeper import BucketKeeper, write_down
 from statecheck.campaign.shards.merge import Part, added
-from statecheck.campaign.shards.ray_tasks import Mailbox, Run, do_unit
-from statecheck.campaign.shards.units import Cut, UnitQueue
+from statecheck.campaign.shards.ray_tasks import Mailbox, Run, do_unit, run_unit
+from statecheck.campaign.shards.units import UnitQueue
 from statecheck.text.command_lines import pip_line
 
 _NOT_SHIPPED = [".git", ".venv", ".hypothesis", "reports", "build", "**/__pycache__", "**/.*_cache"]
@@ -60,15 +60,15 @@ def run_on_ray(
     plan: Plan,
     cluster: Cluster,
     *,
-    cut: Cut | None = None,
-    run: Run | None = None,
+    units: int = 16,
+    run: Run = run_unit,
     watch: Callable[[CampaignRecord], None] | None = None,
 ) -> CampaignRecord:
     """Run the campaign on the cluster to its end, or to Ctrl-C; write its corpus and its reports here.
 
     Args:
         plan: `engines` are those of each unit; Ray says which GPUs there are.
-        cut: how large units are.
+        units: how many there are, where the budget is in examples.
         run: does a unit where it is called.
         watch: called with what is known after each unit.
 
@@ -76,7 +76,7 @@ def run_on_ray(
         ValueError: Ray is not installed, no cluster at the address, or a plan without a budget.
     """
     ray = _imported()
-    head = _Head(ray, plan, cluster, UnitQueue(plan, cut or Cut()), run or _campaign(), watch)
+    head = _Head(ray, plan, cluster, UnitQueue(plan, count=units), run, watch)
     _join(ray, cluster)
     try:
         record = head.run()
@@ -91,15 +91,6 @@ def _imported() -> Any:
     except ImportError as error:
         rule = f"{pip_line('ray>=2.50')} (the extra `ray`)"
         raise ValueError(f"ray = not installed, but should be: {rule} [run_on_ray]") from error
-
-
-def _campaign() -> Run:
-    from statecheck.campaign.coordinator import run
-
-    def unit(plan: Plan, watch: Callable[[CampaignRecord], None] | None) -> CampaignRecord:
-        return run(plan, None if watch is None else lambda campaign: watch(campaign.current()))
-
-    return unit
 
 
 def _join(ray: Any, cluster: Cluster) -> None:

@@ -18,6 +18,13 @@ _SEND_SECONDS = 5.0
 Run = Callable[[Plan, Callable[[CampaignRecord], None] | None], CampaignRecord]
 
 
+def run_unit(plan: Plan, watch: Callable[[CampaignRecord], None] | None) -> CampaignRecord:
+    """Run a unit where this is called."""
+    from statecheck.campaign.coordinator import run
+
+    return run(plan, None if watch is None else lambda campaign: watch(campaign.current()))
+
+
 class Mailbox:
     """An actor beside the head: the latest that is known of units which are being done."""
 

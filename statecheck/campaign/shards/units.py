@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from statecheck.campaign.plan import Plan
 
 _TRIES = 3
 """How often a unit may fail before it is given up."""
-
-
-@dataclass(frozen=True)
-class Cut:
-    """How a campaign is cut into units.
-
-    Args:
-        count: of units, where the budget is in examples; each gets an equal share.
-        seconds: of a unit, where the budget is in seconds; units are begun until it is used up.
-    """
-
-    count: int = 16
-    seconds: float = 600.0
 
 
 class UnitQueue:
@@ -30,14 +17,16 @@ class UnitQueue:
     A unit is the same work wherever and whenever it is done, so that one that was lost is simply done again.
 
     Args:
+        count: of units, where the budget is in examples; each gets an equal share.
+        seconds: of a unit, where the budget is in seconds; units are begun until it is used up.
         least: seconds that have to be left of a budget for another unit to be begun.
     """
 
-    def __init__(self, plan: Plan, cut: Cut, *, least: float = 10.0) -> None:
+    def __init__(self, plan: Plan, *, count: int = 16, seconds: float = 600.0, least: float = 10.0) -> None:
         if (plan.budget is None) == (plan.examples is None):
             both = f"({plan.budget}, {plan.examples})"
             raise ValueError(f"(budget, examples) = {both}, but should be one of them and None [Work]")
-        self.plan, self.cut = plan, cut
+        self.plan, self._seconds = plan, seconds
         self.troubles: list[str] = []
         self.in_hand: set[int] = set()
         self.done: set[int] = set()
@@ -45,7 +34,7 @@ class UnitQueue:
         self.retried = 0
         self._least = min(least, (plan.budget or least) / 2)
         self._tries: Counter[int] = Counter()
-        self.units = 0 if plan.examples is None else min(cut.count, plan.examples)
+        self.units = 0 if plan.examples is None else min(count, plan.examples)
         self._waiting = deque(range(self.units))
 
     def next(self, passed: float) -> Plan | None:
@@ -79,15 +68,13 @@ class UnitQueue:
 
     def over(self, passed: float) -> bool:
         """Nothing is in hand, and nothing will be begun."""
-        return not self.in_hand and (not self._left(passed) or not self._waiting_or_more())
+        more = self.plan.examples is None or bool(self._waiting)
+        return not self.in_hand and not (more and self._left(passed))
 
     @property
     def missing(self) -> list[int]:
         """Units that were to be done, and did not come to anything."""
         return sorted(set(range(self.units)) - self.done)
-
-    def _waiting_or_more(self) -> bool:
-        return self.plan.examples is None or bool(self._waiting)
 
     def _left(self, passed: float) -> bool:
         return self.plan.budget is None or self.plan.budget - passed >= self._least
@@ -96,7 +83,7 @@ class UnitQueue:
         """The unit as a plan of its own; the corpus is replayed by the first one for all of them."""
         mine = replace(self.plan, unit=unit, replayed=self.plan.replayed and unit == 0)
         if self.plan.budget is not None:
-            return replace(mine, budget=min(self.cut.seconds, self.plan.budget - passed))
+            return replace(mine, budget=min(self._seconds, self.plan.budget - passed))
         assert self.plan.examples is not None
         share, more = divmod(self.plan.examples, self.units)
         return replace(mine, examples=share + (unit < more))

@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 
 from statecheck.campaign import coordinator
-from statecheck.campaign.known.defects import KnownDefects
-from statecheck.campaign.known.known_defects import names_of
+from statecheck.campaign.known_defects import KnownDefects, names_of
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.plan import Plan

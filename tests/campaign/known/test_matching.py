@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from oracle.profile import DOCUMENTS
 from statecheck.campaign.corpus import Corpus, replayed
-from statecheck.campaign.known.defects import KnownDefects
+from statecheck.campaign.known_defects import KnownDefects
 from statecheck.case import Case, Failure
 from statecheck.case.values import Returned, call
 from statecheck.diagnose.replay import FAILED, replay_case

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from statecheck.campaign.known.known_defects import enough
+from statecheck.campaign.known_defects import enough
 from statecheck.execution.counts import Counts
 from statecheck.execution.example import Bench
 from statecheck.execution.port import InProcess

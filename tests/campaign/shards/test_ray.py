@@ -19,7 +19,7 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
 from statecheck.campaign.shards.merge import Part, added
 from statecheck.campaign.shards.ray_cluster import Cluster, run_on_ray
-from statecheck.campaign.shards.units import Cut, UnitQueue
+from statecheck.campaign.shards.units import UnitQueue
 from tests.breakages.broken import ROOT, a_case
 from tests.campaign.nightly_examples import bucket_with
 from tests.campaign.shards.ray_cluster import Machines, disturbed, machines, outcome
@@ -28,7 +28,7 @@ needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not inst
 # What Ray says of itself and leaves open is not ours to mend.
 of_ray = pytest.mark.filterwarnings("ignore")
 PLAN = Plan("night", subject="toy", examples=1001)
-CUT = Cut(count=7)
+UNITS = 7
 
 
 def _bucket(number: int, size: int) -> BucketRecord:
@@ -84,7 +84,7 @@ def _quick(plan: Plan, _: Callable[[CampaignRecord], None] | None) -> CampaignRe
 
 def _expected(folder: Path) -> CampaignRecord:
     """The same units, one after the other, here."""
-    units = iter(partial(UnitQueue(PLAN, CUT).next, 0.0), None)
+    units = iter(partial(UnitQueue(PLAN, count=UNITS).next, 0.0), None)
     parts = [Part(str(unit.unit), _pretended(str(folder), 0.0, unit, None)) for unit in units if unit]
     return added(parts)
 
@@ -98,7 +98,7 @@ def found() -> Iterator[Machines]:
 def _run(found: Machines, folder: Path, run: Any, **options: Any) -> CampaignRecord:
     plan = replace(PLAN, reports=str(folder / "reports"), corpus=str(folder / "corpus"))
     cluster = Cluster(found.address, shared=str(ROOT))
-    return run_on_ray(plan, cluster, cut=CUT, run=run, **options)
+    return run_on_ray(plan, cluster, units=UNITS, run=run, **options)
 
 
 @needs_ray
@@ -145,7 +145,7 @@ def test_ctrl_c_leaves_a_report_of_what_there_is(found: Machines, tmp_path: Path
 def test_machines_without_what_is_needed_are_waited_for_only_so_long(found: Machines, tmp_path: Path) -> None:
     plan = replace(PLAN, device="cuda", reports=str(tmp_path), corpus=str(tmp_path / "corpus"))
     cluster = Cluster(found.address, shared=str(ROOT), patience=1.0)
-    record = run_on_ray(plan, cluster, cut=CUT, run=_quick)
+    record = run_on_ray(plan, cluster, units=UNITS, run=_quick)
     assert not record.complete
     assert "no machine could do a unit for 1 s" in record.troubles
 

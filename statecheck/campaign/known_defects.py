@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from oracle.profile import Profile
+from oracle.profile import DOCUMENTS, Profile
+from statecheck.campaign.record_parts import KnownRecord
+from statecheck.campaign.standing import Standing
 from statecheck.case import Case
+from statecheck.execution.verdict import Status
 from statecheck.subject import KnownDefectIndex, KnownDeviation
 from statecheck.subject.matching import Asking
 
@@ -126,3 +129,49 @@ def standing_of(
     many = f"{len(tried)} propert{'y' if len(tried) == 1 else 'ies'}"
     remark = f"{sum(row.compared for row in tried):,} examples of {many} did not show it"
     return GONE if gone else NOT_ENOUGH, remark
+
+
+class KnownDefects:
+    """All that a subject declares, in its order: `all` has the record of each by its name.
+
+    Args:
+        selected: whether only some properties are tried, so that those of a pattern may be others.
+        profile: the rules of the subject's release, for conditions.
+    """
+
+    def __init__(
+        self, declared: Sequence[KnownDeviation], *, selected: bool = False, profile: Profile = DOCUMENTS
+    ) -> None:
+        self.matcher = KnownDefectMatcher(declared, profile)
+        self.all = {
+            name: KnownRecord(name, one.title, one.link) for name, one in self.matcher.declared.items()
+        }
+        self._selected = selected
+
+    def count(self, rows: Mapping[str, Standing]) -> list[KnownRecord]:
+        """The record of each, with the failing examples by property that the standings have."""
+        for name, record in self.all.items():
+            record.properties = {
+                row.name: row.deviations[name] for row in rows.values() if row.deviations[name]
+            }
+        return [*self.all.values()]
+
+    def conclude(self, rows: Mapping[str, Standing]) -> None:
+        """What to think of each at the end of a campaign."""
+        self.count(rows)
+        tried_here = set(rows) | {row.tested.id for row in rows.values()}
+        for name, declared in self.matcher.declared.items():
+            record = self.all[name]
+            record.standing, record.remark = standing_of(
+                declared.one_in,
+                [
+                    TriedProperty(row.status is not Status.NOT_APPLICABLE, row.counts.compared, row.detail)
+                    for row in rows.values()
+                    if declared.covers(row.name, row.tested.id)
+                ],
+                showed=bool(record.properties),
+                complete=not self._selected or set(declared.names) <= tried_here,
+            )
+            for row in rows.values():
+                if record.stale and declared.alone in (row.name, row.tested.id):
+                    row.stale = f"declared as known, but no example failed: {declared.link}"
