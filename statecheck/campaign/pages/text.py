@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -29,6 +29,7 @@ from statecheck.case.cause import first_wrong_call
 from statecheck.execution.example import spell
 from statecheck.execution.verdict import Status
 from statecheck.kernels import coverage
+from statecheck.report.filled import filled
 from statecheck.subject import is_engine
 from statecheck.text import brief
 from statecheck.text.command_lines import command_line, script_line
@@ -47,6 +48,16 @@ class Most:
     whole: bool
 
 
+_TEMPLATE = Path(__file__).with_name("campaign.md.j2")
+_FILTERS: dict[str, Callable[..., str]] = {
+    "brief": brief,
+    "code": code,
+    "counted": counted,
+    "duration": duration,
+    "escaped": escaped,
+    "first_names": first_names,
+    "thousands": "{:,}".format,
+}
 SUMMARY, PAGE = Most(12, 5, whole=False), Most(200, 1000, whole=True)
 
 
@@ -56,21 +67,28 @@ def markdown(record: CampaignRecord, directory: Path, most: Most = SUMMARY) -> s
     Args:
         directory: the campaign's, where the page is.
     """
-    found = verdict(record)
-    lines = [f"# {found.word}: campaign {escaped(record.id, 80)}", "", escaped(facts(record), 400), ""]
-    lines += [f"- {escaped(reason, 400)}" for reason in found.reasons]
-    lines += [f"- Canary: {escaped(record.canary, 200)}"] if record.canary else []
-    lines += _cause_lines(record, directory, most)
-    lines += _listed("Troubles of the campaign itself", record.troubles, most)
-    lines += _listed("About the subject", record.remarks, most)
-    lines += [*_statuses(record), *_kernel_lines(record, most)]
-    if most.whole:
-        lines += _tables(record, most)
-        lines += ["", f"All of it: {code(str(directory / 'campaign.json'))}"]
-    else:
-        lines += ["", f"Everything else: {code(str(directory / 'report.html'))}"]
-        assert len(lines) <= _MOST_LINES, len(lines)
-    return "\n".join(lines) + "\n"
+    reports = directory.parent.parent
+    text = filled(
+        _TEMPLATE,
+        _FILTERS,
+        record=record,
+        directory=directory,
+        most=most,
+        verdict=verdict(record),
+        facts=facts(record),
+        groups=in_order(record),
+        standing=lambda group: _standing(group, record),
+        commands=lambda bucket: commands(bucket, record, reports),
+        smallest_input=smallest_input,
+        report_link=lambda bucket: _report_link(bucket, directory),
+        statuses=list(_statuses(record)),
+        launched=coverage.summary(coverage_of(record.launched).launches),
+        branches=sum(len(kernel.branches) for kernel in record.launched),
+        missed=[(kernel.name, branch) for kernel in record.launched for branch in kernel.missed],
+        tables=list(_tables(record, most)) if most.whole else [],
+    )
+    assert most.whole or text.count("\n") <= _MOST_LINES, text
+    return text
 
 
 def in_order(record: CampaignRecord) -> list[CauseGroup]:
@@ -85,32 +103,6 @@ def _standing(group: CauseGroup, record: CampaignRecord) -> str:
     if any(is_new(bucket, record) for bucket in group.buckets):
         return "new"
     return f"since {' '.join(group.shown.first_seen.values()) or 'an unknown date'}"
-
-
-def _cause_lines(record: CampaignRecord, directory: Path, most: Most) -> Iterator[str]:
-    groups = in_order(record)
-    if groups:
-        yield from ("", "## What is wrong", "")
-    for group in groups[: most.causes]:
-        typed = next(iter(commands(group.shown, record, directory.parent.parent)), "")
-        how, properties = _standing(group, record), escaped(first_names(group.properties, SUMMARY.names), 400)
-        head = f"**{escaped(group.title, 120)}** ({escaped(how, 80)}; {properties}):"
-        yield f"- {head} {escaped(group.shown.message, 240)}{' ' + code(typed) if typed else ''}"
-        if most.whole:
-            yield from _details(group, record, directory)
-    yield from _more(len(groups), most.causes)
-
-
-def _details(group: CauseGroup, record: CampaignRecord, directory: Path) -> Iterator[str]:
-    """The smallest input, and each failure with its report, as lists below the cause."""
-    if shown := smallest_input(group.shown):
-        yield f"  - smallest input: {code(brief(shown, 300))}"
-    for bucket in group.buckets:
-        what = f"{escaped(bucket.named, 200)}, {counted(bucket.examples, 'failing example')}"
-        yield f"  - {what}, the first after {duration(bucket.at)}{_report_link(bucket, directory)}"
-        notes = (bucket.message if bucket is not group.shown else "", bucket.fault, bucket.note.strip("*"))
-        yield from (f"    - {escaped(note, 400)}" for note in notes if note)
-        yield from (f"    - {code(typed)}" for typed in commands(bucket, record, directory.parent.parent))
 
 
 def _report_link(bucket: BucketRecord, directory: Path) -> str:
@@ -155,31 +147,6 @@ def commands(bucket: BucketRecord, record: CampaignRecord, reports: Path) -> tup
     if folder is not None and (folder / "repro.py").is_file():
         found.append(script_line(folder / "repro.py", bucket.subject))
     return tuple(found)
-
-
-def _listed(title: str, sentences: Sequence[str], most: Most) -> Iterator[str]:
-    if sentences:
-        yield from ("", f"## {title} ({len(sentences):,})", "")
-    yield from (f"- {escaped(sentence, 240)}" for sentence in sentences[: most.names])
-
-
-def _more(number: int, shown: int) -> Iterator[str]:
-    if number > shown:
-        yield f"- and {number - shown:,} more"
-
-
-def _kernel_lines(record: CampaignRecord, most: Most) -> Iterator[str]:
-    launched = coverage.summary(coverage_of(record.launched).launches)
-    if launched:
-        yield from ("", "## Kernels", "", f"- {escaped(launched, 400)}")
-    missed = [(kernel.name, branch) for kernel in record.launched for branch in kernel.missed]
-    existing = sum(len(kernel.branches) for kernel in record.launched)
-    if existing:
-        yield f"- {existing - len(missed):,} of {counted(existing, 'branch', 'branches')} taken"
-    for name, one in missed[: most.names]:
-        where = f"{one.file}:{one.line} {one.way} ({name})"
-        yield f"- nothing reached {escaped(where, 240)}: {code(brief(one.text, 120))}"
-    yield from _more(len(missed), most.names)
 
 
 def _statuses(record: CampaignRecord) -> Iterator[str]:

@@ -10,11 +10,11 @@ import os
 from contextlib import suppress
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
 
 from statecheck import rooms
 from statecheck.case import Case
 from statecheck.case.cause import first_wrong_call
+from statecheck.report.filled import filled
 from statecheck.report.repro.adapter import adapter_source, called, subject_of, titled
 from statecheck.report.repro.check import check_source
 from statecheck.report.repro.embed import BEFORE_TORCH, WITH_TORCH, source_of_module
@@ -108,8 +108,9 @@ def _text(case: Case, root: str, *, end: str = "", test: str = "") -> str:
     statements.append(f"require({called(case)!r})")
     if any(call.function == "harness.capture" for call in case.calls):
         statements.append("require_gpu()")
-    return _filled(
-        "repro.py.j2",
+    return filled(
+        _TEMPLATES / "repro.py.j2",
+        {"in_docstring": _in_docstring},
         case=case,
         release=titled(case.subject, subject) if adapter else "",
         message=shorten(case.message, _LONGEST_MESSAGE),
@@ -129,7 +130,13 @@ def _replaying_script(case: Case, directory: Path, root: str) -> str:
     checkout = os.path.relpath(rooms.FOLDER, directory)
     arguments = ", ".join(["__doc__", *map(json.dumps, (case.subject, root, checkout))])
     statement = f"replay_with_statecheck({arguments})"
-    return _filled("watched.py.j2", case=case, runtime=source_of_module(watched), statement=statement)
+    return filled(
+        _TEMPLATES / "watched.py.j2",
+        {"in_docstring": _in_docstring},
+        case=case,
+        runtime=source_of_module(watched),
+        statement=statement,
+    )
 
 
 def _adapter(case: Case, subject: Subject | None) -> str:
@@ -138,20 +145,6 @@ def _adapter(case: Case, subject: Subject | None) -> str:
         with suppress(ValueError):
             return adapter_source(case, subject)
     return ""
-
-
-def _filled(template: str, **values: Any) -> str:
-    """The template with these values, as they are: Python is not escaped."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(  # noqa: S701 - it is a script, and no page
-        loader=FileSystemLoader(_TEMPLATES),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["in_docstring"] = _in_docstring
-    return environment.get_template(template).render(values)
 
 
 def _in_docstring(text: str) -> str:
