@@ -2,71 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-LIGHT = (
-    "aiohttp",
-    "cachetools",
-    "cbor2",
-    "cloudpickle",
-    "compressed-tensors",
-    "einops",
-    "fastapi",
-    "gguf",
-    "llguidance",
-    "msgspec",
-    "openai",
-    "openai-harmony",
-    "opentelemetry-api",
-    "oss-harmony",
-    "partial-json-parser",
-    "pillow",
-    "prometheus-client",
-    "psutil",
-    "py-cpuinfo",
-    "pybase64",
-    "pydantic",
-    "pyyaml",
-    "pyzmq",
-    "regex",
-    "requests",
-    "safetensors",
-    "starlette",
-    "tokenizers",
-    "tqdm",
-    "transformers",
-    "typing-extensions",
-    "xgrammar",
-)
-"""What importing a release takes, as far as it requires them; all others are installed only where these are not enough."""
-
-UNSAID = ("uvloop",)
-"""What importing takes although releases do not say so: an extra of one of their requirements brings it."""
-
-HEAVY = (
-    "*cutlass*",
-    "cuda-*",
-    "cupy*",
-    "flashinfer*",
-    "humming-kernels",
-    "nvidia-*",
-    "pynvvideocodec",
-    "quack-kernels",
-    "ray",
-    "tilelang",
-    "tokenspeed-mla",
-    "torch",
-    "torchaudio",
-    "torchcodec",
-    "torchvision",
-    "triton",
-    "xformers",
-)
-"""What an environment never gets: the base has it, or importing does not need it."""
+_LISTS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+LIGHT, UNSAID, HEAVY = (tuple(_LISTS[name]) for name in ("light", "unsaid", "heavy"))
 
 Needed = Mapping[str, Requirement]
 
