@@ -127,8 +127,7 @@ class Outcomes:
         for worker in [worker for worker in self._pool.workers if worker.gpu.gone]:
             self._stop(worker)
             if isinstance(worker.task, Explore):
-                self._leave(worker.task)
-                self._recovery.find_pending(worker, *self._note("its device was lost"))
+                self._leave(worker, worker.task, "its device was lost")
             elif worker.task is not None:
                 self._queue.put_first(worker.task)
 
@@ -153,8 +152,7 @@ class Outcomes:
     def _end_exploration(
         self, worker: WorkerHandle, task: Explore, running: Path | None, why: str, fault: Fault | None
     ) -> None:
-        self._leave(task)
-        self._recovery.find_pending(worker, *self._note(why))
+        self._leave(worker, task, why)
         found = False
         if fault is not None and running is not None:
             found = self._recovery.find_fault(running, fault, _NOT_SHRUNK, self._campaign.at)
@@ -197,14 +195,12 @@ class Outcomes:
         if not worker.gpu.gone and may_start and self._campaign.left > 0:
             self._pool.spawn()
 
-    def _leave(self, task: Explore) -> None:
-        """No worker does the task any more."""
+    def _leave(self, worker: WorkerHandle, task: Explore, why: str) -> int:
+        """No worker does the task any more; how many failing inputs were in hand, which are findings now."""
         self._ledger.standings[task.property].end()
         self._assignment.ended(task, None)
-
-    def _note(self, why: str) -> tuple[str, float]:
-        """What to say of an input that was in hand, and when."""
-        return f"{why[:1].upper()}{why[1:]} before this input was shrunk.", self._campaign.at
+        note = f"{why[:1].upper()}{why[1:]} before this input was shrunk."
+        return self._recovery.find_pending(worker, note, self._campaign.at)
 
     # The end of the campaign.
 
@@ -217,8 +213,7 @@ class Outcomes:
             self._ledger.replayed(CorpusRecord(path.name, LEFT_OUT, "left out: the time was up"), path, {})
         if not isinstance(task, Explore):
             return
-        self._leave(task)
-        found = self._recovery.find_pending(worker, *self._note("the campaign ended"))
+        found = self._leave(worker, task, "the campaign ended")
         if not (found or self._campaign.record.interrupted):
             self._note_unfinished(worker, task, running)
 

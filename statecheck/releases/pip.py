@@ -35,11 +35,9 @@ def install_release(python: Path, version: str) -> None:
     try:
         run_pip(python, "install", "--no-deps", "--only-binary", "vllm", f"vllm=={version}")
     except PipFailed as failed:
-        if "No matching distribution" not in str(failed):
-            raise ValueError(
-                f"VLLM = {version!r}, but should be a release that installs [vllm]\n{failed}"
-            ) from None
-        rule = "a release that the package index has as a wheel for this machine and this Python"
+        rule = "a release that installs"
+        if "No matching distribution" in str(failed):
+            rule = "a release that the package index has as a wheel for this machine and this Python"
         raise ValueError(f"VLLM = {version!r}, but should be {rule} [vllm]\n{failed}") from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,13 +54,17 @@ def blobs(data: Any) -> Iterator[Blob]:
             yield from blobs(item)
 
 
-def _keys(data: Any) -> Any:
-    """The data with each blob's key in its place."""
+def in_place_of_blobs(data: Any, of: Callable[[Blob], Any]) -> Any:
+    """The data with something else in the place of each blob."""
     if isinstance(data, dict):
-        return {name: _keys(item) for name, item in data.items()}
+        return {name: in_place_of_blobs(item, of) for name, item in data.items()}
     if isinstance(data, list):
-        return [_keys(item) for item in data]
-    return data.key if isinstance(data, Blob) else data
+        return [in_place_of_blobs(item, of) for item in data]
+    return of(data) if isinstance(data, Blob) else data
+
+
+def _keys(data: Any) -> Any:
+    return in_place_of_blobs(data, lambda blob: blob.key)
 
 
 @dataclass

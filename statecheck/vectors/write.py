@@ -20,7 +20,7 @@ from numpy.lib import format as npy
 
 from statecheck import rooms
 from statecheck.case.codec import spread
-from statecheck.vectors.choose import Vector, blobs
+from statecheck.vectors.choose import Vector, blobs, in_place_of_blobs
 from statecheck.vectors.topics import FUNCTIONS, TOPICS
 from statecheck.vectors.values import Blob
 
@@ -88,6 +88,10 @@ def _write_topic(topic: str, vectors: list[Vector], folder: Path) -> dict[str, A
 
 
 def _vector_data(vector: Vector, archive: str | None, offsets: dict[str, int]) -> dict[str, Any]:
+    def reference(blob: Blob) -> dict[str, Any]:
+        form = {"dtype": blob.dtype, "shape": list(blob.shape)}
+        return {**form, "npz": archive, "key": blob.key, "offset": offsets[blob.key]}
+
     return {
         "id": vector.id,
         "function": vector.function.removesuffix(".fget"),
@@ -95,21 +99,9 @@ def _vector_data(vector: Vector, archive: str | None, offsets: dict[str, int]) -
         "sentence": vector.sentence,
         "marks": list(vector.marks),
         "environment": vector.environment,
-        "arguments": _referring(vector.arguments, archive, offsets),
-        "expected": _referring(vector.expected, archive, offsets),
+        "arguments": in_place_of_blobs(vector.arguments, reference),
+        "expected": in_place_of_blobs(vector.expected, reference),
     }
-
-
-def _referring(data: Any, archive: str | None, offsets: dict[str, int]) -> Any:
-    """The data with a reference in the place of each blob."""
-    if isinstance(data, dict):
-        return {name: _referring(item, archive, offsets) for name, item in data.items()}
-    if isinstance(data, list):
-        return [_referring(item, archive, offsets) for item in data]
-    if not isinstance(data, Blob):
-        return data
-    form = {"dtype": data.dtype, "shape": list(data.shape)}
-    return {**form, "npz": archive, "key": data.key, "offset": offsets[data.key]}
 
 
 def write_archive(path: Path, kept: dict[str, Blob]) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 from statecheck.cli.main import CommandParser, run_parsed
@@ -19,12 +18,8 @@ def parser() -> CommandParser:
         action="store_true",
         help="fail if a file differs, a symbol lacks a room, or a citation is dead",
     )
-    parser.set_defaults(run=_table)
+    parser.set_defaults(run=lambda options: run_table(write=options.write, check=options.check))
     return parser
-
-
-def _table(options: argparse.Namespace) -> int:
-    return run_table(write=options.write, check=options.check)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from functools import partial
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -45,7 +46,8 @@ def _names(body: Any) -> set[str]:
             used = inspect.unwrap(used)
             names.update(_names_in(used.__code__))
             closed = inspect.getclosurevars(used)
-            waiting += filter(_states, (*closed.nonlocals.values(), *closed.globals.values()))
+            helpers = (*closed.nonlocals.values(), *closed.globals.values())
+            waiting += filter(_states, (one.func if isinstance(one, partial) else one for one in helpers))
     return names
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from statecheck.execution.registry import Property
+from statecheck.text import markdown
 from statecheck.text.markdown import code, escaped
 from tools.docs.deciding import decided_by
 
@@ -14,19 +15,12 @@ _LONGEST = 400
 
 def table(properties: Mapping[str, Property]) -> str:
     """A row for each property, in the order of ids, so that those of a topic stand together."""
-    rows = ["| id | should hold | kind | decided by | functions | file |", "|---|---|---|---|---|---|"]
+    rows = []
     for tested in sorted(properties.values(), key=lambda tested: tested.id):
         file = f"{tested.module.replace('.', '/')}.py"
-        cells = (
-            code(tested.id),
-            _said(tested),
-            tested.kind,
-            decided_by(tested),
-            ", ".join(_functions(tested)),
-            f"[{file}](../{file})",
-        )
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
+        functions, link = ", ".join(_functions(tested)), f"[{file}](../{file})"
+        rows.append((code(tested.id), _said(tested), tested.kind, decided_by(tested), functions, link))
+    return "\n".join(markdown.table(("id", "should hold", "kind", "decided by", "functions", "file"), rows))
 
 
 def _said(tested: Property) -> str:
