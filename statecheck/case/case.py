@@ -10,6 +10,7 @@ from typing import Any
 
 from statecheck.case.codec import DECODER, encode, spread
 from statecheck.case.failure import Failure, WrongBytes
+from statecheck.case.faults import DEVICE_FAULT
 from statecheck.case.findings import FINDINGS
 from statecheck.case.former import FORMER_FUNCTIONS, failure_in, name_today
 from statecheck.case.rules import check_cost, check_names
@@ -88,6 +89,12 @@ class Case:
     def sanitized(self) -> bool:
         """Whether it was the sanitizer that found it."""
         return any(isinstance(outcome, Raised) and outcome.exception in FINDINGS for outcome in self.actual)
+
+    @property
+    def fault(self) -> Raised | None:
+        """The first fault of the device, which ended the process; None where there was none."""
+        raised = (outcome for outcome in self.actual if isinstance(outcome, Raised))
+        return next((outcome for outcome in raised if outcome.exception == DEVICE_FAULT), None)
 
     @property
     def digest(self) -> str:

@@ -25,7 +25,7 @@ import torch
 from statecheck import rooms
 from statecheck.case import Case
 from statecheck.case.compare import outcome_difference
-from statecheck.case.faults import DEVICE_FAULT, HANG
+from statecheck.case.faults import HANG
 from statecheck.case.findings import FINDINGS, Access
 from statecheck.case.values import Expected, Outcome, Raised
 from statecheck.diagnose.rerun import Rerun
@@ -50,9 +50,7 @@ def explained(case: Case, subject: Subject) -> Case:
     Where kernels are compiled in this process, or have ended one, another one executes them. Without an answer, or for
     calls that launch nothing and end no process, the case stays as it is.
     """
-    fault = next(
-        (one for one in case.actual if isinstance(one, Raised) and one.exception == DEVICE_FAULT), None
-    )
+    fault = case.fault
     if case.finding or not (fault or any(launches(call.function) for call in case.calls)):
         return case
     if triton_mode.executes() and fault is None:

@@ -10,8 +10,7 @@ import torch
 
 from statecheck.case import Case
 from statecheck.case.compare import brief
-from statecheck.case.faults import DEVICE_FAULT
-from statecheck.case.values import Let, Raised, Tensor
+from statecheck.case.values import Let, Tensor
 from statecheck.diagnose.rerun import Rerun
 from statecheck.execution.objects.blocks import Allocation, Window
 from statecheck.execution.objects.describe import Describer
@@ -24,8 +23,7 @@ def with_own_calls(case: Case, subject: Subject) -> Case:
 
     The steps are taken once more, in this process: not where they would end it, or need another device.
     """
-    ends = any(isinstance(one, Raised) and one.exception == DEVICE_FAULT for one in case.actual)
-    if not subject.functions or case.device != "cpu" or ends or case.own_calls:
+    if not subject.functions or case.device != "cpu" or case.fault or case.own_calls:
         return case
     try:
         found = _Recorder(case, subject).texts()

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from statecheck.case import Case
-from statecheck.case.faults import DEVICE_FAULT
-from statecheck.case.values import Raised
 from statecheck.diagnose.rerun import NotTried, replay
 from statecheck.execution.breadth import require_narrow
 from statecheck.execution.patience import Patient, TooLong
@@ -170,8 +168,7 @@ def _watches(port: Port | None, device: str) -> bool:
 @contextmanager
 def _port_for(case: Case, subject: Subject, device: str, port: Port | None) -> Iterator[Port]:
     """Where the case's fault, or any on a GPU, would end this process, or where its past counts, another one runs it."""
-    faulted = any(isinstance(one, Raised) and one.exception == DEVICE_FAULT for one in case.actual)
-    apart = faulted or bool(case.depends_on)
+    apart = case.fault is not None or bool(case.depends_on)
     if isinstance(port, InWorker) or (port is not None and not apart):
         yield port
     elif device == "cpu" and not apart:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine
 
 from statecheck.case.values import Step
@@ -67,37 +67,23 @@ class MachineProperty(Property):
         return max(1, super().examples(bench, most) // 2)
 
     def test(self) -> Callable[..., None]:
-        def run(trial: Bench) -> None:
-            self._run(
-                trial, settings(max_examples=self.examples(trial), stateful_step_count=self.machine.steps)
-            )
+        def test(trial: Bench) -> None:
+            self.run(trial, settings(max_examples=self.examples(trial), **self.own_settings))
 
-        put_at(run, *self.place)
-        run.__name__, run.__doc__, run.__module__ = f"test_{self.name}", self.sentence, self.module
-        return run
+        put_at(test, *self.place)
+        test.__name__, test.__doc__, test.__module__ = f"test_{self.name}", self.sentence, self.module
+        return test
 
     @property
     def place(self) -> tuple[str, int]:
         return inspect.getsourcefile(self.machine) or "", inspect.getsourcelines(self.machine)[1]
 
-    def search(self, bench: Bench, most: int | None = None) -> None:
-        steps = self.machine.steps
-        self._run(bench, self._settled(self.examples(bench, most), stateful_step_count=steps))
+    @property
+    def own_settings(self) -> dict[str, Any]:
+        return {"stateful_step_count": self.machine.steps}
 
-    def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
-        chosen = settings(
-            max_examples=max_examples,
-            database=None,
-            stateful_step_count=self.machine.steps,
-            suppress_health_check=list(HealthCheck),
-        )
-        self._run(bench, chosen, seed)
-
-    def _run(self, bench: Bench, chosen: settings, seed: int | None = None) -> None:
-        def begin() -> TrialMachine:
-            return self.machine(bench.begin(self))
-
-        run_machine(begin, chosen, seed)
+    def run(self, bench: Bench, chosen: settings, seed: int | None = None) -> None:
+        run_machine(lambda: self.machine(bench.begin(self)), chosen, seed)
 
 
 def _no_body() -> None:

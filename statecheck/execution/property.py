@@ -119,26 +119,35 @@ class Property:
         code = getattr(self.body, "__code__", None)
         return (code.co_filename, code.co_firstlineno) if code is not None else ("", 1)
 
+    @property
+    def own_settings(self) -> dict[str, Any]:
+        """Settings of Hypothesis that hold for it in every run."""
+        return {}
+
     def search(self, bench: Bench, most: int | None = None) -> None:
         """Run the examples of a test run under the user's own profile; raises what the test raises for the shrunk one."""
-        self._settled(self.examples(bench, most))(self.test())(bench)
+        self.run(bench, self._settings(self.examples(bench, most)))
 
-    @staticmethod
-    def _settled(max_examples: int, **others: Any) -> settings:
+    def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
+        """Run up to `max_examples` fresh examples; raises what the test raises for the shrunk one."""
+        # The corpus remembers what failed; with a database, a seed would draw other inputs after a failure.
+        self.run(bench, self._settings(max_examples, database=None), seed)
+
+    def _settings(self, max_examples: int, **others: Any) -> settings:
         """What holds for properties whatever the profile; it decides about the rest."""
         return settings(
             max_examples=max_examples,
             deadline=None,
             suppress_health_check=list(HealthCheck),
             report_multiple_bugs=False,
+            **self.own_settings,
             **others,
         )
 
-    def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
-        """Run up to `max_examples` fresh examples; raises what the test raises for the shrunk one."""
-        # The corpus remembers what failed; with a database, a seed would draw other inputs after a failure.
-        chosen = settings(max_examples=max_examples, database=None, suppress_health_check=list(HealthCheck))
-        chosen(hypothesis.seed(seed)(self.test()))(bench)
+    def run(self, bench: Bench, chosen: settings, seed: int | None = None) -> None:
+        """Run the test with these settings and, if there is one, this seed."""
+        test = self.test()
+        chosen(test if seed is None else hypothesis.seed(seed)(test))(bench)
 
     def not_applicable(self, bench: Bench) -> str | None:
         """Why this property says nothing about the bench's subject or device, or None."""
