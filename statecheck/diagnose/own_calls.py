@@ -10,9 +10,8 @@ import torch
 
 from statecheck.case import Case
 from statecheck.case.compare import brief
-from statecheck.case.values import Let, Tensor
+from statecheck.case.values import Let, Tensor, Value
 from statecheck.diagnose.rerun import Rerun
-from statecheck.execution.objects.blocks import Allocation, Window
 from statecheck.execution.objects.describe import Describer
 from statecheck.execution.port import InProcess
 from statecheck.subject import Subject
@@ -100,8 +99,8 @@ class _Recorder:
 
     def _pools(self) -> dict[str, torch.Tensor]:
         named = {step.name: step.value for step in self._case.steps if isinstance(step, Let)}
-        bytes_only = (
-            name for name, value in named.items() if isinstance(value, Tensor) and value.dtype == "uint8"
-        )
-        bound = ((name, self._port.bound(name)) for name in bytes_only)
-        return {name: one.view for name, one in bound if isinstance(one, Allocation | Window)}
+        return dict(self._port.views(name for name, value in named.items() if _is_pool(value)))
+
+
+def _is_pool(value: Value) -> bool:
+    return isinstance(value, Tensor) and value.dtype == "uint8"

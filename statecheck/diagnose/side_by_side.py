@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from statecheck.case import Case
 from statecheck.case.program_schedule import REVERSED, parsed
 from statecheck.case.values import Call, Let
 from statecheck.diagnose.rerun import Rerun
-from statecheck.execution.objects.blocks import Allocation, Window
 from statecheck.execution.port import InProcess
 from statecheck.kernels.memory import Array
-from statecheck.kernels.orders.footprints import Footprints
+from statecheck.kernels.orders.footprints import Footprints, byte_addresses
 from statecheck.kernels.orders.recording import (
     RecordedLaunch,
     RecordedOperation,
@@ -83,10 +83,7 @@ class _Names:
     """What addresses are called: by the names of the case, or else by the parameters of the kernel."""
 
     def __init__(self, case: Case, port: InProcess, launch: RecordedLaunch) -> None:
-        bound = {step.name: port.bound(step.name) for step in case.steps if isinstance(step, Let)}
-        self._views = [
-            (name, one.view) for name, one in bound.items() if isinstance(one, Allocation | Window)
-        ]
+        self._views = list(port.views(step.name for step in case.steps if isinstance(step, Let)))
         one = launch.launch
         handed = zip(one.names, one.arguments, strict=True)
         self._views += [(name, each) for name, each in handed if isinstance(each, torch.Tensor)]
@@ -187,15 +184,7 @@ class _ProgramTable:
                 if number in footprints.conflicts[numbers[at]] and one.touch.program != other.touch.program
             ]
             if others:
-                touched = {place for other in others for place in _bytes_of(other)}
-                near = [
-                    touched.intersection(range(place, place + one.site.nbytes))
-                    for place in one.touch.addresses.tolist()
-                ]
-                found[at] = torch.tensor([bool(each) for each in near]).numpy()
+                near = [byte_addresses(other.touch.addresses, other.site.nbytes) for other in others]
+                own = one.touch.addresses.reshape(-1, 1) + np.arange(one.site.nbytes)
+                found[at] = np.isin(own, np.concatenate(near)).any(axis=1)
         return found
-
-
-def _bytes_of(one: RecordedOperation) -> Iterator[int]:
-    for place in one.touch.addresses.tolist():
-        yield from range(place, place + one.site.nbytes)

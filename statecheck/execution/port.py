@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, NoReturn
@@ -39,7 +39,7 @@ from statecheck.execution.objects.blocks import (
 )
 from statecheck.execution.objects.build import Bound, Builder
 from statecheck.execution.objects.describe import Describer
-from statecheck.execution.objects.own import NEED_THE_SUBJECT, OWN_FUNCTIONS
+from statecheck.execution.objects.own import OWN_FUNCTIONS, launch
 from statecheck.execution.objects.sanitizer import Watched
 from statecheck.execution.objects.source_line import source_line
 from statecheck.execution.ports import Port, Recorder, TakesSeveral, executed
@@ -123,6 +123,11 @@ class InProcess:
         """What a step of the example in hand has bound to a name."""
         return self._builder.names.get(name)
 
+    def views(self, names: Iterable[str]) -> Iterator[tuple[str, torch.Tensor]]:
+        """The tensors that steps of the example in hand have bound to these names."""
+        bound = ((name, self.bound(name)) for name in names)
+        return ((name, one.view) for name, one in bound if isinstance(one, Allocation | Window))
+
     def materialise(self, value: Value) -> Any:
         """The object that `value` stands for, on this port's device."""
         built = self._builder.build(value, "", Scope())
@@ -169,8 +174,7 @@ class InProcess:
         owner, _, function = name.partition(".")
         if owner != "harness":
             return self.subject.resolve(name)
-        own = OWN_FUNCTIONS[function]
-        return partial(own, self.subject) if function in NEED_THE_SUBJECT else own
+        return partial(launch, self.subject) if function == "launch" else OWN_FUNCTIONS[function]
 
     def _traces(self, call: Call, scope: Scope) -> tuple[tuple[str, ...], tuple[tuple[str, Value], ...]]:
         """What was written to and is not observed, and what everything observed holds."""

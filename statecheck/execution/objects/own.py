@@ -27,11 +27,7 @@ def launch(
     found[tuple(grid)](**arguments, **constexprs)
 
 
-NEED_THE_SUBJECT = frozenset({"launch"})
-"""Functions whose first argument is the subject itself."""
-
 OWN_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "launch": launch,
     "owned_fields": owned_fields,
     "capture": capture,
     "replay": replay,
