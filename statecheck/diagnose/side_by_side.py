@@ -186,5 +186,5 @@ class _ProgramTable:
             if others:
                 near = [byte_addresses(other.touch.addresses, other.site.nbytes) for other in others]
                 own = one.touch.addresses.reshape(-1, 1) + np.arange(one.site.nbytes)
-                found[at] = np.isin(own, np.concatenate(near)).any(axis=1)
+                found[at] = np.asarray(np.isin(own, np.concatenate(near)).any(axis=1))
         return found

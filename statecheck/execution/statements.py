@@ -15,8 +15,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from hypothesis.strategies import SearchStrategy
@@ -55,7 +54,8 @@ def statement(
     fixed = {argument: one for argument, one in given.items() if argument not in strategies}
 
     def made(shared: Callable[..., None]) -> Property:
-        body = _named(name, partial(shared, **fixed), sentence or says, shared.__module__)
+        body = _named(name, shared, fixed)
+        body.__doc__ = sentence or says
         put_at(body, file, line)
         about = (sentence or says, kind, tuple(functions))
         return Property(name, *about, body, strategies, shared.__module__, device, id_)
@@ -63,14 +63,14 @@ def statement(
     return made
 
 
-def _named(name: str, shared: Callable[..., None], sentence: str, module: str) -> Callable[..., None]:
+def _named(name: str, shared: Callable[..., None], fixed: Mapping[str, Any]) -> Callable[..., None]:
     """The body of a row: the one that all rows have, under a name of its own."""
 
     def body(trial: Trial, **drawn: Any) -> None:
-        shared(trial, **drawn)
+        shared(trial, **drawn, **fixed)
 
     body.__name__ = body.__qualname__ = f"test_{name}"
-    body.__doc__, body.__module__ = sentence, module
+    body.__module__ = shared.__module__
     # Hypothesis keeps examples by a test's source, which is one for all rows, and by its signature.
     drawn = inspect.Parameter(name, inspect.Parameter.VAR_KEYWORD)
     body.__signature__ = inspect.Signature([_TRIAL, drawn])  # type: ignore[attr-defined]
