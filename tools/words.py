@@ -9,36 +9,18 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from tools.sources import ROOT, TEXTS, files
 
-WORDS: Mapping[str, str] = {
-    "whoever": "the noun: the caller, the process",
-    "somebody": "the noun: a reader, another process",
-    "nobody": "a passive, or the noun: unwritten, no request",
-    "hire": "spawn, start",
-    "hired": "spawned, started",
-    "hires": "spawns, starts",
-    "bury": "remove, on_worker_exit",
-    "buried": "removed",
-    "song": "canary_identity",
-    "sing": "canary_identity",
-    "sings": "runs the canary",
-    "journey": "round trip",
-    "witness": "attribution",
-    "stranger": "another request",
-    "heard": "known, reported",
-    "unheard": "canary_attempts",
-    "listened": "installed, read",
-    "spelled": "format_value, written",
-    "deaf": "no_heartbeat",
-}
+WORDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """Each with what is clearer."""
-UNREAD = ("tools/words.py", "statecheck/case/former.py", "tests/case/test_former.py")
+UNREAD = ("tools/words.toml", "statecheck/case/former.py", "tests/case/test_former.py")
 """This list, and names that stand in saved files."""
 
 

@@ -191,15 +191,11 @@ def plan_of(options: argparse.Namespace, engines: int, **more: Any) -> Plan:
     return replace(plan, **more)
 
 
-def fresh_plan(options: argparse.Namespace, engines: int, **more: Any) -> Plan:
-    """As `plan_of`, with fresh randomness and with failing cases beside the reports."""
-    kept = str(options.reports / "corpus")
-    seed = secrets.randbits(32) if options.seed is None else options.seed
-    return plan_of(options, engines, kept=kept, seed=seed, **more)
+def timed_plan(options: argparse.Namespace, command: str, device: str = "", **more: Any) -> Plan:
+    """As `plan_of`, for a time (see `add_timed_options`), with fresh randomness and with failing cases beside the reports.
 
-
-def timed_plan(options: argparse.Namespace, command: str, **more: Any) -> Plan:
-    """As `fresh_plan`, for a time, see `add_timed_options`.
+    Args:
+        device: "" for the one that the options choose.
 
     Raises:
         ValueError: an option that cannot be.
@@ -207,11 +203,13 @@ def timed_plan(options: argparse.Namespace, command: str, **more: Any) -> Plan:
     from statecheck.execution.port import choose_device
     from statecheck.execution.selection import cores, require_processes
 
-    device, workers = choose_device(options.device), options.workers
+    device, workers = device or choose_device(options.device), options.workers
     if workers is None:
         workers = 1 if device == "cuda" else cores()
     require_processes("workers", workers, command)
-    return fresh_plan(options, workers, device=device, budget=seconds(options.budget), **more)
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    kept, budget = str(options.reports / "corpus"), seconds(options.budget)
+    return plan_of(options, workers, device=device, kept=kept, seed=seed, budget=budget, **more)
 
 
 def name_by_time(commit: str) -> str:

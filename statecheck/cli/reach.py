@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from statecheck.cli.campaign import console, fresh_plan, run_campaign
-from statecheck.cli.options import add_campaign_options, seconds
+from statecheck.cli.campaign import console, run_campaign, timed_plan
+from statecheck.cli.options import add_campaign_options, add_timed_options
 
 _PAGE = "reach.md"
 _MOST = 30
@@ -22,9 +22,8 @@ def add_reach(commands: Any) -> None:
     reach = commands.add_parser(
         "reach", help="run all properties, and list the refusals, lines and branches that no example came to"
     )
-    reach.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
+    add_timed_options(reach)
     reach.add_argument("--seed", type=int, default=None, help="repeat a campaign's random choices")
-    reach.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
     add_campaign_options(reach)
     reach.set_defaults(run=run_reach)
 
@@ -36,20 +35,14 @@ def run_reach(options: argparse.Namespace) -> int:
         ValueError: an option that cannot be, or a subject that runs in processes of its own, where nothing is noted.
     """
     from statecheck.execution.port import choose_device
-    from statecheck.execution.selection import cores, require_processes
 
     # A GPU compiles kernels, whose branches are then nowhere to be seen.
     device = "cpu" if options.device == "auto" else choose_device(options.device)
     if options.isolated or (device != "cpu" and options.isolated is None):
         raise ValueError("isolated = True, but should be False where lines are noted: --in-process [reach]")
     rooms = rooms_of(options.subject)
-    plan = fresh_plan(
-        options,
-        require_processes("workers", cores() if options.workers is None else options.workers, "reach"),
-        device=device,
-        budget=seconds(options.budget),
-        watched=tuple(file for files in rooms.values() for file in files),
-    )
+    watched = tuple(file for files in rooms.values() for file in files)
+    plan = timed_plan(options, "reach", device, watched=watched)
 
     def show(out: Console, campaign: Any) -> None:
         try:

@@ -191,12 +191,8 @@ class _ScenarioStory:
     def _cell(self, group: int, block: int, found: Founds, otherwise: str = "") -> Cell:
         if not block:
             return Cell(0, "")
-        owner, count, _ = found[0] if found else ("?", 0, ())
-        named = owner not in ("", "?")
-        words = " / ".join(map(holds, found)) or otherwise
-        return Cell(
-            block, words, count if named else None, owner if named else "", (group, block) in self.published
-        )
+        cell = _holding(Cell(block, "", published=(group, block) in self.published), found)
+        return replace(cell, holds=cell.holds or otherwise)
 
     def _keep(self, which: str, words: list[str], rows: list[TableRow], wrong: _Wrong | None) -> None:
         title = f"step {self.steps}, {which}: {'; '.join((*self.since, *words)) or 'nothing'}"
@@ -228,14 +224,9 @@ class _ScenarioStory:
         if about["conv"]:
             row, count = wrong_row(founds, request, count)
             founds, part = founds[row : row + 1], f"row {row}: "
-        owner, length, _ = founds[0] if founds else ("?", 0, ())
-        named = owner not in ("", "?")
+        shown = _holding(cell, founds)
         return replace(
-            cell,
-            holds=part + " / ".join(map(holds, founds)),
-            tokens=length if named else None,
-            owner=owner if named else "",
-            expected=f"{tokens(count)} {request}" if count else "zeros",
+            shown, holds=part + shown.holds, expected=f"{tokens(count)} {request}" if count else "zeros"
         )
 
     def _copies_before(
@@ -270,6 +261,14 @@ class _Wrong:
     law: str
     text: str
     about: dict[str, Any]
+
+
+def _holding(cell: Cell, founds: Founds) -> Cell:
+    """The cell with these states in its block, the owner that of the first."""
+    owner, count, _ = founds[0] if founds else ("?", 0, ())
+    named = owner not in ("", "?")
+    words = " / ".join(map(holds, founds))
+    return replace(cell, holds=words, tokens=count if named else None, owner=owner if named else "")
 
 
 def _tables(owners: Any) -> Tables:
