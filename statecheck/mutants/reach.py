@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -176,8 +175,9 @@ class _Recording:
 
     def _record(self, chunk: tuple[str, ...], report: Report) -> None:
         target = self._target
-        files = {str(target.root / path): path for path in self._all_paths}
-        lines = ExecutedLines(files, str(FOLDER / target.without) + "/" if target.without else "")
+        files = {str(target.root / path): path for path in target.all_paths}
+        by_line = {str(target.root / path) for path in target.by_line}
+        lines = ExecutedLines(files, by_line, str(FOLDER / target.without) + "/" if target.without else "")
         # So that lines of the import are seen, too.
         forget(set().union(*(users(target, path) for path in target.paths)))
         variants = Variants() if target.watched else None
@@ -195,13 +195,6 @@ class _Recording:
 
         lines.start()
         items.run(chosen(target, chunk), items.Timed(self._examples, around, report.send), report.scratch)
-
-    @cached_property
-    def _all_paths(self) -> Sequence[str]:
-        """Of the whole package: which file an item uses decides about what others import of it."""
-        root, package = self._target.root, self._target.package
-        found = [path.relative_to(root).as_posix() for path in sorted((root / package).rglob("*.py"))]
-        return found or list(self._target.paths)
 
 
 def _judges(message: Mapping[str, Any]) -> bool:

@@ -50,9 +50,19 @@ class Target:
         return hashlib.sha256(judges.encode() + self.content(path)).hexdigest()[:16]
 
     @property
+    def all_paths(self) -> tuple[str, ...]:
+        """The files of the whole package: which of them an item uses decides about what others import of it."""
+        return tuple(_files(self.root, self.package))
+
+    @property
+    def by_line(self) -> tuple[str, ...]:
+        """The files whose lines are recorded one by one: all, but for a package that is installed, which may have thousands."""
+        return self.paths if "site-packages" in self.root.parts else self.all_paths
+
+    @property
     def digest(self) -> str:
         """The digest of all files that decide which items reach which lines."""
-        digest = hashlib.sha256(f"{self.judges} {self.options} {sys.version}".encode())
+        digest = hashlib.sha256(f"{self.judges} {self.options} {self.by_line} {sys.version}".encode())
         rooms = (*NAMES, HARNESS, f"{TESTS}/{self.package}" if self.watched else TESTS)
         for folder in dict.fromkeys([self.root / self.package, *(FOLDER / name for name in rooms)]):
             for path in sorted(folder.rglob("*.py")):

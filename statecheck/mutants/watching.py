@@ -7,7 +7,7 @@ import importlib
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
@@ -22,11 +22,13 @@ class ExecutedLines:
 
     Args:
         files: absolute names, and what each is called in what is seen.
+        by_line: those whose lines are seen one by one; of the others, before Python 3.12, only that a function was called. A release
+            has thousands of files, and to import them line by line takes minutes.
         other: the beginning of the names of files of which is only seen whether any line is executed.
     """
 
-    def __init__(self, files: Mapping[str, str], other: str) -> None:
-        self._files, self._other = files, other
+    def __init__(self, files: Mapping[str, str], by_line: Collection[str], other: str) -> None:
+        self._files, self._by_line, self._other = files, by_line, other
         self._seen = set[Place]()
         self._is_other = False
         self._restart: Callable[[], None] = lambda: None
@@ -51,10 +53,10 @@ class ExecutedLines:
         return lines, other
 
     def _see(self, file: str, line: int) -> bool:
-        """Whether the file is of interest, whose line was executed."""
+        """Whether the next lines of the file, whose line was executed, are wanted."""
         if file in self._files:
             self._seen.add((file, line))
-            return True
+            return file in self._by_line
         self._is_other |= bool(self._other) and file.startswith(self._other)
         return False
 
@@ -72,8 +74,7 @@ class ExecutedLines:
 
     def _called(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:  # noqa: ARG002
         if event in ("call", "line"):
-            interesting = self._see(frame.f_code.co_filename, frame.f_lineno)
-            return self._called if interesting else None
+            return self._called if self._see(frame.f_code.co_filename, frame.f_lineno) else None
         return self._called
 
 

@@ -233,6 +233,21 @@ def test_the_oracle_is_judged_by_items_that_run_nothing_of_impl() -> None:
         targets("impl", ["impl/nothing.py"])
 
 
+@pytest.mark.parametrize(
+    ("folder", "by_line"), [("site-packages", ("a/b.py",)), ("home", ("a/b.py", "a/c.py"))]
+)
+def test_of_an_installed_package_only_the_mutated_files_are_recorded_by_line(
+    tmp_path: Path, folder: str, by_line: tuple[str, ...]
+) -> None:
+    root = tmp_path / folder
+    (root / "a").mkdir(parents=True)
+    for name in ("b", "c"):
+        (root / "a" / f"{name}.py").write_text("X = 1\n")
+    target = Target("a", root, ("a/b.py",), (), ())
+    assert target.by_line == by_line
+    assert target.all_paths == ("a/b.py", "a/c.py")
+
+
 def test_processes_that_a_test_starts_have_the_mutant_too(tmp_path: Path) -> None:
     code = "import json, os, subprocess, sys; from statecheck.mutants.substitute import *\n"
     code += "substitute_in_children('statecheck.text.names', b'NAME = 3', __import__('pathlib').Path(sys.argv[1]))\n"
