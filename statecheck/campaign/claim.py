@@ -31,7 +31,7 @@ def claimed(plan: Plan, *, named: bool) -> Iterator[Plan]:
     finally:
         if lock is not None:
             # While the lock is held, so that no process claims a folder that is about to be removed.
-            _leave(_folder(found))
+            _leave(found.folder)
             os.close(lock)
 
 
@@ -47,7 +47,7 @@ def _fresh(plan: Plan) -> tuple[Plan, int | None]:
     for number in range(1, _MOST):
         found = replace(plan, id=plan.id if number == 1 else f"{plan.id}-{number}")
         try:
-            _folder(found).mkdir(parents=True)
+            found.folder.mkdir(parents=True)
         except FileExistsError:
             continue
         except OSError:
@@ -58,8 +58,8 @@ def _fresh(plan: Plan) -> tuple[Plan, int | None]:
 
 def _locked(plan: Plan) -> tuple[Plan, int | None]:
     try:
-        _folder(plan).mkdir(parents=True, exist_ok=True)
-        lock = os.open(_folder(plan) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        plan.folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(plan.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError:
         return plan, None
     free = True
@@ -70,10 +70,6 @@ def _locked(plan: Plan) -> tuple[Plan, int | None]:
         rule = "that of a campaign that no other process is running"
         raise ValueError(f"id = {plan.name!r}, but should be {rule} [nightly]")
     return plan, lock
-
-
-def _folder(plan: Plan) -> Path:
-    return Path(plan.reports) / "campaigns" / plan.name
 
 
 def unclaimed(folder: Path) -> bool:

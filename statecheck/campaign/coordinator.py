@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 from statecheck.campaign.assignment import GRACE_SECONDS, Assignment
 from statecheck.campaign.exhaustion import Exhaustion
@@ -54,7 +53,7 @@ class Campaign:
 
     def __init__(self, plan: Plan, watch: Watch) -> None:
         self.plan, self.watch = plan, watch
-        self.folder = Path(plan.reports) / "campaigns" / plan.name
+        self.folder = plan.folder
         self.pending = pending_of(self.folder)
         start = begun(plan)
         self.record, self.ledger, self.defects = start.record, start.ledger, start.defects

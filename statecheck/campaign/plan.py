@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 ENGINE = f"{__package__}.processes.worker:main"
 """What a process that searches runs."""
@@ -87,6 +88,11 @@ class Plan:
     def name(self) -> str:
         """Of the campaign's folder."""
         return self.id if self.shards == 1 else f"{self.id}-shard{self.shard + 1}of{self.shards}"
+
+    @property
+    def folder(self) -> Path:
+        """The campaign's own."""
+        return Path(self.reports) / "campaigns" / self.name
 
 
 def shard_name(shard: int, shards: int) -> str:

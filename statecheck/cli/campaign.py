@@ -73,7 +73,7 @@ def run_campaign(
                 display.say(line)
         record = _on_ray(mine, display.say, ray) if ray else _here(mine, display, more)
         with uninterrupted():
-            code = print_verdict(display.say, record, Path(mine.reports) / "campaigns" / mine.name)
+            code = print_verdict(display.say, record, mine.folder)
             display.say(conclusion(record))
     finish()
     return code
@@ -126,7 +126,7 @@ def _write(plan: Plan, record: CampaignRecord, say: Say) -> None:
 
     reports = Path(plan.reports)
     try:
-        write_reports(record, reports / "campaigns" / plan.name)
+        write_reports(record, plan.folder)
         # The latest record, under a name that does not change.
         record.save(reports / FILE)
     except OSError as error:

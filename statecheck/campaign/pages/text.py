@@ -33,7 +33,7 @@ from statecheck.report.filled import filled
 from statecheck.subject import is_engine
 from statecheck.text import brief
 from statecheck.text.command_lines import command_line, script_line
-from statecheck.text.markdown import code, escaped, table
+from statecheck.text.markdown import code, escaped
 
 _MOST_LINES = 75
 """Of a summary."""
@@ -81,11 +81,11 @@ def markdown(record: CampaignRecord, directory: Path, most: Most = SUMMARY) -> s
         commands=lambda bucket: commands(bucket, record, reports),
         smallest_input=smallest_input,
         report_link=lambda bucket: _report_link(bucket, directory),
-        statuses=list(_statuses(record)),
+        statuses=_statuses(record),
         launched=coverage.summary(coverage_of(record.launched).launches),
         branches=sum(len(kernel.branches) for kernel in record.launched),
         missed=[(kernel.name, branch) for kernel in record.launched for branch in kernel.missed],
-        tables=list(_tables(record, most)) if most.whole else [],
+        tables=_tables(record) if most.whole else [],
     )
     assert most.whole or text.count("\n") <= _MOST_LINES, text
     return text
@@ -149,12 +149,13 @@ def commands(bucket: BucketRecord, record: CampaignRecord, reports: Path) -> tup
     return tuple(found)
 
 
-def _statuses(record: CampaignRecord) -> Iterator[str]:
-    rows = []
+def _statuses(record: CampaignRecord) -> list[Sequence[str | int]]:
+    """Status, and how many properties, examples and compared examples it has."""
+    rows: list[Sequence[str | int]] = []
     for status, found in by_status(record.properties)[: len(Status)]:
         examples, compared = sum(one.examples for one in found), sum(one.compared for one in found)
         rows.append((status, len(found), examples, compared))
-    yield from _table("", ("properties", "number", "examples", "compared"), rows, SUMMARY.names * 3)
+    return rows
 
 
 def by_status(properties: Sequence[PropertyRecord]) -> list[tuple[str, list[PropertyRecord]]]:
@@ -181,8 +182,8 @@ _HEADS = {
 """By the title of a table of the page: its columns."""
 
 
-def _tables(record: CampaignRecord, most: Most) -> Iterator[str]:
-    """A table for each kind of thing that the record has, without those of which there is none."""
+def _tables(record: CampaignRecord) -> list[tuple[str, list[str], list[Sequence[str | int]]]]:
+    """Title, columns and rows of a table for each kind of thing that a record has."""
     rows: tuple[Iterable[Sequence[str | int]], ...] = (
         (_property(row) for _, found in by_status(record.properties) for row in found),
         (
@@ -195,8 +196,10 @@ def _tables(record: CampaignRecord, most: Most) -> Iterator[str]:
         ((replay.file, replay.verdict, replay.message) for replay in record.corpus),
         _surroundings(record),
     )
-    for (title, head), found in zip(_HEADS.items(), rows, strict=True):
-        yield from _table(title, head.split(", "), found, most.names)
+    return [
+        (title, head.split(", "), list(found))
+        for (title, head), found in zip(_HEADS.items(), rows, strict=True)
+    ]
 
 
 def _mark(mark: MarkRecord) -> tuple[str | int, ...]:
@@ -228,18 +231,3 @@ def _surroundings(record: CampaignRecord) -> Iterator[tuple[str, str]]:
     yield "shard", shard_name(record.shard, record.shards)
     yield "rounds", f"{record.rounds}, from round {record.first_round} on"
     yield "seed", "from commit, shard, round and property" if record.seed is None else str(record.seed)
-
-
-def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str | int]], most: int) -> Iterator[str]:
-    """A table below its heading, of at most so many rows; whole numbers stand to the right."""
-    every = list(rows)
-    if not every:
-        return
-    yield from ("", f"## {title}", "") if title else ("",)
-    numbers = [column for column, cell in enumerate(every[0]) if isinstance(cell, int)]
-    cells = (
-        [f"{cell:,}" if isinstance(cell, int) else escaped(cell, 300) for cell in row] for row in every[:most]
-    )
-    yield from table(head, cells, numbers=numbers)
-    if len(every) > most:
-        yield from ("", f"{len(every) - most:,} more are in campaign.json.")
