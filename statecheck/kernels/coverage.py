@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from statecheck.text import counted
+
 if TYPE_CHECKING:
     from statecheck.kernels.source import sites
 
@@ -148,10 +150,12 @@ def summary(launches: Mapping[How, int]) -> str:
     )
     parts = []
     if executed:
-        parts.append(f"{_kernels(executed)} executed from their IR ({_count(sum(executed.values()))})")
+        parts.append(
+            f"{_kernels(executed)} executed from their IR ({counted(sum(executed.values()), 'launch', 'launches')})"
+        )
     if interpreted:
         named = [
-            f"{launch.kernel} ({launch.why}), {_count(times)}"
+            f"{launch.kernel} ({launch.why}), {counted(times, 'launch', 'launches')}"
             for launch, times in sorted(interpreted.items(), key=lambda item: (-item[1], item[0].kernel))
         ]
         more = [f"{len(named) - _MOST_NAMES} more"] if len(named) > _MOST_NAMES else []
@@ -163,7 +167,3 @@ def summary(launches: Mapping[How, int]) -> str:
 
 def _kernels(launches: Mapping[How, int]) -> int:
     return len({(how.kernel, how.place) for how in launches})
-
-
-def _count(launches: int) -> str:
-    return f"{launches:,} {'launch' if launches == 1 else 'launches'}"

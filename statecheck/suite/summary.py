@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import pytest
 
@@ -13,6 +13,7 @@ from statecheck.kernels import coverage
 from statecheck.kernels.coverage import How
 from statecheck.suite import declared
 from statecheck.suite.declared import DeclaredDefects
+from statecheck.text import first_names
 
 _COMPARED = (Status.FALSIFIED, Status.UNEXPECTED_PASS, Status.KNOWN, Status.PASSED)
 _WORST_FIRST = (
@@ -89,10 +90,10 @@ class Summary:
         if self.is_void:
             yield "statecheck: nothing was compared, so nothing is known about this subject"
         if self.untested:
-            yield f"statecheck: not tested: {_named(list(self.untested))}"
+            yield f"statecheck: not tested: {first_names(list(self.untested), _NAMES)}"
         if self._unchecked:
             names = sorted(self._unchecked)
-            yield f"statecheck: seen but not compared, since no rule knows it: {_named(names)}"
+            yield f"statecheck: seen but not compared, since no rule knows it: {first_names(names, _NAMES)}"
         if self._launches:
             yield f"statecheck: kernels: {coverage.summary(self._launches)}"
         yield from self.defects.lines()
@@ -103,7 +104,3 @@ class Summary:
         for name, status in self._verdicts.values():
             found[name] = min(status, found.get(name, status), key=_WORST_FIRST.index)
         return found
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMES]) + (f", and {len(names) - _NAMES} more" if len(names) > _NAMES else "")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
@@ -35,3 +36,14 @@ def brief(text: str, room: int) -> str:
     # Of a long text only so much is looked at as can be shown.
     line = on_one_line(text[: 4 * room])
     return line if len(line) <= room else line[: room - 1] + "…"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Such as "1 bucket" and "2 buckets"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def first_names(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -12,22 +12,12 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord, bucket_in
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, Status
 from statecheck.rooms import working_folder
+from statecheck.text import counted, first_names
 from statecheck.text.command_lines import command_line
 
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
 UNDECIDED = (Status.ERROR.value, Status.NOT_FINISHED.value)
 _MOST_NAMES = 5
-
-
-def counted(number: int, one: str, many: str = "") -> str:
-    """Such as "1 bucket" and "2 buckets"."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def first_names(names: Sequence[str], most: int) -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def duration(seconds: float) -> str:

@@ -13,10 +13,8 @@ from statecheck.campaign.pages.causes import CauseGroup, grouped
 from statecheck.campaign.pages.summary import (
     UNDECIDED,
     WRONG,
-    counted,
     duration,
     facts,
-    first_names,
     is_new,
     replay_line,
     verdict,
@@ -31,7 +29,7 @@ from statecheck.execution.verdict import Status
 from statecheck.kernels import coverage
 from statecheck.report.filled import filled
 from statecheck.subject import is_engine
-from statecheck.text import brief
+from statecheck.text import brief, counted, first_names
 from statecheck.text.command_lines import command_line, script_line
 from statecheck.text.markdown import code, escaped
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePath
 
 from statecheck.campaign.pages.causes import CauseGroup, grouped
-from statecheck.campaign.pages.summary import first_names, replay_line, verdict
+from statecheck.campaign.pages.summary import replay_line, verdict
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord, KnownRecord, bucket_in
 from statecheck.execution.verdict import Status
+from statecheck.text import first_names
 from statecheck.text.command_lines import near, option
 from statecheck.text.terminal import said
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from statecheck.case.findings import Access, Finding
 from statecheck.kernels import triton_mode
 from statecheck.kernels.coverage import EXECUTED, INTERPRETED, LAUNCHES, How
-from statecheck.text import visible
+from statecheck.text import counted, visible
 
 if TYPE_CHECKING:
     from statecheck.kernels.launch import Launched
@@ -130,18 +130,14 @@ def _report(script: SanitizedScript, seen: _SeenLaunches, error: BaseException |
         print(f"error: no kernel was launched by {script.path}", file=sys.stderr)
         return FAILED
     if watched:
-        launches, programs = _count(watched, "launch", "es"), _count(seen.programs, "program", "s")
+        launches, programs = counted(watched, "launch", "launches"), counted(seen.programs, "program")
         _say(f"CLEAN: {launches}, {programs}")
     for launch, count in interpreted.items():
-        kernel = f"{launch.kernel} ({_count(count, 'launch', 'es')})"
+        kernel = f"{launch.kernel} ({counted(count, 'launch', 'launches')})"
         _say(f"not watched, in Triton's interpreter: {kernel}: {launch.why}")
     if not watched:
         print("error: no launch could be watched", file=sys.stderr)
     return CLEAN if watched else FAILED
-
-
-def _count(number: int, noun: str, ending: str) -> str:
-    return f"{number:,} {noun}{ending if number != 1 else ''}"
 
 
 def _say(text: str) -> None:
