@@ -12,7 +12,7 @@ from pathlib import Path
 import oracle.situations
 import statecheck.expectations.situations  # noqa: F401 - it observes, as the oracle's do
 from oracle.situations.registry import declared
-from statecheck.campaign.marks import TABLE, drawing_only, load, noted, unnoted
+from statecheck.campaign.marks import TABLE, drawing_only, noted, unnoted
 from statecheck.execution.example import Bench
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import Property, load_properties
@@ -90,7 +90,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--examples", type=int, default=3000, help="of each property, at most (default 3000)")
     options = parser.parse_args(arguments)
     bench, found = asked_bench(), {}
-    load()
     for name, tested in load_properties().items():
         seconds = options.seconds * (_SCENARIOS if isinstance(tested, MachineProperty) else 1)
         found[name] = explored(tested, bench, seconds=seconds, max_examples=options.examples)

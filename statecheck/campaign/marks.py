@@ -28,12 +28,6 @@ Note = Callable[[frozenset[str]], None]
 Around = Callable[[], AbstractContextManager[None]]
 
 
-@cache
-def load() -> None:
-    """Import every module that declares situations."""
-    load_properties()
-
-
 def reachable(properties: Iterable[str]) -> frozenset[str]:
     """The marks that at least one of these properties is known to reach."""
     chosen = set(properties)
@@ -45,11 +39,10 @@ def expected(names: Iterable[str], device: str) -> list[Situation]:
 
     One that no property is known to reach is expected where all properties are chosen that this device has.
     """
-    load()
+    # Every module that declares situations is imported with it.
+    properties = load_properties().values()
     chosen, known = set(names), table()
-    everything = {
-        tested.name for tested in load_properties().values() if tested.device in (None, device)
-    } <= chosen
+    everything = {tested.name for tested in properties if tested.device in (None, device)} <= chosen
     found = reachable(chosen)
     return [
         mark

@@ -27,7 +27,6 @@ from statecheck.subject.identity import SOURCE, source_of
 class Beginning:
     """An empty record, what is to be known, and which of the properties are state machines."""
 
-    subject: Subject
     record: CampaignRecord
     ledger: Ledger
     defects: KnownDefects
@@ -40,7 +39,7 @@ def begun(plan: Plan) -> Beginning:
     Raises:
         ValueError: a plan that cannot be carried out.
     """
-    from statecheck.campaign.marks import expected, load
+    from statecheck.campaign.marks import expected
     from statecheck.execution.breadth import require_narrow
     from statecheck.execution.enumerations import enumerated
     from statecheck.execution.registry import load_properties
@@ -48,7 +47,6 @@ def begun(plan: Plan) -> Beginning:
 
     if plan.budget is None and plan.examples is None:
         raise ValueError("(budget, examples) = (None, None), but should be one of them at least [campaign]")
-    load()
     subject, tested = loaded(plan.subject), load_properties()
     if not plan.as_new:
         require_narrow(subject)
@@ -61,7 +59,7 @@ def begun(plan: Plan) -> Beginning:
     declared = () if plan.as_new else subject.known_deviations
     defects = KnownDefects(declared, selected=plan.is_selective, profile=subject.profile)
     scenarios = frozenset(name for name, one in tested.items() if follows_requests(one))
-    return Beginning(subject, _empty_record(plan), ledger, defects, scenarios)
+    return Beginning(_empty_record(plan), ledger, defects, scenarios)
 
 
 def _empty_record(plan: Plan) -> CampaignRecord:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import oracle
 from oracle.situations.registry import take
-from statecheck.campaign.marks import drawing_only, load, unnoted
+from statecheck.campaign.marks import drawing_only, unnoted
 from statecheck.case.former import first_name
 from statecheck.case.values import Call, Expected, Outcome, Step, Tensor, Value
 from statecheck.execution.example import Bench
@@ -77,7 +77,6 @@ def recorded(
     examples: int,
 ) -> None:
     """Draw so many examples of each property, and note every call. The same calls every time."""
-    load()
     for tested in properties:
         port = RecordingPort(lambda asked, tested=tested: note(tested, asked))  # type: ignore[misc]
         with drawing_only():

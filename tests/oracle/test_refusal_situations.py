@@ -14,8 +14,8 @@ import pytest
 from oracle.situations import registry
 from oracle.situations.refusals import Refusals
 from oracle.situations.registry import declared, take
-from statecheck.campaign import marks
 from statecheck.case.values import call, int32
+from statecheck.execution.registry import load_properties
 from statecheck.expectations import answer
 from statecheck.expectations.situations import REFUSALS
 
@@ -175,14 +175,14 @@ def test_a_reason_for_no_refusal_or_a_second_reason_is_an_error(names: list[str]
 
 
 def test_an_answer_that_refuses_notes_the_refusal() -> None:
-    marks.load()
+    load_properties()
     take()
     answer(call("compute_varlen_chunk_metadata", query_start_loc=int32([1, 5]), chunk_size=4))
     assert take() == {"query_start_loc[0] should be 0 [chunks.varlen_chunk_metadata]"}
 
 
 def test_every_refusal_is_a_mark_of_a_module_of_rules_or_answers() -> None:
-    marks.load()
+    load_properties()
     assert REFUSALS.situations.items() <= declared().items()
     reasons = [one.never for one in REFUSALS.situations.values() if one.never]
     assert all(len(reason.split()) >= 5 for reason in reasons)

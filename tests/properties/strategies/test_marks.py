@@ -68,7 +68,7 @@ def reached_elsewhere(mark: str, besides: str) -> bool:
 
 
 def test_every_mark_that_is_declared_is_reached_by_a_property() -> None:
-    marks.load()
+    load_properties()
     assert marks.table().keys() == declared().keys()
     never = {name for name, one in declared().items() if one.never}
     assert {name for name, names in marks.table().items() if not names} == never
@@ -177,7 +177,7 @@ def test_an_example_that_fails_has_its_marks() -> None:
 
 
 def test_a_mark_s_topic_is_where_its_rule_is() -> None:
-    marks.load()
+    load_properties()
     topics = [
         declared()[name].topic
         for name in (ROUNDED, EMPTY, "slot reuse", "DS move with bias 2 inside one block")
@@ -204,7 +204,7 @@ def test_a_declared_mark_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_names_are_plain_sentences() -> None:
-    marks.load()
+    load_properties()
     untidy = [
         name for name in declared() if name != " ".join(name.split()) or name.endswith(".") or len(name) > 140
     ]
