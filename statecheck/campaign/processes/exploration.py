@@ -184,7 +184,9 @@ class Exploration:
 
     def _tell_progress(self) -> None:
         self._reported_at = time.monotonic()
-        self.worker.bound_output()
+        if self.worker.output is not None:
+            # The file that the subject's output goes to stays small.
+            self.worker.output.bound()
         counts = self.bench.counts
         examples, compared = (
             counts.examples - self._reported.examples,

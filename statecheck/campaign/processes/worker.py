@@ -202,11 +202,6 @@ class Worker:
         if sentence not in self.troubles:
             self.troubles.append(sentence)
 
-    def bound_output(self) -> None:
-        """Keep the file small that the subject's output goes to."""
-        if self.output is not None:
-            self.output.bound()
-
     def remarks(self) -> dict[str, str]:
         """What is to be said of the subject since the last time that this was asked."""
         if self.output is not None:
