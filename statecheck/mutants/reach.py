@@ -14,7 +14,7 @@ from statecheck.mutants.equivalent import Specialisation
 from statecheck.mutants.mutant import IMPORT, Mutant
 from statecheck.mutants.process import Processes, Report
 from statecheck.mutants.substitute import dependents, files_of, forget, imported_files, module_of
-from statecheck.mutants.targets import Target
+from statecheck.mutants.targets import TESTS, Target
 from statecheck.mutants.watching import ExecutedLines, Variants, unpacked, watching
 from statecheck.rooms import FOLDER
 
@@ -73,11 +73,12 @@ class Reach:
 
     def _of(self, mutant: Mutant) -> set[str]:
         first, last = mutant.edit.lines
-        return {
-            digest
-            for digest, places in self._kernels.items()
-            if any(path == mutant.path and first <= line <= last for path, line in places)
-        }
+        found, others = set[str](), set[str]()
+        for digest, places in self._kernels.items():
+            lines = {line for path, line in places if path == mutant.path}
+            (found if any(first <= line <= last for line in lines) else others).update([digest] if lines else ())
+        # Operations that are equal to earlier ones are merged with them: then the IR names no line of the function.
+        return found or others
 
     def _reaches(self, item: Item, mutant: Mutant, variants: set[str]) -> bool:
         span, path = mutant.edit.lines, mutant.path
@@ -88,8 +89,11 @@ class Reach:
             return True
         if span != IMPORT and self._imported.get(path, frozenset()).isdisjoint(lines):
             return False
+        # A test that executes no line reads what the import has made.
+        if item.launched or not item.lines:
+            return True
         users = self._users(path)
-        return bool(item.launched) or any(module_of(used) in users for used in item.lines)
+        return any(module_of(used) in users for used in item.lines)
 
     def _users(self, path: str) -> frozenset[str]:
         if path not in self._dependents:
@@ -197,9 +201,10 @@ class _Recording:
         items.run(chosen(target, chunk), items.Timed(self._examples, around, report.send), report.scratch)
 
 
-def _judges(message: Mapping[str, Any]) -> bool:
-    """Whether an item passes, and uses the target and nothing that it must not."""
-    return bool(message.get("passed") and not message["other"] and (message["lines"] or message["launched"]))
+def _judges(message: Mapping[str, Any], target: Target) -> bool:
+    """Whether an item passes, and uses the target and nothing that it must not; a test of the target may only read its names."""
+    uses = message["lines"] or message["launched"] or message["item"].startswith(f"{TESTS}/{target.package}/")
+    return bool(message.get("passed") and not message["other"] and uses)
 
 
 def users(target: Target, path: str) -> set[str]:
