@@ -130,7 +130,8 @@ def device_rows(
     """`value` itself, if it is an int32 or int64 tensor of that rank and many rows on the device."""
     if (
         isinstance(value, torch.Tensor)
-        and (value.shape == (rows,) if ndim == 1 else value.ndim == ndim and value.size(0) == rows)
+        and value.ndim == ndim
+        and value.size(0) == rows
         and value.dtype in INDEX_DTYPES
         and value.device == device
     ):

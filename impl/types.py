@@ -83,9 +83,6 @@ def _cdiv_of_tensor(x: torch.Tensor, y: int) -> torch.Tensor:
     limits = torch.iinfo(x.dtype)
     if not limits.min <= y <= limits.max:
         refuse("y", y, f"in the range of {describe(x)}", "cdiv")
-    # The hardware traps when it divides the smallest integer by -1.
-    if y == -1:
-        return -x
     # Negating operands instead would overflow at the smallest integer and fail for unsigned dtypes.
     return torch.div(x, y, rounding_mode="floor") + (torch.remainder(x, y) != 0)
 

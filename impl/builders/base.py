@@ -247,7 +247,7 @@ class BaseMambaAttentionMetadataBuilder(StateMetadataBuilder[M]):
 
         The first and the last are 0 where there is no such token. Source: contract 1.11.
         """
-        return token_columns(common_attn_metadata, StateBlocks("all", mamba_block_size))
+        return token_columns(common_attn_metadata, StateBlocks("all", mamba_block_size, 0))
 
     def _update_metadata_for_cudagraph_capture(self, metadata: M) -> M:
         """`metadata` itself, its decodes' tensors moved to this builder's buffers if it runs as a graph."""

@@ -16,7 +16,7 @@ class StateBlocks:
     depends on no batch. Source: contract 1.4.
     """
 
-    def __init__(self, mode: str, block_size: int, extra: int = 0) -> None:
+    def __init__(self, mode: str, block_size: int, extra: int) -> None:
         self.mode = mode
         self._extra = extra
         # No token is beyond the first block of that size, and larger ones would not fit the arithmetic.

@@ -76,7 +76,9 @@ class Reach:
         found, others = set[str](), set[str]()
         for digest, places in self._kernels.items():
             lines = {line for path, line in places if path == mutant.path}
-            (found if any(first <= line <= last for line in lines) else others).update([digest] if lines else ())
+            (found if any(first <= line <= last for line in lines) else others).update(
+                [digest] if lines else ()
+            )
         # Operations that are equal to earlier ones are merged with them: then the IR names no line of the function.
         return found or others
 
@@ -148,7 +150,7 @@ class _Recording:
                     for path, lines in message.pop("imported", {}).items():
                         imported.setdefault(path, set()).update(lines)
                     variants.update(message.pop("new", {}))
-                    if _judges(message):
+                    if _judges(message, self._target):
                         found.append(
                             {name: message[name] for name in ("item", "seconds", "lines", "launched")}
                         )

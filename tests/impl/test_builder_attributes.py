@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -93,3 +94,38 @@ def test_a_gdn_builder_may_be_configured_for_speculation_without_drafts(drafts: 
     builder, _ = made(setup, vllm_config=config)
     assert builder.num_spec == 0
     assert type(builder.num_spec) is int
+
+
+@pytest.mark.parametrize("kind", ["mamba1", "mamba2", "gdn"])
+def test_what_only_the_document_s_own_classes_check_is_refused_by_name(kind: str) -> None:
+    setup = BuilderSetup(kind)
+    cache = SimpleNamespace(mamba_cache_mode="some")
+    with pytest.raises(ValueError, match=r"^mamba_cache_mode = 'some', but should be one of "):
+        made(setup, vllm_config=changed(setup, "vllm_config", cache_config=cache))
+    for block_size in (0, -1):
+        spec = changed(setup, "kv_cache_spec", block_size=block_size)
+        with pytest.raises(ValueError, match=rf"^block_size = {block_size}, but should be >= 1 "):
+            made(setup, kv_cache_spec=spec)
+
+
+def test_mamba_1_has_no_drafts() -> None:
+    setup = BuilderSetup("mamba1")
+    with pytest.raises(ValueError, match=r"^num_speculative_tokens = 1, but should be 0 "):
+        made(setup, vllm_config=changed(setup, "vllm_config", num_speculative_tokens=1))
+
+
+def test_in_mode_all_drafts_need_no_blocks_of_their_own() -> None:
+    setup = BuilderSetup("mamba2", "all", num_spec=2)
+    made(setup, kv_cache_spec=changed(setup, "kv_cache_spec", num_speculative_blocks=0))
+    with pytest.raises(ValueError, match=r"^num_speculative_blocks = 0, but should be >= 2 "):
+        made(
+            replace(setup, mode="none"),
+            kv_cache_spec=changed(setup, "kv_cache_spec", num_speculative_blocks=0),
+        )
+
+
+def changed(setup: BuilderSetup, argument: str, **fields: Any) -> Any:
+    """An argument of the constructor as plain data, with other fields."""
+    port = InProcess(IMPL, "cpu")
+    given = port.materialise(dict(setup.construct().keywords)[argument])
+    return SimpleNamespace(**{**vars(given), **fields})

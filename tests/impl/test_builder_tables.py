@@ -1,4 +1,4 @@
-"""Tables of another group for the same step, and tables of another width than the longest request takes."""
+"""Tables of another group, tables wider or narrower than the longest request takes, and counts longer than the batch."""
 
 from __future__ import annotations
 
@@ -69,3 +69,15 @@ def test_a_later_batch_may_have_a_wider_table(kind: str) -> None:
     ids = found.non_spec_state_indices_tensor if kind == "gdn" else found.state_indices_tensor_d[:, 0]
     table = common.block_table_tensor
     assert ids.tolist() == [int(table[0, 18]), int(table[1, 5])]
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+@pytest.mark.parametrize("kind", ["mamba2", "gdn"])
+def test_counts_may_go_on_behind_the_batch_and_stay_as_they_are(kind: str, graphs: bool) -> None:
+    setup = BuilderSetup(kind, "align", num_spec=2, full_cudagraphs=graphs)
+    rows = StepRequest(3, 4, drafts=2, accepted=2), StepRequest(2, 7, drafts=1, accepted=3)
+    builder, common, keywords = parts(setup, BuildCall(rows, padded_rows=1))
+    counts = keywords["num_accepted_tokens"] = torch.tensor([2, 3, 7, 8, 9], dtype=torch.int32)
+    found = builder.build(0, common, **keywords).num_accepted_tokens
+    assert found.tolist() == ([2, 3] if kind == "gdn" and not graphs else [2, 3, 1])
+    assert counts.tolist() == [2, 3, 7, 8, 9]

@@ -13,6 +13,22 @@ IMPL = load("impl")
 CALCULATOR = "MambaStateShapeCalculator"
 THRESHOLD = "AttentionMetadataBuilder._init_reorder_batch_threshold"
 BUILD = {"fast_build": False, "num_accepted_tokens": None}
+OPTIONAL_FIELDS = (
+    "has_initial_states_p",
+    "query_start_loc_p",
+    "num_computed_tokens_p",
+    "query_start_loc_d",
+    "num_accepted_tokens",
+    "block_idx_last_scheduled_token",
+    "block_idx_first_scheduled_token_p",
+    "block_idx_last_computed_token",
+    "cu_chunk_seqlen_p",
+    "last_chunk_indices_p",
+    "nums_dict",
+    "batch_ptr",
+    "token_chunk_offset_ptr",
+)
+"""What metadata have if a step has a use for it."""
 DEFAULTS: dict[str, dict[str, Any]] = {
     **{f"{CALCULATOR}.{family}_state_shape": {"num_spec": 0} for family in ("mamba2", "short_conv")},
     f"{CALCULATOR}.gated_delta_net_state_shape": {"num_spec": 0},
@@ -43,6 +59,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "causal": True,
         "is_prefilling": None,
         "seq_lens_cpu_upper_bound": None,
+    },
+    "Mamba2AttentionMetadata": {
+        **dict.fromkeys(OPTIONAL_FIELDS),
+        "prep_initial_states": False,
+        "chunk_size": 0,
+        "seq_idx_p": None,
     },
     "MambaSpec": {
         "page_size_padded": None,

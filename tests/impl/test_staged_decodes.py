@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from statecheck.kernels.source.tiles import AssertionFailedError
+from statecheck.sanitizer import sanitize
+
 decodes: Any = import_module("impl.builders.decodes")
 blocks: Any = import_module("impl.builders.blocks")
 host: Any = import_module("impl.builders.host")
@@ -152,5 +155,37 @@ def test_what_a_graph_reads_is_the_front_of_each_buffer(columns: int | None, dev
 
 @pytest.mark.parametrize("mode", ["none", "align", "all"])
 def test_a_launch_is_made_on_a_gpu_unless_tables_have_a_width_of_their_own(mode: str, device: str) -> None:
-    made = decodes.StagedDecodes(blocks.StateBlocks(mode, BLOCK_SIZE), 0, *buffers(1, device))
+    made = decodes.StagedDecodes(blocks.StateBlocks(mode, BLOCK_SIZE, EXTRA), 0, *buffers(1, device))
     assert made._in_one_launch is (device == "cuda" and mode != "all")
+
+
+def test_a_buffer_of_one_column_may_be_a_vector(device: str) -> None:
+    for batch in BATCHES:
+        (ids, *others), (flat, *_) = buffers(1, device), buffers(1, device)
+        into = flat[:, 0].clone()
+        for buffer, in_one_launch in ((ids, False), (into, True), (into, False)):
+            stage = decodes.StagedDecodes(blocks.StateBlocks("align", BLOCK_SIZE, EXTRA), 0, buffer, *others)
+            stage._in_one_launch = in_one_launch
+            written(stage, batch, inputs(batch, device))
+            assert torch.equal(buffer.flatten(), ids.flatten()), (batch, in_one_launch)
+
+
+def last_columns(length: int, width: int = WIDTH) -> Any:
+    """Writes a batch of one row of so many tokens, in one launch; its table ends with its memory."""
+    made = buffers(1, "cpu")
+    stage = decodes.StagedDecodes(blocks.StateBlocks("align", BLOCK_SIZE, 0), 0, *made)
+    stage._in_one_launch = True
+    one = torch.tensor([length], dtype=torch.int32)
+    table = torch.arange(width, dtype=torch.int32)[None]
+    given = table, one, torch.tensor([0, 1], dtype=torch.int32), one
+    with sanitize() as watch:
+        for name, tensor in zip(("table", "lengths", "starts"), given, strict=False):
+            watch.register(tensor, name)
+        return written(stage, Batch(1, 1), given)[0].item()
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_nothing_behind_a_row_is_read_and_a_row_of_more_tokens_is_refused_by_the_device() -> None:
+    assert last_columns(WIDTH * BLOCK_SIZE) == WIDTH - 1
+    with pytest.raises(AssertionFailedError, match="a row has more tokens than its block table holds"):
+        last_columns(WIDTH * BLOCK_SIZE + 1)

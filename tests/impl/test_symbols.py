@@ -147,6 +147,27 @@ class Runner(SimpleNamespace):
         super().__init__(speculative_config=speculative if drafts else None, parallel_config=parallel)
 
 
+def plain_threshold(config: Any, *options: Any) -> int | None:
+    """The threshold of a builder that has nothing but what all builders have."""
+
+    class Plain(IMPL.resolve("AttentionMetadataBuilder")):  # type: ignore[misc]
+        def build(self, *_: Any, **__: Any) -> None: ...
+
+        def build_for_cudagraph_capture(self, *_: Any) -> None: ...
+
+    builder = Plain(None, [], config, "cpu")
+    builder._init_reorder_batch_threshold(*options)
+    threshold: int | None = builder.reorder_batch_threshold
+    return threshold
+
+
+def test_a_configuration_may_lack_what_only_some_engines_have() -> None:
+    assert plain_threshold(SimpleNamespace(), 3, True) == 3
+    drafts = SimpleNamespace(num_speculative_tokens=2)
+    config = SimpleNamespace(speculative_config=drafts, parallel_config=SimpleNamespace())
+    assert plain_threshold(config, 1, True) == 3
+
+
 @pytest.mark.parametrize(
     ("runner", "options", "threshold"),
     [
@@ -163,14 +184,7 @@ class Runner(SimpleNamespace):
 def test_the_reorder_threshold_of_state_builders_is_that_of_contract_and_oracle(
     runner: Runner, options: tuple[Any, ...], threshold: int | None
 ) -> None:
-    class Plain(IMPL.resolve("AttentionMetadataBuilder")):  # type: ignore[misc]
-        def build(self, *_: Any, **__: Any) -> None: ...
-
-        def build_for_cudagraph_capture(self, *_: Any) -> None: ...
-
-    builder = Plain(None, [], runner, "cpu")
-    builder._init_reorder_batch_threshold(*options)
-    assert builder.reorder_batch_threshold == threshold
+    assert plain_threshold(runner, *options) == threshold
     for kind in ("mamba2", "gdn"):
         setup = BuilderSetup(
             kind=kind,

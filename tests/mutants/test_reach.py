@@ -36,7 +36,7 @@ def test_a_test_judges_without_a_line_only_if_it_is_one_of_the_package() -> None
     assert not _judges({**seen, "item": NAMES.id, "passed": False}, target)
 
 
-def test_a_function_whose_operations_were_merged_with_earlier_ones_is_reached_by_the_variants_of_its_file() -> None:
+def test_a_function_without_a_line_in_the_ir_is_reached_by_the_variants_of_its_file() -> None:
     for lines in ((6, 8), (20, 22)):
         edit = replace(AT_IMPORT.edit, function="kernel", lines=lines, kernel=True)
         assert reaching(replace(AT_IMPORT, edit=edit)) == [LAUNCH]

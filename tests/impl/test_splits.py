@@ -1,0 +1,72 @@
+"""Batches whose rows are few and have any lengths, split and read by the rules; rows without tokens stand anywhere."""
+
+from __future__ import annotations
+
+from itertools import accumulate, product
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from oracle.batch import split_decodes_and_prefills
+from subjects import load
+
+IMPL = load("impl")
+LENGTHS = [lengths for rows in range(4) for lengths in product(range(4), repeat=rows)]
+
+
+def batch(lengths: tuple[int, ...], marks: tuple[bool, ...]) -> Any:
+    starts = [0, *accumulate(lengths)]
+    return SimpleNamespace(
+        num_reqs=len(lengths),
+        num_actual_tokens=starts[-1],
+        max_query_len=max(lengths, default=0),
+        query_start_loc_cpu=torch.tensor(starts, dtype=torch.int32),
+        is_prefilling=torch.tensor(marks, dtype=torch.bool),
+    )
+
+
+@pytest.mark.parametrize("threshold", [1, 2])
+@pytest.mark.parametrize("uniform", [False, True])
+def test_rows_of_all_small_lengths_are_split_by_the_rules(threshold: int, uniform: bool) -> None:
+    split = IMPL.resolve("split_decodes_and_prefills")
+    for lengths, extends in product(LENGTHS, (False, True)):
+        marks = tuple(row == 1 for row in range(len(lengths)))
+        common = batch(lengths, marks)
+        expected = split_decodes_and_prefills(
+            common.query_start_loc_cpu.tolist(),
+            common.num_actual_tokens,
+            common.max_query_len,
+            threshold,
+            uniform,
+            extends,
+            marks,
+        )
+        assert split(common, threshold, uniform, extends) == tuple(expected), (lengths, extends)
+
+
+def test_lengths_of_another_number_than_the_starts_are_refused_with_the_number_that_fits() -> None:
+    common = IMPL.resolve("CommonAttentionMetadata")(
+        query_start_loc=torch.tensor([0, 1, 2, 4], dtype=torch.int32),
+        query_start_loc_cpu=None,
+        seq_lens=torch.tensor([3, 5], dtype=torch.int32),
+        num_reqs=3,
+        num_actual_tokens=4,
+        max_query_len=2,
+        max_seq_len=5,
+        block_table_tensor=None,
+        slot_mapping=None,
+    )
+    with pytest.raises(
+        ValueError, match=r"^seq_lens = .*, but should be of shape \(3,\) on cpu, as query_start"
+    ):
+        common.compute_num_computed_tokens()
+
+
+@pytest.mark.parametrize("block_size", [0, -4])
+def test_blocks_of_no_token_are_refused_whatever_the_specification_is(block_size: int) -> None:
+    spec = SimpleNamespace(block_size=block_size, num_speculative_blocks=0)
+    table, seq_lens = torch.ones(1, 2, dtype=torch.int32), torch.ones(1, dtype=torch.int32)
+    with pytest.raises(ValueError, match=rf"^block_size = {block_size}, but should be >= 1 "):
+        IMPL.resolve("mamba_get_block_table_tensor")(table, seq_lens, spec, "align", max_seq_len=1)
