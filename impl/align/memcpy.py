@@ -15,7 +15,6 @@ from .buffers import CpuGpuBuffer, MambaCopyBuffers
 from .fused import launch_batch_memcpy
 from .moves import Move, refuse_null
 
-_ADDRESS_BITS = 2**64 - 1
 _ADDRESS_DTYPES = (torch.int64, torch.uint64)
 _SIZE_DTYPES = (torch.int32, torch.int64)
 
@@ -158,8 +157,7 @@ def append_entries(bufs: MambaCopyBuffers, entries: Sequence[Entry]) -> None:
 
 def _store_addresses(buffer: CpuGpuBuffer, where: slice, addresses: Sequence[int]) -> None:
     # Through uint64: the upper half of the address space becomes negative as int64, with the same bits.
-    patterns = np.array([address & _ADDRESS_BITS for address in addresses], np.uint64)
-    buffer.np[where] = patterns.view(buffer.np.dtype)
+    buffer.np[where] = np.array(addresses, np.uint64).view(buffer.np.dtype)
 
 
 def do_mamba_copy_block(bufs: MambaCopyBuffers) -> None:

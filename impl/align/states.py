@@ -125,7 +125,7 @@ def _state_row(place: str, state: Any, is_conv: bool, group: int, rows_needed: i
         state_group_indices=group,
         state_dim_row_count=state.size(1) if channels_first else 0,
         state_dim_row_stride=width * elem if channels_first else 0,
-        row_bytes=elements // state.size(1) * elem if is_conv else 0,
+        row_bytes=elements // state.size(1) * elem,
         block_bytes=elements * elem,
     )
 

@@ -11,14 +11,22 @@ import pytest
 
 from properties.refusals.test_align_refusals import CHANNELS_FIRST, SETUP
 from properties.strategies.align.afters import After
+from properties.strategies.align.batches import BatchLayout
 from properties.strategies.align.befores import Before
 from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.requests import FLAWS, Sampled, Starting
+from properties.strategies.align.setup import Setup
 from statecheck.case.compare import outcome_difference
 from statecheck.case.values import Attribute, Call, Name, Step
 from statecheck.execution.port import InProcess
 from statecheck.execution.rules_port import RulesPort
 from subjects import load
+
+
+def by_channel(shape: tuple[int, int], dtype: str) -> Setup:
+    conv = Kept("conv", shape, dtype)
+    return replace(CHANNELS_FIRST, groups=(Group((conv, Kept("temporal", (2, 2)))),))
+
 
 AFTER = (
     Sampled(3, 3, 2, 3),
@@ -27,6 +35,7 @@ AFTER = (
     Sampled(0, 4),
     Sampled(2, 3, 2, 3),
     Sampled(5, 3, 2, 3),
+    Sampled(1, 3, 2, 2),
 )
 BEFORE = (
     Starting(3, 4, 2),
@@ -38,6 +47,18 @@ BEFORE = (
 )
 WIDE = replace(SETUP, groups=(Group((Kept("conv", (5, 40)), Kept("temporal", (6, 50)))),))
 ALONE = replace(SETUP, groups=(Group((Kept("temporal", (4, 2)),)),), kinds=("temporal",))
+PAIR = replace(SETUP, groups=(*SETUP.groups, replace(SETUP.groups[0], padding=7)))
+OTHERS = {
+    "channels of two bytes": by_channel((40, 5), "bfloat16"),
+    "channels of four bytes": by_channel((20, 5), "float32"),
+    "channels of eight bytes": by_channel((20, 5), "float64"),
+    "many rows": replace(SETUP, groups=(Group((Kept("conv", (17, 40)), Kept("temporal", (2, 2)))),)),
+    "two distances between blocks": PAIR,
+}
+NO_DRAFTS = {
+    "a row": replace(SETUP, groups=(Group((Kept("conv", (1, 6)), Kept("temporal", (2, 2)))),), num_spec=0),
+    "channels of one element": replace(by_channel((6, 1), "uint8"), num_spec=0),
+}
 SETUPS = {"rows first": SETUP, "channels first": CHANNELS_FIRST, "several tiles": WIDE}
 ROWS = (32, 33, 64, 65, 97)
 
@@ -56,6 +77,21 @@ def batches() -> Iterator[tuple[str, After | Before]]:
                 starting = [replace(one, flaw=flaw if at == place else "") for at, one in enumerate(BEFORE)]
                 yield f"{flaw} of request {place}, {name}", Before(setup, tuple(starting))
 
+    for name, setup in OTHERS.items():
+        yield f"some rows, {name}", After(setup, AFTER)
+        yield f"some rows, {name}", Before(setup, BEFORE)
+        for rows in (BatchLayout(order=1, slots=2, spare=2), BatchLayout(ahead=2, slots=3, skipped=(1,))):
+            yield f"{rows}, {name}", After(setup, AFTER, rows)
+            yield f"{rows}, {name}", Before(setup, BEFORE, rows)
+    for name, setup in NO_DRAFTS.items():
+        yield (
+            f"some rows, {name}",
+            After(setup, (Sampled(10, 1), Sampled(0, 4), Sampled(3, 1), Sampled(2, 7))),
+        )
+        yield (
+            f"some rows, {name}",
+            Before(setup, (Starting(10, 1), Starting(4, 4), Starting(0, 5), Starting(8, 1))),
+        )
     for one in AFTER:
         yield f"{one} alone", After(ALONE, (one,))
     for many in BEFORE:

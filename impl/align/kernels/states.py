@@ -45,7 +45,7 @@ def copy_tile(
     dst = base + dst_block * stride
     shift = tl.where(width > 0, token_bias, 0).to(tl.int64)
 
-    if (src_block > 0) & (dst_block > 0) & (shift < tl.maximum(width, 1)):
+    if (src_block > 0) & (dst_block > 0):
         if CONV_STATE_DIM_FIRST and shift > 0:
             # Twice the lanes of a copy by words, since elements are smaller; more than 1,024 would cost all paths registers.
             FEW: tl.constexpr = min(2 * LANES, 1024)
