@@ -77,6 +77,8 @@ def batches() -> Iterator[tuple[str, After | Before]]:
                 starting = [replace(one, flaw=flaw if at == place else "") for at, one in enumerate(BEFORE)]
                 yield f"{flaw} of request {place}, {name}", Before(setup, tuple(starting))
 
+    late = replace(AFTER[-1], flaw="no source column")
+    yield "no source column behind idle rows", After(SETUP, (Sampled(1, 1),) * 32 + (late,))
     for name, setup in OTHERS.items():
         yield f"some rows, {name}", After(setup, AFTER)
         yield f"some rows, {name}", Before(setup, BEFORE)

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from properties.refusals.test_align_refusals import SETUP, collected, create, initialize, layers
-from statecheck.case.values import Attribute, Function, Name, Raised, Step, Tensor, View
+from properties.strategies.align.runner import copy_buffers
+from statecheck.case.values import Attribute, Function, Let, Name, Raised, Step, Tensor, View
 from statecheck.execution.port import InProcess
 from statecheck.execution.ports import executed
 from subjects import load
@@ -133,3 +134,34 @@ def test_a_context_without_a_buffer_is_refused_by_name(context: Any, name: str) 
         staging.stage_postprocess_inputs_to_gpu(
             context, SimpleNamespace(num_scheduled_tokens={}, scheduled_spec_decode_tokens={}), [], 0, {}, {}
         )
+
+
+def test_the_first_value_that_does_not_fit_32_bits_is_named(context: Any) -> None:
+    columns = {"a": MOST, "b": MOST + 1}
+    with pytest.raises(
+        ValueError, match=rf"^mamba_state_idx\['b'\] = {MOST + 1}, but should be in 0..{MOST} "
+    ):
+        staging.stage_mamba_state_idx_to_gpu(columns, ["a", "b"], 2, context.mamba_state_idx_buf)
+
+
+def test_room_for_no_request_is_refused_by_the_function_that_is_called() -> None:
+    outcome, _ = after((Let("config", SETUP.config(4)), copy_buffers(SETUP, 0)))
+    assert isinstance(outcome, Raised)
+    assert outcome.message == "max_num_reqs = 0, but should be >= 1 [MambaCopyBuffers.create]"
+
+
+@pytest.mark.parametrize("pin", [False, True])
+@pytest.mark.parametrize("cuda", [False, True])
+def test_memory_is_pinned_if_that_is_wanted_and_there_is_cuda(
+    pin: bool, cuda: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned, zeros = list[bool](), torch.zeros
+
+    def recorded(size: tuple[int, ...], pin_memory: bool = False, **others: Any) -> torch.Tensor:
+        pinned.append(pin_memory)
+        return zeros(size, **others)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch, "zeros", recorded)
+    IMPL.resolve("CpuGpuBuffer")(2, dtype=torch.int32, device="cpu", pin_memory=pin)
+    assert pinned == [pin and cuda, False]

@@ -14,7 +14,7 @@ from statecheck.kernels.launch import Launched, launching
 from statecheck.kernels.private import JITFunction
 from statecheck.sanitizer import FreedBlock, sanitize
 from statecheck.subject import Subject, load
-from tools.bench.cache import BenchCache, in_layout
+from tools.bench.cache import COPY_FUNCTIONS, BenchCache, in_layout
 from tools.bench.copies import TINY
 from tools.bench.loads import CopyLoad, postprocess, postprocess_align, precopy
 
@@ -86,6 +86,31 @@ def test_later_launches_do_on_other_data_what_a_first_one_does(
     for rows, offset in ((ROWS, 0), (ROWS, 0), (ROWS, 1), (1, 3), (ROWS - 1, 2)):
         expected = left_by(cache, fresh(), load_, vectors_of(load_, device, offset), rows)
         assert same(left_by(cache, context, load_, vectors_of(load_, device, offset), rows), expected)
+
+
+def test_a_context_that_is_initialised_again_launches_on_the_states_that_it_has_then(
+    cache: BenchCache, fresh: Callable[[], Any], device: str, subject: Subject
+) -> None:
+    load_, context = DRIVERS["run_fused_precopy"], fresh()
+    left_by(cache, context, load_, vectors_of(load_, device))
+    with in_layout([subject], "SD"):
+        other = BenchCache(TINY.shapes[0], "SD", ROWS, device)
+        functions = tuple(map(subject.resolve, COPY_FUNCTIONS))
+        context.is_initialized = False
+        context.initialize_from_forward_context(
+            other.config(subject), other.forward_context(), functions, [other.table]
+        )
+        expected = left_by(cache, fresh(), load_, vectors_of(load_, device))
+        assert same(left_by(other, context, load_, vectors_of(load_, device)), expected)
+
+
+def test_slots_may_be_beyond_16_bits(cache: BenchCache, fresh: Callable[[], Any], device: str) -> None:
+    load_, first = DRIVERS["run_fused_precopy"], 40_000
+    near = vectors_of(load_, device)
+    far = {name: torch.cat((vector.new_zeros(first), vector)) for name, vector in near.items()}
+    far["idx_mapping"] = near["idx_mapping"] + first
+    expected = left_by(cache, fresh(), load_, near)[: len(cache.pools)]
+    assert same(left_by(cache, fresh(), load_, far)[: len(cache.pools)], expected)
 
 
 @pytest.fixture

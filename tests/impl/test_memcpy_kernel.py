@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from statecheck.kernels.coverage import LAUNCHES as LAUNCHES_MADE
+from statecheck.sanitizer import OutsideView, sanitize
 from subjects import load
 
 SUBJECT = load("impl")
@@ -77,3 +79,35 @@ def test_runs_are_moved_by_the_function_as_well(memory: torch.Tensor, seed: int)
     expected = moved(memory, entries)
     SUBJECT.resolve("batch_memcpy")(*vectors(memory, entries))
     assert torch.equal(memory, expected)
+
+
+def test_addresses_may_be_unsigned_and_sizes_wide(memory: torch.Tensor) -> None:
+    entries = [(0, 64, 48), (1024, 2048, 512)]
+    sources, targets, sizes = vectors(memory, entries)
+    expected = moved(memory, entries)
+    SUBJECT.resolve("batch_memcpy")(sources.view(torch.uint64), targets.view(torch.uint64), sizes.long())
+    assert torch.equal(memory, expected)
+
+
+@pytest.mark.parametrize("size", [0, -1, -(2**31), 16 - 2**32, -(2**63)])
+def test_a_size_that_is_not_positive_moves_nothing(memory: torch.Tensor, size: int) -> None:
+    sources, targets, sizes = vectors(memory, [(0, 1024, 0), (2048, 4096, 0)])
+    before = memory.clone()
+    SUBJECT.resolve("batch_memcpy")(sources, targets, sizes.long() + size)
+    assert torch.equal(memory, before)
+
+
+def test_no_entry_is_no_launch(memory: torch.Tensor) -> None:
+    nothing, before = [one[:0] for one in vectors(memory, [(0, 64, 48)])], LAUNCHES_MADE.total()
+    SUBJECT.resolve("batch_memcpy")(*nothing)
+    assert LAUNCHES_MADE.total() == before
+
+
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_a_size_of_31_bits_is_no_negative_size(memory: torch.Tensor, dtype: torch.dtype) -> None:
+    sources, targets, sizes = vectors(memory, [(0, 2**40, 2**31 - 1)])
+    with sanitize() as watch:
+        watch.register(memory[:16], "source")
+        with pytest.raises(OutsideView):
+            SUBJECT.resolve("batch_memcpy")(sources, targets, sizes.to(dtype))

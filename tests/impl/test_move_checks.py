@@ -29,6 +29,12 @@ ROWS = [
 ]
 
 
+REFUSED = (
+    r"^{place} = \d columns, |^block_ids\[\d\] = 0, but should be > 0, which is the null block, in {place} "
+)
+"""What is said of a column that is past a row of blocks, or null; `place` names the row."""
+
+
 def decided(source: int, column: int, count: int, blocks: list[int], groups: int = 1) -> Any:
     """The step of one request that ran in column `source` and goes to `column`."""
     computed = column * BLOCK_SIZE + 1
@@ -62,13 +68,14 @@ def test_a_move_is_refused_where_an_end_is_no_block(blocks: list[int]) -> None:
             step = decided(source, column, count, blocks, groups=2)
             assert (step.src_cols, step.dst_cols, step.biases) == ([source], [column], [count - 1])
         else:
-            with pytest.raises(ValueError, match=r"^(requests\['a'\].)?block_ids\[\d\] = "):
+            with pytest.raises(ValueError, match=REFUSED.format(place=r"requests\['a'\].block_ids\[\d\]")):
                 decided(source, column, count, blocks, groups=2)
         move = moves.Move(source, column, count - 1)
         if whole:
             memcpy._check_columns([blocks], [0], move, "f")
         else:
-            with pytest.raises(ValueError, match=r"^(src_col|dst_col|bias|block_ids\[\d\]) = "):
+            null = REFUSED.format(place=r"req_state.block_ids\[0\]")
+            with pytest.raises(ValueError, match="^(src_col|dst_col|bias) = |" + null):
                 memcpy._check_columns([blocks], [0], move, "f")
 
 
@@ -89,7 +96,7 @@ def test_rows_that_do_not_move_are_uploaded_without_a_source() -> None:
     )
     runner._move_by_table(moves.Step([3, 1, 4], [0, 2], [1, 2], [3, 4], [0, 1]), bufs)
     assert [rows for rows, _ in launched] == [3]
-    assert staged[1, :3].tolist() == [1, -1, 2]
+    assert staged[1].tolist() == [1, -1, 2, 7, 7]
     assert staged[0, [0, 2]].tolist() == [3, 4]
     assert staged[2, [0, 2]].tolist() == [0, 1]
 
