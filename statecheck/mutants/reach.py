@@ -205,8 +205,10 @@ class _Recording:
 
 def _judges(message: Mapping[str, Any], target: Target) -> bool:
     """Whether an item passes, and uses the target and nothing that it must not; a test of the target may only read its names."""
-    uses = message["lines"] or message["launched"] or message["item"].startswith(f"{TESTS}/{target.package}/")
-    return bool(message.get("passed") and not message["other"] and uses)
+    if not message.get("passed") or message["other"]:
+        return False
+    executes = bool(message["lines"] or message["launched"])
+    return executes or message["item"].startswith(f"{TESTS}/{target.package}/")
 
 
 def users(target: Target, path: str) -> set[str]:
