@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from oracle.lifecycle.broken_laws import Broken, BrokenLaws, in_sentences
+from oracle.lifecycle.known_states import KnownStates
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import next_token, other_than, states_after
 from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep
@@ -344,3 +345,13 @@ def test_laws_are_in_sentences_of_what_breaks_each_first() -> None:
 @pytest.mark.parametrize(("token", "other"), [(1000, 1001), (1001, 1002), (1000 + 1_000_002, 1000)])
 def test_another_token_is_the_next_of_the_vocabulary(token: int, other: int) -> None:
     assert other_than(token) == other
+
+
+def test_a_state_is_that_of_a_request_that_has_come_to_it() -> None:
+    known = KnownStates()
+    for name in ("r0", "r1"):
+        known.add(name, PROMPT)
+    assert known.requests["r0"].token(1) == 2
+    assert known.found(STATES[2]) == ("?", 0, ())
+    known.requests["r1"].state(3)
+    assert known.found(STATES[2]) == ("r1", 3, ())
