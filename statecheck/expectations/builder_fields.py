@@ -69,8 +69,8 @@ def _fields(
             flat = tuple(number for row in value for number in row)
             fields[name] = Tensor("int32", (len(value), widths[name]), flat)
         elif isinstance(value, tuple):
-            vector: Any = boolean if name in _MASKS else int64 if name in int64s else int32
-            fields[name] = vector(value)
+            made: Any = boolean if name in _MASKS else int64 if name in int64s else int32
+            fields[name] = made(value)
         elif name not in _NO_FIELDS:
             fields[name] = value
     return {name: value for name, value in fields.items() if name not in without}
