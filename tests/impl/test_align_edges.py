@@ -124,6 +124,9 @@ def test_an_offset_outside_of_the_lists_is_refused(offset: int) -> None:
 @pytest.mark.parametrize("address", [0, 2**63 - 1, 2**63, 2**64 - 1])
 def test_an_address_keeps_its_bits(address: int) -> None:
     assert int(np.array(states.signed(address), np.int64).view(np.uint64)) == address
+    stored = SimpleNamespace(np=np.zeros(2, np.int64))
+    memcpy._store_addresses(stored, slice(1, 2), [address])
+    assert stored.np.view(np.uint64).tolist() == [0, address]
 
 
 def test_columns_may_be_as_large_as_32_bits_allow(context: Any) -> None:
