@@ -122,6 +122,7 @@ for NAME, BATCH in batches():
         CASES[f"{type(BATCH).__name__}, {NAME}, {HOW}"] = BATCH, lambda steps=STEPS: steps  # type: ignore[misc]
 
 
+@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize("name", CASES)
 def test_a_batch_is_copied_by_the_rules_and_leaves_no_ticket(name: str) -> None:
     batch, steps = CASES[name]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from properties.refusals.test_align_refusals import STEP, postprocessed
 from statecheck.case.compare import outcome_difference
 from statecheck.case.values import Name, Raised
@@ -24,6 +26,7 @@ def prepared(step: Any = STEP) -> tuple[InProcess, Any]:
     return port, port.materialise(Name("copy_bufs"))
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_without_a_context_states_are_copied_by_address_although_there_are_block_tables() -> None:
     port, bufs = prepared()
     bufs.context = bufs.moves = None
