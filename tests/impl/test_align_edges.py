@@ -156,20 +156,3 @@ def test_room_for_no_request_is_refused_by_the_function_that_is_called() -> None
     outcome, _ = after((Let("config", SETUP.config(4)), copy_buffers(SETUP, 0)))
     assert isinstance(outcome, Raised)
     assert outcome.message == "max_num_reqs = 0, but should be >= 1 [MambaCopyBuffers.create]"
-
-
-@pytest.mark.parametrize("pin", [False, True])
-@pytest.mark.parametrize("cuda", [False, True])
-def test_memory_is_pinned_if_that_is_wanted_and_there_is_cuda(
-    pin: bool, cuda: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pinned, zeros = list[bool](), torch.zeros
-
-    def recorded(size: tuple[int, ...], pin_memory: bool = False, **others: Any) -> torch.Tensor:
-        pinned.append(pin_memory)
-        return zeros(size, **others)
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
-    monkeypatch.setattr(torch, "zeros", recorded)
-    IMPL.resolve("CpuGpuBuffer")(2, dtype=torch.int32, device="cpu", pin_memory=pin)
-    assert pinned == [pin and cuda, False]

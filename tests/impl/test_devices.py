@@ -12,10 +12,13 @@ import torch
 # As any: what is asked here is no part of the interface.
 batch: Any = import_module("impl.batch")
 buffers: Any = import_module("impl.align.buffers")
+checks: Any = import_module("impl.checks")
 chunks: Any = import_module("impl.chunks")
 geometry: Any = import_module("impl.align.geometry")
+host: Any = import_module("impl.builders.host")
 launch: Any = import_module("impl.align.launch")
 memcpy: Any = import_module("impl.align.memcpy")
+runner: Any = import_module("impl.align.runner")
 
 ELSEWHERE = torch.zeros(4, dtype=torch.int32, device="meta")
 CPU = torch.device("cpu")
@@ -62,6 +65,22 @@ REFUSED = {
         r"block_tables\[0\] = .* on meta",
     ),
     "addresses": (addresses, r"dst_ptrs = .* on meta, but should be of 2 entries on cpu"),
+    "a vector of the host": (
+        lambda: checks.host_rows("x", ELSEWHERE, 4, "f"),
+        r"x = .* on meta, but should be an int32 or int64 tensor of shape \(4,\) on the CPU",
+    ),
+    "a vector of a batch": (
+        lambda: checks.device_rows("x", ELSEWHERE, 4, CPU, "f"),
+        r"x = .* on meta, but should be .* with 4 rows on cpu",
+    ),
+    "counts of a builder": (
+        lambda: host.check_counts(ELSEWHERE, 4, CPU, "f"),
+        r"num_accepted_tokens = .* on meta, but should be at least 4 entries on cpu",
+    ),
+    "counts of the host": (
+        lambda: runner._check_host_counts(ELSEWHERE, 4, "f"),
+        r"num_accepted_tokens_cpu_tensor = .* on meta, but should be an int32 tensor on the CPU",
+    ),
     "a vector": (
         lambda: launch.check_vectors({"v": ELSEWHERE}, 4, CPU, "f"),
         r"v = int32 tensor of shape \(4,\) on meta, but should be .* on cpu \[f\]",
@@ -79,9 +98,21 @@ def test_metadata_of_a_convolution_is_where_it_is_asked_for() -> None:
     assert chunks.compute_causal_conv1d_metadata(torch.tensor([0, 3]), device="meta")[1].is_meta
 
 
-def test_pinned_memory_may_be_asked_for_where_there_is_no_gpu() -> None:
-    buffer = buffers.CpuGpuBuffer(3, dtype=torch.int32, device="cpu", pin_memory=True)
-    assert buffer.cpu.is_pinned() is torch.cuda.is_available()
+@pytest.mark.parametrize("pin", [False, True])
+@pytest.mark.parametrize("cuda", [False, True])
+def test_memory_is_pinned_if_that_is_wanted_and_there_is_cuda(
+    pin: bool, cuda: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned, zeros = list[bool](), torch.zeros
+
+    def recorded(size: tuple[int, ...], pin_memory: bool = False, **others: Any) -> torch.Tensor:
+        pinned.append(pin_memory)
+        return zeros(size, **others)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch, "zeros", recorded)
+    buffers.CpuGpuBuffer(2, dtype=torch.int32, device="cpu", pin_memory=pin)
+    assert pinned == [pin and cuda, False]
 
 
 def test_what_goes_to_a_gpu_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
