@@ -131,7 +131,7 @@ def device_rows(
     if (
         isinstance(value, torch.Tensor)
         and value.ndim == ndim
-        and value.size(0) == rows
+        and value.shape[0] == rows
         and value.dtype in INDEX_DTYPES
         and value.device == device
     ):

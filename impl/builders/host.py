@@ -200,10 +200,12 @@ def check_count_values(counts: torch.Tensor, rows: int | Marks, most: int, funct
     """Refuse counts outside 1..most of those rows on the host; on a device that is a precondition."""
     if counts.is_cpu:
         values = counts.numpy()[: rows if isinstance(rows, int) else rows.size]
-        wrong = (values < 1) | (values > most)
-        if not isinstance(rows, int):
-            wrong &= rows
-        refuse_first("num_accepted_tokens", values, wrong, f"in 1..{most}", function)
+        least, greatest = extremes(values)
+        if least < 1 or greatest > most:
+            wrong = (values < 1) | (values > most)
+            if not isinstance(rows, int):
+                wrong &= rows
+            refuse_first("num_accepted_tokens", values, wrong, f"in 1..{most}", function)
 
 
 def refuse_first(argument: str, values: npt.NDArray[Any], wrong: Marks, rule: str, function: str) -> None:
