@@ -19,11 +19,10 @@ from statecheck.data.files import write_whole
 from statecheck.data.locks import try_lock, wait_for_lock
 from statecheck.releases import checkout as checkouts
 from statecheck.releases.pip import install, install_release
-from statecheck.releases.probe import ADAPTER, probe
-from statecheck.releases.requirements import LIGHT, Needed, all_but_heavy, light, needed
-from statecheck.rooms import home
+from statecheck.releases.probe import probe
+from statecheck.releases.project import VLLM, Project
+from statecheck.releases.requirements import Needed, all_but_heavy, light, needed
 
-ROOT = home() / ".vllm"
 _COMPLETE = "complete.json"
 """Written last, with the recipe: everything that is needed is installed."""
 Tell = Callable[[str], None]
@@ -75,6 +74,7 @@ class Wanted:
 
     version: str
     checkout: Path | None = None
+    project: Project = VLLM
 
     @property
     def key(self) -> str:
@@ -84,7 +84,7 @@ class Wanted:
         return f"path-{hashlib.sha256(str(self.checkout).encode()).hexdigest()[:12]}"
 
     def __str__(self) -> str:
-        return f"vLLM {self.version}" + (f" in {self.checkout}" if self.checkout else "")
+        return f"{self.project.name} {self.version}" + (f" in {self.checkout}" if self.checkout else "")
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class Maker:
     """
 
     base: Base
-    root: Path = ROOT
-    module: str = ADAPTER
+    root: Path = VLLM.root
+    module: str = VLLM.adapter
     tell: Tell = print
 
     def enter(self, wanted: Wanted) -> Environment:
@@ -129,7 +129,7 @@ class Maker:
             raise
         if wanted.checkout is not None:
             # It may have gone on since.
-            put_down_version(wanted.version, _packages_of(self._folder(wanted)))
+            put_down_version(wanted, _packages_of(self._folder(wanted)))
         return Environment(self.python(wanted), self.variables(wanted), lock)
 
     def is_ready(self, wanted: Wanted) -> bool:
@@ -172,17 +172,18 @@ class Maker:
             self._place(wanted, _packages_of(folder))
             self._fill(wanted, _packages_of(folder))
         except OSError as error:
-            raise ValueError(f"{folder} cannot be made: {error} [vllm]") from error
+            raise ValueError(f"{folder} cannot be made: {error} [{wanted.project.package}]") from error
 
     def _place(self, wanted: Wanted, packages: Path) -> None:
         """Have the environment find what it borrows, and the release itself."""
         lent = [str(wanted.checkout)] * (wanted.checkout is not None) + list(self.base.folders)
         (packages / "statecheck_lent.pth").write_text("\n".join(lent) + "\n", encoding="utf-8")
         if wanted.checkout is None:
-            install_release(self.python(wanted), wanted.version)
-            self._drop_libraries(packages / "vllm")
+            install_release(self.python(wanted), wanted.project, wanted.version)
+            if not wanted.project.keeps_libraries:
+                self._drop_libraries(packages / wanted.project.package)
         else:
-            put_down_version(wanted.version, packages)
+            put_down_version(wanted, packages)
 
     def _fill(self, wanted: Wanted, packages: Path) -> None:
         """Install what the release requires, until it can be imported: what is light, and otherwise all but what is heavy."""
@@ -190,7 +191,7 @@ class Maker:
         everything = all_but_heavy(required)
         # Where the base has all that a checkout takes, there is nothing to install, and no index is needed.
         nothing: list[list[str]] = [[]] if wanted.checkout is not None else []
-        for requirements in (*nothing, light(required), everything):
+        for requirements in (*nothing, light(required, wanted.project), everything):
             if requirements is everything:
                 self.tell(f"statecheck: {wanted} needs all that it requires: {error}")
             install(self.python(wanted), requirements, self.base.pins, str(wanted))
@@ -200,7 +201,7 @@ class Maker:
                 return write_whole(self._folder(wanted) / _COMPLETE, recipe, durable=False)
         rule = "importable with what it requires"
         raise ValueError(
-            f"{wanted} is set up in {self._folder(wanted)}, but should be {rule}: {error} [vllm]"
+            f"{wanted} is set up in {self._folder(wanted)}, but should be {rule}: {error} [{wanted.project.package}]"
         )
 
     def _drop_libraries(self, package: Path) -> None:
@@ -211,8 +212,12 @@ class Maker:
 
     def _recipe(self, wanted: Wanted) -> dict[str, Any]:
         """What an environment is made of; one that is made of anything else is not the one that is wanted."""
-        required = checkouts.requirements_of(wanted.checkout) if wanted.checkout else {}
-        named = {"wanted": wanted.key, "light": list(LIGHT), "required": sorted(map(str, required.values()))}
+        required = checkouts.requirements_of(wanted.checkout, wanted.project) if wanted.checkout else {}
+        named = {
+            "wanted": wanted.key,
+            "light": list(wanted.project.light),
+            "required": sorted(map(str, required.values())),
+        }
         return named | {
             "python": self.base.python,
             "folders": list(self.base.folders),
@@ -223,15 +228,16 @@ class Maker:
         return self.root / wanted.key
 
 
-def put_down_version(version: str, folder: Path) -> None:
+def put_down_version(wanted: Wanted, folder: Path) -> None:
     """Say in `folder` which version a checkout is: vLLM asks for its own, and without one does without Triton."""
-    for other in folder.glob("vllm-*.dist-info"):
-        if other.name != f"vllm-{version}.dist-info":
+    package, version = wanted.project.package, wanted.version
+    for other in folder.glob(f"{package}-*.dist-info"):
+        if other.name != f"{package}-{version}.dist-info":
             shutil.rmtree(other)
-    path = folder / f"vllm-{version}.dist-info" / "METADATA"
+    path = folder / f"{package}-{version}.dist-info" / "METADATA"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n", durable=False)
+        write_whole(path, f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n", durable=False)
 
 
 def _packages_of(folder: Path) -> Path:
@@ -240,6 +246,6 @@ def _packages_of(folder: Path) -> Path:
 
 def _required_by(wanted: Wanted, packages: Path) -> Needed:
     if wanted.checkout is not None:
-        return checkouts.requirements_of(wanted.checkout)
-    metadata = next(packages.glob("vllm-*.dist-info"))
+        return checkouts.requirements_of(wanted.checkout, wanted.project)
+    metadata = next(packages.glob(f"{wanted.project.package}-*.dist-info"))
     return needed(importlib.metadata.Distribution.at(metadata).requires or ())

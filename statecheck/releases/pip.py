@@ -12,6 +12,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from statecheck.releases.project import Project
 from statecheck.releases.requirements import is_heavy
 
 _UNREACHABLE = re.compile(
@@ -26,19 +27,22 @@ class PipFailed(Exception):
     """What pip said, as far as it tells why."""
 
 
-def install_release(python: Path, version: str) -> None:
-    """Install vLLM itself, and nothing that it requires.
+def install_release(python: Path, project: Project, version: str) -> None:
+    """Install a release itself, and nothing that it requires.
 
     Raises:
         ValueError: the index has no such release for this machine, or cannot be reached.
     """
+    package = project.package
     try:
-        run_pip(python, "install", "--no-deps", "--only-binary", "vllm", f"vllm=={version}")
+        run_pip(python, "install", "--no-deps", "--only-binary", package, f"{package}=={version}")
     except PipFailed as failed:
         rule = "a release that installs"
         if "No matching distribution" in str(failed):
             rule = "a release that the package index has as a wheel for this machine and this Python"
-        raise ValueError(f"VLLM = {version!r}, but should be {rule} [vllm]\n{failed}") from None
+        raise ValueError(
+            f"{project.variable} = {version!r}, but should be {rule} [{package}]\n{failed}"
+        ) from None
 
 
 def install(python: Path, requirements: Sequence[str], pins: Sequence[str], what: str) -> None:
@@ -59,7 +63,9 @@ def install(python: Path, requirements: Sequence[str], pins: Sequence[str], what
         try:
             run_pip(python, "install", "--no-deps", *(f"{name}=={version}" for name, version in chosen))
         except PipFailed as failed:
-            raise ValueError(f"the requirements of {what} cannot be installed [vllm]\n{failed}") from None
+            raise ValueError(
+                f"the requirements of {what} cannot be installed [requirements]\n{failed}"
+            ) from None
 
 
 def releases_of(python: Path, name: str) -> list[str]:
@@ -90,9 +96,9 @@ def run_pip(python: Path, *arguments: str) -> str:
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=quiet
     )
     if done.returncode and _UNREACHABLE.search(done.stdout):
-        rule = "within reach, where something new has to be set up; VLLM_PATH=<checkout> needs none where the base has all else"
+        rule = "within reach, where something new has to be set up; a checkout needs none where the base has all else"
         raise ValueError(
-            f"the package index that pip is configured for cannot be reached, but should be {rule} [vllm]"
+            f"the package index that pip is configured for cannot be reached, but should be {rule} [pip]"
         )
     if done.returncode:
         raise PipFailed(_telling(done.stdout))
@@ -111,9 +117,13 @@ def _resolved(
             run_pip(python, "install", *options, *requirements)
         except PipFailed as failed:
             if "ResolutionImpossible" not in str(failed):
-                raise ValueError(f"the requirements of {what} cannot be installed [vllm]\n{failed}") from None
+                raise ValueError(
+                    f"the requirements of {what} cannot be installed [requirements]\n{failed}"
+                ) from None
             rule = f"such that the requirements of {what} can be installed beside it"
-            raise ValueError(f"base = {', '.join(pins)}, but should be {rule} [vllm]\n{failed}") from None
+            raise ValueError(
+                f"base = {', '.join(pins)}, but should be {rule} [requirements]\n{failed}"
+            ) from None
         found = json.loads(report.read_text(encoding="utf-8"))
     return [(one["metadata"]["name"], one["metadata"]["version"]) for one in found["install"]]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from statecheck import rooms
 
-ADAPTER = "subjects.vllm"
 _BROKEN = "statecheck-broken "
 _SCRIPT = f"""
 import importlib, sys
@@ -24,7 +23,7 @@ except BaseException as error:
 """
 
 
-def probe(python: Path, module: str = ADAPTER, variables: Mapping[str, str] | None = None) -> str:
+def probe(python: Path, module: str, variables: Mapping[str, str] | None = None) -> str:
     """Import a module in an interpreter of its own; the error, "" where there is none.
 
     Args:

@@ -10,8 +10,10 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-_LISTS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-LIGHT, UNSAID, HEAVY = (tuple(_LISTS[name]) for name in ("light", "unsaid", "heavy"))
+from statecheck.releases.project import Project
+
+_LISTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+HEAVY = tuple(_LISTS["heavy"])
 
 Needed = Mapping[str, Requirement]
 
@@ -31,9 +33,9 @@ def plain(names: Iterable[str]) -> Needed:
     return {canonicalize_name(name): Requirement(name) for name in names}
 
 
-def light(required: Needed) -> list[str]:
-    """What to install first: the light ones among what is required, with the versions asked for."""
-    return [_written(required[name]) for name in LIGHT if name in required] + list(UNSAID)
+def light(required: Needed, project: Project) -> list[str]:
+    """What to install first: the project's light ones among what is required, with the versions asked for."""
+    return [_written(required[name]) for name in project.light if name in required] + list(project.unsaid)
 
 
 def all_but_heavy(required: Needed) -> list[str]:

@@ -1,4 +1,4 @@
-"""Going on in the environment of the release that VLLM or VLLM_PATH names."""
+"""Going on in the environment of the release that a variable names: VLLM or VLLM_PATH, SGLANG or SGLANG_PATH."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from statecheck import rooms
 from statecheck.releases.checkout import version_of
-from statecheck.releases.environment import ROOT, Maker, Wanted, this_base
-from statecheck.releases.probe import ADAPTER
-from statecheck.text.command_lines import RELEASED, is_released, remembered
+from statecheck.releases.environment import Maker, Wanted, this_base
+from statecheck.releases.project import VLLM, Project, released
+from statecheck.text.command_lines import remembered
 
 
 def go_on_in_release(
@@ -29,57 +29,63 @@ def go_on_in_release(
         module: what `python -m` runs there.
 
     Raises:
-        ValueError: there is no such release or checkout, its environment cannot be made, or there is no vLLM at all.
+        ValueError: there is no such release or checkout, its environment cannot be made, or none is asked for or installed.
     """
-    if not is_released(getattr(options, "subject", None)):
+    project = released(getattr(options, "subject", None))
+    if project is None:
         return
-    wanted = wanted_by(os.environ)
+    wanted = wanted_by(os.environ, project)
     if wanted is None:
-        _require_importable()
+        _require_importable(project)
     elif not is_here(wanted):
         _replace_process(wanted, [module, *(sys.argv[1:] if arguments is None else arguments)])
 
 
-def wanted_by(variables: Mapping[str, str]) -> Wanted | None:
-    """What VLLM and VLLM_PATH ask for; beside a path, VLLM says which version it is.
+def wanted_by(variables: Mapping[str, str], project: Project = VLLM) -> Wanted | None:
+    """What VLLM and VLLM_PATH ask for, or those of another project; beside a path, the former says which version it is.
 
     Raises:
         ValueError: they say something that cannot be.
     """
-    version, path = variables.get("VLLM", "").strip(), variables.get("VLLM_PATH", "").strip()
-    release = wanted_release(version) if version else None
+    name, package = project.variable, project.package
+    version, path = variables.get(name, "").strip(), variables.get(f"{name}_PATH", "").strip()
+    release = wanted_release(version, project) if version else None
     if not path:
         return release
     folder = Path(path).expanduser().resolve()
-    if not (folder / "vllm" / "__init__.py").is_file():
-        raise ValueError(f"VLLM_PATH = {path!r}, but should be a folder with vllm/__init__.py [vllm]")
-    return Wanted(version or version_of(folder), folder)
+    if not (folder / package / "__init__.py").is_file():
+        rule = f"a folder with {package}/__init__.py"
+        raise ValueError(f"{name}_PATH = {path!r}, but should be {rule} [{package}]")
+    return Wanted(version or version_of(folder, project), folder, project)
 
 
-def wanted_release(version: str) -> Wanted:
+def wanted_release(version: str, project: Project = VLLM) -> Wanted:
     """A release of that version.
 
     Raises:
         ValueError: it cannot be one.
     """
     if not re.fullmatch(r"\d+(\.\d+)*[A-Za-z0-9.+]*", version):
-        raise ValueError(f"VLLM = {version!r}, but should be the version of a release, such as 0.33.0 [vllm]")
-    return Wanted(version)
+        rule = f"the version of a release, such as {project.example}"
+        raise ValueError(f"{project.variable} = {version!r}, but should be {rule} [{project.package}]")
+    return Wanted(version, project=project)
 
 
 def is_here(wanted: Wanted) -> bool:
     """Whether this interpreter imports just that."""
-    spec, installed = find_spec("vllm"), _installed()
+    package = wanted.project.package
+    spec, installed = find_spec(package), _installed(package)
     if spec is None or spec.origin is None or installed is None:
         return False
     if wanted.checkout is not None:
-        return Path(spec.origin).resolve() == wanted.checkout / "vllm" / "__init__.py"
+        return Path(spec.origin).resolve() == wanted.checkout / package / "__init__.py"
     return wanted.version in (installed, installed.partition("+")[0])
 
 
 def _replace_process(wanted: Wanted, arguments: Sequence[str]) -> None:
     """Become `python -m` with these arguments, the module first, in the release's environment."""
-    environment = Maker(this_base(ROOT), ROOT, ADAPTER, _tell).enter(wanted)
+    root = wanted.project.root
+    environment = Maker(this_base(root), root, wanted.project.adapter, _tell).enter(wanted)
     if environment.lock is not None:
         # Held until the command ends, by what is run instead of this process.
         os.set_inheritable(environment.lock, True)
@@ -89,15 +95,16 @@ def _replace_process(wanted: Wanted, arguments: Sequence[str]) -> None:
     os.execve(command[0], command, rooms.added_to(inherited))  # noqa: S606 - a command of our own
 
 
-def _require_importable() -> None:
-    if find_spec("vllm") is None:
-        rule = "importable, or VLLM=0.33.0 (a release) or VLLM_PATH=<checkout> be set"
-        raise ValueError(f"subject = {RELEASED!r}, but vllm should be {rule} [vllm]")
+def _require_importable(project: Project) -> None:
+    package, name = project.package, project.variable
+    if find_spec(package) is None:
+        rule = f"importable, or {name}={project.example} (a release) or {name}_PATH=<checkout> be set"
+        raise ValueError(f"subject = {package!r}, but {package} should be {rule} [{package}]")
 
 
-def _installed() -> str | None:
+def _installed(package: str) -> str | None:
     try:
-        return importlib.metadata.version("vllm")
+        return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
 

@@ -22,18 +22,25 @@ COMMAND = "STATECHECK_COMMAND"
 FOLDER = "STATECHECK_FOLDER"
 """The folder in which make was called, set by the Makefile; make may have changed the folder since."""
 PYTHONPATH = "STATECHECK_PYTHONPATH"
-"""PYTHONPATH as it was when this run was started; workers, and an environment of vLLM, may have another one."""
-IMPORTS = "PYTHONPATH", "VLLM", "VLLM_PATH"
-"""Variables of the environment that decide what is run."""
+"""PYTHONPATH as it was when this run was started; workers, and an environment of a release, may have another one."""
 RELEASED = "vllm"
-"""The subject of which there are releases to choose from."""
-_OF_VLLM = "VLLM", "VLLM_PATH"
+"""The subject of which there are releases to choose from in `bisect` and `compatibility`."""
+_CHOSEN_BY = {"vllm": ("VLLM", "VLLM_PATH"), "sglang": ("SGLANG", "SGLANG_PATH")}
+"""By subject of which there are releases, the variables that choose a release and a checkout."""
+IMPORTS = "PYTHONPATH", *_CHOSEN_BY["vllm"], *_CHOSEN_BY["sglang"]
+"""Variables of the environment that decide what is run."""
 Option = str | bool | PurePath
+
+
+def project_of(subject: str | None) -> str:
+    """The project that it is a release of, with the functions of another module inside or not; "" where it is none."""
+    name = (subject or "").partition("+")[0]
+    return name if name in _CHOSEN_BY else ""
 
 
 def is_released(subject: str | None) -> bool:
     """Whether it is a release, or one with the functions of another module inside."""
-    return (subject or "").partition("+")[0] == RELEASED
+    return bool(project_of(subject))
 
 
 def program() -> str:
@@ -93,8 +100,9 @@ def command_line(command: str, *given: PurePath | str, **options: Option) -> str
 
 def script_line(script: PurePath, subject: str = "impl", *flags: str) -> str:
     """A Python script about a subject, run by this interpreter, with these flags, and with what it imports."""
-    # A checkout of vLLM is on the import path of the process that went on with it.
-    moved = is_released(subject) and os.environ.get("VLLM_PATH")
+    # A checkout of a project is on the import path of the process that went on with it.
+    chosen = _CHOSEN_BY.get(project_of(subject))
+    moved = chosen and os.environ.get(chosen[1])
     path = os.environ.get("PYTHONPATH", "") if moved else _python_path()
     variables = [f"PYTHONPATH={shlex.quote(path)}"] if path else []
     return _from_here(" ".join([*variables, python(), *flags, shlex.quote(near(script))]))
@@ -138,7 +146,7 @@ def _from_here(line: str) -> str:
 def _variables(subject: str) -> Iterator[tuple[str, str]]:
     for name in IMPORTS:
         value = _python_path() if name == "PYTHONPATH" else os.environ.get(name, "")
-        if value and (is_released(subject) or name not in _OF_VLLM):
+        if value and (name == "PYTHONPATH" or name in _CHOSEN_BY.get(project_of(subject), ())):
             yield name, value
 
 

@@ -20,6 +20,7 @@ from statecheck.cli.releases.bisect import run_bisect
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.releases.bisect import Replays
 from statecheck.releases.environment import Maker
+from statecheck.releases.project import Project
 from statecheck.report.bisection import FILE, TriedRelease
 from statecheck.text.command_lines import FOLDER
 from tests.breakages.broken import a_case
@@ -73,7 +74,7 @@ def bisect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToyBisect:
         monkeypatch.delenv(name, raising=False)
     case = a_case(subject="vllm", steps=(call("cdiv", x=4, y=2),)).save(tmp_path / "one" / "case.json")
     toy = ToyBisect(tmp_path, case, dict(RELEASES), {"0.27.0"})
-    monkeypatch.setattr(bisect_command, "ROOT", tmp_path)
+    monkeypatch.setattr(Project, "root", tmp_path)
     monkeypatch.setattr(bisect_command, "releases_of", lambda *_: sorted(["0.19.0", *RELEASES]))
     monkeypatch.setattr(Maker, "is_ready", lambda _, wanted: wanted.version in toy.ready)
     return toy

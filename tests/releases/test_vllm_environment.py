@@ -17,16 +17,17 @@ from pathlib import Path
 
 import pytest
 
-from statecheck.releases import requirements, start
+from statecheck.releases import start
 from statecheck.releases.environment import Maker, Wanted, this_base
 from statecheck.releases.pip import releases_of
+from statecheck.releases.project import PROJECTS, VLLM, Project
 from tests.releases.test_requirements import checkout_in
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("pip") is None, reason="environments are made with pip"),
 ]
-RELEASE = Wanted("0.99.0")
+RELEASE = Wanted("0.99.0", project=replace(VLLM, unsaid=()))
 
 
 @dataclass
@@ -83,7 +84,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
     (tmp_path / "wheels").mkdir()
-    monkeypatch.setattr(requirements, "UNSAID", ())
+    monkeypatch.setitem(PROJECTS, "vllm", RELEASE.project)
     return World(tmp_path)
 
 
@@ -207,7 +208,7 @@ def test_a_checkout_is_imported_from_where_it_lies_and_left_alone(world: World) 
         "vllm/_version.py": "__version__ = version = '0.31.1.dev3'\n",
         "requirements/common.txt": "msgspec # fast\n",
     }
-    wanted = checkout_in(world.folder / "tree", files)
+    wanted = checkout_in(world.folder / "tree", files, RELEASE.project)
     before = content(world.folder / "tree")
     message = "import vllm; from importlib.metadata import version; print(version('vllm'), vllm.__file__)"
     python = world.enter(wanted)
@@ -223,7 +224,7 @@ def test_a_checkout_is_imported_from_where_it_lies_and_left_alone(world: World) 
 
 
 def test_a_checkout_that_everything_is_there_for_needs_no_index(world: World) -> None:
-    wanted = checkout_in(world.folder / "tree", {"vllm/__init__.py": "import json"})
+    wanted = checkout_in(world.folder / "tree", {"vllm/__init__.py": "import json"}, RELEASE.project)
     assert (
         says(world.enter(wanted), "import vllm; print(vllm.__file__)")
         == f"{wanted.checkout}/vllm/__init__.py"
@@ -246,8 +247,8 @@ def begin(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None
     def become(python: str, command: list[str], variables: dict[str, str]) -> None:
         raise Replaced(python, command, variables)
 
-    monkeypatch.setattr(start, "ROOT", world.maker.root)
-    monkeypatch.setattr(start, "ADAPTER", "vllm")
+    monkeypatch.setattr(Project, "root", world.maker.root)
+    monkeypatch.setattr(Project, "adapter", "vllm")
     monkeypatch.setattr("os.execve", become)
     return lambda subject: start.go_on_in_release(
         argparse.Namespace(subject=subject), ["fuzz", "--seed", "1"]
@@ -275,7 +276,7 @@ def test_a_command_stays_where_it_is_for_other_subjects_and_installed_releases(
     monkeypatch.setenv("VLLM", RELEASE.version)
     begin("impl")
     monkeypatch.setattr(start, "find_spec", lambda name: find_spec("json"))
-    monkeypatch.setattr(start, "_installed", lambda: f"{RELEASE.version}+cpu")
+    monkeypatch.setattr(start, "_installed", lambda package: f"{RELEASE.version}+cpu")
     begin("vllm")
     monkeypatch.delenv("VLLM")
     begin("vllm")

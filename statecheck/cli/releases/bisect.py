@@ -17,8 +17,9 @@ from statecheck.cli.options import add_corpus_option, seconds
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.releases.bisect import Replays, search
 from statecheck.releases.command import PROGRAM
-from statecheck.releases.environment import ROOT, Maker, this_base
+from statecheck.releases.environment import Maker, this_base
 from statecheck.releases.pip import releases_of
+from statecheck.releases.project import VLLM
 from statecheck.releases.start import wanted_by, wanted_release
 from statecheck.report.bisection import FILE, RIGHT, WRONG, Bisection, TriedRelease
 from statecheck.text.command_lines import RELEASED, command_line, option
@@ -111,7 +112,7 @@ def _bisected(options: argparse.Namespace, replays: Replays) -> Bisection:
     if os.environ.get("VLLM_PATH"):
         rule = "not set: releases are tried; `git bisect run python repro.py --bisect` goes through commits"
         raise ValueError(f"VLLM_PATH = {os.environ['VLLM_PATH']!r}, but should be {rule} [bisect]")
-    wanted, maker = wanted_by(os.environ), Maker(this_base(ROOT), ROOT)
+    wanted, maker = wanted_by(os.environ), Maker(this_base(VLLM.root), VLLM.root)
     asked = _listed(options.releases)
     names = asked or _of_index()
     ready = [name for name in names if maker.is_ready(wanted_release(name))]
