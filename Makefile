@@ -24,6 +24,8 @@ BENCH_ARGS ?=
 TRACE ?=
 VLLM ?=
 VLLM_PATH ?=
+SGLANG ?=
+SGLANG_PATH ?=
 RELEASES ?=
 BISECT_ARGS ?=
 REQUESTS ?=
@@ -63,13 +65,14 @@ PYTHON_OF_MAKE = STATECHECK_FOLDER=$(call quote,$(PWD)) $(PY)
 RUN = $(PYTHON_OF_MAKE) -m statecheck
 CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
 # A release that is named is the subject, where no other one is; INSIDE is a module that is put into it.
-RELEASED = vllm$(addprefix +,$(INSIDE))
-RELEASE = $(if $(VLLM)$(VLLM_PATH),VLLM=$(call quote,$(VLLM)) VLLM_PATH=$(call quote,$(VLLM_PATH)))
-RELEASED_CHOICE = $(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT))),--subject $(call quote,$(RELEASED)) --device $(call quote,$(DEVICE)),$(CHOICE))
+CHOSEN = $(VLLM)$(VLLM_PATH)$(SGLANG)$(SGLANG_PATH)
+RELEASED = $(if $(SGLANG)$(SGLANG_PATH),sglang,vllm$(addprefix +,$(INSIDE)))
+RELEASE = $(foreach name,VLLM VLLM_PATH SGLANG SGLANG_PATH,$(if $($(name)),$(name)=$(call quote,$($(name)))))
+RELEASED_CHOICE = $(if $(and $(CHOSEN),$(filter file,$(origin SUBJECT))),--subject $(call quote,$(RELEASED)) --device $(call quote,$(DEVICE)),$(CHOICE))
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants prove vllm compatibility vectors lint types table check-table ci clean
+TARGETS := help test fuzz exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants prove vllm sglang compatibility vectors lint types table check-table ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -87,7 +90,7 @@ help:  ## this list
 	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 REPLAY_ARGS="--blocks 200"'
 	@echo '  of bench: ONLY=builders|align SUBJECT=<module> VLLM=0.33.0 OUT=$(OUT); of vectors: OUT=$(VECTORS)'
 	@echo '  of mutants: FILES="impl/align oracle" SAMPLE=200 WORKERS=4 EXAMPLES=25 SHARD=1/4 BUDGET=8m AGAIN=1 OUT=$(MUTANTS)'
-	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m INSIDE=<module> FUZZ_ARGS=<args>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
+	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m INSIDE=<module> FUZZ_ARGS=<args>; of sglang: SGLANG=0.5.23 or SGLANG_PATH=<checkout>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
 	@echo '  of bisect: CASE=<case.json> RELEASES=0.25.1,0.33.0; BISECT_ARGS=--all'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
 
@@ -146,6 +149,12 @@ bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, 
 vllm: $(READY)  ## a campaign on a released vLLM, or a checkout of it: VLLM=0.33.0 or VLLM_PATH=<folder>, INSIDE, BUDGET (5m here), DEVICE, ONLY, SEED
 	$(if $(VLLM)$(VLLM_PATH),,$(error make vllm needs VLLM=<version> or VLLM_PATH=<checkout>))
 	@$(RELEASE) $(RUN) fuzz --subject $(call quote,$(RELEASED)) \
+	  --budget $(if $(filter file,$(origin BUDGET)),5m,$(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
+	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
+
+sglang: $(READY)  ## a campaign on a released SGLang, or a checkout of it: SGLANG=0.5.23 or SGLANG_PATH=<folder>, BUDGET (5m here), ONLY, SEED
+	$(if $(SGLANG)$(SGLANG_PATH),,$(error make sglang needs SGLANG=<version> or SGLANG_PATH=<checkout>))
+	@$(RELEASE) $(RUN) fuzz --subject sglang \
 	  --budget $(if $(filter file,$(origin BUDGET)),5m,$(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
 

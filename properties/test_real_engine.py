@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from properties.strategies.live import (
     LONGEST,
+    EngineStory,
     LiveAbort,
     LiveAdd,
     LiveEvent,
@@ -28,7 +29,8 @@ class LiveRun:
     """A scenario on its way: the tokens of each request so far, and those that live."""
 
     trial: Trial
-    story: LiveStory
+    story: EngineStory
+    engine: str = ENGINE
     tokens: dict[str, list[int]] = field(default_factory=dict)
     alive: list[str] = field(default_factory=list)
     fresh: int = 0
@@ -36,7 +38,9 @@ class LiveRun:
     """Of each step, whether nothing was scheduled."""
 
     def run(self) -> None:
-        self.call(call(ENGINE, settings=self.story.world.settings_with(self.trial.inside), bind="engine"))
+        self.call(
+            call(self.engine, settings=self.story.world.settings_with(self.trial.inside), bind="engine")
+        )
         for event in self.story.events:
             self.happens(event)
         self.run_out()
@@ -47,9 +51,9 @@ class LiveRun:
         elif isinstance(event, LiveAbort):
             if self.alive:
                 name = self.alive.pop(event.number % len(self.alive))
-                self.call(call(f"{ENGINE}.abort", self=Name("engine"), id=name))
+                self.call(call(f"{self.engine}.abort", self=Name("engine"), id=name))
         elif isinstance(event, LiveReset):
-            self.call(call(f"{ENGINE}.reset_prefix_cache", self=Name("engine"), preempt=event.preempt))
+            self.call(call(f"{self.engine}.reset_prefix_cache", self=Name("engine"), preempt=event.preempt))
         else:
             for _ in range(event.times):
                 self.step(event)
@@ -66,13 +70,15 @@ class LiveRun:
         self.tokens[name] = list(prompt)
         self.alive.append(name)
         most = min(event.max_tokens, room - len(prompt))
-        self.call(call(f"{ENGINE}.add_request", self=Name("engine"), id=name, prompt=prompt, max_tokens=most))
+        self.call(
+            call(f"{self.engine}.add_request", self=Name("engine"), id=name, prompt=prompt, max_tokens=most)
+        )
 
     def step(self, event: LiveTurns) -> bool:
         """Whether there is nothing left to do."""
         accepted = event.accepted
         turns = {name: accepted[at] for at, name in enumerate(self.alive[: len(accepted)]) if accepted[at]}
-        value = self.call(call(f"{ENGINE}.step", self=Name("engine"), turns=turns))
+        value = self.call(call(f"{self.engine}.step", self=Name("engine"), turns=turns))
         assert isinstance(value, Record)
         self.quiet.append(not value["scheduled"])
         for name, tokens in value["outputs"].items():
@@ -82,12 +88,8 @@ class LiveRun:
 
     def run_out(self) -> None:
         """Nothing more comes in, until all requests are gone."""
-        world, before = self.story.world, len(self.quiet)
+        late, before = self.story.world.late_steps, len(self.quiet)
         most = 4 + 2 * sum(LONGEST for _ in self.alive)
-        # A connector takes its time for loads and saves, and nothing else may run by then.
-        late = (
-            8 + 2 * sum((*world.load_steps, *world.save_steps, world.late_lookups)) if world.connector else 0
-        )
         for _ in range(most + late * (1 + len(self.alive))):
             if self.step(LiveTurns()):
                 return
@@ -95,7 +97,7 @@ class LiveRun:
                 break
         left = ", ".join(self.alive)
         seen = f"after {len(self.quiet) - before} steps without arrivals, requests {left} are not finished"
-        self.trial.finds(stated(seen, "should be", place="progress", function=f"{ENGINE}.step"))
+        self.trial.finds(stated(seen, "should be", place="progress", function=f"{self.engine}.step"))
 
     def call(self, made: Call) -> Value:
         """Make it in the engine's environment. What it returns breaks no law, or else the scenario ends here."""

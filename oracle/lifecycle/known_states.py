@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from oracle.lifecycle.named_states import advanced, next_token
+from oracle.lifecycle.named_states import VOCABULARY, advanced, next_token
 
 Found = tuple[str, int, tuple[int, ...]]
 """Whose state it is, after how many of its tokens, and after which other ones then: "" for zeros, "?" for a state of no request."""
@@ -21,12 +21,13 @@ class LiveRequest:
     said: int = 0
     index: dict[int, dict[str, int]] = field(default_factory=dict, repr=False)
     """By state, the requests that come to it, and after how many tokens; of all requests of a scenario, where they have it in common."""
+    vocabulary: int = VOCABULARY
 
     def state(self, count: int) -> int:
         """After its first `count` tokens, with those that it will come to say."""
         while len(self.states) < count:
             if len(self.states) == len(self.tokens):
-                self.tokens.append(next_token(self.states[-1]))
+                self.tokens.append(next_token(self.states[-1], self.vocabulary))
             before = self.states[-1] if self.states else 0
             self.states.append(advanced(before, self.tokens[len(self.states)]))
             self.index.setdefault(self.states[-1], {})[self.id] = len(self.states)
@@ -49,17 +50,20 @@ class KnownStates:
     Args:
         requests: by their names; see `add`.
         others: states of no request, and what they were made of: a state, and a token.
+        vocabulary: how many tokens the model may say.
     """
 
     requests: dict[str, LiveRequest] = field(default_factory=dict)
     others: dict[int, tuple[int, int]] = field(default_factory=dict)
+    vocabulary: int = VOCABULARY
     _index: dict[int, dict[str, int]] = field(default_factory=dict, repr=False)
     _order: dict[str, int] = field(default_factory=dict, repr=False)
 
     def add(self, name: str, prompt: Sequence[int]) -> None:
         """A request comes in."""
         self._order[name] = len(self._order)
-        self.requests[name] = LiveRequest(name, len(prompt), list(prompt), index=self._index)
+        request = LiveRequest(name, len(prompt), list(prompt), index=self._index, vocabulary=self.vocabulary)
+        self.requests[name] = request
 
     def remember(self, state: int, tokens: Sequence[int]) -> None:
         """What the forward makes of a state, drafts that are rejected among it."""
@@ -81,6 +85,15 @@ class KnownStates:
                 return "?", 0, ()
             state, token = self.others[state]
             more.insert(0, token)
+
+    def named_by(self, tokens: Sequence[int]) -> tuple[str, int]:
+        """A request that begins with these tokens, and how many they are; "" for one of no request."""
+        for name, request in self.requests.items():
+            # The tokens of a request are said when they are asked for.
+            request.state(len(tokens))
+            if request.tokens[: len(tokens)] == list(tokens):
+                return name, len(tokens)
+        return "", 0
 
     def meaning(self, state: int) -> str:
         """A state in words."""

@@ -15,6 +15,7 @@ from oracle.lifecycle.broken_laws import Broken
 from oracle.lifecycle.known_states import KnownStates, LiveRequest, tokens_in_words
 from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep, Owner, Stored
 from oracle.lifecycle.owners import broken_by_owners
+from oracle.lifecycle.pools import broken_by_pools
 from oracle.lifecycle.transfers import broken_by_loads, broken_by_saves
 
 
@@ -52,7 +53,7 @@ class LiveLaws:
             self._strays,
             self._published,
             self._transfers,
-            partial(broken_by_owners, num_blocks=self.num_blocks),
+            broken_by_pools if seen.pools else partial(broken_by_owners, num_blocks=self.num_blocks),
             self._outputs,
             self._left,
         ]

@@ -24,9 +24,9 @@ def states_after(tokens: Iterable[int]) -> list[int]:
     return states
 
 
-def next_token(state: int) -> int:
-    """The token that the model says after these tokens."""
-    return FIRST_SAMPLED + state % VOCABULARY
+def next_token(state: int, vocabulary: int = VOCABULARY) -> int:
+    """The token that a model with so many of them says after these tokens."""
+    return FIRST_SAMPLED + state % vocabulary
 
 
 def other_than(token: int) -> int:

@@ -87,6 +87,26 @@ class Transfers:
     kept: Mapping[int, int]
 
 
+@dataclass(frozen=True)
+class SlotPool:
+    """Slots of a group in an engine that counts no references: each is free, cached, or a request's.
+
+    Args:
+        slots: all that there are, without the one of padding.
+        free: as the allocator lists them.
+        cached: as the tree of prefixes lists them.
+        held: by requests, each slot once.
+        shared: whether requests may hold what is cached, as a prefix.
+    """
+
+    group: int
+    slots: Sequence[int]
+    free: Sequence[int]
+    cached: Sequence[int]
+    held: Mapping[str, Sequence[int]]
+    shared: bool
+
+
 @dataclass
 class ObservedStep:
     """A step of an engine.
@@ -102,6 +122,7 @@ class ObservedStep:
         idle: nothing is left to do.
         published: blocks that may be hit.
         transfers: of a connector, None without one.
+        pools: of an engine that counts no references; the others have `references` and `free`.
     """
 
     scheduled: Mapping[str, Decided] = field(default_factory=dict)
@@ -116,3 +137,4 @@ class ObservedStep:
     idle: bool = False
     published: Sequence[Stored] = ()
     transfers: Transfers | None = None
+    pools: Sequence[SlotPool] = ()

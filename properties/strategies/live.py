@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from hypothesis import strategies as st
 
@@ -50,6 +50,37 @@ class LiveTurns:
 
 
 LiveEvent = LiveAdd | LiveAbort | LiveReset | LiveTurns
+
+
+class EngineWorld(Protocol):
+    """What an engine is like, as far as a scenario depends on it."""
+
+    @property
+    def num_spec(self) -> int:
+        """Drafts of a step, at most."""
+
+    @property
+    def late_steps(self) -> int:
+        """Steps in which nothing may run, for each request, while something is carried."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that it is made with."""
+
+    def settings_with(self, inside: str) -> Record:
+        """Its settings, with this module's functions inside, "" for none."""
+
+
+class EngineStory(Protocol):
+    """A scenario of an engine."""
+
+    @property
+    def world(self) -> EngineWorld:
+        """The engine."""
+
+    @property
+    def events(self) -> tuple[LiveEvent, ...]:
+        """What happens in it."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +137,12 @@ class LiveWorld:
     @property
     def environment(self) -> dict[str, str]:
         return {} if self.layout == "SD" else {"VLLM_SSM_CONV_STATE_LAYOUT": self.layout}
+
+    @property
+    def late_steps(self) -> int:
+        """A connector takes its time for loads and saves, and nothing else may run by then."""
+        steps = sum((*self.load_steps, *self.save_steps, self.late_lookups))
+        return 8 + 2 * steps if self.connector else 0
 
     @property
     def blocks_of_one(self) -> int:

@@ -156,7 +156,7 @@ def _of_function(function: str) -> tuple[tuple[str, str], ...]:
 
 def _result_fields(function: str) -> tuple[str, ...]:
     """The documented fields of what the function returns."""
-    if function == "LiveEngine.step":
+    if function in ("LiveEngine.step", "RadixEngine.step"):
         return tuple(f"broken.{law.name}" for law in fields(BrokenLaws))
     found: dict[str, None] = {}
     for symbol in MANIFEST:

@@ -30,6 +30,7 @@ _TOPICS = (
     "align_lists",
     "align_runner",
     "live",
+    "radix",
 )
 _ANSWERS: dict[str, _Answer] = {}
 _NO_ARGUMENTS = frozenset({"self", "environment", "memory", "profile", "call", "arguments", "options", "_"})

@@ -10,7 +10,7 @@ from statecheck.case.raised import error_text, from_outside, message_of
 from statecheck.subject.subject import Subject, offers, safe_getattr
 from statecheck.subject.surroundings import kept_at_once
 
-BUILT_IN = {"impl": "subjects.impl", "vllm": "subjects.vllm"}
+BUILT_IN = {"impl": "subjects.impl", "vllm": "subjects.vllm", "sglang": "subjects.sglang"}
 
 
 def load(name: str) -> Subject:

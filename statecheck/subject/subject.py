@@ -20,7 +20,7 @@ from statecheck.subject.deviation import KnownDeviation
 from statecheck.subject.matching import KnownDefectIndex
 
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
-_ENGINES = frozenset({"LiveEngine"})
+_ENGINES = frozenset({"LiveEngine", "RadixEngine"})
 """Whole engines, which no document describes."""
 _LAUNCH = "harness.launch"
 """The function of the harness that runs a kernel of the subject."""

@@ -1,0 +1,51 @@
+"""Scenarios of an engine that keeps prefixes in a radix tree: what it is like, and what happens to its requests."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import ClassVar
+
+from hypothesis import strategies as st
+
+from properties.strategies.live import LiveAdd, LiveEvent, live_events
+from statecheck.case.values import Record, record
+
+
+@dataclass(frozen=True)
+class RadixWorld:
+    """What such an engine is like; see the fields of the same name in an adapter's `RadixSettings`."""
+
+    page_size: int = 1
+    max_total_tokens: int = 64
+    max_mamba_cache_size: int = 9
+    max_running_requests: int = 3
+    chunked_prefill_size: int = 8
+    strategy: str = "no_buffer"
+    overlap: bool = False
+    num_spec: ClassVar[int] = 0
+    late_steps: ClassVar[int] = 0
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {}
+
+    def settings_with(self, inside: str) -> Record:  # noqa: ARG002 - no port stands inside of it
+        """The settings as a call's argument."""
+        return record("RadixSettings", **asdict(self))
+
+
+@dataclass(frozen=True)
+class RadixStory:
+    """A scenario: an engine, and what happens in it."""
+
+    world: RadixWorld
+    events: tuple[LiveEvent, ...]
+
+
+def radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
+    """Scenarios of an engine like this. Prompts begin like those of other requests, with what these have said."""
+    several = st.lists(live_events(0), max_size=8)
+    events = st.lists(several, max_size=8).map(lambda parts: tuple(chain.from_iterable(parts)))
+    first = st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12))
+    return st.builds(lambda one, more: RadixStory(world, (one, *more)), first, events)

@@ -1,0 +1,95 @@
+"""The release's configuration of a small hybrid model, with a file that describes the model and no weights."""
+
+import functools
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from oracle.lifecycle.named_states import FIRST_SAMPLED
+from subjects.sglang.engine.settings import CONV_WIDTH, INTERVAL, LAYERS, VOCABULARY, RadixSettings
+from subjects.sglang.release import find
+
+_MODEL = {
+    "architectures": ["Qwen3NextForCausalLM"],
+    "model_type": "qwen3_next",
+    "vocab_size": FIRST_SAMPLED + VOCABULARY + 64,
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": LAYERS,
+    "full_attention_interval": INTERVAL,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "linear_num_value_heads": 2,
+    "linear_num_key_heads": 1,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "linear_conv_kernel_dim": CONV_WIDTH,
+    "num_experts": 2,
+    "num_experts_per_tok": 1,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": list(range(LAYERS)),
+    "moe_intermediate_size": 8,
+    "shared_expert_intermediate_size": 8,
+    "max_position_embeddings": 4096,
+    "partial_rotary_factor": 0.25,
+    "tie_word_embeddings": False,
+    "dtype": "float32",
+}
+
+
+@functools.cache
+def model_folder(chunk: int) -> str:
+    """A folder with the description of the model, whose states are kept every `chunk` tokens of a prefill."""
+    folder = Path(tempfile.mkdtemp(prefix="statecheck-sglang-"))
+    described = {**_MODEL, "mamba_chunk_size": chunk}
+    (folder / "config.json").write_text(json.dumps(described), encoding="utf-8")
+    return str(folder)
+
+
+def server_arguments(settings: RadixSettings) -> Any:
+    """The release's ServerArgs of an engine with these settings."""
+    return find("sglang.srt.server_args:ServerArgs")(
+        model_path=model_folder(settings.mamba_chunk_size),
+        load_format="dummy",
+        device="cpu",
+        dtype="float32",
+        skip_tokenizer_init=True,
+        attention_backend="torch_native",
+        sampling_backend="pytorch",
+        grammar_backend="none",
+        disable_cuda_graph=True,
+        log_level="error",
+        watchdog_timeout=1_000_000,
+        context_length=settings.max_model_len,
+        page_size=settings.page_size,
+        max_total_tokens=settings.max_total_tokens,
+        max_mamba_cache_size=settings.max_mamba_cache_size,
+        max_running_requests=settings.max_running_requests,
+        chunked_prefill_size=settings.chunked_prefill_size,
+        disable_radix_cache=not settings.radix_cache,
+        disable_overlap_schedule=not settings.overlap,
+        mamba_radix_cache_strategy=settings.strategy,
+        mamba_track_interval=settings.mamba_track_interval,
+    )
+
+
+def made_scheduler(settings: RadixSettings) -> Any:
+    """The release's Scheduler, with its worker, pools and cache; the one that was made before cannot run any more."""
+    _leave()
+    arguments = server_arguments(settings)
+    module = vars(__import__("sglang.srt.managers.scheduler", fromlist=["_"]))
+    ports = find("sglang.srt.server_args:PortArgs").init_new(arguments)
+    rank = module["spawn_world_rank"](arguments, tp_rank=0, pp_rank=0)
+    ranks = module["SpawnRanks"](world_rank=rank, dp_rank=None, gpu_id=0)
+    module["publish"](arguments, role="scheduler", ranks=ranks)
+    return module["Scheduler"](arguments, ports)
+
+
+def _leave() -> None:
+    """Drop what the release keeps for its process: one scheduler is all that it expects there."""
+    groups = "sglang.srt.distributed.parallel_state"
+    find(f"{groups}:destroy_model_parallel")()
+    find(f"{groups}:destroy_distributed_environment")()
+    find("sglang.srt.runtime_context:reset_context")()

@@ -1,0 +1,157 @@
+"""The model's forward: its layers are the release's, with kernels and keys that name tokens."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from oracle.lifecycle.named_states import advanced, next_token
+from oracle.lifecycle.observed import ForwardRow, GroupAccess
+from subjects.sglang.engine.kernels import NamedKernels
+from subjects.sglang.engine.names import columns_of, filled
+from subjects.sglang.engine.pools import Pools
+from subjects.sglang.engine.settings import INTERVAL, LAYERS, STATES, VOCABULARY
+from subjects.sglang.release import find
+
+
+class NamedForward:
+    """Runs batches in the place of a model.
+
+    Args:
+        runner: the release's ModelRunner. Its model's `forward` is replaced, and the kernels of its recurrent layers.
+        pools: of the same engine.
+    """
+
+    def __init__(self, runner: Any, pools: Pools) -> None:
+        self.runner, self.pools = runner, pools
+        self.linear = runner.attn_backend.linear_attn_backend
+        self.kernels = NamedKernels(self.linear.mamba_chunk_size, self.linear.pad_slot_id)
+        self.rows: list[ForwardRow] = []
+        """Of the forward that ran last."""
+        dispatcher = self.linear.kernel_dispatcher
+        dispatcher.extend_kernel = dispatcher.decode_kernel = dispatcher.verify_kernel = self.kernels
+        dispatcher.supports_packed_decode = False
+        runner.model.forward = self.run
+        install_kernels(self.kernels)
+
+    def run(self, input_ids: Any, positions: Any, forward_batch: Any, *_: Any, **__: Any) -> Any:  # noqa: ARG002
+        """A batch: what each row reads is kept in `rows`; the logits say each row's next token."""
+        tokens = input_ids.tolist()
+        names = forward_batch.rids
+        lengths = _lengths(forward_batch)
+        starts = [sum(lengths[:at]) for at in range(len(lengths) + 1)]
+        self.rows = [
+            ForwardRow(name, tuple(tokens[first : first + length]))
+            for name, first, length in zip(names, starts, lengths, strict=False)
+        ]
+        for row, first, seen in zip(self.rows, starts, forward_batch.seq_lens.tolist(), strict=False):
+            row.computed = seen - len(row.tokens)
+            row.groups.append(_access(range(first, first + len(row.tokens))))
+        last: list[int] = []
+        for layer in range(LAYERS):
+            if (layer + 1) % INTERVAL:
+                last = self._recurrent(layer, forward_batch, tokens, starts)
+            else:
+                self._attention(layer, forward_batch, last)
+        ends = [start - 1 for start in starts[1:]]
+        return self._logits([last[end] for end in ends])
+
+    def _recurrent(self, layer: int, batch: Any, tokens: Sequence[int], starts: Sequence[int]) -> list[int]:
+        """Run a layer of the release; the state after each token, as it is computed from what is in memory."""
+        attention = self.runner.model.model.layers[layer].linear_attn.attn
+        pool = self.runner.req_to_token_pool.mamba2_layer_cache(layer)
+        slots = self.linear.forward_metadata.mamba_cache_indices.tolist()
+        states: list[int] = []
+        for slot, first, end in zip(slots, starts, starts[1:], strict=False):
+            state = filled(pool.temporal[slot])
+            for token in tokens[first:end]:
+                state = advanced(state, token)
+                states.append(state)
+        rows = columns_of(states, tokens, pool.conv[0].shape[1])
+        gates = torch.zeros(len(tokens), attention.num_v_heads)
+        run = self.linear.forward_decode if batch.forward_mode.is_decode() else self.linear.forward_extend
+        run(layer=attention, forward_batch=batch, mixed_qkv=rows, a=gates, b=gates)
+        self._note()
+        return states
+
+    def _note(self) -> None:
+        """Add what a layer read to the rows."""
+        for row, (conv, window), (slot, state) in zip(
+            self.rows, self.kernels.windows, self.kernels.read, strict=False
+        ):
+            seen = row.groups[0]
+            row.groups[0] = GroupAccess(
+                STATES,
+                True,
+                (conv, slot),
+                (*seen.windows, window),
+                (*seen.temporal, state),
+                (slot,),
+                seen.tokens,
+            )
+
+    def _attention(self, layer: int, batch: Any, states: Sequence[int]) -> None:
+        """Write a key for each token; the first layer of attention reads those of all layers first."""
+        pool = self.pools.keys.full_kv_pool
+        number = self.pools.keys.full_attention_layer_id_mapping[layer]
+        if number == 0:
+            self._read_keys(batch)
+        slots = batch.out_cache_loc[: len(states)]
+        for buffer in (pool.k_buffer[number], pool.v_buffer[number]):
+            words = buffer.view(torch.int64)
+            words[slots] = torch.tensor(states).reshape(-1, *[1] * (words.dim() - 1)).expand_as(words[slots])
+
+    def _read_keys(self, batch: Any) -> None:
+        table = self.runner.req_to_token_pool.req_to_token
+        for row, index in zip(self.rows, batch.req_pool_indices.tolist(), strict=False):
+            end = row.computed + len(row.tokens)
+            used = table[index, :end].tolist()
+            row.keys = tuple(self.pools.keys_at(used[: row.computed]))
+            row.slots = tuple(used[row.computed :])
+
+    def _logits(self, states: Sequence[int]) -> Any:
+        logits = torch.zeros(len(states), self.runner.model_config.vocab_size)
+        for row, state in enumerate(states):
+            logits[row, next_token(state, VOCABULARY)] = 1.0
+        return find("sglang.srt.layers.logits_processor:LogitsProcessorOutput")(next_token_logits=logits)
+
+
+def _lengths(batch: Any) -> list[int]:
+    if batch.forward_mode.is_decode():
+        return [1] * batch.batch_size
+    return [int(length) for length in batch.extend_seq_lens_cpu]
+
+
+def _access(places: range) -> GroupAccess:
+    return GroupAccess(STATES, True, (0, 0), (), (), (), tuple(places))
+
+
+def install_kernels(kernels: NamedKernels) -> None:
+    """Have the release's layers call these kernels, and copies that need no GPU."""
+    backend = vars(__import__("sglang.srt.layers.attention.linear.gdn_backend", fromlist=["_"]))
+    backend["causal_conv1d_fn"] = kernels.convolve
+    backend["causal_conv1d_update"] = kernels.convolve_token
+    backend["fused_gdn_gating"] = lambda _, a, b, *__: (a, b)
+    hybrid = vars(__import__("sglang.srt.layers.attention.hybrid_linear_attn_backend", fromlist=["_"]))
+    hybrid["track_mamba_states_all_layers"] = track_states
+    if not torch.cuda.is_available():
+        # Pinned memory is for copies to a GPU.
+        torch.Tensor.pin_memory = lambda self, *_: self  # type: ignore[method-assign]
+
+
+def track_states(
+    conv: Any,
+    temporal: Any,
+    slots: Any,
+    mask: Any,
+    targets: Any,
+    rows: int,
+    *,
+    check_freed_slots: bool = False,
+) -> None:
+    """Copy the states of the rows in `mask` to the slots that keep them, in all layers."""
+    del check_freed_slots
+    for row in range(rows):
+        if mask[row] and slots[row] >= 0 and targets[row] >= 0:
+            for states in (conv, temporal):
+                states[:, targets[row]] = states[:, slots[row]]

@@ -1,0 +1,102 @@
+"""Kernels of a recurrent layer that name tokens: they read and write where the release's layers send them.
+
+`forward_extend` and `forward_decode` of the release's own backend call them, in the place of the convolution and the gated delta rule.
+What they read is noted by row, for the laws.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from oracle.lifecycle.named_states import advanced
+from subjects.sglang.engine.names import fill, filled, token_of, window_of
+
+
+class NamedKernels:
+    """The kernels of all layers.
+
+    Args:
+        chunk: tokens between two states that a prefill keeps.
+        padding: the slot of rows to skip.
+    """
+
+    supports_packed_decode = False
+    supports_strided_target_verify_qkv = False
+    supports_track_state_snapshot = False
+    uses_state_checkpoints = False
+
+    def __init__(self, chunk: int, padding: int) -> None:
+        self.chunk, self.padding = chunk, padding
+        self.windows: list[tuple[int, tuple[int, ...]]] = []
+        """By row, the slot and what its convolution held, of the layer that ran last."""
+        self.read: list[tuple[int, int]] = []
+        """By row, the slot and the state that it held."""
+        self.tokens: list[list[int]] = []
+
+    def convolve(self, x: Any, weights: Any, bias: Any, **given: Any) -> Any:  # noqa: ARG002 - the release's names
+        """The convolution of a prefill. `x` is (channels, tokens)."""
+        starts = given["query_start_loc"].tolist()
+        slots, initial = given["cache_indices"].tolist(), given["has_initial_state"].tolist()
+        states = given["conv_states"]
+        self.windows = []
+        for slot, has, first, end in zip(slots, initial, starts, starts[1:], strict=False):
+            before = states[slot] if has else torch.zeros_like(states[slot])
+            self.windows.append((slot, window_of(before)))
+            if slot != self.padding:
+                states[slot] = torch.cat([before, x[:, first:end]], dim=1)[:, -before.shape[1] :]
+        return x
+
+    def convolve_token(self, x: Any, states: Any, *_: Any, conv_state_indices: Any, **__: Any) -> Any:
+        """The convolution of a decode. `x` is (rows, channels)."""
+        self.windows = []
+        for row, slot in enumerate(conv_state_indices.tolist()):
+            before = states[slot]
+            self.windows.append((slot, window_of(before)))
+            if slot != self.padding:
+                states[slot] = torch.cat([before[:, 1:], x[row][:, None]], dim=1)
+        return x
+
+    def extend(self, q: Any, k: Any, v: Any, g: Any, beta: Any, **given: Any) -> Any:  # noqa: ARG002
+        """The delta rule of a prefill: the output, nothing, and the states at the chunks' beginnings."""
+        states, slots = given["ssm_states"], given["cache_indices"].tolist()
+        kept = []
+        for row, at, state in self._rows(v, states, slots, given["query_start_loc"].tolist()):
+            if at % self.chunk == 0:
+                kept.append(state)
+            if at == len(self.tokens[row]) - 1:
+                fill(states[slots[row]], advanced(state, self.tokens[row][at]))
+        chunks = torch.zeros(1, len(kept), *states.shape[1:], dtype=states.dtype)
+        for at, state in enumerate(kept):
+            fill(chunks[0, at], state)
+        return torch.zeros_like(v), None, chunks
+
+    def decode(self, q: Any, k: Any, v: Any, a: Any, b: Any, **given: Any) -> Any:  # noqa: ARG002
+        """The delta rule of a decode."""
+        states, slots = given["ssm_states"], given["cache_indices"].tolist()
+        for row, at, state in self._rows(v, states, slots, list(range(len(slots) + 1))):
+            fill(states[slots[row]], advanced(state, self.tokens[row][at]))
+        return torch.zeros_like(v)
+
+    def target_verify(self, *_: Any, **__: Any) -> Any:
+        """Drafts.
+
+        Raises:
+            NotImplementedError: always; no scenario drafts.
+        """
+        raise NotImplementedError("drafts in SGLang's engine")
+
+    def _rows(
+        self, v: Any, states: Any, slots: Sequence[int], starts: Sequence[int]
+    ) -> Iterator[tuple[int, int, int]]:
+        """Row, place of a token in it, and the state before that token. All rows are read before one is given."""
+        self.read = [(slot, filled(states[slot])) for slot in slots]
+        columns = v.reshape(-1, v.shape[-2] * v.shape[-1])
+        self.tokens = [[token_of(columns[at]) for at in range(first, end)] for first, end in pairwise(starts)]
+        for row, (slot, before) in enumerate(self.read):
+            state = before
+            for at, token in enumerate(self.tokens[row]):
+                if slot != self.padding:
+                    yield row, at, state
+                state = advanced(state, token)

@@ -1,0 +1,89 @@
+"""Slots of the release's pools: which there are, which are free, and which requests hold."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from oracle.lifecycle.named_states import UNKNOWN
+from oracle.lifecycle.observed import Owner, SlotPool
+from subjects.sglang.engine.names import filled, window_of
+from subjects.sglang.engine.settings import ATTENTION, STATES
+
+
+class Pools:
+    """The two pools of a hybrid model: pages of keys, and slots of recurrent states.
+
+    Args:
+        scheduler: the release's.
+    """
+
+    def __init__(self, scheduler: Any) -> None:
+        self.pool, self.allocator = scheduler.req_to_token_pool, scheduler.token_to_kv_pool_allocator
+        self.page = scheduler.page_size
+        self.keys = scheduler.tp_worker.model_runner.token_to_kv_pool
+        self.states = self.pool.mamba_pool.mamba_cache
+
+    def poison(self) -> None:
+        """Fill all slots with what is no request's state."""
+        for tensor in (*self.states.conv, self.states.temporal, *self._buffers()):
+            tensor.view(torch.int32).fill_(UNKNOWN)
+
+    def _buffers(self) -> list[Any]:
+        return [*self.keys.full_kv_pool.k_buffer, *self.keys.full_kv_pool.v_buffer]
+
+    def pages_of(self, request: Any) -> list[int]:
+        """Pages of keys that a request uses, those of a prefix that it shares among them."""
+        if request.kv.req_pool_idx is None:
+            return []
+        used = self.pool.req_to_token[request.kv.req_pool_idx, : request.kv.kv_allocated_len].tolist()
+        return list(dict.fromkeys(slot // self.page for slot in used))
+
+    def slots_of(self, request: Any) -> list[int]:
+        """Slots of states that a request has: the one that it computes in, and those that keep a state at a boundary."""
+        held = [] if request.kv.mamba_pool_idx is None else [int(request.kv.mamba_pool_idx)]
+        tracked = request.kv.mamba_ping_pong_track_buffer
+        return held + [slot for slot in ([] if tracked is None else tracked.tolist()) if slot >= 0]
+
+    def owners(self, requests: Mapping[str, Any]) -> list[Owner]:
+        """(request, group, column, block) of each page and slot."""
+        found: list[Owner] = []
+        for name, request in requests.items():
+            found += [(name, ATTENTION, at, page) for at, page in enumerate(self.pages_of(request))]
+            found += [(name, STATES, at, slot) for at, slot in enumerate(self.slots_of(request))]
+        return found
+
+    def observed(
+        self, requests: Mapping[str, Any], pages: Sequence[int], slots: Sequence[int]
+    ) -> list[SlotPool]:
+        """Both pools; `pages` and `slots` are cached."""
+        lists = (self.allocator.free_pages, self.allocator.release_pages)
+        free = [page for listed in lists if listed is not None for page in listed.tolist()]
+        states = self.pool.mamba_allocator
+        all_pages = range(1, self.allocator.size // self.page + 1)
+        kept = {name: self.pages_of(request) for name, request in requests.items()}
+        held = {name: self.slots_of(request) for name, request in requests.items()}
+        return [
+            SlotPool(ATTENTION, all_pages, free, pages, kept, shared=True),
+            SlotPool(
+                STATES, range(1, states.size + 1), states.free_slots.tolist(), slots, held, shared=False
+            ),
+        ]
+
+    def keys_at(self, slots: Sequence[int]) -> list[tuple[int, ...]]:
+        """Of each layer's keys, and of each layer's values, the states that slots name."""
+        index = torch.tensor(slots, dtype=torch.int64)
+        found = []
+        for buffer in self._buffers():
+            words = buffer.view(torch.int64).reshape(buffer.shape[0], -1)[index]
+            right = (words == words[:, :1]).all(dim=1)
+            found.append(tuple(torch.where(right, words[:, 0], UNKNOWN).tolist()))
+        return found
+
+    def state_at(self, slot: int) -> list[tuple[str, Any]]:
+        """Of each layer, what a slot's convolution and its temporal state name."""
+        found: list[tuple[str, Any]] = []
+        for layer in range(self.states.temporal.shape[0]):
+            found.append(("temporal", filled(self.states.temporal[layer, slot])))
+            found.append(("conv", window_of(self.states.conv[0][layer, slot])))
+        return found

@@ -1,0 +1,142 @@
+"""The release's scheduler as it runs: its loop, what passes through it, and how it is emptied for the next scenario."""
+
+import atexit
+import gc
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oracle.lifecycle.observed import ForwardRow, Owner
+from subjects.sglang.engine.config import made_scheduler
+from subjects.sglang.engine.forward import NamedForward
+from subjects.sglang.engine.loop import Loop
+from subjects.sglang.engine.pools import Pools
+from subjects.sglang.engine.settings import RadixSettings
+from subjects.sglang.release import find
+
+_LAST: list["Running"] = []
+"""The scheduler of this process, if there is one that can go on."""
+_MOST_TURNS = 200
+
+
+class Running:
+    """A scheduler and what it did in its last turn.
+
+    Args:
+        settings: of the engine.
+    """
+
+    def __init__(self, settings: RadixSettings) -> None:
+        self.settings = settings
+        _allow_without_gpu()
+        os.environ["SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"] = settings.core
+        self.scheduler = made_scheduler(settings)
+        self.pools = Pools(self.scheduler)
+        self.forward = NamedForward(self.scheduler.tp_worker.model_runner, self.pools)
+        self.requests: dict[str, Any] = {}
+        self._watch()
+        self.loop = Loop(self.scheduler)
+        self._begin()
+        self.pools.poison()
+        # The release collects garbage whenever it empties its cache, which takes half a second of all that is imported.
+        gc.collect()
+        gc.freeze()
+        atexit.register(gc.unfreeze)
+
+    def _begin(self) -> None:
+        self.rows: Sequence[ForwardRow] = ()
+        self.owners: Sequence[Owner] = ()
+        self.outputs: dict[str, tuple[int, ...]] = {}
+        self.finished: list[str] = []
+
+    def _watch(self) -> None:
+        """See each batch as it is run, and each output as it is sent."""
+        scheduler = self.scheduler
+        run, create = scheduler.run_batch, scheduler._create_generation_req
+
+        def run_batch(batch: Any, *given: Any) -> Any:
+            self.owners = self.pools.owners(self.held())
+            result = run(batch, *given)
+            self.rows = self.forward.rows
+            return result
+
+        def create_request(*given: Any, **named: Any) -> Any:
+            request = create(*given, **named)
+            self.requests[request.rid] = request
+            return request
+
+        scheduler.run_batch, scheduler._create_generation_req = run_batch, create_request
+        for name in ("send_to_detokenizer", "send_to_tokenizer"):
+            getattr(scheduler.ipc_channels, name).send_output = self._sent
+
+    def _sent(self, output: Any, *_: Any) -> None:
+        if type(output).__name__ == "AbortReq":
+            self.finished.append(output.rid)
+            return
+        for at, name in enumerate(getattr(output, "rids", None) or ()):
+            said = output.output_ids[at] if output.output_ids else ()
+            self.outputs[name] = (*self.outputs.get(name, ()), *said)
+            if output.finished_reasons[at] is not None:
+                self.finished.append(name)
+
+    def turn(self, inputs: Sequence[Any]) -> None:
+        """A turn of the loop that begins with these inputs."""
+        self._begin()
+        self.loop.turn(inputs)
+
+    @property
+    def idle(self) -> bool:
+        return bool(self.scheduler.is_fully_idle())
+
+    def held(self) -> Mapping[str, Any]:
+        """Requests that have pages or slots. A finished one gives its row back, and its slot or its state's place in the tree."""
+        return {
+            name: request
+            for name, request in self.requests.items()
+            if request.kv.req_pool_idx is not None
+            or (request.kv.mamba_pool_idx is not None and not request.finished())
+        }
+
+    def emptied(self) -> bool:
+        """Abort all requests and empty the cache; whether the engine is then as a new one."""
+        abort = find("sglang.srt.managers.io_struct:AbortReq")
+        try:
+            self.turn([abort(rid="", abort_all=True)])
+            for _ in range(_MOST_TURNS):
+                if self.idle:
+                    break
+                self.turn([])
+            self.turn([])
+            if not self.scheduler.flush_cache() or self.held():
+                return False
+        except Exception:
+            return False
+        self.requests.clear()
+        self.pools.poison()
+        return True
+
+    def stop(self) -> None:
+        """End the loop, and close its sockets."""
+        self.loop.stop()
+        channels = self.scheduler.ipc_channels
+        for name in ("recv_from_tokenizer", "recv_from_rpc", "send_to_tokenizer", "send_to_detokenizer"):
+            channel = getattr(channels, name, None)
+            socket: Any = getattr(channel, "socket", channel)
+            if socket is not None:
+                socket.close(linger=0)
+
+
+def running(settings: RadixSettings) -> Running:
+    """A scheduler with these settings that has nothing to do and an empty cache."""
+    if _LAST and _LAST[0].settings == settings and _LAST[0].emptied():
+        return _LAST[0]
+    for old in _LAST:
+        old.stop()
+    _LAST[:] = [Running(settings)]
+    return _LAST[0]
+
+
+def _allow_without_gpu() -> None:
+    """Buffers that keep states at boundaries need copies that the release has for GPUs; ours are elsewhere."""
+    hook = vars(__import__("sglang.srt.arg_groups.mamba_hook", fromlist=["_"]))
+    hook["_platform_supports_mamba_cache_extra_buffer"] = lambda: True

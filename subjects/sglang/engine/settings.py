@@ -1,0 +1,34 @@
+"""The configuration of SGLang's engine in a scenario, and the sizes of its tiny model."""
+
+import dataclasses
+
+CONV_WIDTH = 4
+"""Tokens that a convolution sees; one fewer of them are kept."""
+LAYERS, INTERVAL = 4, 2
+"""Layers of the model; every second one is attention."""
+VOCABULARY = 1000
+"""Tokens that the model may say."""
+ATTENTION, STATES = 0, 1
+"""Groups, as the laws number them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RadixSettings:
+    """The configuration of the engine; the names are those of the release.
+
+    `max_total_tokens` are the slots of attention, `max_mamba_cache_size` those of recurrent states, both without the slot that
+    padding uses. `strategy` is `--mamba-radix-cache-strategy`. `mamba_chunk_size` is the model's.
+    """
+
+    page_size: int = 1
+    max_total_tokens: int = 96
+    max_mamba_cache_size: int = 12
+    max_running_requests: int = 3
+    chunked_prefill_size: int = 16
+    max_model_len: int = 64
+    radix_cache: bool = True
+    overlap: bool = False
+    strategy: str = "no_buffer"
+    mamba_chunk_size: int = 4
+    mamba_track_interval: int = 4
+    core: str = "python"

@@ -1,0 +1,77 @@
+"""The laws of slots that are free, cached or a request's say which slot has two owners or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from oracle.lifecycle.live import LiveLaws
+from oracle.lifecycle.observed import ObservedStep, SlotPool
+from oracle.lifecycle.pools import broken_by_pools
+
+
+def pool(
+    free: Sequence[int], cached: Sequence[int], held: Mapping[str, Sequence[int]], *, shared: bool = False
+) -> SlotPool:
+    return SlotPool(1, range(1, 5), free, cached, held, shared)
+
+
+def broken(*pools: SlotPool) -> list[tuple[str, str]]:
+    return [(law, seen) for law, seen, *_ in broken_by_pools(ObservedStep(pools=pools))]
+
+
+def test_slots_with_an_owner_each_break_nothing() -> None:
+    assert broken(pool([1], [2], {"r0": [3], "r1": [4]})) == []
+
+
+def test_requests_share_the_keys_of_a_cached_prefix() -> None:
+    assert broken(pool([3, 4], [1], {"r0": [1, 2], "r1": [1]}, shared=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "found"),
+    [
+        (
+            pool([1, 1], [2], {"r0": [3, 4]}),
+            ("owned", "slot 1 of group 1 belongs to the free list and the free list"),
+        ),
+        (
+            pool([1], [1], {"r0": [2, 3, 4]}),
+            ("owned", "slot 1 of group 1 belongs to the free list and the cache"),
+        ),
+        (
+            pool([1], [2, 2], {"r0": [3, 4]}),
+            ("owned", "slot 2 of group 1 belongs to the cache and the cache"),
+        ),
+        (pool([1], [2], {"r0": [3, 4], "r1": [4]}), ("owned", "slot 4 of group 1 belongs to r0 and r1")),
+        (pool([1], [2, 3], {"r0": [3, 4]}), ("owned", "slot 3 of group 1 belongs to the cache and r0")),
+        (pool([1], [2], {"r0": [3]}), ("free", "slots [4] of group 1 belong to no request and no prefix")),
+        (
+            pool([1], [], {"r0": [2, 3], "r1": [3, 4]}, shared=True),
+            ("owned", "slot 3 of group 1 belongs to r0 and r1"),
+        ),
+        (
+            pool([1, 2], [2], {"r0": [2, 3, 4]}, shared=True),
+            ("owned", "slot 2 of group 1 belongs to the free list and the cache and r0"),
+        ),
+    ],
+)
+def test_a_slot_with_two_owners_or_none_is_named(wrong: SlotPool, found: tuple[str, str]) -> None:
+    assert broken(wrong) == [found]
+
+
+def test_an_engine_that_counts_no_references_is_held_to_the_laws_of_its_pools() -> None:
+    laws = LiveLaws((1, 8), window=3, num_blocks=0)
+    assert laws.step(ObservedStep(pools=[pool([1, 2, 3, 4], [], {})])) == []
+    assert [law for law, *_ in laws.step(ObservedStep(pools=[pool([1, 2, 3], [], {})]))] == ["free"]
+
+
+def test_a_prefix_is_named_after_a_request_that_begins_with_it_also_with_what_it_says() -> None:
+    laws = LiveLaws((1, 8), window=3, num_blocks=0)
+    laws.known.vocabulary = 7
+    laws.add("r0", (1, 2))
+    said = laws.requests["r0"].token(2)
+    assert 1000 <= said < 1007
+    assert laws.known.named_by((1, 2, said)) == ("r0", 3)
+    assert laws.known.named_by((1, 2, said + 1)) == ("", 0)

@@ -1,0 +1,54 @@
+"""The engine of a released SGLang runs without a GPU, breaks no law in a plain scenario, and does so where a defect is planted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from functools import cache
+
+import pytest
+
+from statecheck import rooms
+from tests.subjects.sglang_scenarios import PLANTED
+
+RELEASE = "0.5.23"
+PYTHON = rooms.FOLDER / ".sglang" / RELEASE / "bin" / "python"
+needs_release = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PYTHON.exists(), reason=f"make sglang SGLANG={RELEASE} makes the environment"),
+]
+LAWS = {
+    "a state is not copied to the slot that keeps it": "published",
+    "a state is copied without its convolution": "published",
+    "a new slot keeps the state of another request": "read",
+    "a slot is not given back": "free",
+    "a slot is given back twice": "owned",
+    "a prefill keeps the state of an earlier chunk": "published",
+}
+
+
+@cache
+def broken() -> dict[str, list[str]]:
+    """By what is planted, the laws that are broken; the release takes its time to be imported, so that it is once."""
+    command = [str(PYTHON), "-m", "tests.subjects.sglang_scenarios"]
+    environment = rooms.added_to(dict(os.environ))
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, cwd=rooms.FOLDER
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("strategy", ["no_buffer", "extra_buffer"])
+def test_a_release_breaks_no_law_where_requests_come_one_after_another(strategy: str) -> None:
+    assert broken()[strategy] == []
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_defect_breaks_its_law(name: str) -> None:
+    assert LAWS[name] in broken()[name]
+
+
+pytestmark = needs_release
