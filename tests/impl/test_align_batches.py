@@ -82,9 +82,9 @@ def batches() -> Iterator[tuple[str, After | Before]]:
     for name, setup in OTHERS.items():
         yield f"some rows, {name}", After(setup, AFTER)
         yield f"some rows, {name}", Before(setup, BEFORE)
-        for layout in (BatchLayout(order=1, slots=2, spare=2), BatchLayout(ahead=2, slots=3, skipped=(1,))):
-            yield f"{layout}, {name}", After(setup, AFTER, layout)
-            yield f"{layout}, {name}", Before(setup, BEFORE, layout)
+    for layout in (BatchLayout(order=1, slots=2, spare=2), BatchLayout(ahead=2, slots=3, skipped=(1,))):
+        yield str(layout), After(PAIR, AFTER, layout)
+        yield str(layout), Before(PAIR, BEFORE, layout)
     for name, setup in NO_DRAFTS.items():
         yield (
             f"some rows, {name}",
