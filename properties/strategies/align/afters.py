@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from oracle.situations.align import decisions
 from properties.strategies.align.batches import OUT, AlignBatch
@@ -94,8 +94,7 @@ class After(AlignBatch):
             "num_accepted_tokens_out_ptr": Attribute(Name("ctx"), "num_accepted_tokens_out"),
             "idx_mapping_ptr": None,
         }
-        made = self.launch(POSTPROCESS_KERNEL, arguments, block_size=self.setup.block_size)
-        return replace(made, observes=(*made.observes, "counts", OUT))
+        return self.launch(POSTPROCESS_KERNEL, arguments, block_size=self.setup.block_size)
 
     def slotwise(self) -> list[Step]:
         """Postprocess with per-request values in slots; what no row is mapped to would be due."""
