@@ -6,16 +6,22 @@ The modules below this one need SGLang, torch and the standard library only, sin
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
+from statecheck.subject.known import known_in
 from subjects import Subject
 from subjects.sglang.engine.core import RadixEngine, RadixSettings, RadixStep
 from subjects.sglang.release import RELEASE_NAME
+from subjects.sglang_conditions import CONDITIONS
 
 __all__ = ["SUBJECT", "RadixEngine", "RadixSettings", "RadixStep"]
+
+KNOWN = Path(__file__).parents[1] / "sglang_known.toml"
 
 SUBJECT = Subject(
     "sglang",
     sys.modules[__name__],
+    known_in(KNOWN, RELEASE_NAME, CONDITIONS),
     refuses=False,
     release=RELEASE_NAME,
     carried=__name__,

@@ -80,6 +80,8 @@ def made_scheduler(settings: RadixSettings) -> Any:
     _leave()
     arguments = server_arguments(settings)
     module = vars(__import__("sglang.srt.managers.scheduler", fromlist=["_"]))
+    # A watchdog is a thread that never ends, and would keep each scheduler with all of its files.
+    module["create_scheduler_watchdog"] = lambda *_, **__: None
     ports = find("sglang.srt.server_args:PortArgs").init_new(arguments)
     rank = module["spawn_world_rank"](arguments, tp_rank=0, pp_rank=0)
     ranks = module["SpawnRanks"](world_rank=rank, dp_rank=None, gpu_id=0)

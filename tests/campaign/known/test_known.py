@@ -175,16 +175,19 @@ def test_a_declaration_for_every_property_is_refused(name: Any) -> None:
         KnownDeviation(name, "https://example.org/1", Symptom("value", "divide", "result"))
 
 
-def test_every_property_that_a_released_engine_s_file_names_exists() -> None:
-    (path,) = Path(subjects.__file__).parent.glob("*_known.toml")
+FILES = sorted(Path(subjects.__file__).parent.glob("*_known.toml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_property_that_a_released_engine_s_file_names_exists(path: Path) -> None:
     entries = tomllib.loads(path.read_text(encoding="utf-8")).get("known", [])
     names = [name for tested in load_properties().values() for name in (tested.name, tested.id)]
     patterns = {pattern for entry in entries for pattern in entry["properties"]}
     assert [one for one in sorted(patterns) if not any(any_matches(one, name) for name in names)] == []
 
 
-def test_every_link_of_a_released_engine_s_file_is_an_address_or_a_report_of_ours() -> None:
-    (path,) = Path(subjects.__file__).parent.glob("*_known.toml")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_link_of_a_released_engine_s_file_is_an_address_or_a_report_of_ours(path: Path) -> None:
     entries = tomllib.loads(path.read_text(encoding="utf-8")).get("known", [])
     reports = {f"docs/findings/{path.name}" for path in (ROOT / "docs" / "findings").glob("*.md")}
     links = {entry["id"]: entry["link"] for entry in entries if entry["link"] not in reports}

@@ -1,0 +1,75 @@
+"""Declared defects of SGLang's engine match the wrong states that they make, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import subjects
+from oracle.profile import DOCUMENTS
+from statecheck.case import Case
+from statecheck.case.values import Returned, call, record
+from statecheck.subject.known import known_in
+from subjects.sglang_conditions import CONDITIONS
+from tests.breakages.broken import a_case
+
+FILE = Path(subjects.__file__).with_name("sglang_known.toml")
+FIRST, SECOND = ("r0", 4, ()), ("r0", 8, ())
+
+
+def scenario(
+    found: tuple[Any, ...] = SECOND,
+    *,
+    prompt: int = 3,
+    law: str = "published",
+    between: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Case:
+    """A scenario that ends with a prefix of 4 tokens of r0 in whose slot another state is found; `between` is one more step before."""
+    usual = {"strategy": "extra_buffer", "overlap": True}
+    about = {"request": "r0", "tokens": 4, "found": (found,), "conv": False, "group": 1, "block": 3}
+
+    def step(computed: int, tokens: int, begins: bool, *findings: tuple[Any, ...]) -> Returned:
+        row = {"computed": computed, "tokens": tokens, "drafts": 0, "begins": begins}
+        return Returned(record("RadixStep", scheduled={"r0": row}, findings=findings))
+
+    made = call("RadixEngine", settings=record("RadixSettings", **(usual | settings)), bind="engine")
+    more = () if between is None else (Returned(record("RadixStep", scheduled=between, findings=())),)
+    steps = (made, *[call("RadixEngine.step", turns={})] * (2 + len(more)))
+    last = step(prompt, 1, False, (law, "seen", "wanted", about))
+    return a_case(steps=steps, actual=(Returned(None), step(0, prompt, True), *more, last))
+
+
+def matches(case: Case) -> bool:
+    return CONDITIONS["kept_in_the_same_slot"](case, DOCUMENTS)
+
+
+def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
+    assert [one.id for one in known_in(FILE, "0.5.23", CONDITIONS)] == ["boundary-behind-a-prefill"]
+    assert known_in(FILE, "0.5.22", CONDITIONS) == ()
+
+
+def test_a_state_of_the_next_boundary_is_known_behind_a_decode_that_passes_one_behind_a_prefill() -> None:
+    assert matches(scenario())
+    assert matches(scenario(between={}))
+    assert not matches(scenario(between={"r0": {"computed": 2, "tokens": 1, "drafts": 0, "begins": False}}))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        scenario(prompt=2),
+        scenario(FIRST),
+        scenario(("r0", 7, ())),
+        scenario(("r1", 8, ())),
+        scenario(("r0", 8, (9,))),
+        scenario(law="owned"),
+        scenario(overlap=False),
+        scenario(strategy="extra_buffer_lazy"),
+    ],
+)
+def test_any_other_wrong_state_is_new(other: Case) -> None:
+    assert not matches(other)
