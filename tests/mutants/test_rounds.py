@@ -18,7 +18,16 @@ from statecheck.mutants.mutant import Mutant, Source, difference
 from statecheck.mutants.page import PAGE, TEXT, Judged, judged, write_page
 from statecheck.mutants.plan import MutantPlan, judge, pending, possible, unjudged, valid
 from statecheck.mutants.reasons import Reason, read_reasons, require_current
-from statecheck.mutants.results import KILLED, SURVIVED, TIMEOUT, UNREACHED, MutantResult, Shard, merged
+from statecheck.mutants.results import (
+    EQUIVALENT,
+    KILLED,
+    SURVIVED,
+    TIMEOUT,
+    UNREACHED,
+    MutantResult,
+    Shard,
+    merged,
+)
 from statecheck.mutants.run import Settings
 from statecheck.mutants.targets import Target, targets
 from statecheck.rooms import FOLDER, variables
@@ -209,6 +218,8 @@ def test_a_reason_may_not_outlive_its_mutant(plan: MutantPlan) -> None:
     reason_about(found, found.survivors[0])
     with pytest.raises(ValueError, match="it has none of that id"):
         reason_about(found, "0123456789ab")
+    equivalent = {found.survivors[0].id: MutantResult(EQUIVALENT, "source")}
+    reason_about(replace(found, results=equivalent), found.survivors[0])
     killed = next(one for one in found.mutants if found.results[one.id].noticed)
     with pytest.raises(ValueError, match="but should be about one that survives: "):
         reason_about(found, killed)
