@@ -21,7 +21,7 @@ class LiveRequest:
     said: int = 0
     index: dict[int, dict[str, int]] = field(default_factory=dict, repr=False)
     """By state, the requests that come to it, and after how many tokens; of all requests of a scenario, where they have it in common."""
-    vocabulary: int = VOCABULARY
+    vocabulary: int = field(default=VOCABULARY, repr=False)
 
     def state(self, count: int) -> int:
         """After its first `count` tokens, with those that it will come to say."""

@@ -27,6 +27,9 @@ FORMER_NAMES = {
     f"requests_in_the_release_with_its_second_runner_and_a_connector_{_EXACTLY}": (
         f"connected_requests_in_the_second_runner_{_READ}"
     ),
+    "accepted_counts_on_the_host_that_no_step_has_are_refused": (
+        "counts_and_lengths_on_the_host_that_no_step_has_are_refused"
+    ),
     "blocks_beyond_32_bits_are_brought_along": "blocks_beyond_32_bits_are_precopied",
     "no_order_of_programs_shows_in_what_is_brought_along": "no_order_of_programs_shows_in_what_is_precopied",
     "nothing_is_brought_along_through_a_sentinel": "nothing_is_precopied_through_a_sentinel",

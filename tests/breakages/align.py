@@ -336,8 +336,8 @@ HOST = planted(
                 "preprocess/pointer-lists v1-history/pointer-lists",
             ),
             "pointers lose their last bit": (
-                "_ADDRESS_BITS = 2**64 - 1",
-                "_ADDRESS_BITS = 2**63 - 1",
+                "np.array(addresses, np.uint64)",
+                "np.array([one & 2**63 - 1 for one in addresses], np.uint64)",
                 "copy-meta/int64-pointers",
             ),
             "sizes of 32 bits are refused": (

@@ -32,7 +32,7 @@ def refused() -> Iterator[tuple[str, tuple[Step, ...]]]:
     """Steps of which the last is refused, and a name for them."""
     for align in (*test_align_refusals.BAD_INPUTS, *test_align_wrong_values.BAD_INPUTS):
         yield f"align, {align.name}", align.steps
-    for build in (*test_builder_refusals.BAD_INPUTS, *test_builder_refusals.BAD_COUNTS):
+    for build in (*test_builder_refusals.BAD_INPUTS, *test_builder_refusals.ON_THE_HOST):
         yield f"builder, {build.name}", (*build.before, build.call)
     for bad in test_refusals.BAD_INPUTS:
         yield f"{bad.call.function}, {bad.name}", (bad.call,)

@@ -57,8 +57,9 @@ def test_a_new_request_has_nothing_computed_and_no_worker_knows_it() -> None:
 
 
 def test_what_requests_have_in_common_is_not_shown_with_each() -> None:
-    assert repr(KnownStates()) == "KnownStates(requests={}, others={})"
-    assert "index" not in repr(LiveRequest("r", 1, [5]))
+    assert repr(KnownStates()) == "KnownStates(requests={}, others={}, vocabulary=1000003)"
+    shown = repr(LiveRequest("r", 1, [5]))
+    assert [name for name in ("index", "vocabulary") if name in shown] == []
 
 
 def test_metadata_have_no_chunks_unless_a_builder_cuts_them() -> None:

@@ -28,7 +28,7 @@ BAD_INPUT = {
     ),
     "wrong_values_of_align_mode_are_refused_by_name": ("bad", test_align_wrong_values.BAD_INPUTS),
     "bad_input_of_a_builder_is_refused_by_name": ("bad", test_builder_refusals.BAD_INPUTS),
-    "accepted_counts_on_the_host_that_no_step_has_are_refused": ("bad", test_builder_refusals.BAD_COUNTS),
+    "counts_and_lengths_on_the_host_that_no_step_has_are_refused": ("bad", test_builder_refusals.ON_THE_HOST),
     "arguments_of_another_type_are_refused_by_name": ("form", test_refused_forms.BAD_INPUTS),
     "host_arguments_on_the_device_are_refused_by_name": ("bad", test_refused_places.MISPLACED),
 }
