@@ -203,12 +203,12 @@ def test_a_call_that_hangs_in_the_worker_s_own_process_is_a_finding_with_its_inp
     tmp_path: Path, hangs: str
 ) -> None:
     with module(tmp_path, "toy_hanging", HANGS.format(hangs=hangs)) as name:
-        options = ("--workers", "1", "--only", ROUNDS_UP, "--time-limit", "2s")
+        options = ("--workers", "1", "--only", ROUNDS_UP, "--time-limit", "1s")
         ended = fuzz(tmp_path, "--subject", name, *options)
     case = ended.case(ROUNDS_UP)
     assert case.failure is not None
     assert (case.failure.kind, case.calls[-1].function) == ("hang", "cdiv")
-    assert case.actual == (Raised("DeviceFault", "hang: no answer within 2 s"),)
+    assert case.actual == (Raised("DeviceFault", "hang: no answer within 1 s"),)
     assert ended.code == 1
 
 

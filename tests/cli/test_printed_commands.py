@@ -115,9 +115,8 @@ SHORTER = (
     (r"--max-examples 20", "--max-examples 3 --only chunks"),
     (r"(make (fuzz|nightly)( SUBJECT=\S+)?)$", r"\1 BUDGET=2s"),
     (r"(-m statecheck (fuzz|nightly))$", r"\1 --budget 2s"),
-    (r"(-m statecheck reach --subject \S+)$", r"\1 --budget 2s"),
+    (r"(-m statecheck reach --subject \S+.*)$", r"\1 --budget 2s"),
     (r"(--device cpu --only.*)", r"\1 --budget 2s"),
-    (r"(make mutants .*)SAMPLE=\d+", r"\1SAMPLE=2 EXAMPLES=2"),
     (r"make vectors( |$)", r"make vectors ONLY=division "),
     (r"(make bench)$", r"\1 ONLY=align"),
     (r"(ONLY=align)", r"\1 BENCH_ARGS=--tiny"),
@@ -126,7 +125,7 @@ SHORTER = (
 )
 """The same command, with less to do."""
 LEFT_OUT = {
-    r"make (lint|test|table$|ci)|tools\.docs": "the suite itself, and what .ci/run does beside it",
+    r"make (-j 2 )?(lint|test|table$|ci)|tools\.docs": "the suite itself, and what .ci/run does beside it",
     r"demo|tests\.": "has a test of its own",
     r"compatibility": "takes hours; its parts are tested with a release that is pretended",
     r"RAY=": "needs a cluster",
@@ -135,9 +134,9 @@ LEFT_OUT = {
     r"-m ruff": "formats the reader's own change",
     r"(?<!-m )statecheck ": "needs an installation, which has a test of its own",
     r"-m pytest": "needs a GPU",
-    r"[Vv][Ll][Ll][Mm]|(make|statecheck) bisect|replay-trace": "needs a release of vLLM",
-    r"mutants (?!SUBJECT=my_port)": "takes minutes or hours; tests/mutants judges a small module",
-    r"^make (sanitize|vllm)$": "a name; the command has an argument",
+    r"[Vv][Ll][Ll][Mm]|[Ss][Gg][Ll]ang|SGLANG|(make|statecheck) bisect|replay-trace": "needs a release of an engine",
+    r"mutants ": "takes minutes or hours; tests/mutants judges a small module",
+    r"^make (sanitize|vllm|sglang)$": "a name; the command has an argument",
     r"make bench PYTHON=": "needs a GPU",
 }
 NO_GPU = re.compile(r"GPUS=|DEVICE=cuda")

@@ -235,6 +235,13 @@ def test_a_file_of_reasons_has_one_form(text: str, tmp_path: Path) -> None:
         read_reasons(path)
 
 
+def test_a_port_of_one_file_has_its_mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "toy_of_one_file.py").write_text("def halved(x):\n    return x // 2\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    [target] = targets("toy_of_one_file", [])
+    assert (target.paths, len(possible(target)) > 0) == (("toy_of_one_file.py",), True)
+
+
 def test_the_oracle_is_judged_by_items_that_run_nothing_of_impl() -> None:
     [oracle, impl] = targets("impl", ["oracle/chunks.py", "impl/chunks.py"])
     assert (oracle.without, impl.without) == ("impl", "")
