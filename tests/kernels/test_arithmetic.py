@@ -182,3 +182,11 @@ def test_unknown_atomics_are_not_known() -> None:
     assert atomic("max", "f32") is None
     assert atomic("inc", "i32") is None
     assert atomic("fadd", "i32") is None
+
+
+def test_an_integer_is_rounded_once_to_bf16() -> None:
+    # f32 has no bit for the last one, and would leave a tie.
+    number = 2**30 + 2**22 + 1
+    convert = operation("arith.sitofp", ("i32",), "bf16", {})
+    assert convert is not None
+    assert convert(np.array([number], np.int32)).tolist() == [2**30 + 2**23]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import triton
@@ -20,6 +21,7 @@ from statecheck.kernels.orders.journal import Journal, WrittenBytes, read_bytes
 from statecheck.kernels.orders.program_choice import Ready, Turns
 from statecheck.kernels.orders.running import run_interleaved
 from statecheck.kernels.orders.schedule import program_schedule, switches_recorded
+from statecheck.kernels.sanitizer.touches import Touch
 from statecheck.kernels.source.tiles import AssertionFailedError
 
 pytestmark = pytest.mark.usefixtures("executed")
@@ -283,3 +285,16 @@ def test_without_a_difference_or_in_a_large_launch_the_plain_order_is_left(progr
             lost_update_kernel[(programs,)](lost)
     assert record == ["switches:"]
     assert counts.tolist() == [1] * programs + [0] * (32 - programs)
+
+
+def test_elements_of_several_bytes_are_taken_back_whole() -> None:
+    memory = np.arange(1, 5, dtype=np.int32)
+    addresses = memory.ctypes.data + 4 * np.array([0, 2], np.int64)
+    first, last = int(addresses[0]), int(addresses[-1]) + 4
+    journal = Journal()
+    journal.before(
+        Touch("store", (0, 0, 0), ("kernel", 1), 4, addresses, first, last, None, (2,), None, writes=True)
+    )
+    memory[[0, 2]] = 0x01020304
+    journal.take_back()
+    assert memory.tolist() == [1, 2, 3, 4]
