@@ -135,7 +135,7 @@ LEFT_OUT = {
     r"(?<!-m )statecheck ": "needs an installation, which has a test of its own",
     r"-m pytest": "needs a GPU",
     r"[Vv][Ll][Ll][Mm]|[Ss][Gg][Ll]ang|SGLANG|(make|statecheck) bisect|replay-trace": "needs a release of an engine",
-    r"mutants ": "takes minutes or hours; tests/mutants judges a small module",
+    r"mutants\b": "takes minutes or hours; tests/mutants judges a small module",
     r"^make (sanitize|vllm|sglang)$": "a name; the command has an argument",
     r"make bench PYTHON=": "needs a GPU",
 }
