@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from statecheck.campaign.assignment import GRACE_SECONDS, Assignment
-from statecheck.campaign.exhaustion import Exhaustion
 from statecheck.campaign.keeper import not_written
 from statecheck.campaign.outcomes import Outcomes
 from statecheck.campaign.pending import pending_of
@@ -25,8 +23,10 @@ from statecheck.campaign.processes.pool import WorkerPool
 from statecheck.campaign.processes.tasks import Explore, Setting
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.recovery import Recovery
+from statecheck.campaign.schedule.assignment import GRACE_SECONDS, Assignment
+from statecheck.campaign.schedule.exhaustion import Exhaustion
+from statecheck.campaign.schedule.task_queue import TaskQueue
 from statecheck.campaign.start import begun, terminated_like_interrupted, uninterrupted
-from statecheck.campaign.task_queue import TaskQueue
 
 _POLL_SECONDS = 0.2
 _TIMES_THE_LIMIT = 3

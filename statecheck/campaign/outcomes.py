@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from statecheck.campaign.assignment import Assignment
-from statecheck.campaign.exhaustion import Exhaustion
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.pool import WorkerPool
 from statecheck.campaign.processes.tasks import (
@@ -26,7 +24,9 @@ from statecheck.campaign.processes.tasks import (
 )
 from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.campaign.recovery import Recovery
-from statecheck.campaign.task_queue import TaskQueue
+from statecheck.campaign.schedule.assignment import Assignment
+from statecheck.campaign.schedule.exhaustion import Exhaustion
+from statecheck.campaign.schedule.task_queue import TaskQueue
 from statecheck.case import Case
 from statecheck.case.faults import HANG, Fault, hang
 from statecheck.diagnose.replay import LEFT_OUT

@@ -14,7 +14,7 @@ from statecheck.cli.options import add_campaign_options, add_timed_options
 from statecheck.text import visible
 
 if TYPE_CHECKING:
-    from statecheck.campaign.exhaustion import DecisionProgress, Exhaustion
+    from statecheck.campaign.schedule.exhaustion import DecisionProgress, Exhaustion
 
 
 def add_exhaust(commands: Any) -> None:

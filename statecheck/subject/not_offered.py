@@ -1,4 +1,9 @@
-"""How an adapter says that a subject does not have what a call needs."""
+"""What an adapter finds of a release, and how it says that a subject does not have what a call needs."""
+
+import importlib
+import importlib.metadata
+import re
+from typing import Any
 
 
 class NotOffered(Exception):
@@ -6,3 +11,32 @@ class NotOffered(Exception):
 
     Only this class says so: an exception of the subject's own that has the same name is a failure like any other.
     """
+
+
+def version_of(package: str) -> tuple[int, ...]:
+    """The numbers of the release; those of a checkout that was never built are 999."""
+    try:
+        found = re.match(r"\d+(\.\d+)*", importlib.metadata.version(package))
+    except importlib.metadata.PackageNotFoundError:
+        found = None
+    return tuple(map(int, found[0].split("."))) if found else (999,)
+
+
+def first_offered(*places: str) -> Any:
+    """What the first of `places`, each a module and a name as `a.b:name`, leads to.
+
+    Raises:
+        NotOffered: none of them exists in this release.
+    """
+    for place in places:
+        module, _, name = place.partition(":")
+        try:
+            found = importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            # That a package is missing which the release needs does not mean that the release lacks the name.
+            if not f"{module}.".startswith(f"{error.name}."):
+                raise
+            continue
+        if hasattr(found, name):
+            return getattr(found, name)
+    raise NotOffered(f"none of {', '.join(places)}")

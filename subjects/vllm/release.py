@@ -1,9 +1,7 @@
 """The release of vLLM that is installed: its version, where its names are, and what it needs to run without a GPU."""
 
-import importlib
 import importlib.abc
 import importlib.machinery
-import importlib.metadata
 import logging
 import os
 import re
@@ -13,7 +11,7 @@ from typing import Any
 
 import torch
 
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.not_offered import NotOffered, first_offered, version_of
 
 # Where it sees no driver, a release switches its Triton off; with no device made visible on purpose it lets it stand, as
 # it does in workers that get their devices later.
@@ -56,33 +54,8 @@ if torch.cuda.is_available():
     sys.meta_path.append(Unbuilt())
 
 
-def version() -> tuple[int, ...]:
-    """The numbers of the release; those of a checkout that was never built are 999."""
-    try:
-        found = re.match(r"\d+(\.\d+)*", importlib.metadata.version("vllm"))
-    except importlib.metadata.PackageNotFoundError:
-        found = None
-    return tuple(map(int, found[0].split("."))) if found else (999,)
-
-
-def find(*places: str) -> Any:
-    """What the first of `places`, each a module and a name as `a.b:name`, leads to.
-
-    Raises:
-        NotOffered: none of them exists in this release.
-    """
-    for place in places:
-        module, _, name = place.partition(":")
-        try:
-            found = importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            # That a package is missing which the release needs does not mean that the release lacks the name.
-            if not f"{module}.".startswith(f"{error.name}."):
-                raise
-            continue
-        if hasattr(found, name):
-            return getattr(found, name)
-    raise NotOffered(f"none of {', '.join(places)}")
+find = first_offered
+"""Taken from here, so that what is above is done before a module imports the release."""
 
 
 def optional(*places: str) -> Any:
@@ -98,7 +71,7 @@ def adapter_of(released: Any) -> Callable[[Any], Any]:
     return lambda adapter: None if released in (None, object) else adapter
 
 
-RELEASE = version()
+RELEASE = version_of("vllm")
 RELEASE_NAME = ".".join(map(str, RELEASE))
 
 import vllm.utils.torch_utils as _torch_utils  # noqa: E402 - Triton is asked about when vllm is imported

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from statecheck.campaign.assignment import GRACE_SECONDS
 from statecheck.campaign.coordinator import Campaign
-from statecheck.campaign.exhaustion import DecisionProgress, Exhaustion
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import Explore, Explored
 from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.schedule.assignment import GRACE_SECONDS
+from statecheck.campaign.schedule.exhaustion import DecisionProgress, Exhaustion
 from statecheck.case import Case
 from statecheck.cli import main as cli
 from statecheck.diagnose.replay import FAILED, FIXED, replay_file

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from statecheck.campaign.assignment import Assignment
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import Explore, Explored
+from statecheck.campaign.schedule.assignment import Assignment
 from statecheck.execution.counts import Counts
 from tests.breakages.broken import a_property
 

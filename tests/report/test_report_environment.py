@@ -58,7 +58,7 @@ def test_a_checkout_s_commit_stands_behind_its_version(
 
 
 @dataclass
-class Told:
+class DriverOutput:
     stdout: str
     returncode: int = 0
 
@@ -66,11 +66,13 @@ class Told:
 @pytest.mark.parametrize(
     ("message", "device"),
     [
-        (Told("0, NVIDIA H100, 550.54.15\n"), "cuda (NVIDIA H100, driver 550.54.15)"),
-        (Told("no driver", 9), "cuda"),
+        (DriverOutput("0, NVIDIA H100, 550.54.15\n"), "cuda (NVIDIA H100, driver 550.54.15)"),
+        (DriverOutput("no driver", 9), "cuda"),
     ],
 )
-def test_a_gpu_is_named_with_its_driver(message: Told, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_is_named_with_its_driver(
+    message: DriverOutput, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     environment.gpus_here.cache_clear()
     done = cast("subprocess.CompletedProcess[str]", message)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)

@@ -258,8 +258,8 @@ class _Head:
         )
 
     def _all_troubles(self) -> list[str]:
-        untold = sorted(set(self.work.missing) - self.work.given_up)
-        left = [f"units that did not come to their ends: {', '.join(map(str, untold))}"] if untold else []
+        left_out = sorted(set(self.work.missing) - self.work.given_up)
+        left = [f"units that did not come to their ends: {', '.join(map(str, left_out))}"] if left_out else []
         return [*dict.fromkeys(self._troubles), *self.work.troubles, *left]
 
 

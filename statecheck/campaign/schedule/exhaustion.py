@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from statecheck.campaign.assignment import GRACE_SECONDS
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Explore, Explored
+from statecheck.campaign.schedule.assignment import GRACE_SECONDS
 from statecheck.campaign.standing import Standing
 from statecheck.execution.enumerations import Enumeration, Slice, enumerations
 

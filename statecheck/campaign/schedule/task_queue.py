@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Container, Sequence
 from pathlib import Path
 
-from statecheck.campaign.assignment import Assignment
 from statecheck.campaign.corpus import Corpus
-from statecheck.campaign.exhaustion import Exhaustion
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Replay, RunCanary, Task
+from statecheck.campaign.schedule.assignment import Assignment
+from statecheck.campaign.schedule.exhaustion import Exhaustion
 
 _REPLAY_SHARE = 0.2
 """The part of the budget in which the corpus is replayed before properties are explored; the rest of it comes after."""
