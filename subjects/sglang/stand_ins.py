@@ -104,6 +104,14 @@ class _Operators:
         return refuse
 
 
+class _NoImages:
+    """In the place of `transformers.AutoImageProcessor` where that needs torchvision: the release registers models for images there."""
+
+    @staticmethod
+    def register(*_: Any, **__: Any) -> None:
+        """No scenario has images."""
+
+
 def stand_in() -> None:
     """Install the stand-ins, once; transformers must have looked for its optional packages before."""
     if any(isinstance(finder, _StandInFinder) for finder in sys.meta_path):
@@ -118,6 +126,12 @@ def stand_in() -> None:
             except (TypeError, ImportError):
                 # It takes an argument, or raises where the package is missing: it remembers nothing either way.
                 continue
+    # The first takes what it can import, and calls it at once; the second makes transformers anew.
+    for part in ("integrations.hub_kernels", "processing_utils"):
+        importlib.import_module(f"transformers.{part}")
+    transformers: Any = sys.modules["transformers"]
+    if getattr(transformers.AutoImageProcessor, "is_dummy", False):
+        transformers.AutoImageProcessor = _NoImages
     sys.meta_path.append(_StandInFinder())
     if importlib.util.find_spec("sgl_kernel").loader.__class__ is _StandInFinder:  # type: ignore[union-attr]
         vars(torch.ops)["sgl_kernel"] = _Operators()

@@ -2,11 +2,18 @@
 
 import functools
 import json
+import socket
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from oracle.lifecycle.named_states import FIRST_SAMPLED
+from subjects.sglang.engine.releases import (
+    allow_without_gpu,
+    leave_process,
+    make_scheduler,
+    strategy_arguments,
+)
 from subjects.sglang.engine.settings import CONV_WIDTH, INTERVAL, LAYERS, VOCABULARY, RadixSettings
 from subjects.sglang.release import find
 
@@ -62,6 +69,7 @@ def server_arguments(settings: RadixSettings) -> Any:
         disable_cuda_graph=True,
         log_level="error",
         watchdog_timeout=1_000_000,
+        nccl_port=_free_port(),
         context_length=settings.max_model_len,
         page_size=settings.page_size,
         max_total_tokens=settings.max_total_tokens,
@@ -70,28 +78,20 @@ def server_arguments(settings: RadixSettings) -> Any:
         chunked_prefill_size=settings.chunked_prefill_size,
         disable_radix_cache=not settings.radix_cache,
         disable_overlap_schedule=not settings.overlap,
-        mamba_radix_cache_strategy=settings.strategy,
-        mamba_track_interval=settings.mamba_track_interval,
+        **strategy_arguments(settings),
     )
+
+
+def _free_port() -> int:
+    """A port of the system's choice: two workers that look for a free port themselves find the same."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def made_scheduler(settings: RadixSettings) -> Any:
     """The release's Scheduler, with its worker, pools and cache; the one that was made before cannot run any more."""
-    _leave()
+    leave_process()
+    allow_without_gpu(settings.mamba_chunk_size)
     arguments = server_arguments(settings)
-    module = vars(__import__("sglang.srt.managers.scheduler", fromlist=["_"]))
-    # A watchdog is a thread that never ends, and would keep each scheduler with all of its files.
-    module["create_scheduler_watchdog"] = lambda *_, **__: None
-    ports = find("sglang.srt.server_args:PortArgs").init_new(arguments)
-    rank = module["spawn_world_rank"](arguments, tp_rank=0, pp_rank=0)
-    ranks = module["SpawnRanks"](world_rank=rank, dp_rank=None, gpu_id=0)
-    module["publish"](arguments, role="scheduler", ranks=ranks)
-    return module["Scheduler"](arguments, ports)
-
-
-def _leave() -> None:
-    """Drop what the release keeps for its process: one scheduler is all that it expects there."""
-    groups = "sglang.srt.distributed.parallel_state"
-    find(f"{groups}:destroy_model_parallel")()
-    find(f"{groups}:destroy_distributed_environment")()
-    find("sglang.srt.runtime_context:reset_context")()
+    return make_scheduler(arguments, find("sglang.srt.server_args:PortArgs").init_new(arguments))

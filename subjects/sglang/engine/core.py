@@ -4,6 +4,7 @@ A scenario is a sequence of calls with plain values. `step` is a turn of the rel
 be made, and the release expects one of them in a process: the next scenario with the same settings gets the same one, emptied.
 """
 
+import inspect
 from array import array
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -59,22 +60,24 @@ class RadixEngine:
             max_new_tokens=max_tokens, temperature=0.0, ignore_eos=True
         )
         parameters.normalize(None)
-        tokenized = find("sglang.srt.managers.io_struct:TokenizedGenerateReqInput")
+        made = find("sglang.srt.managers.io_struct:TokenizedGenerateReqInput")
+        known = inspect.signature(made).parameters
+        given = {
+            "rid": id,
+            "input_ids": array("q", prompt)
+            if "array" in str(known["input_ids"].annotation)
+            else list(prompt),
+            "sampling_params": parameters,
+            "return_logprob": False,
+            "logprob_start_len": -1,
+            "top_logprobs_num": 0,
+            "stream": True,
+        }
+        # Without a value of their own in some releases, and unknown in others.
         absent = dict.fromkeys(
             ("input_text", "input_embeds", "mm_inputs", "token_type_ids", "token_ids_logprob")
         )
-        self.inputs.append(
-            tokenized(
-                **absent,
-                rid=id,
-                input_ids=array("q", prompt),
-                sampling_params=parameters,
-                return_logprob=False,
-                logprob_start_len=-1,
-                top_logprobs_num=0,
-                stream=True,
-            )
-        )
+        self.inputs.append(made(**{name: value for name, value in (absent | given).items() if name in known}))
 
     def abort(self, id: str) -> None:  # noqa: A002
         """A client goes away, whatever its request is doing."""

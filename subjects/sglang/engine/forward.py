@@ -7,9 +7,11 @@ import torch
 
 from oracle.lifecycle.named_states import advanced, next_token
 from oracle.lifecycle.observed import ForwardRow, GroupAccess
+from subjects.sglang.engine.host import install_host_parts
 from subjects.sglang.engine.kernels import NamedKernels
 from subjects.sglang.engine.names import columns_of, filled
 from subjects.sglang.engine.pools import Pools
+from subjects.sglang.engine.releases import names_in
 from subjects.sglang.engine.settings import INTERVAL, LAYERS, STATES, VOCABULARY
 from subjects.sglang.release import find
 
@@ -20,29 +22,34 @@ class NamedForward:
     Args:
         runner: the release's ModelRunner. Its model's `forward` is replaced, and the kernels of its recurrent layers.
         pools: of the same engine.
+        chunk: tokens between two states that a prefill keeps.
     """
 
-    def __init__(self, runner: Any, pools: Pools) -> None:
+    def __init__(self, runner: Any, pools: Pools, chunk: int) -> None:
         self.runner, self.pools = runner, pools
         self.linear = runner.attn_backend.linear_attn_backend
-        self.kernels = NamedKernels(self.linear.mamba_chunk_size, self.linear.pad_slot_id)
+        self.kernels = NamedKernels(chunk, self.linear.pad_slot_id)
         self.rows: list[ForwardRow] = []
         """Of the forward that ran last."""
-        dispatcher = self.linear.kernel_dispatcher
-        dispatcher.extend_kernel = dispatcher.decode_kernel = dispatcher.verify_kernel = self.kernels
-        dispatcher.supports_packed_decode = False
+        self.names: Sequence[str] = ()
+        """The requests of the batch that is run."""
+        dispatcher = getattr(self.linear, "kernel_dispatcher", None)
+        if dispatcher is not None:
+            dispatcher.extend_kernel = dispatcher.decode_kernel = dispatcher.verify_kernel = self.kernels
+            dispatcher.supports_packed_decode = False
+        if hasattr(self.linear, "_kernel_func"):
+            self.linear._kernel_func = self.kernels.decode_by_name
         runner.model.forward = self.run
         install_kernels(self.kernels)
 
     def run(self, input_ids: Any, positions: Any, forward_batch: Any, *_: Any, **__: Any) -> Any:  # noqa: ARG002
         """A batch: what each row reads is kept in `rows`; the logits say each row's next token."""
         tokens = input_ids.tolist()
-        names = forward_batch.rids
         lengths = _lengths(forward_batch)
         starts = [sum(lengths[:at]) for at in range(len(lengths) + 1)]
         self.rows = [
             ForwardRow(name, tuple(tokens[first : first + length]))
-            for name, first, length in zip(names, starts, lengths, strict=False)
+            for name, first, length in zip(self.names, starts, lengths, strict=False)
         ]
         for row, first, seen in zip(self.rows, starts, forward_batch.seq_lens.tolist(), strict=False):
             row.computed = seen - len(row.tokens)
@@ -128,15 +135,25 @@ def _access(places: range) -> GroupAccess:
 
 def install_kernels(kernels: NamedKernels) -> None:
     """Have the release's layers call these kernels, and copies that need no GPU."""
-    backend = vars(__import__("sglang.srt.layers.attention.linear.gdn_backend", fromlist=["_"]))
-    backend["causal_conv1d_fn"] = kernels.convolve
-    backend["causal_conv1d_update"] = kernels.convolve_token
-    backend["fused_gdn_gating"] = lambda _, a, b, *__: (a, b)
-    hybrid = vars(__import__("sglang.srt.layers.attention.hybrid_linear_attn_backend", fromlist=["_"]))
+    hybrid = names_in("sglang.srt.layers.attention.hybrid_linear_attn_backend")
+    # Older releases have all in the second.
+    for backend in (names_in("sglang.srt.layers.attention.linear.gdn_backend"), hybrid):
+        backend["causal_conv1d_fn"] = kernels.convolve
+        backend["causal_conv1d_update"] = kernels.convolve_token
+        backend["fused_gdn_gating"] = lambda _, a, b, *__: (a, b)
+    # As on a GPU, where the kernel reads and writes the pool.
+    hybrid["is_cpu"] = lambda: False
+    hybrid["chunk_gated_delta_rule"] = kernels.extend_by_name
     hybrid["track_mamba_states_all_layers"] = track_states
-    if not torch.cuda.is_available():
-        # Pinned memory is for copies to a GPU.
-        torch.Tensor.pin_memory = lambda self, *_: self  # type: ignore[method-assign]
+    hybrid["track_mamba_states_if_needed"] = track_layer_states
+    install_host_parts()
+
+
+def track_layer_states(
+    conv: Any, temporal: Any, slots: Any, mask: Any, targets: Any, rows: int, **_: Any
+) -> None:
+    """As `track_states`, in one layer."""
+    track_states(conv[None], temporal[None], slots, mask, targets, rows)
 
 
 def track_states(

@@ -79,6 +79,16 @@ class NamedKernels:
             fill(states[slots[row]], advanced(state, self.tokens[row][at]))
         return torch.zeros_like(v)
 
+    def extend_by_name(self, q: Any, k: Any, v: Any, g: Any, beta: Any, **given: Any) -> Any:
+        """As `extend`, by the names of the kernel that older layers call themselves."""
+        pool = {"ssm_states": given["initial_state"], "cache_indices": given["initial_state_indices"]}
+        return self.extend(q, k, v, g, beta, query_start_loc=given["cu_seqlens"], **pool)
+
+    def decode_by_name(self, *, q: Any, k: Any, v: Any, a: Any, b: Any, **given: Any) -> Any:
+        """As `decode`, by the names of the kernel that older layers call themselves."""
+        pool = {"ssm_states": given["initial_state_source"], "cache_indices": given["initial_state_indices"]}
+        return self.decode(q, k, v, a, b, **pool)
+
     def target_verify(self, *_: Any, **__: Any) -> Any:
         """Drafts.
 

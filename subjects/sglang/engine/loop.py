@@ -4,12 +4,14 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from subjects.sglang.engine.releases import begin_turns_with, run_loop
+
 
 class Loop:
     """What `run_event_loop` of a scheduler chooses: `event_loop_normal` or `event_loop_overlap`.
 
     Args:
-        scheduler: its `ingest_requests` is replaced, by which the loop begins each of its turns.
+        scheduler: what receives its requests is replaced, by which the loop begins each of its turns.
     """
 
     def __init__(self, scheduler: Any) -> None:
@@ -17,7 +19,8 @@ class Loop:
         self._inputs: Sequence[Any] = ()
         self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
         self._error: BaseException | None = None
-        scheduler.ingest_requests = self._ingest
+        self._stopped = False
+        self._processes = begin_turns_with(scheduler, self._ingest)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         self._done.acquire()
@@ -38,14 +41,16 @@ class Loop:
 
     def stop(self) -> None:
         """End the loop at the beginning of its next turn."""
-        self.scheduler.gracefully_exit = True
+        self._stopped = True
         self._inputs = ()
         self._go.release()
         self._thread.join()
 
     def _run(self) -> None:
         try:
-            self.scheduler.run_event_loop()
+            run_loop(self.scheduler)
+        except _Stopped:
+            return
         except BaseException as error:
             self._error = error
         self._done.release()
@@ -53,6 +58,12 @@ class Loop:
     def _ingest(self, **_: Any) -> Sequence[Any]:
         self._done.release()
         self._go.acquire()
-        if self._inputs:
+        if self._stopped:
+            raise _Stopped
+        if self._inputs and self._processes:
             self.scheduler.process_input_requests(list(self._inputs))
-        return self._inputs
+        return list(self._inputs)
+
+
+class _Stopped(BaseException):
+    """Ends a loop."""

@@ -8,6 +8,7 @@ import torch
 from oracle.lifecycle.named_states import UNKNOWN
 from oracle.lifecycle.observed import Owner, SlotPool
 from subjects.sglang.engine.names import filled, window_of
+from subjects.sglang.engine.releases import HeldSlots
 from subjects.sglang.engine.settings import ATTENTION, STATES
 
 
@@ -34,15 +35,17 @@ class Pools:
 
     def pages_of(self, request: Any) -> list[int]:
         """Pages of keys that a request uses, those of a prefix that it shares among them."""
-        if request.kv.req_pool_idx is None:
+        held = HeldSlots(request)
+        if held.req_pool_idx is None:
             return []
-        used = self.pool.req_to_token[request.kv.req_pool_idx, : request.kv.kv_allocated_len].tolist()
+        used = self.pool.req_to_token[held.req_pool_idx, : held.kv_allocated_len].tolist()
         return list(dict.fromkeys(slot // self.page for slot in used))
 
     def slots_of(self, request: Any) -> list[int]:
         """Slots of states that a request has: the one that it computes in, and those that keep a state at a boundary."""
-        held = [] if request.kv.mamba_pool_idx is None else [int(request.kv.mamba_pool_idx)]
-        tracked = request.kv.mamba_ping_pong_track_buffer
+        slots = HeldSlots(request)
+        held = [] if slots.mamba_pool_idx is None else [int(slots.mamba_pool_idx)]
+        tracked = slots.mamba_ping_pong_track_buffer
         return held + [slot for slot in ([] if tracked is None else tracked.tolist()) if slot >= 0]
 
     def owners(self, requests: Mapping[str, Any]) -> list[Owner]:
@@ -59,7 +62,7 @@ class Pools:
         """Both pools; `pages` and `slots` are cached."""
         lists = (self.allocator.free_pages, self.allocator.release_pages)
         free = [page for listed in lists if listed is not None for page in listed.tolist()]
-        states = self.pool.mamba_allocator
+        states = getattr(self.pool, "mamba_allocator", self.pool.mamba_pool)
         all_pages = range(1, self.allocator.size // self.page + 1)
         kept = {name: self.pages_of(request) for name, request in requests.items()}
         held = {name: self.slots_of(request) for name, request in requests.items()}

@@ -11,6 +11,7 @@ from subjects.sglang.engine.config import made_scheduler
 from subjects.sglang.engine.forward import NamedForward
 from subjects.sglang.engine.loop import Loop
 from subjects.sglang.engine.pools import Pools
+from subjects.sglang.engine.releases import HeldSlots, channels, is_idle
 from subjects.sglang.engine.settings import RadixSettings
 from subjects.sglang.release import find
 
@@ -28,11 +29,12 @@ class Running:
 
     def __init__(self, settings: RadixSettings) -> None:
         self.settings = settings
-        _allow_without_gpu()
         os.environ["SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"] = settings.core
         self.scheduler = made_scheduler(settings)
         self.pools = Pools(self.scheduler)
-        self.forward = NamedForward(self.scheduler.tp_worker.model_runner, self.pools)
+        self.forward = NamedForward(
+            self.scheduler.tp_worker.model_runner, self.pools, settings.mamba_chunk_size
+        )
         self.requests: dict[str, Any] = {}
         self._watch()
         self.loop = Loop(self.scheduler)
@@ -52,22 +54,22 @@ class Running:
     def _watch(self) -> None:
         """See each batch as it is run, and each output as it is sent."""
         scheduler = self.scheduler
-        run, create = scheduler.run_batch, scheduler._create_generation_req
+        run, add = scheduler.run_batch, scheduler._add_request_to_queue
 
         def run_batch(batch: Any, *given: Any) -> Any:
             self.owners = self.pools.owners(self.held())
+            self.forward.names = [request.rid for request in batch.reqs]
             result = run(batch, *given)
             self.rows = self.forward.rows
             return result
 
-        def create_request(*given: Any, **named: Any) -> Any:
-            request = create(*given, **named)
+        def add_request(request: Any, *given: Any, **named: Any) -> Any:
             self.requests[request.rid] = request
-            return request
+            return add(request, *given, **named)
 
-        scheduler.run_batch, scheduler._create_generation_req = run_batch, create_request
+        scheduler.run_batch, scheduler._add_request_to_queue = run_batch, add_request
         for name in ("send_to_detokenizer", "send_to_tokenizer"):
-            getattr(scheduler.ipc_channels, name).send_output = self._sent
+            getattr(channels(scheduler), name).send_output = self._sent
 
     def _sent(self, output: Any, *_: Any) -> None:
         if type(output).__name__ == "AbortReq":
@@ -86,15 +88,15 @@ class Running:
 
     @property
     def idle(self) -> bool:
-        return bool(self.scheduler.is_fully_idle())
+        return is_idle(self.scheduler)
 
     def held(self) -> Mapping[str, Any]:
         """Requests that have pages or slots. A finished one gives its row back, and its slot or its state's place in the tree."""
         return {
             name: request
             for name, request in self.requests.items()
-            if request.kv.req_pool_idx is not None
-            or (request.kv.mamba_pool_idx is not None and not request.finished())
+            if HeldSlots(request).req_pool_idx is not None
+            or (HeldSlots(request).mamba_pool_idx is not None and not request.finished())
         }
 
     def emptied(self) -> bool:
@@ -118,7 +120,7 @@ class Running:
     def stop(self) -> None:
         """End the loop, and close its sockets."""
         self.loop.stop()
-        self.scheduler.ipc_channels.recv_from_tokenizer.context.destroy(linger=0)
+        channels(self.scheduler).recv_from_tokenizer.context.destroy(linger=0)
         # What it holds is freed with it: its groups of processes have open files.
         gc.unfreeze()
 
@@ -131,9 +133,3 @@ def running(settings: RadixSettings) -> Running:
         _LAST.pop().stop()
     _LAST.append(Running(settings))
     return _LAST[0]
-
-
-def _allow_without_gpu() -> None:
-    """Buffers that keep states at boundaries need copies that the release has for GPUs; ours are elsewhere."""
-    hook = vars(__import__("sglang.srt.arg_groups.mamba_hook", fromlist=["_"]))
-    hook["_platform_supports_mamba_cache_extra_buffer"] = lambda: True

@@ -6,6 +6,8 @@ from typing import Any
 
 from subjects.sglang.release import find
 
+_KINDS = "unified_cache.component_type", "unified_cache.components", "unified_cache_components"
+
 
 @dataclass(frozen=True)
 class Prefix:
@@ -18,19 +20,27 @@ class Prefix:
 
 def prefixes(tree: Any) -> Iterator[Prefix]:
     """Of the tree as Python has it; none without prefix caching."""
-    core = getattr(tree, "tree_core", None)
-    if core is not None:
-        kinds = find("sglang.srt.mem_cache.unified_cache.component_type:ComponentType")
-        yield from _below(core.root_node, (), kinds)
+    root = getattr(getattr(tree, "tree_core", tree), "root_node", None)
+    if root is not None:
+        yield from _below(root, ())
 
 
-def _below(node: Any, before: tuple[int, ...], kinds: Any) -> Iterator[Prefix]:
+def _below(node: Any, before: tuple[int, ...]) -> Iterator[Prefix]:
     for child in node.children.values():
-        tokens = (*before, *child.key.raw_token_ids())
-        keys, state = (child.component_data[kind].value for kind in (kinds.FULL, kinds.MAMBA))
+        key = child.key
+        tokens = (*before, *(key.raw_token_ids() if hasattr(key, "raw_token_ids") else key.token_ids))
+        keys, state = _cached_in(child)
         yield Prefix(
             tokens,
             () if keys is None else tuple(keys.tolist()),
             None if state is None else int(state.reshape(-1)[0]),
         )
-        yield from _below(child, tokens, kinds)
+        yield from _below(child, tokens)
+
+
+def _cached_in(node: Any) -> tuple[Any, Any]:
+    """The slots of keys and of states; a tree for hybrid models alone has them by name."""
+    if hasattr(node, "mamba_value"):
+        return node.value, node.mamba_value
+    kinds = find(*(f"sglang.srt.mem_cache.{place}:ComponentType" for place in _KINDS))
+    return node.component_data[kinds.FULL].value, node.component_data[kinds.MAMBA].value
