@@ -129,9 +129,9 @@ replay: $(READY)  ## one recorded case again, a file or an id of the corpus: CAS
 	$(if $(CASE),,$(error make replay needs CASE=reports/.../case.json, or an id of the corpus))
 	@$(RUN) replay $(call quote,$(CASE)) $(CHOICE)
 
-bisect: $(READY)  ## which release of vLLM broke a case and which repaired it: CASE, SUBJECT, RELEASES
+bisect: $(READY)  ## which release of vLLM or SGLang broke a case and which repaired it: CASE, SUBJECT, RELEASES
 	$(if $(CASE),,$(error make bisect needs CASE=reports/.../case.json, or an id of the corpus))
-	@VLLM=$(call quote,$(VLLM)) VLLM_PATH=$(call quote,$(VLLM_PATH)) $(RUN) bisect $(call quote,$(CASE)) \
+	@$(RELEASE) $(RUN) bisect $(call quote,$(CASE)) \
 	  --device $(call quote,$(DEVICE)) $(if $(filter file,$(origin SUBJECT)),,--subject $(call quote,$(SUBJECT))) \
 	  $(if $(RELEASES),--releases $(call quote,$(RELEASES))) $(BISECT_ARGS)
 
@@ -158,8 +158,8 @@ sglang: $(READY)  ## a campaign on a released SGLang, or a checkout of it: SGLAN
 	  --budget $(if $(filter file,$(origin BUDGET)),5m,$(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
 
-compatibility: $(READY)  ## campaigns on releases of vLLM, and the tables of them: RELEASES, BUDGET (3m each here), DEVICE, ONLY, SEED
-	@$(RUN) compatibility --write $(if $(RELEASES),--releases $(call quote,$(RELEASES))) \
+compatibility: $(READY)  ## campaigns on releases of vLLM, or of SUBJECT=sglang, and the tables of them: RELEASES, BUDGET (3m each here), DEVICE, ONLY, SEED
+	@$(RUN) compatibility --write $(if $(filter file,$(origin SUBJECT)),,--subject $(call quote,$(SUBJECT))) $(if $(RELEASES),--releases $(call quote,$(RELEASES))) \
 	  $(if $(filter file,$(origin BUDGET)),,--budget $(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from statecheck.execution.verdict import MISCONFIGURED
 from statecheck.releases.command import PROGRAM, last_line, run_on
+from statecheck.releases.project import VLLM, Project
 from statecheck.report.bisection import NO_VERDICT, NOT_SET_UP, Bisection, TriedRelease
 from statecheck.text import brief
-from statecheck.text.command_lines import RELEASED
 
 Try = Callable[[str], TriedRelease]
 _LONGEST = 400
@@ -76,6 +76,7 @@ class Replays:
     device: str
     time_limit: str
     program: Sequence[str] = PROGRAM
+    project: Project = VLLM
 
     def on_release(self, name: str) -> TriedRelease:
         started = time.monotonic()
@@ -87,8 +88,8 @@ class Replays:
         with tempfile.TemporaryDirectory() as folder:
             said, log = Path(folder, "verdict.json"), Path(folder, "log.txt")
             options = ("--device", self.device, "--verdict", str(said), "--time-limit", self.time_limit)
-            arguments = ("replay", str(self.case.resolve()), "--subject", RELEASED, *options)
-            code = run_on(name, arguments, log, self.program)
+            arguments = ("replay", str(self.case.resolve()), "--subject", self.project.package, *options)
+            code = run_on(self.project, name, arguments, log, self.program)
             if said.is_file():
                 verdict = json.loads(said.read_text(encoding="utf-8"))
                 return verdict["verdict"], verdict["message"]

@@ -9,15 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from statecheck import rooms
+from statecheck.releases.project import Project
 from statecheck.text.command_lines import remembered
 
 PROGRAM = (sys.executable, "-m", "statecheck")
 
 
-def run_on(release: str, arguments: Sequence[str], log: Path, program: Sequence[str] = PROGRAM) -> int:
+def run_on(
+    project: Project, release: str, arguments: Sequence[str], log: Path, program: Sequence[str] = PROGRAM
+) -> int:
     """Run it to its end; the exit code. Ctrl-C ends it, too."""
-    variables = {**os.environ, **remembered(), "VLLM": release}
-    variables.pop("VLLM_PATH", None)
+    variables = {**os.environ, **remembered(), project.variable: release}
+    variables.pop(f"{project.variable}_PATH", None)
     with log.open("wb") as out:
         command = [*program, *arguments]
         environment = rooms.added_to(variables)

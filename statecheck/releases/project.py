@@ -20,6 +20,9 @@ class Project:
         name: as people write it.
         package: the distribution and the package, and the subject that adapts it.
         example: a release.
+        oldest: the oldest release that there are adapters and rules for.
+        megabytes: of a release, as it is downloaded.
+        compared: the releases of the compatibility table.
         light: distributions that importing takes, as far as a release requires them; the rest is installed only where these are not enough.
         unsaid: what importing takes although releases do not say so.
         keeps_libraries: its compiled libraries load beside a torch for CPUs.
@@ -28,6 +31,9 @@ class Project:
     name: str
     package: str
     example: str
+    oldest: str
+    megabytes: int
+    compared: tuple[str, ...]
     light: tuple[str, ...]
     unsaid: tuple[str, ...] = ()
     keeps_libraries: bool = False

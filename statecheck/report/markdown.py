@@ -29,7 +29,7 @@ from statecheck.report.scenario_timeline import timeline_of
 from statecheck.report.sections import MOST, Section, fitted, shortened
 from statecheck.report.served_text import served_text
 from statecheck.subject import Subject
-from statecheck.text.command_lines import RELEASED, command_line, script_line
+from statecheck.text.command_lines import command_line, project_of, script_line
 from statecheck.text.markdown import code, inert
 
 _MOST_OF_ONE_INPUT = 100
@@ -151,7 +151,7 @@ def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
         test = script_line(directory / TEST, case.subject, *ALONE)
         lines.append(f"{code(test)} is the same as a test for pytest, to be put among the project's own.")
     lines.append(f"{code(rerun)} replays the same input through the harness.")
-    if case.subject == RELEASED:
+    if project_of(case.subject) == case.subject:
         bisect = command_line("bisect", directory / "case.json", subject=case.subject, device=case.device)
         lines.append(f"{code(bisect)} says which release broke it, and which repaired it.")
     return "\n".join(lines)

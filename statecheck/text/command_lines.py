@@ -23,8 +23,6 @@ FOLDER = "STATECHECK_FOLDER"
 """The folder in which make was called, set by the Makefile; make may have changed the folder since."""
 PYTHONPATH = "STATECHECK_PYTHONPATH"
 """PYTHONPATH as it was when this run was started; workers, and an environment of a release, may have another one."""
-RELEASED = "vllm"
-"""The subject of which there are releases to choose from in `bisect` and `compatibility`."""
 _CHOSEN_BY = {"vllm": ("VLLM", "VLLM_PATH"), "sglang": ("SGLANG", "SGLANG_PATH")}
 """By subject of which there are releases, the variables that choose a release and a checkout."""
 IMPORTS = "PYTHONPATH", *_CHOSEN_BY["vllm"], *_CHOSEN_BY["sglang"]

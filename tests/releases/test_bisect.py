@@ -28,7 +28,7 @@ from tests.breakages.broken import a_case
 PROGRAM = """
 import json, os, sys
 from pathlib import Path
-words, release = sys.argv[1:], os.environ["VLLM"]
+words, release = sys.argv[1:], os.environ.get("VLLM") or os.environ["SGLANG"]
 index = Path(words.pop(0))
 with (index / "tried").open("a") as tried:
     print(release, file=tried)
@@ -70,7 +70,7 @@ RELEASES = {"0.25.1": "FIXED", "0.26.0": "KNOWN", "0.27.0": "FAILED", "0.27.1": 
 
 @pytest.fixture
 def bisect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToyBisect:
-    for name in ("VLLM", "VLLM_PATH", FOLDER):
+    for name in ("VLLM", "VLLM_PATH", "SGLANG", "SGLANG_PATH", FOLDER):
         monkeypatch.delenv(name, raising=False)
     case = a_case(subject="vllm", steps=(call("cdiv", x=4, y=2),)).save(tmp_path / "one" / "case.json")
     toy = ToyBisect(tmp_path, case, dict(RELEASES), {"0.27.0"})
@@ -90,7 +90,7 @@ def test_the_command_says_what_it_will_take_and_which_release_broke_and_repaired
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
         f"5 releases, 0.25.1 to 0.28.0; 1 are set up in {bisect.folder}; each other one that is tried {COST}",
-        "--releases 0.25.1,0.33.0 tries only these",
+        "--releases 0.20.2,0.33.0 tries only these",
     ]
     assert any(re.fullmatch(r"0\.26\.0: KNOWN \(\d+ s\): as 0\.26\.0 on cpu", line) for line in lines)
     assert lines[-1] == "wrong since 0.26.0, right since 0.28.0"
@@ -216,7 +216,11 @@ REFUSED: Mapping[str, tuple[tuple[str, ...], dict[str, str], str]] = {
         {"VLLM_PATH": "/nowhere"},
         "VLLM_PATH = '/nowhere', but should be not set: releases are tried",
     ),
-    "subject": (("--subject", "impl"), {}, "subject = 'impl', but should be vllm, which has releases"),
+    "subject": (
+        ("--subject", "impl"),
+        {},
+        "subject = 'impl', but should be vllm or sglang, which have releases",
+    ),
     "time limit": (("--time-limit", "soon"), {}, "time_limit = 'soon', but should be a positive duration"),
     "device": (("--device", "tpu"), {}, "device = 'tpu', but should be"),
 }
@@ -247,6 +251,16 @@ def test_the_case_s_own_subject_is_the_default(bisect: ToyBisect, tmp_path: Path
     with pytest.raises(ValueError, match="subject = 'impl'"):
         bisect.run(case=ours)
     assert bisect.run("--subject", "vllm", case=ours) == CLEAN
+
+
+def test_releases_of_another_project_are_tried_in_their_own_environments(
+    bisect: ToyBisect, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = replace(Case.load(bisect.case), subject="sglang").save(tmp_path / "sglang.json")
+    bisect.verdicts = {"0.5.16": "FIXED", "0.5.18": "FAILED", "0.5.23": "FAILED"}
+    assert bisect.run("--releases", ",".join(bisect.verdicts), case=case) == FALSIFIED
+    assert bisect.tried == ["0.5.16", "0.5.23", "0.5.18"]
+    assert capsys.readouterr().out.splitlines()[-1] == "wrong since 0.5.18 at the latest"
 
 
 def test_a_replay_writes_its_verdict_down(tmp_path: Path, device: str) -> None:

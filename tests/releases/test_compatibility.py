@@ -19,6 +19,7 @@ from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.releases.compatibility import record as compatibility
 from statecheck.releases.compatibility.record import by_release, collected, loaded
 from statecheck.releases.compatibility.table import FILES, parts, table
+from statecheck.releases.project import PROJECTS, VLLM
 from statecheck.text.marked_parts import MarkedPart
 
 TOPICS = {"counts_add_up": "batch", "rows_are_whole": "batch", "copies_are_exact": "align"}
@@ -102,10 +103,10 @@ def test_what_was_kept_makes_the_same_table(tmp_path: Path) -> None:
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "docs").mkdir()
     for name, file in FILES.items():
-        (tmp_path / file).write_text("\n".join(MarkedPart(name, tmp_path, file).marks), encoding="utf-8")
-    monkeypatch.setattr(compatibility_run, "FOLDER", tmp_path)
+        with (tmp_path / file).open("a", encoding="utf-8") as page:
+            page.write("\n".join((*MarkedPart(name, tmp_path, file).marks, "")))
     for module in (compatibility, compatibility_run):
-        monkeypatch.setattr(module, "RESULTS", tmp_path / "compatibility.json")
+        monkeypatch.setattr(module, "FOLDER", tmp_path)
     return tmp_path
 
 
@@ -119,8 +120,19 @@ def test_saved_campaigns_are_written_into_readme_and_docs(root: Path) -> None:
     assert told_from(folder, "--write") == CLEAN
     assert "| **others** | 1 of 1 |" in (root / "docs" / "compatibility.md").read_text(encoding="utf-8")
     assert "| 1.0 | cpu | 1 | 0 | 0 | 0 |" in (root / "README.md").read_text(encoding="utf-8")
-    for name, text in parts(loaded(compatibility.RESULTS)).items():
+    for name, text in parts(loaded(compatibility.results_of(VLLM))).items():
         assert MarkedPart(name, root, FILES[name]).differences(text, "again") == []
+
+
+def test_another_project_has_a_table_and_a_file_of_its_own(root: Path) -> None:
+    folder = root / "reports"
+    saved(folder, "1.0", {"counts_add_up": "passed"})
+    assert told_from(folder, "--write", "--subject", "sglang") == CLEAN
+    path = compatibility.results_of(PROJECTS["sglang"])
+    assert path.name == "compatibility-sglang.json"
+    assert not compatibility.results_of(VLLM).exists()
+    ((name, text),) = parts(loaded(path), PROJECTS["sglang"]).items()
+    assert MarkedPart(name, root, FILES[name]).differences(text, "again") == []
 
 
 @pytest.mark.parametrize(
@@ -157,7 +169,7 @@ PROGRAM = (sys.executable, "-c", _CAMPAIGN)
 
 
 def test_a_campaign_runs_on_its_release_and_leaves_its_log(tmp_path: Path) -> None:
-    folder = campaign_on("0.3", tmp_path / "0.3", (), PROGRAM)
+    folder = campaign_on(VLLM, "0.3", tmp_path / "0.3", (), PROGRAM)
     (column,) = collected([folder], {}).releases
     assert (column.trouble, list(column.cells)) == ("", ["0.3"])
     assert "said" in (folder / "log.txt").read_text(encoding="utf-8")
@@ -165,7 +177,7 @@ def test_a_campaign_runs_on_its_release_and_leaves_its_log(tmp_path: Path) -> No
 
 def test_a_campaign_that_broke_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
     saved(tmp_path, "0.2", {"counts_add_up": "passed"})
-    (column,) = collected([campaign_on("0.2", tmp_path / "0.2", (), PROGRAM)], {}).releases
+    (column,) = collected([campaign_on(VLLM, "0.2", tmp_path / "0.2", (), PROGRAM)], {}).releases
     assert (column.trouble, dict(column.cells)) == ("no campaign was saved: broke", {})
 
 
@@ -174,6 +186,6 @@ def test_what_cannot_be_is_refused_before_the_first_campaign(
     releases: str, budget: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compatibility_run, "campaign_on", lambda *_: pytest.fail("ran"))
-    options = argparse.Namespace(saved=None, releases=releases, budget=budget)
+    options = argparse.Namespace(saved=None, released="vllm", releases=releases, budget=budget)
     with pytest.raises(ValueError, match="but should be"):
         run_compatibility(options)

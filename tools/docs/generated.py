@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 
 from statecheck.execution.registry import load_properties
-from statecheck.releases.compatibility.record import RESULTS, loaded
+from statecheck.releases.compatibility.record import loaded, results_of
 from statecheck.releases.compatibility.table import FILES as OF_RELEASES
 from statecheck.releases.compatibility.table import parts as parts_of_releases
+from statecheck.releases.project import PROJECTS
 from statecheck.subject import load
 from statecheck.text.command_lines import python
 from statecheck.text.marked_parts import MarkedPart
@@ -45,7 +46,13 @@ def run_table(write: bool, check: bool) -> int:
 
 def _saved() -> dict[str, str]:
     """The tables of releases, from what was saved: to make them anew takes hours. They may be left out."""
-    parts = parts_of_releases(loaded(RESULTS)) if RESULTS.exists() else {}
+    kept = {project: results_of(project) for project in PROJECTS.values()}
+    parts = {
+        name: text
+        for project, path in kept.items()
+        if path.exists()
+        for name, text in parts_of_releases(loaded(path), project).items()
+    }
     return {name: text for name, text in parts.items() if not part(name).complaint}
 
 

@@ -19,18 +19,13 @@ from statecheck.releases.bisect import Replays, search
 from statecheck.releases.command import PROGRAM
 from statecheck.releases.environment import Maker, this_base
 from statecheck.releases.pip import releases_of
-from statecheck.releases.project import VLLM
+from statecheck.releases.project import PROJECTS, Project, released
 from statecheck.releases.start import wanted_by, wanted_release
 from statecheck.report.bisection import FILE, RIGHT, WRONG, Bisection, TriedRelease
-from statecheck.text.command_lines import RELEASED, command_line, option
+from statecheck.text.command_lines import command_line, option
 from statecheck.text.terminal import cell, said, say
 
-OLDEST = "0.20.2"
-"""The oldest release that there are adapters and rules for."""
-_MEGABYTES = 300
-"""Of a release, as it is downloaded."""
-
-_DESCRIPTION = """Replays a case on releases of vLLM, and says since which of them it is wrong, and since which it is right
+_DESCRIPTION = """Replays a case on releases of vLLM or SGLang, and says since which of them it is wrong, and since which it is right
 again. Exit code: 0 if it is right in the newest one, 1 if it is wrong there, 2 if nothing is known of that one, 3 if the command
 cannot be run as given."""
 _OPTIONS: dict[str, dict[str, Any]] = {
@@ -39,12 +34,12 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "dest": "released",
         "metavar": "SUBJECT",
         "default": "",
-        "help": "what the releases are of: vllm (default: the case's own)",
+        "help": "what the releases are of: vllm or sglang (default: the case's own)",
     },
     "--device": {"default": "auto", "help": "auto, cpu or cuda (default auto)"},
     "--releases": {
         "default": "",
-        "help": "only these, such as 0.25.1,0.33.0 (default: all of the index since 0.20.2)",
+        "help": "only these, such as 0.25.1,0.33.0 (default: all of the index since the oldest that is adapted)",
     },
     "--all": {
         "action": "store_true",
@@ -91,12 +86,14 @@ def run_bisect(options: argparse.Namespace, program: Sequence[str] = PROGRAM) ->
     except OSError as error:
         raise ValueError(f"case = {str(path)!r}, but should be a readable file [bisect]: {error}") from error
     subject = options.released or case.subject
-    if subject != RELEASED:
-        raise ValueError(f"subject = {subject!r}, but should be {RELEASED}, which has releases [bisect]")
+    project = released(subject)
+    if project is None or subject != project.package:
+        rule = f"{' or '.join(PROJECTS)}, which have releases"
+        raise ValueError(f"subject = {subject!r}, but should be {rule} [bisect]")
     seconds(options.time_limit, "time_limit")
-    replays = Replays(path, choose_device(options.device), options.time_limit, program)
+    replays = Replays(path, choose_device(options.device), options.time_limit, program, project)
     found = _bisected(options, replays)
-    _show(found, path, options)
+    _show(found, path, options, project)
     # What is known when it is interrupted replaces nothing that may be whole.
     is_of_report = path.name == "case.json" and (path.parent / "report.md").is_file()
     if is_of_report and not (found.interrupted and (path.parent / FILE).exists()):
@@ -109,22 +106,26 @@ def run_bisect(options: argparse.Namespace, program: Sequence[str] = PROGRAM) ->
 
 
 def _bisected(options: argparse.Namespace, replays: Replays) -> Bisection:
-    if os.environ.get("VLLM_PATH"):
+    project = replays.project
+    checkout = f"{project.variable}_PATH"
+    if os.environ.get(checkout):
         rule = "not set: releases are tried; `git bisect run python repro.py --bisect` goes through commits"
-        raise ValueError(f"VLLM_PATH = {os.environ['VLLM_PATH']!r}, but should be {rule} [bisect]")
-    wanted, maker = wanted_by(os.environ), Maker(this_base(VLLM.root), VLLM.root)
-    asked = _listed(options.releases)
-    names = asked or _of_index()
-    ready = [name for name in names if maker.is_ready(wanted_release(name))]
+        raise ValueError(f"{checkout} = {os.environ[checkout]!r}, but should be {rule} [bisect]")
+    wanted = wanted_by(os.environ, project)
+    maker = Maker(this_base(project.root), project.root)
+    asked = _listed(options.releases, project)
+    names = asked or _of_index(project)
+    ready = [name for name in names if maker.is_ready(wanted_release(name, project))]
     # The one that the case was seen with is the one that is known to be wrong.
     first = [*([wanted.version] if wanted else []), *ready]
     bisection = Bisection(tuple(names), complete=not asked)
     many = f"{len(names)} releases, {names[0]} to {names[-1]}; {len(ready)} are set up in {maker.root}"
     if len(ready) < len(names):
-        many += f"; each other one that is tried downloads about {_MEGABYTES} MB once, and takes a minute to set up"
+        many += f"; each other one that is tried downloads about {project.megabytes} MB once, and takes a minute to set up"
     say(many)
     if not asked:
-        say(f"{option('releases', '0.25.1,0.33.0')} tries only these")
+        two = f"{project.compared[0]},{project.compared[-1]}"
+        say(f"{option('releases', two)} tries only these")
 
     def tried(name: str) -> TriedRelease:
         release = replays.on_release(name)
@@ -134,11 +135,11 @@ def _bisected(options: argparse.Namespace, replays: Replays) -> Bisection:
     return search(bisection, tried, first, everything=options.all)
 
 
-def _listed(text: str) -> list[str]:
+def _listed(text: str, project: Project) -> list[str]:
     """The releases that are asked for, oldest first."""
     named = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
     for one in named:
-        wanted_release(one)
+        wanted_release(one, project)
     try:
         return sorted(named, key=Version)
     except InvalidVersion as error:
@@ -147,15 +148,15 @@ def _listed(text: str) -> list[str]:
         ) from None
 
 
-def _of_index() -> list[str]:
-    found = releases_of(Path(sys.executable), RELEASED)
-    names = [one for one in found if Version(one) >= Version(OLDEST)]
+def _of_index(project: Project) -> list[str]:
+    found = releases_of(Path(sys.executable), project.package)
+    names = [one for one in found if Version(one) >= Version(project.oldest)]
     if not names:
-        raise ValueError(f"releases = none in the index, but should be some since {OLDEST} [bisect]")
+        raise ValueError(f"releases = none in the index, but should be some since {project.oldest} [bisect]")
     return names
 
 
-def _show(found: Bisection, path: Path, options: argparse.Namespace) -> None:
+def _show(found: Bisection, path: Path, options: argparse.Namespace, project: Project) -> None:
     table = Table("release", "verdict", "", box=None, pad_edge=False)
     for row in found.rows:
         table.add_row(*map(cell, row))
@@ -165,11 +166,12 @@ def _show(found: Bisection, path: Path, options: argparse.Namespace) -> None:
     for remark in found.remarks:
         say(said(remark))
     if found.untried and not any(release.state == WRONG for release in found.tried):
+        chosen = f"{project.variable}=<release>"
         say(
-            "None of the releases that were tried is wrong: VLLM=<release> names the one that the case was seen with."
+            f"None of the releases that were tried is wrong: {chosen} names the one that the case was seen with."
         )
     if found.untried:
         given = {"releases": options.releases} if options.releases else {}
-        line = command_line("bisect", path, subject=RELEASED, device=options.device, all=True, **given)
+        line = command_line("bisect", path, subject=project.package, device=options.device, all=True, **given)
         say(f"{line} tries all of them.")
     say(said(found.line))

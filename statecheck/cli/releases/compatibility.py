@@ -1,4 +1,4 @@
-"""The command `compatibility`: campaigns on several releases of vLLM, and the table of what came of them."""
+"""The command `compatibility`: campaigns on several releases of vLLM or SGLang, and the table of what came of them."""
 
 from __future__ import annotations
 
@@ -16,28 +16,37 @@ from statecheck.releases.command import PROGRAM, run_on
 from statecheck.releases.compatibility.record import (
     CAMPAIGN,
     LOG,
-    RESULTS,
     Compatibility,
     by_release,
     collected,
     gone_in,
+    results_of,
 )
 from statecheck.releases.compatibility.table import FILES, parts, table
+from statecheck.releases.project import PROJECTS, VLLM, Project
 from statecheck.releases.start import wanted_release
 from statecheck.rooms import FOLDER
-from statecheck.text.command_lines import RELEASED
 from statecheck.text.marked_parts import MarkedPart
 from statecheck.text.terminal import say
-
-RELEASES = "0.20.2,0.22.1,0.24.0,0.25.1,0.26.0,0.27.1,0.28.0,0.29.0,0.31.0,0.32.0,0.33.0"
 
 
 def add_compatibility(commands: Any) -> None:
     """Add the command's parser."""
     parser = commands.add_parser(
-        "compatibility", help="campaigns on releases of vLLM, and a table: releases x properties"
+        "compatibility", help="campaigns on releases of vLLM or SGLang, and a table: releases x properties"
     )
-    parser.add_argument("--releases", default=RELEASES, help=f"versions (default {RELEASES})")
+    # Not `subject`: with that, a command goes on in the environment of one release.
+    parser.add_argument(
+        "--subject",
+        dest="released",
+        metavar="SUBJECT",
+        choices=list(PROJECTS),
+        default=VLLM.package,
+        help=f"what the releases are of: {' or '.join(PROJECTS)} (default {VLLM.package})",
+    )
+    parser.add_argument(
+        "--releases", default=None, help=f"versions (default, of vLLM: {','.join(VLLM.compared)})"
+    )
     parser.add_argument("--budget", default="3m", help="for each release: 90, 60s, 5m (default 3m)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     add_only_option(parser)
@@ -71,10 +80,11 @@ def run_compatibility(options: argparse.Namespace) -> int:
     """
     from statecheck.execution.registry import load_properties
 
-    folders = by_release(options.saved) if options.saved else _campaigns(options)
+    project = PROJECTS[options.released]
+    folders = by_release(options.saved) if options.saved else _campaigns(options, project)
     found = collected(folders, {name: tested.topic for name, tested in load_properties().items()})
     print(table(found))
-    complaints = _keep(found) if options.write else []
+    complaints = _keep(found, project) if options.write else []
     for complaint in complaints:
         print(complaint, file=sys.stderr)
     if not found.complete or complaints:
@@ -82,27 +92,30 @@ def run_compatibility(options: argparse.Namespace) -> int:
     return CLEAN if found.clean else FALSIFIED
 
 
-def _campaigns(options: argparse.Namespace) -> list[Path]:
-    releases = [name.strip() for name in options.releases.split(",") if name.strip()]
+def _campaigns(options: argparse.Namespace, project: Project) -> list[Path]:
+    asked = project.compared if options.releases is None else options.releases.split(",")
+    releases = [name.strip() for name in asked if name.strip()]
     # What cannot be is found out before the first campaign.
     seconds(options.budget)
     for release in releases or [""]:
-        wanted_release(release)
+        wanted_release(release, project)
     require_own(options.reports, "compatibility", "reports", "compatibility")
     mark(options.reports, "compatibility")
-    command = ["fuzz", "--subject", RELEASED, "--budget", options.budget, "--device", options.device]
+    command = ["fuzz", "--subject", project.package, "--budget", options.budget, "--device", options.device]
     command += ["--only", options.only] if options.only else []
     command += ["--seed", str(options.seed)] if options.seed is not None else []
-    return [campaign_on(release, options.reports / release, command) for release in releases]
+    return [campaign_on(project, release, options.reports / release, command) for release in releases]
 
 
-def campaign_on(release: str, folder: Path, command: Sequence[str], program: Sequence[str] = PROGRAM) -> Path:
+def campaign_on(
+    project: Project, release: str, folder: Path, command: Sequence[str], program: Sequence[str] = PROGRAM
+) -> Path:
     """Run a campaign on a release; its folder, with its record, or a log that says why there is none."""
     folder.mkdir(parents=True, exist_ok=True)
     mark(folder, "reports")
     (folder / CAMPAIGN).unlink(missing_ok=True)
     say(f"{release}: a campaign, whose log is {folder / LOG}")
-    run_on(release, (*command, "--reports", str(folder)), folder / LOG, program)
+    run_on(project, release, (*command, "--reports", str(folder)), folder / LOG, program)
     (column,) = collected([folder], {}).releases
     gone = gone_in(column)
     counted = ", ".join(f"{column.count(state)} {state}" for state in ("passed", "known defect", "NEW"))
@@ -110,9 +123,9 @@ def campaign_on(release: str, folder: Path, command: Sequence[str], program: Seq
     return folder
 
 
-def _keep(found: Compatibility) -> list[str]:
-    found.save(RESULTS)
-    texts = parts(found)
+def _keep(found: Compatibility, project: Project) -> list[str]:
+    found.save(results_of(project))
+    texts = parts(found, project)
     return [
-        wrong for name, file in FILES.items() for wrong in MarkedPart(name, FOLDER, file).write(texts[name])
+        wrong for name, text in texts.items() for wrong in MarkedPart(name, FOLDER, FILES[name]).write(text)
     ]

@@ -17,10 +17,10 @@ from statecheck.data.decode import Decoder
 from statecheck.data.json_files import load as read_json
 from statecheck.execution.verdict import Status
 from statecheck.releases.command import last_line
+from statecheck.releases.project import VLLM, Project
 from statecheck.rooms import FOLDER
 from statecheck.text import brief
 
-RESULTS = FOLDER / "compatibility.json"
 CAMPAIGN, LOG = FILE, "log.txt"
 PASSED, KNOWN, NEW, GONE = "passed", "known defect", "NEW", "gone"
 ERROR, NOT_TESTED, NOT_APPLICABLE = "error", "not tested", "not applicable"
@@ -97,6 +97,16 @@ class Compatibility:
     def save(self, path: Path) -> None:
         """Write it as JSON, of which most lines are a property on a release."""
         path.write_text(spread(json.loads(json.dumps(asdict(self)))) + "\n", encoding="utf-8")
+
+
+def results_of(project: Project) -> Path:
+    """Where its table is kept as JSON."""
+    return FOLDER / f"{named_for('compatibility', project)}.json"
+
+
+def named_for(name: str, project: Project) -> str:
+    """A name of what is kept for a project: vLLM's has none added."""
+    return name if project == VLLM else f"{name}-{project.package}"
 
 
 def gone_in(column: Column) -> list[str]:

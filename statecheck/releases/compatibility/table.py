@@ -16,7 +16,9 @@ from statecheck.releases.compatibility.record import (
     Compatibility,
     Known,
     ReleaseResult,
+    named_for,
 )
+from statecheck.releases.project import VLLM, Project
 from statecheck.text import markdown
 
 _SYMBOLS = {PASSED: "·", NEW: "**NEW**", GONE: "gone", ERROR: "error", NOT_TESTED: "?", NOT_APPLICABLE: "–"}
@@ -54,13 +56,19 @@ def summary(found: Compatibility) -> str:
     return "\n".join(markdown.table(head, rows))
 
 
-FILES = {"compatibility": "docs/compatibility.md", "releases": "README.md"}
+FILES = {
+    "compatibility": "docs/compatibility.md",
+    "releases": "README.md",
+    "compatibility-sglang": "docs/compatibility.md",
+}
 """The page that each part stands in, by its name."""
 
 
-def parts(found: Compatibility) -> dict[str, str]:
-    """The text of each part, by its name."""
-    return {"compatibility": table(found), "releases": summary(found)}
+def parts(found: Compatibility, project: Project = VLLM) -> dict[str, str]:
+    """The text of each part of a project that has a place, by its name."""
+    texts = {"compatibility": table(found), "releases": summary(found)}
+    named = {named_for(name, project): text for name, text in texts.items()}
+    return {name: text for name, text in named.items() if name in FILES}
 
 
 def _head(first: str, columns: Sequence[Column]) -> list[str]:
