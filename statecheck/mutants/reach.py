@@ -26,7 +26,7 @@ _SECONDS, _ITEM_SECONDS = 900.0, 20.0
 
 @dataclass(frozen=True)
 class Item:
-    """A pytest item that passes on the source as it is; `seconds` of CPU time, `lines` by path, `launched` digests of variants."""
+    """A pytest item that passes on the source as it is, or shows known defects only; `seconds` of CPU time, `lines` by path, `launched` digests of variants."""
 
     id: str
     seconds: float

@@ -47,8 +47,13 @@ def clamp(x):
 
 def unused(x):
     return x + 1
+
+
+def doubled(x):
+    return x * 2
 """
-TESTS = """from toy import clamp
+TESTS = """import pytest
+from toy import clamp, doubled
 
 
 def test_small():
@@ -61,6 +66,11 @@ def test_large():
 
 def test_that_fails_on_the_source_judges_nothing():
     assert clamp(7) == 7
+
+
+def test_that_shows_a_known_defect_still_judges():
+    assert doubled(3) == 6
+    pytest.xfail("known: one word is missing")
 """
 MORE_TESTS = """from toy import clamp
 
@@ -117,12 +127,21 @@ def test_the_reach_of_each_item_is_recorded_once(plan: MutantPlan) -> None:
         "test_more.py::test_that_notices_nothing",
         "test_toy.py::test_large",
         "test_toy.py::test_small",
+        "test_toy.py::test_that_shows_a_known_defect_still_judges",
     ]
 
 
 def test_the_item_that_noticed_a_mutant_is_named(plan: MutantPlan) -> None:
     noticed = {one.by for one in merged(plan.folder).values() if one.status == KILLED}
-    assert noticed == {"test_toy.py::test_small", "test_toy.py::test_large"}
+    assert noticed == {
+        "test_toy.py::test_small",
+        "test_toy.py::test_large",
+        "test_toy.py::test_that_shows_a_known_defect_still_judges",
+    }
+
+
+def test_a_failure_beside_a_known_defect_kills_a_mutant(plan: MutantPlan) -> None:
+    assert {"return x // 2", "return x * 3", "return x * 1"} & of(plan)[KILLED]
 
 
 def test_a_round_goes_on_where_it_ended(plan: MutantPlan) -> None:
