@@ -71,7 +71,7 @@ def cases() -> Iterator[tuple[str, BuilderSetup, Call]]:
             name = f"{kind}, {spec} drafts, mode {setup.mode}, {graphs}"
             for what, step in steps.items():
                 yield f"{what}: {name}", setup, step.build(setup)
-            for rows, padded in ((0, 0), (0, 2), (1, 0), (1, 1)):
+            for rows, padded in ((0, 0), (0, 2), (1, 0), (1, 1), (setup.capture_rows // (1 + spec), 0)):
                 yield (
                     f"capture of {rows} and {padded} rows: {name}",
                     setup,
