@@ -6,7 +6,6 @@ class Refused(ValueError):
     """
 
     def __init__(self, argument: str, value: object, rule: str) -> None:
-        super().__init__(argument, value, rule)
         self.argument = argument
         self.value = value
         self.rule = rule

@@ -43,10 +43,10 @@ class Request:
     num_prompt: int
     prefixes: list[int]
     num_groups: int
-    computed: int = 0
+    computed: int = field(init=False)
     stage: Stage = Stage.WAITING
     seen: bool = False
-    lists: list[BlockList] = field(default_factory=list)
+    lists: list[BlockList] = field(init=False)
 
     def __post_init__(self) -> None:
         self.forget_blocks()

@@ -763,6 +763,25 @@ def test_a_row_with_drafts_that_is_marked_as_a_decode_may_be_without_a_state() -
     assert gdn_metadata(marked, config(num_spec=1)).num_spec_decodes == 1
 
 
+@pytest.mark.parametrize(
+    ("configured", "paddings", "rows"),
+    [
+        case("one-padded-row", full(num_spec=2), 1, 3),
+        case("more-rows-than-a-graph", full(num_spec=2, max_num_seqs=2), 5, 2),
+        case("no-graph", config(num_spec=2), 1, 2),
+    ],
+)
+def test_rows_with_drafts_are_padded_to_the_rows_of_a_full_graph(
+    configured: BuilderConfig, paddings: int, rows: int
+) -> None:
+    first, second = (row(3, 9, blocks, drafts=2, accepted=2) for blocks in ((1, 2, 3), (4, 5, 6)))
+    pads = [padding(accepted=1, drafts=0)] * paddings
+    metadata = gdn_metadata(step(first, second, *pads), configured)
+    assert metadata.spec_state_indices_tensor == ((1, 2, 3), (4, 5, 6), (0, 0, 0))[:rows]
+    assert metadata.spec_query_start_loc == (0, 3, 6, 6)[: rows + 1]
+    assert metadata.num_accepted_tokens == (2, 2, 1)[:rows]
+
+
 @pytest.mark.parametrize(("seqs", "fits"), [case("just-fits", 2, True), case("too-many-tokens", 1, False)])
 def test_rows_with_drafts_are_padded_where_their_tokens_fit_a_full_graph(seqs: int, fits: bool) -> None:
     first = row(3, 9, (1, 2, 3), drafts=2, accepted=2)

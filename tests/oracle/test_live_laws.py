@@ -342,6 +342,18 @@ def test_laws_are_in_sentences_of_what_breaks_each_first() -> None:
     assert in_sentences(broken) == BrokenLaws(read="it reads, but should not", free="2, but should be 3")
 
 
+def test_a_state_is_an_odd_number_of_33_bits_that_names_its_tokens() -> None:
+    assert states_after((1, 2, 3)) == [1846331445, 5550778877, 8092309491]
+
+
+@pytest.mark.parametrize(
+    ("state", "vocabulary", "token"),
+    [(5, 7, 1005), (7, 7, 1000), (1234567, 10, 1007), (2_000_009, 1_000_003, 1003)],
+)
+def test_the_next_token_follows_from_the_state(state: int, vocabulary: int, token: int) -> None:
+    assert next_token(state, vocabulary) == token
+
+
 @pytest.mark.parametrize(("token", "other"), [(1000, 1001), (1001, 1002), (1000 + 1_000_002, 1000)])
 def test_another_token_is_the_next_of_the_vocabulary(token: int, other: int) -> None:
     assert other_than(token) == other

@@ -61,6 +61,23 @@ def test_a_slot_with_two_owners_or_none_is_named(wrong: SlotPool, found: tuple[s
     assert broken(wrong) == [found]
 
 
+def test_the_first_slot_with_two_owners_is_reported_with_a_request_that_has_it() -> None:
+    wrong = pool([1], [], {"r0": [2, 3], "r1": [3, 2], "r2": [4]})
+    [(law, seen, rule, about)] = broken_by_pools(ObservedStep(pools=[wrong]))
+    assert (law, rule, about) == ("owned", "should have one owner", {"group": 1, "block": 2, "request": "r0"})
+    assert seen == "slot 2 of group 1 belongs to r0 and r1"
+
+
+def test_a_slot_with_two_owners_that_are_no_requests_names_none() -> None:
+    [(_, _, _, about)] = broken_by_pools(ObservedStep(pools=[pool([1, 1, 2, 3, 4], [], {})]))
+    assert about == {"group": 1, "block": 1}
+
+
+def test_a_request_has_a_shared_slot_once() -> None:
+    wrong = pool([3, 4], [1, 2], {"r0": [1, 1]}, shared=True)
+    assert broken(wrong) == [("owned", "slot 1 of group 1 belongs to the cache and r0 and r0")]
+
+
 def test_an_engine_that_counts_no_references_is_held_to_the_laws_of_its_pools() -> None:
     laws = LiveLaws((1, 8), window=3, num_blocks=0)
     assert laws.step(ObservedStep(pools=[pool([1, 2, 3, 4], [], {})])) == []
@@ -74,4 +91,16 @@ def test_a_prefix_is_named_after_a_request_that_begins_with_it_also_with_what_it
     said = laws.requests["r0"].token(2)
     assert 1000 <= said < 1007
     assert laws.known.named_by((1, 2, said)) == ("r0", 3)
+    assert laws.known.named_by((1, 2)) == ("r0", 2)
     assert laws.known.named_by((1, 2, said + 1)) == ("", 0)
+
+
+def test_a_prefix_may_hold_tokens_that_a_request_has_not_said_yet() -> None:
+    known, other = (
+        LiveLaws((1, 8), window=3, num_blocks=0).known,
+        LiveLaws((1, 8), window=3, num_blocks=0).known,
+    )
+    for each in (known, other):
+        each.add("r0", (1, 2))
+    said = other.requests["r0"].token(2)
+    assert known.named_by((1, 2, said)) == ("r0", 3)

@@ -129,6 +129,17 @@ def test_every_refusal_is_found_once_for_each_function_that_is_checked() -> None
     )
 
 
+def test_checks_of_two_modules_may_not_share_a_name(rules: ModuleType) -> None:
+    assert rules.__file__ is not None
+    Path(rules.__file__).with_name("more.py").write_text(
+        "def require_small(argument, number): ...\n", encoding="utf-8"
+    )
+    with pytest.raises(
+        ValueError, match="numbers.require_small = a check, but should have a name of its own: more has"
+    ):
+        Refusals(package())
+
+
 @pytest.mark.parametrize(
     ("function", "arguments", "name"),
     [

@@ -36,9 +36,15 @@ def entries_of(seed: int) -> list[tuple[int, int, int]]:
 @pytest.fixture
 def memory(device: str) -> torch.Tensor:
     """Bytes from an address that is a multiple of 64, and has more than 32 bits."""
-    drawn = torch.randint(0, 256, (LENGTH + 64,), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
+    drawn = torch.randint(
+        0, 256, (LENGTH + 64,), generator=torch.Generator().manual_seed(1), dtype=torch.uint8
+    )
     # A small tensor lies on the heap, which begins below 2 GiB in some builds of Python.
-    raw = drawn.to(device) if device != "cpu" else torch.frombuffer(mmap.mmap(-1, len(drawn)), dtype=torch.uint8)
+    raw = (
+        drawn.to(device)
+        if device != "cpu"
+        else torch.frombuffer(mmap.mmap(-1, len(drawn)), dtype=torch.uint8)
+    )
     raw.copy_(drawn)
     return raw[-raw.data_ptr() % 64 :][:LENGTH]
 
