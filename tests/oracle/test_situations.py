@@ -597,7 +597,7 @@ CALLS = [
         ("", step(DRAFTED), config(num_spec=2)),
         ("ON_DEVICE", step(DRAFTED, on_host=F), config(num_spec=2)),
         ("SPEC_NONE", step(spec(1, drafts=0)), config(num_spec=2)),
-        ("NO_COUNTS SPEC_NONE", step(row(1, 4)), config(num_spec=2)),
+        ("NO_COUNTS UNKNOWN", step(row(1, 4)), config(num_spec=2)),
         ("SPEC_ALONE", step(DRAFTED, spec(1, drafts=-1)), config(num_spec=2)),
         ("SPEC_MIXED", step(DRAFTED, PROMPT), config(num_spec=2)),
         ("SPEC_BEHIND SPEC_MIXED", step(PROMPT, DRAFTED), config(num_spec=2)),
