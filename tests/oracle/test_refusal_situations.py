@@ -135,7 +135,7 @@ def test_checks_of_two_modules_may_not_share_a_name(rules: ModuleType) -> None:
         "def require_small(argument, number): ...\n", encoding="utf-8"
     )
     with pytest.raises(
-        ValueError, match="numbers.require_small = a check, but should have a name of its own: more has"
+        ValueError, match="require_small = a check, but should have a name of its own: more has"
     ):
         Refusals(package())
 
