@@ -11,6 +11,8 @@ ENGINE = "RadixEngine"
 _TRACKED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=12)
 _PAGED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=12, page_size=4)
 _OVERLAPPED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=16, overlap=True)
+_RUST = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=16, overlap=True, core="rust")
+_SCARCE = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=10, max_total_tokens=36, overlap=True)
 _LAZY = RadixWorld(strategy="extra_buffer_lazy", max_mamba_cache_size=12, overlap=True)
 
 
@@ -53,4 +55,20 @@ def test_requests_that_get_a_second_slot_when_they_need_it_read_the_state_of_the
     trial: Trial, story: RadixStory
 ) -> None:
     """As in overlapping steps; a request's second slot for a state at a boundary is given to it when it comes to one."""
+    LiveRun(trial, story, ENGINE).run()
+
+
+@prop("radix-engine/rust-core", "provenance", ENGINE, device="cpu", story=radix_stories(_RUST))
+def test_requests_with_the_compiled_tree_read_the_state_of_their_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As in overlapping steps; the tree's nodes are those of the release's core in Rust."""
+    LiveRun(trial, story, ENGINE).run()
+
+
+@prop("radix-engine/scarce", "provenance", ENGINE, device="cpu", story=radix_stories(_SCARCE))
+def test_requests_that_share_few_slots_read_the_state_of_their_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As in overlapping steps; the pools are too small for all requests, so that some are sent back to the queue and prefixes are evicted."""
     LiveRun(trial, story, ENGINE).run()

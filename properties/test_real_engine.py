@@ -10,6 +10,7 @@ from properties.strategies.live import (
     LiveAbort,
     LiveAdd,
     LiveEvent,
+    LivePause,
     LiveReset,
     LiveStory,
     LiveTurns,
@@ -52,6 +53,8 @@ class LiveRun:
             if self.alive:
                 name = self.alive.pop(event.number % len(self.alive))
                 self.call(call(f"{self.engine}.abort", self=Name("engine"), id=name))
+        elif isinstance(event, LivePause):
+            self.call(call(f"{self.engine}.pause", self=Name("engine"), retract=event.retract))
         elif isinstance(event, LiveReset):
             self.call(call(f"{self.engine}.reset_prefix_cache", self=Name("engine"), preempt=event.preempt))
         else:

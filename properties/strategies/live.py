@@ -49,7 +49,14 @@ class LiveTurns:
     times: int = 1
 
 
-LiveEvent = LiveAdd | LiveAbort | LiveReset | LiveTurns
+@dataclass(frozen=True)
+class LivePause:
+    """The engine pauses and goes on at once: with its requests as they are, or with all that run sent back to the queue."""
+
+    retract: bool = False
+
+
+LiveEvent = LiveAdd | LiveAbort | LiveReset | LivePause | LiveTurns
 
 
 class EngineWorld(Protocol):

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from hypothesis import strategies as st
 
-from properties.strategies.live import LiveAdd, LiveEvent, live_events
+from properties.strategies.live import LiveAdd, LiveEvent, LivePause, live_events
 from statecheck.case.values import Record, record
 
 
@@ -23,6 +23,7 @@ class RadixWorld:
     chunked_prefill_size: int = 8
     strategy: str = "no_buffer"
     overlap: bool = False
+    core: str = "python"
     num_spec: ClassVar[int] = 0
     late_steps: ClassVar[int] = 0
 
@@ -45,7 +46,9 @@ class RadixStory:
 
 def radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     """Scenarios of an engine like this. Prompts begin like those of other requests, with what these have said."""
-    several = st.lists(live_events(0), max_size=8)
+    # Mostly nothing special happens.
+    happening = st.one_of(*[live_events(0)] * 7, st.builds(LivePause, retract=st.booleans()))
+    several = st.lists(happening, max_size=8)
     events = st.lists(several, max_size=8).map(lambda parts: tuple(chain.from_iterable(parts)))
     first = st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12))
     return st.builds(lambda one, more: RadixStory(world, (one, *more)), first, events)

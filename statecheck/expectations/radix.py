@@ -13,7 +13,9 @@ def made(settings: Value) -> Value:  # noqa: ARG001 - an engine, whatever it is 
     return record("RadixEngine")
 
 
-@answers("RadixEngine.add_request", "RadixEngine.abort", "RadixEngine.reset_prefix_cache")
+@answers(
+    "RadixEngine.add_request", "RadixEngine.abort", "RadixEngine.reset_prefix_cache", "RadixEngine.pause"
+)
 def happened(**_: Value) -> Value:
     """Something that is seen in later steps."""
     return None

@@ -87,6 +87,13 @@ class RadixEngine:
         """Empty the prefix cache; the release refuses while anything runs."""
         self.inputs.append(find("sglang.srt.managers.io_struct:FlushCacheReqInput")())
 
+    def pause(self, retract: bool) -> None:
+        """Generation pauses and goes on at once: in place, or with all requests that run sent back to the queue."""
+        inputs = "sglang.srt.managers.io_struct"
+        mode = "retract" if retract else "in_place"
+        self.inputs.append(find(f"{inputs}:PauseGenerationReqInput")(mode=mode))
+        self.inputs.append(find(f"{inputs}:ContinueGenerationReqInput")())
+
     def step(self, turns: dict[str, int]) -> RadixStep:  # noqa: ARG002 - no drafts
         """A turn of the engine's loop."""
         seen, findings = self.advance()
@@ -107,6 +114,7 @@ class RadixEngine:
         now = self.running
         now.turn(inputs)
         seen = ObservedStep(rows=now.rows, owners=now.owners, outputs=now.outputs, idle=now.idle)
+        self.started -= now.queued
         seen.scheduled = {
             row.request: Decided(row.computed, len(row.tokens), 0, row.request not in self.started)
             for row in now.rows
@@ -114,7 +122,7 @@ class RadixEngine:
         held = now.held()
         self.started = {name for name in self.started | set(seen.scheduled) if name in held}
         seen.owners_after = now.pools.owners(held)
-        cached = list(prefixes(now.scheduler.tree_cache))
+        cached = list(prefixes(now.scheduler.tree_cache, now.requests.values()))
         pages = [
             slot // self.settings.page_size for one in cached for slot in one.keys[:: self.settings.page_size]
         ]

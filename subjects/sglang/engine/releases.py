@@ -52,6 +52,18 @@ def strategy_arguments(settings: RadixSettings) -> dict[str, Any]:
     return {named: settings.strategy, "mamba_track_interval": settings.mamba_track_interval}
 
 
+def require_core(core: str) -> None:
+    """The release has this core of the tree, and the adapter can list its nodes.
+
+    Raises:
+        NotOffered: it has not.
+    """
+    if core == "rust":
+        found = find("sglang.srt.mem_cache.rust_tree_core.adapter:RustUnifiedTreeCore")
+        if not hasattr(found, "collect_path_info"):
+            raise NotOffered("nodes of the core in Rust")
+
+
 def allow_without_gpu(chunk: int) -> None:
     """Have the release take buffers that keep states at boundaries, whose kernels are ours here, and states every `chunk` tokens of a prefill."""
     hook = names_in("sglang.srt.arg_groups.mamba_hook")

@@ -11,7 +11,7 @@ from subjects.sglang.engine.config import made_scheduler
 from subjects.sglang.engine.forward import NamedForward
 from subjects.sglang.engine.loop import Loop
 from subjects.sglang.engine.pools import Pools
-from subjects.sglang.engine.releases import HeldSlots, channels, is_idle
+from subjects.sglang.engine.releases import HeldSlots, channels, is_idle, require_core
 from subjects.sglang.engine.settings import RadixSettings
 from subjects.sglang.release import find
 
@@ -29,6 +29,7 @@ class Running:
 
     def __init__(self, settings: RadixSettings) -> None:
         self.settings = settings
+        require_core(settings.core)
         os.environ["SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"] = settings.core
         self.scheduler = made_scheduler(settings)
         self.pools = Pools(self.scheduler)
@@ -50,6 +51,8 @@ class Running:
         self.owners: Sequence[Owner] = ()
         self.outputs: dict[str, tuple[int, ...]] = {}
         self.finished: list[str] = []
+        self.queued: set[str] = set()
+        """Requests that came to the queue in this turn, for the first time or sent back."""
 
     def _watch(self) -> None:
         """See each batch as it is run, and each output as it is sent."""
@@ -65,6 +68,7 @@ class Running:
 
         def add_request(request: Any, *given: Any, **named: Any) -> Any:
             self.requests[request.rid] = request
+            self.queued.add(request.rid)
             return add(request, *given, **named)
 
         scheduler.run_batch, scheduler._add_request_to_queue = run_batch, add_request

@@ -1,6 +1,7 @@
 """What the release's tree of prefixes can be hit for."""
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,29 +19,60 @@ class Prefix:
     state: int | None
 
 
-def prefixes(tree: Any) -> Iterator[Prefix]:
-    """Of the tree as Python has it; none without prefix caching."""
-    root = getattr(getattr(tree, "tree_core", tree), "root_node", None)
+def prefixes(tree: Any, requests: Iterable[Any]) -> Iterator[Prefix]:
+    """All nodes of the tree; none without prefix caching.
+
+    Args:
+        tree: the release's cache.
+        requests: all whose tokens may be in it, for a core that does not list its nodes.
+    """
+    core = getattr(tree, "tree_core", tree)
+    if type(core).__name__.startswith("Rust"):
+        yield from _matched(core, requests)
+        return
+    root = getattr(core, "root_node", None)
     if root is not None:
         yield from _below(root, ())
+
+
+def _matched(core: Any, requests: Iterable[Any]) -> Iterator[Prefix]:
+    """The nodes that requests' tokens lead to: every node begins like the tokens of a request."""
+    kinds, key = _kinds(), find("sglang.srt.mem_cache.radix_cache:RadixKey")
+    seen = set()
+    for request in requests:
+        tokens = (*request.origin_input_ids, *request.output_ids)
+        count, last, _ = core.match_full_device_prefix(key(array("q", tokens)))
+        for node in core.collect_path_info([last])[0] if count else ():
+            # A part of a node is seen with the request that has all of it.
+            if node.node_id in seen or node.path_end > count:
+                continue
+            seen.add(node.node_id)
+            keys, state = (
+                core.get_component_device_value(node.node_id, kind) for kind in (kinds.FULL, kinds.MAMBA)
+            )
+            yield _prefix(tokens[: node.path_end], keys, state)
 
 
 def _below(node: Any, before: tuple[int, ...]) -> Iterator[Prefix]:
     for child in node.children.values():
         key = child.key
         tokens = (*before, *(key.raw_token_ids() if hasattr(key, "raw_token_ids") else key.token_ids))
-        keys, state = _cached_in(child)
-        yield Prefix(
-            tokens,
-            () if keys is None else tuple(keys.tolist()),
-            None if state is None else int(state.reshape(-1)[0]),
-        )
+        yield _prefix(tokens, *_cached_in(child))
         yield from _below(child, tokens)
+
+
+def _prefix(tokens: tuple[int, ...], keys: Any, state: Any) -> Prefix:
+    slots = () if keys is None else tuple(keys.tolist())
+    return Prefix(tokens, slots, None if state is None else int(state.reshape(-1)[0]))
 
 
 def _cached_in(node: Any) -> tuple[Any, Any]:
     """The slots of keys and of states; a tree for hybrid models alone has them by name."""
     if hasattr(node, "mamba_value"):
         return node.value, node.mamba_value
-    kinds = find(*(f"sglang.srt.mem_cache.{place}:ComponentType" for place in _KINDS))
+    kinds = _kinds()
     return node.component_data[kinds.FULL].value, node.component_data[kinds.MAMBA].value
+
+
+def _kinds() -> Any:
+    return find(*(f"sglang.srt.mem_cache.{place}:ComponentType" for place in _KINDS))
