@@ -16,7 +16,7 @@ _INTERVAL = 4
 
 
 def _kept_in_the_same_slot(case: Case, _: Profile) -> bool:
-    """What may be hit as a request's tokens up to a boundary holds its state at the next one, and it passed the boundary behind a prefill."""
+    """What may be hit as a request's tokens up to a boundary holds its state at the next one, and a prefill ran beside the decode that passed it."""
     settings = dict(case.calls[0].named["settings"].fields)
     if settings.get("strategy") != "extra_buffer" or not settings.get("overlap"):
         return False
@@ -27,7 +27,7 @@ def _kept_in_the_same_slot(case: Case, _: Profile) -> bool:
         return False
     # Of a convolution, the last of its rows is the state's.
     later = max(count for _, count, _ in found) - tokens
-    return later == _INTERVAL and _passed_behind_a_prefill(case, name, tokens - 1)
+    return later == _INTERVAL and _passed_beside_a_prefill(case, name, tokens - 1)
 
 
 def _findings(case: Case) -> tuple[Any, ...]:
@@ -36,14 +36,15 @@ def _findings(case: Case) -> tuple[Any, ...]:
     return tuple(step["findings"]) if isinstance(step, Record) and step.type == "RadixStep" else ()
 
 
-def _passed_behind_a_prefill(case: Case, name: str, computed: int) -> bool:
-    """Whether a decode of the request after so many tokens came in a step whose predecessor was no decode of it."""
+def _passed_beside_a_prefill(case: Case, name: str, computed: int) -> bool:
+    """Whether a decode of the request after so many tokens came in a step whose predecessor or successor was no decode of it."""
     ended = [one.value for one in case.actual if isinstance(one, Returned)]
     steps = [dict(one["scheduled"]) for one in ended if isinstance(one, Record) and one.type == "RadixStep"]
     rows = [dict(step[name]) if name in step else {"tokens": 0, "begins": False} for step in steps]
     return any(
-        row["tokens"] == 1 and row["computed"] == computed and (before["begins"] or before["tokens"] != 1)
-        for before, row in pairwise(rows)
+        row["tokens"] == 1 and row["computed"] == computed and (beside["begins"] or beside["tokens"] != 1)
+        for pair in pairwise(rows)
+        for beside, row in (pair, pair[::-1])
     )
 
 

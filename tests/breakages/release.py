@@ -186,17 +186,18 @@ def _released(planted: PlantedDefect) -> Iterator[Subject]:
 
     with tempfile.TemporaryDirectory() as folder:
         sys.meta_path.insert(0, Replanted(planted, Path(folder)))
-        subject = load("vllm")
+        subject = load(planted.module.partition(".")[0])
         if subject.release != planted.release:
             rule = f"should be {planted.release}"
             raise ValueError(f"release = {subject.release!r}, but {rule} [PlantedDefect]")
         yield subject
 
 
-def trials_of(planted: Sequence[PlantedDefect]) -> tuple[LiveTrial, ...]:
+def trials_of(planted: Sequence[PlantedDefect], *, shrinks: bool = False) -> tuple[LiveTrial, ...]:
     """One for each."""
     return tuple(
-        LiveTrial(one.name, f"`{one.module}`", one.property_id, partial(_released, one)) for one in planted
+        LiveTrial(one.name, f"`{one.module}`", one.property_id, partial(_released, one), shrinks)
+        for one in planted
     )
 
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from statecheck.kernels import triton_mode
+from statecheck.text import visible
 
 if TYPE_CHECKING:
+    from statecheck.case import Case
     from subjects import Subject
 
 SEED = 20
@@ -26,13 +28,19 @@ class LiveTrial:
     where: str
     property_id: str
     planted: Callable[[], AbstractContextManager[Subject]]
+    shrinks: bool = False
 
     def row(self, examples: int) -> str:
         """Look for the defect in this process, which has not imported the release; what was found, in a line."""
         triton_mode.prepare("cpu")
         with self.planted() as subject:
-            scenarios, found = scenarios_until_wrong(subject, self.property_id, examples, SEED)
-        return f"| {self.name} | {self.where} | {scenarios if found else f'not in {scenarios}'} | {found} |"
+            scenarios, case = scenarios_until_wrong(subject, self.property_id, examples, SEED)
+            if case is not None and self.shrinks:
+                _, case = scenarios_until_wrong(subject, self.property_id, examples, SEED, shrinks=True)
+        requests = [call for call in case.calls if call.function.endswith(".add_request")] if case else []
+        cells = [self.name, self.where, str(scenarios) if case else f"not in {scenarios}"]
+        cells += [str(len(requests))] * self.shrinks
+        return f"| {' | '.join((*cells, visible(case.message) if case else ''))} |"
 
 
 def print_table(
@@ -58,17 +66,20 @@ def print_table(
     if given.number is not None:
         print(trials[given.number].row(given.examples), flush=True)
         return
-    print(f"| planted defect | {where} | scenarios | found |\n|---|---|---|---|", flush=True)
+    head = ("planted defect", where, "scenarios", *["requests"] * trials[0].shrinks, "found")
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}", flush=True)
     for number, trial in enumerate(trials):
         if given.only in trial.name and given.where in trial.where:
             command = [sys.executable, "-m", module, "--number", str(number)]
             subprocess.run([*command, "--examples", str(given.examples)], check=True)
 
 
-def scenarios_until_wrong(subject: Subject, property_id: str, examples: int, seed: int) -> tuple[int, str]:
-    """How many scenarios of the property there were, and what the last one showed, "" where none showed anything.
+def scenarios_until_wrong(
+    subject: Subject, property_id: str, examples: int, seed: int, *, shrinks: bool = False
+) -> tuple[int, Case | None]:
+    """How many scenarios of the property there were, and the last one if it showed anything; those that shrink it count, too.
 
-    What it showed is not shrunk. The process has prepared Triton for a CPU before it imported the release.
+    The process has prepared Triton for a CPU before it imported the release.
     """
     from hypothesis import HealthCheck, Phase, settings
 
@@ -81,7 +92,7 @@ def scenarios_until_wrong(subject: Subject, property_id: str, examples: int, see
     chosen = settings(
         deadline=None,
         report_multiple_bugs=False,
-        phases=[Phase.generate],
+        phases=[Phase.generate, *[Phase.shrink] * shrinks],
         suppress_health_check=list(HealthCheck),
     )
     settings.register_profile("planted", chosen)
@@ -89,5 +100,5 @@ def scenarios_until_wrong(subject: Subject, property_id: str, examples: int, see
     try:
         tested.explore(bench, seed=seed, max_examples=examples)
     except Falsified as found:
-        return bench.examples, str(found)
-    return bench.examples, ""
+        return bench.examples, found.case
+    return bench.examples, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,11 @@ def scenario(
     *,
     prompt: int = 3,
     law: str = "published",
-    between: Mapping[str, Any] | None = None,
+    between: Sequence[Mapping[str, Any]] = (),
+    last: int | None = None,
     **settings: Any,
 ) -> Case:
-    """A scenario that ends with a prefix of 4 tokens of r0 in whose slot another state is found; `between` is one more step before."""
+    """A scenario that ends with a prefix of 4 tokens of r0 in whose slot another state is found; its last step computed `last` tokens before."""
     usual = {"strategy": "extra_buffer", "overlap": True}
     about = {"request": "r0", "tokens": 4, "found": (found,), "conv": False, "group": 1, "block": 3}
 
@@ -37,10 +38,14 @@ def scenario(
         return Returned(record("RadixStep", scheduled={"r0": row}, findings=findings))
 
     made = call("RadixEngine", settings=record("RadixSettings", **(usual | settings)), bind="engine")
-    more = () if between is None else (Returned(record("RadixStep", scheduled=between, findings=())),)
+    more = tuple(Returned(record("RadixStep", scheduled=rows, findings=())) for rows in between)
     steps = (made, *[call("RadixEngine.step", turns={})] * (2 + len(more)))
-    last = step(prompt, 1, False, (law, "seen", "wanted", about))
-    return a_case(steps=steps, actual=(Returned(None), step(0, prompt, True), *more, last))
+    end = step(prompt if last is None else last, 1, False, (law, "seen", "wanted", about))
+    return a_case(steps=steps, actual=(Returned(None), step(0, prompt, True), *more, end))
+
+
+def decode(computed: int) -> Mapping[str, Any]:
+    return {"r0": {"computed": computed, "tokens": 1, "drafts": 0, "begins": False}}
 
 
 def matches(case: Case) -> bool:
@@ -54,8 +59,13 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
 
 def test_a_state_of_the_next_boundary_is_known_behind_a_decode_that_passes_one_behind_a_prefill() -> None:
     assert matches(scenario())
-    assert matches(scenario(between={}))
-    assert not matches(scenario(between={"r0": {"computed": 2, "tokens": 1, "drafts": 0, "begins": False}}))
+    assert matches(scenario(between=[{}]))
+    assert not matches(scenario(between=[decode(2)]))
+
+
+def test_a_state_of_the_next_boundary_is_known_before_a_prefill() -> None:
+    assert matches(scenario(prompt=2, between=[decode(2), decode(3), {}], last=4))
+    assert not matches(scenario(prompt=2, between=[decode(2), decode(3)], last=4))
 
 
 @pytest.mark.parametrize(

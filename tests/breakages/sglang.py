@@ -1,0 +1,165 @@
+"""Defects planted in a copy of SGLang's own files, and how many scenarios it takes to find each.
+
+    .sglang/0.5.23/bin/python -m tests.breakages.sglang
+
+prints the table, for release 0.5.23; `--only <word>` tries those whose name has the word. Each is tried in a process of its own, in which
+the module is loaded from a changed copy. What is found is shrunk, and `requests` are those of the smallest scenario.
+"""
+
+from __future__ import annotations
+
+from tests.breakages.release import planted, trials_of
+from tests.breakages.scenarios import print_table
+
+RELEASE = "0.5.23"
+MAX_EXAMPLES = 400
+_CACHE = "sglang.srt.mem_cache"
+_POOL = f"{_CACHE}.memory_pool"
+_SLOTS = f"{_CACHE}.allocator.mamba"
+_STATES = f"{_CACHE}.unified_cache.components.mamba"
+_BATCH = "sglang.srt.managers.schedule_batch"
+_RESULTS = "sglang.srt.managers.scheduler_components.batch_result_processor"
+_LAYERS = "sglang.srt.layers.attention.hybrid_linear_attn_backend"
+
+OF_OVERLAP = planted(
+    {
+        _POOL: {
+            "the slot that is not the last kept one is donated": (
+                "        donate_idx = self.get_mamba_ping_pong_keep_idx(req)\n",
+                "        donate_idx = req.kv.mamba_next_track_idx\n",
+            ),
+            "a donated slot stays with its request": (
+                "        self.set_mamba_ping_pong_slot(req, donate_idx, new_slot[0])\n",
+                "",
+            ),
+            "a finished request gives back the slot that the tree keeps": (
+                "[p for p in range(size) if p != keep and not empty[p]]",
+                "[p for p in range(size) if not empty[p]]",
+            ),
+            "a finished request gives back none of its slots at boundaries": (
+                "            if len(positions) == size:\n                self.mamba_allocator.free(row)\n",
+                "            if True:\n                pass\n",
+            ),
+        },
+        _SLOTS: {
+            "a slot is given out twice": (
+                "self.free_slots = self.free_slots[need_size:]",
+                "self.free_slots = self.free_slots[need_size - 1 :]",
+            ),
+        },
+        _STATES: {
+            "both parts of a split node have its state": (
+                "        new_parent.component_data[ct].value = None\n",
+                "        new_parent.component_data[ct].value = child.component_data[ct].value\n",
+            ),
+            "a finished request caches the state as that of all of its tokens": (
+                "                cache_len, keep_idx = checkpoint\n",
+                "                cache_len, keep_idx = token_ids_len, checkpoint[1]\n",
+            ),
+            "the slot of the boundary before is the last one": (
+                "return previous_cache_len, pool.get_mamba_ping_pong_other_idx(keep_idx)",
+                "return previous_cache_len, keep_idx",
+            ),
+            "a hit does not copy the state": (
+                "        req.kv.mamba_cow_src_index = src_index\n",
+                "        req.kv.mamba_cow_src_index = None\n",
+            ),
+            "a state that the tree has already is lost": (
+                "                insert_result is None or insert_result.mamba_exist\n",
+                "                insert_result is None\n",
+            ),
+        },
+        _BATCH: {
+            "a prefill names the state that it keeps by its last token": (
+                "            req.kv.mamba_last_track_seqlen = mamba_track_seqlen_aligned\n",
+                "            req.kv.mamba_last_track_seqlen = seq_end\n",
+            ),
+            "a decode keeps the state one token behind a boundary": (
+                "track_mask_cpu = track_remainders_cpu == 0",
+                "track_mask_cpu = track_remainders_cpu == 1",
+            ),
+            "a new slot is not cleared": (
+                "            elif req.kv.mamba_needs_clear:\n",
+                "            elif False:\n",
+            ),
+        },
+        _RESULTS: {
+            "the slot for the next boundary never changes": (
+                "batch.req_to_token_pool.get_mamba_ping_pong_other_idx(track_idx)",
+                "track_idx",
+            ),
+            "a boundary is named by the step in flight": (
+                "req.kv.mamba_last_track_seqlen = req.kv.kv_committed_len - lookahead",
+                "req.kv.mamba_last_track_seqlen = req.kv.kv_committed_len",
+            ),
+        },
+        _LAYERS: {
+            "the convolution that a prefill keeps is one token behind": (
+                "start_indices = query_start_loc[:-1] + aligned_len - conv_state_len",
+                "start_indices = query_start_loc[:-1] + aligned_len - conv_state_len + 1",
+            ),
+            "a prefill keeps the last state at no boundary": (
+                "            if forward_metadata.track_ssm_final_src.numel() > 0:\n",
+                "            if False:\n",
+            ),
+        },
+        "sglang.srt.managers.scheduler": {
+            "a pause forgets the requests of the step in flight": (
+                "            retract_reqs += [r for r in self.last_batch.reqs if not r.finished()]\n",
+                "            pass\n",
+            ),
+        },
+    },
+    RELEASE,
+    "radix-engine/overlap",
+)
+OF_SCARCE = planted(
+    {
+        _STATES: {
+            "an evicted state keeps its slot": (
+                "            device_frees[self.component_type].append(cd.value)\n",
+                "",
+            ),
+        },
+        _BATCH: {
+            "a request that is sent back keeps the boundary of its old slots": (
+                "        self.kv.mamba_last_track_seqlen = None\n",
+                "",
+            ),
+        },
+        f"{_CACHE}.common": {
+            "a finished request keeps its prefix locked": ("    tree_cache.unlock(req.lock)\n", ""),
+        },
+    },
+    RELEASE,
+    "radix-engine/scarce",
+)
+OF_LAST_STATES = planted(
+    {
+        _POOL: {
+            "a state is copied without its temporal part": (
+                "            self.mamba_cache.temporal[:, dst_indices] = self.mamba_cache.temporal[\n",
+                "            self.mamba_cache.temporal[:, src_indices] = self.mamba_cache.temporal[\n",
+            ),
+        },
+        _STATES: {
+            "the state of a chunk is cached without a copy": (
+                "                mamba_value_donated = self._alloc_mamba_slot(req)\n",
+                "                mamba_value_donated = req.kv.mamba_pool_idx.view(-1)\n",
+            ),
+        },
+        _SLOTS: {
+            "slots that a batch did not need are lost": (
+                "                self.free(torch.cat(remaining))\n",
+                "                pass\n",
+            ),
+        },
+    },
+    RELEASE,
+    "radix-engine/no-buffer",
+)
+PLANTED = OF_OVERLAP + OF_SCARCE + OF_LAST_STATES
+
+
+if __name__ == "__main__":
+    print_table("tests.breakages.sglang", __doc__, "module", trials_of(PLANTED, shrinks=True), MAX_EXAMPLES)
