@@ -16,7 +16,7 @@ _DIGITS = 10
 
 @dataclass(frozen=True)
 class Bucket:
-    """Failing cases of one property that show the same thing on the same subject.
+    """Failing cases of one property that show the same thing on the same subject, and the same model of a library of sequences.
 
     Args:
         rule: what the subject broke, see `Failure.rule`.
@@ -42,7 +42,8 @@ class Bucket:
 def bucket_of(case: Case) -> Bucket:
     """The bucket of a failing case, shrunk or not."""
     rule, fault = (case.failure.rule, case.failure.fault) if case.failure is not None else ("", "")
-    return Bucket(case.property_name, rule, fault, case.subject, raised_by(case))
+    subject = f"{case.subject} {case.model}" if case.model else case.subject
+    return Bucket(case.property_name, rule, fault, subject, raised_by(case))
 
 
 def raised_by(case: Case) -> str:

@@ -86,6 +86,12 @@ class Case:
         return tuple(step for step in self.steps if isinstance(step, Call))
 
     @property
+    def model(self) -> str:
+        """The model of a library of sequences that it is about, "" for none."""
+        made = next((call.named for call in self.calls if call.function == "Sequences"), {})
+        return str(made.get("model", ""))
+
+    @property
     def sanitized(self) -> bool:
         """Whether it was the sanitizer that found it."""
         return any(isinstance(outcome, Raised) and outcome.exception in FINDINGS for outcome in self.actual)

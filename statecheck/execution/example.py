@@ -19,7 +19,7 @@ from statecheck.case.unchecked import unchecked
 from statecheck.case.values import Outcome, Raised, Refusal, Returned, Step, Value
 from statecheck.execution.counts import Counts
 from statecheck.execution.earlier_examples import EarlierExamples
-from statecheck.execution.port import Port
+from statecheck.execution.ports import Port
 from statecheck.execution.running import (
     ORDER_FREE,
     REFUSAL,

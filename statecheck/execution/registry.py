@@ -50,6 +50,7 @@ KINDS = frozenset(
         "cost",
         REFUSAL,
         "capture = replay",
+        "history",
     }
 )
 PROPERTIES: dict[str, Property] = {}

@@ -15,6 +15,7 @@ from statecheck.case.values import Call, Expected, Outcome, Raised, Refusal, Ste
 from statecheck.execution.run import Run, is_lacked, left_out, not_offered, rules_of
 from statecheck.kernels import coverage
 from statecheck.kernels.orders.schedule import REORDERED
+from statecheck.subject.sequence_choices import SequenceChoices
 from statecheck.text import visible
 
 if TYPE_CHECKING:
@@ -68,6 +69,13 @@ class RunningExample:
     def profile(self) -> Profile:
         """Of the subject's release: its rules, where they are not those of the documents."""
         return self.bench.subject.profile
+
+    @property
+    def sequences(self) -> SequenceChoices:
+        """What the library of sequences lets a scenario choose."""
+        choices = self.bench.subject.sequences
+        assert choices is not None, "the property applies to libraries of sequences"
+        return choices
 
     @property
     def inside(self) -> str:

@@ -31,6 +31,7 @@ _TOPICS = (
     "align_runner",
     "live",
     "radix",
+    "sequences",
 )
 _ANSWERS: dict[str, _Answer] = {}
 _NO_ARGUMENTS = frozenset({"self", "environment", "memory", "profile", "call", "arguments", "options", "_"})

@@ -10,7 +10,7 @@ from statecheck.case.raised import error_text, from_outside, message_of
 from statecheck.subject.subject import Subject, offers, safe_getattr
 from statecheck.subject.surroundings import kept_at_once
 
-BUILT_IN = {"impl": "subjects.impl", "vllm": "subjects.vllm", "sglang": "subjects.sglang"}
+BUILT_IN = {"impl": "subjects.impl", "vllm": "subjects.vllm", "sglang": "subjects.sglang", "llamacpp": "subjects.sequences.llamacpp"}
 
 
 def load(name: str) -> Subject:
@@ -54,11 +54,15 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
     Raises:
         ValueError: it offers plain functions in another way than PROTOCOL.md says.
     """
-    from subjects import plain
-
     own = safe_getattr(module, "SUBJECT", None)
     if issubclass(type(own), Subject):
         return cast(Subject, own)
+    if offers(module, "STATECHECK_SEQUENCES"):
+        from subjects import sequences
+
+        return sequences.adapted(module, name)
+    from subjects import plain
+
     if offers(module, "STATECHECK_PROTOCOL"):
         return plain.adapted(module)
     plain.require_declared(module)

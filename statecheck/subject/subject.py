@@ -18,10 +18,11 @@ from statecheck.case.raised import error_text, from_outside
 from statecheck.case.values import Call
 from statecheck.subject.deviation import KnownDeviation
 from statecheck.subject.matching import KnownDefectIndex
+from statecheck.subject.sequence_choices import SequenceChoices
 
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
-_ENGINES = frozenset({"LiveEngine", "RadixEngine"})
-"""Whole engines, which no document describes."""
+_ENGINES = frozenset({"LiveEngine", "RadixEngine", "Sequences"})
+"""Whole engines and libraries, which no document describes."""
 _LAUNCH = "harness.launch"
 """The function of the harness that runs a kernel of the subject."""
 _ABSENT = object()
@@ -68,6 +69,7 @@ class Subject:
         carried: the package whose modules `repro.py` carries with it, so that it needs what they adapt and no adapter.
         supplied: names of the adapter's own, behind which there is nothing of what it adapts.
         inside: of an engine, the module whose functions stand in the place of its own, "" for none.
+        sequences: of a library of sequences, what a scenario may choose. Its values are plain, so that neither torch nor Triton is needed.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Subject:
     carried: str = ""
     supplied: frozenset[str] = frozenset()
     inside: str = ""
+    sequences: SequenceChoices | None = None
     functions: tuple[str, ...] = field(default=(), init=False)
     """What its author can offer, where these are other names than the documents'."""
     advice: str = field(default="", init=False)

@@ -1,0 +1,118 @@
+"""The law of sequences: which tokens each sequence has after each operation, whatever the library does to get there.
+
+An operation that succeeds changes the tokens as said here. An operation that fails changes nothing. The logits of the next token depend
+only on the tokens, so that a fresh run over them is the reference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from oracle.errors import require
+
+Tokens = tuple[int, ...]
+Place = tuple[int, int]
+"""A context's number, and a sequence's number in it."""
+
+
+@dataclass
+class SequenceTokens:
+    """The tokens of every sequence of a scenario, by context and sequence; a sequence that is not there is empty."""
+
+    tokens: dict[Place, Tokens] = field(default_factory=dict)
+    saved: dict[str, Tokens] = field(default_factory=dict)
+
+    def of(self, place: Place) -> Tokens:
+        """What the sequence there has."""
+        return self.tokens.get(place, ())
+
+    def extend(self, context: int, rows: Sequence[tuple[int, Tokens]]) -> list[Tokens]:
+        """The tokens of each row's sequence, with the row's own."""
+        numbers = [number for number, _ in rows]
+        require(len(set(numbers)) == len(numbers), "rows", rows, "name each sequence once")
+        for number, tokens in rows:
+            require(bool(tokens), "rows", rows, "have tokens")
+            self._set((context, number), (*self.of((context, number)), *tokens))
+        return [self.of((context, number)) for number in numbers]
+
+    def fork(self, context: int, source: int, target: int) -> None:
+        """The target has what the source has, whatever it had."""
+        self._set((context, target), self.of((context, source)))
+
+    def roll_back(self, context: int, sequence: int, n: int) -> None:
+        """The last `n` tokens are gone."""
+        now = self.of((context, sequence))
+        require(1 <= n <= len(now), "n", n, f"be from 1 to {len(now)}")
+        self._set((context, sequence), now[: len(now) - n])
+
+    def save(self, context: int, sequence: int, name: str) -> None:
+        """Keep what the sequence has under a name."""
+        self.saved[name] = self.of((context, sequence))
+
+    def load(self, context: int, sequence: int, name: str) -> None:
+        """The sequence has what was saved under the name, whatever it had."""
+        require(name in self.saved, "saved", name, "have been saved")
+        self._set((context, sequence), self.saved[name])
+
+    def drop(self, context: int, sequence: int) -> None:
+        """The sequence is empty."""
+        self._set((context, sequence), ())
+
+    def reorder(self, context: int, order: Sequence[int]) -> None:
+        """Sequence i has what `order[i]` had."""
+        before = [self.of((context, number)) for number in order]
+        for number, tokens in enumerate(before):
+            self._set((context, number), tokens)
+
+    def generate(self, context: int, sequence: int, tokens: Tokens, length: int | None) -> None:
+        """The sequence has the generated tokens, the last one perhaps not; where its length is unknown, it is dropped."""
+        whole = (*self.of((context, sequence)), *tokens)
+        self._set((context, sequence), whole[:length] if length in (len(whole), len(whole) - 1) else ())
+
+    def lengths(self) -> dict[Place, int]:
+        """Of all sequences that have tokens."""
+        return {place: len(tokens) for place, tokens in sorted(self.tokens.items())}
+
+    def _set(self, place: Place, tokens: Tokens) -> None:
+        self.tokens.pop(place, None)
+        if tokens:
+            self.tokens[place] = tokens
+
+
+@dataclass(frozen=True)
+class SequenceLaws:
+    """What a step of a scenario breaks, a sentence for each law."""
+
+    logits: str = "nothing"
+    """The logits of a sequence's next token are those of a fresh run over its tokens."""
+    tokens: str = "nothing"
+    """Generated tokens are those that a fresh run would choose."""
+    length: str = "nothing"
+    """The library reports as many tokens as a sequence has."""
+
+
+def scale(logits: Sequence[float]) -> float:
+    """The largest distance of logits from their mean: the unit of all distances between logits."""
+    mean = sum(logits) / len(logits)
+    return max(abs(one - mean) for one in logits)
+
+
+def distance(seen: Sequence[float], fresh: Sequence[float]) -> float:
+    """The largest difference, as a share of the scale of the fresh ones; infinite where a number is missing or none."""
+    if len(seen) != len(fresh) or not all(map(math.isfinite, seen)) or not all(map(math.isfinite, fresh)):
+        return math.inf
+    largest = max((abs(one - other) for one, other in zip(seen, fresh, strict=True)), default=0.0)
+    unit = scale(fresh) if fresh else 0.0
+    return largest / unit if unit else (math.inf if largest else 0.0)
+
+
+def is_greedy(token: int, fresh: Sequence[float], tolerance: float) -> bool:
+    """Whether a token has the largest logit of a fresh run, or one within the tolerance of it."""
+    return 0 <= token < len(fresh) and max(fresh) - fresh[token] <= tolerance * scale(fresh)
+
+
+def wrong_lengths(expected: Mapping[Place, int], reported: Mapping[Place, int]) -> list[Place]:
+    """Sequences of which the library reports another length than they have; those that it reports."""
+    return [place for place, length in sorted(reported.items()) if length != expected.get(place, 0)]

@@ -1,0 +1,186 @@
+"""A library of sequences: the logits of a sequence's next token depend only on its tokens, not on how they were processed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from properties.strategies.sequences import (
+    CONTEXTS,
+    LONGEST,
+    Drop,
+    Extend,
+    Fork,
+    Generate,
+    Load,
+    Operation,
+    Reorder,
+    RollBack,
+    Save,
+    SequenceStory,
+    every_sequence_story,
+    sequence_stories,
+)
+from statecheck.case.values import Name, Record, Returned, call
+from statecheck.execution.example import Trial
+from statecheck.execution.registry import prop
+
+LIBRARY = "Sequences"
+
+
+@dataclass(eq=False)
+class SequenceRun:
+    """A scenario on its way: the number of tokens of each sequence that has any, by context and number."""
+
+    trial: Trial
+    story: SequenceStory
+    model: str = ""
+    lengths: dict[tuple[int, int], int] = field(default_factory=dict)
+    saved: list[int] = field(default_factory=list)
+
+    def run(self) -> None:
+        choices = self.trial.sequences
+        self.model = choices.model(self.story.model)
+        features = choices.features(self.model, "new", self.story.features)
+        self.trial.agrees(call(LIBRARY, model=self.model, seed=0, features=features, bind="library"))
+        happen: dict[type, Callable[[Any], None]] = {
+            Extend: self.extend,
+            Fork: self.fork,
+            RollBack: self.roll_back,
+            Save: self.save,
+            Load: self.load,
+            Drop: self.drop,
+            Reorder: self.reorder,
+            Generate: self.generate,
+        }
+        for operation in self.story.operations:
+            happen[type(operation)](operation)
+        self.go_on()
+
+    def extend(self, event: Extend) -> None:
+        """Rows are cut where a sequence would be too long."""
+        room = {number: LONGEST - 1 - self.lengths.get((event.context, number), 0) for number, _ in event.rows}
+        rows = [(number, tokens[: room[number]]) for number, tokens in event.rows if room[number] > 0]
+        if rows:
+            features = self.trial.sequences.features(self.model, "extend", event.features)
+            self.take("extend", context=event.context, rows=rows, features=features)
+
+    def fork(self, event: Fork) -> None:
+        source = self.of(event.source)
+        if source is not None and source != event.target:
+            self.take("fork", context=0, source=source, target=event.target)
+
+    def roll_back(self, event: RollBack) -> None:
+        sequence = self.of(event.sequence)
+        if sequence is not None:
+            n = 1 + event.more % self.lengths[0, sequence]
+            self.take("roll_back", context=0, sequence=sequence, n=n)
+
+    def save(self, event: Save) -> None:
+        sequence = self.of(event.sequence)
+        if sequence is not None:
+            name = f"saved {len(self.saved)}"
+            if self.take("save", context=0, sequence=sequence, name=name)["happened"]:
+                self.saved.append(len(self.saved))
+
+    def load(self, event: Load) -> None:
+        if self.saved:
+            name = f"saved {self.saved[event.saved % len(self.saved)]}"
+            self.take("load", context=event.context, sequence=event.target, name=name)
+
+    def drop(self, event: Drop) -> None:
+        sequence = self.of(event.sequence)
+        if sequence is not None:
+            self.take("drop", context=0, sequence=sequence)
+
+    def reorder(self, event: Reorder) -> None:
+        if self.lengths:
+            self.take("reorder", context=0, order=event.order)
+
+    def generate(self, event: Generate) -> None:
+        sequence = self.of(event.sequence)
+        if sequence is not None:
+            n = min(1 + event.more, LONGEST - 1 - self.lengths[0, sequence])
+            features = self.trial.sequences.features(self.model, "generate", event.features)
+            if n > 0:
+                self.take("generate", context=0, sequence=sequence, n=n, features=features)
+
+    def go_on(self) -> None:
+        """One more token for each sequence, so that a state that is wrong shows."""
+        for context in range(CONTEXTS):
+            for number in [number for one, number in self.lengths if one == context]:
+                self.take("extend", context=context, rows=[(number, (1,))], features={})
+
+    def of(self, count: int) -> int | None:
+        """The sequence with tokens of that count in the first context; None where all are empty."""
+        numbers = [number for context, number in self.lengths if context == 0]
+        return numbers[count % len(numbers)] if numbers else None
+
+    def take(self, name: str, **arguments: Any) -> Record:
+        """Make a call, which breaks no law, or else the scenario ends here."""
+        outcome = self.trial.agrees(call(f"{LIBRARY}.{name}", self=Name("library"), **arguments))
+        assert isinstance(outcome, Returned)
+        step: Record = outcome.value
+        self.lengths = {(context, number): count for context, number, count in step["lengths"]}
+        return step
+
+
+def _run(trial: Trial, story: SequenceStory) -> None:
+    SequenceRun(trial, story).run()
+
+
+@prop("sequences/pieces", "history", LIBRARY, device="cpu", story=sequence_stories(most_rows=1))
+def test_logits_do_not_depend_on_the_pieces_in_which_tokens_come(trial: Trial, story: SequenceStory) -> None:
+    """The logits behind tokens that came in pieces are those of a fresh run over all of them."""
+    _run(trial, story)
+
+
+@prop("sequences/batches", "history", LIBRARY, device="cpu", story=sequence_stories())
+def test_logits_do_not_depend_on_other_sequences_in_the_batch(trial: Trial, story: SequenceStory) -> None:
+    """The logits of each row of a batch are those of a fresh run over the tokens of its sequence alone."""
+    _run(trial, story)
+
+
+@prop("sequences/fork", "history", LIBRARY, device="cpu", story=sequence_stories("fork"))
+def test_a_forked_sequence_goes_on_as_its_source_would(trial: Trial, story: SequenceStory) -> None:
+    """A sequence that was forked, and its source, go on independently of each other, each as a fresh run over its tokens."""
+    _run(trial, story)
+
+
+@prop("sequences/roll-back", "history", LIBRARY, device="cpu", story=sequence_stories("roll_back"))
+def test_a_sequence_rolled_back_goes_on_as_if_the_tokens_had_not_come(trial: Trial, story: SequenceStory) -> None:
+    """After a rollback that the library reports as done, nothing is left of the tokens taken back; after one that it refuses,
+    nothing has changed.
+    """
+    _run(trial, story)
+
+
+@prop("sequences/save", "history", LIBRARY, device="cpu", story=sequence_stories("save"))
+def test_a_loaded_sequence_goes_on_as_the_saved_one_would(trial: Trial, story: SequenceStory) -> None:
+    """A sequence that was saved and loaded, over another one or in another context, goes on as a fresh run over its tokens."""
+    _run(trial, story)
+
+
+@prop("sequences/drop", "history", LIBRARY, device="cpu", story=sequence_stories("drop"))
+def test_a_sequence_that_was_dropped_leaves_nothing_behind(trial: Trial, story: SequenceStory) -> None:
+    """A sequence that begins where another one was dropped reads nothing of it, and its neighbours lose nothing."""
+    _run(trial, story)
+
+
+@prop("sequences/reorder", "history", LIBRARY, device="cpu", story=sequence_stories("reorder"))
+def test_reordered_sequences_go_on_as_those_that_they_come_from(trial: Trial, story: SequenceStory) -> None:
+    """After a reordering, as beams do it, each sequence goes on as a fresh run over the tokens that it has now."""
+    _run(trial, story)
+
+
+@prop("sequences/generate", "history", LIBRARY, device="cpu", story=sequence_stories("generate"))
+def test_generated_tokens_are_those_of_fresh_runs(trial: Trial, story: SequenceStory) -> None:
+    """Each generated token is the one that a fresh run over all tokens before it chooses, with every feature of generation."""
+    _run(trial, story)
+
+
+@prop("sequences/any", "history", LIBRARY, device="cpu", story=every_sequence_story())
+def test_logits_depend_on_the_tokens_of_a_sequence_only(trial: Trial, story: SequenceStory) -> None:
+    """Whatever happens to sequences and in whatever order, the logits of the next token are those of a fresh run over the tokens."""
+    _run(trial, story)

@@ -1,0 +1,103 @@
+"""The execution port of libraries of sequences: it has values without tensors, and needs neither torch nor Triton."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from statecheck.case.faults import Faulted
+from statecheck.case.raised import from_outside, message_of, name_of
+from statecheck.case.values import Call, Let, Name, Outcome, Raised, Record, Returned, Step, Value, record
+from statecheck.execution.objects.source_line import source_line
+from statecheck.execution.ports import Recorder
+from statecheck.subject import NotOffered, Subject
+
+
+class PlainPort:
+    """Executes in this process. A library that may end its process is called in another one by its adapter.
+
+    Args:
+        log: records each step before it is executed, and when calls begin and end.
+    """
+
+    device = "cpu"
+
+    def __init__(self, subject: Subject, *, log: Recorder | None = None) -> None:
+        self.subject, self.log = subject, log
+        self._names: dict[str, Any] = {}
+
+    def begin(self) -> None:
+        """An example begins: no name of the one before is bound."""
+        if self.log is not None:
+            self.log.begin()
+        self._names.clear()
+
+    def execute(self, step: Step) -> Outcome | None:
+        """Take a step; the outcome of a call.
+
+        Raises:
+            TypeError: it writes to memory, of which there is none.
+        """
+        if self.log is not None:
+            self.log.note((step,))
+        if isinstance(step, Let):
+            self._names[step.name] = self._built(step.value)
+            return None
+        if not isinstance(step, Call):
+            raise TypeError(f"step = {step!r}, but should be a call or a binding [PlainPort]")
+        with self._recorded():
+            return self._call(step)
+
+    @contextmanager
+    def waiting_refused(self) -> Iterator[None]:
+        """Nothing waits for a device here."""
+        yield
+
+    @contextmanager
+    def _recorded(self) -> Iterator[None]:
+        if self.log is None:
+            yield
+            return
+        self.log.enter()
+        try:
+            yield
+        finally:
+            self.log.leave()
+
+    def _call(self, call: Call) -> Outcome:
+        arguments = {name: self._built(value) for name, value in call.named.items()}
+        owner, _, method = call.function.partition(".")
+        own = self.subject.is_own(call.function)
+        try:
+            if method:
+                result = getattr(arguments.pop("self"), method)(**arguments)
+            else:
+                result = self.subject.resolve(owner)(**arguments)
+        except Faulted as error:
+            return error.fault.outcome
+        except BaseException as error:
+            if from_outside(error):
+                raise
+            lacks = isinstance(error, NotOffered)
+            at = source_line(error)
+            return Raised(name_of(type(error)), message_of(error), at=at, by_subject=own, not_offered=lacks)
+        if call.bind:
+            self._names[call.bind] = result
+        return Returned(_described(result), by_subject=own and bool(method))
+
+    def _built(self, value: Value) -> Any:
+        if isinstance(value, Name):
+            return self._names[value.name]
+        if isinstance(value, list | tuple):
+            return type(value)(self._built(one) for one in value)
+        if isinstance(value, dict):
+            return {name: self._built(one) for name, one in value.items()}
+        return value
+
+
+def _described(result: Any) -> Value:
+    """The result as a value: an adapter returns records, or objects of its own, whose names are enough."""
+    if result is None or isinstance(result, Record):
+        return result
+    return record(type(result).__name__)

@@ -1,0 +1,40 @@
+"""What a library of sequences lets a scenario choose: a model, and values of features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+Features = Mapping[str, Sequence[Any]]
+"""The values of each feature, the default first."""
+
+
+@dataclass
+class SequenceChoices:
+    """Names of models, and features by function; both are asked for once.
+
+    Args:
+        list_models: of the library.
+        list_features: of a model, those that a function has parameters for.
+    """
+
+    list_models: Callable[[], Sequence[str]]
+    list_features: Callable[[str, str], Features]
+
+    @cached_property
+    def models(self) -> Sequence[str]:
+        """Their names."""
+        return self.list_models()
+
+    def model(self, number: int) -> str:
+        """The model that a drawn number stands for."""
+        return self.models[number % len(self.models)]
+
+    def features(self, model: str, function: str, numbers: Sequence[int]) -> dict[str, Any]:
+        """The values that drawn numbers stand for, one for each feature in turn; without a number, the default is not named."""
+        named = zip(self.list_features(model, function).items(), numbers, strict=False)
+        return {
+            name: values[number % len(values)] for (name, values), number in named if number % len(values)
+        }

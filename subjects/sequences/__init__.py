@@ -1,0 +1,41 @@
+"""Libraries that keep sequences of tokens, behind the protocol of docs/sequences.md; a port is a module of plain functions.
+
+Nothing here imports torch or Triton.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+from statecheck.subject.known import known_in
+from statecheck.subject.sequence_choices import SequenceChoices
+from statecheck.subject.subject import Subject
+from subjects.sequences.conditions import CONDITIONS
+from subjects.sequences.library import Isolated, Library, Local
+from subjects.sequences.protocol import PortModule
+from subjects.sequences.scenario import Sequences
+
+__all__ = ["adapted"]
+
+
+def adapted(module: ModuleType, name: str = "") -> Subject:
+    """A port of sequences as a subject.
+
+    Raises:
+        ValueError: the module lacks a needed function, or a constant of it is not what docs/sequences.md says.
+    """
+    port = PortModule.of(module)
+    library: Library = Isolated(port) if port.isolated else Local(port)
+    found = ModuleType(module.__name__, module.__doc__)
+    found.__file__ = module.__file__
+    found.Sequences = type("Sequences", (Sequences,), {"library": library})  # type: ignore[attr-defined]
+    known = known_in(Path(port.known), port.release, CONDITIONS) if port.known else ()
+    return Subject(
+        name or module.__name__,
+        found,
+        known,
+        refuses=False,
+        release=port.release,
+        sequences=SequenceChoices(port.models, port.features),
+    )

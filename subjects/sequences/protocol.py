@@ -1,0 +1,80 @@
+"""A port's module: which functions it has, which features each of them takes, and its constants. See docs/sequences.md."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Self
+
+VERSION = "STATECHECK_SEQUENCES"
+NEEDED = ("models", "new", "extend")
+WITH_FEATURES = ("new", "extend", "generate")
+OPTIONAL = ("fork", "roll_back", "save", "load", "drop", "reorder", "length", "generate", "close")
+
+
+@dataclass(frozen=True)
+class PortModule:
+    """A port: its module, with the constants that it may leave out."""
+
+    module: ModuleType
+    tolerance: float
+    given_to_reference: tuple[str, ...]
+    isolated: bool
+    seconds: float
+    megabytes: int
+    known: str
+    release: str
+
+    @classmethod
+    def of(cls, module: ModuleType) -> Self:
+        """The port in a module.
+
+        Raises:
+            ValueError: it lacks a function that is needed, or a constant cannot be.
+        """
+        name = module.__name__
+        version = getattr(module, VERSION, None)
+        if version != 1:
+            raise ValueError(f"{VERSION} = {version!r}, but should be 1 [{name}]")
+        missing = [one for one in NEEDED if not callable(getattr(module, one, None))]
+        if missing:
+            raise ValueError(f"{missing[0]} = nothing, but should be a function [{name}]")
+        tolerance = getattr(module, "TOLERANCE", 0.01)
+        if not isinstance(tolerance, float) or not 0 < tolerance < 0.1:
+            raise ValueError(f"TOLERANCE = {tolerance!r}, but should be a float between 0 and 0.1 [{name}]")
+        return cls(
+            module,
+            tolerance,
+            tuple(getattr(module, "GIVEN_TO_REFERENCE", ())),
+            bool(getattr(module, "ISOLATED", False)),
+            float(getattr(module, "SECONDS", 60.0)),
+            int(getattr(module, "MEGABYTES", 4096)),
+            str(getattr(module, "KNOWN", "")),
+            str(getattr(module, "RELEASE", "")),
+        )
+
+    def function(self, name: str) -> Callable[..., Any] | None:
+        """The port's function of that name, None where it has none."""
+        found = getattr(self.module, name, None)
+        return found if callable(found) else None
+
+    def models(self) -> Sequence[str]:
+        """Names of models.
+
+        Raises:
+            ValueError: there is none, or a name is no text.
+        """
+        names = tuple(self.module.models())
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise ValueError(f"models() = {names!r}, but should be names [{self.module.__name__}]")
+        return names
+
+    def features(self, model: str, function: str) -> Mapping[str, Sequence[Any]]:
+        """The values of each feature that the function has a parameter for, the default first."""
+        made, listed = self.function(function), self.function("features")
+        if made is None or listed is None:
+            return {}
+        taken = inspect.signature(made).parameters
+        return {name: tuple(values) for name, values in dict(listed(model)).items() if name in taken}

@@ -1,0 +1,95 @@
+"""Fresh runs, which are the reference; and the canary, which shows that a model's weights do not hide the state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oracle.sequences import Tokens, distance
+from statecheck.subject.not_offered import NotOffered
+from subjects.sequences.library import Library
+
+_HISTORIES: tuple[Tokens, ...] = ((1, 2, 3, 4, 5, 6), (9, 7, 5, 3, 1, 2), (4, 4, 8, 8))
+_NEXT = 5
+MOVES = 10
+"""By how many tolerances the logits have to move when the history is left out."""
+
+
+class Reference:
+    """Fresh runs of a model.
+
+    Args:
+        features: of `new`; those that change what is right are the reference's, too.
+    """
+
+    def __init__(self, library: Library, model: str, seed: int, features: Mapping[str, Any]) -> None:
+        self._library, self._model, self._seed = library, model, seed
+        self._features = self._given(features)
+        self.tolerance = library.port.tolerance
+
+    def logits(self, tokens: Tokens, features: Mapping[str, Any]) -> list[float]:
+        """The logits of a fresh run over tokens."""
+        given = self._given(features)
+
+        def run(context: int) -> Any:
+            return self._call("extend", context, [(0, list(tokens))], **given)[0]
+
+        found: list[float] = self._remembered("extend", tokens, given, run)
+        return found
+
+    def generated(self, tokens: Tokens, n: int, features: Mapping[str, Any]) -> Tokens | None:
+        """The tokens of a fresh `generate`, None where no feature of it changes which tokens are right."""
+        given = self._given(features)
+        if not given:
+            return None
+
+        def run(context: int) -> Any:
+            self._call("extend", context, [(0, list(tokens))])
+            return tuple(self._call("generate", context, 0, n, **given))
+
+        found: Tokens = self._remembered(f"generate {n}", tokens, given, run)
+        return found
+
+    def distance(self, tokens: Tokens, seen: Sequence[float], features: Mapping[str, Any]) -> float:
+        """Between logits and those of a fresh run over the tokens."""
+        return distance(seen, self.logits(tokens, features))
+
+    def require_verified(self) -> None:
+        """Refuse a model whose logits do not depend enough on the history.
+
+        Raises:
+            NotOffered: the model is not verified.
+        """
+        fresh = self._library.fresh
+        key = ("canary", self._model, self._seed, *sorted(self._features.items()))
+        if key not in fresh:
+            alone = self.logits((_NEXT,), {})
+            fresh[key] = min(distance(alone, self.logits((*one, _NEXT), {})) for one in _HISTORIES)
+        moved = fresh[key]
+        if not MOVES * self.tolerance <= moved < float("inf"):
+            raise NotOffered(
+                f"{self._model}: not verified: without the history the logits move by {moved:.2g} of their scale,"
+                f" but should by {MOVES * self.tolerance:g} or more"
+            )
+
+    def _given(self, features: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: value for name, value in features.items() if name in self._library.port.given_to_reference
+        }
+
+    def _remembered(self, what: str, tokens: Tokens, given: Mapping[str, Any], run: Any) -> Any:
+        features = (*sorted(self._features.items()), *sorted(given.items()))
+        key = (what, self._model, self._seed, features, tokens)
+        if key not in self._library.fresh:
+            context = self._call("new", self._model, self._seed, **self._features)
+            try:
+                self._library.fresh[key] = run(context)
+            finally:
+                self._close(context)
+        return self._library.fresh[key]
+
+    def _close(self, context: int) -> None:
+        self._call("close", context)
+
+    def _call(self, name: str, *arguments: Any, **features: Any) -> Any:
+        return self._library.call(self._model, name, *arguments, **features)

@@ -1,0 +1,156 @@
+"""A scenario on a library: each operation is held against the law of sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from oracle.sequences import Place, SequenceLaws, SequenceTokens, Tokens, distance, is_greedy, wrong_lengths
+from statecheck.case.values import Record, record
+from statecheck.subject.not_offered import NotOffered
+from subjects.sequences.library import FAILED, Library
+from subjects.sequences.reference import Reference
+
+_LONGEST = 12
+
+
+class Sequences:
+    """Contexts of a model, and the tokens that their sequences have by the rules.
+
+    Args:
+        model: a name of the port's.
+        seed: of the weights.
+        features: those of `new`; a feature that is not named has its default.
+
+    Raises:
+        NotOffered: the library has no such model, or not with these features, or its weights hide the state.
+    """
+
+    library: ClassVar[Library]
+
+    def __init__(self, model: str, seed: int, features: Mapping[str, Any]) -> None:
+        self.model, self.features = model, dict(features)
+        self.tokens = SequenceTokens()
+        self.library.begin(model)
+        self.reference = Reference(self.library, model, seed, self.features)
+        self.reference.require_verified()
+        self._contexts: dict[int, int] = {}
+        self._seed = seed
+        self._context(0)
+
+    def extend(
+        self, context: int, rows: Sequence[tuple[int, Sequence[int]]], features: Mapping[str, Any]
+    ) -> Record:
+        """Process tokens of several sequences in one batch."""
+        given = [(number, list(tokens)) for number, tokens in rows]
+        logits = self._call("extend", context, given, **features)
+        if logits is FAILED:
+            raise ValueError("extend = False, but should be logits [docs/sequences.md]")
+        whole = self.tokens.extend(context, [(number, tuple(tokens)) for number, tokens in given])
+        pairs = list(zip(given, whole, logits, strict=True))
+        far = [(self.reference.distance(tokens, seen, features), row[0], tokens) for row, tokens, seen in pairs]
+        largest, number, tokens = max(far)
+        said = ""
+        if largest > self.reference.tolerance:
+            said = (
+                f"sequence {number} with tokens {_brief(tokens)}: logits differ by {largest:.3g} of their scale from a fresh run's,"
+                f" more than {self.reference.tolerance:g}"
+            )
+        return self._step(context, [row[0] for row in given], largest=largest, logits=said)
+
+    def fork(self, context: int, source: int, target: int) -> Record:
+        """Copy a sequence."""
+        return self._happens("fork", context, source, target, changed=(source, target))
+
+    def roll_back(self, context: int, sequence: int, n: int) -> Record:
+        """Take tokens back."""
+        return self._happens("roll_back", context, sequence, n, changed=(sequence,))
+
+    def save(self, context: int, sequence: int, name: str) -> Record:
+        """Save a sequence under a name."""
+        return self._happens("save", context, sequence, name, changed=(sequence,))
+
+    def load(self, context: int, sequence: int, name: str) -> Record:
+        """Load what was saved."""
+        return self._happens("load", context, sequence, name, changed=(sequence,))
+
+    def drop(self, context: int, sequence: int) -> Record:
+        """Empty a sequence."""
+        return self._happens("drop", context, sequence, changed=(sequence,))
+
+    def reorder(self, context: int, order: Sequence[int]) -> Record:
+        """Let each sequence go on with what another has."""
+        return self._happens("reorder", context, tuple(order), changed=tuple(range(len(order))))
+
+    def generate(self, context: int, sequence: int, n: int, features: Mapping[str, Any]) -> Record:
+        """Have the library choose tokens."""
+        before = self.tokens.of((context, sequence))
+        said = self._call("generate", context, sequence, n, **features)
+        if said is FAILED:
+            raise ValueError("generate = False, but should be tokens [docs/sequences.md]")
+        tokens = tuple(said)
+        wrong = self._wrong_tokens(before, tokens, n, features)
+        length = self._reported(context, [sequence]).get((context, sequence))
+        self.tokens.generate(context, sequence, tokens, length)
+        if length is None:
+            self._call("drop", context, sequence)
+        return self._step(context, [sequence], tokens=wrong, generated=tokens)
+
+    def _wrong_tokens(self, before: Tokens, tokens: Tokens, n: int, features: Mapping[str, Any]) -> str:
+        if len(tokens) != n:
+            return f"{len(tokens)} tokens, but should be {n}"
+        wanted = self.reference.generated(before, n, features)
+        if wanted is not None:
+            return "" if wanted == tokens else f"{list(tokens)}, but a fresh run generates {list(wanted)}"
+        for at, token in enumerate(tokens):
+            fresh = self.reference.logits((*before, *tokens[:at]), features)
+            if not is_greedy(token, fresh, self.reference.tolerance):
+                best = max(range(len(fresh)), key=fresh.__getitem__)
+                return f"token {at} is {token}, but a fresh run over what stands before it chooses {best}"
+        return ""
+
+    def _happens(self, name: str, context: int, *arguments: Any, changed: Sequence[int]) -> Record:
+        """An operation without logits; one that reports failure has changed nothing."""
+        given = [list(one) if isinstance(one, tuple) else one for one in arguments]
+        happened = self._call(name, context, *given) is not FAILED
+        if happened:
+            getattr(self.tokens, name)(context, *arguments)
+        return self._step(context, changed, happened=happened)
+
+    def _step(
+        self, context: int, changed: Sequence[int], *, happened: bool = True, largest: float = 0.0, **seen: Any
+    ) -> Record:
+        wrong = wrong_lengths(self.tokens.lengths(), reported := self._reported(context, changed))
+        length = ""
+        if wrong:
+            place = wrong[0]
+            has = len(self.tokens.of(place))
+            length = f"sequence {place[1]} has {has} tokens, but the library reports {reported[place]}"
+        laws = {"logits": seen.get("logits"), "tokens": seen.get("tokens"), "length": length}
+        broken = record("SequenceLaws", **vars(SequenceLaws()) | {name: said for name, said in laws.items() if said})
+        lengths = tuple((*place, count) for place, count in self.tokens.lengths().items())
+        generated = tuple(seen.get("generated", ()))
+        return record(
+            "SequenceStep", broken=broken, happened=happened, lengths=lengths, distance=largest, generated=generated
+        )
+
+    def _reported(self, context: int, numbers: Sequence[int]) -> dict[Place, int]:
+        if not self.library.offers("length"):
+            return {}
+        try:
+            return {(context, number): self._call("length", context, number) for number in sorted(set(numbers))}
+        except NotOffered:
+            return {}
+
+    def _call(self, name: str, context: int, *arguments: Any, **features: Any) -> Any:
+        return self.library.call(self.model, name, self._context(context), *arguments, **features)
+
+    def _context(self, number: int) -> int:
+        if number not in self._contexts:
+            self._contexts[number] = self.library.call(self.model, "new", self.model, self._seed, **self.features)
+        return self._contexts[number]
+
+
+def _brief(tokens: Tokens) -> str:
+    shown = ", ".join(map(str, tokens[:_LONGEST]))
+    return f"[{shown}{f', and {len(tokens) - _LONGEST} more' if len(tokens) > _LONGEST else ''}]"
