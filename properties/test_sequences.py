@@ -11,10 +11,9 @@ from properties.strategies.sequences import (
     LONGEST,
     Drop,
     Extend,
-    Fork,
+    ForkSequence,
     Generate,
     Load,
-    Operation,
     Reorder,
     RollBack,
     Save,
@@ -46,7 +45,7 @@ class SequenceRun:
         self.trial.agrees(call(LIBRARY, model=self.model, seed=0, features=features, bind="library"))
         happen: dict[type, Callable[[Any], None]] = {
             Extend: self.extend,
-            Fork: self.fork,
+            ForkSequence: self.fork,
             RollBack: self.roll_back,
             Save: self.save,
             Load: self.load,
@@ -60,13 +59,15 @@ class SequenceRun:
 
     def extend(self, event: Extend) -> None:
         """Rows are cut where a sequence would be too long."""
-        room = {number: LONGEST - 1 - self.lengths.get((event.context, number), 0) for number, _ in event.rows}
+        room = {
+            number: LONGEST - 1 - self.lengths.get((event.context, number), 0) for number, _ in event.rows
+        }
         rows = [(number, tokens[: room[number]]) for number, tokens in event.rows if room[number] > 0]
         if rows:
             features = self.trial.sequences.features(self.model, "extend", event.features)
             self.take("extend", context=event.context, rows=rows, features=features)
 
-    def fork(self, event: Fork) -> None:
+    def fork(self, event: ForkSequence) -> None:
         source = self.of(event.source)
         if source is not None and source != event.target:
             self.take("fork", context=0, source=source, target=event.target)
@@ -117,7 +118,7 @@ class SequenceRun:
         numbers = [number for context, number in self.lengths if context == 0]
         return numbers[count % len(numbers)] if numbers else None
 
-    def take(self, name: str, **arguments: Any) -> Record:
+    def take(self, name: str, /, **arguments: Any) -> Record:
         """Make a call, which breaks no law, or else the scenario ends here."""
         outcome = self.trial.agrees(call(f"{LIBRARY}.{name}", self=Name("library"), **arguments))
         assert isinstance(outcome, Returned)
@@ -149,7 +150,9 @@ def test_a_forked_sequence_goes_on_as_its_source_would(trial: Trial, story: Sequ
 
 
 @prop("sequences/roll-back", "history", LIBRARY, device="cpu", story=sequence_stories("roll_back"))
-def test_a_sequence_rolled_back_goes_on_as_if_the_tokens_had_not_come(trial: Trial, story: SequenceStory) -> None:
+def test_a_sequence_rolled_back_goes_on_as_if_the_tokens_had_not_come(
+    trial: Trial, story: SequenceStory
+) -> None:
     """After a rollback that the library reports as done, nothing is left of the tokens taken back; after one that it refuses,
     nothing has changed.
     """

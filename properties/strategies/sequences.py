@@ -21,7 +21,7 @@ class Extend:
 
 
 @dataclass(frozen=True)
-class Fork:
+class ForkSequence:
     """`source` counts the sequences that have tokens."""
 
     source: int
@@ -75,7 +75,7 @@ class Generate:
     features: Numbers = ()
 
 
-Operation = Extend | Fork | RollBack | Save | Load | Drop | Reorder | Generate
+Operation = Extend | ForkSequence | RollBack | Save | Load | Drop | Reorder | Generate
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _one_sequence() -> st.SearchStrategy[Operation]:
     return st.builds(Extend, rows, st.just(0), _features())
 
 
-_FORKS = st.builds(Fork, _numbers(SEQUENCES), _numbers(SEQUENCES))
+_FORKS = st.builds(ForkSequence, _numbers(SEQUENCES), _numbers(SEQUENCES))
 _ROLLBACKS = st.builds(RollBack, _numbers(SEQUENCES), st.one_of(_numbers(4), _numbers(LONGEST)))
 _SAVES = st.builds(Save, _numbers(SEQUENCES))
 _LOADS = st.builds(Load, _numbers(4), _numbers(SEQUENCES), _numbers(CONTEXTS))

@@ -21,7 +21,7 @@ from statecheck.case.former import first_name
 from statecheck.data.files import in_file_name, require_inside, write_whole
 from statecheck.data.locks import locked_folder
 from statecheck.diagnose.replay import replay_case
-from statecheck.execution.port import Port
+from statecheck.execution.ports import Port
 from statecheck.subject import Subject, load
 from statecheck.subject.identity import SOURCE
 

@@ -200,7 +200,7 @@ def timed_plan(options: argparse.Namespace, command: str, device: str = "", **mo
     Raises:
         ValueError: an option that cannot be.
     """
-    from statecheck.execution.port import choose_device
+    from statecheck.execution.ports import choose_device
     from statecheck.execution.selection import cores, require_processes
 
     device, workers = device or choose_device(options.device), options.workers

@@ -34,7 +34,7 @@ def run_reach(options: argparse.Namespace) -> int:
     Raises:
         ValueError: an option that cannot be, or a subject that runs in processes of its own, where nothing is noted.
     """
-    from statecheck.execution.port import choose_device
+    from statecheck.execution.ports import choose_device
 
     # A GPU compiles kernels, whose branches are then nowhere to be seen.
     device = "cpu" if options.device == "auto" else choose_device(options.device)

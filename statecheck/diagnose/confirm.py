@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from statecheck.case import Case
 from statecheck.diagnose.rerun import NotTried, replay
-from statecheck.execution.port import Port
+from statecheck.execution.ports import Port
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from statecheck.diagnose.earlier_calls import PortFactory, with_earlier_calls
 from statecheck.diagnose.own_calls import with_own_calls
 from statecheck.diagnose.rerun import replay
 from statecheck.execution.earlier_examples import EarlierExamples
-from statecheck.execution.port import Port
+from statecheck.execution.ports import Port
 from statecheck.execution.run import rules_of
 from statecheck.subject import Subject
 

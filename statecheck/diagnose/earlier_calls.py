@@ -18,7 +18,7 @@ from statecheck.case.cause import first_wrong_call, wrong_calls
 from statecheck.case.values import Call, Step
 from statecheck.diagnose.rerun import NotTried, Rerun
 from statecheck.execution.earlier_examples import EarlierExamples, Examples
-from statecheck.execution.port import Port
+from statecheck.execution.ports import Port
 from statecheck.execution.run import Expectation
 
 PortFactory = Callable[[], AbstractContextManager[Port]]

@@ -12,7 +12,8 @@ from statecheck.case import Case
 from statecheck.diagnose.rerun import NotTried, replay
 from statecheck.execution.breadth import require_narrow
 from statecheck.execution.patience import Patient, TooLong
-from statecheck.execution.port import InProcess, Port, choose_device, ordinary_port
+from statecheck.execution.port import InProcess
+from statecheck.execution.ports import Port, choose_device, ordinary_port
 from statecheck.execution.run import rules_of
 from statecheck.execution.selection import NEED_CUDA, missing_functions
 from statecheck.kernels import coverage, triton_mode

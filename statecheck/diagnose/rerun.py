@@ -15,7 +15,7 @@ from statecheck.case.failure import failure_of
 from statecheck.case.findings import FINDINGS
 from statecheck.case.values import Raised, Step
 from statecheck.execution.example import spell
-from statecheck.execution.port import Port
+from statecheck.execution.ports import Port
 from statecheck.execution.run import Expectation, Run, Taken, left_out, not_offered, recorded
 from statecheck.subject import Subject
 

@@ -43,7 +43,6 @@ from statecheck.execution.objects.own import OWN_FUNCTIONS, launch
 from statecheck.execution.objects.sanitizer import Watched
 from statecheck.execution.objects.source_line import source_line
 from statecheck.execution.ports import Port, Recorder, TakesSeveral, executed
-from statecheck.kernels import triton_mode
 from statecheck.kernels.orders.schedule import program_schedule
 from statecheck.subject import NotOffered, Subject, is_engine
 from statecheck.subject.surroundings import ProcessState
@@ -253,39 +252,11 @@ def _end_child(error: BaseException | None = None) -> NoReturn:
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
-def ordinary_port(
-    subject: Subject, device: str, *, sanitized: bool = True, log: Recorder | None = None
-) -> InProcess:
-    """What is used where nothing else is asked for: on a CPU, where kernels are executed, the sanitizer watches."""
-    return InProcess(subject, device, sanitized=sanitized and device == "cpu", log=log)
-
-
-def choose_device(requested: str) -> str:
-    """The device that a request stands for: `auto` is `cuda` where there is a GPU and `cpu` elsewhere.
-
-    In a process that executes kernels from their IR already, `auto` is `cpu`: both ways cannot meet in it.
-
-    Raises:
-        ValueError: an unknown device, or "cuda" where there is none.
-    """
-    if requested not in ("auto", "cpu", "cuda"):
-        raise ValueError(f"device = {requested!r}, but should be auto, cpu or cuda [choose_device]")
-    if requested == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            "device = 'cuda', but should be cpu or auto where torch finds no GPU [choose_device]"
-        )
-    if requested == "auto":
-        return "cuda" if torch.cuda.is_available() and not triton_mode.executes() else "cpu"
-    return requested
-
-
 __all__ = [
     "CANARY",
     "GUARD_BYTES",
     "InProcess",
     "Port",
     "TakesSeveral",
-    "choose_device",
     "executed",
-    "ordinary_port",
 ]

@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 
 from statecheck.case.values import Outcome, Step
+from statecheck.subject import Subject
+from statecheck.subject.loading import needs_tensors
 
 
 class Port(Protocol):
@@ -47,3 +49,47 @@ class Recorder(Protocol):
     def enter(self) -> None: ...
 
     def leave(self) -> None: ...
+
+
+def ordinary_port(
+    subject: Subject, device: str, *, sanitized: bool = True, log: Recorder | None = None
+) -> Port:
+    """What is used where nothing else is asked for: on a CPU, where kernels are executed, the sanitizer watches.
+
+    A library of sequences needs neither torch nor Triton, which are not imported for it.
+    """
+    if subject.sequences is not None:
+        from statecheck.execution.plain_port import PlainPort
+
+        return PlainPort(subject, log=log)
+    from statecheck.execution.port import InProcess
+
+    return InProcess(subject, device, sanitized=sanitized and device == "cpu", log=log)
+
+
+def choose_device(requested: str, subject: str = "") -> str:
+    """The device that a request stands for: `auto` is `cuda` where there is a GPU and `cpu` elsewhere.
+
+    In a process that executes kernels from their IR already, `auto` is `cpu`: both ways cannot meet in it.
+
+    Args:
+        subject: its name; a library of sequences runs where it wants, and "cpu" stands for that.
+
+    Raises:
+        ValueError: an unknown device, or "cuda" where there is none.
+    """
+    if requested not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"device = {requested!r}, but should be auto, cpu or cuda [choose_device]")
+    if requested == "cpu" or (requested == "auto" and not needs_tensors(subject)):
+        return "cpu"
+    import torch
+
+    from statecheck.kernels import triton_mode
+
+    if requested == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            "device = 'cuda', but should be cpu or auto where torch finds no GPU [choose_device]"
+        )
+    if requested == "auto":
+        return "cuda" if torch.cuda.is_available() and not triton_mode.executes() else "cpu"
+    return requested

@@ -12,7 +12,7 @@ from functools import partial
 from oracle.profile import Profile
 from statecheck.case.values import Call, Expected, Outcome, Raised, Refusal, Step, Value
 from statecheck.execution.objects.memory import KnownMemory
-from statecheck.execution.port import Port, executed
+from statecheck.execution.ports import Port, executed
 from statecheck.expectations import answer
 from statecheck.subject import Subject
 

@@ -14,7 +14,7 @@ from properties.strategies.align.setup import Setup
 from statecheck.case import Case
 from statecheck.case.values import Let, Step, Tensor
 from statecheck.execution.example import Bench, Falsified, KnownFailure
-from statecheck.execution.port import ordinary_port
+from statecheck.execution.ports import ordinary_port
 from statecheck.execution.registry import found, load_properties
 from statecheck.prove.inputs import BLOCK_SIZE, STRIDE, Inputs
 from statecheck.prove.memory import ADDRESS, LemmaViolation

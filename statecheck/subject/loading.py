@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import re
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import cast
 
@@ -10,7 +13,12 @@ from statecheck.case.raised import error_text, from_outside, message_of
 from statecheck.subject.subject import Subject, offers, safe_getattr
 from statecheck.subject.surroundings import kept_at_once
 
-BUILT_IN = {"impl": "subjects.impl", "vllm": "subjects.vllm", "sglang": "subjects.sglang", "llamacpp": "subjects.sequences.llamacpp"}
+BUILT_IN = {
+    "impl": "subjects.impl",
+    "vllm": "subjects.vllm",
+    "sglang": "subjects.sglang",
+    "llamacpp": "subjects.sequences.llamacpp",
+}
 
 
 def load(name: str) -> Subject:
@@ -41,6 +49,16 @@ def load(name: str) -> Subject:
             raise
         raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {error_text(error)}") from error
     return adapted(module, name)
+
+
+def needs_tensors(name: str) -> bool:
+    """Whether the subject of that name takes torch and Triton: not a library of sequences. Imports nothing of the subject."""
+    try:
+        spec = find_spec(BUILT_IN.get(name, name)) if name else None
+        source = Path(spec.origin or "").read_text(encoding="utf-8") if spec is not None else ""
+    except (ImportError, OSError, ValueError):
+        return True
+    return re.search(r"^STATECHECK_SEQUENCES *=", source, re.MULTILINE) is None
 
 
 def preload() -> None:

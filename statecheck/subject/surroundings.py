@@ -19,13 +19,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from statecheck.subject.descriptors import require_needed
 from statecheck.subject.remarks import note
-
-if TYPE_CHECKING:
-    import torch
 
 _SIGNALS = tuple(
     int(getattr(signal, name))
@@ -82,17 +79,17 @@ def _restore_streams(streams: tuple[Any, Any]) -> None:
     sys.stdout, sys.stderr = streams
 
 
-def _restore_device(device: torch.device) -> None:
+def _restore_device(device: str) -> None:
     # A default device of "cpu" has each call of torch go through a function of Python; None has the same meaning.
     import torch
 
-    torch.set_default_device(None if device.type == "cpu" else device)
+    torch.set_default_device(None if device == "cpu" else device)
 
 
-def _restore_dtype(dtype: torch.dtype) -> None:
+def _restore_dtype(dtype: str) -> None:
     import torch
 
-    torch.set_default_dtype(dtype)
+    torch.set_default_dtype(getattr(torch, dtype.removeprefix("torch.")))
 
 
 _AT_ONCE = (
@@ -127,13 +124,18 @@ def _umask() -> int:
 
 def _at_once() -> tuple[Any, ...]:
     """What stands now, in the order of `_AT_ONCE`."""
-    # Only now: what needs no subject does without it, and it takes seconds to import.
-    import torch
-
-    probe = torch.empty(0)
     streams = (sys.stdout, sys.stderr)
     handlers = map(_handler_of, _SIGNALS)
-    return _folder(), _umask(), probe.device, probe.dtype, sys.getrecursionlimit(), streams, *handlers
+    return _folder(), _umask(), *_defaults(), sys.getrecursionlimit(), streams, *handlers
+
+
+def _defaults() -> tuple[str, str]:
+    """torch's default device and dtype; libraries of sequences do without torch, which takes seconds to import."""
+    empty = getattr(sys.modules.get("torch"), "empty", None)
+    if empty is None:
+        return "cpu", "torch.float32"
+    probe = empty(0)
+    return str(probe.device), str(probe.dtype)
 
 
 class _Timers:

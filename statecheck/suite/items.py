@@ -15,7 +15,7 @@ from hypothesis import settings
 from statecheck.execution.breadth import require_narrow
 from statecheck.execution.example import Bench
 from statecheck.execution.offers import Offers
-from statecheck.execution.port import Port, choose_device, ordinary_port
+from statecheck.execution.ports import Port, choose_device, ordinary_port
 from statecheck.execution.registry import load_properties, put_at
 from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, adapted, load

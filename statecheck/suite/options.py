@@ -13,7 +13,7 @@ from statecheck.execution import profiles
 from statecheck.execution.breadth import require_narrow
 from statecheck.execution.example import Bench
 from statecheck.execution.offers import Offers, listed
-from statecheck.execution.port import Port, choose_device, ordinary_port
+from statecheck.execution.ports import Port, choose_device, ordinary_port
 from statecheck.kernels import triton_mode
 from statecheck.rooms import FOLDER
 from statecheck.subject import Subject, load

@@ -27,7 +27,7 @@ from statecheck.case.faults import (
 )
 from statecheck.case.raised import error_text, message_of, name_of
 from statecheck.case.values import Outcome, Raised, Step
-from statecheck.execution.port import InProcess, ordinary_port
+from statecheck.execution.port import InProcess
 from statecheck.kernels import compilations, coverage
 from statecheck.subject import Subject, load, loading
 from statecheck.subject.remarks import take_remarks
@@ -118,7 +118,7 @@ class Server:
     def _port(self, client: int) -> InProcess:
         assert self._subject is not None, "no subject was prepared"
         if client not in self._ports:
-            self._ports[client] = ordinary_port(self._subject, self.device)
+            self._ports[client] = InProcess(self._subject, self.device, sanitized=self.device == "cpu")
         return self._ports[client]
 
     def example(self, client: int, begins: bool, messages: Sequence[Message]) -> list[Outcome]:

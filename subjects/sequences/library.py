@@ -88,7 +88,9 @@ class Library(ABC):
             raise NotOffered(f"{model}: {error or name}") from error
 
     @abstractmethod
-    def _call(self, model: str, name: str, arguments: tuple[Any, ...], features: Mapping[str, Any]) -> Any: ...
+    def _call(
+        self, model: str, name: str, arguments: tuple[Any, ...], features: Mapping[str, Any]
+    ) -> Any: ...
 
     @abstractmethod
     def begin(self, model: str) -> None:

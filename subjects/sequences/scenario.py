@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from oracle.sequences import Place, SequenceLaws, SequenceTokens, Tokens, distance, is_greedy, wrong_lengths
+from oracle.sequences import Place, SequenceLaws, SequenceTokens, Tokens, is_greedy, wrong_lengths
 from statecheck.case.values import Record, record
 from statecheck.subject.not_offered import NotOffered
 from subjects.sequences.library import FAILED, Library
@@ -48,7 +48,9 @@ class Sequences:
             raise ValueError("extend = False, but should be logits [docs/sequences.md]")
         whole = self.tokens.extend(context, [(number, tuple(tokens)) for number, tokens in given])
         pairs = list(zip(given, whole, logits, strict=True))
-        far = [(self.reference.distance(tokens, seen, features), row[0], tokens) for row, tokens, seen in pairs]
+        far = [
+            (self.reference.distance(tokens, seen, features), row[0], tokens) for row, tokens, seen in pairs
+        ]
         largest, number, tokens = max(far)
         said = ""
         if largest > self.reference.tolerance:
@@ -118,7 +120,13 @@ class Sequences:
         return self._step(context, changed, happened=happened)
 
     def _step(
-        self, context: int, changed: Sequence[int], *, happened: bool = True, largest: float = 0.0, **seen: Any
+        self,
+        context: int,
+        changed: Sequence[int],
+        *,
+        happened: bool = True,
+        largest: float = 0.0,
+        **seen: Any,
     ) -> Record:
         wrong = wrong_lengths(self.tokens.lengths(), reported := self._reported(context, changed))
         length = ""
@@ -127,18 +135,27 @@ class Sequences:
             has = len(self.tokens.of(place))
             length = f"sequence {place[1]} has {has} tokens, but the library reports {reported[place]}"
         laws = {"logits": seen.get("logits"), "tokens": seen.get("tokens"), "length": length}
-        broken = record("SequenceLaws", **vars(SequenceLaws()) | {name: said for name, said in laws.items() if said})
+        broken = record(
+            "SequenceLaws", **vars(SequenceLaws()) | {name: said for name, said in laws.items() if said}
+        )
         lengths = tuple((*place, count) for place, count in self.tokens.lengths().items())
         generated = tuple(seen.get("generated", ()))
         return record(
-            "SequenceStep", broken=broken, happened=happened, lengths=lengths, distance=largest, generated=generated
+            "SequenceStep",
+            broken=broken,
+            happened=happened,
+            lengths=lengths,
+            distance=largest,
+            generated=generated,
         )
 
     def _reported(self, context: int, numbers: Sequence[int]) -> dict[Place, int]:
         if not self.library.offers("length"):
             return {}
         try:
-            return {(context, number): self._call("length", context, number) for number in sorted(set(numbers))}
+            return {
+                (context, number): self._call("length", context, number) for number in sorted(set(numbers))
+            }
         except NotOffered:
             return {}
 
@@ -147,7 +164,9 @@ class Sequences:
 
     def _context(self, number: int) -> int:
         if number not in self._contexts:
-            self._contexts[number] = self.library.call(self.model, "new", self.model, self._seed, **self.features)
+            self._contexts[number] = self.library.call(
+                self.model, "new", self.model, self._seed, **self.features
+            )
         return self._contexts[number]
 
 

@@ -84,7 +84,7 @@ def scenarios_until_wrong(
     from hypothesis import HealthCheck, Phase, settings
 
     from statecheck.execution.example import Bench, Falsified
-    from statecheck.execution.port import ordinary_port
+    from statecheck.execution.ports import ordinary_port
     from statecheck.execution.registry import load_properties
 
     bench = Bench(subject, ordinary_port(subject, "cpu"))

@@ -21,7 +21,7 @@ from statecheck.case.values import Refusal, Returned, call
 from statecheck.cli import main as cli
 from statecheck.data.files import write_whole
 from statecheck.execution import registry
-from statecheck.execution.port import ordinary_port
+from statecheck.execution.ports import ordinary_port
 from subjects import Subject
 from tests.breakages.broken import ROOT, a_case, earlier_json, toy
 from tests.processes import COMMANDS, Started, run_pytest

@@ -22,7 +22,8 @@ from statecheck.diagnose import attribution
 from statecheck.diagnose.attribution import explain_case, explained
 from statecheck.diagnose.replay import replay_file
 from statecheck.execution.example import Bench, Falsified
-from statecheck.execution.port import InProcess, ordinary_port
+from statecheck.execution.port import InProcess
+from statecheck.execution.ports import ordinary_port
 from statecheck.execution.registry import load_properties
 from statecheck.report.markdown import report_text, write_report
 from subjects import Subject, load

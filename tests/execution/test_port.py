@@ -42,7 +42,8 @@ from statecheck.case.values import (
     record,
 )
 from statecheck.execution.example import Bench
-from statecheck.execution.port import CANARY, GUARD_BYTES, InProcess, choose_device
+from statecheck.execution.port import CANARY, GUARD_BYTES, InProcess
+from statecheck.execution.ports import choose_device
 from statecheck.kernels import triton_mode
 from subjects import LAYOUT_VARIABLE
 from tests.breakages.broken import toy

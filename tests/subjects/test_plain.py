@@ -23,7 +23,8 @@ from statecheck.case import Case
 from statecheck.case.values import Call, Device, call, int32
 from statecheck.execution.example import Bench, Falsified, OutsideDomain
 from statecheck.execution.offers import Offers
-from statecheck.execution.port import InProcess, ordinary_port
+from statecheck.execution.port import InProcess
+from statecheck.execution.ports import ordinary_port
 from statecheck.execution.registry import load_properties
 from statecheck.report.repro.script import repro_script
 from subjects import NotOffered, Subject, load

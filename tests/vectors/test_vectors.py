@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from statecheck.cli.main import main
-from statecheck.execution.port import InProcess, ordinary_port
+from statecheck.execution.port import InProcess
+from statecheck.execution.ports import ordinary_port
 from statecheck.vectors.choose import Recording
 from statecheck.vectors.record import recordable, recorded
 from statecheck.vectors.topics import FUNCTIONS, TOPICS

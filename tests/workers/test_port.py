@@ -13,7 +13,8 @@ import pytest
 
 from statecheck.case.values import Device, Outcome, Overwrite, Raised, Returned, Step, call
 from statecheck.execution.example import Bench
-from statecheck.execution.port import InProcess, Port
+from statecheck.execution.port import InProcess
+from statecheck.execution.ports import Port
 from statecheck.execution.registry import load_properties
 from statecheck.kernels.compilations import Compilation
 from statecheck.workers.forkserver import server_for

@@ -47,7 +47,7 @@ def _bench(options: argparse.Namespace) -> int:
     require_own(options.out, "bench", "out", "bench")
     mark(options.out, "bench")
     if options.tiny:
-        from statecheck.execution.port import choose_device
+        from statecheck.execution.ports import choose_device
         from statecheck.kernels import triton_mode
 
         # Where there is no GPU, kernels are executed on the CPU.

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
-from statecheck.execution.port import InProcess, choose_device
+from statecheck.execution.port import InProcess
+from statecheck.execution.ports import choose_device
 from statecheck.report import numbers
 from statecheck.rooms import home
 from statecheck.subject import Subject, load

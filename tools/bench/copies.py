@@ -11,7 +11,7 @@ import torch
 import triton
 from rich.table import Table
 
-from statecheck.execution.port import choose_device
+from statecheck.execution.ports import choose_device
 from statecheck.report import numbers
 from statecheck.subject import Subject, load
 from tools.bench.cache import BenchCache, Shape, in_layout

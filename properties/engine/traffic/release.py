@@ -18,7 +18,8 @@ from properties.engine.traffic.requests import Arrival, TrafficSummary, arrivals
 from properties.engine.traffic.violations import STEP, LiveViolation, Violations
 from properties.strategies.live import LiveWorld
 from statecheck.case.values import Call, Name, Outcome, Raised, Record, Returned, call
-from statecheck.execution.port import InProcess, Port
+from statecheck.execution.port import InProcess
+from statecheck.execution.ports import Port
 from statecheck.execution.run import not_offered
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from subjects import load

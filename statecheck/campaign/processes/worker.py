@@ -44,7 +44,7 @@ from statecheck.workers.server import Surroundings, move_to
 from statecheck.workers.shared_workers import DeviceGone
 
 if TYPE_CHECKING:
-    from statecheck.execution.port import Port
+    from statecheck.execution.ports import Port
     from statecheck.kernels.coverage import Coverage
     from statecheck.workers.port import InWorker
 
@@ -70,7 +70,7 @@ class Worker:
         from statecheck.campaign.keeper import Keeper
         from statecheck.campaign.known_defects import KnownDefectMatcher
         from statecheck.execution.example import Bench
-        from statecheck.execution.port import ordinary_port
+        from statecheck.execution.ports import ordinary_port
         from statecheck.execution.registry import load_properties
         from statecheck.subject import load
 

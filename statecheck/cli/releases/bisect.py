@@ -77,7 +77,7 @@ def run_bisect(options: argparse.Namespace, program: Sequence[str] = PROGRAM) ->
     """
     from statecheck.campaign.corpus import path_of
     from statecheck.case import Case
-    from statecheck.execution.port import choose_device
+    from statecheck.execution.ports import choose_device
     from statecheck.report.markdown import add_bisection
 
     path = path_of(options.case, options.corpus)

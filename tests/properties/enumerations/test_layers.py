@@ -17,7 +17,7 @@ from properties.enumerations.lifecycle import Living, schedules
 from properties.enumerations.sizes import rising, sequences, sums
 from statecheck.execution.enumerations import Slice, enumerations
 from statecheck.execution.example import Bench, Falsified
-from statecheck.execution.port import ordinary_port
+from statecheck.execution.ports import ordinary_port
 from statecheck.execution.registry import found, load_properties
 from subjects import Subject
 from tests.breakages.table import BREAKAGES

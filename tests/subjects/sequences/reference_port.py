@@ -19,7 +19,7 @@ EMPTY: State = tuple((0.0,) * (3 * _WIDTH) for _ in range(_LAYERS))
 
 
 @dataclass
-class Context:
+class SmallContext:
     """The weights, and of each sequence its tokens and its state after each of them."""
 
     weights: list[list[list[float]]]
@@ -37,60 +37,62 @@ def features(model: str) -> dict[str, tuple[Any, ...]]:  # noqa: ARG001
     return {"micro_batch": (8, 1, 3)}
 
 
-def new(model: str, seed: int, *, micro_batch: int = 8) -> Context:
+def new(model: str, seed: int, *, micro_batch: int = 8) -> SmallContext:
     """A context of its own weights."""
     chance = random.Random(seed)
     size = 1.0 if model == "small" else 0.0
     shapes = [(_VOCABULARY, _WIDTH), *[(3 * _WIDTH, _WIDTH)] * _LAYERS, (_WIDTH, _VOCABULARY)]
-    weights = [[[chance.gauss(0, 1) for _ in range(columns)] for _ in range(rows)] for rows, columns in shapes]
+    weights = [
+        [[chance.gauss(0, 1) for _ in range(columns)] for _ in range(rows)] for rows, columns in shapes
+    ]
     for layer in weights[1:-1]:
         layer[_WIDTH:] = [[size * one for one in row] for row in layer[_WIDTH:]]
-    return Context(weights, micro_batch)
+    return SmallContext(weights, micro_batch)
 
 
-def extend(context: Context, rows: Sequence[tuple[int, Sequence[int]]]) -> list[list[float]]:
+def extend(context: SmallContext, rows: Sequence[tuple[int, Sequence[int]]]) -> list[list[float]]:
     """Process each row, in micro-batches of tokens."""
     return [_row(context, sequence, list(tokens)) for sequence, tokens in rows]
 
 
-def fork(context: Context, source: int, target: int) -> None:
+def fork(context: SmallContext, source: int, target: int) -> None:
     """Copy the states."""
     context.states[target] = list(context.states[source])
 
 
-def roll_back(context: Context, sequence: int, n: int) -> None:
+def roll_back(context: SmallContext, sequence: int, n: int) -> None:
     """Forget the last states."""
     del context.states[sequence][-n:]
 
 
-def save(context: Context, sequence: int) -> list[State]:
+def save(context: SmallContext, sequence: int) -> list[State]:
     """The states."""
     return list(context.states[sequence])
 
 
-def load(context: Context, sequence: int, saved: list[State]) -> None:
+def load(context: SmallContext, sequence: int, saved: list[State]) -> None:
     """Take the states."""
     context.states[sequence] = list(saved)
 
 
-def drop(context: Context, sequence: int) -> None:
+def drop(context: SmallContext, sequence: int) -> None:
     """Forget the sequence."""
     context.states.pop(sequence, None)
 
 
-def reorder(context: Context, order: Sequence[int]) -> None:
+def reorder(context: SmallContext, order: Sequence[int]) -> None:
     """Move states."""
     before = {number: list(states) for number, states in context.states.items()}
     for number, source in enumerate(order):
         context.states[number] = list(before.get(source, []))
 
 
-def length(context: Context, sequence: int) -> int:
+def length(context: SmallContext, sequence: int) -> int:
     """Its tokens."""
     return len(context.states.get(sequence, []))
 
 
-def generate(context: Context, sequence: int, n: int) -> list[int]:
+def generate(context: SmallContext, sequence: int, n: int) -> list[int]:
     """Greedily; the last token is not processed."""
     chosen: list[int] = []
     logits = _output(context, context.states[sequence][-1])
@@ -101,7 +103,7 @@ def generate(context: Context, sequence: int, n: int) -> list[int]:
     return chosen
 
 
-def _row(context: Context, sequence: int, tokens: list[int]) -> list[float]:
+def _row(context: SmallContext, sequence: int, tokens: list[int]) -> list[float]:
     for first in range(0, len(tokens), context.micro_batch):
         for token in tokens[first : first + context.micro_batch]:
             states = context.states.setdefault(sequence, [])
@@ -109,14 +111,16 @@ def _row(context: Context, sequence: int, tokens: list[int]) -> list[float]:
     return _output(context, context.states[sequence][-1])
 
 
-def step(context: Context, before: State, token: int) -> State:
+def step(context: SmallContext, before: State, token: int) -> State:
     """The states after a token."""
     now = context.weights[0][token]
     after = []
     for layer, whole in zip(context.weights[1:-1], before, strict=True):
         state, window = whole[:_WIDTH], whole[_WIDTH:]
         given = [*now, *window[-_WIDTH:], *window[:_WIDTH]]
-        mixed = [math.tanh(sum(a * row[i] for a, row in zip(given, layer, strict=True))) for i in range(_WIDTH)]
+        mixed = [
+            math.tanh(sum(a * row[i] for a, row in zip(given, layer, strict=True))) for i in range(_WIDTH)
+        ]
         new_state = tuple(0.8 * old + one for old, one in zip(state, mixed, strict=True))
         decayed = new_state if any(map(any, layer[_WIDTH:])) else tuple(mixed)
         after.append((*decayed, *window[_WIDTH:], *now))
@@ -124,7 +128,7 @@ def step(context: Context, before: State, token: int) -> State:
     return tuple(after)
 
 
-def _output(context: Context, state: State) -> list[float]:
+def _output(context: SmallContext, state: State) -> list[float]:
     top = state[-1][:_WIDTH]
     last = context.weights[-1]
     return [sum(a * row[i] for a, row in zip(top, last, strict=True)) for i in range(_VOCABULARY)]

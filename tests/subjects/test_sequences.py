@@ -1,0 +1,81 @@
+"""The protocol of sequences: a port that keeps the law passes, a model that hides its state is not verified."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from properties import test_sequences as statements
+from statecheck.execution.example import Bench
+from statecheck.execution.ports import ordinary_port
+from statecheck.execution.property import Property
+from statecheck.execution.registry import PROPERTIES
+from statecheck.subject import adapted, load
+from statecheck.subject.loading import needs_tensors
+
+PORT = "tests.subjects.sequences.reference_port"
+OURS = [one for one in PROPERTIES.values() if one.module == statements.__name__]
+
+
+@pytest.mark.parametrize("tested", OURS, ids=lambda one: one.id.replace("/", "-"))
+def test_a_port_that_keeps_the_law_passes(tested: Property) -> None:
+    subject = load(PORT)
+    bench = Bench(subject, ordinary_port(subject, "cpu"))
+    assert tested.not_applicable(bench) is None
+    tested.explore(bench, seed=1, max_examples=40)
+    assert bench.counts.compared > 5
+    assert any("forgetful: not verified" in reason for reason in bench.counts.not_offered)
+
+
+def test_a_port_needs_no_tensors_and_other_subjects_do() -> None:
+    assert not needs_tensors(PORT)
+    assert needs_tensors("impl")
+    assert needs_tensors("subjects.plain")
+
+
+@pytest.mark.parametrize(
+    ("constants", "message"),
+    [
+        ({"STATECHECK_SEQUENCES": 2}, r"STATECHECK_SEQUENCES = 2, but should be 1"),
+        ({"STATECHECK_SEQUENCES": 1}, r"models = nothing, but should be a function"),
+    ],
+)
+def test_a_module_that_is_no_port_is_refused(constants: dict[str, int], message: str) -> None:
+    module = ModuleType("no_port")
+    vars(module).update(constants)
+    with pytest.raises(ValueError, match=message):
+        adapted(module)
+
+
+_BLOCKED = f"""
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "triton"):
+            raise ImportError(name + " is blocked")
+
+sys.meta_path.insert(0, Blocked())
+from properties import test_sequences
+from statecheck.execution.example import Bench
+from statecheck.execution.ports import ordinary_port
+from statecheck.execution.registry import found
+from statecheck.subject import load
+
+subject = load("{PORT}")
+bench = Bench(subject, ordinary_port(subject, "cpu"))
+found("sequences/any").explore(bench, seed=1, max_examples=20)
+assert bench.counts.compared
+"""
+
+
+def test_sequences_are_explored_where_neither_torch_nor_triton_can_be_imported() -> None:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", _BLOCKED], cwd=root, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
