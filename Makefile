@@ -26,6 +26,10 @@ VLLM ?=
 VLLM_PATH ?=
 SGLANG ?=
 SGLANG_PATH ?=
+TRANSFORMERS ?=
+TRANSFORMERS_PATH ?=
+MLX_LM ?=
+MLX_LM_PATH ?=
 RELEASES ?=
 BISECT_ARGS ?=
 REQUESTS ?=
@@ -65,14 +69,18 @@ PYTHON_OF_MAKE = STATECHECK_FOLDER=$(call quote,$(PWD)) $(PY)
 RUN = $(PYTHON_OF_MAKE) -m statecheck
 CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
 # A release that is named is the subject, where no other one is; INSIDE is a module that is put into it.
-CHOSEN = $(VLLM)$(VLLM_PATH)$(SGLANG)$(SGLANG_PATH)
-RELEASED = $(if $(SGLANG)$(SGLANG_PATH),sglang,vllm$(addprefix +,$(INSIDE)))
-RELEASE = $(foreach name,VLLM VLLM_PATH SGLANG SGLANG_PATH,$(if $($(name)),$(name)=$(call quote,$($(name)))))
+VARIABLES = VLLM VLLM_PATH SGLANG SGLANG_PATH TRANSFORMERS TRANSFORMERS_PATH MLX_LM MLX_LM_PATH
+CHOSEN = $(foreach name,$(VARIABLES),$($(name)))
+SEQUENCES = $(if $(TRANSFORMERS)$(TRANSFORMERS_PATH),transformers,$(if $(MLX_LM)$(MLX_LM_PATH),mlx_lm))
+RELEASED = $(or $(SEQUENCES),$(if $(SGLANG)$(SGLANG_PATH),sglang,vllm$(addprefix +,$(INSIDE))))
+RELEASE = $(foreach name,$(VARIABLES),$(if $($(name)),$(name)=$(call quote,$($(name)))))
 RELEASED_CHOICE = $(if $(and $(CHOSEN),$(filter file,$(origin SUBJECT))),--subject $(call quote,$(RELEASED)) --device $(call quote,$(DEVICE)),$(CHOICE))
+CAMPAIGN_OF_SEQUENCES = $(RELEASE) $(RUN) fuzz --subject $(SEQUENCES) --budget $(if $(filter file,$(origin BUDGET)),5m,$(call quote,$(BUDGET))) --device cpu \
+	$(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants prove vllm sglang compatibility vectors lint types table check-table ci clean
+TARGETS := help test fuzz exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants prove vllm sglang transformers mlx compatibility vectors lint types table check-table ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -90,7 +98,7 @@ help:  ## this list
 	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 REPLAY_ARGS="--blocks 200"'
 	@echo '  of bench: ONLY=builders|align SUBJECT=<module> VLLM=0.33.0 OUT=$(OUT); of vectors: OUT=$(VECTORS)'
 	@echo '  of mutants: FILES="impl/align oracle" SAMPLE=200 WORKERS=4 EXAMPLES=25 SHARD=1/4 BUDGET=8m AGAIN=1 OUT=$(MUTANTS)'
-	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m INSIDE=<module> FUZZ_ARGS=<args>; of sglang: SGLANG=0.5.23 or SGLANG_PATH=<checkout>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
+	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m INSIDE=<module> FUZZ_ARGS=<args>; of sglang: SGLANG=0.5.23 or SGLANG_PATH=<checkout>; of transformers: TRANSFORMERS=5.24.0; of mlx: MLX_LM=0.32.2; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
 	@echo '  of bisect: CASE=<case.json> RELEASES=0.25.1,0.33.0; BISECT_ARGS=--all'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
 
@@ -157,6 +165,14 @@ sglang: $(READY)  ## a campaign on a released SGLang, or a checkout of it: SGLAN
 	@$(RELEASE) $(RUN) fuzz --subject sglang \
 	  --budget $(if $(filter file,$(origin BUDGET)),5m,$(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
+
+transformers: $(READY)  ## a campaign on a release of transformers, or a checkout of it: TRANSFORMERS=5.24.0 or TRANSFORMERS_PATH=<folder>, BUDGET (5m here), ONLY, SEED
+	$(if $(TRANSFORMERS)$(TRANSFORMERS_PATH),,$(error make transformers needs TRANSFORMERS=<version> or TRANSFORMERS_PATH=<folder>))
+	@$(CAMPAIGN_OF_SEQUENCES)
+
+mlx: $(READY)  ## a campaign on a release of mlx-lm, or a checkout of it: MLX_LM=0.32.2 or MLX_LM_PATH=<folder>, BUDGET (5m here), ONLY, SEED
+	$(if $(MLX_LM)$(MLX_LM_PATH),,$(error make mlx needs MLX_LM=<version> or MLX_LM_PATH=<folder>))
+	@$(CAMPAIGN_OF_SEQUENCES)
 
 compatibility: $(READY)  ## campaigns on releases of vLLM, or of SUBJECT=sglang, and the tables of them: RELEASES, BUDGET (3m each here), DEVICE, ONLY, SEED
 	@$(RUN) compatibility --write $(if $(filter file,$(origin SUBJECT)),,--subject $(call quote,$(SUBJECT))) $(if $(RELEASES),--releases $(call quote,$(RELEASES))) \

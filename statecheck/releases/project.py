@@ -26,6 +26,7 @@ class Project:
         light: distributions that importing takes, as far as a release requires them; the rest is installed only where these are not enough.
         unsaid: what importing takes although releases do not say so.
         keeps_libraries: its compiled libraries load beside a torch for CPUs.
+        module: that adapts it, "" for the one of the package's name in `subjects`.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Project:
     light: tuple[str, ...]
     unsaid: tuple[str, ...] = ()
     keeps_libraries: bool = False
+    module: str = ""
 
     @property
     def variable(self) -> str:
@@ -46,7 +48,7 @@ class Project:
     @property
     def adapter(self) -> str:
         """The module that adapts it."""
-        return f"subjects.{self.package}"
+        return self.module or f"subjects.{self.package}"
 
     @property
     def root(self) -> Path:

@@ -18,6 +18,8 @@ BUILT_IN = {
     "vllm": "subjects.vllm",
     "sglang": "subjects.sglang",
     "llamacpp": "subjects.sequences.llamacpp",
+    "transformers": "subjects.sequences.transformers",
+    "mlx_lm": "subjects.sequences.mlx_lm",
 }
 
 

@@ -23,9 +23,14 @@ FOLDER = "STATECHECK_FOLDER"
 """The folder in which make was called, set by the Makefile; make may have changed the folder since."""
 PYTHONPATH = "STATECHECK_PYTHONPATH"
 """PYTHONPATH as it was when this run was started; workers, and an environment of a release, may have another one."""
-_CHOSEN_BY = {"vllm": ("VLLM", "VLLM_PATH"), "sglang": ("SGLANG", "SGLANG_PATH")}
+_CHOSEN_BY = {
+    "vllm": ("VLLM", "VLLM_PATH"),
+    "sglang": ("SGLANG", "SGLANG_PATH"),
+    "transformers": ("TRANSFORMERS", "TRANSFORMERS_PATH"),
+    "mlx_lm": ("MLX_LM", "MLX_LM_PATH"),
+}
 """By subject of which there are releases, the variables that choose a release and a checkout."""
-IMPORTS = "PYTHONPATH", *_CHOSEN_BY["vllm"], *_CHOSEN_BY["sglang"]
+IMPORTS = "PYTHONPATH", *(variable for variables in _CHOSEN_BY.values() for variable in variables)
 """Variables of the environment that decide what is run."""
 Option = str | bool | PurePath
 

@@ -94,9 +94,8 @@ class RadixEngine:
         self.inputs.append(find(f"{inputs}:PauseGenerationReqInput")(mode=mode))
         self.inputs.append(find(f"{inputs}:ContinueGenerationReqInput")())
 
-    def step(self, turns: dict[str, int]) -> RadixStep:
+    def step(self, turns: dict[str, int]) -> RadixStep:  # noqa: ARG002 - no drafts
         """A turn of the engine's loop."""
-        self.running.propose(self.laws.known, turns)
         seen, findings = self.advance()
         return RadixStep(
             {name: asdict(decided) for name, decided in seen.scheduled.items()},
@@ -117,7 +116,7 @@ class RadixEngine:
         seen = ObservedStep(rows=now.rows, owners=now.owners, outputs=now.outputs, idle=now.idle)
         self.started -= now.queued
         seen.scheduled = {
-            row.request: Decided(row.computed, len(row.tokens), now.drafts, row.request not in self.started)
+            row.request: Decided(row.computed, len(row.tokens), 0, row.request not in self.started)
             for row in now.rows
         }
         held = now.held()

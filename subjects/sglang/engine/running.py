@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oracle.lifecycle.known_states import KnownStates
 from oracle.lifecycle.observed import ForwardRow, Owner
 from subjects.sglang.engine.config import made_scheduler
 from subjects.sglang.engine.forward import NamedForward
@@ -49,7 +48,6 @@ class Running:
 
     def _begin(self) -> None:
         self.rows: Sequence[ForwardRow] = ()
-        self.drafts = 0
         self.owners: Sequence[Owner] = ()
         self.outputs: dict[str, tuple[int, ...]] = {}
         self.finished: list[str] = []
@@ -65,7 +63,7 @@ class Running:
             self.owners = self.pools.owners(self.held())
             self.forward.names = [request.rid for request in batch.reqs]
             result = run(batch, *given)
-            self.rows, self.drafts = self.forward.rows, self.forward.drafts
+            self.rows = self.forward.rows
             return result
 
         def add_request(request: Any, *given: Any, **named: Any) -> Any:
@@ -91,12 +89,6 @@ class Running:
         """A turn of the loop that begins with these inputs."""
         self._begin()
         self.loop.turn(inputs)
-
-    def propose(self, known: KnownStates, accepted: Mapping[str, int]) -> None:
-        """Have drafts be right as a scenario says, by what it knows of its requests."""
-        corpus = getattr(self.scheduler.draft_worker, "ngram_corpus", None)
-        if corpus is not None:
-            corpus.known, corpus.accepted = known, accepted
 
     @property
     def idle(self) -> bool:

@@ -1,0 +1,110 @@
+"""mlx-lm as a port of sequences: every model whose cache holds states of a fixed size, tiny, with random weights. See docs/sequences.md."""
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from subjects.sequences.mlx_lm import generation
+from subjects.sequences.mlx_lm import models as built
+from subjects.sequences.mlx_lm.architectures import architectures
+from subjects.sequences.mlx_lm.context import MlxContext
+from subjects.sequences.sizes import NotBuilt
+
+STATECHECK_SEQUENCES = 1
+TOLERANCE = 0.001
+"""Correct results differ by at most 5e-5 of the scale of the logits."""
+GIVEN_TO_REFERENCE = ("first_layer",)
+KNOWN = str(Path(__file__).parent.with_name("mlx_lm_known.toml"))
+RELEASE = version("mlx-lm")
+
+
+def models() -> list[str]:
+    """Modules of the release's models."""
+    return list(architectures())
+
+
+def features(model: str) -> dict[str, Sequence[Any]]:
+    """Of contexts, and of generation."""
+    orders = built.orders(model)
+    return {
+        "first_layer": ("recurrent", "attention") if len(orders) > 1 else ("recurrent",),
+        "step": (0, 1, 2, 3),
+        "engine": generation.ENGINES,
+        "past": generation.PASTS,
+        "neighbours": (0, 1, 2, 3),
+        "late": (0, 1, 2),
+        "together": (8, 1, 2),
+        "prefill": (2048, 1, 2, 3),
+    }
+
+
+def new(model: str, seed: int, *, first_layer: str = "recurrent", step: int = 0) -> MlxContext:
+    """A model whose first layer is of a kind, and no sequences; rows that are processed alone come in chunks of `step` tokens."""
+    return MlxContext(_model(model, seed, first_layer), step)
+
+
+def extend(context: MlxContext, rows: list[tuple[int, list[int]]]) -> list[Any]:
+    """Logits behind the last token of each row."""
+    return context.extend(rows)
+
+
+def fork(context: MlxContext, source: int, target: int) -> None:
+    """Copy the prompt cache."""
+    context.fork(source, target)
+
+
+def roll_back(context: MlxContext, sequence: int, n: int) -> None:
+    """Trim the prompt cache."""
+    context.roll_back(sequence, n)
+
+
+def save(context: MlxContext, sequence: int) -> tuple[bytes, list[int]]:
+    """The file of `save_prompt_cache`."""
+    return context.save(sequence)
+
+
+def load(context: MlxContext, sequence: int, saved: tuple[bytes, list[int]]) -> None:
+    """What `load_prompt_cache` reads from it."""
+    context.load(sequence, saved)
+
+
+def drop(context: MlxContext, sequence: int) -> None:
+    """Forget the prompt cache."""
+    context.drop(sequence)
+
+
+def reorder(context: MlxContext, order: Sequence[int]) -> None:
+    """Rows of a merged cache are filtered, which sorts and repeats them."""
+    context.reorder(order)
+
+
+def length(context: MlxContext, sequence: int) -> int:
+    """As the prompt cache counts tokens."""
+    return context.length(sequence)
+
+
+def generate(
+    context: MlxContext,
+    sequence: int,
+    n: int,
+    *,
+    engine: str = generation.STEPS,
+    past: str = "none",
+    neighbours: int = 0,
+    late: int = 0,
+    together: int = 8,
+    prefill: int = 2048,
+) -> list[int]:
+    """Tokens that the library chooses."""
+    chosen = generation.GenerationFeatures(engine, past, neighbours, late, together, prefill)
+    return generation.generate(context, sequence, n, chosen)
+
+
+@cache
+def _model(model: str, seed: int, first_layer: str) -> Any:
+    try:
+        return built.verified(model, seed, 10 * TOLERANCE, attention_first=first_layer == "attention")
+    except NotBuilt as error:
+        raise NotImplementedError(f"not built: {error}") from error

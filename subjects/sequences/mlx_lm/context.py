@@ -1,0 +1,164 @@
+"""The sequences of a model of mlx-lm: a prompt cache each, which are merged for a batch."""
+
+import copy
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx_lm.models.cache import (
+    can_trim_prompt_cache,
+    load_prompt_cache,
+    make_prompt_cache,
+    save_prompt_cache,
+    trim_prompt_cache,
+)
+
+
+@dataclass
+class MlxContext:
+    """A model and its sequences.
+
+    Args:
+        step: tokens of a chunk of a row that is processed alone; 0 for one chunk.
+    """
+
+    model: Any
+    step: int = 0
+    caches: dict[int, list[Any]] = field(default_factory=dict)
+    tokens: dict[int, list[int]] = field(default_factory=dict)
+
+    def extend(self, rows: Sequence[tuple[int, Sequence[int]]]) -> list[Any]:
+        """A single row with its own cache; more rows are merged, padded on the right and taken apart again, as the batch generator does it."""
+        caches = [self.caches.get(name) or make_prompt_cache(self.model) for name, _ in rows]
+        lengths = [len(tokens) for _, tokens in rows]
+        cache = caches[0] if len(rows) == 1 else merged(caches)
+        width = max(lengths)
+        padding = [width - length for length in lengths]
+        if any(padding):
+            for layer in cache:
+                layer.prepare(lengths=lengths, right_padding=padding)
+        ids = mx.array([[*tokens, *[0] * (width - len(tokens))] for _, tokens in rows])
+        logits = self._chunks(ids, cache, self.step if len(rows) == 1 else 0)
+        if any(padding):
+            for layer in cache:
+                layer.finalize()
+        for row, (name, _) in enumerate(rows):
+            self.caches[name] = cache if len(rows) == 1 else [layer.extract(row) for layer in cache]
+            self.tokens[name] = [*self.tokens.get(name, []), *rows[row][1]]
+        return [logits[row, length - 1] for row, length in enumerate(lengths)]
+
+    def fork(self, source: int, target: int) -> None:
+        """A copy of the cache, as the server makes of a prompt that several requests share."""
+        self.caches[target], self.tokens[target] = (
+            copy.deepcopy(self.caches[source]),
+            list(self.tokens[source]),
+        )
+
+    def reorder(self, order: Sequence[int]) -> None:
+        """Merge the sequences, let the merged cache have these of its rows, and take it apart again.
+
+        Raises:
+            NotImplementedError: a cache cannot be merged.
+        """
+        sources = sorted({source for source in order if source in self.caches})
+        tokens = {source: self.tokens[source] for source in sources}
+        if sources:
+            cache = merged([self.caches[source] for source in sources])
+            rows = [sources.index(source) for source in order if source in tokens]
+            for layer in cache:
+                layer.filter(mx.array(rows))
+        row = 0
+        for name, source in enumerate(order):
+            self.drop(name)
+            if source in tokens:
+                self.caches[name] = [layer.extract(row) for layer in cache]
+                self.tokens[name] = list(tokens[source])
+                row += 1
+
+    def roll_back(self, name: int, count: int) -> None:
+        """Trim the cache.
+
+        Raises:
+            NotImplementedError: the library says that it cannot.
+        """
+        cache = self.caches[name]
+        if not can_trim_prompt_cache(cache):
+            raise NotImplementedError("the prompt cache cannot be trimmed")
+        trimmed = trim_prompt_cache(cache, count)
+        if trimmed != count:
+            raise NotImplementedError(f"{trimmed} of {count} tokens were trimmed")
+        self.tokens[name] = self.tokens[name][:-count]
+        if not self.tokens[name]:
+            self.drop(name)
+
+    def save(self, name: int) -> tuple[bytes, list[int]]:
+        """The file that `save_prompt_cache` writes, and the tokens."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "cache.safetensors")
+            save_prompt_cache(str(path), self.caches[name])
+            return path.read_bytes(), list(self.tokens[name])
+
+    def load(self, name: int, saved: tuple[bytes, list[int]]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "cache.safetensors")
+            path.write_bytes(saved[0])
+            self.caches[name] = load_prompt_cache(str(path))
+            mx.eval([layer.state for layer in self.caches[name]])
+        self.tokens[name] = list(saved[1])
+
+    def drop(self, name: int) -> None:
+        self.caches.pop(name, None)
+        self.tokens.pop(name, None)
+
+    def replace(self, name: int, tokens: list[int], cache: list[Any] | None) -> None:
+        """Let a sequence have tokens, with a cache of the library's that has them all or all but the last one; None for none."""
+        self.drop(name)
+        if cache is None:
+            self.extend([(name, tokens[:-1])])
+            return
+        self.caches[name], self.tokens[name] = cache, tokens
+        with suppress(NotImplementedError):
+            self.tokens[name] = tokens[: self.length(name)]
+
+    def length(self, name: int) -> int:
+        """Tokens of the first layer that counts them.
+
+        Raises:
+            NotImplementedError: none does.
+        """
+        if name not in self.caches:
+            return 0
+        offsets = [layer.offset for layer in self.caches[name] if hasattr(layer, "offset")]
+        if not offsets:
+            raise NotImplementedError("no layer of the prompt cache counts tokens")
+        return int(offsets[0])
+
+    def _chunks(self, ids: mx.array, cache: list[Any], step: int) -> Any:
+        """Logits [B, T, V]."""
+        width = ids.shape[1]
+        step = step or width
+        logits = []
+        for start in range(0, width, step):
+            output = self.model(ids[:, start : start + step], cache=cache)
+            mx.eval(output, [layer.state for layer in cache])
+            logits.append(np.array(output.astype(mx.float32)))
+        return np.concatenate(logits, 1)
+
+
+def merged(caches: Sequence[list[Any]]) -> list[Any]:
+    """A cache of several rows.
+
+    Raises:
+        NotImplementedError: a layer's cache has no such operation.
+    """
+    layers = []
+    for parts in zip(*caches, strict=True):
+        if not hasattr(parts[0], "merge"):
+            raise NotImplementedError(f"{type(parts[0]).__name__} does not merge rows")
+        layers.append(parts[0].merge(list(parts)))
+    return layers

@@ -1,0 +1,143 @@
+"""transformers as a port of sequences: every causal architecture with recurrent state, tiny, with random weights. See docs/sequences.md."""
+
+import copy
+import logging
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+import torch
+import transformers
+
+from subjects.sequences.sizes import NotBuilt
+from subjects.sequences.transformers import generation, weights
+from subjects.sequences.transformers.architectures import architectures
+from subjects.sequences.transformers.context import TransformersContext, own_cache
+from subjects.sequences.transformers.models import build, layer_kinds
+
+STATECHECK_SEQUENCES = 1
+TOLERANCE = 0.001
+"""Correct results differ by at most 1e-5 of the scale of the logits."""
+GIVEN_TO_REFERENCE = ("first_layer", "beams")
+KNOWN = str(Path(__file__).parent.with_name("transformers_known.toml"))
+RELEASE = transformers.__version__
+
+torch.set_num_threads(1)
+logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)
+
+
+def models() -> list[str]:
+    """Model types of the release's causal architectures."""
+    return list(architectures())
+
+
+def features(model: str) -> dict[str, Sequence[Any]]:
+    """Of contexts, and of `generate`."""
+    return {
+        "first_layer": _first_layers(model),
+        "padding": ("left", "right"),
+        "inputs": ("prepared", "direct"),
+        "cache": ("dynamic", "static"),
+        "record": (False, True),
+        "crop": ("checked", "unchecked"),
+        "history": generation.HISTORIES,
+        "beams": (1, 2, 3),
+        "neighbours": (0, 1, 2, 3),
+        "chunk": (0, 1, 2, 3),
+        "static": (False, True),
+        "mode": generation.MODES,
+    }
+
+
+def new(
+    model: str,
+    seed: int,
+    *,
+    first_layer: str = "",
+    padding: str = "left",
+    inputs: str = "prepared",
+    cache: str = "dynamic",
+    record: bool = False,
+    crop: str = "checked",
+) -> TransformersContext:
+    """A model whose first layer is of a kind, and no sequences."""
+    made = _model(model, seed, first_layer or _first_layers(model)[0])
+    if own_cache(made) is None:
+        # Its state lies in its modules, which other contexts must not share.
+        made = copy.deepcopy(made)
+    return TransformersContext(made, padding, inputs, cache, record, crop)
+
+
+def extend(context: TransformersContext, rows: list[tuple[int, list[int]]]) -> list[Any]:
+    """Logits behind the last token of each row."""
+    return [row.numpy() for row in context.extend(rows)]
+
+
+def fork(context: TransformersContext, source: int, target: int) -> None:
+    """Copy the cache."""
+    context.fork(source, target)
+
+
+def roll_back(context: TransformersContext, sequence: int, n: int) -> None:
+    """Crop the cache."""
+    context.roll_back(sequence, n)
+
+
+def save(context: TransformersContext, sequence: int) -> bytes:
+    """Pickle the cache."""
+    return context.save(sequence)
+
+
+def load(context: TransformersContext, sequence: int, saved: bytes) -> None:
+    """Unpickle a cache."""
+    context.load(sequence, saved)
+
+
+def drop(context: TransformersContext, sequence: int) -> None:
+    """Forget the cache, or its row in it."""
+    context.drop(sequence)
+
+
+def reorder(context: TransformersContext, order: Sequence[int]) -> None:
+    """Reorder rows, as a beam search does."""
+    context.reorder(order)
+
+
+def length(context: TransformersContext, sequence: int) -> int:
+    """As the cache counts tokens."""
+    return context.length(sequence)
+
+
+def generate(
+    context: TransformersContext,
+    sequence: int,
+    n: int,
+    *,
+    history: str = generation.NONE,
+    beams: int = 1,
+    neighbours: int = 0,
+    chunk: int = 0,
+    static: bool = False,
+    mode: str = "plain",
+) -> list[int]:
+    """Tokens that the library's `generate` chooses."""
+    chosen = generation.GenerateFeatures(history, beams, neighbours, chunk, static, mode)
+    return generation.generate(context, sequence, n, chosen)
+
+
+def _first_layers(model: str) -> tuple[str, ...]:
+    return layer_kinds(model) or ("the only kind",)
+
+
+@cache
+def _model(model: str, seed: int, first_layer: str) -> Any:
+    try:
+        made = build(model, first_layer if layer_kinds(model) else None)
+    except NotBuilt as error:
+        raise NotImplementedError(f"not built: {error}") from error
+    return weights.verified(made, seed, 10 * TOLERANCE)

@@ -1,0 +1,214 @@
+"""The sequences of a model: which share a cache, and what happens to them."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from transformers import DynamicCache, StaticCache
+
+from subjects.sequences.transformers import batches
+from subjects.sequences.transformers.batches import CacheRows
+from subjects.sequences.transformers.forward import forward
+
+_Sequence = tuple[CacheRows, list[int], torch.Tensor]
+"""A batch of one row, its tokens, and the logits behind the last of them."""
+_MOST_TOKENS = 256
+"""Columns of a static cache."""
+
+
+@dataclass
+class TransformersContext:
+    """A model and its sequences.
+
+    Args:
+        padding: where a batch of unequal new sequences is padded, "left" or "right".
+        inputs: "prepared" or "direct".
+        cache: "dynamic" or "static".
+        record: caches record the past behind the prompt, so that tokens can be removed.
+        crop: "checked" asks the cache first whether it can be cropped.
+    """
+
+    model: Any
+    padding: str = "left"
+    inputs: str = "prepared"
+    cache: str = "dynamic"
+    record: bool = False
+    crop: str = "checked"
+    batches: dict[int, CacheRows] = field(default_factory=dict)
+    tokens: dict[int, list[int]] = field(default_factory=dict)
+    last: dict[int, torch.Tensor] = field(default_factory=dict)
+    """Logits behind the last token of a sequence."""
+
+    def extend(self, rows: Sequence[tuple[int, Sequence[int]]]) -> list[torch.Tensor]:
+        """New sequences are one batch; those that have tokens go on in the batches that they share."""
+        logits: dict[int, torch.Tensor] = {}
+        new = [(name, tokens) for name, tokens in rows if name not in self.batches]
+        if new:
+            logits |= self._begin(new)
+        old = {name: tokens for name, tokens in rows if name not in logits}
+        while old:
+            name = next(iter(old))
+            batch = self._together(name, old)
+            result = batches.extend(self.model, batch, [old[one] for one in batch.names], self.inputs)
+            logits |= dict(zip(batch.names, result, strict=True))
+            for one in batch.names:
+                self.tokens[one] += old.pop(one)
+        self.last |= logits
+        return [logits[name].float() for name, _ in rows]
+
+    def fork(self, source: int, target: int) -> None:
+        """A copy of the cache, as for a prompt that several requests share."""
+        self._move([(target, self._copied(source))])
+
+    def reorder(self, order: Sequence[int]) -> None:
+        """Rows of one cache are reordered as in a beam search; other sequences are copied."""
+        names = list(range(len(order)))
+        batch = self.batches.get(order[0])
+        if batch is not None and sorted(batch.names) == names and set(order) <= set(names):
+            rows = [batch.names.index(name) for name in order]
+            batches.reordered(batch.cache, rows)
+            batch.mask, batch.names = batch.mask[rows], names
+            self.tokens |= dict(enumerate([list(self.tokens[source]) for source in order]))
+            self.last |= dict(enumerate([self.last.get(source, torch.empty(0)) for source in order]))
+            return
+        self._move(
+            [
+                (name, self._copied(source) if source in self.batches else None)
+                for name, source in enumerate(order)
+            ]
+        )
+
+    def roll_back(self, name: int, count: int) -> None:
+        """Remove the last tokens, as assisted generation does with candidates that were not accepted.
+
+        Raises:
+            NotImplementedError: the cache says that it cannot.
+        """
+        batch, tokens, last = self._copied(name)
+        if not hasattr(batch.cache, "crop"):
+            raise NotImplementedError(f"{type(batch.cache).__name__} cannot be cropped")
+        if count >= len(tokens):
+            self.drop(name)
+            return
+        if self.crop == "checked" and not getattr(batch.cache, "is_croppable", True):
+            raise NotImplementedError("the cache says that it is not croppable")
+        layers = getattr(batch.cache, "layers", ())
+        if any(hasattr(layer, "record_past") for layer in layers) and count > batch.recorded:
+            raise NotImplementedError("the cache has not recorded as many tokens")
+        batch.cache.crop(-count)
+        batch.mask = batch.mask[:, :-count]
+        batch.recorded = 0
+        self._move([(name, (batch, tokens[:-count], last))])
+        self.last[name] = torch.empty(0)
+
+    def save(self, name: int) -> bytes:
+        """The cache of a sequence, pickled."""
+        written = io.BytesIO()
+        torch.save(self._copied(name), written)
+        return written.getvalue()
+
+    def load(self, name: int, saved: bytes) -> None:
+        self._move([(name, torch.load(io.BytesIO(saved), weights_only=False))])
+
+    def drop(self, name: int) -> None:
+        """Forget a sequence. The rows that shared its cache go on without it."""
+        self._move([(name, None)])
+
+    def length(self, name: int) -> int:
+        """Tokens of a sequence, as its cache counts them, without padding.
+
+        Raises:
+            NotImplementedError: the cache counts none.
+        """
+        if name not in self.batches:
+            return 0
+        batch = self.batches[name]
+        if not hasattr(batch.cache, "get_seq_length"):
+            raise NotImplementedError(f"{type(batch.cache).__name__} reports no length")
+        try:
+            columns = batch.cache.get_seq_length()
+        except ValueError as error:
+            raise NotImplementedError(str(error)) from error
+        return int(columns) - batch.mask.shape[1] + batch.length(name)
+
+    def isolated(self, name: int) -> CacheRows:
+        """A copy of the cache of one sequence."""
+        return self._copied(name)[0]
+
+    def replace(self, name: int, tokens: Sequence[int], cache: Any) -> None:
+        """Let a sequence have tokens that `generate` has put into a cache of one row."""
+        batch = CacheRows([name], cache, torch.ones((1, len(tokens)), dtype=torch.int64))
+        self._move([(name, (batch, list(tokens), torch.empty(0)))])
+
+    def _begin(self, rows: list[tuple[int, Sequence[int]]]) -> dict[int, torch.Tensor]:
+        batch, logits = batches.begin(
+            self.model, rows, empty_cache(self.model, self.cache), self.padding, self.inputs
+        )
+        if self.record and hasattr(batch.cache, "activate_past_recording"):
+            batch.cache.activate_past_recording()
+        for name, tokens in rows:
+            self.batches[name], self.tokens[name] = batch, list(tokens)
+        return dict(zip(batch.names, logits, strict=True))
+
+    def _together(self, name: int, rows: dict[int, Sequence[int]]) -> CacheRows:
+        """The batch of the rows that can go on with `name`: as many tokens, and the same cache."""
+        batch = self.batches[name]
+        members = [one for one in batch.names if one in rows and len(rows[one]) == len(rows[name])]
+        if members == batch.names:
+            return batch
+        for names in (members, [one for one in batch.names if one not in members]):
+            part = batches.select(batch, names)
+            self.batches |= dict.fromkeys(names, part)
+        return self.batches[name]
+
+    def _copied(self, name: int) -> _Sequence:
+        return (
+            batches.select(self.batches[name], [name]),
+            list(self.tokens[name]),
+            self.last.get(name, torch.empty(0)),
+        )
+
+    def _move(self, changes: Sequence[tuple[int, _Sequence | None]]) -> None:
+        """Give sequences what they have from now on; the caches that they leave go on with their other rows."""
+        changed = {name for name, _ in changes}
+        left = {id(self.batches[name]): self.batches[name] for name in changed if name in self.batches}
+        for batch in left.values():
+            rest = [one for one in batch.names if one not in changed]
+            if rest:
+                self.batches |= dict.fromkeys(rest, batches.select(batch, rest))
+        for name, found in changes:
+            for held in (self.batches, self.tokens, self.last):
+                held.pop(name, None)
+            if found is not None:
+                batch, tokens, last = found
+                batch.names = [name]
+                self.batches[name], self.tokens[name], self.last[name] = batch, tokens, last
+
+
+def empty_cache(model: Any, kind: str) -> Any:
+    """A cache to begin with; None where the model makes its own.
+
+    Raises:
+        NotImplementedError: the model has no static cache.
+    """
+    made = own_cache(model)
+    if kind == "dynamic":
+        return DynamicCache(config=model.config) if made is None else None
+    if made not in (None, DynamicCache):
+        raise NotImplementedError(f"the model has a cache of its own, {made.__name__}")
+    try:
+        return StaticCache(config=model.config, max_cache_len=_MOST_TOKENS)
+    except KeyError as error:
+        raise NotImplementedError(f"no static cache for layers of kind {error}") from error
+
+
+def own_cache(model: Any) -> type | None:
+    """The class of the cache that the forward makes if it was given none; None where it returns no cache."""
+    if not hasattr(model, "_statecheck_own_cache"):
+        tokens = torch.ones((1, 2), dtype=torch.int64)
+        made = forward(model, tokens, tokens, None, "direct").cache
+        model._statecheck_own_cache = None if made is None else type(made)
+    found: type | None = model._statecheck_own_cache
+    return found

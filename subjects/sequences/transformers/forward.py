@@ -1,0 +1,101 @@
+"""The forward of a model, whatever its argument for the cache is called in the release."""
+
+import inspect
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+_CACHE_NAMES = ("cache", "past_key_values", "cache_params", "state")
+"""Newest name first: releases rename the argument, and some models swallow an unknown name."""
+_OUTPUT_NAMES = _CACHE_NAMES
+PREPARED, DIRECT = "prepared", "direct"
+"""Inputs as the model's own `prepare_inputs_for_generation` makes them, or tokens, whole mask and cache as they are."""
+
+
+@cache
+def parameters(function: Any) -> frozenset[str]:
+    """The names of a function's parameters, behind the decorators that rename them."""
+    return frozenset(inspect.signature(inspect.unwrap(function)).parameters)
+
+
+def cache_name(model: Any) -> str:
+    """The name of a model's argument for the cache.
+
+    Raises:
+        NotImplementedError: it has none.
+    """
+    for name in _CACHE_NAMES:
+        if name in parameters(type(model).forward):
+            return name
+    raise NotImplementedError(f"the forward of {type(model).__name__} takes no cache")
+
+
+def cache_of(output: Any) -> Any:
+    """The cache in the result of a forward or of `generate`; None where there is none."""
+    return next((output[name] for name in _OUTPUT_NAMES if output.get(name) is not None), None)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a forward returns.
+
+    Args:
+        logits: [B, T, V].
+        cache: the one that was passed in where the model returns none.
+    """
+
+    logits: torch.Tensor
+    cache: Any
+
+
+def forward(
+    model: Any, tokens: torch.Tensor, mask: torch.Tensor, held: Any = None, inputs: str = PREPARED
+) -> Result:
+    """Process `tokens` behind what the cache `held` has.
+
+    Args:
+        tokens: int64 [B, T].
+        mask: int64 [B, P + T], 1 where a token is real, for the P tokens of the cache, too.
+        inputs: PREPARED or DIRECT.
+    """
+    given = _prepared(model, tokens, mask, held) if inputs == PREPARED else _direct(model, tokens, mask, held)
+    with torch.no_grad():
+        output = model(**given)
+    found = cache_of(output)
+    return Result(output.logits, held if found is None else found)
+
+
+def fresh(model: Any, tokens: torch.Tensor) -> torch.Tensor:
+    """Logits [B, T, V] of whole sequences without padding and without a cache."""
+    with torch.no_grad():
+        output = model(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False)
+    return output.logits
+
+
+def _direct(model: Any, tokens: torch.Tensor, mask: torch.Tensor, held: Any) -> dict[str, Any]:
+    given = {} if held is None else {cache_name(model): held}
+    return {"input_ids": tokens, "attention_mask": mask, "use_cache": True, **given}
+
+
+def _prepared(model: Any, tokens: torch.Tensor, mask: torch.Tensor, held: Any) -> dict[str, Any]:
+    """What `generate` makes of them: positions count real tokens."""
+    width = tokens.shape[1]
+    first = mask.shape[1] == width
+    given = {"attention_mask": mask, "use_cache": True, cache_name(model): held}
+    if "position_ids" in parameters(type(model).forward):
+        positions = (mask.cumsum(-1) - 1).masked_fill(mask == 0, 0)
+        given["position_ids"] = positions[:, -width:]
+    taken = parameters(type(model).prepare_inputs_for_generation)
+    if "cache_position" in taken:
+        given["cache_position"] = torch.arange(mask.shape[1] - width, mask.shape[1])
+    if "is_first_iteration" in taken:
+        given["is_first_iteration"] = first
+    prepared: dict[str, Any] = model.prepare_inputs_for_generation(tokens, **given)
+    if "logits_to_keep" in prepared:
+        # Rows that are padded behind their tokens end earlier.
+        prepared["logits_to_keep"] = 0
+    if prepared["input_ids"].shape != tokens.shape:
+        raise NotImplementedError("prepare_inputs_for_generation keeps the last token only behind a state")
+    return prepared

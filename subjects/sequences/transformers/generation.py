@@ -1,0 +1,169 @@
+"""`generate` with its features, behind the tokens of a sequence."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from subjects.sequences.transformers.context import TransformersContext
+from subjects.sequences.transformers.forward import cache_name, cache_of
+
+_REFUSALS = (
+    "is not supported with",
+    "cannot use beam search",
+    "Cannot use prefill chunking",
+    "requires a cache",
+    "Invalid layer type",
+    "could not be found in the config",
+    "not compatible with `cache`",
+)
+"""What the library says where it refuses a feature."""
+NONE, CACHE, CONTINUED, CONTINUED_WHOLE = "none", "cache", "continued", "continued, whole prompt"
+HISTORIES = (NONE, CACHE, CONTINUED, CONTINUED_WHOLE)
+"""No cache; the cache that `generate` makes; that of the sequence, behind which `generate` gets the new tokens or all of them."""
+MODES = ("plain", "lookup", "assistant", "continuous batching")
+
+
+@dataclass(frozen=True)
+class GenerateFeatures:
+    """GenerateFeatures of one call.
+
+    Args:
+        history: of HISTORIES.
+        beams: 1 for greedy search.
+        neighbours: other prompts of the batch, which is padded on the left.
+        chunk: tokens of a chunk of the prefill; 0 for one chunk.
+        static: with a static cache.
+        mode: of MODES.
+    """
+
+    history: str = NONE
+    beams: int = 1
+    neighbours: int = 0
+    chunk: int = 0
+    static: bool = False
+    mode: str = "plain"
+
+
+def generate(context: TransformersContext, name: int, count: int, features: GenerateFeatures) -> list[int]:
+    """Choose `count` tokens behind a sequence, which has them afterwards, but for the last one.
+
+    Raises:
+        NotImplementedError: the library refuses the features in words, or they do not go together.
+    """
+    try:
+        return _generate(context, name, count, features)
+    except (ValueError, RuntimeError) as error:
+        if any(words in str(error) for words in _REFUSALS):
+            raise NotImplementedError(str(error)) from error
+        raise
+
+
+def _generate(context: TransformersContext, name: int, count: int, features: GenerateFeatures) -> list[int]:
+    prompt = context.tokens[name]
+    if features.mode == "continuous batching":
+        return _batched(context, prompt, count)
+    first: list[int] = []
+    ids, mask = _padded([prompt, *_neighbours(prompt, features.neighbours)])
+    options = _options(context.model, features)
+    if features.history in (CONTINUED, CONTINUED_WHOLE):
+        batch, first, ids, mask = _continued(context, name, features)
+        if count == 1:
+            return first
+        options[cache_name(context.model)] = batch.cache
+    output = context.model.generate(
+        input_ids=ids,
+        attention_mask=mask,
+        max_new_tokens=count - len(first),
+        do_sample=False,
+        pad_token_id=0,
+        return_dict_in_generate=True,
+        **options,
+    )
+    tokens = first + [int(token) for token in output.sequences[0, ids.shape[1] :]]
+    found = cache_of(output)
+    if found is not None and len(ids) == 1 and features.beams == 1 and features.history != NONE:
+        context.replace(name, [*prompt, *tokens[:-1]], found)
+    else:
+        _process(context, name, [*prompt, *tokens[:-1]])
+    return tokens
+
+
+def _process(context: TransformersContext, name: int, tokens: list[int]) -> None:
+    """Let the sequence have tokens without the cache of `generate`."""
+    context.drop(name)
+    context.extend([(name, tokens)])
+
+
+def _continued(
+    context: TransformersContext, name: int, features: GenerateFeatures
+) -> tuple[Any, list[int], torch.Tensor, torch.Tensor]:
+    """The cache of the sequence, and the token that it has not processed: the most likely one."""
+    if features.beams > 1 or features.neighbours or features.static:
+        raise NotImplementedError("the cache of one sequence is for one row of its own kind")
+    last = context.last[name]
+    if not last.numel():
+        raise NotImplementedError("the logits behind the last token are gone")
+    first = [int(last.argmax())]
+    batch = context.isolated(name)
+    if batch.right or not bool(batch.mask.all()):
+        raise NotImplementedError("the cache has padding")
+    tokens = [*context.tokens[name], *first]
+    ids = torch.tensor([first if features.history == CONTINUED else tokens])
+    return batch, first, ids, torch.ones((1, len(tokens)), dtype=torch.int64)
+
+
+def _padded(prompts: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tokens and mask [B, T] of prompts, padded on the left."""
+    width = max(map(len, prompts))
+    ids = torch.zeros((len(prompts), width), dtype=torch.int64)
+    for row, tokens in enumerate(prompts):
+        ids[row, width - len(tokens) :] = torch.tensor(tokens)
+    lengths = torch.tensor([len(tokens) for tokens in prompts])
+    return ids, (torch.arange(width) >= width - lengths[:, None]).long()
+
+
+def _neighbours(prompt: Sequence[int], count: int) -> list[list[int]]:
+    """A longer prompt, and one of a single token."""
+    longer = [*(token % 15 + 1 for token in reversed(prompt)), 3, 1, 2]
+    return [longer, [7], list(prompt)][:count]
+
+
+def _options(model: Any, features: GenerateFeatures) -> dict[str, Any]:
+    options: dict[str, Any] = {"use_cache": features.history != NONE, "num_beams": features.beams}
+    if features.chunk:
+        options["prefill_chunk_size"] = features.chunk
+    if features.static:
+        options |= {"cache_implementation": "static", "disable_compile": True}
+    if features.mode == "lookup":
+        options["prompt_lookup_num_tokens"] = 3
+    if features.mode == "assistant":
+        options["assistant_model"] = _assistant(model)
+    return options
+
+
+def _assistant(model: Any) -> Any:
+    """A model that often agrees: some noise on its weights."""
+    assistant = copy.deepcopy(model)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in assistant.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.02)
+    assistant.generation_config.num_assistant_tokens = 3
+    assistant.generation_config.num_assistant_tokens_schedule = "constant"
+    assistant.generation_config.assistant_confidence_threshold = 0.0
+    return assistant
+
+
+def _batched(context: TransformersContext, prompt: list[int], count: int) -> list[int]:
+    """With continuous batching, which has no feature of `generate`."""
+    if not hasattr(context.model, "generate_batch"):
+        raise NotImplementedError("the release has no continuous batching")
+    config = copy.deepcopy(context.model.generation_config)
+    config.max_new_tokens, config.do_sample = count, False
+    outputs = context.model.generate_batch(inputs=[prompt], generation_config=config, progress_bar=False)
+    if not outputs:
+        raise NotImplementedError("continuous batching returns nothing")
+    return [int(token) for token in next(iter(outputs.values())).generated_tokens]

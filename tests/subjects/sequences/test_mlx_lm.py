@@ -1,0 +1,54 @@
+"""The port of mlx-lm; skipped where mlx-lm is not installed, as in the environment of statecheck itself."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("mlx_lm", reason="mlx-lm is not installed here: run in an environment of a release")
+
+import numpy as np
+
+from subjects.sequences import mlx_lm as port
+
+CORRECT = "mamba2"
+
+
+def test_most_models_with_states_of_a_fixed_size_are_built() -> None:
+    missing = []
+    for model in port.models():
+        try:
+            port.new(model, 0)
+        except NotImplementedError:
+            missing.append(model)
+    assert len(port.models()) >= 10
+    assert len(missing) <= 2
+
+
+def test_rows_of_unequal_length_go_on_as_sequences_of_their_own() -> None:
+    together = port.new(CORRECT, 0)
+    port.extend(together, [(0, [1, 2, 3, 4]), (1, [5])])
+    rows = port.extend(together, [(1, [6, 7]), (0, [8])])
+    for row, tokens in zip(rows, ([5, 6, 7], [1, 2, 3, 4, 8]), strict=True):
+        (fresh,) = port.extend(port.new(CORRECT, 0), [(0, tokens)])
+        np.testing.assert_allclose(row, fresh, atol=port.TOLERANCE * abs(fresh).max())
+
+
+def test_a_saved_cache_goes_on_in_another_context() -> None:
+    context = port.new(CORRECT, 0)
+    port.extend(context, [(0, [1, 2, 3])])
+    other = port.new(CORRECT, 0)
+    port.load(other, 2, port.save(context, 0))
+    (row,) = port.extend(other, [(2, [4])])
+    (fresh,) = port.extend(port.new(CORRECT, 0), [(0, [1, 2, 3, 4])])
+    np.testing.assert_allclose(row, fresh, atol=port.TOLERANCE * abs(fresh).max())
+
+
+@pytest.mark.parametrize("engine", ["generate_step", "BatchGenerator"])
+@pytest.mark.parametrize("past", ["none", "prompt cache", "server's store"])
+def test_generation_chooses_the_same_tokens_with_any_past(engine: str, past: str) -> None:
+    context = port.new(CORRECT, 0)
+    port.extend(context, [(0, [1, 2, 3])])
+    tokens = port.generate(context, 0, 4, engine=engine, past=past)
+    plain = port.new(CORRECT, 0)
+    port.extend(plain, [(0, [1, 2, 3])])
+    assert tokens == port.generate(plain, 0, 4)

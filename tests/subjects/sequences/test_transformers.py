@@ -1,0 +1,65 @@
+"""The port of transformers; skipped where transformers is not installed, as in the environment of statecheck itself."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip(
+    "transformers", reason="transformers is not installed here: run in an environment of a release"
+)
+
+import numpy as np
+
+from subjects.sequences import transformers as port
+from subjects.sequences.transformers import weights
+
+CORRECT = "granitemoehybrid"
+
+
+def test_every_architecture_with_recurrent_state_is_built_and_shows_its_state() -> None:
+    hidden = {}
+    for model in port.models():
+        for kind in port.features(model)["first_layer"]:
+            moved = weights.state_moves(port.new(model, 0, first_layer=kind).model)
+            if not moved >= 10 * port.TOLERANCE:
+                hidden[model, kind] = moved
+    assert len(port.models()) >= 10
+    assert not hidden
+
+
+def test_rows_of_unequal_length_go_on_as_sequences_of_their_own() -> None:
+    together = port.new(CORRECT, 0)
+    port.extend(together, [(0, [1, 2, 3, 4]), (1, [5])])
+    rows = port.extend(together, [(1, [6, 7]), (0, [8, 9])])
+    for row, tokens in zip(rows, ([5, 6, 7], [1, 2, 3, 4, 8, 9]), strict=True):
+        (fresh,) = port.extend(port.new(CORRECT, 0), [(0, tokens)])
+        np.testing.assert_allclose(row, fresh, atol=port.TOLERANCE * abs(fresh).max())
+
+
+def test_a_beam_that_takes_another_one_s_place_goes_on_with_its_tokens() -> None:
+    context = port.new(CORRECT, 0)
+    port.extend(context, [(0, [1, 2, 3]), (1, [4, 5, 6])])
+    port.reorder(context, [1, 1])
+    rows = port.extend(context, [(0, [7]), (1, [8])])
+    for row, tokens in zip(rows, ([4, 5, 6, 7], [4, 5, 6, 8]), strict=True):
+        (fresh,) = port.extend(port.new(CORRECT, 0), [(0, tokens)])
+        np.testing.assert_allclose(row, fresh, atol=port.TOLERANCE * abs(fresh).max())
+
+
+def test_a_recurrent_state_is_not_rolled_back_and_nothing_changes() -> None:
+    context = port.new(CORRECT, 0)
+    port.extend(context, [(0, [1, 2, 3])])
+    with pytest.raises(NotImplementedError, match="not croppable"):
+        port.roll_back(context, 0, 1)
+    assert port.length(context, 0) == 3
+
+
+@pytest.mark.parametrize("history", ["none", "cache", "continued", "continued, whole prompt"])
+def test_generate_chooses_the_same_tokens_with_any_history(history: str) -> None:
+    context = port.new(CORRECT, 0)
+    port.extend(context, [(0, [1, 2, 3])])
+    tokens = port.generate(context, 0, 4, history=history)
+    assert port.length(context, 0) == 3 + len(tokens) - 1
+    plain = port.new(CORRECT, 0)
+    port.extend(plain, [(0, [1, 2, 3])])
+    assert tokens == port.generate(plain, 0, 4)
