@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from properties.strategies.radix import RadixStory, RadixWorld, radix_stories
 from properties.test_real_engine import LiveRun
 from statecheck.execution.example import Trial
@@ -13,6 +15,16 @@ _PAGED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=12, page_size=
 _OVERLAPPED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=16, overlap=True)
 _RUST = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=16, overlap=True, core="rust")
 _SCARCE = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=10, max_total_tokens=36, overlap=True)
+_DRAFTS = RadixWorld(
+    strategy="extra_buffer",
+    max_mamba_cache_size=16,
+    overlap=True,
+    # A request passes no two boundaries in two steps.
+    mamba_track_interval=8,
+    num_draft_tokens=3,
+)
+_WRITE_THROUGH = replace(_SCARCE, host_policy="write_through")
+_WRITE_BACK = replace(_SCARCE, host_policy="write_back")
 _LAZY = RadixWorld(strategy="extra_buffer_lazy", max_mamba_cache_size=12, overlap=True)
 
 
@@ -71,4 +83,42 @@ def test_requests_that_share_few_slots_read_the_state_of_their_tokens(
     trial: Trial, story: RadixStory
 ) -> None:
     """As in overlapping steps; the pools are too small for all requests, so that some are sent back to the queue and prefixes are evicted."""
+    LiveRun(trial, story, ENGINE).run()
+
+
+@prop("radix-engine/drafts", "provenance", ENGINE, device="cpu", story=radix_stories(_DRAFTS))
+def test_requests_with_drafts_read_the_state_of_their_accepted_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As in overlapping steps; each step verifies drafts, and the state after the last accepted one is copied to the request's slot."""
+    LiveRun(trial, story, ENGINE).run()
+
+
+@prop(
+    "radix-engine/lazy-drafts",
+    "provenance",
+    ENGINE,
+    device="cpu",
+    story=radix_stories(replace(_DRAFTS, strategy="extra_buffer_lazy")),
+)
+def test_requests_with_drafts_and_a_second_slot_read_the_state_of_their_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As with drafts; a request's second slot for a state at a boundary is given to it when it comes near one."""
+    LiveRun(trial, story, ENGINE).run()
+
+
+@prop("radix-engine/write-through", "provenance", ENGINE, device="cpu", story=radix_stories(_WRITE_THROUGH))
+def test_requests_whose_prefixes_are_copied_to_host_memory_read_the_state_of_their_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As with few slots; the tree copies prefixes to host memory, which holds the keys and states of exactly their tokens, and loads them back."""
+    LiveRun(trial, story, ENGINE).run()
+
+
+@prop("radix-engine/write-back", "provenance", ENGINE, device="cpu", story=radix_stories(_WRITE_BACK))
+def test_requests_whose_prefixes_go_to_host_memory_read_the_state_of_their_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As with prefixes that are copied to host memory; they are copied when they are evicted."""
     LiveRun(trial, story, ENGINE).run()

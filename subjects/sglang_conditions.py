@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -12,40 +13,80 @@ from statecheck.case.values import Record, Returned
 from statecheck.subject.deviation import Condition
 
 _INTERVAL = 4
-"""Tokens between two boundaries, of all scenarios."""
+"""Tokens between two boundaries, of scenarios without drafts."""
+
+
+@dataclass(frozen=True)
+class _WrongPrefix:
+    """A prefix that can be hit with a wrong state: whose tokens, how many, the states that its slot holds, and the request's row in each step."""
+
+    name: str
+    tokens: int
+    found: tuple[Any, ...]
+    rows: tuple[Mapping[str, Any], ...]
+
+    @property
+    def counts(self) -> list[int]:
+        """Tokens of the same request after which the states stand; none if one is another request's."""
+        alike = all((owner, tuple(more)) == (self.name, ()) for owner, _, more in self.found)
+        return [count for _, count, _ in self.found] if alike else []
+
+    @property
+    def is_next_boundary(self) -> bool:
+        """Of a convolution, the last of its rows is the state's."""
+        return max(self.counts, default=0) == self.tokens + _INTERVAL
+
+    def passed(self, *, behind: bool, before: bool) -> bool:
+        """Whether a decode passed the boundary in a step right behind, or before, a step without a decode of the request."""
+        pairs = [pair for two in pairwise(self.rows) for pair in ((two,) * behind + (two[::-1],) * before)]
+        return any(
+            row["tokens"] == 1
+            and row["computed"] == self.tokens - 1
+            and (beside["begins"] or beside["tokens"] != 1)
+            for beside, row in pairs
+        )
+
+
+def _wrong(case: Case, strategy: str) -> _WrongPrefix | None:
+    """What an engine with this strategy, whose steps overlap, published wrong at first; None where it did not, or is another one."""
+    settings = dict(case.calls[0].named["settings"].fields)
+    if settings.get("strategy") != strategy or not settings.get("overlap"):
+        return None
+    ended = [one.value for one in case.actual if isinstance(one, Returned)]
+    steps = [one for one in ended if isinstance(one, Record) and one.type == "RadixStep"]
+    findings = steps[-1]["findings"] if steps and ended[-1] is steps[-1] else ()
+    about = next((dict(about) for law, *_, about in findings if law == "published"), {})
+    name = about.get("request", "")
+    absent = {"tokens": 0, "computed": -1, "begins": False}
+    rows = tuple(dict(step["scheduled"]).get(name, absent) for step in steps)
+    return _WrongPrefix(name, about["tokens"], about["found"], rows) if about.get("found") else None
 
 
 def _kept_in_the_same_slot(case: Case, _: Profile) -> bool:
     """What may be hit as a request's tokens up to a boundary holds its state at the next one, and a prefill ran beside the decode that passed it."""
-    settings = dict(case.calls[0].named["settings"].fields)
-    if settings.get("strategy") != "extra_buffer" or not settings.get("overlap"):
+    wrong = _wrong(case, "extra_buffer")
+    return wrong is not None and wrong.is_next_boundary and wrong.passed(behind=True, before=True)
+
+
+def _kept_in_the_other_slot(case: Case, _: Profile) -> bool:
+    """What may be hit up to a boundary holds no state of a later token, and a prefill ran behind the decode that passed it."""
+    wrong = _wrong(case, "extra_buffer")
+    if wrong is None or wrong.tokens % _INTERVAL or max(wrong.counts, default=0) > wrong.tokens:
         return False
-    wrong = next((dict(about) for law, *_, about in _findings(case) if law == "published"), {})
-    found = wrong.get("found", ())
-    name, tokens = wrong.get("request", ""), wrong.get("tokens", 0)
-    if not found or any((owner, tuple(more)) != (name, ()) for owner, _, more in found):
+    return wrong.passed(behind=False, before=True)
+
+
+def _passed_in_flight(case: Case, _: Profile) -> bool:
+    """With one slot, what may be hit up to a boundary holds the state at the next one, which the request's last decode passed."""
+    wrong = _wrong(case, "extra_buffer_lazy")
+    if wrong is None or not wrong.is_next_boundary:
         return False
-    # Of a convolution, the last of its rows is the state's.
-    later = max(count for _, count, _ in found) - tokens
-    return later == _INTERVAL and _passed_beside_a_prefill(case, name, tokens - 1)
+    last = next((row for row in reversed(wrong.rows) if row["tokens"]), {"computed": -1})
+    return bool(last["computed"] == wrong.tokens + _INTERVAL - 1)
 
 
-def _findings(case: Case) -> tuple[Any, ...]:
-    last = case.actual[-1] if case.actual else None
-    step = last.value if isinstance(last, Returned) else None
-    return tuple(step["findings"]) if isinstance(step, Record) and step.type == "RadixStep" else ()
-
-
-def _passed_beside_a_prefill(case: Case, name: str, computed: int) -> bool:
-    """Whether a decode of the request after so many tokens came in a step whose predecessor or successor was no decode of it."""
-    ended = [one.value for one in case.actual if isinstance(one, Returned)]
-    steps = [dict(one["scheduled"]) for one in ended if isinstance(one, Record) and one.type == "RadixStep"]
-    rows = [dict(step[name]) if name in step else {"tokens": 0, "begins": False} for step in steps]
-    return any(
-        row["tokens"] == 1 and row["computed"] == computed and (beside["begins"] or beside["tokens"] != 1)
-        for pair in pairwise(rows)
-        for beside, row in (pair, pair[::-1])
-    )
-
-
-CONDITIONS: Mapping[str, Condition] = {"kept_in_the_same_slot": Condition(outcome=_kept_in_the_same_slot)}
+CONDITIONS: Mapping[str, Condition] = {
+    "kept_in_the_same_slot": Condition(outcome=_kept_in_the_same_slot),
+    "kept_in_the_other_slot": Condition(outcome=_kept_in_the_other_slot),
+    "passed_in_flight": Condition(outcome=_passed_in_flight),
+}

@@ -24,8 +24,15 @@ class RadixWorld:
     strategy: str = "no_buffer"
     overlap: bool = False
     core: str = "python"
-    num_spec: ClassVar[int] = 0
+    mamba_track_interval: int = 4
+    num_draft_tokens: int = 0
+    host_policy: str = ""
     late_steps: ClassVar[int] = 0
+
+    @property
+    def num_spec(self) -> int:
+        """Drafts of a step: what it verifies without the last token that is known."""
+        return max(0, self.num_draft_tokens - 1)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -47,7 +54,7 @@ class RadixStory:
 def radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     """Scenarios of an engine like this. Prompts begin like those of other requests, with what these have said."""
     # Mostly nothing special happens.
-    happening = st.one_of(*[live_events(0)] * 7, st.builds(LivePause, retract=st.booleans()))
+    happening = st.one_of(*[live_events(world.num_spec)] * 7, st.builds(LivePause, retract=st.booleans()))
     several = st.lists(happening, max_size=8)
     events = st.lists(several, max_size=8).map(lambda parts: tuple(chain.from_iterable(parts)))
     first = st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12))

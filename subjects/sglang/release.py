@@ -3,18 +3,24 @@
 import logging
 import os
 
-from statecheck.subject.not_offered import first_offered, version_of
+from statecheck.subject.not_offered import NotOffered, first_offered, version_of
 
 # An empty list of devices crashes the release's own look at them.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
 os.environ.setdefault("SGLANG_USE_CPU_ENGINE", "1")
+# Keys of accepted drafts are moved without a kernel.
+os.environ.setdefault("SGLANG_NATIVE_MOVE_KV_CACHE", "1")
 # A state names its tokens in 32 bits of each of two channels.
 os.environ.setdefault("SGLANG_MAMBA_CONV_DTYPE", "float32")
 os.environ.setdefault("SGLANG_MAMBA_SSM_DTYPE", "float32")
 
+from subjects.sglang.operators import install_operators
 from subjects.sglang.stand_ins import stand_in
 
+__all__ = ["RELEASE", "RELEASE_NAME", "NotOffered", "find"]
+
 stand_in()
+install_operators()
 
 
 find = first_offered

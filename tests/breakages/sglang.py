@@ -158,7 +158,76 @@ OF_LAST_STATES = planted(
     RELEASE,
     "radix-engine/no-buffer",
 )
-PLANTED = OF_OVERLAP + OF_SCARCE + OF_LAST_STATES
+_VERIFY = "sglang.srt.speculative.spec_utils"
+OF_DRAFTS = planted(
+    {
+        _VERIFY: {
+            "the state after the first token of a step is taken for that after the accepted ones": (
+                "accept_index[req_idx, (accept_lens - 1).to(torch.int64)] - accept_indices_offset",
+                "accept_index[req_idx, 0] - accept_indices_offset",
+            ),
+            "a step keeps the state one draft behind the boundary": (
+                "torch.clamp(tracking_point - seq_lens_pre_verify - 1, min=0)",
+                "torch.clamp(tracking_point - seq_lens_pre_verify, min=0, max=accept_index.shape[1] - 1)",
+            ),
+            "a boundary at the last accepted token is missed": (
+                "seq_lens_post_verify = batch.seq_lens + accept_lens",
+                "seq_lens_post_verify = batch.seq_lens + accept_lens - 1",
+            ),
+        },
+        _RESULTS: {
+            "the state at a boundary is named by the last accepted token": (
+                "                return True, cur // interval * interval\n",
+                "                return True, cur\n",
+            ),
+        },
+    },
+    RELEASE,
+    "radix-engine/drafts",
+)
+OF_LAZY_DRAFTS = planted(
+    {
+        _RESULTS: {
+            "the slot of the boundary before is not given back": (
+                "            pool.mamba_allocator.free(keep_val.unsqueeze(0))\n",
+                "",
+            ),
+            "a finished request gives the tree a slot that the step in flight may write": (
+                "                or keep_may_be_written_in_flight\n",
+                "",
+            ),
+        },
+    },
+    RELEASE,
+    "radix-engine/lazy-drafts",
+)
+OF_HOST = planted(
+    {
+        f"{_CACHE}.pool_host.mamba": {
+            "a convolution is not copied to host memory": (
+                "                    dst=self.conv_buffer[conv_idx],\n",
+                "                    dst=torch.empty_like(self.conv_buffer[conv_idx]),\n",
+            ),
+            "a convolution is not loaded back": (
+                "                        dst=conv_layers[conv_idx][layer_id],\n",
+                "                        dst=conv_layers[conv_idx][layer_id].clone(),\n",
+            ),
+        },
+        _STATES: {
+            "a state that is loaded back does not reach the slot of its request": (
+                "            if mamba_pool_idx is not None and cd.host_value is not None:\n",
+                "            if False:\n",
+            ),
+            "a prefix names another slot of host memory": (
+                "                    cd.host_value = transfers[0].host_indices.clone()\n",
+                "                    cd.host_value = transfers[0].host_indices + 1\n",
+            ),
+        },
+    },
+    RELEASE,
+    "radix-engine/write-through",
+)
+PLANTED = OF_OVERLAP + OF_SCARCE + OF_LAST_STATES + OF_DRAFTS + OF_LAZY_DRAFTS + OF_HOST
 
 
 if __name__ == "__main__":

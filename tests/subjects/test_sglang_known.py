@@ -48,13 +48,18 @@ def decode(computed: int) -> Mapping[str, Any]:
     return {"r0": {"computed": computed, "tokens": 1, "drafts": 0, "begins": False}}
 
 
-def matches(case: Case) -> bool:
-    return CONDITIONS["kept_in_the_same_slot"](case, DOCUMENTS)
+def matches(case: Case, condition: str = "kept_in_the_same_slot") -> bool:
+    return CONDITIONS[condition](case, DOCUMENTS)
+
+
+def ids(release: str) -> list[str]:
+    return [one.id for one in known_in(FILE, release, CONDITIONS)]
 
 
 def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
-    assert [one.id for one in known_in(FILE, "0.5.23", CONDITIONS)] == ["boundary-behind-a-prefill"]
-    assert known_in(FILE, "0.5.17", CONDITIONS) == ()
+    assert ids("0.5.23") == ids("0.5.18") == ["boundary-behind-a-prefill"]
+    assert ids("0.5.17") == ids("0.5.14") == ["boundary-found-twice", "lazy-boundary-in-flight"]
+    assert ids("0.5.12") == []
 
 
 def test_a_state_of_the_next_boundary_is_known_behind_a_decode_that_passes_one_behind_a_prefill() -> None:
@@ -66,6 +71,25 @@ def test_a_state_of_the_next_boundary_is_known_behind_a_decode_that_passes_one_b
 def test_a_state_of_the_next_boundary_is_known_before_a_prefill() -> None:
     assert matches(scenario(prompt=2, between=[decode(2), decode(3), {}], last=4))
     assert not matches(scenario(prompt=2, between=[decode(2), decode(3)], last=4))
+
+
+def test_another_state_is_known_before_a_prefill() -> None:
+    nothing, earlier = ("?", 0, ()), ("r0", 2, ())
+    rows: dict[str, Any] = {"prompt": 2, "between": [decode(2), decode(3), {}], "last": 4}
+    assert matches(scenario(nothing, **rows), "kept_in_the_other_slot")
+    assert matches(scenario(earlier, **rows), "kept_in_the_other_slot")
+    assert not matches(scenario(SECOND, **rows), "kept_in_the_other_slot")
+    assert not matches(
+        scenario(nothing, **rows | {"between": [decode(2), decode(3)]}), "kept_in_the_other_slot"
+    )
+
+
+def test_a_state_at_the_boundary_in_flight_is_known_with_one_slot() -> None:
+    lazy: dict[str, Any] = {"strategy": "extra_buffer_lazy", "prompt": 7}
+    assert matches(scenario(**lazy), "passed_in_flight")
+    assert not matches(scenario(**lazy | {"prompt": 6}), "passed_in_flight")
+    assert not matches(scenario(FIRST, **lazy), "passed_in_flight")
+    assert not matches(scenario(prompt=7), "passed_in_flight")
 
 
 @pytest.mark.parametrize(

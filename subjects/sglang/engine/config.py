@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from oracle.lifecycle.named_states import FIRST_SAMPLED
+from subjects.sglang.engine.drafts import draft_arguments
+from subjects.sglang.engine.host_tier import host_arguments
 from subjects.sglang.engine.releases import (
     allow_without_gpu,
     leave_process,
@@ -79,6 +81,8 @@ def server_arguments(settings: RadixSettings) -> Any:
         disable_radix_cache=not settings.radix_cache,
         disable_overlap_schedule=not settings.overlap,
         **strategy_arguments(settings),
+        **draft_arguments(settings.num_draft_tokens),
+        **host_arguments(settings.host_policy),
     )
 
 

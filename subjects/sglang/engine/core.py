@@ -16,9 +16,11 @@ from oracle.lifecycle.observed import Decided, ObservedStep, Owner, Stored
 from subjects.sglang.engine.running import Running, running
 from subjects.sglang.engine.settings import ATTENTION, CONV_WIDTH, STATES, VOCABULARY, RadixSettings
 from subjects.sglang.engine.tree import prefixes
-from subjects.sglang.release import find
+from subjects.sglang.release import RELEASE, NotOffered, find
 
 __all__ = ["RadixEngine", "RadixSettings", "RadixStep"]
+
+_OLDEST_PAUSE = (0, 5, 10)
 
 
 @dataclass(frozen=True)
@@ -88,14 +90,21 @@ class RadixEngine:
         self.inputs.append(find("sglang.srt.managers.io_struct:FlushCacheReqInput")())
 
     def pause(self, retract: bool) -> None:
-        """Generation pauses and goes on at once: in place, or with all requests that run sent back to the queue."""
+        """Generation pauses and goes on at once: in place, or with all requests that run sent back to the queue.
+
+        Raises:
+            NotOffered: the release pauses in a way that loses its requests; see docs/findings/triage.md.
+        """
+        if RELEASE < _OLDEST_PAUSE:
+            raise NotOffered("pauses")
         inputs = "sglang.srt.managers.io_struct"
         mode = "retract" if retract else "in_place"
         self.inputs.append(find(f"{inputs}:PauseGenerationReqInput")(mode=mode))
         self.inputs.append(find(f"{inputs}:ContinueGenerationReqInput")())
 
-    def step(self, turns: dict[str, int]) -> RadixStep:  # noqa: ARG002 - no drafts
+    def step(self, turns: dict[str, int]) -> RadixStep:
         """A turn of the engine's loop."""
+        self.running.propose(self.laws.known, turns)
         seen, findings = self.advance()
         return RadixStep(
             {name: asdict(decided) for name, decided in seen.scheduled.items()},
@@ -116,7 +125,7 @@ class RadixEngine:
         seen = ObservedStep(rows=now.rows, owners=now.owners, outputs=now.outputs, idle=now.idle)
         self.started -= now.queued
         seen.scheduled = {
-            row.request: Decided(row.computed, len(row.tokens), 0, row.request not in self.started)
+            row.request: Decided(row.computed, len(row.tokens), now.drafts, row.request not in self.started)
             for row in now.rows
         }
         held = now.held()
@@ -128,6 +137,8 @@ class RadixEngine:
         ]
         slots = [one.state for one in cached if one.state is not None]
         seen.pools = now.pools.observed(held, pages, slots)
+        if now.host is not None:
+            seen.pools += now.host.observed(cached)
         seen.published = [stored for one in cached for stored in self._published(one)]
         seen.slots = {name: max(now.pools.slots_of(one), default=0) for name, one in held.items()}
         return seen, tuple(self.laws.step(seen))
@@ -143,3 +154,5 @@ class RadixEngine:
                 yield ATTENTION, prefix.keys[at] // page, name, first + at + page, contents
         if prefix.state is not None:
             yield STATES, prefix.state, name, count, self.running.pools.state_at(prefix.state)
+        if self.running.host is not None:
+            yield from self.running.host.published(name, count, prefix)

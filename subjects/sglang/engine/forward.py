@@ -33,6 +33,8 @@ class NamedForward:
         """Of the forward that ran last."""
         self.names: Sequence[str] = ()
         """The requests of the batch that is run."""
+        self.drafts = 0
+        """Drafts of each row of the forward that ran last."""
         dispatcher = getattr(self.linear, "kernel_dispatcher", None)
         if dispatcher is not None:
             dispatcher.extend_kernel = dispatcher.decode_kernel = dispatcher.verify_kernel = self.kernels
@@ -45,14 +47,16 @@ class NamedForward:
     def run(self, input_ids: Any, positions: Any, forward_batch: Any, *_: Any, **__: Any) -> Any:  # noqa: ARG002
         """A batch: what each row reads is kept in `rows`; the logits say each row's next token."""
         tokens = input_ids.tolist()
-        lengths = _lengths(forward_batch)
+        verifies = forward_batch.forward_mode.is_target_verify()
+        self.drafts = forward_batch.spec_info.draft_token_num - 1 if verifies else 0
+        lengths = [1 + self.drafts] * len(self.names) if verifies else _lengths(forward_batch)
         starts = [sum(lengths[:at]) for at in range(len(lengths) + 1)]
         self.rows = [
             ForwardRow(name, tuple(tokens[first : first + length]))
             for name, first, length in zip(self.names, starts, lengths, strict=False)
         ]
         for row, first, seen in zip(self.rows, starts, forward_batch.seq_lens.tolist(), strict=False):
-            row.computed = seen - len(row.tokens)
+            row.computed = seen - (0 if verifies else len(row.tokens))
             row.groups.append(_access(range(first, first + len(row.tokens))))
         last: list[int] = []
         for layer in range(LAYERS):
@@ -60,7 +64,7 @@ class NamedForward:
                 last = self._recurrent(layer, forward_batch, tokens, starts)
             else:
                 self._attention(layer, forward_batch, last)
-        ends = [start - 1 for start in starts[1:]]
+        ends = range(len(last)) if verifies else [start - 1 for start in starts[1:]]
         return self._logits([last[end] for end in ends])
 
     def _recurrent(self, layer: int, batch: Any, tokens: Sequence[int], starts: Sequence[int]) -> list[int]:

@@ -13,6 +13,9 @@ import torch
 from oracle.lifecycle.named_states import advanced
 from subjects.sglang.engine.names import fill, filled, token_of, window_of
 
+_OF_DRAFTS = 3
+"""Dimensions of what the convolution gets where drafts are verified."""
+
 
 class NamedKernels:
     """The kernels of all layers.
@@ -48,14 +51,29 @@ class NamedKernels:
                 states[slot] = torch.cat([before, x[:, first:end]], dim=1)[:, -before.shape[1] :]
         return x
 
-    def convolve_token(self, x: Any, states: Any, *_: Any, conv_state_indices: Any, **__: Any) -> Any:
-        """The convolution of a decode. `x` is (rows, channels)."""
+    def convolve_token(self, x: Any, states: Any, *_: Any, conv_state_indices: Any, **given: Any) -> Any:
+        """The convolution of a decode. `x` is (rows, channels), and (rows, channels, tokens) where drafts are verified."""
         self.windows = []
+        if x.dim() == _OF_DRAFTS:
+            return self._convolve_drafts(x, states, conv_state_indices.tolist(), **given)
         for row, slot in enumerate(conv_state_indices.tolist()):
             before = states[slot]
             self.windows.append((slot, window_of(before)))
             if slot != self.padding:
                 states[slot] = torch.cat([before[:, 1:], x[row][:, None]], dim=1)
+        return x
+
+    def _convolve_drafts(
+        self, x: Any, states: Any, slots: Sequence[int], *, intermediate_conv_window: Any, **given: Any
+    ) -> Any:
+        """What the convolution keeps after each token; the slots stay as they are."""
+        kept = given["intermediate_state_indices"].tolist()
+        for row, slot in enumerate(slots):
+            seen = torch.cat([states[slot], x[row]], dim=1)
+            self.windows.append((slot, window_of(states[slot])))
+            width = states[slot].shape[1]
+            for at in range(x.shape[2]):
+                intermediate_conv_window[kept[row], at] = seen[:, at + 1 : at + 1 + width]
         return x
 
     def extend(self, q: Any, k: Any, v: Any, g: Any, beta: Any, **given: Any) -> Any:  # noqa: ARG002
@@ -89,13 +107,13 @@ class NamedKernels:
         pool = {"ssm_states": given["initial_state_source"], "cache_indices": given["initial_state_indices"]}
         return self.decode(q, k, v, a, b, **pool)
 
-    def target_verify(self, *_: Any, **__: Any) -> Any:
-        """Drafts.
-
-        Raises:
-            NotImplementedError: always; no scenario drafts.
-        """
-        raise NotImplementedError("drafts in SGLang's engine")
+    def target_verify(self, *, v: Any, **given: Any) -> Any:
+        """The delta rule of a step that verifies drafts: the state after each token is kept beside the slots, which stay as they are."""
+        states, slots = given["ssm_states"], given["cache_indices"].tolist()
+        kept, after = given["intermediate_state_indices"].tolist(), given["intermediate_states_buffer"]
+        for row, at, state in self._rows(v, states, slots, given["query_start_loc"].tolist()):
+            fill(after[kept[row], at], advanced(state, self.tokens[row][at]))
+        return torch.zeros_like(v)
 
     def _rows(
         self, v: Any, states: Any, slots: Sequence[int], starts: Sequence[int]

@@ -6,9 +6,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from oracle.lifecycle.known_states import KnownStates
 from oracle.lifecycle.observed import ForwardRow, Owner
 from subjects.sglang.engine.config import made_scheduler
 from subjects.sglang.engine.forward import NamedForward
+from subjects.sglang.engine.host_tier import HostMemory
 from subjects.sglang.engine.loop import Loop
 from subjects.sglang.engine.pools import Pools
 from subjects.sglang.engine.releases import HeldSlots, channels, is_idle, require_core
@@ -33,6 +35,8 @@ class Running:
         os.environ["SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"] = settings.core
         self.scheduler = made_scheduler(settings)
         self.pools = Pools(self.scheduler)
+        tree = self.scheduler.tree_cache
+        self.host = HostMemory(tree, settings.page_size) if settings.host_policy else None
         self.forward = NamedForward(
             self.scheduler.tp_worker.model_runner, self.pools, settings.mamba_chunk_size
         )
@@ -48,6 +52,7 @@ class Running:
 
     def _begin(self) -> None:
         self.rows: Sequence[ForwardRow] = ()
+        self.drafts = 0
         self.owners: Sequence[Owner] = ()
         self.outputs: dict[str, tuple[int, ...]] = {}
         self.finished: list[str] = []
@@ -63,7 +68,7 @@ class Running:
             self.owners = self.pools.owners(self.held())
             self.forward.names = [request.rid for request in batch.reqs]
             result = run(batch, *given)
-            self.rows = self.forward.rows
+            self.rows, self.drafts = self.forward.rows, self.forward.drafts
             return result
 
         def add_request(request: Any, *given: Any, **named: Any) -> Any:
@@ -89,6 +94,12 @@ class Running:
         """A turn of the loop that begins with these inputs."""
         self._begin()
         self.loop.turn(inputs)
+
+    def propose(self, known: KnownStates, accepted: Mapping[str, int]) -> None:
+        """Have drafts be right as a scenario says, by what it knows of its requests."""
+        corpus = getattr(self.scheduler.draft_worker, "ngram_corpus", None)
+        if corpus is not None:
+            corpus.known, corpus.accepted = known, accepted
 
     @property
     def idle(self) -> bool:

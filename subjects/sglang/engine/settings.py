@@ -17,7 +17,9 @@ class RadixSettings:
     """The configuration of the engine; the names are those of the release.
 
     `max_total_tokens` are the slots of attention, `max_mamba_cache_size` those of recurrent states, both without the slot that
-    padding uses. `strategy` is `--mamba-radix-cache-strategy`. `mamba_chunk_size` is the model's.
+    padding uses. `strategy` is `--mamba-radix-cache-strategy`. `mamba_chunk_size` is the model's. A step verifies
+    `num_draft_tokens` of a request: its last token and the drafts behind it; 0 is an engine without drafts. `host_policy` is
+    `--hicache-write-policy`, "" for an engine without host memory.
     """
 
     page_size: int = 1
@@ -32,3 +34,5 @@ class RadixSettings:
     mamba_chunk_size: int = 4
     mamba_track_interval: int = 4
     core: str = "python"
+    num_draft_tokens: int = 0
+    host_policy: str = ""

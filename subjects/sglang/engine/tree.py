@@ -12,11 +12,13 @@ _KINDS = "unified_cache.component_type", "unified_cache.components", "unified_ca
 
 @dataclass(frozen=True)
 class Prefix:
-    """A node: the tokens from the root to its end, its slots of keys for the last of them, and its slot of states, if any."""
+    """A node: the tokens from the root to its end, its slots of keys for the last of them, and its slot of states, if any; and those of host memory."""
 
     tokens: tuple[int, ...]
     keys: tuple[int, ...]
     state: int | None
+    host_keys: tuple[int, ...] = ()
+    host_state: int | None = None
 
 
 def prefixes(tree: Any, requests: Iterable[Any]) -> Iterator[Prefix]:
@@ -57,13 +59,16 @@ def _below(node: Any, before: tuple[int, ...]) -> Iterator[Prefix]:
     for child in node.children.values():
         key = child.key
         tokens = (*before, *(key.raw_token_ids() if hasattr(key, "raw_token_ids") else key.token_ids))
-        yield _prefix(tokens, *_cached_in(child))
+        yield _prefix(tokens, *_cached_in(child), *_kept_by_host(child))
         yield from _below(child, tokens)
 
 
-def _prefix(tokens: tuple[int, ...], keys: Any, state: Any) -> Prefix:
-    slots = () if keys is None else tuple(keys.tolist())
-    return Prefix(tokens, slots, None if state is None else int(state.reshape(-1)[0]))
+def _prefix(
+    tokens: tuple[int, ...], keys: Any, state: Any, host_keys: Any = None, host_state: Any = None
+) -> Prefix:
+    slots = [() if listed is None else tuple(listed.tolist()) for listed in (keys, host_keys)]
+    states = [None if slot is None else int(slot.reshape(-1)[0]) for slot in (state, host_state)]
+    return Prefix(tokens, slots[0], states[0], slots[1], states[1])
 
 
 def _cached_in(node: Any) -> tuple[Any, Any]:
@@ -72,6 +77,14 @@ def _cached_in(node: Any) -> tuple[Any, Any]:
         return node.value, node.mamba_value
     kinds = _kinds()
     return node.component_data[kinds.FULL].value, node.component_data[kinds.MAMBA].value
+
+
+def _kept_by_host(node: Any) -> tuple[Any, Any]:
+    """The slots of host memory, of the trees that have some."""
+    if hasattr(node, "mamba_value"):
+        return None, None
+    kinds = _kinds()
+    return node.component_data[kinds.FULL].host_value, node.component_data[kinds.MAMBA].host_value
 
 
 def _kinds() -> Any:

@@ -1,0 +1,91 @@
+"""Drafts: a corpus of n-grams that proposes what a scenario says, and the copy of the states of accepted ones."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from oracle.lifecycle.known_states import KnownStates
+from subjects.sglang.engine.releases import names_in
+from subjects.sglang.release import RELEASE, NotOffered, find
+
+_OLDEST = (0, 5, 20)
+"""Earlier workers of n-grams wait for a GPU's streams."""
+_WORKER = "sglang.srt.speculative.ngram_worker"
+_POOLS = "sglang.srt.mem_cache.memory_pool"
+_SCATTER = "sglang.kernels.ops.mamba.mamba_state_scatter_triton"
+
+
+class NamedCorpus:
+    """In the place of the release's corpus of n-grams: drafts are a chain, and so many of them are right as the scenario says.
+
+    Args:
+        draft_token_num: tokens that a step verifies for a request, the last token that is known among them.
+    """
+
+    def __init__(self, *, draft_token_num: int, **_: Any) -> None:
+        self.count = draft_token_num
+        self.known = KnownStates()
+        self.accepted: Mapping[str, int] = {}
+        """By request, how many of its drafts are right."""
+
+    def batch_get(
+        self, names: Sequence[str], tails: Sequence[Sequence[int]], lengths: Sequence[int]
+    ) -> tuple[Any, Any]:
+        """The drafts of each request behind its last token, and which nodes are above each."""
+        drafts: list[int] = []
+        for name, tail, length in zip(names, tails, lengths, strict=True):
+            right = [self.known.requests[name].token(length + at) for at in range(self.count - 1)]
+            good = self.accepted.get(name, 0)
+            # A token of the vocabulary, and another one.
+            drafts += [tail[-1], *(token if at < good else token - 1 for at, token in enumerate(right))]
+        chain = np.tril(np.ones((self.count, self.count), dtype=bool))
+        return np.array(drafts, dtype=np.int64), np.concatenate([chain.reshape(-1)] * len(names))
+
+    def batch_put(self, _: Any) -> None:
+        """It learns nothing."""
+
+    def erase_match_state(self, _: Any) -> None:
+        """It remembers nothing."""
+
+    def synchronize(self) -> None:
+        """Nothing waits."""
+
+    def reset(self) -> None:
+        """As a new one."""
+
+
+def draft_arguments(tokens: int) -> dict[str, Any]:
+    """The arguments of an engine that verifies so many tokens of a request in a step, 0 for one without drafts.
+
+    Raises:
+        NotOffered: the adapter does not know how the release drafts.
+    """
+    if not tokens:
+        return {}
+    if RELEASE < _OLDEST:
+        raise NotOffered("drafts of n-grams")
+    worker, scatter = names_in(_WORKER), names_in(_SCATTER)
+    worker["NgramCorpus"] = NamedCorpus
+    for name in ("fused_mamba_state_scatter_with_mask", "fused_conv_window_scatter_with_mask"):
+        scatter[name] = scatter_states
+    scatter["_conv_multi_eligible"] = lambda _: False
+    names_in("sglang.srt.arg_groups.speculative_hook")["_disable_overlap_schedule_for_cpu"] = lambda _: None
+    find(f"{_POOLS}:MHATokenToKVPool")._init_kv_copy_and_warmup = lambda _: None
+    return {
+        "speculative_algorithm": "NGRAM",
+        "speculative_num_draft_tokens": tokens,
+        "speculative_ngram_max_bfs_breadth": 1,
+    }
+
+
+def scatter_states(target: Any, source: Any, slots: Any, steps: Any, rows: Any = None) -> None:
+    """Copy the state after step `steps[row]` of each row to its slot, in all layers; rows whose step is -1 have none.
+
+    `target` is (layers, slots, ...), `source` (layers, rows, steps, ...).
+    """
+    for at, (slot, step) in enumerate(zip(slots.tolist(), steps.tolist(), strict=False)):
+        row = at if rows is None else int(rows[at])
+        if step >= 0 and slot >= 0:
+            target[:, slot] = torch.clone(source[:, row, step])

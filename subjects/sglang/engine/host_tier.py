@@ -1,0 +1,132 @@
+"""The tier of host memory behind the tree: its copies without a GPU."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from oracle.lifecycle.observed import SlotPool, Stored
+from subjects.sglang.engine.names import filled, window_of
+from subjects.sglang.engine.releases import names_in
+from subjects.sglang.engine.settings import ATTENTION, STATES
+from subjects.sglang.engine.tree import Prefix
+from subjects.sglang.release import RELEASE, NotOffered
+
+_OLDEST = (0, 5, 22)
+_POOLS = "sglang.srt.mem_cache.pool_host"
+
+HOST = 1000
+"""What is added to the numbers of slots in host memory, to tell them from those of the device."""
+
+
+def host_arguments(policy: str) -> dict[str, Any]:
+    """The arguments of an engine whose tree writes to host memory by this policy, "" for one without host memory.
+
+    Raises:
+        NotOffered: the adapter does not know the release's host memory.
+    """
+    if not policy:
+        return {}
+    if RELEASE < _OLDEST:
+        raise NotOffered("host memory")
+    names_in(f"{_POOLS}.common")["_cuda_host_register"] = lambda *_, **__: None
+    for module in ("mha", "mamba"):
+        names = names_in(f"{_POOLS}.{module}")
+        names["transfer_kv_all_layer_direct_lf_pf"] = copy_to_host
+        names["transfer_kv_per_layer_direct_pf_lf"] = copy_from_host
+    return {
+        "enable_hierarchical_cache": True,
+        "hicache_ratio": 2.0,
+        "hicache_write_policy": policy,
+        "hicache_io_backend": "direct",
+        "hicache_mem_layout": "page_first_direct",
+    }
+
+
+def copy_to_host(
+    *, src_ptrs: Sequence[Any], dst_ptrs: Sequence[Any], src_indices: Any, dst_indices: Any, page_size: int
+) -> None:
+    """Copy pages of all layers: `src_ptrs` are layers of (slots, ...), for each host buffer of (pages, layers, slots of a page, ...)."""
+    layers = len(src_ptrs) // len(dst_ptrs)
+    for source, target in _pages(src_indices, dst_indices, page_size):
+        for at, layer in enumerate(src_ptrs):
+            dst_ptrs[at // layers][target // page_size, at % layers] = layer[source : source + page_size]
+
+
+def copy_from_host(
+    *,
+    src_ptrs: Sequence[Any],
+    dst_ptrs: Sequence[Any],
+    src_indices: Any,
+    dst_indices: Any,
+    layer_id: int,
+    page_size: int,
+) -> None:
+    """Copy pages of a layer back, from each host buffer to its layer."""
+    for source, target in _pages(src_indices, dst_indices, page_size):
+        for host, layer in zip(src_ptrs, dst_ptrs, strict=True):
+            layer[target : target + page_size] = host[source // page_size, layer_id]
+
+
+def _pages(sources: Any, targets: Any, page: int) -> list[tuple[int, int]]:
+    return list(zip(sources.tolist()[::page], targets.tolist()[::page], strict=True))
+
+
+class HostMemory:
+    """Pages of keys and slots of states in host memory.
+
+    Args:
+        tree: the release's cache, which has some.
+        page: tokens of a page.
+    """
+
+    def __init__(self, tree: Any, page: int) -> None:
+        self.keys, self.states, self.page = tree.full_kv_pool_host, tree.mamba_pool_host, page
+        # Prefixes of scenarios are short.
+        tree.load_back_threshold = 0
+
+    def published(self, name: str, count: int, prefix: Prefix) -> Iterator[Stored]:
+        """What a hit loads of a prefix, as its end is the end of `count` tokens of a request."""
+        first = count - len(prefix.host_keys)
+        for at in range(0, len(prefix.host_keys), self.page):
+            page = prefix.host_keys[at] // self.page
+            buffers = [buffer[page] for buffer in (self.keys.k_buffer, self.keys.v_buffer)]
+            contents = [("keys", _numbers(layer)) for buffer in buffers for layer in buffer]
+            yield ATTENTION, HOST + page, name, first + at + self.page, contents
+        if prefix.host_state is not None:
+            temporal = self.states.temporal_buffer[prefix.host_state]
+            windows = self.states.conv_buffer[0][prefix.host_state]
+            kept: list[tuple[str, Any]] = [("temporal", filled(layer)) for layer in temporal]
+            kept += [("conv", window_of(layer[0])) for layer in windows]
+            yield STATES, HOST + prefix.host_state, name, count, kept
+
+    def observed(self, cached: Sequence[Prefix]) -> list[SlotPool]:
+        """Both pools: what is not free belongs to the tree."""
+        pages = [slot // self.page for one in cached for slot in one.host_keys[:: self.page]]
+        slots = [one.host_state for one in cached if one.host_state is not None]
+        free = [slot // self.page for slot in _free(self.keys)[:: self.page]]
+        found = (
+            (ATTENTION, self.keys.size // self.page, free, pages),
+            (STATES, self.states.size, _free(self.states), slots),
+        )
+        return [
+            SlotPool(
+                group,
+                range(HOST, HOST + size),
+                [HOST + slot for slot in unused],
+                [HOST + slot for slot in used],
+                {},
+                shared=False,
+            )
+            for group, size, unused, used in found
+        ]
+
+
+def _free(pool: Any) -> list[int]:
+    return [slot for listed in (pool.free_slots, *pool.release_slots) for slot in listed.tolist()]
+
+
+def _numbers(page: Any) -> tuple[int, ...]:
+    """The states that the keys of a page name, of a layer."""
+    words = page.contiguous().view(torch.int64).reshape(page.shape[0], -1)
+    return tuple(filled(row) for row in words)
