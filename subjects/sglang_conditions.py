@@ -32,9 +32,13 @@ class _WrongPrefix:
         return [count for _, count, _ in self.found] if alike else []
 
     @property
+    def next_boundary(self) -> int:
+        return (self.tokens // _INTERVAL + 1) * _INTERVAL
+
+    @property
     def is_next_boundary(self) -> bool:
         """Of a convolution, the last of its rows is the state's."""
-        return max(self.counts, default=0) == self.tokens + _INTERVAL
+        return max(self.counts, default=0) == self.next_boundary
 
     def passed(self, *, behind: bool, before: bool) -> bool:
         """Whether a decode passed the boundary in a step right behind, or before, a step without a decode of the request."""
@@ -82,7 +86,7 @@ def _passed_in_flight(case: Case, _: Profile) -> bool:
     if wrong is None or not wrong.is_next_boundary:
         return False
     last = next((row for row in reversed(wrong.rows) if row["tokens"]), {"computed": -1})
-    return bool(last["computed"] == wrong.tokens + _INTERVAL - 1)
+    return bool(last["computed"] == wrong.next_boundary - 1)
 
 
 CONDITIONS: Mapping[str, Condition] = {

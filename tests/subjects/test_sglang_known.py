@@ -27,11 +27,12 @@ def scenario(
     law: str = "published",
     between: Sequence[Mapping[str, Any]] = (),
     last: int | None = None,
+    tokens: int = 4,
     **settings: Any,
 ) -> Case:
-    """A scenario that ends with a prefix of 4 tokens of r0 in whose slot another state is found; its last step computed `last` tokens before."""
+    """A scenario that ends with a prefix of `tokens` tokens of r0 in whose slot another state is found; its last step computed `last` tokens before."""
     usual = {"strategy": "extra_buffer", "overlap": True}
-    about = {"request": "r0", "tokens": 4, "found": (found,), "conv": False, "group": 1, "block": 3}
+    about = {"request": "r0", "tokens": tokens, "found": (found,), "conv": False, "group": 1, "block": 3}
 
     def step(computed: int, tokens: int, begins: bool, *findings: tuple[Any, ...]) -> Returned:
         row = {"computed": computed, "tokens": tokens, "drafts": 0, "begins": begins}
@@ -87,6 +88,7 @@ def test_another_state_is_known_before_a_prefill() -> None:
 def test_a_state_at_the_boundary_in_flight_is_known_with_one_slot() -> None:
     lazy: dict[str, Any] = {"strategy": "extra_buffer_lazy", "prompt": 7}
     assert matches(scenario(**lazy), "passed_in_flight")
+    assert matches(scenario(**lazy, tokens=6), "passed_in_flight")
     assert not matches(scenario(**lazy | {"prompt": 6}), "passed_in_flight")
     assert not matches(scenario(FIRST, **lazy), "passed_in_flight")
     assert not matches(scenario(prompt=7), "passed_in_flight")
