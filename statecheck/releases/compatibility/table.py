@@ -134,7 +134,9 @@ def _known_table(known: Sequence[Known], columns: Sequence[Column]) -> str:
     lines = []
     for number, one in enumerate(known, 1):
         title = _text(one.title or one.id)
-        name = f"{number}. [{title}]({one.link})" if one.link else f"{number}. {title}"
+        # The page stands in docs.
+        link = one.link.removeprefix("docs/")
+        name = f"{number}. [{title}]({link})" if link else f"{number}. {title}"
         lines.append([name, *(_standing(column, one.id) for column in columns)])
     return "\n".join(markdown.table(_head("known defect", columns), lines))
 
