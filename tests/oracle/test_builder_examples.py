@@ -768,6 +768,7 @@ def test_a_row_with_drafts_that_is_marked_as_a_decode_may_be_without_a_state() -
     [
         case("one-padded-row", full(num_spec=2), 1, 3),
         case("more-rows-than-a-graph", full(num_spec=2, max_num_seqs=2), 5, 2),
+        case("more-tokens-than-a-graph", full(num_spec=2, max_num_seqs=1), 1, 2),
         case("no-graph", config(num_spec=2), 1, 2),
     ],
 )
