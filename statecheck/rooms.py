@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tomllib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.abc import MetaPathFinder
@@ -97,6 +98,14 @@ def installed_release() -> str:
     origin = json.loads(found.read_text("direct_url.json") or "{}")
     commit = origin.get("vcs_info", {}).get("commit_id", "")
     return f"{found.version} ({commit[:12]})" if commit else found.version
+
+
+def release() -> str:
+    """The version of statecheck: the one that is installed, or that of the checkout."""
+    if not is_checkout():
+        return installed_release()
+    project = tomllib.loads((FOLDER / "pyproject.toml").read_text(encoding="utf-8"))
+    return str(project["project"]["version"])
 
 
 def home() -> Path:

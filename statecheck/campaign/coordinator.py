@@ -21,11 +21,13 @@ from statecheck.campaign.processes.gpus import Gpus
 from statecheck.campaign.processes.handle import START_SECONDS, WorkerHandle
 from statecheck.campaign.processes.pool import WorkerPool
 from statecheck.campaign.processes.tasks import Explore, Setting
+from statecheck.campaign.profiles import profile_of
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.recovery import Recovery
 from statecheck.campaign.schedule.assignment import GRACE_SECONDS, Assignment
 from statecheck.campaign.schedule.exhaustion import Exhaustion
-from statecheck.campaign.schedule.task_queue import TaskQueue
+from statecheck.campaign.schedule.fixed import FixedExamples
+from statecheck.campaign.schedule.task_queue import Explorations, TaskQueue
 from statecheck.campaign.start import begun, terminated_like_interrupted, uninterrupted
 
 _POLL_SECONDS = 0.2
@@ -60,7 +62,7 @@ class Campaign:
         self._started: float | None = None
         self._ended: float | None = None
         self.exhaustion = Exhaustion(plan, self.ledger) if plan.exhaustive else None
-        self._assignment = self.exhaustion or Assignment(plan, self.ledger, start.scenarios)
+        self._assignment = self.exhaustion or self._explorations(start.scenarios)
         self._queue = TaskQueue(plan, self._assignment)
         self._recovery = Recovery(self.folder, self.ledger, self.defects)
         self._saved_at = self._shown_at = float("-inf")
@@ -68,6 +70,11 @@ class Campaign:
         self._gpus: Gpus
         self._pool: WorkerPool
         self._outcomes: Outcomes
+
+    def _explorations(self, scenarios: frozenset[str]) -> Explorations:
+        if self.plan.profile:
+            return FixedExamples(self.plan, self.ledger, profile_of(self.plan.profile).examples)
+        return Assignment(self.plan, self.ledger, scenarios)
 
     @property
     def at(self) -> float:

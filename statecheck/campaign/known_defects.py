@@ -136,17 +136,23 @@ class KnownDefects:
 
     Args:
         selected: whether only some properties are tried, so that those of a pattern may be others.
+        tolerates_fixed: a property whose declared defect no longer fails has passed.
         profile: the rules of the subject's release, for conditions.
     """
 
     def __init__(
-        self, declared: Sequence[KnownDeviation], *, selected: bool = False, profile: Profile = DOCUMENTS
+        self,
+        declared: Sequence[KnownDeviation],
+        *,
+        selected: bool = False,
+        tolerates_fixed: bool = False,
+        profile: Profile = DOCUMENTS,
     ) -> None:
         self.matcher = KnownDefectMatcher(declared, profile)
         self.all = {
             name: KnownRecord(name, one.title, one.link) for name, one in self.matcher.declared.items()
         }
-        self._selected = selected
+        self._selected, self._tolerates_fixed = selected, tolerates_fixed
 
     def count(self, rows: Mapping[str, Standing]) -> list[KnownRecord]:
         """The record of each, with the failing examples by property that the standings have."""
@@ -173,5 +179,6 @@ class KnownDefects:
                 complete=not self._selected or set(declared.names) <= tried_here,
             )
             for row in rows.values():
-                if record.stale and declared.alone in (row.name, row.tested.id):
+                is_stale = record.stale and not self._tolerates_fixed
+                if is_stale and declared.alone in (row.name, row.tested.id):
                     row.stale = f"declared as known, but no example failed: {declared.link}"

@@ -24,9 +24,7 @@ from statecheck.campaign.processes.tasks import (
 )
 from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.campaign.recovery import Recovery
-from statecheck.campaign.schedule.assignment import Assignment
-from statecheck.campaign.schedule.exhaustion import Exhaustion
-from statecheck.campaign.schedule.task_queue import TaskQueue
+from statecheck.campaign.schedule.task_queue import Explorations, TaskQueue
 from statecheck.case import Case
 from statecheck.case.faults import HANG, Fault, hang
 from statecheck.diagnose.replay import LEFT_OUT
@@ -48,7 +46,7 @@ class Outcomes:
         self,
         campaign: Campaign,
         pool: WorkerPool,
-        assignment: Assignment | Exhaustion,
+        assignment: Explorations,
         queue: TaskQueue,
         recovery: Recovery,
     ) -> None:

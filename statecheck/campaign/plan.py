@@ -32,6 +32,9 @@ class Plan:
         as_new: what the subject declares as known is taken for new.
         require: functions without which the campaign does not begin.
         fail_on_untested: an applicable property that is not tested is a failure.
+        profile: a conformance profile, whose properties get a fixed number of examples each; "" for none.
+        xfails: a file of defects that are declared besides those of the subject, "" for none.
+        tolerates_fixed: a declared defect that no longer fails is reported, and is no failure.
         exhaustive: all inputs up to a bound in place of drawn ones, of the properties that have enumerations.
         isolated: the subject runs in a process that can be killed, and that has `time_limit` seconds for each call. Where it is
             None, this is so on every device but the CPU.
@@ -60,6 +63,9 @@ class Plan:
     as_new: bool = False
     require: tuple[str, ...] = ()
     fail_on_untested: bool = False
+    profile: str = ""
+    xfails: str = ""
+    tolerates_fixed: bool = False
     exhaustive: bool = False
     isolated: bool | None = None
     time_limit: float = 30.0
@@ -72,7 +78,7 @@ class Plan:
     @property
     def is_selective(self) -> bool:
         """Whether it is about some of the properties, whatever the subject offers."""
-        return bool(self.only) or self.exhaustive
+        return bool(self.only or self.profile) or self.exhaustive
 
     @property
     def in_worker(self) -> bool:

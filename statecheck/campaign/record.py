@@ -60,6 +60,9 @@ class CampaignRecord:
         known: the defects that the subject declares.
         seed: from which the random choices of all tasks follow, None where they follow from the commit.
         fail_on_untested: an applicable property that is not tested is a failure.
+        profile: the conformance profile that it was run for, "" for none.
+        tolerates_fixed: a declared defect that no longer fails is no failure.
+        release: of the subject, such as "0.33.0", "" where it is not known.
         marks: every declared one that the chosen properties could reach; `examples` 0 is a missed one.
     """
 
@@ -94,6 +97,9 @@ class CampaignRecord:
     known: list[KnownRecord] = field(default_factory=list)
     seed: int | None = None
     fail_on_untested: bool = False
+    profile: str = ""
+    tolerates_fixed: bool = False
+    release: str = ""
 
     @property
     def examples(self) -> int:

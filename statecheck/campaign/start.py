@@ -17,7 +17,9 @@ from statecheck.campaign.known_defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.gpus import device_names
+from statecheck.campaign.profiles import profile_of
 from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.xfails import unsupported, with_xfails
 from statecheck.execution.verdict import MISCONFIGURED
 from statecheck.subject import Subject
 from statecheck.subject.identity import SOURCE, source_of
@@ -45,29 +47,37 @@ def begun(plan: Plan) -> Beginning:
     from statecheck.execution.registry import load_properties
     from statecheck.execution.selection import applicable, follows_requests, select
 
-    if plan.budget is None and plan.examples is None:
+    if plan.budget is None and plan.examples is None and not plan.profile:
         raise ValueError("(budget, examples) = (None, None), but should be one of them at least [campaign]")
-    subject, tested = loaded(plan.subject), load_properties()
-    if not plan.as_new:
-        require_narrow(subject)
+    subject, tested = with_xfails(plan, loaded(plan.subject)), load_properties()
+    require_narrow(subject)
     offered = enumerated(tested, plan.device) if plan.exhaustive else sorted(tested)
+    if plan.profile:
+        examples = profile_of(plan.profile).examples
+        offered = [name for name in offered if tested[name].id in examples]
     names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
     chosen, skipped = applicable(names, tested, subject, plan.device)
-    marks = expected(chosen, plan.device)
+    skipped = {name: why for name, why in unsupported(plan, tested).items() if name in names} | skipped
+    marks = expected([name for name in chosen if name not in skipped], plan.device)
     ledger = Ledger([tested[name] for name in names], skipped, marks, first_seen(plan, subject))
     ledger.keeper = Keeper(Path(plan.keeps_in), Path(plan.reports), lambda: subject.module, ledger.trouble)
-    declared = () if plan.as_new else subject.known_deviations
-    defects = KnownDefects(declared, selected=plan.is_selective, profile=subject.profile)
+    defects = KnownDefects(
+        subject.known_deviations,
+        selected=plan.is_selective,
+        tolerates_fixed=plan.tolerates_fixed,
+        profile=subject.profile,
+    )
     scenarios = frozenset(name for name, one in tested.items() if follows_requests(one))
-    return Beginning(_empty_record(plan), ledger, defects, scenarios)
+    return Beginning(_empty_record(plan, subject.release), ledger, defects, scenarios)
 
 
-def _empty_record(plan: Plan) -> CampaignRecord:
+def _empty_record(plan: Plan, release: str) -> CampaignRecord:
     from statecheck.report.environment import environment
 
     return CampaignRecord(
         id=plan.id,
         subject=plan.subject,
+        release=release,
         device=plan.device,
         commit=plan.commit,
         only=plan.only,
@@ -82,6 +92,8 @@ def _empty_record(plan: Plan) -> CampaignRecord:
         environment=environment(),
         seed=plan.seed,
         fail_on_untested=plan.fail_on_untested,
+        profile=plan.profile,
+        tolerates_fixed=plan.tolerates_fixed,
     )
 
 

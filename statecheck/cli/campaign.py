@@ -153,6 +153,7 @@ def _announced(plan: Plan) -> Iterator[str]:
     """What begins."""
     amount = [f"{plan.budget:,.0f} s"] if plan.budget is not None else []
     amount += [f"{plan.examples:,} examples"] if plan.examples is not None else []
+    amount += [f"profile {plan.profile}"] if plan.profile else []
     gpus = f"GPU {','.join(plan.gpus)}, {plan.workers} workers each"
     where = gpus if plan.gpus else f"device {plan.device}"
     yield f"campaign {plan.id}: subject {plan.subject}, {where}, {plan.engines} workers, {', '.join(amount)}"
@@ -192,7 +193,17 @@ def plan_of(options: argparse.Namespace, engines: int, **more: Any) -> Plan:
 
 
 def timed_plan(options: argparse.Namespace, command: str, device: str = "", **more: Any) -> Plan:
-    """As `plan_of`, for a time (see `add_timed_options`), with fresh randomness and with failing cases beside the reports.
+    """As `short_plan`, for a time (see `add_timed_options`), with fresh randomness.
+
+    Raises:
+        ValueError: an option that cannot be.
+    """
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    return short_plan(options, command, device, seed=seed, budget=seconds(options.budget), **more)
+
+
+def short_plan(options: argparse.Namespace, command: str, device: str = "", **more: Any) -> Plan:
+    """As `plan_of`, on the cores of this machine, with failing cases beside the reports.
 
     Args:
         device: "" for the one that the options choose.
@@ -207,9 +218,7 @@ def timed_plan(options: argparse.Namespace, command: str, device: str = "", **mo
     if workers is None:
         workers = 1 if device == "cuda" else cores()
     require_processes("workers", workers, command)
-    seed = secrets.randbits(32) if options.seed is None else options.seed
-    kept, budget = str(options.reports / "corpus"), seconds(options.budget)
-    return plan_of(options, workers, device=device, kept=kept, seed=seed, budget=budget, **more)
+    return plan_of(options, workers, device=device, kept=str(options.reports / "corpus"), **more)
 
 
 def name_by_time(commit: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from statecheck.cli.campaign import console, run_campaign, timed_plan
+from statecheck.cli.conform import add_conform
 from statecheck.cli.exhaust import add_exhaust
 from statecheck.cli.help import add_examples
 from statecheck.cli.merge import add_merge
@@ -30,8 +31,10 @@ from statecheck.cli.releases.compatibility import add_compatibility
 from statecheck.cli.releases.replay_trace import add_replay_trace
 from statecheck.cli.sanitize import add_sanitize
 from statecheck.cli.vectors import add_vectors
+from statecheck.cli.xfails import add_xfails
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.releases.start import go_on_in_release
+from statecheck.rooms import release
 from statecheck.text import command_lines
 from statecheck.text.terminal import said, say
 
@@ -81,9 +84,12 @@ def parser() -> CommandParser:
     """Of all commands."""
     program = command_lines.program()
     parser = CommandParser(prog=program, description=__doc__)
+    parser.add_argument("--version", action="version", version=f"statecheck {release()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_fuzz(commands)
     _add_replay(commands)
+    add_conform(commands)
+    add_xfails(commands)
     add_bisect(commands)
     add_nightly(commands)
     add_merge(commands)

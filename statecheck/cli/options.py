@@ -59,12 +59,12 @@ def add_campaign_options(parser: argparse.ArgumentParser) -> None:
     add_subject_options(parser)
     add_only_option(parser)
     add_reports_option(parser)
-    _add_port_options(parser)
+    add_port_options(parser)
     parser.add_argument("--as-new", action="store_true", help="report known defects as new ones")
     add_require_options(parser)
 
 
-def _add_port_options(parser: argparse.ArgumentParser) -> None:
+def add_port_options(parser: argparse.ArgumentParser) -> None:
     """How a command runs the subject."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -88,8 +88,13 @@ def _add_port_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_timed_options(parser: argparse.ArgumentParser) -> None:
-    """Of a campaign of a minute: how long, and on how many processes."""
+    """Of a campaign of a minute: how long it is, and the number of its processes."""
     parser.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
+    add_workers_option(parser)
+
+
+def add_workers_option(parser: argparse.ArgumentParser) -> None:
+    """The number of processes of a campaign."""
     parser.add_argument(
         "--workers", type=int, default=None, help="processes (default: one per core; 1 on a GPU)"
     )

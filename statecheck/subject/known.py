@@ -20,6 +20,11 @@ and in it a table `[[known.symptoms]]` for each way in which it shows, with the 
     exception   optional: the name of the exception that is raised, or a list of them
     condition   optional: what it wants of the case besides, by name
 
+and a table `[[unsupported]]` for what the subject cannot do:
+
+    properties  names or ids of properties, with `*` for any characters, that are not applicable therefore
+    why         the reason
+
 A failure is one of the defect's if it has all the fields of one symptom. Functions and places may have `*` for any
 characters as a part of a name, too.
 
@@ -75,14 +80,24 @@ def declared_in(
         ValueError: there is no such file, it is no TOML, or an entry is not as described above; names the file, and of an entry
             its id or number, from 0 on, and the field.
     """
-    data = _read(path)
-    with _located(str(path)):
-        file: KnownFile = Decoder().decode(data, KnownFile)
-    made = tuple(_made(entry, conditions or {}, f"{path}, entry {entry.id!r}") for entry in file.known)
+    made = tuple(_made(entry, conditions or {}, f"{path}, entry {entry.id!r}") for entry in _file(path).known)
     for name, times in Counter(known.id for known, _ in made).items():
         if times > 1:
             raise ValueError(f"id = {name!r}, but should be that of one defect, not of {times} [{path}]")
     return made
+
+
+def unsupported_in(path: Path) -> tuple[Unsupported, ...]:
+    """What the subject cannot do, according to the file.
+
+    Raises:
+        ValueError: as `declared_in`.
+    """
+    made = _file(path).unsupported
+    for at, entry in enumerate(made):
+        with _located(f"{path}, unsupported entry {at}"):
+            _given(entry)
+    return tuple(made)
 
 
 def has(versions: str, release: str) -> bool:
@@ -126,8 +141,24 @@ class KnownEntry:
 
 
 @dataclass(frozen=True)
+class Unsupported:
+    """Properties, by names, ids or patterns, that ask for what the subject cannot do, and why it cannot."""
+
+    properties: list[str]
+    why: str
+
+
+@dataclass(frozen=True)
 class KnownFile:
     known: list[KnownEntry] = field(default_factory=list)
+    unsupported: list[Unsupported] = field(default_factory=list)
+
+
+def _file(path: Path) -> KnownFile:
+    data = _read(path)
+    with _located(str(path)):
+        file: KnownFile = Decoder().decode(data, KnownFile)
+    return file
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -141,7 +172,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(f"text = no TOML, but should be TOML: {error} [{path}]") from error
 
 
-def _given(decoded: KnownEntry | KnownSymptom, empty: str = "") -> dict[str, Any]:
+def _given(decoded: KnownEntry | KnownSymptom | Unsupported, empty: str = "") -> dict[str, Any]:
     """The fields that are given; none of them is empty but the one that may be."""
     given = {name: value for name, value in vars(decoded).items() if value is not None}
     for name, value in given.items():

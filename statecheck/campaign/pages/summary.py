@@ -65,7 +65,7 @@ def _wrong(record: CampaignRecord) -> Iterator[str]:
         listed = first_names([f"{row.name} ({row.status})" for row in others], _MOST_NAMES)
         yield f"{counted(len(others), 'property', 'properties')} without a saved input: {listed}."
     stale = [defect.id for defect in record.known if defect.stale]
-    if stale:
+    if stale and not record.tolerates_fixed:
         yield f"{counted(len(stale), 'known defect no longer fails', 'known defects no longer fail')}: {', '.join(stale)}."
     ids = {bucket.id for bucket in record.buckets}
     failed = sum(replay.verdict == "FAILED" and bucket_in(replay.file) not in ids for replay in record.corpus)

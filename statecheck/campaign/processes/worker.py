@@ -69,6 +69,7 @@ class Worker:
         self._prepare_process(setting)
         from statecheck.campaign.keeper import Keeper
         from statecheck.campaign.known_defects import KnownDefectMatcher
+        from statecheck.campaign.xfails import with_xfails
         from statecheck.execution.example import Bench
         from statecheck.execution.ports import ordinary_port
         from statecheck.execution.registry import load_properties
@@ -82,7 +83,7 @@ class Worker:
         self.log = self._opened_log()
         self.properties = load_properties()
         self.own_code = OwnCode()
-        subject = load(setting.subject)
+        subject = with_xfails(setting, load(setting.subject))
         self.isolated = self._in_worker() if setting.in_worker else None
         self.watched: Port = self.isolated or ordinary_port(
             subject, setting.device, sanitized=setting.sanitized, log=self.log
@@ -92,8 +93,7 @@ class Worker:
         self.bench = Bench(subject, self.watched)
         keeps_in, reports = Path(setting.keeps_in), Path(setting.reports)
         self.keeper = Keeper(keeps_in, reports, lambda: subject.module, self.trouble)
-        declared = () if setting.as_new else subject.known_deviations
-        self.known_defects = KnownDefectMatcher(declared, subject.profile, self._asking)
+        self.known_defects = KnownDefectMatcher(subject.known_deviations, subject.profile, self._asking)
         self.bench.known_by = self.known_defects.known
         self._files = OpenFiles()
         self.trace = Trace(setting.watched)

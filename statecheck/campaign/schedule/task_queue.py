@@ -12,6 +12,10 @@ from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Replay, RunCanary, Task
 from statecheck.campaign.schedule.assignment import Assignment
 from statecheck.campaign.schedule.exhaustion import Exhaustion
+from statecheck.campaign.schedule.fixed import FixedExamples
+
+Explorations = Assignment | Exhaustion | FixedExamples
+"""What gives out the explorations of a campaign."""
 
 _REPLAY_SHARE = 0.2
 """The part of the budget in which the corpus is replayed before properties are explored; the rest of it comes after."""
@@ -24,7 +28,7 @@ class TaskQueue:
         assignment: of the explorations.
     """
 
-    def __init__(self, plan: Plan, assignment: Assignment | Exhaustion) -> None:
+    def __init__(self, plan: Plan, assignment: Explorations) -> None:
         self._plan, self._assignment = plan, assignment
         self._first: deque[Task] = deque()
 

@@ -1,0 +1,54 @@
+"""What `statecheck conform` explores: each property of a profile once, with its number of examples."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from statecheck.campaign.ledger import Ledger
+from statecheck.campaign.plan import Plan, seed_of
+from statecheck.campaign.processes.handle import WorkerHandle
+from statecheck.campaign.processes.tasks import Explore, Explored
+
+
+class FixedExamples:
+    """Gives out the explorations of a profile, as `Assignment` does those of other campaigns.
+
+    Nothing depends on time: two runs with the same versions of everything try the same examples.
+
+    Args:
+        examples: of each property, by its id.
+    """
+
+    every_property_was_tried = False
+
+    def __init__(self, plan: Plan, ledger: Ledger, examples: Mapping[str, int]) -> None:
+        self.done = 0
+        self.lost: deque[Explore] = deque()
+        """Explorations that ended with their workers, to be done again."""
+        self._ledger = ledger
+        chosen = [one for one in ledger.standings.values() if one.open]
+        # Long ones first, so that no worker is left with a long one at the end.
+        chosen.sort(key=lambda one: (not one.tested.launches, one.tested.id))
+        self._waiting = deque(
+            Explore(one.name, seed_of(plan, 0, one.tested.id), examples[one.tested.id]) for one in chosen
+        )
+
+    def next(self, worker: WorkerHandle, workers: Sequence[WorkerHandle], left: float) -> Explore | None:  # noqa: ARG002 - an assignment's
+        """A task for a worker, None where there is nothing for it now."""
+        waiting = self.lost or self._waiting
+        while waiting:
+            task = waiting.popleft()
+            standing = self._ledger.standings[task.property]
+            if standing.open:
+                return replace(task, known=standing.known, isolated=standing.deaths > 0)
+            waiting = self.lost or self._waiting
+        return None
+
+    def ended(self, task: Explore, message: Explored | None) -> None:
+        """An exploration has ended, or was lost with its worker."""
+
+    def again(self, task: Explore) -> None:
+        """Have a task done next that was lost."""
+        self.lost.append(task)
