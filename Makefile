@@ -10,6 +10,9 @@ ONLY ?=
 SEED ?=
 CASE ?=
 FUZZ_ARGS ?=
+PROFILE ?= functions
+XFAILS ?=
+CONFORM_ARGS ?=
 GPUS ?=
 RAY ?=
 SHARD ?=
@@ -80,7 +83,7 @@ CAMPAIGN_OF_SEQUENCES = $(RELEASE) $(RUN) fuzz --subject $(SEQUENCES) --budget $
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants prove vllm sglang transformers mlx compatibility vectors lint types table check-table ci clean
+TARGETS := help test fuzz conform exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants prove vllm sglang transformers mlx compatibility vectors lint types table check-table ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -120,6 +123,10 @@ prove: $(READY)  ## lemmas about the kernels' decisions for every int32, each pr
 reach: $(READY)  ## a campaign that lists the refusals, lines and branches that no example came to: BUDGET, SUBJECT, ONLY, SEED, WORKERS
 	@$(RUN) reach --budget $(call quote,$(BUDGET)) $(CHOICE) $(if $(ONLY),--only $(call quote,$(ONLY))) \
 	  $(if $(SEED),--seed $(call quote,$(SEED))) $(if $(WORKERS),--workers $(call quote,$(WORKERS)))
+
+conform: $(READY)  ## the fixed examples of a profile, for a project's own CI: PROFILE, XFAILS, SUBJECT, DEVICE, WORKERS; on a release: VLLM=0.33.0
+	@$(RELEASE) $(RUN) conform --profile $(call quote,$(PROFILE)) $(RELEASED_CHOICE) \
+	  $(if $(XFAILS),--xfails $(call quote,$(XFAILS))) $(if $(WORKERS),--workers $(call quote,$(WORKERS))) $(CONFORM_ARGS)
 
 nightly: $(READY)  ## a campaign to leave running, with a report: BUDGET (8h here), GPUS, SHARD, RAY, SUBJECT, DEVICE, ONLY; on a release: VLLM=0.33.0
 	@$(RELEASE) $(RUN) nightly $(if $(filter-out file,$(origin BUDGET)),--budget $(call quote,$(BUDGET))) \

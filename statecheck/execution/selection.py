@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from statecheck.case import Case
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 NEED_CUDA = frozenset({"harness.capture", "harness.replay"})
 _MOST_PER_CORE = 8
+_MOST_NEAR, _LIKE = 5, 0.5
+"""Names that an unknown one is answered with, and how like it they have to be."""
 
 
 def applicable(
@@ -74,9 +77,20 @@ def select(names: list[str], expression: str, tested: Mapping[str, Property] | N
     ids = {name: one.id for name, one in (tested or {}).items()}
     found = [name for name in names if chosen_by(expression, name, ids.get(name, ""))]
     if not found:
-        listed = ", ".join(ids.get(name) or name for name in names)
-        raise ValueError(f"only = {expression!r}, but should match a property; there are {listed} [fuzz]")
+        raise ValueError(
+            f"only = {expression!r}, but should match a property; {_nearest(expression, names, ids)} [fuzz]"
+        )
     return found
+
+
+def _nearest(expression: str, names: list[str], ids: Mapping[str, str]) -> str:
+    """The ids and topics that are most like an expression, or all topics where none is."""
+    known = {ids.get(name) or name for name in names}
+    topics = {name.partition("/")[0] for name in known}
+    near = get_close_matches(expression.lower(), sorted(known | topics), _MOST_NEAR, _LIKE)
+    if near:
+        return f"like it are {', '.join(near)}"
+    return f"topics are {', '.join(sorted(topics))}"
 
 
 def missing_functions(case: Case, subject: Subject) -> list[str]:
