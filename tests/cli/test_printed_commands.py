@@ -136,6 +136,7 @@ LEFT_OUT = {
     r"-m pytest": "needs a GPU",
     r"[Vv][Ll][Ll][Mm]|[Ss][Gg][Ll]ang|SGLANG|(make|statecheck) bisect|replay-trace": "needs a release of an engine",
     r"mutants\b": "takes minutes or hours; tests/mutants judges a small module",
+    r"\b(conform|xfails)\b": "has a test of its own, on ports of one function",
     r"^make (sanitize|vllm|sglang)$": "a name; the command has an argument",
     r"make bench PYTHON=": "needs a GPU",
 }
