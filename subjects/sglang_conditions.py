@@ -18,18 +18,17 @@ _INTERVAL = 4
 
 @dataclass(frozen=True)
 class _WrongPrefix:
-    """A prefix that can be hit with a wrong state: whose tokens, how many, the states that its slot holds, and the request's row in each step."""
+    """A prefix that can be hit with a wrong state: how many tokens it has, the states that its slot holds, and what was scheduled in each step."""
 
-    name: str
     tokens: int
     found: tuple[Any, ...]
-    rows: tuple[Mapping[str, Any], ...]
+    steps: tuple[Mapping[str, Any], ...]
 
     @property
-    def counts(self) -> list[int]:
-        """Tokens of the same request after which the states stand; none if one is another request's."""
-        alike = all((owner, tuple(more)) == (self.name, ()) for owner, _, more in self.found)
-        return [count for _, count, _ in self.found] if alike else []
+    def owner(self) -> str:
+        """The request whose states they all are; "" where it is none, or several."""
+        owners = {name if not more else "" for name, _, more in self.found}
+        return owners.pop() if len(owners) == 1 else ""
 
     @property
     def next_boundary(self) -> int:
@@ -38,11 +37,22 @@ class _WrongPrefix:
     @property
     def is_next_boundary(self) -> bool:
         """Of a convolution, the last of its rows is the state's."""
-        return max(self.counts, default=0) == self.next_boundary
+        return self.owner in self.names and max(count for _, count, _ in self.found) == self.next_boundary
 
-    def passed(self, *, behind: bool, before: bool) -> bool:
+    @property
+    def names(self) -> set[str]:
+        return {name for step in self.steps for name in step}
+
+    def rows(self, name: str) -> list[Mapping[str, Any]]:
+        """Those of a request, in all steps."""
+        absent = {"tokens": 0, "computed": -1, "begins": False}
+        return [step.get(name, absent) for step in self.steps]
+
+    def passed(self, name: str, *, behind: bool, before: bool) -> bool:
         """Whether a decode passed the boundary in a step right behind, or before, a step without a decode of the request."""
-        pairs = [pair for two in pairwise(self.rows) for pair in ((two,) * behind + (two[::-1],) * before)]
+        pairs = [
+            pair for two in pairwise(self.rows(name)) for pair in ((two,) * behind + (two[::-1],) * before)
+        ]
         return any(
             row["tokens"] == 1
             and row["computed"] == self.tokens - 1
@@ -60,32 +70,32 @@ def _wrong(case: Case, strategy: str) -> _WrongPrefix | None:
     steps = [one for one in ended if isinstance(one, Record) and one.type == "RadixStep"]
     findings = steps[-1]["findings"] if steps and ended[-1] is steps[-1] else ()
     about = next((dict(about) for law, *_, about in findings if law == "published"), {})
-    name = about.get("request", "")
-    absent = {"tokens": 0, "computed": -1, "begins": False}
-    rows = tuple(dict(step["scheduled"]).get(name, absent) for step in steps)
-    return _WrongPrefix(name, about["tokens"], about["found"], rows) if about.get("found") else None
+    scheduled = tuple(dict(step["scheduled"]) for step in steps)
+    return _WrongPrefix(about["tokens"], about["found"], scheduled) if about.get("found") else None
 
 
 def _kept_in_the_same_slot(case: Case, _: Profile) -> bool:
-    """What may be hit as a request's tokens up to a boundary holds its state at the next one, and a prefill ran beside the decode that passed it."""
+    """What may be hit as tokens up to a boundary holds a request's state at the next one, and a prefill ran beside its decode that passed it."""
     wrong = _wrong(case, "extra_buffer")
-    return wrong is not None and wrong.is_next_boundary and wrong.passed(behind=True, before=True)
+    return (
+        wrong is not None and wrong.is_next_boundary and wrong.passed(wrong.owner, behind=True, before=True)
+    )
 
 
 def _kept_in_the_other_slot(case: Case, _: Profile) -> bool:
-    """What may be hit up to a boundary holds no state of a later token, and a prefill ran behind the decode that passed it."""
+    """What may be hit up to a boundary holds no state of a later token, and a prefill ran behind a decode that passed it."""
     wrong = _wrong(case, "extra_buffer")
-    if wrong is None or wrong.tokens % _INTERVAL or max(wrong.counts, default=0) > wrong.tokens:
+    if wrong is None or wrong.tokens % _INTERVAL or max(count for _, count, _ in wrong.found) > wrong.tokens:
         return False
-    return wrong.passed(behind=False, before=True)
+    return any(wrong.passed(name, behind=False, before=True) for name in wrong.names)
 
 
 def _passed_in_flight(case: Case, _: Profile) -> bool:
-    """With one slot, what may be hit up to a boundary holds the state at the next one, which the request's last decode passed."""
+    """With one slot, what may be hit up to a boundary holds a request's state at the next one, which its last decode passed."""
     wrong = _wrong(case, "extra_buffer_lazy")
     if wrong is None or not wrong.is_next_boundary:
         return False
-    last = next((row for row in reversed(wrong.rows) if row["tokens"]), {"computed": -1})
+    last = next(row for row in reversed(wrong.rows(wrong.owner)) if row["tokens"])
     return bool(last["computed"] == wrong.next_boundary - 1)
 
 

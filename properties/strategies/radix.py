@@ -27,7 +27,8 @@ class RadixWorld:
     mamba_track_interval: int = 4
     num_draft_tokens: int = 0
     host_policy: str = ""
-    late_steps: ClassVar[int] = 0
+    late_steps: ClassVar[int] = 8
+    """A request that was aborted and sent back computes its prompt once more before it ends."""
 
     @property
     def num_spec(self) -> int:

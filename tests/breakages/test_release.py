@@ -18,9 +18,11 @@ from tests.breakages.release import (
     RELEASE,
     PlantedDefect,
 )
+from tests.breakages.sglang import PLANTED as OF_SGLANG
+from tests.breakages.sglang import RELEASE as SGLANG
 
 
-@pytest.mark.parametrize("planted", [PLANTED, PLANTED_BOUNDARIES, CONNECTORS])
+@pytest.mark.parametrize("planted", [PLANTED, PLANTED_BOUNDARIES, CONNECTORS, OF_SGLANG])
 def test_each_planted_defect_has_a_name_of_its_own(planted: Sequence[PlantedDefect]) -> None:
     assert len({one.name for one in planted}) == len(planted)
 
@@ -35,12 +37,16 @@ def test_each_planted_defect_has_a_name_of_its_own(planted: Sequence[PlantedDefe
         (RELEASE, "connectors", "another block"),
         (RELEASE, "connectors", "too early"),
         (RELEASE, "connectors", "while they are loaded"),
+        (SGLANG, "sglang", "given out twice"),
+        (SGLANG, "sglang", "after the first token of a step"),
+        (SGLANG, "sglang", "not copied to host memory"),
     ],
 )
 def test_a_planted_defect_is_found(release: str, table: str, word: str) -> None:
-    python = rooms.FOLDER / ".vllm" / release / "bin" / "python"
+    project = "sglang" if table == "sglang" else "vllm"
+    python = rooms.FOLDER / f".{project}" / release / "bin" / "python"
     if not python.exists():
-        pytest.skip(f"make vllm VLLM={release} makes the environment")
+        pytest.skip(f"make {project} {project.upper()}={release} makes the environment")
     command = (str(python), "-m", f"tests.breakages.{table}", "--only", word)
     found = subprocess.run(command, cwd=rooms.FOLDER, capture_output=True, text=True, check=True)
     assert "not in" not in found.stdout.splitlines()[-1]

@@ -54,16 +54,30 @@ PLANTED: Mapping[str, tuple[str, str, Plant]] = {
 """By name: the strategy of the cache, the place, and how it is broken."""
 
 
-def broken_laws(strategy: str) -> list[str]:
-    """The laws that are broken first where three requests come one after another, the later ones with the prefix of the first."""
+OVERLAPPED: Mapping[str, Any] = {"strategy": "extra_buffer", "overlap": True, "max_mamba_cache_size": 16}
+PLAIN: Mapping[str, Mapping[str, Any]] = {
+    "no_buffer": {},
+    "extra_buffer": {"strategy": "extra_buffer"},
+    "overlap": OVERLAPPED,
+    "the core in Rust": {**OVERLAPPED, "core": "rust"},
+    "drafts": {**OVERLAPPED, "num_draft_tokens": 3, "mamba_track_interval": 8},
+    "host memory": {**OVERLAPPED, "max_total_tokens": 36, "host_policy": "write_through"},
+}
+"""By name: the settings of an engine without a defect."""
+
+
+def broken_laws(**settings: Any) -> list[str]:
+    """The laws that are broken first where three requests come one after another, the later ones with the prefix of the first; the second is sent back once."""
     from subjects.sglang import RadixEngine, RadixSettings
 
-    engine = RadixEngine(RadixSettings(strategy=strategy, chunked_prefill_size=8))
+    engine = RadixEngine(RadixSettings(chunked_prefill_size=8, **settings))
     prompt = tuple(range(1, 11))
     for number, more in enumerate(((), (50,), (60, 61, 62))):
         engine.add_request(f"r{number}", (*prompt, *more), 5)
-        for _ in range(20):
-            step = engine.step({})
+        for turn in range(20):
+            if (number, turn) == (1, 3):
+                engine.pause(retract=True)
+            step = engine.step({f"r{number}": turn % 3})
             if step.findings:
                 return sorted({law for law, *_ in step.findings})
             if step.idle:
@@ -80,9 +94,9 @@ def planted(strategy: str, place: str, plant: Plant) -> list[str]:
     owner, _, name = place.rpartition("." if place.startswith((POOL, SLOTS)) else ":")
     target = find(owner) if ":" in owner else __import__(owner, fromlist=["_"])
     with mock.patch.object(target, name, plant(getattr(target, name))):
-        return broken_laws(strategy)
+        return broken_laws(strategy=strategy)
 
 
 if __name__ == "__main__":
-    found = {strategy: broken_laws(strategy) for strategy in ("no_buffer", "extra_buffer")}
+    found = {name: broken_laws(**settings) for name, settings in PLAIN.items()}
     print(json.dumps(found | {name: planted(*one) for name, one in PLANTED.items()}), file=sys.stdout)
