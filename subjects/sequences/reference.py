@@ -63,14 +63,25 @@ class Reference:
         fresh = self._library.fresh
         key = ("canary", self._model, self._seed, *sorted(self._features.items()))
         if key not in fresh:
-            alone = self.logits((_NEXT,), {})
-            fresh[key] = min(distance(alone, self.logits((*one, _NEXT), {})) for one in _HISTORIES)
+            fresh[key] = self._moved()
         moved = fresh[key]
+        if isinstance(moved, str):
+            raise NotOffered(f"{self._model}: not verified: a fresh run ends in {moved}")
         if not MOVES * self.tolerance <= moved < float("inf"):
             raise NotOffered(
                 f"{self._model}: not verified: without the history the logits move by {moved:.2g} of their scale,"
                 f" but should by {MOVES * self.tolerance:g} or more"
             )
+
+    def _moved(self) -> float | str:
+        """By how much the logits move without the history; where a fresh run fails, how."""
+        try:
+            alone = self.logits((_NEXT,), {})
+            return min(distance(alone, self.logits((*one, _NEXT), {})) for one in _HISTORIES)
+        except NotOffered:
+            raise
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
 
     def _given(self, features: Mapping[str, Any]) -> dict[str, Any]:
         return {

@@ -148,6 +148,7 @@ def _limit_memory() -> None:
 
         most = int(os.environ["STATECHECK_MEGABYTES"]) << 20
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def serve(module: str) -> None:

@@ -1,0 +1,234 @@
+"""The C interface of llama.cpp through ctypes: the few functions that sequences take, and where fields of its structures are.
+
+The structures of parameters change between releases. A field is found by its default beside others, and a getter of the library
+confirms what was written where there is one.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import os
+import random
+import struct
+import zlib
+from array import array
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+# Its assertions would start a debugger, which takes seconds.
+os.environ.setdefault("GGML_NO_BACKTRACE", "1")
+
+_POINTER = c.c_void_p
+_ROOM = 512
+_SPREAD = 0.3
+"""Standard deviation of weights: with 0.1 the state hardly moves the logits."""
+
+
+class Parameters(c.Structure):
+    """A structure of parameters with room behind it; the library reads as much as it knows."""
+
+    _fields_ = (("raw", c.c_ubyte * _ROOM),)
+
+    def put(self, offset: int, number: int) -> None:
+        """Write 32 bits."""
+        self.raw[offset : offset + 4] = struct.pack("<I", number)
+
+    def numbers(self) -> tuple[int, ...]:
+        """All of it as 32-bit numbers."""
+        return struct.unpack(f"<{_ROOM // 4}i", bytes(self.raw))
+
+
+class Batch(c.Structure):
+    """Tokens with positions, sequences, and whether logits are wanted."""
+
+    _fields_ = (
+        ("n_tokens", c.c_int32),
+        ("token", c.POINTER(c.c_int32)),
+        ("embd", _POINTER),
+        ("pos", c.POINTER(c.c_int32)),
+        ("n_seq_id", c.POINTER(c.c_int32)),
+        ("seq_id", c.POINTER(c.POINTER(c.c_int32))),
+        ("logits", c.POINTER(c.c_int8)),
+    )
+
+
+_FILL = c.CFUNCTYPE(None, _POINTER, _POINTER)
+_LOG = c.CFUNCTYPE(None, c.c_int, c.c_char_p, _POINTER)
+_INT, _SIZE, _TEXT = c.c_int32, c.c_size_t, c.c_char_p
+_FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
+    "llama_backend_init": (None, ()),
+    "llama_log_set": (None, (_LOG, _POINTER)),
+    "llama_model_default_params": (Parameters, ()),
+    "llama_context_default_params": (Parameters, ()),
+    "llama_model_init_from_user": (_POINTER, (_POINTER, _FILL, _POINTER, Parameters)),
+    "llama_init_from_model": (_POINTER, (_POINTER, Parameters)),
+    "llama_free": (None, (_POINTER,)),
+    "llama_model_is_recurrent": (c.c_bool, (_POINTER,)),
+    "llama_model_is_hybrid": (c.c_bool, (_POINTER,)),
+    "llama_decode": (_INT, (_POINTER, Batch)),
+    "llama_get_logits_ith": (c.POINTER(c.c_float), (_POINTER, _INT)),
+    "llama_get_memory": (_POINTER, (_POINTER,)),
+    "llama_memory_seq_rm": (c.c_bool, (_POINTER, _INT, _INT, _INT)),
+    "llama_memory_seq_cp": (None, (_POINTER, _INT, _INT, _INT, _INT)),
+    "llama_memory_seq_pos_max": (_INT, (_POINTER, _INT)),
+    "llama_state_seq_get_size": (_SIZE, (_POINTER, _INT)),
+    "llama_state_seq_get_data": (_SIZE, (_POINTER, _POINTER, _SIZE, _INT)),
+    "llama_state_seq_set_data": (_SIZE, (_POINTER, _POINTER, _SIZE, _INT)),
+    "ggml_get_name": (_TEXT, (_POINTER,)),
+    "ggml_nelements": (c.c_int64, (_POINTER,)),
+    "ggml_nbytes": (_SIZE, (_POINTER,)),
+    "ggml_backend_tensor_set": (None, (_POINTER, _POINTER, _SIZE, _SIZE)),
+    "gguf_init_empty": (_POINTER, ()),
+    "gguf_set_val_str": (None, (_POINTER, _TEXT, _TEXT)),
+    "gguf_set_val_u32": (None, (_POINTER, _TEXT, c.c_uint32)),
+    "gguf_set_val_f32": (None, (_POINTER, _TEXT, c.c_float)),
+    "gguf_set_val_bool": (None, (_POINTER, _TEXT, c.c_bool)),
+    "gguf_set_arr_data": (None, (_POINTER, _TEXT, c.c_int, _POINTER, _SIZE)),
+}
+_INT32_ARRAY = 5
+"""The type's number in GGUF."""
+
+
+def library_path() -> Path:
+    """The library that LLAMACPP_PATH names, or the one in the installed wheel of xllamacpp.
+
+    Raises:
+        ValueError: there is none.
+    """
+    named = os.environ.get("LLAMACPP_PATH", "")
+    if named:
+        return Path(named)
+    spec = find_spec("xllamacpp")
+    folders = [Path(one) for one in (spec.submodule_search_locations or ())] if spec is not None else []
+    found = [
+        path
+        for folder in folders
+        for path in sorted(folder.glob("xllamacpp*.*"))
+        if path.suffix in (".so", ".pyd")
+    ]
+    if not found:
+        raise ValueError(
+            "LLAMACPP_PATH = '', but should be the path of a library, or xllamacpp be installed [llamacpp]"
+        )
+    return found[0]
+
+
+class LlamaCpp:
+    """The library, loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = c.CDLL(str(path))
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(self._library, name)
+            function.restype, function.argtypes = result, arguments
+        self.log: list[str] = []
+        self._log = _LOG(lambda _, text, __: self.log.append(text.decode(errors="replace")))
+        self._fill: Any = None
+        self.call("llama_log_set", self._log, None)
+        self.call("llama_backend_init")
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Call a function of `_FUNCTIONS`."""
+        return getattr(self._library, name)(*arguments)
+
+    def has(self, name: str) -> bool:
+        """Whether the release exports it."""
+        return hasattr(self._library, name)
+
+    def model(self, architecture: str, metadata: Mapping[str, Any], seed: int) -> int | None:
+        """A model with weights of the seed; None where the library refuses, and says why in `log`."""
+        self.log.clear()
+
+        def fill(tensor: int, _: int) -> None:
+            count = self.call("ggml_nelements", tensor)
+            data = _weights(self.call("ggml_get_name", tensor).decode(), count, seed)
+            if self.call("ggml_nbytes", tensor) == 4 * count:
+                self.call("ggml_backend_tensor_set", tensor, data.buffer_info()[0], 0, 4 * count)
+
+        self._fill = _FILL(fill)
+        parameters = self.call("llama_model_default_params")
+        found: int | None = self.call(
+            "llama_model_init_from_user", self._gguf(architecture, metadata), self._fill, None, parameters
+        )
+        return found
+
+    def _gguf(self, architecture: str, metadata: Mapping[str, Any]) -> int:
+        made: int = self.call("gguf_init_empty")
+        self.call("gguf_set_val_str", made, b"general.architecture", architecture.encode())
+        for name, value in metadata.items():
+            key = (name if name.startswith("tokenizer.") else f"{architecture}.{name}").encode()
+            if isinstance(value, bool):
+                self.call("gguf_set_val_bool", made, key, value)
+            elif isinstance(value, int):
+                self.call("gguf_set_val_u32", made, key, value)
+            elif isinstance(value, float):
+                self.call("gguf_set_val_f32", made, key, value)
+            elif isinstance(value, str):
+                self.call("gguf_set_val_str", made, key, value.encode())
+            else:
+                numbers = (c.c_int32 * len(value))(*value)
+                self.call("gguf_set_arr_data", made, key, _INT32_ARRAY, c.cast(numbers, _POINTER), len(value))
+        return made
+
+    def context(self, model: int, *, micro_batch: int, unified: bool, snapshots: int) -> int | None:
+        """A context for four sequences, with one thread, and 32 bits for keys and values; None where the library refuses."""
+        given: Parameters = self.call("llama_context_default_params")
+        numbers = given.numbers()
+        # n_ctx, n_batch, n_ubatch, n_seq_max, and in newer releases the number of kept recurrent states.
+        for offset, number in ((0, 1024), (4, 512), (8, micro_batch), (12, 4)):
+            given.put(offset, number)
+        if snapshots:
+            given.put(16, snapshots)
+        threads = next(at for at in range(4, 16) if numbers[at] == numbers[at + 1] == 4)
+        types = next(at for at in range(threads + 2, 40) if numbers[at] == numbers[at + 1] == 1)
+        flags = bytes(given.raw).index(b"\0\1\1\1\1", 4 * types + 8)
+        for at in (threads, threads + 1):
+            given.put(4 * at, 1)
+        for at in (types, types + 1):
+            given.put(4 * at, 0)
+        given.raw[flags + 5] = int(unified)
+        found: int | None = self.call("llama_init_from_model", model, given)
+        if found is not None:
+            self._require("llama_n_ubatch", found, micro_batch)
+            self._require("llama_n_seq_max", found, 4)
+            if snapshots:
+                self._require("llama_n_rs_seq", found, snapshots)
+        return found
+
+    def _require(self, getter: str, context: int, wanted: int) -> None:
+        function = getattr(self._library, getter)
+        function.restype, function.argtypes = c.c_uint32, (_POINTER,)
+        if function(context) != wanted:
+            raise RuntimeError(
+                f"{getter} = {function(context)}, but should be {wanted}: the layout is another one"
+            )
+
+
+def _weights(name: str, count: int, seed: int) -> array[float]:
+    """Numbers of a tensor that depend on its name and the seed: around 1 for norms, below 0 for decays, else around 0."""
+    chance = random.Random(zlib.crc32(name.encode()) + seed)
+    if name.endswith("norm.weight"):
+        return array("f", [1.0] * count)
+    if name.endswith("ssm_a"):
+        return array("f", [-chance.uniform(0.05, 1.0) for _ in range(count)])
+    return array("f", [chance.gauss(0.0, _SPREAD) for _ in range(count)])
+
+
+def batch_of(entries: Sequence[tuple[int, int, int, bool]]) -> Batch:
+    """A batch of tokens: each with its position, its sequence, and whether its logits are wanted."""
+    count = len(entries)
+    sequences = [(c.c_int32 * 1)(sequence) for _, _, sequence, _ in entries]
+    pointers = (c.POINTER(c.c_int32) * count)(*(c.cast(one, c.POINTER(c.c_int32)) for one in sequences))
+    made = Batch(
+        count,
+        (c.c_int32 * count)(*(token for token, *_ in entries)),
+        None,
+        (c.c_int32 * count)(*(position for _, position, *_ in entries)),
+        (c.c_int32 * count)(*[1] * count),
+        pointers,
+        (c.c_int8 * count)(*(int(wanted) for *_, wanted in entries)),
+    )
+    made.kept = sequences
+    return made
