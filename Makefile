@@ -33,6 +33,9 @@ TRANSFORMERS ?=
 TRANSFORMERS_PATH ?=
 MLX_LM ?=
 MLX_LM_PATH ?=
+XLLAMACPP ?=
+XLLAMACPP_PATH ?=
+LLAMACPP_PATH ?=
 RELEASES ?=
 BISECT_ARGS ?=
 REQUESTS ?=
@@ -72,9 +75,9 @@ PYTHON_OF_MAKE = STATECHECK_FOLDER=$(call quote,$(PWD)) $(PY)
 RUN = $(PYTHON_OF_MAKE) -m statecheck
 CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
 # A release that is named is the subject, where no other one is; INSIDE is a module that is put into it.
-VARIABLES = VLLM VLLM_PATH SGLANG SGLANG_PATH TRANSFORMERS TRANSFORMERS_PATH MLX_LM MLX_LM_PATH
+VARIABLES = VLLM VLLM_PATH SGLANG SGLANG_PATH TRANSFORMERS TRANSFORMERS_PATH MLX_LM MLX_LM_PATH XLLAMACPP XLLAMACPP_PATH
 CHOSEN = $(foreach name,$(VARIABLES),$($(name)))
-SEQUENCES = $(if $(TRANSFORMERS)$(TRANSFORMERS_PATH),transformers,$(if $(MLX_LM)$(MLX_LM_PATH),mlx_lm))
+SEQUENCES = $(if $(TRANSFORMERS)$(TRANSFORMERS_PATH),transformers,$(if $(MLX_LM)$(MLX_LM_PATH),mlx_lm,$(if $(XLLAMACPP)$(XLLAMACPP_PATH)$(LLAMACPP_PATH),llamacpp)))
 RELEASED = $(or $(SEQUENCES),$(if $(SGLANG)$(SGLANG_PATH),sglang,vllm$(addprefix +,$(INSIDE))))
 RELEASE = $(foreach name,$(VARIABLES),$(if $($(name)),$(name)=$(call quote,$($(name)))))
 RELEASED_CHOICE = $(if $(and $(CHOSEN),$(filter file,$(origin SUBJECT))),--subject $(call quote,$(RELEASED)) --device $(call quote,$(DEVICE)),$(CHOICE))
@@ -83,7 +86,7 @@ CAMPAIGN_OF_SEQUENCES = $(RELEASE) $(RUN) fuzz --subject $(SEQUENCES) --budget $
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz conform exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants prove vllm sglang transformers mlx compatibility vectors lint types table check-table ci clean
+TARGETS := help test fuzz conform exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants prove vllm sglang transformers mlx llamacpp compatibility vectors lint types table check-table ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -101,7 +104,7 @@ help:  ## this list
 	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 REPLAY_ARGS="--blocks 200"'
 	@echo '  of bench: ONLY=builders|align SUBJECT=<module> VLLM=0.33.0 OUT=$(OUT); of vectors: OUT=$(VECTORS)'
 	@echo '  of mutants: FILES="impl/align oracle" SAMPLE=200 WORKERS=4 EXAMPLES=25 SHARD=1/4 BUDGET=8m AGAIN=1 OUT=$(MUTANTS)'
-	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m INSIDE=<module> FUZZ_ARGS=<args>; of sglang: SGLANG=0.5.23 or SGLANG_PATH=<checkout>; of transformers: TRANSFORMERS=5.24.0; of mlx: MLX_LM=0.32.2; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
+	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m INSIDE=<module> FUZZ_ARGS=<args>; of sglang: SGLANG=0.5.23 or SGLANG_PATH=<checkout>; of transformers: TRANSFORMERS=5.24.0; of mlx: MLX_LM=0.32.2; of llamacpp: XLLAMACPP=2026.10.11549 or LLAMACPP_PATH=<library>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
 	@echo '  of bisect: CASE=<case.json> RELEASES=0.25.1,0.33.0; BISECT_ARGS=--all'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
 
@@ -180,6 +183,10 @@ transformers: $(READY)  ## a campaign on a release of transformers, or a checkou
 mlx: $(READY)  ## a campaign on a release of mlx-lm, or a checkout of it: MLX_LM=0.32.2 or MLX_LM_PATH=<folder>, BUDGET (5m here), ONLY, SEED
 	$(if $(MLX_LM)$(MLX_LM_PATH),,$(error make mlx needs MLX_LM=<version> or MLX_LM_PATH=<folder>))
 	@$(CAMPAIGN_OF_SEQUENCES)
+
+llamacpp: $(READY)  ## a campaign on the llama.cpp of a release of xllamacpp, or on a library: XLLAMACPP=2026.10.11549 or LLAMACPP_PATH=<file>, BUDGET (5m here), ONLY, SEED
+	$(if $(XLLAMACPP)$(XLLAMACPP_PATH)$(LLAMACPP_PATH),,$(error make llamacpp needs XLLAMACPP=<version> or LLAMACPP_PATH=<library>))
+	@$(if $(LLAMACPP_PATH),LLAMACPP_PATH=$(call quote,$(LLAMACPP_PATH)) )$(CAMPAIGN_OF_SEQUENCES)
 
 compatibility: $(READY)  ## campaigns on releases of vLLM, or of SUBJECT=sglang, and the tables of them: RELEASES, BUDGET (3m each here), DEVICE, ONLY, SEED
 	@$(RUN) compatibility --write $(if $(filter file,$(origin SUBJECT)),,--subject $(call quote,$(SUBJECT))) $(if $(RELEASES),--releases $(call quote,$(RELEASES))) \

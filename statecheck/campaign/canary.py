@@ -12,7 +12,7 @@ from statecheck.case import Case
 from statecheck.case.values import Device, call
 from statecheck.diagnose.rerun import replay
 from statecheck.execution.example import Bench, Falsified, Trial
-from statecheck.execution.objects.embedded import LARGEST_RIGHT_NUMBER
+from statecheck.execution.objects.canary import LARGEST_RIGHT_NUMBER
 from statecheck.execution.ports import Port
 from statecheck.execution.registry import Property
 from statecheck.report.markdown import write_report

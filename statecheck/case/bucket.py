@@ -42,8 +42,9 @@ class Bucket:
 def bucket_of(case: Case) -> Bucket:
     """The bucket of a failing case, shrunk or not."""
     rule, fault = (case.failure.rule, case.failure.fault) if case.failure is not None else ("", "")
-    subject = f"{case.subject} {case.model}" if case.model else case.subject
-    return Bucket(case.property_name, rule, fault, subject, raised_by(case))
+    # One defect of each model of a library of sequences.
+    rule = f"{rule} of {case.model}" if case.model else rule
+    return Bucket(case.property_name, rule, fault, case.subject, raised_by(case))
 
 
 def raised_by(case: Case) -> str:

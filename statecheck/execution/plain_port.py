@@ -9,6 +9,7 @@ from typing import Any
 from statecheck.case.faults import Faulted
 from statecheck.case.raised import from_outside, message_of, name_of
 from statecheck.case.values import Call, Let, Name, Outcome, Raised, Record, Returned, Step, Value, record
+from statecheck.execution.objects.canary import LARGEST_RIGHT_NUMBER
 from statecheck.execution.objects.source_line import source_line
 from statecheck.execution.ports import Recorder
 from statecheck.subject import NotOffered, Subject
@@ -70,7 +71,9 @@ class PlainPort:
         owner, _, method = call.function.partition(".")
         own = self.subject.is_own(call.function)
         try:
-            if method:
+            if owner == "harness":
+                result = _OWN_FUNCTIONS[method](**arguments)
+            elif method:
                 result = getattr(arguments.pop("self"), method)(**arguments)
             else:
                 result = self.subject.resolve(owner)(**arguments)
@@ -96,8 +99,17 @@ class PlainPort:
         return value
 
 
+def _canary_identity(number: int, device: Any) -> int:  # noqa: ARG001
+    """The number; above `LARGEST_RIGHT_NUMBER` it is wrong, which a campaign has to find."""
+    return number + (number > LARGEST_RIGHT_NUMBER)
+
+
+_OWN_FUNCTIONS = {"canary_identity": _canary_identity}
+"""The port's own functions that need no tensor."""
+
+
 def _described(result: Any) -> Value:
     """The result as a value: an adapter returns records, or objects of its own, whose names are enough."""
-    if result is None or isinstance(result, Record):
+    if result is None or isinstance(result, Record | int):
         return result
     return record(type(result).__name__)

@@ -88,7 +88,7 @@ class Replays:
         with tempfile.TemporaryDirectory() as folder:
             said, log = Path(folder, "verdict.json"), Path(folder, "log.txt")
             options = ("--device", self.device, "--verdict", str(said), "--time-limit", self.time_limit)
-            arguments = ("replay", str(self.case.resolve()), "--subject", self.project.package, *options)
+            arguments = ("replay", str(self.case.resolve()), "--subject", self.project.subject, *options)
             code = run_on(self.project, name, arguments, log, self.program)
             if said.is_file():
                 verdict = json.loads(said.read_text(encoding="utf-8"))

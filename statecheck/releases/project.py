@@ -18,7 +18,7 @@ class Project:
 
     Args:
         name: as people write it.
-        package: the distribution and the package, and the subject that adapts it.
+        subject: that adapts it.
         example: a release.
         oldest: the oldest release that there are adapters and rules for.
         megabytes: of a release, as it is downloaded.
@@ -26,11 +26,12 @@ class Project:
         light: distributions that importing takes, as far as a release requires them; the rest is installed only where these are not enough.
         unsaid: what importing takes although releases do not say so.
         keeps_libraries: its compiled libraries load beside a torch for CPUs.
+        distribution: and package, "" where they are called as the subject.
         module: that adapts it, "" for the one of the package's name in `subjects`.
     """
 
     name: str
-    package: str
+    subject: str
     example: str
     oldest: str
     megabytes: int
@@ -39,6 +40,12 @@ class Project:
     unsaid: tuple[str, ...] = ()
     keeps_libraries: bool = False
     module: str = ""
+    distribution: str = ""
+
+    @property
+    def package(self) -> str:
+        """The distribution and the package."""
+        return self.distribution or self.subject
 
     @property
     def variable(self) -> str:
@@ -48,20 +55,20 @@ class Project:
     @property
     def adapter(self) -> str:
         """The module that adapts it."""
-        return self.module or f"subjects.{self.package}"
+        return self.module or f"subjects.{self.subject}"
 
     @property
     def root(self) -> Path:
         """The folder of its environments."""
-        return home() / f".{self.package}"
+        return home() / f".{self.subject}"
 
 
 def _read() -> dict[str, Project]:
     path = Path(__file__).with_name("requirements.toml")
     tables: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
     return {
-        package: Project(package=package, **{name: _frozen(value) for name, value in table.items()})
-        for package, table in tables.items()
+        subject: Project(subject=subject, **{name: _frozen(value) for name, value in table.items()})
+        for subject, table in tables.items()
     }
 
 
@@ -70,7 +77,7 @@ def _frozen(value: Any) -> Any:
 
 
 PROJECTS = _read()
-"""By their packages."""
+"""By their subjects."""
 VLLM = PROJECTS["vllm"]
 
 

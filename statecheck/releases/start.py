@@ -17,6 +17,9 @@ from statecheck.releases.environment import Maker, Wanted, this_base
 from statecheck.releases.project import VLLM, Project, released
 from statecheck.text.command_lines import remembered
 
+LIBRARY = {"llamacpp": "LLAMACPP_PATH"}
+"""By subject, the variable that names a library in place of a release; no environment is needed for one."""
+
 
 def go_on_in_release(
     options: argparse.Namespace, arguments: Sequence[str] | None, module: str = "statecheck"
@@ -35,6 +38,8 @@ def go_on_in_release(
     if project is None:
         return
     wanted = wanted_by(os.environ, project)
+    if wanted is None and os.environ.get(LIBRARY.get(project.subject, "")):
+        return
     if wanted is None:
         _require_importable(project)
     elif not is_here(wanted):

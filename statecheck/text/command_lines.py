@@ -28,6 +28,7 @@ _CHOSEN_BY = {
     "sglang": ("SGLANG", "SGLANG_PATH"),
     "transformers": ("TRANSFORMERS", "TRANSFORMERS_PATH"),
     "mlx_lm": ("MLX_LM", "MLX_LM_PATH"),
+    "llamacpp": ("XLLAMACPP", "XLLAMACPP_PATH"),
 }
 """By subject of which there are releases, the variables that choose a release and a checkout."""
 IMPORTS = "PYTHONPATH", *(variable for variables in _CHOSEN_BY.values() for variable in variables)

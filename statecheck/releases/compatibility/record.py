@@ -106,7 +106,7 @@ def results_of(project: Project) -> Path:
 
 def named_for(name: str, project: Project) -> str:
     """A name of what is kept for a project: vLLM's has none added."""
-    return name if project == VLLM else f"{name}-{project.package}"
+    return name if project == VLLM else f"{name}-{project.subject}"
 
 
 def gone_in(column: Column) -> list[str]:

@@ -193,17 +193,20 @@ class LlamaCpp:
         if found is not None:
             self._require("llama_n_ubatch", found, micro_batch)
             self._require("llama_n_seq_max", found, 4)
-            if snapshots:
-                self._require("llama_n_rs_seq", found, snapshots)
+            if snapshots and self._get("llama_n_rs_seq", found) != snapshots:
+                self.call("llama_free", found)
+                raise NotImplementedError("the library keeps no earlier states for this model")
         return found
 
-    def _require(self, getter: str, context: int, wanted: int) -> None:
+    def _get(self, getter: str, context: int) -> int:
         function = getattr(self._library, getter)
         function.restype, function.argtypes = c.c_uint32, (_POINTER,)
-        if function(context) != wanted:
-            raise RuntimeError(
-                f"{getter} = {function(context)}, but should be {wanted}: the layout is another one"
-            )
+        return int(function(context))
+
+    def _require(self, getter: str, context: int, wanted: int) -> None:
+        found = self._get(getter, context)
+        if found != wanted:
+            raise RuntimeError(f"{getter} = {found}, but should be {wanted}: the layout is another one")
 
 
 def _weights(name: str, count: int, seed: int) -> array[float]:

@@ -1,0 +1,56 @@
+"""llama.cpp as a port of sequences, where XLLAMACPP's environment or LLAMACPP_PATH is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from statecheck.releases.project import PROJECTS
+
+_PROGRAM = """
+import json
+from statecheck.execution.example import Bench
+from statecheck.execution.ports import ordinary_port
+from statecheck.execution.registry import found, load_properties
+from statecheck.subject import load
+
+load_properties()
+subject = load("llamacpp")
+bench = Bench(subject, ordinary_port(subject, "cpu"))
+bench.passes_by = lambda case: True
+found("sequences/batches").explore(bench, seed=1, max_examples=12)
+print(json.dumps({"models": subject.sequences.models, "compared": bench.counts.compared}))
+"""
+
+
+def _libraries() -> list[Path]:
+    named = os.environ.get("LLAMACPP_PATH", "")
+    root = PROJECTS["llamacpp"].root
+    return (
+        [Path(named)] if named else sorted(root.glob("*/lib/python*/site-packages/xllamacpp/xllamacpp*.so"))
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not _libraries(), reason="no environment of xllamacpp, and LLAMACPP_PATH is not set")
+def test_architectures_with_recurrent_state_are_enumerated_and_compared() -> None:
+    variables = {**os.environ, "LLAMACPP_PATH": str(_libraries()[-1])}
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        cwd=root,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert {"mamba", "mamba2", "jamba"} <= set(seen["models"])
+    assert seen["compared"] > 5
