@@ -40,7 +40,7 @@ class Parameters(c.Structure):
         return struct.unpack(f"<{_ROOM // 4}i", bytes(self.raw))
 
 
-class Batch(c.Structure):
+class LlamaBatch(c.Structure):
     """Tokens with positions, sequences, and whether logits are wanted."""
 
     _fields_ = (
@@ -67,7 +67,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_free": (None, (_POINTER,)),
     "llama_model_is_recurrent": (c.c_bool, (_POINTER,)),
     "llama_model_is_hybrid": (c.c_bool, (_POINTER,)),
-    "llama_decode": (_INT, (_POINTER, Batch)),
+    "llama_decode": (_INT, (_POINTER, LlamaBatch)),
     "llama_get_logits_ith": (c.POINTER(c.c_float), (_POINTER, _INT)),
     "llama_get_memory": (_POINTER, (_POINTER,)),
     "llama_memory_seq_rm": (c.c_bool, (_POINTER, _INT, _INT, _INT)),
@@ -219,12 +219,12 @@ def _weights(name: str, count: int, seed: int) -> array[float]:
     return array("f", [chance.gauss(0.0, _SPREAD) for _ in range(count)])
 
 
-def batch_of(entries: Sequence[tuple[int, int, int, bool]]) -> Batch:
+def batch_of(entries: Sequence[tuple[int, int, int, bool]]) -> LlamaBatch:
     """A batch of tokens: each with its position, its sequence, and whether its logits are wanted."""
     count = len(entries)
     sequences = [(c.c_int32 * 1)(sequence) for _, _, sequence, _ in entries]
     pointers = (c.POINTER(c.c_int32) * count)(*(c.cast(one, c.POINTER(c.c_int32)) for one in sequences))
-    made = Batch(
+    made = LlamaBatch(
         count,
         (c.c_int32 * count)(*(token for token, *_ in entries)),
         None,
