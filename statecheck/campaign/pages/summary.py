@@ -87,9 +87,10 @@ def _untested(record: CampaignRecord) -> str:
 
 
 def is_new(bucket: BucketRecord, record: CampaignRecord) -> bool:
-    """Whether no campaign before has met it, as its file in the corpus says."""
+    """Whether no campaign before has met it: its case was not in the corpus, and has no earlier date."""
+    was_kept = any(bucket_in(replay.file) == bucket.id for replay in record.corpus)
     # Dates of ISO 8601 sort as text.
-    return not "" < bucket.first_seen.get("date", "") < record.began[:10]
+    return not was_kept and not "" < bucket.first_seen.get("date", "") < record.began[:10]
 
 
 def _missing(record: CampaignRecord) -> Iterator[str]:

@@ -167,6 +167,12 @@ def test_a_failure_is_new_unless_an_earlier_campaign_has_met_it() -> None:
     assert "(since 2026-10-02 aaaaaaaaaaaa; toys_divide)" in markdown(record)
 
 
+def test_a_failure_is_not_new_if_its_case_was_in_the_corpus_before() -> None:
+    replayed = CorpusRecord(file=f"some_property-{a_bucket(1).id}.json", verdict="FAILED", message="")
+    record = a_record(a_bucket(1), bucket_of_its_own(2), corpus=[replayed])
+    assert summary.verdict(record).reasons[0].endswith(": 1 new.")
+
+
 def test_a_case_that_cannot_be_read_costs_no_page() -> None:
     bucket = a_bucket(1)
     bucket.case["schema"] = 99
