@@ -63,12 +63,6 @@ INTEGER: dict[str, Callable[[int, int, int], int]] = {
     "muli": lambda a, b, width: a * b,
     "divsi": _divided(truncated),
     "remsi": _divided(lambda a, b: a - b * truncated(a, b)),
-    # By zero: the quotient is -1, and one is added or taken where it is not exact and the signs agree or differ.
-    "ceildivsi": lambda a, b, width: -(-a // b) if b else by_zero(a, width) + (1 if a > 0 else 0),
-    "floordivsi": lambda a, b, width: a // b if b else by_zero(a, width) - (1 if a < 0 else 0),
-    "ceildivui": _of_unsigned(
-        lambda a, b, width: -(-a // b) if b else 0 if a == 0 else by_zero(signed(a - 1, width), width) + 1
-    ),
     "andi": lambda a, b, width: a & b,
     "ori": lambda a, b, width: a | b,
     "xori": lambda a, b, width: a ^ b,
@@ -114,7 +108,7 @@ def largest(element: str) -> Fraction:
     return finite
 
 
-def nearest(exact: Number, element: str, toward_zero: bool = False) -> int | None:
+def nearest(exact: Number, element: str) -> int | None:
     """The bits of the number closest to an exact one, ties to even; None for a NaN."""
     width, fraction_bits = FORMATS[element]
     infinity = (1 << width - 1) - (1 << fraction_bits)
@@ -128,10 +122,10 @@ def nearest(exact: Number, element: str, toward_zero: bool = False) -> int | Non
     while size >= power(exponent + 1):
         exponent += 1
     units = size / power(exponent - fraction_bits)
-    whole = units.numerator // units.denominator if toward_zero else round(units)
+    whole = round(units)
     # A significand that has become too long carries into the exponent by itself.
     bits = (exponent + bias - 1 << fraction_bits) + whole
-    highest = {"f8E4M3FN": 0x7E}.get(element, infinity - 1 if toward_zero else infinity)
+    highest = {"f8E4M3FN": 0x7E}.get(element, infinity)
     return sign | min(bits, highest)
 
 
@@ -185,10 +179,10 @@ def result(
         width = width_of(to)
         return to_integer(number(bits[0], source), source, width, word == "fptosi") % (1 << width)
     if word in ("extf", "truncf", "fp_to_fp"):
-        return _converted(bits[0], source, to, attributes.get("rounding", ""))
+        return _converted(bits[0], source, to)
     if source in ("i1", *INTEGERS):
         return _of_integers(word, source, bits)
-    return _of_floats(word, source, attributes, bits)
+    return _of_floats(word, source, bits)
 
 
 def width_of(element: str) -> int:
@@ -208,9 +202,8 @@ def _integers_compare(predicate: str, element: str, a: int, b: int) -> bool:
 
 def _floats_compare(predicate: str, a: Number, b: Number) -> bool:
     if math.isnan(a) or math.isnan(b):
-        return predicate in ("true", "une", "uno") or predicate[0] == "u"
-    always = {"true": True, "ord": True, "false": False, "uno": False}
-    return always[predicate] if predicate in always else _ORDER[predicate[1:]](a, b)
+        return predicate[0] == "u"
+    return _ORDER[predicate[1:]](a, b)
 
 
 def _of_integers(word: str, element: str, bits: tuple[int, ...]) -> int:
@@ -220,34 +213,23 @@ def _of_integers(word: str, element: str, bits: tuple[int, ...]) -> int:
     return INTEGER[word](signed(bits[0], width), signed(bits[1], width), width) % (1 << width)
 
 
-def _converted(bits: int, source: str, to: str, rounding: str) -> Bits:
+def _converted(bits: int, source: str, to: str) -> Bits:
     value = number(bits, source)
     if (source, to) == ("f8E5M2", "bf16") and bits & 0x7C == 0x7C:
         # Triton multiplies the bits by a power of two, as if the highest exponent were like any other.
         value = (-1) ** (bits >> 7) * Fraction(4 + (bits & 3)) * 2**14
-    if (to, rounding) == ("f8E5M2", "rtz"):
-        half = nearest(value, "f16", toward_zero=True)
-        return None if half is None else half >> 8
-    return saturated(value, to) if to.startswith("f8") else nearest(value, to, toward_zero=rounding == "rtz")
+    return saturated(value, to) if to.startswith("f8") else nearest(value, to)
 
 
-def _of_floats(word: str, element: str, attributes: Mapping[str, str], bits: tuple[int, ...]) -> Bits:
+def _of_floats(word: str, element: str, bits: tuple[int, ...]) -> Bits:
     sign = 1 << WIDTHS[element] - 1
     if word in ("negf", "absf"):
         return bits[0] ^ sign if word == "negf" else bits[0] & ~sign
     if word in ("minimumf", "maximumf", "minnumf", "maxnumf"):
         return _chosen(min if "min" in word else max, element, bits, propagates="imum" in word)
-    if word == "clampf":
-        propagates = attributes["propagateNan"] == "all"
-        at_least = _chosen(max, element, bits[:2], propagates)
-        if at_least is None:
-            return None if propagates else _chosen(min, element, bits[2:], propagates)
-        return _chosen(min, element, (at_least, bits[2]), propagates)
     numbers = [number(one, element) for one in bits]
     if word == "fma":
         return _fused(numbers, element)
-    if word == "remf":
-        return _remainder(numbers[0], numbers[1], element)
     return nearest(_exact(word.removeprefix("precise_"), *numbers), element)
 
 
@@ -279,15 +261,3 @@ def _fused(numbers: list[Number], element: str) -> Bits:
     a, b, c = numbers
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     return nearest(exact or (0.0 if a and b else float(a) * float(b) + float(c)), element)
-
-
-def _remainder(a: Number, b: Number, element: str) -> Bits:
-    """Of the rounded quotient, in f32 at least. The sign of a zero is not promised."""
-    if not isinstance(a, Fraction) or not isinstance(b, Fraction):
-        return ANY
-    wide = "f64" if element == "f64" else "f32"
-    quotient = number(nearest(a / b, wide) or 0, wide)
-    if math.isinf(quotient):
-        return ANY
-    rest = nearest(number(nearest(a - math.trunc(quotient) * b or 0.0, wide) or 0, wide), element)
-    return ANY if rest in (0, 1 << WIDTHS[element] - 1) else rest

@@ -6,8 +6,9 @@
 
 `elements` says how values are represented. Functions neither raise nor, under np.errstate(all="ignore"), warn.
 
-What the compiler makes of several operations together is not covered: it contracts a product and a sum to one fma, and
-computes the remainder from a quotient that it has anyway. Results that LLVM leaves undefined are those of a lone operation.
+What the compiler makes of several operations together is not covered: it contracts a product and a sum to one fma. Results
+that LLVM leaves undefined are those of a lone operation. Not known are remainders and clamps of floating-point numbers,
+roundings toward zero, and the fma of f64.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ _FLOAT: dict[str, Callable[[str], Function]] = {
     "subf": floats.subtract,
     "mulf": floats.multiply,
     "divf": floats.divide,
-    "remf": floats.remainder,
     "negf": lambda element: operator.neg,
     "minimumf": lambda element: floats.minimum,
     "maximumf": lambda element: floats.maximum,
@@ -66,8 +66,7 @@ def operation(
 ) -> Function | None:
     """What computes an operation on elements of these types; None where there is no such operation.
 
-    Comparisons name their "predicate" among the attributes, tt.fp_to_fp its "rounding" and tt.clampf what it does with a
-    "propagateNan". Operations with two results give a tuple.
+    Comparisons name their "predicate" among the attributes, and tt.fp_to_fp its "rounding".
     """
     dialect, _, name = name.partition(".")
     if dialect == "arith":
@@ -90,7 +89,7 @@ def _of_scalars_too(compute: Function, operands: tuple[str, ...]) -> Function:
                 for dtype, value in zip(dtypes, values, strict=True)
             )
         )
-        return tuple(map(plain, found)) if type(found) is tuple else plain(found)
+        return plain(found)
 
     return call
 
@@ -120,8 +119,8 @@ def _math(name: str, element: str) -> Function | None:
         return np.abs
     if name == "absf" and element in FLOATS:
         return np.abs
-    if name == "fma" and element in FLOATS:
-        return floats.fma(element)
+    if name == "fma":
+        return floats.FMA.get(element)
     return {"f32": functions.OF_F32, "f64": functions.OF_F64}.get(element, {}).get(name)
 
 
@@ -135,8 +134,6 @@ def _triton(
         return conversions.same
     if name == "fp_to_fp":
         return rounding.FP_TO_FP.get((source, result), {}).get(attributes.get("rounding"))
-    if name == "clampf" and source in FLOATS:
-        return floats.clamp(attributes["propagateNan"] == "all")
     if name == "mulhiui" and INTEGERS.get(source, 0) > 1:
         return integers.multiply_high_unsigned
     if name == "precise_sqrt" and source == "f32":

@@ -27,7 +27,6 @@ BYTES = {"f8E5M2": 8, "f8E4M3FN": 8}
 WIDTHS = INTEGERS | FLOATS | BYTES
 
 SIGNED: dict[int, type[Any]] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
-UNSIGNED: dict[int, type[Any]] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 DTYPES: dict[str, type[Any]] = {
     "i1": np.bool_,
     **{name: SIGNED[width] for name, width in INTEGERS.items() if width > 1},

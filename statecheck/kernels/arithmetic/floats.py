@@ -7,10 +7,8 @@ NaN comes out is not promised.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -64,12 +62,6 @@ minimum, maximum = _zeros_ordered(np.minimum, operator.or_), _zeros_ordered(np.m
 minimum_number, maximum_number = _of_numbers(minimum), _of_numbers(maximum)
 
 
-def clamp(propagate: bool) -> Function:
-    """A value, no less than the second and no more than the third operand."""
-    least, greatest = (minimum, maximum) if propagate else (minimum_number, maximum_number)
-    return lambda value, low, high: least(greatest(value, low), high)
-
-
 def _or_unordered(compute: Function) -> Function:
     """What is true of NaNs: that the opposite, `compute`, is not."""
     return lambda a, b: np.logical_not(compute(a, b))
@@ -79,27 +71,19 @@ def _different(a: Any, b: Any) -> Any:
     return (a < b) | (a > b)
 
 
-def _ordered(a: Any, b: Any) -> Any:
-    return ~(np.isnan(a) | np.isnan(b))
-
-
 COMPARISONS: dict[str, Function] = {
-    "false": lambda a, b: _ordered(a, b) & False,
     "oeq": operator.eq,
     "ogt": operator.gt,
     "oge": operator.ge,
     "olt": operator.lt,
     "ole": operator.le,
     "one": _different,
-    "ord": _ordered,
     "ueq": _or_unordered(_different),
     "ugt": _or_unordered(operator.le),
     "uge": _or_unordered(operator.lt),
     "ult": _or_unordered(operator.ge),
     "ule": _or_unordered(operator.gt),
     "une": operator.ne,
-    "uno": _or_unordered(_ordered),
-    "true": lambda a, b: _ordered(a, b) | True,
 }
 
 
@@ -116,33 +100,12 @@ def sum_to_odd(a: Any, b: Any) -> Any:
     return np.where(even, bits + np.where((error > 0) == (near > 0), 1, -1), bits).view(np.float64)
 
 
-def _exact_fma(a: float, b: float, c: float) -> float:
-    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
-        return float(np.float64(a) * np.float64(b) + np.float64(c))
-    exact = Fraction(a) * Fraction(b) + Fraction(c)
-    if exact == 0:
-        # Its sign: that of the sum where a term is zero, plus where two numbers cancel.
-        return a * b + c if a * b == 0 or c == 0 else 0.0
-    try:
-        return float(exact)
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf
-
-
 def _round_bf16(value: Any) -> Any:
     return nearest(value, 8, -126).astype(np.float32)
 
 
-def fma(element: str) -> Function:
+def _fused(rounded: Function) -> Function:
     """The product plus the third operand, rounded once."""
-    if element == "f64":
-        many = np.frompyfunc(_exact_fma, 3, 1)
-        return lambda a, b, c: np.asarray(many(a, b, c), np.float64)
-    rounded: Callable[[Any], Any] = {
-        "f16": lambda value: value.astype(np.float16),
-        "bf16": _round_bf16,
-        "f32": lambda value: value.astype(np.float32),
-    }[element]
 
     def compute(a: Any, b: Any, c: Any) -> Any:
         product = a.astype(np.float64) * b.astype(np.float64)
@@ -151,21 +114,9 @@ def fma(element: str) -> Function:
     return compute
 
 
-def remainder(element: str) -> Function:
-    """The first operand less the second times the truncated quotient, as LLVM expands it: in f32 at least.
-
-    It is not C's fmod: the quotient is rounded before it is truncated.
-    """
-    wide: type[Any] = np.float64 if element == "f64" else np.float32
-    fused = fma("f64" if element == "f64" else "f32")
-    rounded: Callable[[Any], Any] = {
-        "f16": lambda value: value.astype(np.float16),
-        "bf16": to_bf16,
-    }.get(element, lambda value: value)
-
-    def compute(a: Any, b: Any) -> Any:
-        a, b = a.astype(wide), b.astype(wide)
-        rest = fused(-np.trunc(a / b), b, a)
-        return rounded(np.where(np.isinf(b), a, rest))
-
-    return compute
+FMA: dict[str, Function] = {
+    "f16": _fused(lambda value: value.astype(np.float16)),
+    "bf16": _fused(_round_bf16),
+    "f32": _fused(lambda value: value.astype(np.float32)),
+}
+"""By the type of the elements."""

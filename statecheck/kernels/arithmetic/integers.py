@@ -50,21 +50,6 @@ def _divide(a: Any, b: Any) -> Any:
 _divide_unsigned = _division(_of_unsigned(operator.floordiv))
 
 
-def _from_truncated(change: Function, inexact_where: Callable[[Any], Any]) -> Function:
-    """The truncated quotient, changed by one where it is not exact, as MLIR expands it."""
-
-    def compute(a: Any, b: Any) -> Any:
-        quotient = _divide(a, b)
-        return change(quotient, (quotient * b != a) & inexact_where(a ^ b))
-
-    return compute
-
-
-def _divide_ceiling_unsigned(a: Any, b: Any) -> Any:
-    """Zero for zero, else one more than the quotient of one less, as MLIR expands it."""
-    return np.where(a == 0, a, _divide_unsigned(a - 1, b) + 1)
-
-
 def _shift(compute: Function) -> Function:
     """NumPy shifts everything out where the amount is the width or more."""
     return lambda a, b: compute(a, b & 0xFFFFFFFF if b.dtype.itemsize == 8 else b)
@@ -85,19 +70,6 @@ def _high(a: Any, b: Any) -> Any:
     return a_high * b_high + (middle >> 32) + (other >> 32)
 
 
-def _multiply_extended_signed(a: Any, b: Any) -> Any:
-    """The lower and the upper half of the product."""
-    # A negative factor stands for itself plus 2**width among the unsigned ones.
-    sign = 8 * a.dtype.itemsize - 1
-    return a * b, multiply_high_unsigned(a, b) - ((a >> sign & b) + (b >> sign & a))
-
-
-def _add_extended_unsigned(a: Any, b: Any) -> Any:
-    """The sum, and whether it was carried."""
-    total = a + b
-    return total, unsigned(total) < unsigned(a)
-
-
 OPERATIONS: dict[str, Function] = {
     "addi": operator.add,
     "subi": operator.sub,
@@ -106,9 +78,6 @@ OPERATIONS: dict[str, Function] = {
     "divui": _divide_unsigned,
     "remsi": _division(np.fmod),
     "remui": _division(_of_unsigned(operator.mod)),
-    "ceildivsi": _from_truncated(operator.add, lambda signs: signs >= 0),
-    "ceildivui": _divide_ceiling_unsigned,
-    "floordivsi": _from_truncated(operator.sub, lambda signs: signs < 0),
     "andi": operator.and_,
     "ori": operator.or_,
     "xori": operator.xor,
@@ -119,9 +88,6 @@ OPERATIONS: dict[str, Function] = {
     "maxsi": np.maximum,
     "minui": _of_unsigned(np.minimum),
     "maxui": _of_unsigned(np.maximum),
-    "mulsi_extended": _multiply_extended_signed,
-    "mului_extended": lambda a, b: (a * b, multiply_high_unsigned(a, b)),
-    "addui_extended": _add_extended_unsigned,
 }
 
 
@@ -131,9 +97,9 @@ def _first(a: Any, b: Any) -> Any:
 
 OF_TRUTH_VALUES: dict[str, Function] = {
     **dict.fromkeys(("addi", "subi", "xori"), operator.xor),
-    **dict.fromkeys(("muli", "andi", "maxsi", "minui", "floordivsi"), operator.and_),
+    **dict.fromkeys(("muli", "andi", "maxsi", "minui"), operator.and_),
     **dict.fromkeys(("ori", "minsi", "maxui"), operator.or_),
-    **dict.fromkeys(("divsi", "divui", "ceildivsi", "ceildivui", "shli", "shrsi", "shrui"), _first),
+    **dict.fromkeys(("divsi", "divui", "shli", "shrsi", "shrui"), _first),
     **dict.fromkeys(("remsi", "remui"), lambda a, b: a & b & False),
 }
 """The signed i1 that is set is -1."""

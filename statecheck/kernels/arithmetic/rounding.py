@@ -1,7 +1,7 @@
 """Conversions between floating-point formats, bit by bit.
 
-Rounding is to the nearest, ties to even, and once, as conversions of the GPU do it; or toward zero. NaNs become the GPU's
-one: all bits set but the sign, except where a conversion is exact.
+Rounding is to the nearest, ties to even, and once, as conversions of the GPU do it. NaNs become the GPU's NaN: all bits
+set but the sign, except where a conversion is exact.
 """
 
 from __future__ import annotations
@@ -22,15 +22,7 @@ def to_bf16(value: Any) -> Any:
     """The nearest bf16 of an f32."""
     bits = value.view(np.uint32)
     # 0x7FFF rounds a tie down; one more, where the last bit that stays is odd, rounds it up to the even neighbour.
-    return _with_nan(bits + 0x7FFF + (bits >> 16 & 1), value)
-
-
-def to_bf16_toward_zero(value: Any) -> Any:
-    """The bf16 of an f32 without its low bits."""
-    return _with_nan(value.view(np.uint32), value)
-
-
-def _with_nan(bits: Any, value: Any) -> Any:
+    bits = bits + 0x7FFF + (bits >> 16 & 1)
     return np.where(np.isnan(value), _BF16_NAN, (bits & _HIGH_HALF).view(np.float32))
 
 
@@ -48,20 +40,8 @@ def f64_to_bf16(value: Any) -> Any:
     return to_bf16(nearest(value, 8, -126).astype(np.float32))
 
 
-def to_f16_toward_zero(value: Any) -> Any:
-    """The f16 next to an f32 on the side of zero; the largest one in place of what overflows."""
-    near = value.astype(np.float16)
-    beyond = np.abs(near.astype(np.float32)) > np.abs(value)
-    # One less among the bits is one step toward zero, whatever the sign.
-    return (near.view(np.uint16) - beyond).view(np.float16)
-
-
 def f16_to_bf16(value: Any) -> Any:
     return to_bf16(value.astype(np.float32))
-
-
-def f16_to_bf16_toward_zero(value: Any) -> Any:
-    return to_bf16_toward_zero(value.astype(np.float32))
 
 
 def _to_byte(element: torch.dtype) -> Convert:
@@ -76,12 +56,6 @@ def _to_byte(element: torch.dtype) -> Convert:
 
 
 to_e5m2, to_e4m3 = _to_byte(torch.float8_e5m2), _to_byte(torch.float8_e4m3fn)
-
-
-def to_e5m2_toward_zero(value: Any) -> Any:
-    """The upper byte of the f16 next to an f32 on the side of zero, as Triton computes it."""
-    near = np.where(np.isnan(value), np.uint16(0x7FFF), to_f16_toward_zero(value).view(np.uint16))
-    return (near >> 8).astype(np.uint8)
 
 
 def _of_byte(element: torch.dtype, result: type[Any]) -> Convert:
@@ -105,16 +79,11 @@ BYTE_TO: dict[tuple[str, str], Convert] = {
 
 FP_TO_FP: dict[tuple[str, str], dict[str | None, Convert]] = {
     ("f16", "f32"): dict.fromkeys((None, "rtne", "rtz"), lambda value: value.astype(np.float32)),
-    ("f32", "f16"): {"rtne": lambda value: value.astype(np.float16), "rtz": to_f16_toward_zero},
-    ("f32", "bf16"): {"rtne": to_bf16, "rtz": to_bf16_toward_zero},
-    ("f16", "bf16"): {None: f16_to_bf16, "rtne": f16_to_bf16, "rtz": f16_to_bf16_toward_zero},
-    ("bf16", "f16"): {
-        None: lambda value: value.astype(np.float16),
-        "rtne": lambda value: value.astype(np.float16),
-        "rtz": to_f16_toward_zero,
-    },
-    **{(source, "f8E5M2"): {"rtne": to_e5m2} for source in ("f16", "bf16")},
-    ("f32", "f8E5M2"): {"rtne": to_e5m2, "rtz": to_e5m2_toward_zero},
+    ("f32", "f16"): {"rtne": lambda value: value.astype(np.float16)},
+    ("f32", "bf16"): {"rtne": to_bf16},
+    ("f16", "bf16"): dict.fromkeys((None, "rtne"), f16_to_bf16),
+    ("bf16", "f16"): dict.fromkeys((None, "rtne"), lambda value: value.astype(np.float16)),
+    **{(source, "f8E5M2"): {"rtne": to_e5m2} for source in ("f16", "bf16", "f32")},
     **{(source, "f8E4M3FN"): {"rtne": to_e4m3} for source in ("f16", "bf16", "f32")},
     **{pair: dict.fromkeys((None, "rtne", "rtz"), convert) for pair, convert in BYTE_TO.items()},
 }

@@ -21,10 +21,10 @@ _PASSED_ON = {
     "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.bitcast",
     "tt.int_to_ptr", "tt.ptr_to_int",
 }  # fmt: skip
-_EITHER = {"arith.select", "tt.cat", "tt.join"}
+_EITHER = {"arith.select", "tt.join"}
 _SHAPED = {"tt.expand_dims", "tt.broadcast", "tt.splat"}
 _WHOLE = {
-    "tt.make_range", "tt.cat", "tt.join", "tt.histogram", "tt.dot", "tt.gather", "tt.load", "tt.atomic_rmw", "tt.atomic_cas",
+    "tt.make_range", "tt.join", "tt.dot", "tt.load", "tt.atomic_rmw", "tt.atomic_cas",
     "tt.atomic_load", "tt.atomic_poll", "tt.scan",
 }  # fmt: skip
 

@@ -110,10 +110,6 @@ def result_types(operation: Operation) -> list[Type]:
         types = types[1:-1] if types.startswith("(") else types
     elif " to " in types:
         types = types.rpartition(" to ")[2]
-    elif name in ("arith.mulsi_extended", "arith.mului_extended"):
-        return [type_of(types)] * 2
-    elif name == "arith.addui_extended":
-        return [type_of(text) for text in split(types)]
     elif name in ("scf.if", "scf.for", "scf.while"):
         types = types[1:-1] if types.startswith("(") else types
     return [type_of(text) for text in split(types)]

@@ -87,22 +87,6 @@ class Shapes(Lines):
         operands = ", ".join(self._full(value) for value in op.operands)
         self._line(f"{op.result.name} = dot({operands}, {elements!r}, {tf32})")
 
-    def _tt_gather(self, op: Operation) -> None:
-        source, index = (self._full(value) for value in op.operands)
-        self._line(f"{op.result.name} = gather({source}, {index}, {tiles.integer(op.text, 'axis')})")
-
-    def _tt_histogram(self, op: Operation) -> None:
-        assert op.result.type.shape is not None
-        masked = f", {self._full(op.operands[1])}" if len(op.operands) > 1 else ""
-        self._line(
-            f"{op.result.name} = histogram({self._full(op.operands[0])}, {op.result.type.shape[0]}{masked})"
-        )
-
-    def _tt_cat(self, op: Operation) -> None:
-        self._line(
-            f"{op.result.name} = concatenate(({', '.join(self._full(value) for value in op.operands)}))"
-        )
-
     def _tt_join(self, op: Operation) -> None:
         self._line(f"{op.result.name} = stack(({', '.join(self._full(value) for value in op.operands)}), -1)")
 

@@ -91,18 +91,6 @@ def _tf32(tile: Array) -> Array:
     return (tile.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
-def gather(source: Array, index: Array, axis: int) -> Array:
-    """Elements of `source` by their places along an axis."""
-    return np.take_along_axis(source, index.astype(np.int64), axis)
-
-
-def histogram(tile: Array, bins: int, mask: Array | None = None) -> Array:
-    """How often each of the numbers below `bins` is there."""
-    chosen = tile if mask is None else tile[mask]
-    inside = chosen[(chosen >= 0) & (chosen < bins)]
-    return np.bincount(inside.reshape(-1), minlength=bins).astype(np.int32)
-
-
 def moved_origins(
     origin: Any, source: tuple[int, ...], target: tuple[int, ...], order: tuple[int, ...] | None
 ) -> Any:
