@@ -174,7 +174,6 @@ RECORDS = (
     Hostile("text for an entry", _record(marks=["x"]), "marks[0] = 'x'"),
     Hostile("a number for a mark's name", _with("marks", name=5), "marks[0].name = 5"),
     Hostile("a time that is none", _record(began="yesterday"), "began = 'yesterday'"),
-    Hostile("a kernel without variants", _record(kernels={"k": {"variants": 5}}), "kernels['k'].variants = 5"),
     Hostile("a bucket that is a path", _with("buckets", id="../../../x"), "buckets[0].id = '../../../x'"),
     Hostile("a bucket twice", _twice("buckets"), "buckets = '0000000000', but should be there once"),
     Hostile("a property twice", _twice("properties"), "but should be there once"),

@@ -15,7 +15,6 @@ from statecheck.campaign.processes.tasks import Explored, Found
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import (
     BucketRecord,
-    CompiledRecord,
     CorpusRecord,
     MarkRecord,
 )
@@ -23,7 +22,6 @@ from statecheck.campaign.standing import Standing
 from statecheck.case import Case
 from statecheck.case.bucket import Bucket, bucket_of
 from statecheck.execution.registry import Property
-from statecheck.kernels.compilations import Kernels, added
 from statecheck.kernels.coverage import Coverage
 from statecheck.reach.source import Point
 from statecheck.subject.remarks import take_remarks
@@ -55,7 +53,6 @@ class Ledger:
         self.unexpected: dict[str, MarkRecord] = {}
         """Marks that were reached, and that nothing says of these properties."""
         self.corpus: list[CorpusRecord] = []
-        self.kernels: Kernels = {}
         self.covered = Coverage()
         self.reached: set[Point] = set()
         self.troubles: list[str] = []
@@ -86,7 +83,6 @@ class Ledger:
     def explored(self, message: Explored, at: float) -> None:
         """An exploration has ended."""
         self.standings[message.property].explored(message)
-        self.kernels = added(self.kernels, message.compiled)
         self.cover(message.covered)
         self.reached |= message.reached
         for trouble in message.troubles:
@@ -186,11 +182,7 @@ class Ledger:
         record.buckets = list(self.buckets.values())
         record.marks = list(self.marks.values())
         record.corpus, record.troubles, record.canary = self.corpus, self.troubles, self.canary
-        record.kernels = {
-            name: CompiledRecord([*sorted(map(list, kernel.variants))], kernel.compilations)
-            for name, kernel in self.kernels.items()
-        }
-        record.launched = records_of(self.covered)
+        record.launched = records_of(self.covered.launches)
         record.remarks = [*self.remarks.values()]
         return record
 

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 from statecheck.campaign.launched import KernelRecord
 from statecheck.campaign.record_parts import (
     BucketRecord,
-    CompiledRecord,
     CorpusRecord,
     KnownRecord,
     MarkRecord,
@@ -52,7 +51,6 @@ class CampaignRecord:
         budget: seconds, or None where `examples_wanted` says how much work it is.
         rounds: how many were begun; `first_round` is the number of the first.
         complete: the budget was used up.
-        kernels: by name; empty on a CPU, where no kernel is compiled.
         launched: kernels that were executed or interpreted; empty where they are compiled.
         troubles: what went wrong on the campaign's own side, a sentence each.
         remarks: what the subject did to its process beside returning results, a sentence each; no part of the verdict.
@@ -89,7 +87,6 @@ class CampaignRecord:
     buckets: list[BucketRecord] = field(default_factory=list)
     marks: list[MarkRecord] = field(default_factory=list)
     corpus: list[CorpusRecord] = field(default_factory=list)
-    kernels: dict[str, CompiledRecord] = field(default_factory=dict)
     launched: list[KernelRecord] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)

@@ -166,11 +166,3 @@ class KnownRecord:
     def stale(self) -> bool:
         """Whether it is declared, and no longer fails."""
         return self.standing == "no longer fails"
-
-
-@dataclass
-class CompiledRecord:
-    """A kernel that Triton compiled: its variants, each a signature and a specialisation, and how often it was compiled."""
-
-    variants: list[str | list[str]] = field(default_factory=list)
-    compilations: int = 0

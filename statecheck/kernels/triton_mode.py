@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import sys
 
-from statecheck.kernels import compilations
-
 INTERPRET = "TRITON_INTERPRET"
 _OFF = ("", "0", "false", "off", "no", "n")
 
@@ -23,8 +21,6 @@ class _Settled:
 def prepare(device: str) -> None:
     """Execute kernels from their IR where the device is "cpu", compile them elsewhere. Call it before a subject is imported.
 
-    Where kernels are compiled, compilations are counted from now on.
-
     Raises:
         ValueError: this process runs kernels in the other way, or TRITON_INTERPRET is set.
     """
@@ -35,7 +31,6 @@ def prepare(device: str) -> None:
         install()
         return
     _Settled.compiles = device
-    compilations.count()
 
 
 def _refuse_other_settings(device: str) -> None:

@@ -11,7 +11,6 @@ from typing import Self
 
 from statecheck.case.faults import HANG, INTERRUPTED, Fault, Faulted, hang
 from statecheck.case.values import Call, Outcome, Raised, Step
-from statecheck.kernels.compilations import Kernels, added
 from statecheck.kernels.coverage import INTERPRETED, Coverage, How
 from statecheck.subject.remarks import note
 from statecheck.workers.log import State, StepLog
@@ -75,7 +74,6 @@ class InWorker:
         self._example: list[Message] = []
         self._refused = False
         self._fault: Raised | None = None
-        self._compiled: Kernels = {}
         self._covered = Coverage()
 
     def __enter__(self) -> Self:
@@ -205,9 +203,7 @@ class InWorker:
         self._covered += meanwhile.covered
         for what, sentence in meanwhile.remarks.items():
             note(what, sentence)
-        if meanwhile.compiled:
-            self._compiled = added(self._compiled, meanwhile.compiled)
-        else:
+        if not meanwhile.compiled:
             self._patience.healthy(monotonic() - started)
         return outcomes
 
@@ -226,11 +222,6 @@ class InWorker:
             yield
         finally:
             self._refused = False
-
-    def take_compilations(self) -> Kernels:
-        """What workers compiled since the last call."""
-        taken, self._compiled = self._compiled, {}
-        return taken
 
     def take_coverage(self) -> Coverage:
         """What workers launched without compiling it, since the last call."""

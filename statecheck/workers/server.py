@@ -28,7 +28,7 @@ from statecheck.case.faults import (
 from statecheck.case.raised import error_text, message_of, name_of
 from statecheck.case.values import Outcome, Raised, Step
 from statecheck.execution.port import InProcess
-from statecheck.kernels import compilations, coverage
+from statecheck.kernels import coverage
 from statecheck.subject import Subject, load, loading
 from statecheck.subject.remarks import take_remarks
 from statecheck.subject.surroundings import go_to
@@ -53,16 +53,22 @@ class Server:
         self._way = way
         self._subject: Subject | None = None
         self._ports: dict[int, InProcess] = {}
+        self._compiled = False
+        """Whether Triton has compiled since the last answer."""
 
     def run(self) -> None:
         """Answer until the parent is gone."""
-        report_compilations(lambda state: self._way.send_bytes(answer(COMPILING, state)))
+        report_compilations(self._report_compilation)
         while True:
             try:
                 method, *arguments = pickle.loads(self._way.recv_bytes())  # noqa: S301 - our own parent's
                 self._way.send_bytes(self._answer(method, arguments))
             except (EOFError, OSError):
                 return
+
+    def _report_compilation(self, state: str) -> None:
+        self._compiled = True
+        self._way.send_bytes(answer(COMPILING, state))
 
     def _answer(self, method: str, arguments: Sequence[Any]) -> bytes:
         try:
@@ -73,13 +79,21 @@ class Server:
             raise
         except BaseException as error:
             if wants_memory(name_of(type(error)), message_of(error)):
-                return _pickled(FAULT, fault_of_kind(MEMORY))
+                return self._pickled(FAULT, fault_of_kind(MEMORY))
             poison = self._poison()
             if poison is not None:
                 letter, value = FAULT, fault_told_by(poison)
             else:
                 letter, value = ERROR, _portable(error)
-        return _pickled(letter, value)
+        return self._pickled(letter, value)
+
+    def _pickled(self, letter: bytes, value: Any) -> bytes:
+        meanwhile = Meanwhile(self._compiled, coverage.take(), take_remarks())
+        self._compiled = False
+        try:
+            return answer(letter, value, meanwhile)
+        except Exception as error:
+            return answer(ERROR, _portable(error), meanwhile)
 
     def _judged(self, value: Any) -> tuple[bytes, Any]:
         """A subject that raised may have left the device unusable, whatever it raised."""
@@ -156,14 +170,6 @@ def _touch(device: str) -> None:
     torch.zeros(1, device=device).add_(1).item()
 
 
-def _pickled(letter: bytes, value: Any) -> bytes:
-    meanwhile = Meanwhile(compilations.take(), coverage.take(), take_remarks())
-    try:
-        return answer(letter, value, meanwhile)
-    except Exception as error:
-        return answer(ERROR, _portable(error), meanwhile)
-
-
 def _portable(error: BaseException) -> Exception:
     """The exception, or one that says the same where it cannot be sent, or would end the parent; a note has its traceback."""
     note = "".join(traceback.format_exception(error))
@@ -196,13 +202,10 @@ class _ReportingHook:
 
 def report_compilations(report: Callable[[str], None]) -> None:
     """From now on, call `report` with "begun" and "done" around each compilation in this process."""
-    from triton import knobs
+    from triton.knobs import runtime
 
-    compilations.count()
-    counting = knobs.runtime.jit_post_compile_hook
-    knobs.runtime.jit_cache_hook = _ReportingHook(lambda: report("begun"), knobs.runtime.jit_cache_hook)
-    # Behind the hook that counts, which is recognised by its type.
-    counting.before = _ReportingHook(lambda: report("done"), counting.before)
+    runtime.jit_cache_hook = _ReportingHook(lambda: report("begun"), runtime.jit_cache_hook)
+    runtime.jit_post_compile_hook = _ReportingHook(lambda: report("done"), runtime.jit_post_compile_hook)
 
 
 def main(descriptor: int, device: str) -> None:

@@ -10,7 +10,6 @@ import pickle
 from dataclasses import dataclass, field
 from typing import Any
 
-from statecheck.kernels.compilations import Kernels
 from statecheck.kernels.coverage import Coverage
 
 DONE, FAULT, ERROR, COMPILING, ANEW, GONE = b"d", b"f", b"e", b"c", b"a", b"g"
@@ -22,9 +21,9 @@ Of shared workers: the example has to be run again, since the worker that had be
 
 @dataclass(frozen=True)
 class Meanwhile:
-    """What happened besides while a worker made its answer: what Triton compiled, what was launched without compiling, and remarks."""
+    """What happened besides while a worker made its answer: whether Triton compiled, what was executed or interpreted, and remarks."""
 
-    compiled: Kernels = field(default_factory=dict)
+    compiled: bool = False
     covered: Coverage = field(default_factory=Coverage)
     remarks: dict[str, str] = field(default_factory=dict)
 

@@ -253,10 +253,6 @@ def wait(device):
     return torch.zeros(1, dtype=torch.int32, device=device).item()
 
 
-def compile_one():
-    compile_slowly(0)
-
-
 def compile_slowly(seconds):
     knobs.runtime.jit_cache_hook()
     time.sleep(seconds)

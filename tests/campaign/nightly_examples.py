@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
-from statecheck.campaign.launched import BranchRecord, KernelRecord, LaunchRecord
+from statecheck.campaign.launched import KernelRecord, LaunchRecord
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import (
     BucketRecord,
-    CompiledRecord,
     CorpusRecord,
     MarkRecord,
     PropertyRecord,
 )
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
-from statecheck.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
+from statecheck.case.timeline import Cell, Moment, TableRow, Timeline, WrongCell
 from statecheck.case.values import call
 from tests.breakages.broken import a_case
 
@@ -28,9 +27,7 @@ HOSTILE = "<script>alert(1)</script> ]]> \"'`|\x00\x1b[31m\ud800\ufffe\u202e & {
 _ROW = TableRow(
     "a", 0, 1, (Cell(1, "2 tokens", 2, "a"), Cell(2, "stale", wrong=True)), reads=(0,), writes=(1,)
 )
-TIMELINE = Timeline(
-    (Moment("step 1: a is computed", (_ROW,)),), (Arrow(0, "a", 0, 0, 1),), WrongCell(0, "a", 0, 1, "stale")
-)
+TIMELINE = Timeline((Moment("step 1: a is computed", (_ROW,)),), WrongCell(0, "a", 0, 1, "stale"))
 
 
 def bucket_with(case: Case, **changes: Any) -> BucketRecord:
@@ -101,7 +98,6 @@ def a_record(*buckets: BucketRecord, **changes: Any) -> CampaignRecord:
             MarkRecord("null block", "align"),
         ],
         "corpus": [CorpusRecord("chunks_end-00000000aa.json", "FIXED", "toy now answers")],
-        "kernels": {"copy_kernel": CompiledRecord(["BLOCK=64", "BLOCK=128"], 2)},
         "canary": "found after 3 s by its worker",
     }
     return CampaignRecord(**fields | changes)
@@ -112,14 +108,13 @@ LAUNCHED = [
         "copy_kernel",
         "toy/kernels.py:10",
         [LaunchRecord("executed", "", 12_345)],
-        [BranchRecord("toy/kernels.py", 12, way, "if size < 3:", way == "else") for way in ("then", "else")],
     ),
     KernelRecord("move_kernel", "toy/kernels.py:30", [LaunchRecord("interpreted", "tt.new", 12)]),
 ]
 
 
 def on_a_cpu(**changes: Any) -> CampaignRecord:
-    fields = {"device": "cpu", "gpus": {"cpu": "x86_64"}, "kernels": {}, "launched": LAUNCHED}
+    fields = {"device": "cpu", "gpus": {"cpu": "x86_64"}, "launched": LAUNCHED}
     return a_record(**fields | changes)
 
 
@@ -157,13 +152,11 @@ def hostile() -> CampaignRecord:
         troubles=[HOSTILE],
         gpus={HOSTILE: HOSTILE},
         environment={HOSTILE: HOSTILE},
-        kernels={HOSTILE: CompiledRecord([HOSTILE], 1)},
         launched=[
             KernelRecord(
                 HOSTILE,
                 HOSTILE,
                 [LaunchRecord("interpreted", HOSTILE, 1)],
-                [BranchRecord(HOSTILE, 1, HOSTILE, HOSTILE)],
             )
         ],
         corpus=[CorpusRecord(HOSTILE, "FAILED", HOSTILE), CorpusRecord(HOSTILE, HOSTILE, HOSTILE)],

@@ -16,7 +16,6 @@ from statecheck.execution.example import Bench
 from statecheck.execution.port import InProcess
 from statecheck.execution.ports import Port
 from statecheck.execution.registry import load_properties
-from statecheck.kernels.compilations import Compilation
 from statecheck.workers.forkserver import server_for
 from statecheck.workers.port import InWorker
 from statecheck.workers.wire import request
@@ -189,12 +188,6 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     while alive(pid):
         time.sleep(0.01)
-
-
-def test_what_a_worker_compiles_is_counted_here(port: InWorker) -> None:
-    port.execute(call("compile_one"))
-    assert port.take_compilations() == {"kernel": Compilation(frozenset({("x: i32", "")}), 1)}
-    assert port.take_compilations() == {}
 
 
 def test_a_subject_that_cannot_be_imported_is_no_fault(device: str) -> None:

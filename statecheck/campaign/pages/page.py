@@ -7,7 +7,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from statecheck.campaign.pages.junit import junit
 from statecheck.campaign.pages.text import PAGE, markdown
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.data.files import write_whole
@@ -17,7 +16,7 @@ _PAGE = "report.html"
 
 
 def write_reports(record: CampaignRecord, directory: Path) -> Path:
-    """Write campaign.json, report.html, summary.md and junit.xml, each whole or not at all; returns report.html's path.
+    """Write campaign.json, report.html and summary.md, each whole or not at all; returns report.html's path.
 
     What could not be written, a full disk for one, keeps none of the others from being written. `record.troubles` gets
     a sentence.
@@ -30,7 +29,6 @@ def write_reports(record: CampaignRecord, directory: Path) -> Path:
     contents = {
         _PAGE: lambda: page(record, directory),
         "summary.md": lambda: markdown(record, directory),
-        "junit.xml": lambda: junit(record),
     }
     for name, content in contents.items():
         _attempt(record, directory / name, partial(_save, content))

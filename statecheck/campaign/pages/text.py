@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from statecheck.campaign.launched import KernelRecord, coverage_of
+from statecheck.campaign.launched import KernelRecord, launches_of
 from statecheck.campaign.pages.causes import CauseGroup, grouped
 from statecheck.campaign.pages.summary import (
     UNDECIDED,
@@ -80,9 +80,7 @@ def markdown(record: CampaignRecord, directory: Path, most: Most = SUMMARY) -> s
         smallest_input=smallest_input,
         report_link=lambda bucket: _report_link(bucket, directory),
         statuses=_statuses(record),
-        launched=coverage.summary(coverage_of(record.launched).launches),
-        branches=sum(len(kernel.branches) for kernel in record.launched),
-        missed=[(kernel.name, branch) for kernel in record.launched for branch in kernel.missed],
+        launched=coverage.summary(launches_of(record.launched)),
         tables=_tables(record) if most.whole else [],
     )
     assert most.whole or text.count("\n") <= _MOST_LINES, text
@@ -172,8 +170,7 @@ _HEADS = {
     ),
     "Known defects": "defect, standing, examples, properties, title, remark",
     "Marks, the missed ones first": "situation, topic, examples, first after, by",
-    "Launched kernels": "kernel, where, executed, interpreted, because of, branches taken",
-    "Compiled kernels": "kernel, variants, compilations",
+    "Launched kernels": "kernel, where, executed, interpreted, because of",
     "Corpus": "file, verdict, message",
     "Where it ran": "what, value",
 }
@@ -190,7 +187,6 @@ def _tables(record: CampaignRecord) -> list[tuple[str, list[str], list[Sequence[
         ),
         map(_mark, sorted(record.marks, key=lambda mark: (mark.examples > 0, mark.topic, mark.name))),
         map(_kernel, record.launched),
-        ((name, len(one.variants), one.compilations) for name, one in record.kernels.items()),
         ((replay.file, replay.verdict, replay.message) for replay in record.corpus),
         _surroundings(record),
     )
@@ -215,10 +211,8 @@ def _property(row: PropertyRecord) -> tuple[str | int, ...]:
 def _kernel(kernel: KernelRecord) -> tuple[str | int, ...]:
     interpreted = kernel.interpreted
     reasons = "; ".join(launch.why for launch in interpreted)
-    known = bool(kernel.executed or kernel.branches)
-    taken = f"{kernel.taken:,} of {len(kernel.branches):,}" if known else "not known"
     times = sum(launch.times for launch in interpreted)
-    return kernel.name, kernel.place, kernel.executed, times, reasons, taken
+    return kernel.name, kernel.place, kernel.executed, times, reasons
 
 
 def _surroundings(record: CampaignRecord) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,6 @@ from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored
 from statecheck.campaign.processes.worker import Worker, quietly
 from statecheck.execution.counts import Counts
 from statecheck.execution.example import Falsified
-from statecheck.kernels.compilations import Kernels, added, take
 from statecheck.kernels.coverage import Coverage
 from statecheck.workers.shared_workers import DeviceGone
 
@@ -213,7 +212,6 @@ class Exploration:
             late=self._late,
             marks=dict(self._marks),
             reached=worker.trace.take(),
-            compiled=self._compiled(),
             covered=self._covered_before + self._covered_by_search + worker.take_coverage(),
             gone=self._gone,
             tried=self._tried,
@@ -228,10 +226,6 @@ class Exploration:
         counts.examples -= self._reported.examples
         counts.compared -= self._reported.compared
         return counts
-
-    def _compiled(self) -> Kernels:
-        ours, port = take(), self._isolated
-        return ours if port is None else added(ours, port.take_compilations())
 
 
 def _within(error: BaseException, kind: type[_Kind]) -> _Kind | None:

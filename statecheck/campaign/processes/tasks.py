@@ -15,7 +15,6 @@ from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.case.faults import Fault
 from statecheck.execution.counts import Counts
 from statecheck.execution.enumerations import Slice
-from statecheck.kernels.compilations import Kernels
 from statecheck.kernels.coverage import Coverage
 from statecheck.reach.source import Point
 
@@ -126,7 +125,6 @@ class Explored:
         late: it ended because its time was up.
         marks: situations that examples reached, with how many did.
         reached: lines and branches that examples came to for the first time in this process, where the campaign asks for them.
-        compiled: what Triton compiled since the task before.
         covered: kernels launched since then, and branches that they took; a branch that exists is named once by each process.
         gone: why the device can be used no more.
         tried, exhausted: of inputs that are not drawn, how many were tried to their end, and whether these are all.
@@ -146,7 +144,6 @@ class Explored:
     late: bool = False
     marks: dict[str, int] = field(default_factory=dict)
     reached: frozenset[Point] = frozenset()
-    compiled: Kernels = field(default_factory=dict)
     covered: Coverage = field(default_factory=Coverage)
     gone: str = ""
     tried: int = 0

@@ -8,12 +8,11 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from statecheck.campaign.launched import coverage_of, records_of
+from statecheck.campaign.launched import launches_of, records_of
 from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import (
     BucketRecord,
-    CompiledRecord,
     CorpusRecord,
     KnownRecord,
     MarkRecord,
@@ -138,8 +137,7 @@ def _results(parts: Sequence[Part]) -> dict[str, Any]:
         "marks": _grouped(_marks(parts), lambda mark: mark.name, _mark),
         "corpus": _grouped(_each(records, "corpus"), lambda replay: replay.file, _replayed),
         "known": _grouped(_each(records, "known"), lambda defect: defect.id, _known),
-        "kernels": _kernels(records),
-        "launched": records_of(coverage_of(_each(records, "launched"))),
+        "launched": records_of(launches_of(_each(records, "launched"))),
     }
 
 
@@ -238,18 +236,6 @@ def _mark(group: list[MarkRecord]) -> MarkRecord:
 
 def _replayed(group: list[CorpusRecord]) -> CorpusRecord:
     return min(group, key=lambda record: _rank(_VERDICTS, record.verdict))
-
-
-def _kernels(records: Sequence[CampaignRecord]) -> dict[str, CompiledRecord]:
-    compiled = {
-        name: CompiledRecord() for name in sorted({name for record in records for name in record.kernels})
-    }
-    for record in records:
-        for name, kernel in record.kernels.items():
-            variants = compiled[name].variants
-            variants += [variant for variant in kernel.variants if variant not in variants]
-            compiled[name].compilations += kernel.compilations
-    return compiled
 
 
 def _troubles(parts: Sequence[Part]) -> list[str]:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from statecheck.campaign.coordinator import Campaign
-from statecheck.campaign.launched import coverage_of
+from statecheck.campaign.launched import launches_of
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.standing import Standing
 from statecheck.execution.verdict import Status
@@ -45,12 +45,9 @@ def summary(record: CampaignRecord) -> Table:
 
 
 def kernels(record: CampaignRecord) -> str:
-    """How the kernels were run that were launched, or how many were compiled; "" without any."""
-    if record.device == "cpu":
-        launched = coverage.summary(coverage_of(record.launched).launches)
-        return f"kernels: {launched}" if launched else ""
-    compilations = sum(kernel.compilations for kernel in record.kernels.values())
-    return f"kernels: {len(record.kernels):,} compiled, {compilations:,} times in all workers together"
+    """How the kernels were run that were launched without being compiled; "" without any."""
+    launched = coverage.summary(launches_of(record.launched))
+    return f"kernels: {launched}" if launched else ""
 
 
 class Display:

@@ -20,7 +20,6 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import Raised, call
 from statecheck.execution.verdict import Status
-from statecheck.kernels.compilations import Compilation
 from statecheck.kernels.coverage import EXECUTED, INTERPRETED, Branch, Coverage, How
 from tests.breakages.broken import a_case, a_property
 
@@ -218,14 +217,12 @@ def filled(ledger: Ledger) -> CampaignRecord:
 def rich() -> Ledger:
     """A ledger that was given everything."""
     ledger = a_ledger(Situation("empty batch", "batch"))
-    variants = frozenset({("x: i32", "BLOCK=64")})
     explored(
         ledger,
         "falsified",
         found=(found(),),
         failing={ONE: 7},
         marks={"empty batch": 3},
-        compiled={"copy": Compilation(variants, 2)},
         covered=LAUNCHED,
         troubles=("the disk is full",),
     )

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from statecheck.campaign.corpus import Corpus
-from statecheck.campaign.launched import BranchRecord, KernelRecord, LaunchRecord
+from statecheck.campaign.launched import KernelRecord, LaunchRecord
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import (
     BucketRecord,
-    CompiledRecord,
     CorpusRecord,
     MarkRecord,
     PropertyRecord,
@@ -102,26 +101,19 @@ def test_marks_are_reached_where_any_shard_reached_them_first() -> None:
     assert whole.marks == [MarkRecord("a tie", "types", 5, 4.0, "first"), missed]
 
 
-def test_kernels_and_replays_are_those_of_all() -> None:
-    one = {"kernels": {"copy": CompiledRecord(["a", "b"], 2)}}
-    other = {"kernels": {"copy": CompiledRecord(["b", "c"], 1)}}
+def test_replays_are_those_of_all() -> None:
     fixed, failed = CorpusRecord("a.json", "FIXED", ""), CorpusRecord("a.json", "FAILED", "differs")
-    whole = pair(one | {"corpus": [fixed]}, other | {"corpus": [failed]})
-    assert whole.kernels == {"copy": CompiledRecord(["a", "b", "c"], 3)}
+    whole = pair({"corpus": [fixed]}, {"corpus": [failed]})
     assert whole.corpus == [failed]
 
 
-def a_kernel(times: int, *taken: int, why: str = "") -> KernelRecord:
-    """A kernel with a branch at each of three lines, launched so many times."""
-    launches = [LaunchRecord("interpreted" if why else "executed", why, times)]
-    branches = [BranchRecord("copy.py", line, "then", "if x:", line in taken) for line in (3, 5, 8)]
-    return KernelRecord("copy", "copy.py:1", launches, [] if why else branches)
+def test_launches_of_shards_add_up() -> None:
+    def copied(times: int) -> KernelRecord:
+        return KernelRecord("copy", "copy.py:1", [LaunchRecord("executed", "", times)])
 
-
-def test_launches_and_branches_of_shards_add_up() -> None:
     other = KernelRecord("move", "copy.py:10", [LaunchRecord("executed", "", 1)])
-    whole = pair({"launched": [a_kernel(2, 3)]}, {"launched": [a_kernel(5, 5), other]})
-    assert whole.launched == [a_kernel(7, 3, 5), other]
+    whole = pair({"launched": [copied(2)]}, {"launched": [copied(5), other]})
+    assert whole.launched == [copied(7), other]
 
 
 def test_troubles_say_whose_they_are() -> None:
@@ -183,7 +175,7 @@ def test_shards_that_found_nothing_are_a_clean_campaign(tmp_path: Path) -> None:
     assert desk.merge() == 0
     assert desk.written.examples == 20
     files = {path.name for path in (desk.reports / "campaigns/night").iterdir()}
-    assert files == {"campaign.json", "report.html", "summary.md", "junit.xml"}
+    assert files == {"campaign.json", "report.html", "summary.md"}
 
 
 def test_what_a_shard_found_has_its_report_and_its_case_here(tmp_path: Path) -> None:
