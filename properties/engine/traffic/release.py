@@ -199,8 +199,7 @@ def replay(options: ReplayOptions, console: Console) -> int:
     serving = ReleaseServing(InProcess(subject, "cpu"), world, arriving, options, violations)
     print_headline(console, options, traffic, release_line(world, subject))
     began = time.monotonic()
-    with Progress(console, traffic.requests) as progress:
-        outcome = _serve(serving, progress)
+    outcome = _serve(serving, Progress(console, traffic.requests))
     new = serving.counts.violations - serving.counts.declared_violations
     content: dict[str, Any] = {
         "outcome": "violation" if new else outcome,

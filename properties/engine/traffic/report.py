@@ -6,11 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 from rich.table import Table
 
 from properties.engine.traffic.counts import ServedCounts
@@ -23,39 +21,22 @@ _LINE_SECONDS = 10.0
 
 
 class Progress:
-    """Shows how far a replay is: a bar in a terminal, a line now and then elsewhere. Use as a context manager."""
+    """Prints how far a replay is, a line now and then."""
 
     def __init__(self, console: Console, requests: int) -> None:
         self._console, self._requests = console, requests
         self._began = self._last_line = time.monotonic()
-        self._bar = Bar(
-            TextColumn("requests"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.description}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=requests)
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        self._bar.stop()
 
     def show(self, counts: ServedCounts) -> None:
-        rate = counts.steps / max(time.monotonic() - self._began, 1e-9)
-        progress = (
-            f"{counts.steps:,} steps, {rate:,.1f}/s, {counts.hits:,} hits, {counts.violations} violations"
-        )
-        self._bar.update(self._task, completed=counts.finished, description=progress)
-        if not self._console.is_terminal and time.monotonic() - self._last_line > _LINE_SECONDS:
-            self._last_line = time.monotonic()
-            print_text(self._console, f"{counts.finished:,} of {self._requests:,} requests, {progress}")
+        now = time.monotonic()
+        if now - self._last_line > _LINE_SECONDS:
+            self._last_line = now
+            rate = counts.steps / max(now - self._began, 1e-9)
+            print_text(
+                self._console,
+                f"{counts.finished:,} of {self._requests:,} requests, {counts.steps:,} steps, {rate:,.1f}/s, "
+                f"{counts.hits:,} hits, {counts.violations} violations",
+            )
 
 
 def print_text(console: Console, text: str) -> None:

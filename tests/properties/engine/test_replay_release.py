@@ -359,10 +359,9 @@ def test_an_engine_that_raises_is_a_violation_too() -> None:
     )
 
 
-def test_outside_a_terminal_progress_is_a_line_now_and_then(
+def test_progress_is_a_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("properties.engine.traffic.report._LINE_SECONDS", -1.0)
-    with Progress(Console(width=120), REQUESTS) as progress:
-        progress.show(ServedCounts())
+    Progress(Console(width=120), REQUESTS).show(ServedCounts())
     assert "0 of 6 requests, 0 steps" in capsys.readouterr().out
