@@ -20,10 +20,12 @@ from statecheck.data.decode import format_value
 from statecheck.data.files import write_whole
 from statecheck.data.json_files import load, parse
 
-SCHEMA = 11
-_READABLE = (11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
-_UNTIL: dict[int, tuple[str, ...]] = {10: ("order",)}
-"""Fields that cases had before a schema: the order in which a script of theirs ran programs in Triton's interpreter."""
+SCHEMA = 12
+_READABLE = (12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
+_UNTIL: dict[int, tuple[str, ...]] = {10: ("order",), 12: ("interleaving",)}
+"""Fields that cases had before a schema: an order of programs in Triton's interpreter; a table of what programs did."""
+_ARROWS_UNTIL = 12
+"""Before that a timeline had arrows, from column to column."""
 _SAVED_AS = {"wrong_bytes": "suspect"}
 """Fields that have another name in files."""
 EARLIER_CALLS, CHANCE = "earlier calls", "chance"
@@ -41,7 +43,7 @@ class Case:
     `expected` and `actual` hold an entry for each `Call` among `steps`, in order; `failure` says how the subject broke the
     property, None where nothing is known to be wrong. No part of the case's identity: `seed` and `device` say how it was
     found, `timeline` is what block tables show, `wrong_bytes` which bytes are wrong, `finding` who wrote them, in a sentence or two,
-    `interleaving` what its programs did side by side, in Markdown; `own_calls` for each call how a port's own functions were called
+    `own_calls` for each call how a port's own functions were called
     for it, a line each; `first_seen` the "date" and the "commit" of the first campaign that met it, and the "source" of the subject, see `source_of`; and `property_id` the
     property's id, "" where it has none. `depends_on` says what the failure takes beside the example itself, "" for nothing:
     `EARLIER_CALLS`, or `CHANCE`; of the former, the first `history` calls are those that it takes, 0 where these are not known.
@@ -59,7 +61,6 @@ class Case:
     timeline: Timeline | None = None
     wrong_bytes: WrongBytes | None = None
     finding: str = ""
-    interleaving: str = ""
     own_calls: tuple[str, ...] = ()
     first_seen: dict[str, str] = field(default_factory=dict, hash=False)
     property_id: str = ""
@@ -138,7 +139,9 @@ class Case:
             )
         for until, removed in _UNTIL.items():
             if schema < until:
-                content = {name: item for name, item in content.items() if name not in removed}
+                content = _without(content, removed)
+        if schema < _ARROWS_UNTIL and "timeline" in content:
+            content["timeline"] = _without_arrows(content["timeline"])
         for name, saved in _SAVED_AS.items():
             if saved in content:
                 content[name] = content.pop(saved)
@@ -215,3 +218,12 @@ class Case:
             return cls.from_data(load(path, _RULE))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
+
+
+def _without(fields: dict[str, Any], removed: tuple[str, ...]) -> dict[str, Any]:
+    return {name: item for name, item in fields.items() if name not in removed}
+
+
+def _without_arrows(timeline: Any) -> Any:
+    fields = timeline.get("Timeline") if isinstance(timeline, dict) else None
+    return {"Timeline": _without(fields, ("arrows",))} if isinstance(fields, dict) else timeline

@@ -51,24 +51,6 @@ class TableRow:
 
 
 @dataclass(frozen=True)
-class Arrow:
-    """A copy between two columns of a row; `arrived` says whether the target holds by then what was copied."""
-
-    moment: int
-    request: str
-    group: int
-    source: int
-    target: int
-    label: str = ""
-    arrived: bool = True
-
-    @property
-    def spots(self) -> tuple[Spot, Spot]:
-        row = self.moment, self.request, self.group
-        return (*row, self.source), (*row, self.target)
-
-
-@dataclass(frozen=True)
 class Moment:
     """All block tables at one point in time, such as "step 3, before the forward"."""
 
@@ -99,15 +81,14 @@ class WrongCell:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Block tables from moment to moment, the copies between their columns, and what is wrong at the end.
+    """Block tables from moment to moment, and what is wrong at the end.
 
     Raises:
-        ValueError: a moment has two rows of one request and group, or an arrow, the finding or a row names a cell
-            that is not there.
+        ValueError: a moment has two rows of one request and group, or the finding or a row names a cell that
+            is not there.
     """
 
     moments: tuple[Moment, ...]
-    arrows: tuple[Arrow, ...] = ()
     finding: WrongCell | None = None
 
     def __post_init__(self) -> None:
@@ -130,8 +111,6 @@ class Timeline:
         for number, moment in enumerate(self.moments):
             for row in moment.rows:
                 yield from (("used", (number, row.request, row.group, column)) for column in row.used)
-        for arrow in self.arrows:
-            yield from (("arrow", spot) for spot in arrow.spots)
         if self.finding is not None:
             yield "finding", self.finding.spot
             if self.finding.origin is not None:

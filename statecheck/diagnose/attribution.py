@@ -54,7 +54,7 @@ def explained(case: Case, subject: Subject) -> Case:
     if case.finding or not (fault or any(launches(call.function) for call in case.calls)):
         return case
     if triton_mode.executes() and fault is None:
-        return replace(case, finding=_tried(case, subject), interleaving=_side_by_side(case, subject))
+        return replace(case, finding=_tried(case, subject))
     with tempfile.TemporaryDirectory() as folder:
         path = case.save(Path(folder) / "case.json", durable=False)
         hangs = fault is not None and fault.message.startswith(HANG)
@@ -67,16 +67,6 @@ def _tried(case: Case, subject: Subject) -> str:
         return finding(case, subject)
     except Exception as error:
         return f"It could not be tried under the sanitizer: {type(error).__name__}: {error}"
-
-
-def _side_by_side(case: Case, subject: Subject) -> str:
-    """What the programs did; a report is written all the same where that is not to be had."""
-    from statecheck.diagnose.side_by_side import side_by_side
-
-    try:
-        return side_by_side(case, subject)
-    except Exception as error:
-        return f"What its programs did could not be recorded: {type(error).__name__}: {error}"
 
 
 def _asked(path: Path, seconds: float) -> str:

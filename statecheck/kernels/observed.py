@@ -113,7 +113,6 @@ class ObservedMemory(Memory):
             None,
             (),
             origin,
-            site=site,
         )
 
     def _of_tile(
@@ -132,7 +131,7 @@ class ObservedMemory(Memory):
         low, high, neighbours = _bounds(addresses, site.nbytes)
         return Touch(
             kind, self.program, site.line, site.nbytes, addresses, low, high, lanes, pointers.shape, origin, values,
-            is_run=neighbours, site=site,
+            is_run=neighbours,
         )  # fmt: skip
 
 

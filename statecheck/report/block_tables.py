@@ -1,6 +1,6 @@
 """A `Timeline` as tables in Markdown, one for each moment, which an issue tracker shows as a page does.
 
-A row is the block table of a request and a group; below the table, a line for each copy and for what is wrong.
+A row is the block table of a request and a group; below the table, a line says what is wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _moment(timeline: Timeline, number: int, moment: Moment) -> Iterator[str]:
     yield f"**{escaped(moment.when, _SENTENCE)}**\n"
     rows = ([_named(row), *(_cell(row, column) for column in shown)] for row in moment.rows)
     yield from table(("", *map(str, shown)), rows)
-    sentences = [*_copies(timeline, number), *_wrong(timeline, number)]
+    sentences = [*_wrong(timeline, number)]
     yield from ("", *(f"- {escaped(one, _SENTENCE)}" for one in sentences)) if sentences else ()
 
 
@@ -51,14 +51,6 @@ def _cell(row: TableRow, column: int) -> str:
     )
     text = escaped(" ".join(filter(None, words)), _CELL)
     return f"**✗ {text}**" if cell.wrong else text
-
-
-def _copies(timeline: Timeline, number: int) -> Iterator[str]:
-    for arrow in timeline.arrows:
-        if arrow.moment == number:
-            label = f": {arrow.label}" if arrow.label else ""
-            where = f"{arrow.request}, group {arrow.group}"
-            yield f"{where}: copy {arrow.source} → {arrow.target}{label}"
 
 
 def _wrong(timeline: Timeline, number: int) -> Iterator[str]:

@@ -112,7 +112,6 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
         [
             Section("", tuple(filter(None, _head(case, subject, note)))),
             Section("Who did it", (inert(shortened(case.finding, ROOM)),)) if case.finding else _NOTHING,
-            Section("What the programs did", (inert(case.interleaving),)) if case.interleaving else _NOTHING,
             *_story(timeline_of(case)),
             *outcome_sections(case),
             *input_sections(case),

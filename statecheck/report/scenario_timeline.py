@@ -11,12 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from statecheck.case import Case
-from statecheck.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
+from statecheck.case.timeline import Cell, Moment, TableRow, Timeline, WrongCell
 from statecheck.case.values import Call, Outcome, Raised, Record, Returned
 from statecheck.report.scenario_words import (
-    Found,
     Founds,
-    Texts,
     added,
     decided,
     engine,
@@ -65,9 +63,9 @@ class _ScenarioStory:
     """Follows the calls of a case."""
 
     case: Case
-    texts: Texts = field(default_factory=Texts)
+    begun: set[str] = field(default_factory=set)
+    """Requests that have run before."""
     moments: list[Moment] = field(default_factory=list)
-    arrows: list[Arrow] = field(default_factory=list)
     finding: WrongCell | None = None
     held: dict[Place, Founds] = field(default_factory=dict)
     """What each block held after the step before, as far as it is known."""
@@ -85,16 +83,13 @@ class _ScenarioStory:
 
     def _last(self, most: int) -> Timeline:
         skipped = max(0, len(self.moments) - most)
-        arrows = (replace(one, moment=one.moment - skipped) for one in self.arrows if one.moment >= skipped)
         found = self.finding and replace(self.finding, moment=self.finding.moment - skipped)
         kept = self.moments[skipped:]
         if skipped:
             kept[0] = replace(kept[0], title=f"{skipped} moments before are left out. {kept[0].title}")
-        return Timeline(tuple(kept), tuple(arrows), found)
+        return Timeline(tuple(kept), found)
 
     def _called(self, call: Call, outcome: Outcome) -> None:
-        if call.function == f"{ENGINE}.add_request":
-            self.texts.add(call.named["id"], call.named["prompt"])
         if call.function != f"{ENGINE}.step":
             self.since += happened(call)
         elif isinstance(outcome, Returned):
@@ -118,15 +113,13 @@ class _ScenarioStory:
     def _forward(self, step: Mapping[str, Any], wrong: _Wrong | None) -> None:
         tables = _tables(step["tables"])
         known = {place: ((*one, ()),) for place, one in self.published.items()} | self.held
-        words = decided(step, self.tables, tables, self.texts.begun)
+        words = decided(step, self.tables, tables, self.begun)
         rows = [
             self._used(name, group, table, known, step["accesses"])
             for (name, group), table in tables.items()
             if name in step["scheduled"]
         ]
         self._keep("the forward", words, rows, wrong)
-        for name, one in step["scheduled"].items():
-            self._copies_before(name, one, tables, known)
         self.tables = tables or self.tables
 
     def _used(
@@ -162,8 +155,6 @@ class _ScenarioStory:
         published = {(group, block): (name, count) for group, block, name, count in step["published"]}
         words = added(step, self.tables, tables)
         words += published_now(self.published, published)
-        for name, said in step["outputs"].items():
-            self.texts.says(name, said)
         self.held, self.published = held, published
         rows = [
             TableRow(name, group, None, tuple(self._cells(group, table)))
@@ -228,30 +219,6 @@ class _ScenarioStory:
         return replace(
             shown, holds=part + shown.holds, expected=f"{tokens(count)} {request}" if count else "zeros"
         )
-
-    def _copies_before(
-        self, name: str, one: Mapping[str, Any], tables: Tables, known: Mapping[Place, Founds]
-    ) -> None:
-        """Where the state that a row wants to read stood in another column, and had to be copied."""
-        moment, wanted = len(self.moments) - 1, (name, one["computed"], ())
-        for row in self.moments[-1].rows:
-            if row.request != name or not row.group or not row.reads or not one["computed"]:
-                continue
-            target = row.reads[0]
-            stood = {
-                column: known.get((row.group, block), ()) for column, block in tables[name, row.group].items()
-            }
-            if self._is(stood[target], wanted):
-                continue
-            source = next((at for at, found in stood.items() if self._is(found, wanted)), None)
-            if source is not None:
-                cell = row.cells[target]
-                arrived = not cell.expected
-                label = "" if arrived else "did not arrive"
-                self.arrows.append(Arrow(moment, name, row.group, source, target, label, arrived))
-
-    def _is(self, found: Founds, wanted: Found) -> bool:
-        return bool(found) and all(self.texts.same(one, wanted) for one in found)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
-"""What happened in the scenario of a release's own engine, in words; and which states are the same."""
+"""What happened in the scenario of a release's own engine, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from statecheck.case.values import Call, Record
@@ -12,30 +11,6 @@ Found = tuple[str, int, tuple[int, ...]]
 """A state as the laws name it: its request, how many of its tokens it is after, and then which others."""
 Founds = tuple[Found, ...]
 Tables = Mapping[tuple[str, int], Mapping[int, int]]
-
-
-@dataclass
-class Texts:
-    """The tokens of requests, as far as they are known."""
-
-    tokens: dict[str, list[int]] = field(default_factory=dict)
-    begun: set[str] = field(default_factory=set)
-    """Requests that have run before."""
-
-    def add(self, name: str, prompt: Sequence[int]) -> None:
-        self.tokens[name] = list(prompt)
-
-    def says(self, name: str, said: Sequence[int]) -> None:
-        # Of a scenario that is shown from its middle on, no prompts are known.
-        if name in self.tokens:
-            self.tokens[name] += said
-
-    def same(self, one: Found, other: Found) -> bool:
-        """Whether it is the state after the same tokens, of requests that may begin alike."""
-        if one[1:] != other[1:]:
-            return False
-        prefixes = [self.tokens.get(name, [])[:count] for name, count, _ in (one, other)]
-        return one[0] == other[0] or (prefixes[0] == prefixes[1] and len(prefixes[0]) == one[1])
 
 
 def tokens(count: int) -> str:

@@ -15,7 +15,7 @@ from statecheck.case.codec import decode, encode
 from statecheck.case.compare import Difference, brief, difference, outcome_difference
 from statecheck.case.failure import KINDS as KINDS_OF_FAILURE
 from statecheck.case.resolving import resolve
-from statecheck.case.timeline import WrongCell
+from statecheck.case.timeline import Cell, Moment, TableRow, Timeline, WrongCell
 from statecheck.case.values import (
     Address,
     Attribute,
@@ -231,6 +231,25 @@ def test_a_case_of_schema_8_has_no_id() -> None:
     content = json.loads(a_case(property_id="toys/divide").to_json()) | {"schema": 8}
     del content["property_id"]
     assert Case.from_json(json.dumps(content)) == a_case()
+
+
+def test_what_cases_had_before_schema_12_is_left_out() -> None:
+    row = TableRow("r0", 0, 1, (Cell(0, ""), Cell(5, "8 tokens")))
+    case = a_case(timeline=Timeline((Moment("step 1", (row,)),)))
+    content = json.loads(case.to_json()) | {"schema": 11, "interleaving": "| program 0 |"}
+    fields = {
+        "moment": 0,
+        "request": "r0",
+        "group": 0,
+        "source": 0,
+        "target": 1,
+        "label": "",
+        "arrived": True,
+    }
+    content["timeline"]["Timeline"]["arrows"] = {"tuple": [{"Arrow": fields}]}
+    assert Case.from_json(json.dumps(content)) == case
+    with pytest.raises(ValueError, match=r"arrows|interleaving"):
+        Case.from_json(json.dumps(content | {"schema": SCHEMA}))
 
 
 @pytest.mark.parametrize("id_", ["toys", "toys/di vide", "../x", "a/b/c", "`a`/b", "a/" + "b" * 200])

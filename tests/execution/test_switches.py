@@ -1,9 +1,8 @@
-"""Interleavings as an input: what they find of the implementation broken on purpose, and how a report shows it."""
+"""Interleavings as an input: what they find of the implementation broken on purpose, and how a script repeats it."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,14 +20,13 @@ from statecheck.case import Case
 from statecheck.case.values import Call
 from statecheck.diagnose.attribution import explained
 from statecheck.diagnose.rerun import replay
-from statecheck.diagnose.side_by_side import side_by_side
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.kernels.launch import Launched, in_turn, running
 from statecheck.kernels.memory import Memory
 from statecheck.kernels.orders.interleavings import Ended, Walk
-from statecheck.report.markdown import report_text, write_report
+from statecheck.report.markdown import write_report
 from subjects import load
 from tests.breakages.table import hunting
 from tests.breakages.variants import Variant, broken_subject, implementation
@@ -126,36 +124,11 @@ def test_few_drawn_switches_show_what_only_an_interleaving_does(early: Found) ->
 
 @pytest.mark.parametrize("saved", ["interleaved", "priorities"])
 def test_a_saved_case_with_a_seed_replays(early: Found, saved: str) -> None:
-    failing = next(filter(None, (early.fails(f"{saved}:{seed}") for seed in range(100))))
-    assert "program (1, 0, 0)" in side_by_side(failing, early.port.subject)
+    assert any(early.fails(f"{saved}:{seed}") for seed in range(100))
 
 
 def explained_in(found: Found) -> Case:
     return explained(found.shrunk, found.port.subject)
-
-
-def test_the_report_shows_the_programs_side_by_side(early: Found) -> None:
-    """Who arrives last sets a count that another program has not read yet."""
-    text = report_text(explained_in(early), Path())
-    head, _, *rows = re.findall(
-        r"^\|.*\|$", text.split("## What the programs did")[1].split("## Expected")[0], re.MULTILINE
-    )
-    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
-    assert head == "|  | program (0, 0, 0) | program (1, 0, 0) | program (2, 0, 0) |"
-    assert all(sum(map(bool, row[1:])) == 1 for row in cells)
-    first = [re.sub(r"py:\d+", "py", row[1]) for row in cells if row[1]]
-    assert first[0] == "`work.py` atomic add `counters_ptr[1]`: 0 → 1"
-    assert first[-1] == "`postprocess.py` reads `counts[0]`: 1"
-    last = [re.sub(r"py:\d+", "py", row[3]) for row in cells if row[3]]
-    assert last[0] == "`work.py` atomic add `counters_ptr[1]`: 2 → 3"
-    assert last[-1] == "`postprocess.py` writes `counts[0]` = 1"
-    numbers = [int(row[0]) for row in cells]
-    assert numbers == sorted(numbers)
-
-
-def test_without_switches_nothing_stands_side_by_side(early: Found) -> None:
-    for schedule in ("", "reversed", "switches:"):
-        assert side_by_side(scheduled(early.shrunk, schedule), early.port.subject) == ""
 
 
 def test_the_script_has_statecheck_replay_it(early: Found, tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ import triton.language as tl
 
 from statecheck.kernels import launch as launching
 from statecheck.kernels import triton_mode
+from statecheck.kernels.memory import Memory
+from statecheck.kernels.observed import ObservedMemory
 from statecheck.kernels.orders import program_choice
-from statecheck.kernels.orders.recording import launches_recorded
-from statecheck.kernels.orders.schedule import REORDERED, program_schedule, switches_recorded
+from statecheck.kernels.orders.schedule import REORDERED, program_schedule
+from statecheck.kernels.sanitizer.touches import Observer, Touch
 from statecheck.kernels.source.tiles import AssertionFailedError
 from tests.kernels.order_toys import (
     ALL,
@@ -142,13 +144,21 @@ def test_afterwards_launches_run_as_before(schedule: str) -> None:
 
 
 def operations(launch: Callable[[], object]) -> list[tuple[int, str]]:
-    """Who makes each operation of the launches of a call, and of which kind."""
-    with launches_recorded() as recorded:
+    """Which program makes each operation of the launches of a call, and of which kind it is."""
+    made: list[tuple[int, str]] = []
+
+    class Operations(Observer):
+        def __init__(self, launched: launching.Launched) -> None:
+            self._programs = list(launched.programs())
+
+        def before(self, touch: Touch) -> None:
+            made.append((self._programs.index(touch.program), touch.kind))
+
+    def memory(launched: launching.Launched) -> Memory:
+        return ObservedMemory(Operations(launched))
+
+    with launching.running(memory=memory):
         launch()
-    made = []
-    for one in recorded:
-        programs = list(one.launch.programs())
-        made += [(programs.index(each.touch.program), each.site.kind) for each in one.operations]
     return made
 
 
@@ -189,22 +199,6 @@ def test_the_launches_of_a_call_have_their_own_switches() -> None:
                 arrivals_kernel[(2, 1)](zeros(2), zeros(1))
 
     assert turns(call) == [0, 1, 1, 0, *(0, 0, 1, 1), *(1, 1, 0, 0), *(0, 0, 1, 1)]
-
-
-@pytest.mark.parametrize("schedule", [one for one in ALL if one])
-def test_a_schedule_is_recorded_as_the_switches_that_it_made(schedule: str) -> None:
-    """Of all launches of a context; and these run the same programs again, operation by operation."""
-
-    def run(schedule: str) -> None:
-        with program_schedule(schedule):
-            arrivals_kernel[(20, 1)](zeros(20), zeros(1))
-            lost_update_kernel[(5,)](zeros(1))
-
-    with switches_recorded() as record:
-        first = turns(lambda: run(schedule))
-    (switches,) = record
-    assert switches.startswith("switches:")
-    assert turns(lambda: run(switches)) == first
 
 
 def test_priorities_change_at_most_three_times_between_programs() -> None:

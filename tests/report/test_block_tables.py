@@ -11,7 +11,7 @@ import pytest
 from statecheck.case import Case
 from statecheck.case.codec import decode, encode
 from statecheck.case.failure import stated
-from statecheck.case.timeline import LONG, Arrow, Cell, Moment, TableRow, Timeline, WrongCell
+from statecheck.case.timeline import LONG, Cell, Moment, TableRow, Timeline, WrongCell
 from statecheck.report.block_tables import block_tables
 from statecheck.report.markdown import write_report
 from tests.breakages.broken import a_case
@@ -28,7 +28,6 @@ TITLES = ("step 1, before the forward", "step 2, after the forward: r0 drafts 2"
 WRONG = WrongCell(2, "r0", 0, 1, "10 tokens, but should be 8 & no more", origin=(1, "r0", 0, 2))
 STORY = Timeline(
     tuple(Moment(title, (row, OTHER)) for title, row in zip(TITLES, (BEFORE, FORWARD, COPIED), strict=True)),
-    (Arrow(2, "r0", 0, 2, 1, "1 draft accepted"),),
     WRONG,
 )
 
@@ -51,14 +50,13 @@ TABLES = {
 | r0, group 0 | null | **✗ 5: 10 tokens r0** | 7: 10 tokens r0 @ |
 | r\\<1\\>, group 1 | 9: a & b r\\<1\\> |  |  |
 
-- r0, group 0: copy 2 → 1: 1 draft accepted
 - ✗ r0, group 0, column 1: 10 tokens, but should be 8 & no more
 - the wrong bytes come from r0, group 0, column 2: step 2, after the forward""",
 }
 
 
 @pytest.mark.parametrize(("moment", "text"), TABLES.items())
-def test_a_moment_is_a_table_with_copies_and_what_is_wrong_below(moment: int, text: str) -> None:
+def test_a_moment_is_a_table_with_what_is_wrong_below(moment: int, text: str) -> None:
     assert block_tables(STORY)[moment] == text
 
 
@@ -82,16 +80,15 @@ def long_row(width: int, **changes: Cell) -> TableRow:
 LENGTH = 30
 CHANGES = Timeline(
     (Moment("one", (long_row(LENGTH),)), Moment("two", (replace(long_row(LENGTH, c7=NULL), run=11),))),
-    (Arrow(1, "r0", 0, 3, 20),),
     WrongCell(1, "r0", 0, 26, "wrong", origin=(0, "r0", 0, 24)),
 )
 
 
 def test_a_long_table_leaves_out_the_columns_that_never_change() -> None:
-    assert CHANGES.columns == [3, 7, 11, 20, 24, 26]
+    assert CHANGES.columns == [7, 11, 24, 26]
     head, _, row = block_tables(CHANGES)[0].splitlines()[2:5]
-    assert head == "|  | 3 | 7 | 11 | 20 | 24 | 26 |"
-    assert row.startswith("| r0, group 0 | 43: 4 tokens r0 | 47: 4 tokens r0 |")
+    assert head == "|  | 7 | 11 | 24 | 26 |"
+    assert row.startswith("| r0, group 0 | 47: 4 tokens r0 | 51: 4 tokens r0 |")
 
 
 def test_a_wrong_cell_is_never_left_out_and_a_table_that_is_not_long_is_shown_whole() -> None:
@@ -101,23 +98,21 @@ def test_a_wrong_cell_is_never_left_out_and_a_table_that_is_not_long_is_shown_wh
 
 
 @pytest.mark.parametrize(
-    ("rows", "arrows", "finding", "message"),
+    ("rows", "finding", "message"),
     [
-        ((TableRow("a", 0, 2, (NULL,)),), (), None, r"^used = \(0, 'a', 0, 2\), but should be a cell"),
-        ((TableRow("a", 0, None, (NULL,), reads=(1,)),), (), None, r"^used = "),
-        ((TableRow("a", 0, None, (NULL,), writes=(-1,)),), (), None, r"^used = "),
-        ((TableRow("a", 0, 0, (NULL,)),), (Arrow(0, "a", 0, 0, 1),), None, r"^arrow = "),
-        ((TableRow("a", 0, 0, (NULL,)),), (Arrow(1, "a", 0, 0, 0),), None, r"^arrow = "),
-        ((TableRow("a", 0, 0, (NULL,)),), (), WrongCell(0, "b", 0, 0, ""), r"^finding = "),
-        ((TableRow("a", 0, 0, (NULL,)),), (), WrongCell(0, "a", 0, 0, "", (0, "a", 1, 0)), r"^origin = "),
-        ((TableRow("a", 0, 0, (NULL,)),) * 2, (), None, r"^rows = .* once \[moment 0\]"),
+        ((TableRow("a", 0, 2, (NULL,)),), None, r"^used = \(0, 'a', 0, 2\), but should be a cell"),
+        ((TableRow("a", 0, None, (NULL,), reads=(1,)),), None, r"^used = "),
+        ((TableRow("a", 0, None, (NULL,), writes=(-1,)),), None, r"^used = "),
+        ((TableRow("a", 0, 0, (NULL,)),), WrongCell(0, "b", 0, 0, ""), r"^finding = "),
+        ((TableRow("a", 0, 0, (NULL,)),), WrongCell(0, "a", 0, 0, "", (0, "a", 1, 0)), r"^origin = "),
+        ((TableRow("a", 0, 0, (NULL,)),) * 2, None, r"^rows = .* once \[moment 0\]"),
     ],
 )
 def test_a_timeline_that_names_what_is_not_there_is_refused(
-    rows: tuple[TableRow, ...], arrows: tuple[Arrow, ...], finding: WrongCell | None, message: str
+    rows: tuple[TableRow, ...], finding: WrongCell | None, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        Timeline((Moment("now", rows),), arrows, finding)
+        Timeline((Moment("now", rows),), finding)
 
 
 @pytest.mark.parametrize("timeline", [STORY, CHANGES], ids=["story", "changes"])

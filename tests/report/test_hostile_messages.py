@@ -13,7 +13,6 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from statecheck.campaign.pages.junit import junit
 from statecheck.campaign.pages.page import page
 from statecheck.campaign.pages.text import markdown
 from statecheck.campaign.record import CampaignRecord
@@ -66,7 +65,7 @@ def shown(message: str) -> Case:
     )
     found = replay_case(case, toy(divide=divide), "cpu")
     assert found.verdict == "FAILED"
-    texts = {"sentence": message, "finding": message, "interleaving": message}
+    texts = {"sentence": message, "finding": message}
     return Case(**{**vars(found.case), **texts, "timeline": TIMELINE})
 
 
@@ -142,7 +141,6 @@ def test_a_report_in_markdown_has_no_markup_of_the_subject_s(tmp_path: Path, mes
 
 OURS = [
     "Who did it",
-    "What the programs did",
     "What happened",
     "Block tables where it went wrong",
     "Expected and actual",
@@ -173,20 +171,6 @@ def test_a_summary_in_markdown_has_no_markup_of_the_subject_s(tmp_path: Path, me
     record = campaign(message)
     html = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown(record, tmp_path))
     assert not re.search(r"<(img|script|details|summary|/details|!--|a )", html)
-
-
-@every_message
-def test_a_list_of_tests_for_ci_is_xml(message: str) -> None:
-    found = elements(junit(campaign(message)))
-    assert {one.tag for one in found} <= {
-        "testsuites",
-        "testsuite",
-        "testcase",
-        "failure",
-        "error",
-        "skipped",
-        "system-out",
-    }
 
 
 @every_message

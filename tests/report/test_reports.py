@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from statecheck.case import Case
-from statecheck.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
+from statecheck.case.timeline import Cell, Moment, TableRow, Timeline, WrongCell
 from statecheck.case.values import (
     Name,
     Returned,
@@ -40,7 +40,6 @@ from tests.report.defects import (
 FILES = ["case.json", "report.html", "report.md", "repro.py", "test_repro.py"]
 TIMELINE = Timeline(
     (Moment("step 1", (TableRow("r0", 0, 1, (Cell(0, ""), Cell(3, "8 tokens", 8, "r0")), (0,), (1,)),)),),
-    (Arrow(0, "r0", 0, 0, 1),),
     WrongCell(0, "r0", 0, 1, "8 tokens, but should be 7", origin=(0, "r0", 0, 0)),
 )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from oracle.lifecycle.blocks import NULL_BLOCK
 from oracle.lifecycle.ledger import NOTHING, Held, StateLedger
@@ -14,7 +13,7 @@ from properties.engine.flaws import Flaw
 from properties.engine.metadata import ForwardBatch
 from properties.engine.report.contents import Content, Contents, Pools
 from properties.engine.report.words import tokens as token_count
-from statecheck.case.timeline import Arrow, Cell, Moment, TableRow, Timeline, WrongCell
+from statecheck.case.timeline import Cell, Moment, TableRow, Timeline, WrongCell
 
 KEPT = 18
 """Moments that a picture shows at most."""
@@ -29,7 +28,6 @@ class Snapshot:
     held: dict[tuple[int, int], Held]
     columns: dict[str, int]
     published: frozenset[int]
-    present: tuple[str, ...]
     pools: Pools | None = None
     """The pools once they were looked at; None where the moment was not over."""
 
@@ -61,7 +59,7 @@ class Story:
         tables = {request: [list(table) for table in self.ledger.tables[request]] for request in ids}
         published = frozenset(self.scheduler.pool.registered)
         held = dict(self.ledger.held)
-        self._snapshots.append(Snapshot(title, tables, held, dict(self.ledger.columns), published, ids))
+        self._snapshots.append(Snapshot(title, tables, held, dict(self.ledger.columns), published))
 
     def look(self) -> None:
         """The pools hold now what they hold at the moment that was kept last."""
@@ -73,8 +71,7 @@ class Story:
         if self._snapshots and self._snapshots[-1].pools is None:
             self.look()
         moments = tuple(self._moment(snapshot, flaw, last) for snapshot, last in self._with_last())
-        arrows = tuple(_with_arrival(arrow, moments) for arrow in self._arrows())
-        return Timeline(moments, arrows, self._finding(flaw, moments))
+        return Timeline(moments, self._finding(flaw, moments))
 
     def _with_last(self) -> list[tuple[Snapshot, bool]]:
         count = len(self._snapshots)
@@ -122,33 +119,6 @@ class Story:
                 return request.id
         return "drafts"
 
-    def _arrows(self) -> list[Arrow]:
-        """Where a moment promises in a column what another one promised in the moment before."""
-        found = []
-        snapshots = list(self._snapshots)
-        for number, (old, new) in enumerate(pairwise(snapshots), 1):
-            for request in new.present:
-                found += self._copied(number, old, new, request)
-        return found
-
-    def _copied(self, number: int, old: Snapshot, new: Snapshot, request: str) -> list[Arrow]:
-        if request not in old.tables:
-            return []
-        arrows = []
-        for group, table in enumerate(new.tables[request]):
-            before = {
-                old.held[group, block].temporal: column
-                for column, block in enumerate(old.tables[request][group])
-                if (group, block) in old.held
-            }
-            for column, block in enumerate(table):
-                held = new.held.get((group, block), NOTHING)
-                changed = held != old.held.get((group, block), NOTHING)
-                source = before.get(held.temporal) if held.temporal is not None else None
-                if changed and source is not None and source != column:
-                    arrows.append(Arrow(number, request, group, source, column))
-        return arrows
-
     def _finding(self, flaw: Flaw, moments: tuple[Moment, ...]) -> WrongCell | None:
         if flaw.request:
             return self._first_wrong(flaw, moments)
@@ -193,14 +163,6 @@ class Story:
                 if place is not None and group == flaw.group and block != flaw.block:
                     return (moment, place[1], group, place[2])
         return None
-
-
-def _with_arrival(arrow: Arrow, moments: tuple[Moment, ...]) -> Arrow:
-    """A copy whose target holds something else has not arrived."""
-    rows = moments[arrow.moment].rows
-    row = next(row for row in rows if (row.request, row.group) == (arrow.request, arrow.group))
-    missing = bool(row.cells[arrow.target].expected)
-    return replace(arrow, label="did not arrive", arrived=False) if missing else arrow
 
 
 def _work(batch: ForwardBatch) -> str:

@@ -1,13 +1,13 @@
 """The order in which the programs of an executed launch make their memory operations.
 
-`case.program_schedule` says what schedules there are; `switches_recorded` gives the switches that one made.
+`case.program_schedule` says what schedules there are.
 """
 
 from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from statecheck.case.program_schedule import (
@@ -18,9 +18,7 @@ from statecheck.case.program_schedule import (
     SHUFFLED,
     SWITCHES,
     ProgramSchedule,
-    Switch,
     parsed,
-    schedule_text,
 )
 from statecheck.kernels import triton_mode
 from statecheck.kernels.orders import program_choice
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 
 _FEW = 4
 """Programs of a launch whose interleavings are enumerated."""
-
-_RECORDS: list[list[str]] = []
 
 
 class Reordered:
@@ -61,41 +57,24 @@ def program_schedule(schedule: str) -> Iterator[None]:
         return
     from statecheck.kernels.launch import running
 
-    scheduled = _Scheduled(plan)
-    try:
-        with running(runner=scheduled):
-            yield
-    finally:
-        for record in _RECORDS:
-            record.append(scheduled.text)
-
-
-@contextlib.contextmanager
-def switches_recorded() -> Iterator[list[str]]:
-    """A list to which every schedule but "" is added as it ends: the text of the switches that it made."""
-    record: list[str] = []
-    _RECORDS.append(record)
-    try:
-        yield record
-    finally:
-        _RECORDS.remove(record)
+    with running(runner=_Scheduled(plan)):
+        yield
 
 
 class _Scheduled:
-    """Runs launches by a plan, and knows what switches they made."""
+    """Runs launches by a plan."""
 
     def __init__(self, plan: ProgramSchedule) -> None:
         self._plan = plan
-        self._made: list[Sequence[Switch]] = []
+        self._launches = 0
 
     def __call__(self, launch: Launched, memory: Memory) -> None:
-        number = len(self._made)
-        self._made.append(())
+        number = self._launches
+        self._launches += 1
         if self._plan.kind == EVERY:
-            self._every(launch, memory, number)
+            self._every(launch, memory)
             return
         turns = Turns(self._choice(launch, number))
-        self._made[number] = turns.switches
         try:
             run_interleaved(launch, memory, turns)
         finally:
@@ -116,7 +95,7 @@ class _Scheduled:
             return program_choice.priorities(count, len(launch.compiled.sites), choices)
         return program_choice.by_switches(plan.of_launch(number))
 
-    def _every(self, launch: Launched, memory: Memory, number: int) -> None:
+    def _every(self, launch: Launched, memory: Memory) -> None:
         """The plain order; or, of a small launch, an interleaving that leaves something else, if there is one."""
         from statecheck.kernels.orders.interleavings import first_difference
 
@@ -125,15 +104,8 @@ class _Scheduled:
             return
         different = first_difference(launch, self._plan.number)
         (switches,) = parsed(different or f"{SWITCHES}:").launches
-        turns = Turns(program_choice.by_switches(switches))
-        self._made[number] = turns.switches
         REORDERED.launches += 1
-        run_interleaved(launch, memory, turns)
-
-    @property
-    def text(self) -> str:
-        """The schedule as the switches that it made."""
-        return schedule_text(self._made) or f"{SWITCHES}:"
+        run_interleaved(launch, memory, Turns(program_choice.by_switches(switches)))
 
 
 def _count(launch: Launched) -> int:

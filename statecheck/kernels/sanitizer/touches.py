@@ -11,7 +11,6 @@ import numpy as np
 from statecheck.case.findings import Program
 from statecheck.kernels.sanitizer.provenance import Origin
 from statecheck.kernels.sanitizer.views import Integers
-from statecheck.kernels.source.sites import Site
 
 Place = tuple[str, int]
 """A file and a line of kernel code; ("", 0) if it is not known."""
@@ -42,8 +41,6 @@ class Touch:
     releases: bool = False
     is_run: bool = False
     """The active lanes' elements are known to be neighbours, in the order of the lanes."""
-    site: Site | None = None
-    """Of the kernel's code."""
 
     @property
     def scalar(self) -> bool:

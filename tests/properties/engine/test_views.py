@@ -16,7 +16,7 @@ from properties.engine.world import NEVER, World
 from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.runner import PREPROCESS
 from properties.strategies.align.setup import Setup
-from statecheck.case.timeline import Arrow, Cell, Spot, Timeline, WrongCell
+from statecheck.case.timeline import Cell, Spot, Timeline, WrongCell
 from statecheck.execution.example import Bench
 from tests.properties.engine.test_engine import (
     ACCEPTED,
@@ -317,16 +317,6 @@ def test_every_request_of_a_step_has_a_row_for_each_group(trial: Bench) -> None:
     assert [row.request for row in timeline.moments[-1].rows] == ["b", "b"]
 
 
-def test_copies_in_front_of_forwards_are_arrows(trial: Bench) -> None:
-    arrows = timeline_after(trial, ACCEPTED).arrows
-    assert arrows[:2] == (Arrow(3, "a", 0, 1, 2), Arrow(6, "a", 0, 2, 3))
-
-
-def test_a_copy_behind_the_forward_is_an_arrow(trial: Bench) -> None:
-    # Contract 2.9, E2: the second draft ends block 2, and its state is two columns behind that one.
-    assert timeline_after(trial, ACCEPTED).arrows[2:] == (Arrow(8, "a", 0, 4, 2),)
-
-
 def test_only_the_cell_that_is_found_is_wrong(trial: Bench) -> None:
     timeline, _ = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, TEMPORAL))
     wrong = [
@@ -339,10 +329,8 @@ def test_only_the_cell_that_is_found_is_wrong(trial: Bench) -> None:
     assert wrong == [(3, "a", 2)]
 
 
-def test_a_copy_whose_target_holds_something_else_did_not_arrive(trial: Bench) -> None:
+def test_a_block_that_a_copy_has_missed_was_never_written(trial: Bench) -> None:
     timeline, _ = pictured(trial, TEN, PREPROCESS, 1, copied(0, 2, TEMPORAL))
-    arrived = {arrow.moment: arrow.arrived for arrow in timeline.arrows}
-    assert arrived[3] is False
     assert timeline.moments[3].rows[0].cells[2].holds == "never written"
 
 
