@@ -204,11 +204,10 @@ mutants: $(READY)  ## small changes of a subject's source, and which no property
 	  $(if $(EXAMPLES),--examples $(call quote,$(EXAMPLES))) $(if $(SHARD),--shard $(call quote,$(SHARD))) \
 	  $(if $(filter file,$(origin BUDGET)),,--budget $(call quote,$(BUDGET))) $(if $(SEED),--seed $(call quote,$(SEED))) $(if $(AGAIN),--again)
 
-lint: $(READY)  ## ruff, formatting, import contracts, one class name for one concept, plain words
+lint: $(READY)  ## ruff, formatting, import contracts, plain words
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
-	@$(PY) -m tools.class_names
 	@$(PY) -m tools.words
 
 types: $(READY)  ## mypy

@@ -13,16 +13,13 @@ class Flaw:
     """A block in which something is wrong, or None where no block is to blame.
 
     `seen` says what was seen, and `wanted` what the law says instead, such as "should be zeros". `place` is what is wrong: "read",
-    "stored", "written", "first token", "metadata" or "output". `function` and `outcome` are those of a call that raised. `source` is the prefix that the wrong bytes stand for, where that is known; `is_row`: they are a conv row, which
-    stands for the last token of it. `wrong_bytes` is the first of the wrong bytes. `request` is whose output
-    is wrong.
+    "stored", "written", "first token", "metadata" or "output". `function` and `outcome` are those of a call that raised. `wrong_bytes`
+    is the first of the wrong bytes. `request` is the request that got a wrong output.
     """
 
     seen: str
     group: int | None = None
     block: int | None = None
-    source: int | None = None
-    is_row: bool = False
     wrong_bytes: WrongBytes | None = None
     wanted: str = field(default="", kw_only=True)
     place: str = field(default="", kw_only=True)

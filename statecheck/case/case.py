@@ -24,8 +24,8 @@ SCHEMA = 12
 _READABLE = (12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
 _UNTIL: dict[int, tuple[str, ...]] = {10: ("order",), 12: ("interleaving",)}
 """Fields that cases had before a schema: an order of programs in Triton's interpreter; a table of what programs did."""
-_ARROWS_UNTIL = 12
-"""Before that a timeline had arrows, from column to column."""
+_SOURCES_UNTIL = 12
+"""Before that a timeline said which column each copy, and the wrong bytes, came from."""
 _SAVED_AS = {"wrong_bytes": "suspect"}
 """Fields that have another name in files."""
 EARLIER_CALLS, CHANCE = "earlier calls", "chance"
@@ -140,8 +140,8 @@ class Case:
         for until, removed in _UNTIL.items():
             if schema < until:
                 content = _without(content, removed)
-        if schema < _ARROWS_UNTIL and "timeline" in content:
-            content["timeline"] = _without_arrows(content["timeline"])
+        if schema < _SOURCES_UNTIL and "timeline" in content:
+            content["timeline"] = _without_sources(content["timeline"])
         for name, saved in _SAVED_AS.items():
             if saved in content:
                 content[name] = content.pop(saved)
@@ -224,6 +224,13 @@ def _without(fields: dict[str, Any], removed: tuple[str, ...]) -> dict[str, Any]
     return {name: item for name, item in fields.items() if name not in removed}
 
 
-def _without_arrows(timeline: Any) -> Any:
+def _without_sources(timeline: Any) -> Any:
+    """A saved timeline without them; what has another form is refused later."""
     fields = timeline.get("Timeline") if isinstance(timeline, dict) else None
-    return {"Timeline": _without(fields, ("arrows",))} if isinstance(fields, dict) else timeline
+    if not isinstance(fields, dict):
+        return timeline
+    kept = _without(fields, ("arrows",))
+    cell = kept.get("finding")
+    if isinstance(cell, dict) and isinstance(cell.get("WrongCell"), dict):
+        kept["finding"] = {"WrongCell": _without(cell["WrongCell"], ("origin",))}
+    return {"Timeline": kept}

@@ -65,14 +65,13 @@ class Moment:
 
 @dataclass(frozen=True)
 class WrongCell:
-    """The cell that is wrong, and where its bytes came from if that is known."""
+    """The cell that is wrong, and what is wrong with it."""
 
     moment: int
     request: str
     group: int
     column: int
     text: str
-    origin: Spot | None = None
 
     @property
     def spot(self) -> Spot:
@@ -113,8 +112,6 @@ class Timeline:
                 yield from (("used", (number, row.request, row.group, column)) for column in row.used)
         if self.finding is not None:
             yield "finding", self.finding.spot
-            if self.finding.origin is not None:
-                yield "origin", self.finding.origin
 
     @property
     def rows(self) -> tuple[TableRow, ...]:

@@ -58,7 +58,3 @@ def _wrong(timeline: Timeline, number: int) -> Iterator[str]:
     if finding is None or finding.moment != number:
         return
     yield f"✗ {finding.request}, group {finding.group}, column {finding.column}: {finding.text}"
-    if finding.origin is not None:
-        moment, request, group, column = finding.origin
-        where = f"{request}, group {group}, column {column}"
-        yield f"the wrong bytes come from {where}: {timeline.moments[moment].when}"

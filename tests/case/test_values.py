@@ -235,7 +235,7 @@ def test_a_case_of_schema_8_has_no_id() -> None:
 
 def test_what_cases_had_before_schema_12_is_left_out() -> None:
     row = TableRow("r0", 0, 1, (Cell(0, ""), Cell(5, "8 tokens")))
-    case = a_case(timeline=Timeline((Moment("step 1", (row,)),)))
+    case = a_case(timeline=Timeline((Moment("step 1", (row,)),), WrongCell(0, "r0", 0, 1, "stale")))
     content = json.loads(case.to_json()) | {"schema": 11, "interleaving": "| program 0 |"}
     fields = {
         "moment": 0,
@@ -246,9 +246,11 @@ def test_what_cases_had_before_schema_12_is_left_out() -> None:
         "label": "",
         "arrived": True,
     }
-    content["timeline"]["Timeline"]["arrows"] = {"tuple": [{"Arrow": fields}]}
+    timeline = content["timeline"]["Timeline"]
+    timeline["arrows"] = {"tuple": [{"Arrow": fields}]}
+    timeline["finding"]["WrongCell"]["origin"] = {"tuple": [0, "r0", 0, 0]}
     assert Case.from_json(json.dumps(content)) == case
-    with pytest.raises(ValueError, match=r"arrows|interleaving"):
+    with pytest.raises(ValueError, match=r"arrows|interleaving|origin"):
         Case.from_json(json.dumps(content | {"schema": SCHEMA}))
 
 

@@ -40,7 +40,7 @@ from tests.report.defects import (
 FILES = ["case.json", "report.html", "report.md", "repro.py", "test_repro.py"]
 TIMELINE = Timeline(
     (Moment("step 1", (TableRow("r0", 0, 1, (Cell(0, ""), Cell(3, "8 tokens", 8, "r0")), (0,), (1,)),)),),
-    WrongCell(0, "r0", 0, 1, "8 tokens, but should be 7", origin=(0, "r0", 0, 0)),
+    WrongCell(0, "r0", 0, 1, "8 tokens, but should be 7"),
 )
 
 

@@ -122,11 +122,11 @@ class Story:
     def _finding(self, flaw: Flaw, moments: tuple[Moment, ...]) -> WrongCell | None:
         if flaw.request:
             return self._first_wrong(flaw, moments)
-        place = self._place(len(self._snapshots) - 1, flaw.group, flaw.block)
+        place = self._last_place(flaw.group, flaw.block)
         if place is None or flaw.group is None:
             return None
-        moment, request, column = place
-        return WrongCell(moment, request, flaw.group, column, flaw.message, self._origin(flaw))
+        request, column = place
+        return WrongCell(len(moments) - 1, request, flaw.group, column, flaw.message)
 
     def _first_wrong(self, flaw: Flaw, moments: tuple[Moment, ...]) -> WrongCell | None:
         """Of a wrong output: the first block that does not hold what it should; else where the request ran at the end."""
@@ -144,24 +144,13 @@ class Story:
             return None
         return WrongCell(len(moments) - 1, ran.request, ran.group, ran.run, flaw.message)
 
-    def _place(self, moment: int, group: int | None, block: int | None) -> tuple[int, str, int] | None:
-        if moment < 0 or group is None or not block:
+    def _last_place(self, group: int | None, block: int | None) -> tuple[str, int] | None:
+        """The request and the column that a block has in the last moment."""
+        if not self._snapshots or group is None or not block:
             return None
-        for request, tables in self._snapshots[moment].tables.items():
+        for request, tables in self._snapshots[-1].tables.items():
             if group < len(tables) and block in tables[group]:
-                return moment, request, tables[group].index(block)
-        return None
-
-    def _origin(self, flaw: Flaw) -> tuple[int, str, int, int] | None:
-        """The last moment and column at which the wrong bytes were promised somewhere."""
-        if not flaw.source or flaw.is_row or flaw.group is None:
-            return None
-        for moment in range(len(self._snapshots) - 1, -1, -1):
-            held = self._snapshots[moment].held
-            for (group, block), promised in held.items():
-                place = self._place(moment, group, block) if promised.temporal == flaw.source else None
-                if place is not None and group == flaw.group and block != flaw.block:
-                    return (moment, place[1], group, place[2])
+                return request, tables[group].index(block)
         return None
 
 

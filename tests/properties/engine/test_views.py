@@ -334,20 +334,22 @@ def test_a_block_that_a_copy_has_missed_was_never_written(trial: Bench) -> None:
     assert timeline.moments[3].rows[0].cells[2].holds == "never written"
 
 
-def test_bytes_that_belong_elsewhere_are_traced_to_where_they_were_last(trial: Bench) -> None:
+def test_bytes_that_belong_elsewhere_are_called_by_the_request_that_they_belong_to(trial: Bench) -> None:
     timeline, message = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, TEMPORAL))
-    assert timeline.finding == WrongCell(3, "a", 0, 2, message, (3, "b", 0, 1))
+    assert timeline.finding == WrongCell(3, "a", 0, 2, message)
+    cell = timeline.moments[3].rows[0].cells[2]
+    assert (cell.holds, cell.owner, cell.expected) == ("4 tokens", "b", "8 tokens a")
 
 
-def test_bytes_that_were_there_before_are_traced_to_another_block(trial: Bench) -> None:
+def test_bytes_that_were_there_before_are_wrong_in_the_block_that_should_have_changed(trial: Bench) -> None:
     where = slice(PAGE + TEMPORAL[0] + PAGE, PAGE + TEMPORAL[-1] + 1 + PAGE)
     stays = rewritten(lambda pool, before: pool.__setitem__(where, before[where]))
     words = "new a 6; step a; step a; step a+2=1; step a"
     timeline, message = pictured(trial, words, PREPROCESS, 3, stays)
-    assert timeline.finding == WrongCell(9, "a", 0, 1, message, (6, "a", 0, 2))
+    assert timeline.finding == WrongCell(9, "a", 0, 1, message)
 
 
-def test_a_conv_row_that_belongs_elsewhere_has_no_origin(trial: Bench) -> None:
+def test_a_conv_row_that_belongs_elsewhere_is_called_by_its_last_token(trial: Bench) -> None:
     # The row of the last token before a boundary, where the state after it is promised too.
     timeline, message = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, CONV[8:12]))
     assert message.endswith(
