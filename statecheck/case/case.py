@@ -231,6 +231,6 @@ def _without_sources(timeline: Any) -> Any:
         return timeline
     kept = _without(fields, ("arrows",))
     cell = kept.get("finding")
-    if isinstance(cell, dict) and isinstance(cell.get("WrongCell"), dict):
-        kept["finding"] = {"WrongCell": _without(cell["WrongCell"], ("origin",))}
+    if isinstance(cell, dict) and isinstance(cell.get("Finding"), dict):
+        kept["finding"] = {"Finding": _without(cell["Finding"], ("origin",))}
     return {"Timeline": kept}

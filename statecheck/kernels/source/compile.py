@@ -165,7 +165,7 @@ def _realised(constant: Any) -> Any:
     return arithmetic_of(constant.name, constant.elements, constant.result, dict(constant.attributes))
 
 
-_OF_NUMPY = "multiply minimum maximum where broadcast_to stack int8 int16 int32 int64"
+_OF_NUMPY = "multiply minimum maximum where broadcast_to int8 int16 int32 int64"
 _OF_TILES = "full reduce scan dot moved_origins select_origins asserted printed"
 
 

@@ -21,10 +21,10 @@ _PASSED_ON = {
     "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.bitcast",
     "tt.int_to_ptr", "tt.ptr_to_int",
 }  # fmt: skip
-_EITHER = {"arith.select", "tt.join"}
+_SELECT = "arith.select"
 _SHAPED = {"tt.expand_dims", "tt.broadcast", "tt.splat"}
 _WHOLE = {
-    "tt.make_range", "tt.join", "tt.dot", "tt.load", "tt.atomic_rmw", "tt.atomic_cas",
+    "tt.make_range", "tt.dot", "tt.load", "tt.atomic_rmw", "tt.atomic_cas",
     "tt.atomic_load", "tt.atomic_poll", "tt.scan",
 }  # fmt: skip
 
@@ -151,12 +151,11 @@ class Flow:
             if not known:
                 return False
             return self._join(value, known[0] if len(known) == 1 else DYNAMIC)
-        if name in _EITHER:
-            either = operands[1:] if name == "arith.select" else operands
+        if name == _SELECT:
             changed = False
-            for operand in either:
+            for operand in operands[1:]:
                 changed |= operand in self._origin and self._join(value, self._origin[operand])
-            missing = [operand for operand in either if operand not in self._origin]
+            missing = [operand for operand in operands[1:] if operand not in self._origin]
             if missing and value in self._origin:
                 changed |= self._join(value, DYNAMIC)
             return changed
@@ -179,7 +178,7 @@ def _addresses(
     sources: dict[Value, list[Value]] = {}
     for source, target in passed:
         sources.setdefault(target, []).append(source)
-    made_of = _PASSED_ON | _EITHER | {"arith.addi", "arith.subi", "tt.split"}
+    made_of = _PASSED_ON | {_SELECT, "arith.addi", "arith.subi"}
     for operation in operations:
         if operation.name in made_of:
             for value in operation.results:

@@ -86,14 +86,3 @@ class Shapes(Lines):
         tf32 = "inputPrecision = tf32" in op.text and elements[0] == "f32"
         operands = ", ".join(self._full(value) for value in op.operands)
         self._line(f"{op.result.name} = dot({operands}, {elements!r}, {tf32})")
-
-    def _tt_join(self, op: Operation) -> None:
-        self._line(f"{op.result.name} = stack(({', '.join(self._full(value) for value in op.operands)}), -1)")
-
-    def _tt_split(self, op: Operation) -> None:
-        first, second = op.results
-        if self._form(op.operands[0]) == SCALAR:
-            self._names[first] = self._names[second] = self._name(op.operands[0])
-            return
-        whole = self._full(op.operands[0])
-        self._line(f"{first.name}, {second.name} = {whole}[..., 0], {whole}[..., 1]")

@@ -338,7 +338,7 @@ def test_bytes_that_belong_elsewhere_are_called_by_the_request_that_they_belong_
     timeline, message = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, TEMPORAL))
     assert timeline.finding == WrongCell(3, "a", 0, 2, message)
     cell = timeline.moments[3].rows[0].cells[2]
-    assert (cell.holds, cell.owner, cell.expected) == ("4 tokens", "b", "8 tokens a")
+    assert (cell.holds, cell.owner, cell.expected) == ("8 tokens", "b", "8 tokens a")
 
 
 def test_bytes_that_were_there_before_are_wrong_in_the_block_that_should_have_changed(trial: Bench) -> None:
