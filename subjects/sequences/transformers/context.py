@@ -95,7 +95,8 @@ class TransformersContext:
         if self.crop == "checked" and not getattr(batch.cache, "is_croppable", True):
             raise NotImplementedError("the cache says that it is not croppable")
         layers = getattr(batch.cache, "layers", ())
-        if any(hasattr(layer, "record_past") for layer in layers) and count > batch.recorded:
+        recording = [layer.record_past for layer in layers if hasattr(layer, "record_past")]
+        if recording and not (all(recording) and count <= batch.recorded):
             raise NotImplementedError("the cache has not recorded as many tokens")
         batch.cache.crop(-count)
         batch.mask = batch.mask[:, :-count]

@@ -84,7 +84,9 @@ def _generate(context: TransformersContext, name: int, count: int, features: Gen
     )
     tokens = first + [int(token) for token in output.sequences[0, ids.shape[1] :]]
     found = cache_of(output)
-    if found is not None and len(ids) == 1 and features.beams == 1 and features.history != NONE:
+    # A static cache is as long as what was asked for.
+    grows = features.history != NONE and not features.static
+    if found is not None and len(ids) == 1 and features.beams == 1 and grows:
         context.replace(name, [*prompt, *tokens[:-1]], found)
     else:
         _process(context, name, [*prompt, *tokens[:-1]])
