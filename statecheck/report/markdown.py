@@ -145,8 +145,10 @@ def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
     rerun = command_line("replay", directory / "case.json", subject=case.subject, device=case.device)
     script = script_line(directory / "repro.py", case.subject)
     codes = "exits 1 while the defect is there and 0 once it is gone"
+    if case.model:
+        codes = "prints what differs"
     lines = [f"{code(script)} {codes}; it needs {_needs(case, subject)}."]
-    if not needs_statecheck(case):
+    if not case.model and not needs_statecheck(case):
         test = script_line(directory / TEST, case.subject, *ALONE)
         lines.append(f"{code(test)} is the same as a test for pytest, to be put among the project's own.")
     lines.append(f"{code(rerun)} replays the same input through the harness.")
@@ -158,6 +160,8 @@ def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
 
 def _needs(case: Case, subject: Subject | None) -> str:
     """What the script runs with."""
+    if case.model:
+        return "the library that is verified"
     if needs_statecheck(case):
         return "torch, triton, the subject, and statecheck, which watches each access and runs programs in the order of the case"
     if subject is not None and subject.carried:

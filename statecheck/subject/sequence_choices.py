@@ -18,10 +18,12 @@ class SequenceChoices:
     Args:
         list_models: of the library.
         list_features: of a model, those that a function has parameters for.
+        script: of a port that writes scripts with its library alone, see docs/sequences.md.
     """
 
     list_models: Callable[[], Sequence[str]]
     list_features: Callable[[str, str], Features]
+    script: Callable[..., str] | None = None
 
     @cached_property
     def models(self) -> Sequence[str]:

@@ -10,10 +10,12 @@ from types import ModuleType
 import pytest
 
 from properties import test_sequences as statements
-from statecheck.execution.example import Bench
+from statecheck.case.values import Name, call
+from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.ports import ordinary_port
 from statecheck.execution.property import Property
 from statecheck.execution.registry import PROPERTIES
+from statecheck.report.repro.script import repro_script
 from statecheck.subject import adapted, load
 from statecheck.subject.loading import needs_tensors
 
@@ -61,7 +63,8 @@ class Blocked:
 
 sys.meta_path.insert(0, Blocked())
 from properties import test_sequences
-from statecheck.execution.example import Bench
+from statecheck.case.values import Name, call
+from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.ports import ordinary_port
 from statecheck.execution.registry import found
 from statecheck.subject import load
@@ -79,3 +82,22 @@ def test_sequences_are_explored_where_neither_torch_nor_triton_can_be_imported()
         [sys.executable, "-c", _BLOCKED], cwd=root, capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_case_becomes_a_script_that_calls_the_port(tmp_path: Path) -> None:
+    subject = load(PORT)
+    bench = Bench(subject, ordinary_port(subject, "cpu"))
+    trial = bench.begin(next(one for one in OURS if one.id == "sequences/fork"))
+    trial.agrees(call("Sequences", model="small", seed=0, features={"micro_batch": 3}, bind="library"))
+    library = Name("library")
+    trial.agrees(call("Sequences.extend", self=library, context=0, rows=[(0, (1, 2))], features={}))
+    trial.agrees(call("Sequences.fork", self=library, context=0, source=0, target=1))
+    with pytest.raises(Falsified) as raised:
+        trial.holds(False, "1 = 2")
+    script = repro_script(raised.value.case, tmp_path, Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "port.fork(c0, 0, 1)" in script
+    assert done.stdout.startswith("[[")

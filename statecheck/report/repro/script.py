@@ -19,6 +19,7 @@ from statecheck.report.repro.adapter import adapter_source, called, subject_of, 
 from statecheck.report.repro.check import check_source
 from statecheck.report.repro.embed import BEFORE_TORCH, WITH_TORCH, source_of_module
 from statecheck.report.repro.runtime import watched
+from statecheck.report.repro.sequences import sequence_script
 from statecheck.subject import Subject
 from statecheck.subject.identity import SOURCE, source_of
 from statecheck.subject.source_files import source_digest, source_files
@@ -36,6 +37,9 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
         subject_root: the folder to import the subject from, None where it is installed.
     """
     root = os.path.relpath(subject_root, directory) if subject_root else ""
+    subject = subject_of(case)
+    if case.model and subject is not None:
+        return sequence_script(case, subject, root)
     if needs_statecheck(case):
         return _replaying_script(case, directory, root)
     arguments = ", ".join([*_judged(case), *_needs(case)])
@@ -44,7 +48,7 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
 
 def repro_test(case: Case, directory: Path, subject_root: Path | None) -> str:
     """The same as a file for pytest, "" where it takes statecheck; arguments as of `repro_script`."""
-    if needs_statecheck(case):
+    if needs_statecheck(case) or case.model:
         return ""
     root = os.path.relpath(subject_root, directory) if subject_root else ""
     needs = ", ".join(_needs(case))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -12,13 +12,14 @@ from typing import Any
 
 from subjects.sequences.llamacpp.architectures import architectures
 from subjects.sequences.llamacpp.library import LlamaCpp, batch_of, library_path
+from subjects.sequences.llamacpp.script import script_of
 
 STATECHECK_SEQUENCES = 1
 TOLERANCE = 0.01
 """Orders of summation differ between micro-batches: up to 0.0005 of the scale, 0.005 for some; a lost state is 0.1 or more."""
 GIVEN_TO_REFERENCE = ("layers",)
 ISOLATED = True
-KNOWN = str(Path(__file__).parents[2] / "llamacpp_known.toml")
+KNOWN = str(Path(__file__).parents[1] / "llamacpp_known.toml")
 
 
 def _release() -> str:
@@ -162,6 +163,13 @@ def drop(context: LlamaContext, sequence: int) -> bool | None:
 def length(context: LlamaContext, sequence: int) -> int:
     """One more than the last position."""
     return int(context.library.call("llama_memory_seq_pos_max", context.memory, sequence)) + 1
+
+
+def script(
+    model: str, seed: int, features: Mapping[str, Any], operations: Sequence[tuple[str, Mapping[str, Any]]]
+) -> str:
+    """A case as a script that needs the wheel alone."""
+    return script_of(model, seed, features, operations, RELEASE)
 
 
 def close(context: LlamaContext) -> None:
