@@ -46,7 +46,7 @@ def records_of(launches: Mapping[How, int]) -> list[KernelRecord]:
 
 
 def launches_of(records: Iterable[KernelRecord]) -> Counter[How]:
-    """What was launched, from the records of it; those of several campaigns add up."""
+    """The launches that records list; those of several campaigns add up."""
     launches = Counter[How]()
     for kernel in records:
         for launch in kernel.launches:

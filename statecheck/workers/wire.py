@@ -21,7 +21,7 @@ Of shared workers: the example has to be run again, since the worker that had be
 
 @dataclass(frozen=True)
 class Meanwhile:
-    """What happened besides while a worker made its answer: whether Triton compiled, what was executed or interpreted, and remarks."""
+    """What a worker did while it made its answer: whether Triton compiled, which launches were executed or interpreted, and remarks."""
 
     compiled: bool = False
     covered: Coverage = field(default_factory=Coverage)

@@ -1,4 +1,4 @@
-"""Keeps what a picture of an engine's last steps needs, and draws the block tables from it."""
+"""Keeps the last moments of an engine, and makes block tables of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from properties.engine.report.words import tokens as token_count
 from statecheck.case.timeline import Cell, Moment, TableRow, Timeline, WrongCell
 
 KEPT = 18
-"""Moments that a picture shows at most."""
+"""Moments that block tables show at most."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class Story:
         self._snapshots.append(Snapshot(title, tables, held, dict(self.ledger.columns), published))
 
     def look(self) -> None:
-        """The pools hold now what they hold at the moment that was kept last."""
+        """Keep a copy of the pools with the last moment, which is over."""
         if self._snapshots:
             self._snapshots[-1] = replace(self._snapshots[-1], pools=self.contents.copied())
 
     def timeline(self, flaw: Flaw) -> Timeline:
-        """The picture of a violation: the moments up to it, and the wrong block where it is in a table."""
+        """The block tables of a violation: the moments up to it, and the wrong cell where a table has the block."""
         if self._snapshots and self._snapshots[-1].pools is None:
             self.look()
         moments = tuple(self._moment(snapshot, flaw, last) for snapshot, last in self._with_last())
@@ -129,7 +129,7 @@ class Story:
         return WrongCell(len(moments) - 1, request, flaw.group, column, flaw.message)
 
     def _first_wrong(self, flaw: Flaw, moments: tuple[Moment, ...]) -> WrongCell | None:
-        """Of a wrong output: the first block that does not hold what it should; else where the request ran at the end."""
+        """The wrong cell of a wrong output: the first block with a wrong state; without any, the column of the last run."""
         if not moments:
             return None
         for number, moment in enumerate(moments):

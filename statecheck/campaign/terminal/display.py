@@ -45,7 +45,7 @@ def summary(record: CampaignRecord) -> Table:
 
 
 def kernels(record: CampaignRecord) -> str:
-    """How the kernels were run that were launched without being compiled; "" without any."""
+    """How launched kernels were run: executed or interpreted; "" without any, and where kernels are compiled."""
     launched = coverage.summary(launches_of(record.launched))
     return f"kernels: {launched}" if launched else ""
 

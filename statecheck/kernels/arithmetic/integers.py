@@ -3,7 +3,7 @@
 Results wrap around. What LLVM leaves undefined is what the machine code of a lone operation gives: a shift by the width or
 more shifts everything out, where the amount is taken as unsigned and of at most 32 bits; a division by zero gives all
 ones, quotient and remainder, signed or not. The compiler divides 64-bit integers whose upper halves are zero as 32-bit
-ones, so that there all ones are 2**32 - 1. Of i1 nothing is shifted, and a divisor is 1.
+ones, so that there all ones are 2**32 - 1. A truth value is never shifted, and a divisor among truth values is 1.
 """
 
 from __future__ import annotations
