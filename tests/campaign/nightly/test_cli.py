@@ -54,7 +54,7 @@ def refused(folder: Path, *options: str) -> int:
         ("--gpus 0", "gpus = '0', but should be empty on a CPU"),
         ("--shard 0/2", "shard = '0/2', but should be a shard and the number of shards, such as 2/8"),
         ("--gpus all", "gpus = 'all', but should be empty on a CPU"),
-        ("--subject no_such_module", "subject = 'no_such_module', but should be impl, vllm, sglang or an"),
+        ("--subject no_such_module", "subject = 'no_such_module', but should be impl, vllm, sglang,"),
         ("--only nothing_like_it", "only = 'nothing_like_it', but should match a property"),
         ("--only (", "only = '(', but should be an expression"),
         ("--time-limit never", "time_limit = 'never', but should be a positive duration"),
