@@ -110,13 +110,15 @@ def _guess(key: str, layers: int, *, array: bool) -> Any:
 
 
 def _completed(library: LlamaCpp, name: str, given: dict[str, Any], layers: int) -> dict[str, Any] | None:
-    """The metadata with which the library makes a model with recurrent state; None where there are none."""
+    """The metadata with which the library makes a model with recurrent state; None where there are none, and nothing where it has no such state."""
     for _ in range(_TRIES):
         model = library.model(name, given, 0)
         if model is not None:
             kinds = ("llama_model_is_recurrent", "llama_model_is_hybrid")
             recurrent = any(library.call(kind, model) for kind in kinds)
-            return given if recurrent and runs(library, model) else None
+            if not recurrent:
+                return {}
+            return given if runs(library, model) else None
         said = " ".join(library.log)
         missing = re.search(rf"key not found in model: (?:{re.escape(name)}\.)?(\S+)", said)
         other = re.search(rf"key {re.escape(name)}\.(\S+) has wrong type \S+ but expected type (\w+)", said)
@@ -166,7 +168,7 @@ def _enumerate() -> dict[str, dict[str, Any]]:
                 for start in _starts(layers)
             )
             metadata = next((one for one in attempts if one is not None), None)
-            if metadata is not None:
+            if metadata:
                 found.setdefault(name, {})[str(layers)] = metadata
             elif layers == LAYERS[0]:
                 break
