@@ -77,13 +77,15 @@ def run_conform(options: argparse.Namespace) -> int:
 
 
 def _write_result(out: Console, campaign: Any) -> None:
-    """Write the result as JSON, and the summary where GitHub shows one."""
+    """Write the result as JSON and as JUnit XML, and the summary where GitHub shows one."""
+    from statecheck.campaign.pages.junit import junit
     from statecheck.campaign.pages.text import markdown
     from statecheck.data.files import write_text
     from statecheck.text.command_lines import near
 
     record, folder = campaign.current(), campaign.folder
     write_text(folder / RESULT, json.dumps(result_of(record), indent=1) + "\n")
+    write_text(folder / "junit.xml", junit(record))
     out.print(f"result: {near(folder / RESULT)}", markup=False, highlight=False, soft_wrap=True)
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:

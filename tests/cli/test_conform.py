@@ -7,6 +7,7 @@ import io
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -68,6 +69,16 @@ def test_a_wrong_port_does_not_conform(wrong: tuple[Path, int, dict[str, Any]]) 
     assert (result["profile"], result["profile_version"], result["subject"]) == ("functions", 1, WRONG)
 
 
+def test_a_ci_system_sees_a_test_for_each_property(wrong: tuple[Path, int, dict[str, Any]]) -> None:
+    folder, _, result = wrong
+    [file] = folder.glob("reports/campaigns/*/junit.xml")
+    suite = ET.parse(file).getroot()  # noqa: S314 - made above
+    failed = {test.get("name") for test in suite if test.find("failure") is not None}
+    assert failed == {OFFSETS, IN_PLACE}
+    counts = tuple(suite.get(name) for name in ("tests", "failures", "skipped"))
+    assert counts == (str(len(result["properties"])), "2", str(result["counts"]["not applicable"]))
+
+
 def test_an_entry_without_a_reason_is_refused(xfails: Path, wrong: tuple[Path, int, dict[str, Any]]) -> None:
     folder = str(wrong[0] / "refused")
     new = str(xfails.with_suffix(".new"))
@@ -96,7 +107,8 @@ def test_an_expected_failure_that_no_longer_fails_is_reported_and_may_be_a_failu
     [standing] = [one["standing"] for one in result["expected_failures"] if one["id"].startswith("fla")]
     assert standing == "no longer fails"
     code, result = conform(tmp_path, FIXED, "--xfails", str(xfails), "--fail-on-fixed")
-    assert (code, result["properties"][OFFSETS]["status"]) == (FALSIFIED, "UNEXPECTED PASS")
+    assert (code, result["verdict"]) == (FALSIFIED, "NOT CLEAN")
+    assert "known defect no longer fails: fla-chunks-offsets" in result["reasons"][0]
 
 
 @pytest.mark.slow
