@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     subject = load(options.subject)
     choices = subject.sequences
+    if choices is None:
+        raise ValueError(f"subject = {options.subject!r}, but should be a port of sequences [sequence_table]")
     models = [name for name in options.models.split(",") if name] or choices.models
     columns = list(dict.fromkeys(name for model in choices.models for name in _columns(choices, model)))
     print(f"| model | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}", flush=True)

@@ -255,8 +255,11 @@ def test_a_failure_under_the_sanitizer_does_not_cost_the_report(behind: Found) -
 
 def test_on_a_cpu_kernels_are_watched_unless_one_asks_for_less() -> None:
     subject = load("impl")
-    assert ordinary_port(subject, "cpu").watched is not None
-    assert ordinary_port(subject, "cpu", sanitized=False).watched is None
+    watching, plain = ordinary_port(subject, "cpu"), ordinary_port(subject, "cpu", sanitized=False)
+    assert isinstance(watching, InProcess)
+    assert isinstance(plain, InProcess)
+    assert watching.watched is not None
+    assert plain.watched is None
 
 
 def test_compiled_kernels_cannot_be_watched() -> None:

@@ -51,7 +51,9 @@ def mutable(corpus: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def port() -> InProcess:
-    return ordinary_port(load_subject("impl"), "cpu")
+    made = ordinary_port(load_subject("impl"), "cpu")
+    assert isinstance(made, InProcess)
+    return made
 
 
 def topic_of(folder: Path, topic: str) -> Any:

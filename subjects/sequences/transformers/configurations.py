@@ -93,7 +93,7 @@ def _fields(architecture: str, layers: int, scale: int, *, windows: bool) -> Ite
             if parameter.default is not None:
                 yield name, layers
         elif name in _OTHER_LISTS:
-            values = getattr(default, name, None) or ()
+            values: Sequence[Any] = getattr(default, name, None) or ()
             if len(values) == count:
                 yield name, [values[-1] if index else values[0] for index in range(layers)]
         elif (size := _size(name, parameter.default, scale, windows=windows)) is not None:
