@@ -76,7 +76,7 @@ RUN = $(PYTHON_OF_MAKE) -m statecheck
 CHOICE = --subject $(call quote,$(SUBJECT)) --device $(call quote,$(DEVICE))
 # A release that is named is the subject, where no other one is; INSIDE is a module that is put into it.
 VARIABLES = VLLM VLLM_PATH SGLANG SGLANG_PATH TRANSFORMERS TRANSFORMERS_PATH MLX_LM MLX_LM_PATH XLLAMACPP XLLAMACPP_PATH
-CHOSEN = $(foreach name,$(VARIABLES),$($(name)))
+CHOSEN = $(strip $(foreach name,$(VARIABLES),$($(name))))
 SEQUENCES = $(if $(TRANSFORMERS)$(TRANSFORMERS_PATH),transformers,$(if $(MLX_LM)$(MLX_LM_PATH),mlx_lm,$(if $(XLLAMACPP)$(XLLAMACPP_PATH)$(LLAMACPP_PATH),llamacpp)))
 RELEASED = $(or $(SEQUENCES),$(if $(SGLANG)$(SGLANG_PATH),sglang,vllm$(addprefix +,$(INSIDE))))
 RELEASE = $(foreach name,$(VARIABLES),$(if $($(name)),$(name)=$(call quote,$($(name)))))

@@ -64,7 +64,7 @@ class CampaignRecord:
         marks: every declared one that the chosen properties could reach; `examples` 0 is a missed one.
     """
 
-    RETIRED: ClassVar = ("series", "faults")
+    RETIRED: ClassVar = ("series", "faults", "kernels")
     id: str
     subject: str
     device: str

@@ -219,7 +219,7 @@ REFUSED: Mapping[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "subject": (
         ("--subject", "impl"),
         {},
-        "subject = 'impl', but should be vllm or sglang or transformers or mlx_lm, which have releases",
+        "subject = 'impl', but should be vllm or sglang or .*, which have releases",
     ),
     "time limit": (("--time-limit", "soon"), {}, "time_limit = 'soon', but should be a positive duration"),
     "device": (("--device", "tpu"), {}, "device = 'tpu', but should be"),

@@ -56,11 +56,11 @@ AT_ONCE: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "device": (
         lambda: torch.set_default_device("meta"),
-        "the subject changed torch's default device in f: device(type='cpu') became device(type='meta'); it was put back",
+        "the subject changed torch's default device in f: 'cpu' became 'meta'; it was put back",
     ),
     "dtype": (
         lambda: torch.set_default_dtype(torch.float16),
-        "the subject changed torch's default dtype in f: torch.float32 became torch.float16; it was put back",
+        "the subject changed torch's default dtype in f: 'torch.float32' became 'torch.float16'; it was put back",
     ),
     "umask": (lambda: os.umask(0o777), "the subject changed the umask in f: "),
     "recursion": (lambda: sys.setrecursionlimit(4321), "the subject changed the recursion limit in f: "),

@@ -55,7 +55,7 @@ TEXTS = {
     "no entry": ("[[known]]", "known[0] fields = ['id', 'link', 'properties', 'symptoms', "),
     "slip": (
         "[[konwn]]\nid = 5",
-        "KnownFile fields = ['konwn'], but should be fields of KnownFile, which has ['known'] [{}]",
+        "KnownFile fields = ['konwn'], but should be fields of KnownFile, which has ['known', 'unsupported'] [{}]",
     ),
     "syntax": (
         "\nid = = 5",
