@@ -100,7 +100,9 @@ def test_a_word_with_a_slash_or_a_hyphen_is_looked_for_in_ids(expression: str, c
 
 def test_a_word_without_them_is_looked_for_in_names_alone() -> None:
     """So that an expression keeps its meaning, whatever ids there are."""
-    with pytest.raises(ValueError, match=r"^only = 'split', but should match a property; like it are split, split/decodes"):
+    with pytest.raises(
+        ValueError, match=r"^only = 'split', but should match a property; like it are split, split/decodes"
+    ):
         select(list(NAMED), "split", NAMED)
 
 
