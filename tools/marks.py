@@ -15,8 +15,8 @@ from oracle.situations.registry import declared
 from statecheck.campaign.marks import TABLE, drawing_only, noted, unnoted
 from statecheck.execution.example import Bench
 from statecheck.execution.machines import MachineProperty
+from statecheck.execution.ports.rules import RulesPort
 from statecheck.execution.registry import Property, load_properties
-from statecheck.execution.rules_port import RulesPort
 from statecheck.subject import Subject
 
 _CHUNK = 10

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from statecheck.campaign.conformance.profiles import profile_of
 from statecheck.campaign.keeper import not_written
 from statecheck.campaign.outcomes import Outcomes
 from statecheck.campaign.pending import pending_of
@@ -21,7 +22,6 @@ from statecheck.campaign.processes.gpus import Gpus
 from statecheck.campaign.processes.handle import START_SECONDS, WorkerHandle
 from statecheck.campaign.processes.pool import WorkerPool
 from statecheck.campaign.processes.tasks import Explore, Setting
-from statecheck.campaign.profiles import profile_of
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.recovery import Recovery
 from statecheck.campaign.schedule.assignment import GRACE_SECONDS, Assignment

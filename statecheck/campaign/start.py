@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from statecheck.campaign.conformance.profiles import profile_of
+from statecheck.campaign.conformance.xfails import unsupported, with_xfails
 from statecheck.campaign.keeper import Keeper
 from statecheck.campaign.known_defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.gpus import device_names
-from statecheck.campaign.profiles import profile_of
 from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.xfails import unsupported, with_xfails
 from statecheck.execution.verdict import MISCONFIGURED
 from statecheck.subject import Subject
 from statecheck.subject.identity import SOURCE, source_of

@@ -61,7 +61,7 @@ def run_conform(options: argparse.Namespace) -> int:
     Raises:
         ValueError: an option that cannot be, or a file of expected failures that is not as documented.
     """
-    from statecheck.campaign.profiles import seed_of_profile
+    from statecheck.campaign.conformance.profiles import seed_of_profile
 
     plan = short_plan(
         options,
@@ -98,8 +98,8 @@ def result_of(record: Any) -> dict[str, Any]:
 
     A falsified property has no counts: those of its search for a smaller input depend on time.
     """
+    from statecheck.campaign.conformance.profiles import profile_of
     from statecheck.campaign.pages.summary import verdict
-    from statecheck.campaign.profiles import profile_of
     from statecheck.execution.verdict import Status
 
     outcome = verdict(record)

@@ -13,8 +13,8 @@ from statecheck.case.former import first_name
 from statecheck.case.values import Call, Expected, Outcome, Step, Tensor, Value
 from statecheck.execution.example import Bench
 from statecheck.execution.machines import MachineProperty
+from statecheck.execution.ports.rules import NOTHING, RulesPort
 from statecheck.execution.registry import Property, load_properties
-from statecheck.execution.rules_port import NOTHING, RulesPort
 from statecheck.subject import Subject
 
 

@@ -12,7 +12,7 @@ from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
 from statecheck.case.compare import outcome_difference
 from statecheck.case.values import Call, Returned
 from statecheck.execution.port import InProcess
-from statecheck.execution.rules_port import RulesPort
+from statecheck.execution.ports.rules import RulesPort
 from subjects import load
 
 DECODE, SHORT = StepRequest(1, 4), StepRequest(2, 7)

@@ -18,7 +18,7 @@ from properties.refusals import (
 from statecheck.case.values import Raised, Step
 from statecheck.execution.port import InProcess
 from statecheck.execution.ports import executed
-from statecheck.execution.rules_port import RulesPort
+from statecheck.execution.ports.rules import RulesPort
 from statecheck.expectations.symbols import MANIFEST
 from subjects import load
 

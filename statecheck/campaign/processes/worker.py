@@ -67,9 +67,9 @@ class Worker:
     def __init__(self, setting: Setting, pipe: Connection) -> None:
         self.output: Output | None = None
         self._prepare_process(setting)
+        from statecheck.campaign.conformance.xfails import with_xfails
         from statecheck.campaign.keeper import Keeper
         from statecheck.campaign.known_defects import KnownDefectMatcher
-        from statecheck.campaign.xfails import with_xfails
         from statecheck.execution.example import Bench
         from statecheck.execution.ports import ordinary_port
         from statecheck.execution.registry import load_properties

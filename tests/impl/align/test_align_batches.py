@@ -19,7 +19,7 @@ from properties.strategies.align.setup import Setup
 from statecheck.case.compare import outcome_difference
 from statecheck.case.values import Attribute, Call, Name, Step
 from statecheck.execution.port import InProcess
-from statecheck.execution.rules_port import RulesPort
+from statecheck.execution.ports.rules import RulesPort
 from subjects import load
 
 

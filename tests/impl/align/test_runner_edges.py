@@ -12,7 +12,7 @@ from statecheck.case.compare import outcome_difference
 from statecheck.case.values import Name, Raised
 from statecheck.execution.port import InProcess
 from statecheck.execution.ports import executed
-from statecheck.execution.rules_port import RulesPort
+from statecheck.execution.ports.rules import RulesPort
 from subjects import load
 
 IMPL = load("impl")

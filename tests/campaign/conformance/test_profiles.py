@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from statecheck.campaign.conformance.profiles import profile_of, profiles, seed_of_profile
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.profiles import profile_of, profiles, seed_of_profile
 from statecheck.campaign.schedule.fixed import FixedExamples
 from statecheck.execution.registry import load_properties
 

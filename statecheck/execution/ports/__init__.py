@@ -59,7 +59,7 @@ def ordinary_port(
     A library of sequences needs neither torch nor Triton, which are not imported for it.
     """
     if subject.sequences is not None:
-        from statecheck.execution.plain_port import PlainPort
+        from statecheck.execution.ports.plain import PlainPort
 
         return PlainPort(subject, log=log)
     from statecheck.execution.port import InProcess

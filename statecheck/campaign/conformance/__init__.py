@@ -1,0 +1,1 @@
+"""Conformance: profiles of fixed examples, and the expected failures of a project."""
