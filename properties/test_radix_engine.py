@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from properties.strategies.radix import RadixStory, RadixWorld, radix_stories
+from properties.strategies.radix import LateCopies, RadixStory, RadixWorld, radix_stories
 from properties.test_real_engine import LiveRun
+from statecheck.case.values import Name, call
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop
 
@@ -23,9 +24,27 @@ _DRAFTS = RadixWorld(
     mamba_track_interval=8,
     num_draft_tokens=3,
 )
+_MIXED = replace(_OVERLAPPED, mixed=True)
+_CAPPED = replace(_OVERLAPPED, states_per_path=2)
+_TREES = replace(_DRAFTS, num_draft_tokens=4, draft_breadth=2)
 _WRITE_THROUGH = replace(_SCARCE, host_policy="write_through")
 _WRITE_BACK = replace(_SCARCE, host_policy="write_back")
+_WRITE_SELECTIVE = replace(_SCARCE, host_policy="write_through_selective")
 _LAZY = RadixWorld(strategy="extra_buffer_lazy", max_mamba_cache_size=12, overlap=True)
+
+
+@dataclass(eq=False)
+class RadixRun(LiveRun):
+    """A scenario of such an engine on its way."""
+
+    engine: str = ENGINE
+
+    def happens(self, event: object) -> None:
+        if not isinstance(event, LateCopies):
+            super().happens(event)
+            return
+        late = {"to_host": event.to_host, "from_host": event.from_host}
+        self.call(call(f"{self.engine}.delay_copies", self=Name("engine"), **late))
 
 
 @prop("radix-engine/no-buffer", "provenance", ENGINE, device="cpu", story=radix_stories(RadixWorld()))
@@ -35,7 +54,7 @@ def test_requests_that_cache_their_last_state_read_the_state_of_their_tokens(
     """Every forward reads the state of exactly the computed tokens, every prefix in the tree has the keys and the state of exactly
     its tokens, and no slot has two owners or none, whatever requests do.
     """
-    LiveRun(trial, story, ENGINE).run()
+    RadixRun(trial, story).run()
 
 
 @prop("radix-engine/extra-buffer", "provenance", ENGINE, device="cpu", story=radix_stories(_TRACKED))
@@ -43,7 +62,7 @@ def test_requests_that_keep_states_at_boundaries_read_the_state_of_their_tokens(
     trial: Trial, story: RadixStory
 ) -> None:
     """As where only the last state is cached; what is cached was copied to another slot when the boundary was passed."""
-    LiveRun(trial, story, ENGINE).run()
+    RadixRun(trial, story).run()
 
 
 @prop("radix-engine/pages", "provenance", ENGINE, device="cpu", story=radix_stories(_PAGED))
@@ -51,7 +70,7 @@ def test_requests_whose_keys_lie_in_pages_read_the_state_of_their_tokens(
     trial: Trial, story: RadixStory
 ) -> None:
     """As with keys in slots of one token: a prefix ends where a page does."""
-    LiveRun(trial, story, ENGINE).run()
+    RadixRun(trial, story).run()
 
 
 @prop("radix-engine/overlap", "provenance", ENGINE, device="cpu", story=radix_stories(_OVERLAPPED))
@@ -59,7 +78,7 @@ def test_requests_in_overlapping_steps_read_the_state_of_their_tokens(
     trial: Trial, story: RadixStory
 ) -> None:
     """As without overlap: the next step is scheduled before the results of the last one are known."""
-    LiveRun(trial, story, ENGINE).run()
+    RadixRun(trial, story).run()
 
 
 @prop("radix-engine/lazy-buffer", "provenance", ENGINE, device="cpu", story=radix_stories(_LAZY))
@@ -67,7 +86,7 @@ def test_requests_that_get_a_second_slot_when_they_need_it_read_the_state_of_the
     trial: Trial, story: RadixStory
 ) -> None:
     """As in overlapping steps; a request's second slot for a state at a boundary is given to it when it comes to one."""
-    LiveRun(trial, story, ENGINE).run()
+    RadixRun(trial, story).run()
 
 
 @prop("radix-engine/rust-core", "provenance", ENGINE, device="cpu", story=radix_stories(_RUST))
@@ -75,7 +94,7 @@ def test_requests_with_the_compiled_tree_read_the_state_of_their_tokens(
     trial: Trial, story: RadixStory
 ) -> None:
     """As in overlapping steps; the tree's nodes are those of the release's core in Rust."""
-    LiveRun(trial, story, ENGINE).run()
+    RadixRun(trial, story).run()
 
 
 @prop("radix-engine/scarce", "provenance", ENGINE, device="cpu", story=radix_stories(_SCARCE))
@@ -83,7 +102,7 @@ def test_requests_that_share_few_slots_read_the_state_of_their_tokens(
     trial: Trial, story: RadixStory
 ) -> None:
     """As in overlapping steps; the pools are too small for all requests, so that some are sent back to the queue and prefixes are evicted."""
-    LiveRun(trial, story, ENGINE).run()
+    RadixRun(trial, story).run()
 
 
 @prop("radix-engine/drafts", "provenance", ENGINE, device="cpu", story=radix_stories(_DRAFTS))
@@ -91,7 +110,7 @@ def test_requests_with_drafts_read_the_state_of_their_accepted_tokens(
     trial: Trial, story: RadixStory
 ) -> None:
     """As in overlapping steps; each step verifies drafts, and the state after the last accepted one is copied to the request's slot."""
-    LiveRun(trial, story, ENGINE).run()
+    RadixRun(trial, story).run()
 
 
 @prop(
@@ -105,7 +124,43 @@ def test_requests_with_drafts_and_a_second_slot_read_the_state_of_their_tokens(
     trial: Trial, story: RadixStory
 ) -> None:
     """As with drafts; a request's second slot for a state at a boundary is given to it when it comes near one."""
-    LiveRun(trial, story, ENGINE).run()
+    RadixRun(trial, story).run()
+
+
+@prop("radix-engine/mixed", "provenance", ENGINE, device="cpu", story=radix_stories(_MIXED))
+def test_requests_in_batches_of_prefills_and_decodes_read_the_state_of_their_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As in overlapping steps; decodes run in the same batch as a chunk of another request's prompt."""
+    RadixRun(trial, story).run()
+
+
+@prop("radix-engine/capped", "provenance", ENGINE, device="cpu", story=radix_stories(_CAPPED))
+def test_requests_whose_paths_keep_few_states_read_the_state_of_their_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As in overlapping steps; the tree drops states of a path that has more than two."""
+    RadixRun(trial, story).run()
+
+
+@prop(
+    "radix-engine/no-cache",
+    "provenance",
+    ENGINE,
+    device="cpu",
+    story=radix_stories(replace(_OVERLAPPED, radix_cache=False, strategy="no_buffer")),
+)
+def test_requests_without_a_cache_read_the_state_of_their_tokens(trial: Trial, story: RadixStory) -> None:
+    """As in overlapping steps; there is no tree of prefixes."""
+    RadixRun(trial, story).run()
+
+
+@prop("radix-engine/draft-trees", "provenance", ENGINE, device="cpu", story=radix_stories(_TREES))
+def test_requests_with_trees_of_drafts_read_the_state_of_their_accepted_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As with drafts; wrong drafts stand beside right ones, and the accepted ones lie apart from each other in the batch."""
+    RadixRun(trial, story).run()
 
 
 @prop("radix-engine/write-through", "provenance", ENGINE, device="cpu", story=radix_stories(_WRITE_THROUGH))
@@ -113,7 +168,7 @@ def test_requests_whose_prefixes_are_copied_to_host_memory_read_the_state_of_the
     trial: Trial, story: RadixStory
 ) -> None:
     """As with few slots; the tree copies prefixes to host memory, which holds the keys and states of exactly their tokens, and loads them back."""
-    LiveRun(trial, story, ENGINE).run()
+    RadixRun(trial, story).run()
 
 
 @prop("radix-engine/write-back", "provenance", ENGINE, device="cpu", story=radix_stories(_WRITE_BACK))
@@ -121,4 +176,14 @@ def test_requests_whose_prefixes_go_to_host_memory_read_the_state_of_their_token
     trial: Trial, story: RadixStory
 ) -> None:
     """As with prefixes that are copied to host memory; they are copied when they are evicted."""
-    LiveRun(trial, story, ENGINE).run()
+    RadixRun(trial, story).run()
+
+
+@prop(
+    "radix-engine/write-selective", "provenance", ENGINE, device="cpu", story=radix_stories(_WRITE_SELECTIVE)
+)
+def test_requests_whose_prefixes_are_copied_at_the_second_hit_read_the_state_of_their_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As with prefixes that are copied to host memory; a prefix is copied when it is used again."""
+    RadixRun(trial, story).run()

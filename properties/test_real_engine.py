@@ -9,7 +9,6 @@ from properties.strategies.live import (
     EngineStory,
     LiveAbort,
     LiveAdd,
-    LiveEvent,
     LivePause,
     LiveReset,
     LiveStory,
@@ -46,7 +45,7 @@ class LiveRun:
             self.happens(event)
         self.run_out()
 
-    def happens(self, event: LiveEvent) -> None:
+    def happens(self, event: object) -> None:
         if isinstance(event, LiveAdd):
             self.add(event)
         elif isinstance(event, LiveAbort):
@@ -58,6 +57,7 @@ class LiveRun:
         elif isinstance(event, LiveReset):
             self.call(call(f"{self.engine}.reset_prefix_cache", self=Name("engine"), preempt=event.preempt))
         else:
+            assert isinstance(event, LiveTurns)
             for _ in range(event.times):
                 self.step(event)
 
@@ -87,7 +87,11 @@ class LiveRun:
         for name, tokens in value["outputs"].items():
             self.tokens[name] += tokens
         self.alive = [name for name in self.alive if name not in value["finished"]]
+        self.stepped(value)
         return bool(value["idle"])
+
+    def stepped(self, value: Record) -> None:
+        """A step is over, of which a scenario of another kind may remember something."""
 
     def run_out(self) -> None:
         """Nothing more comes in, until all requests are gone."""

@@ -99,7 +99,25 @@ def _passed_in_flight(case: Case, _: Profile) -> bool:
     return bool(last["computed"] == wrong.next_boundary - 1)
 
 
+def _replaces_all(case: Case, _: Profile) -> bool:
+    """A turn that came in right before the last step takes the place of all of its session, which has had a turn before."""
+    names = [call.function.rpartition(".")[2] for call in case.calls]
+    arrived = max((at for at, name in enumerate(names[:-1]) if name == "step"), default=0)
+    turns = [dict(call.named) for call in case.calls]
+    replaced = [
+        (at, one["session"])
+        for at, one in enumerate(turns)
+        if at > arrived and names[at] == "add_turn" and one["replaces"] and not one["after"]
+    ]
+    return any(
+        names[earlier] == "add_turn" and turns[earlier]["session"] == session
+        for at, session in replaced
+        for earlier in range(at)
+    )
+
+
 CONDITIONS: Mapping[str, Condition] = {
+    "replaces_all": Condition(outcome=_replaces_all),
     "kept_in_the_same_slot": Condition(outcome=_kept_in_the_same_slot),
     "kept_in_the_other_slot": Condition(outcome=_kept_in_the_other_slot),
     "passed_in_flight": Condition(outcome=_passed_in_flight),

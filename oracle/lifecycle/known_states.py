@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from oracle.lifecycle.named_states import VOCABULARY, advanced, next_token
+from oracle.lifecycle.named_states import VOCABULARY, advanced, next_token, states_before
 
 Found = tuple[str, int, tuple[int, ...]]
 """Whose state it is, after how many of its tokens, and after which other ones then: "" for zeros, "?" for a state of no request."""
@@ -65,11 +65,11 @@ class KnownStates:
         request = LiveRequest(name, len(prompt), list(prompt), index=self._index, vocabulary=self.vocabulary)
         self.requests[name] = request
 
-    def remember(self, state: int, tokens: Sequence[int]) -> None:
-        """What the forward makes of a state, drafts that are rejected among it."""
-        for token in tokens:
-            before, state = state, advanced(state, token)
-            self.others[state] = before, token
+    def remember(self, state: int, tokens: Sequence[int], parents: Sequence[int] = ()) -> None:
+        """What the forward makes of a state, drafts that are rejected among it; see `ForwardRow` for `parents`."""
+        before = states_before(state, tokens, parents or range(-1, len(tokens) - 1))
+        for token, one in zip(tokens, before, strict=True):
+            self.others[advanced(one, token)] = one, token
 
     def found(self, state: int, first: str = "") -> Found:
         """Whose it is: that of request `first`, where several have it."""

@@ -70,14 +70,19 @@ class LiveLaws:
             yield from self._groups(request, row, places, owned)
             first += len(row.tokens)
             drafts = seen.scheduled[request.id].drafts
-            request.computed += len(row.tokens) - self._rejected(request, row.tokens, drafts)
+            request.computed += len(row.tokens) - self._rejected(request, row, drafts)
 
-    def _rejected(self, request: LiveRequest, tokens: Sequence[int], drafts: int) -> int:
-        first = request.computed + len(tokens) - drafts
-        for at in range(drafts):
-            if tokens[len(tokens) - drafts + at] != request.token(first + at):
-                return drafts - at
-        return 0
+    def _rejected(self, request: LiveRequest, row: ForwardRow, drafts: int) -> int:
+        """Drafts that are not what the request says, or stand behind such a draft."""
+        last = len(row.tokens) - drafts - 1
+        parents = row.parents or range(-1, len(row.tokens) - 1)
+        accepted = 0
+        for at in range(last + 1, len(row.tokens)):
+            if parents[at] == last and row.tokens[at] == request.token(
+                request.computed + len(row.tokens) - drafts + accepted
+            ):
+                last, accepted = at, accepted + 1
+        return drafts - accepted
 
     def _agreed(self, request: LiveRequest, row: ForwardRow, decided: Decided) -> Iterator[Broken]:
         """Scheduler and worker agree on every row, and both on what is so."""
@@ -141,7 +146,7 @@ class LiveLaws:
                 )
             yield from self._read(request, access)
             for state in access.temporal:
-                self.known.remember(state, row.tokens)
+                self.known.remember(state, row.tokens, row.parents)
             for block in access.written:
                 if block and (request.id, access.group, block) not in owned:
                     yield (

@@ -1,7 +1,7 @@
 """States that name their tokens: numbers in place of recurrent states, made of the tokens one after the other."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 FIRST_SAMPLED, VOCABULARY = 1000, 1_000_003
 """Tokens that the model says begin there, and so many of them there are; prompts have others."""
@@ -22,6 +22,15 @@ def states_after(tokens: Iterable[int]) -> list[int]:
         state = advanced(state, token)
         states.append(state)
     return states
+
+
+def states_before(first: int, tokens: Sequence[int], parents: Sequence[int]) -> Iterator[int]:
+    """The state before each of the tokens, of which each stands behind that at its place in `parents`, -1 for the state `first`."""
+    after: list[int] = []
+    for token, parent in zip(tokens, parents, strict=True):
+        before = after[parent] if parent >= 0 else first
+        yield before
+        after.append(advanced(before, token))
 
 
 def next_token(state: int, vocabulary: int = VOCABULARY) -> int:

@@ -56,6 +56,7 @@ class ForwardRow:
         keys: what attention read of these tokens, by layer.
         table: pages of attention that it may use.
         slots: where attention stores its tokens.
+        parents: in a tree of drafts, the place of the token before each, -1 for the first; nothing where that is the last one.
     """
 
     request: str
@@ -65,6 +66,7 @@ class ForwardRow:
     table: tuple[int, ...] = ()
     slots: tuple[int, ...] = ()
     groups: list[GroupAccess] = field(default_factory=list)
+    parents: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

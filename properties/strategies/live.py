@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, Protocol, Self
@@ -86,8 +87,8 @@ class EngineStory(Protocol):
         """The engine."""
 
     @property
-    def events(self) -> tuple[LiveEvent, ...]:
-        """What happens in it."""
+    def events(self) -> Sequence[object]:
+        """What happens in it; a kind of scenario may have events of its own."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,12 @@ class RadixWorld:
     core: str = "python"
     mamba_track_interval: int = 4
     num_draft_tokens: int = 0
+    draft_breadth: int = 1
     host_policy: str = ""
+    sessions: bool = False
+    mixed: bool = False
+    states_per_path: int = -1
+    radix_cache: bool = True
     late_steps: ClassVar[int] = 8
     """A request that was aborted and sent back computes its prompt once more before it ends."""
 
@@ -45,18 +50,37 @@ class RadixWorld:
 
 
 @dataclass(frozen=True)
+class LateCopies:
+    """From now on, copies to host memory and from it are done so many steps late, unless the engine waits for them."""
+
+    to_host: int = 0
+    from_host: int = 0
+
+
+RadixEvent = LiveEvent | LateCopies
+
+
+@dataclass(frozen=True)
 class RadixStory:
     """A scenario: an engine, and what happens in it."""
 
     world: RadixWorld
-    events: tuple[LiveEvent, ...]
+    events: tuple[RadixEvent, ...]
+
+
+def radix_events(world: RadixWorld) -> st.SearchStrategy[RadixEvent]:
+    """What may happen next. Mostly nothing special happens."""
+    usual = [live_events(world.num_spec)] * 7
+    pauses = st.builds(LivePause, retract=st.booleans())
+    if not world.host_policy:
+        return st.one_of(*usual, pauses)
+    late = st.builds(LateCopies, st.integers(0, 3), st.integers(0, 3))
+    return st.one_of(*usual, pauses, late)
 
 
 def radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     """Scenarios of an engine like this. Prompts begin like those of other requests, with what these have said."""
-    # Mostly nothing special happens.
-    happening = st.one_of(*[live_events(world.num_spec)] * 7, st.builds(LivePause, retract=st.booleans()))
-    several = st.lists(happening, max_size=8)
+    several = st.lists(radix_events(world), max_size=8)
     events = st.lists(several, max_size=8).map(lambda parts: tuple(chain.from_iterable(parts)))
     first = st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12))
     return st.builds(lambda one, more: RadixStory(world, (one, *more)), first, events)

@@ -14,7 +14,20 @@ def made(settings: Value) -> Value:  # noqa: ARG001 - an engine, whatever it is 
 
 
 @answers(
-    "RadixEngine.add_request", "RadixEngine.abort", "RadixEngine.reset_prefix_cache", "RadixEngine.pause"
+    *(
+        f"RadixEngine.{name}"
+        for name in (
+            "add_request",
+            "abort",
+            "reset_prefix_cache",
+            "pause",
+            "open_session",
+            "add_turn",
+            "close_session",
+            "second_passes",
+            "delay_copies",
+        )
+    )
 )
 def happened(**_: Value) -> Value:
     """Something that is seen in later steps."""

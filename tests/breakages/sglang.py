@@ -227,7 +227,81 @@ OF_HOST = planted(
     RELEASE,
     "radix-engine/write-through",
 )
-PLANTED = OF_OVERLAP + OF_SCARCE + OF_LAST_STATES + OF_DRAFTS + OF_LAZY_DRAFTS + OF_HOST
+_KEPT, _OPENED = "sglang.srt.session.streaming_session", "sglang.srt.session.session_controller"
+OF_SESSIONS = planted(
+    {
+        _KEPT: {
+            "a closed session keeps its slots of states": ("        self._free_slot_mamba(slot)\n", ""),
+            "a closed session keeps its prefix locked": ("        self.cache.unlock(slot.lock)\n", ""),
+            "an aborted turn leaves its slots to its session, too": (
+                "            del self.slots[req.session.session_id]\n",
+                "",
+            ),
+        },
+        _OPENED: {
+            "tokens of an aborted turn stay in its session": (
+                "        del input_ids[self.committed_origin_len :]\n",
+                "",
+            ),
+            "a branch keeps what was said although it should not": (
+                "            input_ids = last_req.origin_input_ids[:]\n",
+                "            input_ids = last_req.origin_input_ids + out_tail\n",
+            ),
+            "a session that was closed under a running request is never given back": (
+                "                self._close(sid)\n\n            timed_out",
+                "                pass\n\n            timed_out",
+            ),
+        },
+    },
+    RELEASE,
+    "radix-engine/sessions",
+)
+OF_TREES = planted(
+    {
+        _VERIFY: {
+            "the state of as many tokens as were accepted is taken for that of the last accepted one": (
+                "accept_index[req_idx, (accept_lens - 1).to(torch.int64)] - accept_indices_offset",
+                "(accept_lens - 1).to(torch.int64)",
+            ),
+            "the state at a boundary is that of as many tokens in the batch": (
+                "candidate_track_steps = accept_index[req_idx, to_track_ith] - accept_indices_offset",
+                "candidate_track_steps = to_track_ith",
+            ),
+            "keys of accepted drafts stay where they were computed": (
+                "    token_to_kv_pool_allocator.get_kvcache().move_kv_cache(\n        tgt_cache_loc, accept_out_cache_loc\n    )",
+                "    pass",
+            ),
+        },
+    },
+    RELEASE,
+    "radix-engine/draft-trees",
+)
+OF_LATE_COPIES = planted(
+    {
+        _POOL: {
+            "a forward does not wait for states from host memory": (
+                "            self.layer_transfer_counter.wait_until(layer_id - self.start_layer)\n        return self.mamba_map",
+                "            pass\n        return self.mamba_map",
+            ),
+            "a state is copied before it came from host memory": (
+                "            self.layer_transfer_counter.wait_until(last_mamba_layer - self.start_layer)\n",
+                "            pass\n",
+            ),
+        },
+        f"{_CACHE}.unified_radix_cache": {
+            "a prefix that is copied to host memory may be evicted": (
+                "                lock_params = self.inc_lock_ref(node_id).to_dec_params()\n            publish",
+                "                lock_params = None\n            publish",
+            ),
+        },
+    },
+    RELEASE,
+    "radix-engine/write-through",
+)
+PLANTED = (
+    *(OF_OVERLAP + OF_SCARCE + OF_LAST_STATES + OF_DRAFTS + OF_LAZY_DRAFTS + OF_HOST),
+    *(OF_SESSIONS + OF_TREES + OF_LATE_COPIES),
+)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from subjects.sglang_conditions import CONDITIONS
 from tests.breakages.broken import a_case
 
 FILE = Path(subjects.__file__).with_name("sglang_known.toml")
+ALL = "session-replaced-as-a-whole"
+"""Of all releases that are adapted."""
 FIRST, SECOND = ("r0", 4, ()), ("r0", 8, ())
 
 
@@ -58,9 +60,10 @@ def ids(release: str) -> list[str]:
 
 
 def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
-    assert ids("0.5.23") == ids("0.5.18") == ["boundary-behind-a-prefill"]
-    assert ids("0.5.17") == ids("0.5.14") == ["boundary-found-twice", "lazy-boundary-in-flight"]
-    assert ids("0.5.12") == []
+    assert ids("0.5.23") == ids("0.5.18") == ["boundary-behind-a-prefill", ALL]
+    assert ids("0.5.17") == ids("0.5.14") == ["boundary-found-twice", "lazy-boundary-in-flight", ALL]
+    assert ids("0.5.12") == [ALL]
+    assert ids("0.5.5") == []
 
 
 def test_a_state_of_the_next_boundary_is_known_behind_a_decode_that_passes_one_behind_a_prefill() -> None:
@@ -109,3 +112,25 @@ def test_a_state_at_the_boundary_in_flight_is_known_with_one_slot() -> None:
 )
 def test_any_other_wrong_state_is_new(other: Case) -> None:
     assert not matches(other)
+
+
+def turns(*given: tuple[str, str, bool]) -> Case:
+    """Turns of sessions, each with the request that it continues and whether it replaces, and a step that raises."""
+    made = call("RadixEngine", settings=record("RadixSettings"), bind="engine")
+    added = [
+        call("RadixEngine.step", turns={})
+        if session == "step"
+        else call("RadixEngine.add_turn", session=session, after=after, replaces=replaces)
+        for session, after, replaces in given
+    ]
+    return a_case(steps=(made, *added, call("RadixEngine.step", turns={})))
+
+
+def test_a_turn_that_replaces_all_is_known_behind_another_one_of_its_session() -> None:
+    first, replacing = ("s0", "", False), ("s0", "", True)
+    assert matches(turns(first, replacing), "replaces_all")
+    assert matches(turns(first, ("step", "", False), replacing), "replaces_all")
+    assert not matches(turns(replacing), "replaces_all")
+    assert not matches(turns(("s1", "", False), replacing), "replaces_all")
+    assert not matches(turns(first, replacing, ("step", "", False)), "replaces_all")
+    assert not matches(turns(first, ("s0", "r0", True)), "replaces_all")

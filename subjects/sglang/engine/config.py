@@ -16,6 +16,7 @@ from subjects.sglang.engine.releases import (
     make_scheduler,
     strategy_arguments,
 )
+from subjects.sglang.engine.sessions import session_arguments
 from subjects.sglang.engine.settings import CONV_WIDTH, INTERVAL, LAYERS, VOCABULARY, RadixSettings
 from subjects.sglang.release import find
 
@@ -80,9 +81,11 @@ def server_arguments(settings: RadixSettings) -> Any:
         chunked_prefill_size=settings.chunked_prefill_size,
         disable_radix_cache=not settings.radix_cache,
         disable_overlap_schedule=not settings.overlap,
+        enable_mixed_chunk=settings.mixed,
         **strategy_arguments(settings),
-        **draft_arguments(settings.num_draft_tokens),
+        **draft_arguments(settings.num_draft_tokens, settings.draft_breadth),
         **host_arguments(settings.host_policy),
+        **session_arguments(settings.sessions),
     )
 
 

@@ -4,8 +4,6 @@ A scenario is a sequence of calls with plain values. `step` is a turn of the rel
 be made, and the release expects one of them in a process: the next scenario with the same settings gets the same one, emptied.
 """
 
-import inspect
-from array import array
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,10 +11,12 @@ from typing import Any
 from oracle.lifecycle.broken_laws import Broken, BrokenLaws, in_sentences
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.observed import Decided, ObservedStep, Owner, Stored
+from subjects.sglang.engine.copies import COPIES
+from subjects.sglang.engine.inputs import generate, message, open_session, session_parameters
 from subjects.sglang.engine.running import Running, running
 from subjects.sglang.engine.settings import ATTENTION, CONV_WIDTH, STATES, VOCABULARY, RadixSettings
 from subjects.sglang.engine.tree import prefixes
-from subjects.sglang.release import RELEASE, NotOffered, find
+from subjects.sglang.release import RELEASE, NotOffered
 
 __all__ = ["RadixEngine", "RadixSettings", "RadixStep"]
 
@@ -29,6 +29,7 @@ class RadixStep:
 
     scheduled: dict[str, dict[str, Any]]
     finished: tuple[str, ...]
+    aborted: tuple[str, ...]
     outputs: dict[str, tuple[int, ...]]
     owners_after: tuple[Owner, ...]
     published: tuple[tuple[int, int, str, int], ...]
@@ -54,40 +55,68 @@ class RadixEngine:
         self.laws.known.vocabulary = VOCABULARY
         self.inputs: list[Any] = []
         self.started: set[str] = set()
+        self.closed: dict[str, float] = {}
+        """Sessions that were closed, and when."""
+        self.idle_since: float | None = None
 
     def add_request(self, id: str, prompt: tuple[int, ...], max_tokens: int) -> None:  # noqa: A002
         """A request comes in."""
         self.laws.add(id, prompt)
-        parameters = find("sglang.srt.sampling.sampling_params:SamplingParams")(
-            max_new_tokens=max_tokens, temperature=0.0, ignore_eos=True
-        )
-        parameters.normalize(None)
-        made = find("sglang.srt.managers.io_struct:TokenizedGenerateReqInput")
-        known = inspect.signature(made).parameters
-        given = {
-            "rid": id,
-            "input_ids": array("q", prompt)
-            if "array" in str(known["input_ids"].annotation)
-            else list(prompt),
-            "sampling_params": parameters,
-            "return_logprob": False,
-            "logprob_start_len": -1,
-            "top_logprobs_num": 0,
-            "stream": True,
-        }
-        # Without a value of their own in some releases, and unknown in others.
-        absent = dict.fromkeys(
-            ("input_text", "input_embeds", "mm_inputs", "token_type_ids", "token_ids_logprob")
-        )
-        self.inputs.append(made(**{name: value for name, value in (absent | given).items() if name in known}))
+        self.inputs.append(generate(id, prompt, max_tokens))
+
+    def open_session(self, id: str, streaming: bool) -> None:  # noqa: A002
+        """A session begins."""
+        self.inputs.append(open_session(id, streaming))
+
+    def add_turn(
+        self,
+        id: str,  # noqa: A002
+        prompt: tuple[int, ...],
+        own: int,
+        max_tokens: int,
+        session: str,
+        after: str,
+        offset: int,
+        drops_output: bool,
+        replaces: bool,
+    ) -> None:
+        """A request comes in whose prompt is what a session has, and `own` tokens behind it, which are sent alone.
+
+        Args:
+            id: of the request.
+            prompt: all tokens that its user means.
+            own: the number of those that are sent.
+            max_tokens: after which it stops.
+            session: of the request.
+            after: the request that it continues, "" for the last one of a streaming session, and for none of another.
+            offset: tokens of that one that it keeps, all with -1.
+            drops_output: it keeps none that were said.
+            replaces: it takes the place of all that continued that request.
+        """
+        self.laws.add(id, prompt)
+        parameters = session_parameters(session, after, offset, drops_output=drops_output, replaces=replaces)
+        self.inputs.append(generate(id, prompt[len(prompt) - own :], max_tokens, session_params=parameters))
+
+    def close_session(self, id: str) -> None:  # noqa: A002
+        """A session ends; the release gives back what it keeps when it looks for such sessions."""
+        self.closed[id] = self.running.sessions.now
+        self.inputs.append(message("CloseSessionReqInput", session_id=id))
+
+    def second_passes(self) -> None:
+        """The clock by which the release looks for closed sessions goes on by more than a second."""
+        self.running.sessions.second_passes()
+
+    def delay_copies(self, to_host: int, from_host: int) -> None:
+        """From now on, copies to host memory and from it are done so many turns late, or when the release waits for them."""
+        COPIES.to_host, COPIES.from_host = to_host, from_host
 
     def abort(self, id: str) -> None:  # noqa: A002
         """A client goes away, whatever its request is doing."""
-        self.inputs.append(find("sglang.srt.managers.io_struct:AbortReq")(rid=id))
+        self.inputs.append(message("AbortReq", rid=id))
 
     def reset_prefix_cache(self, preempt: bool) -> None:  # noqa: ARG002 - the release does it when nothing runs
         """Empty the prefix cache; the release refuses while anything runs."""
-        self.inputs.append(find("sglang.srt.managers.io_struct:FlushCacheReqInput")())
+        self.inputs.append(message("FlushCacheReqInput"))
 
     def pause(self, retract: bool) -> None:
         """Generation pauses and goes on at once: in place, or with all requests that run sent back to the queue.
@@ -97,10 +126,8 @@ class RadixEngine:
         """
         if RELEASE < _OLDEST_PAUSE:
             raise NotOffered("pauses")
-        inputs = "sglang.srt.managers.io_struct"
-        mode = "retract" if retract else "in_place"
-        self.inputs.append(find(f"{inputs}:PauseGenerationReqInput")(mode=mode))
-        self.inputs.append(find(f"{inputs}:ContinueGenerationReqInput")())
+        self.inputs.append(message("PauseGenerationReqInput", mode="retract" if retract else "in_place"))
+        self.inputs.append(message("ContinueGenerationReqInput"))
 
     def step(self, turns: dict[str, int]) -> RadixStep:
         """A turn of the engine's loop."""
@@ -109,6 +136,7 @@ class RadixEngine:
         return RadixStep(
             {name: asdict(decided) for name, decided in seen.scheduled.items()},
             tuple(self.running.finished),
+            tuple(self.running.aborted),
             seen.outputs,
             tuple(seen.owners_after),
             tuple(stored[:4] for stored in seen.published),
@@ -130,6 +158,8 @@ class RadixEngine:
         }
         held = now.held()
         self.started = {name for name in self.started | set(seen.scheduled) if name in held}
+        left = self._left(seen.idle)
+        held |= now.sessions.kept(held.values())
         seen.owners_after = now.pools.owners(held)
         cached = list(prefixes(now.scheduler.tree_cache, now.requests.values()))
         pages = [
@@ -140,19 +170,36 @@ class RadixEngine:
         if now.host is not None:
             seen.pools += now.host.observed(cached)
         seen.published = [stored for one in cached for stored in self._published(one)]
-        seen.slots = {name: max(now.pools.slots_of(one), default=0) for name, one in held.items()}
+        seen.slots = {
+            name: max(now.pools.slots_of(one), default=0)
+            for name, one in held.items()
+            if name in self.laws.requests or name in left
+        }
         return seen, tuple(self.laws.step(seen))
+
+    def _left(self, idle: bool) -> set[str]:
+        """Closed sessions that should have given back what they keep: nothing ran for more than a second since."""
+        now = self.running.sessions.now
+        if not idle:
+            self.idle_since = None
+            return set()
+        if self.idle_since is None:
+            self.idle_since = now
+        return {name for name, at in self.closed.items() if now > max(at, self.idle_since)}
 
     def _published(self, prefix: Any) -> Iterator[Stored]:
         """What a hit of a prefix takes: its keys, page by page, and its state."""
         name, count = self.laws.known.named_by(prefix.tokens)
         page, first = self.settings.page_size, count - len(prefix.keys)
+        late_keys, late_states = self.running.pools.late_slots()
         if prefix.keys:
             layers = self.running.pools.keys_at(prefix.keys)
             for at in range(0, len(prefix.keys), page):
+                if not late_keys.isdisjoint(prefix.keys[at : at + page]):
+                    continue
                 contents = [("keys", layer[at : at + page]) for layer in layers]
                 yield ATTENTION, prefix.keys[at] // page, name, first + at + page, contents
-        if prefix.state is not None:
+        if prefix.state is not None and prefix.state not in late_states:
             yield STATES, prefix.state, name, count, self.running.pools.state_at(prefix.state)
         if self.running.host is not None:
             yield from self.running.host.published(name, count, prefix)

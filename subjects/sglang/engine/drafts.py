@@ -18,14 +18,15 @@ _SCATTER = "sglang.kernels.ops.mamba.mamba_state_scatter_triton"
 
 
 class NamedCorpus:
-    """In the place of the release's corpus of n-grams: drafts are a chain, and so many of them are right as the scenario says.
+    """In the place of the release's corpus of n-grams: so many drafts of a request are right as the scenario says.
 
     Args:
         draft_token_num: tokens that a step verifies for a request, the last token that is known among them.
+        max_bfs_breadth: 1 for a chain of drafts; a wrong draft stands beside each right one where it is more.
     """
 
-    def __init__(self, *, draft_token_num: int, **_: Any) -> None:
-        self.count = draft_token_num
+    def __init__(self, *, draft_token_num: int, max_bfs_breadth: int, **_: Any) -> None:
+        self.count, self.branches = draft_token_num, max_bfs_breadth > 1
         self.known = KnownStates()
         self.accepted: Mapping[str, int] = {}
         """By request, how many of its drafts are right."""
@@ -35,13 +36,14 @@ class NamedCorpus:
     ) -> tuple[Any, Any]:
         """The drafts of each request behind its last token, and which nodes are above each."""
         drafts: list[int] = []
+        masks = []
         for name, tail, length in zip(names, tails, lengths, strict=True):
-            right = [self.known.requests[name].token(length + at) for at in range(self.count - 1)]
-            good = self.accepted.get(name, 0)
-            # A token of the vocabulary, and another one.
-            drafts += [tail[-1], *(token if at < good else token - 1 for at, token in enumerate(right))]
-        chain = np.tril(np.ones((self.count, self.count), dtype=bool))
-        return np.array(drafts, dtype=np.int64), np.concatenate([chain.reshape(-1)] * len(names))
+            right = [self.known.requests[name].token(length + at) for at in range(self.count)]
+            grow = tree_of if self.branches else chain_of
+            tokens, parents = grow(right, min(self.accepted.get(name, 0), self.count - 1), self.count - 1)
+            drafts += [tail[-1], *tokens]
+            masks.append(_above(parents).reshape(-1))
+        return np.array(drafts, dtype=np.int64), np.concatenate(masks)
 
     def batch_put(self, _: Any) -> None:
         """It learns nothing."""
@@ -56,7 +58,51 @@ class NamedCorpus:
         """As a new one."""
 
 
-def draft_arguments(tokens: int) -> dict[str, Any]:
+def chain_of(right: Sequence[int], good: int, count: int) -> tuple[list[int], list[int]]:
+    """So many drafts, one behind the other, of which the first `good` are right; and the node before each, the first of all being 0."""
+    # A token of the vocabulary, and another one.
+    tokens = [token if at < good else token - 1 for at, token in enumerate(right[:count])]
+    return tokens, [-1, *range(count)]
+
+
+def tree_of(right: Sequence[int], good: int, count: int) -> tuple[list[int], list[int]]:
+    """As `chain_of`, where wrong drafts stand beside right ones, and in front of them."""
+    tokens: list[int] = []
+    parents, last = [-1], 0
+    for at in range(good):
+        if len(tokens) + good - at < count:
+            tokens.append(right[at] - 1)
+            parents.append(last)
+        tokens.append(right[at])
+        parents.append(last)
+        last = len(tokens)
+    for number in range(count - len(tokens)):
+        tokens.append(right[good] - 2 - number)
+        parents.append(last)
+    return tokens, parents
+
+
+def _above(parents: Sequence[int]) -> Any:
+    """By node, itself and those above it."""
+    found = np.eye(len(parents), dtype=bool)
+    for node, parent in enumerate(parents):
+        if parent >= 0:
+            found[node] |= found[parent]
+    return found
+
+
+def parents_of(children: Sequence[int], siblings: Sequence[int]) -> list[int]:
+    """The node above each, -1 above the first, by the first child of each and its next sibling."""
+    parents = [-1] * len(children)
+    for node, first in enumerate(children):
+        child = first
+        while child >= 0:
+            parents[child] = node
+            child = siblings[child]
+    return parents
+
+
+def draft_arguments(tokens: int, breadth: int) -> dict[str, Any]:
     """The arguments of an engine that verifies so many tokens of a request in a step, 0 for one without drafts.
 
     Raises:
@@ -76,7 +122,7 @@ def draft_arguments(tokens: int) -> dict[str, Any]:
     return {
         "speculative_algorithm": "NGRAM",
         "speculative_num_draft_tokens": tokens,
-        "speculative_ngram_max_bfs_breadth": 1,
+        "speculative_ngram_max_bfs_breadth": breadth,
     }
 
 

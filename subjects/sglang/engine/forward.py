@@ -5,8 +5,9 @@ from typing import Any
 
 import torch
 
-from oracle.lifecycle.named_states import advanced, next_token
+from oracle.lifecycle.named_states import advanced, next_token, states_before
 from oracle.lifecycle.observed import ForwardRow, GroupAccess
+from subjects.sglang.engine.drafts import parents_of
 from subjects.sglang.engine.host import install_host_parts
 from subjects.sglang.engine.kernels import NamedKernels
 from subjects.sglang.engine.names import columns_of, filled
@@ -37,7 +38,8 @@ class NamedForward:
         """Drafts of each row of the forward that ran last."""
         dispatcher = getattr(self.linear, "kernel_dispatcher", None)
         if dispatcher is not None:
-            dispatcher.extend_kernel = dispatcher.decode_kernel = dispatcher.verify_kernel = self.kernels
+            for name in ("extend", "decode", "verify", "tree_verify"):
+                setattr(dispatcher, f"{name}_kernel", self.kernels)
             dispatcher.supports_packed_decode = False
         if hasattr(self.linear, "_kernel_func"):
             self.linear._kernel_func = self.kernels.decode_by_name
@@ -58,6 +60,11 @@ class NamedForward:
         for row, first, seen in zip(self.rows, starts, forward_batch.seq_lens.tolist(), strict=False):
             row.computed = seen - (0 if verifies else len(row.tokens))
             row.groups.append(_access(range(first, first + len(row.tokens))))
+        if verifies and getattr(self.linear, "topk", 0) > 1:
+            links = forward_batch.spec_info
+            for at, row in enumerate(self.rows):
+                children, siblings = links.retrieve_next_token[at], links.retrieve_next_sibling[at]
+                row.parents = tuple(parents_of(children.tolist(), siblings.tolist()))
         last: list[int] = []
         for layer in range(LAYERS):
             if (layer + 1) % INTERVAL:
@@ -73,11 +80,10 @@ class NamedForward:
         pool = self.runner.req_to_token_pool.mamba2_layer_cache(layer)
         slots = self.linear.forward_metadata.mamba_cache_indices.tolist()
         states: list[int] = []
-        for slot, first, end in zip(slots, starts, starts[1:], strict=False):
-            state = filled(pool.temporal[slot])
-            for token in tokens[first:end]:
-                state = advanced(state, token)
-                states.append(state)
+        for row, slot, first, end in zip(self.rows, slots, starts, starts[1:], strict=False):
+            parents = row.parents or range(-1, end - first - 1)
+            before = states_before(filled(pool.temporal[slot]), tokens[first:end], parents)
+            states += map(advanced, before, tokens[first:end])
         rows = columns_of(states, tokens, pool.conv[0].shape[1])
         gates = torch.zeros(len(tokens), attention.num_v_heads)
         run = self.linear.forward_decode if batch.forward_mode.is_decode() else self.linear.forward_extend
@@ -102,22 +108,23 @@ class NamedForward:
             )
 
     def _attention(self, layer: int, batch: Any, states: Sequence[int]) -> None:
-        """Write a key for each token; the first layer of attention reads those of all layers first."""
+        """Write a key for each token, and read those before them."""
         pool = self.pools.keys.full_kv_pool
         number = self.pools.keys.full_attention_layer_id_mapping[layer]
-        if number == 0:
-            self._read_keys(batch)
+        # As the release's attention asks for them: it waits there for copies from host memory.
+        self.pools.keys.get_kv_buffer(layer)
+        self._read_keys(batch, number)
         slots = batch.out_cache_loc[: len(states)]
         for buffer in (pool.k_buffer[number], pool.v_buffer[number]):
             words = buffer.view(torch.int64)
             words[slots] = torch.tensor(states).reshape(-1, *[1] * (words.dim() - 1)).expand_as(words[slots])
 
-    def _read_keys(self, batch: Any) -> None:
+    def _read_keys(self, batch: Any, layer: int) -> None:
         table = self.runner.req_to_token_pool.req_to_token
         for row, index in zip(self.rows, batch.req_pool_indices.tolist(), strict=False):
             end = row.computed + len(row.tokens)
             used = table[index, :end].tolist()
-            row.keys = tuple(self.pools.keys_at(used[: row.computed]))
+            row.keys += tuple(self.pools.keys_at(used[: row.computed], layer))
             row.slots = tuple(used[row.computed :])
 
     def _logits(self, states: Sequence[int]) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from oracle.lifecycle.observed import SlotPool, Stored
+from subjects.sglang.engine.copies import COPIES, install_late_copies
 from subjects.sglang.engine.names import filled, window_of
 from subjects.sglang.engine.releases import names_in
 from subjects.sglang.engine.settings import ATTENTION, STATES
@@ -30,6 +31,7 @@ def host_arguments(policy: str) -> dict[str, Any]:
     if RELEASE < _OLDEST:
         raise NotOffered("host memory")
     names_in(f"{_POOLS}.common")["_cuda_host_register"] = lambda *_, **__: None
+    install_late_copies()
     for module in ("mha", "mamba"):
         names = names_in(f"{_POOLS}.{module}")
         names["transfer_kv_all_layer_direct_lf_pf"] = copy_to_host
@@ -48,9 +50,14 @@ def copy_to_host(
 ) -> None:
     """Copy pages of all layers: `src_ptrs` are layers of (slots, ...), for each host buffer of (pages, layers, slots of a page, ...)."""
     layers = len(src_ptrs) // len(dst_ptrs)
-    for source, target in _pages(src_indices, dst_indices, page_size):
-        for at, layer in enumerate(src_ptrs):
-            dst_ptrs[at // layers][target // page_size, at % layers] = layer[source : source + page_size]
+    pages = _pages(src_indices, dst_indices, page_size)
+
+    def copy() -> None:
+        for source, target in pages:
+            for at, layer in enumerate(src_ptrs):
+                dst_ptrs[at // layers][target // page_size, at % layers] = layer[source : source + page_size]
+
+    COPIES.add(COPIES.to_host, copy, dst_ptrs, [target // page_size for _, target in pages])
 
 
 def copy_from_host(
@@ -63,9 +70,15 @@ def copy_from_host(
     page_size: int,
 ) -> None:
     """Copy pages of a layer back, from each host buffer to its layer."""
-    for source, target in _pages(src_indices, dst_indices, page_size):
-        for host, layer in zip(src_ptrs, dst_ptrs, strict=True):
-            layer[target : target + page_size] = host[source // page_size, layer_id]
+    pages = _pages(src_indices, dst_indices, page_size)
+
+    def copy() -> None:
+        for source, target in pages:
+            for host, layer in zip(src_ptrs, dst_ptrs, strict=True):
+                layer[target : target + page_size] = host[source // page_size, layer_id]
+
+    places = [slot for _, target in pages for slot in range(target, target + page_size)]
+    COPIES.add(COPIES.from_host, copy, dst_ptrs, places)
 
 
 def _pages(sources: Any, targets: Any, page: int) -> list[tuple[int, int]]:
@@ -88,12 +101,16 @@ class HostMemory:
     def published(self, name: str, count: int, prefix: Prefix) -> Iterator[Stored]:
         """What a hit loads of a prefix, as its end is the end of `count` tokens of a request."""
         first = count - len(prefix.host_keys)
+        late_pages = COPIES.places_in([self.keys.k_buffer, self.keys.v_buffer])
+        late_states = COPIES.places_in([self.states.temporal_buffer, *self.states.conv_buffer])
         for at in range(0, len(prefix.host_keys), self.page):
             page = prefix.host_keys[at] // self.page
+            if page in late_pages:
+                continue
             buffers = [buffer[page] for buffer in (self.keys.k_buffer, self.keys.v_buffer)]
             contents = [("keys", _numbers(layer)) for buffer in buffers for layer in buffer]
             yield ATTENTION, HOST + page, name, first + at + self.page, contents
-        if prefix.host_state is not None:
+        if prefix.host_state is not None and prefix.host_state not in late_states:
             temporal = self.states.temporal_buffer[prefix.host_state]
             windows = self.states.conv_buffer[0][prefix.host_state]
             kept: list[tuple[str, Any]] = [("temporal", filled(layer)) for layer in temporal]

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from oracle.lifecycle.named_states import advanced
+from oracle.lifecycle.named_states import advanced, states_before
+from subjects.sglang.engine.drafts import parents_of
 from subjects.sglang.engine.names import fill, filled, token_of, window_of
 
 _OF_DRAFTS = 3
@@ -66,14 +67,21 @@ class NamedKernels:
     def _convolve_drafts(
         self, x: Any, states: Any, slots: Sequence[int], *, intermediate_conv_window: Any, **given: Any
     ) -> Any:
-        """What the convolution keeps after each token; the slots stay as they are."""
+        """What the convolution keeps after each token; the slots stay as they are. In a tree, the kernel finds the node above each."""
         kept = given["intermediate_state_indices"].tolist()
+        above = given.get("retrieve_parent_token")
         for row, slot in enumerate(slots):
-            seen = torch.cat([states[slot], x[row]], dim=1)
+            parents = list(range(-1, x.shape[2] - 1))
+            if above is not None:
+                links = (given[f"retrieve_next_{name}"][row].tolist() for name in ("token", "sibling"))
+                parents = parents_of(*links)
+                above[row] = torch.tensor(parents, dtype=above.dtype)
             self.windows.append((slot, window_of(states[slot])))
-            width = states[slot].shape[1]
-            for at in range(x.shape[2]):
-                intermediate_conv_window[kept[row], at] = seen[:, at + 1 : at + 1 + width]
+            after: list[Any] = []
+            for at, parent in enumerate(parents):
+                before = after[parent] if parent >= 0 else states[slot]
+                after.append(torch.cat([before[:, 1:], x[row, :, at : at + 1]], dim=1))
+                intermediate_conv_window[kept[row], at] = after[at]
         return x
 
     def extend(self, q: Any, k: Any, v: Any, g: Any, beta: Any, **given: Any) -> Any:  # noqa: ARG002
@@ -111,20 +119,30 @@ class NamedKernels:
         """The delta rule of a step that verifies drafts: the state after each token is kept beside the slots, which stay as they are."""
         states, slots = given["ssm_states"], given["cache_indices"].tolist()
         kept, after = given["intermediate_state_indices"].tolist(), given["intermediate_states_buffer"]
-        for row, at, state in self._rows(v, states, slots, given["query_start_loc"].tolist()):
+        above = given.get("retrieve_parent_token")
+        parents = [] if above is None else above.tolist()
+        for row, at, state in self._rows(v, states, slots, given["query_start_loc"].tolist(), parents):
             fill(after[kept[row], at], advanced(state, self.tokens[row][at]))
         return torch.zeros_like(v)
 
     def _rows(
-        self, v: Any, states: Any, slots: Sequence[int], starts: Sequence[int]
+        self,
+        v: Any,
+        states: Any,
+        slots: Sequence[int],
+        starts: Sequence[int],
+        parents: Sequence[Sequence[int]] = (),
     ) -> Iterator[tuple[int, int, int]]:
-        """Row, place of a token in it, and the state before that token. All rows are read before one is given."""
+        """Row, place of a token in it, and the state before that token. All rows are read before one is given.
+
+        `parents` are, by row, the place of the token before each, where that is another one than the last.
+        """
         self.read = [(slot, filled(states[slot])) for slot in slots]
         columns = v.reshape(-1, v.shape[-2] * v.shape[-1])
         self.tokens = [[token_of(columns[at]) for at in range(first, end)] for first, end in pairwise(starts)]
-        for row, (slot, before) in enumerate(self.read):
-            state = before
-            for at, token in enumerate(self.tokens[row]):
-                if slot != self.padding:
-                    yield row, at, state
-                state = advanced(state, token)
+        for row, (slot, first) in enumerate(self.read):
+            if slot == self.padding:
+                continue
+            above = parents[row] if parents else range(-1, len(self.tokens[row]) - 1)
+            for at, state in enumerate(states_before(first, self.tokens[row], above)):
+                yield row, at, state

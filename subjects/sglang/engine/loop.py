@@ -60,7 +60,7 @@ class Loop:
         self._go.acquire()
         if self._stopped:
             raise _Stopped
-        if self._inputs and self._processes:
+        if self._processes:
             self.scheduler.process_input_requests(list(self._inputs))
         return list(self._inputs)
 

@@ -7,6 +7,7 @@ import torch
 
 from oracle.lifecycle.named_states import UNKNOWN
 from oracle.lifecycle.observed import Owner, SlotPool
+from subjects.sglang.engine.copies import COPIES
 from subjects.sglang.engine.names import filled, window_of
 from subjects.sglang.engine.releases import HeldSlots
 from subjects.sglang.engine.settings import ATTENTION, STATES
@@ -73,11 +74,20 @@ class Pools:
             ),
         ]
 
-    def keys_at(self, slots: Sequence[int]) -> list[tuple[int, ...]]:
-        """Of each layer's keys, and of each layer's values, the states that slots name."""
+    def late_slots(self) -> tuple[set[int], set[int]]:
+        """Slots of keys, and of states, to which a copy from host memory is not done yet."""
+        layers = [
+            one[layer] for one in (*self.states.conv, self.states.temporal) for layer in range(len(one))
+        ]
+        return COPIES.places_in(self._buffers()), COPIES.places_in(layers)
+
+    def keys_at(self, slots: Sequence[int], layer: int | None = None) -> list[tuple[int, ...]]:
+        """Of each layer's keys, and of each layer's values, the states that slots name; of one layer, if it has a number."""
         index = torch.tensor(slots, dtype=torch.int64)
         found = []
-        for buffer in self._buffers():
+        pool = self.keys.full_kv_pool
+        buffers = self._buffers() if layer is None else [pool.k_buffer[layer], pool.v_buffer[layer]]
+        for buffer in buffers:
             words = buffer.view(torch.int64).reshape(buffer.shape[0], -1)[index]
             right = (words == words[:, :1]).all(dim=1)
             found.append(tuple(torch.where(right, words[:, 0], UNKNOWN).tolist()))

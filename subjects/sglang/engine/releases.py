@@ -16,6 +16,7 @@ _STRATEGIES = {
     "": ("no_buffer",),
 }
 """By the argument that names it, older ones last; the oldest releases have no such argument."""
+_CAP = "mamba_max_states_per_path"
 _REFUSALS = {
     "sglang.srt.arg_groups.mamba_hook": ("validate_mamba_extra_buffer", "get_platform"),
     "sglang.srt.server_args": ("_validate_mamba_extra_buffer", "_handle_mamba_radix_cache", "is_cuda"),
@@ -47,9 +48,12 @@ def strategy_arguments(settings: RadixSettings) -> dict[str, Any]:
     named = next(one for one in _STRATEGIES if one in fields or not one)
     if settings.strategy not in _STRATEGIES[named]:
         raise NotOffered(f"strategy {settings.strategy}")
+    capped = {} if settings.states_per_path < 0 else {_CAP: settings.states_per_path}
+    if not set(capped) <= set(fields):
+        raise NotOffered(_CAP)
     if not named:
         return {}
-    return {named: settings.strategy, "mamba_track_interval": settings.mamba_track_interval}
+    return {named: settings.strategy, "mamba_track_interval": settings.mamba_track_interval, **capped}
 
 
 def require_core(core: str) -> None:

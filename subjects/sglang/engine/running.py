@@ -9,13 +9,15 @@ from typing import Any
 from oracle.lifecycle.known_states import KnownStates
 from oracle.lifecycle.observed import ForwardRow, Owner
 from subjects.sglang.engine.config import made_scheduler
+from subjects.sglang.engine.copies import COPIES
 from subjects.sglang.engine.forward import NamedForward
 from subjects.sglang.engine.host_tier import HostMemory
+from subjects.sglang.engine.inputs import message
 from subjects.sglang.engine.loop import Loop
 from subjects.sglang.engine.pools import Pools
 from subjects.sglang.engine.releases import HeldSlots, channels, is_idle, require_core
+from subjects.sglang.engine.sessions import Sessions
 from subjects.sglang.engine.settings import RadixSettings
-from subjects.sglang.release import find
 
 _LAST: list["Running"] = []
 """The scheduler of this process, if there is one that can go on."""
@@ -36,6 +38,7 @@ class Running:
         self.scheduler = made_scheduler(settings)
         self.pools = Pools(self.scheduler)
         tree = self.scheduler.tree_cache
+        self.sessions = Sessions(self.scheduler, settings.sessions)
         self.host = HostMemory(tree, settings.page_size) if settings.host_policy else None
         self.forward = NamedForward(
             self.scheduler.tp_worker.model_runner, self.pools, settings.mamba_chunk_size
@@ -56,6 +59,8 @@ class Running:
         self.owners: Sequence[Owner] = ()
         self.outputs: dict[str, tuple[int, ...]] = {}
         self.finished: list[str] = []
+        self.aborted: list[str] = []
+        """Of those that finished, the ones that did not come to their end."""
         self.queued: set[str] = set()
         """Requests that came to the queue in this turn, for the first time or sent back."""
 
@@ -83,16 +88,21 @@ class Running:
     def _sent(self, output: Any, *_: Any) -> None:
         if type(output).__name__ == "AbortReq":
             self.finished.append(output.rid)
+            self.aborted.append(output.rid)
             return
         for at, name in enumerate(getattr(output, "rids", None) or ()):
             said = output.output_ids[at] if output.output_ids else ()
             self.outputs[name] = (*self.outputs.get(name, ()), *said)
-            if output.finished_reasons[at] is not None:
+            reason = output.finished_reasons[at]
+            if reason is not None:
                 self.finished.append(name)
+                if reason["type"] == "abort":
+                    self.aborted.append(name)
 
     def turn(self, inputs: Sequence[Any]) -> None:
         """A turn of the loop that begins with these inputs."""
         self._begin()
+        COPIES.begin_turn()
         self.loop.turn(inputs)
 
     def propose(self, known: KnownStates, accepted: Mapping[str, int]) -> None:
@@ -105,7 +115,7 @@ class Running:
     def idle(self) -> bool:
         return is_idle(self.scheduler)
 
-    def held(self) -> Mapping[str, Any]:
+    def held(self) -> dict[str, Any]:
         """Requests that have pages or slots. A finished one gives its row back, and its slot or its state's place in the tree."""
         return {
             name: request
@@ -116,15 +126,16 @@ class Running:
 
     def emptied(self) -> bool:
         """Abort all requests and empty the cache; whether the engine is then as a new one."""
-        abort = find("sglang.srt.managers.io_struct:AbortReq")
+        COPIES.finish()
         try:
-            self.turn([abort(rid="", abort_all=True)])
+            self.turn([message("AbortReq", rid="", abort_all=True), *self.sessions.close_all()])
             for _ in range(_MOST_TURNS):
                 if self.idle:
                     break
                 self.turn([])
+            self.sessions.second_passes()
             self.turn([])
-            if not self.scheduler.flush_cache() or self.held():
+            if not self.scheduler.flush_cache() or self.held() or self.sessions.open:
                 return False
         except Exception:
             return False

@@ -1,0 +1,88 @@
+"""Scenarios of an engine with sessions: requests that continue what the engine keeps of earlier ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+
+from hypothesis import strategies as st
+
+from properties.strategies.live import LiveAbort, LiveReset, LiveTurns
+from properties.strategies.radix import RadixEvent, RadixWorld, radix_events
+
+
+@dataclass(frozen=True)
+class OpenSession:
+    """A session begins. Each turn of a streaming one continues the last that finished; the others branch."""
+
+    streaming: bool = False
+
+
+@dataclass(frozen=True)
+class SessionTurn:
+    """A request with `own` tokens behind those that a session has.
+
+    `session` is its number. In a session with branches the turn continues number `after` of those that finished, or begins the session
+    again. It keeps the first `offset` tokens of these, all with -1, or only the prompt with `drops_output`. With `replaces` it takes the
+    place of all that came after.
+    """
+
+    session: int = 0
+    own: int = 1
+    max_tokens: int = 1
+    after: int = 0
+    offset: int = -1
+    drops_output: bool = False
+    replaces: bool = False
+
+
+@dataclass(frozen=True)
+class CloseSession:
+    """A session ends, whatever its requests do."""
+
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class SecondPasses:
+    """The engine's clock goes on, so that it looks for closed sessions."""
+
+
+SessionEvent = RadixEvent | OpenSession | SessionTurn | CloseSession | SecondPasses
+
+
+@dataclass(frozen=True)
+class SessionStory:
+    """A scenario: an engine, and what happens in it and its sessions."""
+
+    world: RadixWorld
+    events: tuple[SessionEvent, ...]
+
+
+def session_stories(world: RadixWorld) -> st.SearchStrategy[SessionStory]:
+    """Scenarios of an engine like this, with at most two sessions at a time."""
+    turns = st.builds(
+        SessionTurn,
+        session=st.integers(0, 1),
+        own=st.integers(1, 6),
+        max_tokens=st.integers(1, 6),
+        after=st.integers(0, 3),
+        offset=st.one_of(st.just(-1), st.just(-1), st.integers(1, 12)),
+        drops_output=st.sampled_from((False, False, False, True)),
+        replaces=st.sampled_from((False, False, True)),
+    )
+    steps = st.builds(
+        LiveTurns, st.lists(st.integers(0, world.num_spec), max_size=4).map(tuple), st.integers(1, 6)
+    )
+    opens = st.builds(OpenSession, st.booleans())
+    rare: list[st.SearchStrategy[SessionEvent]] = [
+        st.builds(CloseSession, st.integers(0, 1)),
+        st.builds(SecondPasses),
+        st.builds(LiveAbort, st.integers(0, 3)),
+        st.builds(LiveReset, st.booleans()),
+        radix_events(world),
+    ]
+    happening = st.one_of(turns, steps, turns, steps, opens, *rare)
+    several = st.lists(happening, max_size=8)
+    events = st.lists(several, max_size=8).map(lambda parts: tuple(chain.from_iterable(parts)))
+    return st.builds(lambda one, more: SessionStory(world, (one, *more)), opens, events)

@@ -1,0 +1,155 @@
+"""An engine's sessions: requests that continue what the engine keeps of earlier ones, in scenarios."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from properties.strategies.live import LONGEST, LiveTurns
+from properties.strategies.radix import RadixWorld
+from properties.strategies.radix_sessions import (
+    CloseSession,
+    OpenSession,
+    SecondPasses,
+    SessionStory,
+    SessionTurn,
+    session_stories,
+)
+from properties.test_radix_engine import ENGINE, RadixRun
+from statecheck.case.values import Name, Record, call
+from statecheck.execution.example import Trial
+from statecheck.execution.registry import prop
+
+MOST = 2
+"""Sessions at a time: each keeps a request's slots."""
+_PLAIN = RadixWorld(
+    max_total_tokens=160,
+    max_mamba_cache_size=24,
+    max_running_requests=5,
+    chunked_prefill_size=16,
+    sessions=True,
+)
+_OVERLAPPED = replace(_PLAIN, strategy="extra_buffer", overlap=True)
+_DRAFTS = replace(_OVERLAPPED, mamba_track_interval=8, num_draft_tokens=3)
+
+
+@dataclass(eq=False)
+class _Session:
+    """A session as its user knows it: its requests in their order, and which of them ended well."""
+
+    name: str
+    streaming: bool
+    turns: list[str] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class SessionRun(RadixRun):
+    """A scenario with sessions on its way."""
+
+    sessions: list[_Session] = field(default_factory=list)
+    opened: int = 0
+    ended: dict[str, bool] = field(default_factory=dict)
+    """Of requests that ended, whether they came to their last token."""
+    prompts: dict[str, int] = field(default_factory=dict)
+    parents: dict[str, str] = field(default_factory=dict)
+
+    def happens(self, event: object) -> None:
+        if isinstance(event, OpenSession):
+            self.open(event.streaming)
+        elif isinstance(event, SessionTurn):
+            if self.sessions:
+                self.turn(self.sessions[event.session % len(self.sessions)], event)
+        elif isinstance(event, CloseSession):
+            if self.sessions:
+                self.close(event.number % len(self.sessions))
+        elif isinstance(event, SecondPasses):
+            self.call(call(f"{self.engine}.second_passes", self=Name("engine")))
+        else:
+            super().happens(event)
+
+    def open(self, streaming: bool) -> None:
+        if len(self.sessions) == MOST:
+            return
+        name = f"s{self.opened}"
+        self.opened += 1
+        self.sessions.append(_Session(name, streaming))
+        self.call(call(f"{self.engine}.open_session", self=Name("engine"), id=name, streaming=streaming))
+
+    def close(self, number: int) -> None:
+        name = self.sessions.pop(number).name
+        self.call(call(f"{self.engine}.close_session", self=Name("engine"), id=name))
+
+    def turn(self, session: _Session, event: SessionTurn) -> None:
+        """A request behind those of the session, if it may come now and is not too long."""
+        done = [name for name in session.turns if self.ended.get(name)]
+        if session.streaming and any(name not in self.ended for name in session.turns):
+            return
+        roots = [""]
+        after = (done or roots)[-1] if session.streaming else (roots + done)[event.after % (1 + len(done))]
+        branches = not session.streaming
+        drops, replaces = branches and event.drops_output, branches and event.replaces
+        kept = self.tokens[after] if after else []
+        if drops and after:
+            kept = kept[: self.prompts[after]]
+        offset = min(event.offset, len(kept)) if branches and after else -1
+        kept = kept[:offset] if offset > 0 else kept
+        room = LONGEST - 2 * self.story.world.num_spec - 2
+        if len(kept) + event.own >= room:
+            return
+        name, prompt = f"r{len(self.tokens)}", (*kept, *self.own_tokens(event.own))
+        if replaces:
+            session.turns = [one for one in session.turns if after and not self.is_behind(one, after)]
+        self.tokens[name], self.prompts[name], self.parents[name] = list(prompt), len(prompt), after
+        session.turns.append(name)
+        self.alive.append(name)
+        continued = {"session": session.name, "after": "" if session.streaming else after, "offset": offset}
+        flags = {"drops_output": drops, "replaces": replaces}
+        most = min(event.max_tokens, room - len(prompt))
+        given = {"id": name, "prompt": prompt, "own": event.own, "max_tokens": most}
+        self.call(call(f"{self.engine}.add_turn", self=Name("engine"), **given, **continued, **flags))
+
+    def own_tokens(self, count: int) -> range:
+        """Tokens that no other prompt has."""
+        first, self.fresh = self.fresh + 1, self.fresh + count
+        return range(first, self.fresh + 1)
+
+    def is_behind(self, name: str, other: str) -> bool:
+        """Whether a request continues another one, or one that does."""
+        above = self.parents[name]
+        return bool(above) and (above == other or self.is_behind(above, other))
+
+    def stepped(self, value: Record) -> None:
+        for name in value["finished"]:
+            self.ended[name] = name not in value["aborted"]
+
+    def run_out(self) -> None:
+        """Until all requests are gone, and then the sessions, too."""
+        super().run_out()
+        while self.sessions:
+            self.close(0)
+        for _ in range(2):
+            self.call(call(f"{self.engine}.second_passes", self=Name("engine")))
+            self.step(LiveTurns())
+
+
+@prop("radix-engine/sessions", "provenance", ENGINE, device="cpu", story=session_stories(_OVERLAPPED))
+def test_requests_of_sessions_read_the_state_of_their_tokens(trial: Trial, story: SessionStory) -> None:
+    """As in overlapping steps; a request continues what a session keeps, which is the state of exactly the tokens that its user knows of, and a
+    closed session keeps nothing.
+    """
+    SessionRun(trial, story).run()
+
+
+@prop("radix-engine/plain-sessions", "provenance", ENGINE, device="cpu", story=session_stories(_PLAIN))
+def test_requests_of_sessions_without_boundaries_read_the_state_of_their_tokens(
+    trial: Trial, story: SessionStory
+) -> None:
+    """As with sessions; steps do not overlap, and no state is kept at boundaries."""
+    SessionRun(trial, story).run()
+
+
+@prop("radix-engine/session-drafts", "provenance", ENGINE, device="cpu", story=session_stories(_DRAFTS))
+def test_requests_of_sessions_with_drafts_read_the_state_of_their_tokens(
+    trial: Trial, story: SessionStory
+) -> None:
+    """As with sessions; each step verifies drafts."""
+    SessionRun(trial, story).run()
