@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from properties.engine.recurrent import Recurrent
 from properties.engine.scenarios import GreedyScenario, Scenario
 from properties.engine.world import World
 from properties.strategies.lifecycle import with_blocks, worlds
 from properties.test_align_sessions import ROWS, SLOTS
 from properties.test_lifecycle import BUILDERS, Scenarios
 from statecheck.execution.machines import machine_prop
+
+if TYPE_CHECKING:
+    # It takes torch, which scenarios of other kinds can do without.
+    from properties.engine.recurrent import Recurrent
 
 VOCABULARY = 24
 SEEDS = 8
@@ -24,6 +28,8 @@ def greedy_worlds(
     """Engines that run a real model, and the model."""
 
     def with_model(world: World, seed: int) -> tuple[World, Recurrent]:
+        from properties.engine.recurrent import Recurrent
+
         # The builder of GDN knows no mode all.
         gdn = 0 if world.mode == "all" else 1
         recurrent = Recurrent(

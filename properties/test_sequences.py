@@ -68,21 +68,19 @@ class SequenceRun:
             self.take("extend", context=event.context, rows=rows, features=features)
 
     def fork(self, event: ForkSequence) -> None:
-        source = self.of(event.source)
-        if source is not None and source != event.target:
-            self.take("fork", context=0, source=source, target=event.target)
+        for context, source in self.of(event.source):
+            if source != event.target:
+                self.take("fork", context=context, source=source, target=event.target)
 
     def roll_back(self, event: RollBack) -> None:
-        sequence = self.of(event.sequence)
-        if sequence is not None:
-            n = 1 + event.more % self.lengths[0, sequence]
-            self.take("roll_back", context=0, sequence=sequence, n=n)
+        for context, sequence in self.of(event.sequence):
+            n = 1 + event.more % self.lengths[context, sequence]
+            self.take("roll_back", context=context, sequence=sequence, n=n)
 
     def save(self, event: Save) -> None:
-        sequence = self.of(event.sequence)
-        if sequence is not None:
+        for context, sequence in self.of(event.sequence):
             name = f"saved {len(self.saved)}"
-            if self.take("save", context=0, sequence=sequence, name=name)["happened"]:
+            if self.take("save", context=context, sequence=sequence, name=name)["happened"]:
                 self.saved.append(len(self.saved))
 
     def load(self, event: Load) -> None:
@@ -91,21 +89,19 @@ class SequenceRun:
             self.take("load", context=event.context, sequence=event.target, name=name)
 
     def drop(self, event: Drop) -> None:
-        sequence = self.of(event.sequence)
-        if sequence is not None:
-            self.take("drop", context=0, sequence=sequence)
+        for context, sequence in self.of(event.sequence):
+            self.take("drop", context=context, sequence=sequence)
 
     def reorder(self, event: Reorder) -> None:
-        if self.lengths:
-            self.take("reorder", context=0, order=event.order)
+        for context, _ in self.of(0):
+            self.take("reorder", context=context, order=event.order)
 
     def generate(self, event: Generate) -> None:
-        sequence = self.of(event.sequence)
-        if sequence is not None:
-            n = min(1 + event.more, LONGEST - 1 - self.lengths[0, sequence])
+        for context, sequence in self.of(event.sequence):
+            n = min(1 + event.more, LONGEST - 1 - self.lengths[context, sequence])
             features = self.trial.sequences.features(self.model, "generate", event.features)
             if n > 0:
-                self.take("generate", context=0, sequence=sequence, n=n, features=features)
+                self.take("generate", context=context, sequence=sequence, n=n, features=features)
 
     def go_on(self) -> None:
         """One more token for each sequence, so that a state that is wrong shows."""
@@ -113,10 +109,10 @@ class SequenceRun:
             for number in [number for one, number in self.lengths if one == context]:
                 self.take("extend", context=context, rows=[(number, (1,))], features={})
 
-    def of(self, count: int) -> int | None:
-        """The sequence with tokens of that count in the first context; None where all are empty."""
-        numbers = [number for context, number in self.lengths if context == 0]
-        return numbers[count % len(numbers)] if numbers else None
+    def of(self, count: int) -> list[tuple[int, int]]:
+        """Context and number of the sequence with tokens that has this count; nothing where all are empty."""
+        places = list(self.lengths)
+        return [places[count % len(places)]] if places else []
 
     def take(self, name: str, /, **arguments: Any) -> Record:
         """Make a call, which breaks no law, or else the scenario ends here."""

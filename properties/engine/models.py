@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import shake_128
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from properties.engine.layer_state import LayerState
 from properties.engine.places import StatePlace
-from properties.engine.recurrent import LayerState, Recurrent
+
+if TYPE_CHECKING:
+    # It takes torch, which scenarios of other kinds can do without.
+    from properties.engine.recurrent import Recurrent
 
 Written = list[dict[int, bytes]]
 """For each token, by number of the place: its conv row, or the temporal state after it."""

@@ -15,6 +15,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import normalize, silu, softplus
 
+from properties.engine.layer_state import LayerState
 from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.setup import Setup
 
@@ -24,19 +25,6 @@ HEADS = 2
 HIDDEN = 16
 ITEMSIZE = 4
 _EPSILON = 1e-5
-
-
-@dataclass(frozen=True)
-class LayerState:
-    """What a forward reads or leaves behind for one request in one layer, as the bytes that a serving engine stores.
-
-    It is the state after some prefix: all zero bytes before the first token.
-    `windows` has, for each conv state of the layer, the K-1 newest conv inputs, oldest first, a row of bytes (channels × item size)
-    each. `temporal` has, for each temporal state of the layer (none or one), its bytes in row-major order.
-    """
-
-    windows: tuple[tuple[bytes, ...], ...]
-    temporal: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)

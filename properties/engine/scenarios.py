@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from oracle.lifecycle.requests import Request, ScheduledRequest, Stage, Wish
 from properties.engine.driver import Engine
 from properties.engine.flaws import Flaw, Violation
 from properties.engine.models import Recurrences
-from properties.engine.recurrent import Recurrent
 from properties.engine.report.words import tokens as token_count
 from properties.engine.worker import Execute
 from properties.engine.world import World
+
+if TYPE_CHECKING:
+    # It takes torch, which scenarios of other kinds can do without.
+    from properties.engine.recurrent import Recurrent
 
 FIRST_SAMPLE = 1_000_000
 """Tokens from here on are in no prompt."""

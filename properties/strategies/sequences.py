@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 Numbers = tuple[int, ...]
-SEQUENCES, CONTEXTS, LONGEST = 4, 2, 96
+SEQUENCES, CONTEXTS, LONGEST = 4, 3, 96
 LARGEST_TOKEN = 15
 
 
@@ -142,7 +142,9 @@ _OTHERS: dict[str, st.SearchStrategy[Operation]] = {
 def sequence_stories(*names: str, most_rows: int = SEQUENCES) -> st.SearchStrategy[SequenceStory]:
     """Scenarios with extensions, and with operations of these names."""
     extends = _extends(most_rows) if most_rows > 1 else _one_sequence()
-    kinds = [extends, *(_OTHERS[name] for name in names)]
+    # What is saved in a context is loaded into another one, which may have sequences by then.
+    later = _extends(most_rows, CONTEXTS) if "save" in names else extends
+    kinds = [later, *(_OTHERS[name] for name in names)]
     operations = st.lists(st.one_of(kinds), max_size=8)
     return st.builds(
         lambda model, features, first, more: SequenceStory(model, features, (first, *more)),

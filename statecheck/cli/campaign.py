@@ -94,10 +94,10 @@ def _offers(plan: Plan) -> str:
 
 
 def _here(plan: Plan, display: Display, more: More | None) -> CampaignRecord:
-    from statecheck.workers.forkserver import server_for
+    from statecheck.workers.forkserver import kernels_of, server_for
 
     # It imports what engines need while this process does the same for itself.
-    server_for(plan.device, ENGINE.partition(":")[0])
+    server_for(kernels_of(plan.subject, plan.device), ENGINE.partition(":")[0])
     from statecheck.campaign.coordinator import Campaign
     from statecheck.campaign.start import uninterrupted
     from statecheck.campaign.terminal.display import kernels, summary
@@ -214,7 +214,7 @@ def short_plan(options: argparse.Namespace, command: str, device: str = "", **mo
     from statecheck.execution.ports import choose_device
     from statecheck.execution.selection import cores, require_processes
 
-    device, workers = device or choose_device(options.device), options.workers
+    device, workers = device or choose_device(options.device, options.subject), options.workers
     if workers is None:
         workers = 1 if device == "cuda" else cores()
     require_processes("workers", workers, command)

@@ -71,7 +71,7 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
     _require_one_amount(options)
     # This machine may be the one of a cluster that has no GPU.
     elsewhere = options.ray and options.device == "cuda"
-    device = "cuda" if elsewhere else choose_device(options.device)
+    device = "cuda" if elsewhere else choose_device(options.device, options.subject)
     gpus = () if options.ray else _gpus(options.gpus, device)
     isolated = device != "cpu" if options.isolated is None else options.isolated
     workers, engines = _processes(options, max(1, len(gpus)), isolated=isolated)

@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 
 from statecheck.case import Case
 from statecheck.case.case import CHANCE, EARLIER_CALLS
-from statecheck.diagnose.attribution import explained
 from statecheck.diagnose.confirm import Confirmation, confirm
 from statecheck.diagnose.earlier_calls import PortFactory, with_earlier_calls
-from statecheck.diagnose.own_calls import with_own_calls
 from statecheck.diagnose.rerun import replay
 from statecheck.execution.earlier_examples import EarlierExamples
 from statecheck.execution.ports import Port
@@ -124,9 +122,25 @@ def _repeats(case: Case, port: Port) -> bool:
         return False
 
 
+def with_functions_called(case: Case, subject: Subject) -> Case:
+    """The case with what a port's own functions were called with; see `own_calls`."""
+    if subject.sequences is not None:
+        return case
+    from statecheck.diagnose.own_calls import with_own_calls
+
+    return with_own_calls(case, subject)
+
+
 def explain(diagnosis: Diagnosis, subject: Subject) -> Diagnosis:
-    """With the calls of a port's own functions, who wrote what is wrong, and what the sanitizer says of it."""
-    case = with_own_calls(diagnosis.case, subject)
+    """With the calls of a port's own functions, who wrote what is wrong, and what the sanitizer says of it.
+
+    A library of sequences has no such functions, launches nothing, and needs neither torch nor Triton.
+    """
+    if subject.sequences is not None:
+        return diagnosis
+    from statecheck.diagnose.attribution import explained
+
+    case = with_functions_called(diagnosis.case, subject)
     try:
         return replace(diagnosis, case=explained(case, subject))
     except Exception as error:

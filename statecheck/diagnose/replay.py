@@ -12,7 +12,6 @@ from statecheck.case import Case
 from statecheck.diagnose.rerun import NotTried, replay
 from statecheck.execution.breadth import require_narrow
 from statecheck.execution.patience import Patient, TooLong
-from statecheck.execution.port import InProcess
 from statecheck.execution.ports import Port, choose_device, ordinary_port
 from statecheck.execution.run import rules_of
 from statecheck.execution.selection import NEED_CUDA, missing_functions
@@ -20,7 +19,7 @@ from statecheck.kernels import coverage, triton_mode
 from statecheck.kernels.coverage import How
 from statecheck.subject import Subject, load
 from statecheck.subject.identity import SOURCE, source_of
-from statecheck.workers.forkserver import server_for
+from statecheck.workers.forkserver import kernels_of, server_for
 from statecheck.workers.port import InWorker
 
 FIXED, FAILED, KNOWN, NOT_APPLICABLE = "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE"
@@ -67,10 +66,11 @@ def replay_file(
         case = Case.load(path)
     except OSError as error:
         raise ValueError(f"case = {str(path)!r}, but should be a readable file [replay]: {error}") from error
-    device = choose_device(device)
+    device = choose_device(device, subject)
     # It imports what a worker needs while this process does the same for itself.
-    server_for(device)
-    triton_mode.prepare(device)
+    server_for(kernels := kernels_of(subject, device))
+    if kernels:
+        triton_mode.prepare(device)
     with InWorker(subject, device, time_limit=time_limit, spare=False) as port:
         _import_in(port, subject)
         chosen = load(subject)
@@ -163,7 +163,8 @@ def _not_applicable(case: Case, subject: Subject, device: str) -> str | None:
 
 def _watches(port: Port | None, device: str) -> bool:
     """Whether the sanitizer sees what launches do, as it did where it found the case."""
-    return device == "cpu" and not (isinstance(port, InProcess) and port.watched is None)
+    # Of ports, `InProcess` alone may be without it.
+    return device == "cpu" and getattr(port, "watched", True) is not None
 
 
 @contextmanager

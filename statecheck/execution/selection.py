@@ -27,9 +27,9 @@ def applicable(
 ) -> tuple[list[str], dict[str, str]]:
     """The properties that say something about the subject on the device, and by name why the others do not."""
     from statecheck.execution.example import Bench
-    from statecheck.execution.port import InProcess
+    from statecheck.execution.ports import ordinary_port
 
-    bench = Bench(subject, InProcess(subject, device))
+    bench = Bench(subject, ordinary_port(subject, device, sanitized=False))
     reasons = {name: tested[name].not_applicable(bench) for name in names}
     skipped = {name: reason for name, reason in reasons.items() if reason is not None}
     return [name for name in names if name not in skipped], skipped

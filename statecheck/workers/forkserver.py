@@ -35,11 +35,14 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from statecheck import rooms
+from statecheck.subject.loading import needs_tensors
 
 REQUEST = b"f"
 _TRIES = 3
 _KILL_SECONDS = 10.0
 """How long a process that was killed is waited for: one that waits for a device's driver may never end."""
+NO_DEVICE = ""
+"""In place of a device: neither torch nor Triton is imported."""
 _WORKER, SHARE = f"{__package__}.server:main", f"{__package__}.shared_workers:main"
 
 
@@ -56,6 +59,11 @@ class Fork:
     arguments: tuple[Any, ...] = ()
     name: str = ""
     forks: bool = False
+
+
+def kernels_of(subject: str, device: str) -> str:
+    """The device whose kernels a worker of the subject runs: none for a library of sequences, wherever that runs."""
+    return device if needs_tensors(subject) else NO_DEVICE
 
 
 class ForkServer:
@@ -142,21 +150,23 @@ class Forked:
         return self.exitcode
 
 
-_servers: dict[tuple[int, str], ForkServer] = {}
+_servers: dict[tuple[int, str, str], ForkServer] = {}
+"""By process, device, and the module of its own that a server has imported."""
 _servers_lock = threading.Lock()
 
 
-def server_for(device: str, *preloads: str) -> ForkServer:
+def server_for(device: str, *preloads: str, own: str = "") -> ForkServer:
     """This process's server for the device; a new one where there is none, or none any more.
 
     Args:
         preloads: modules that a new one imports at once, beside what every worker needs.
+        own: a module that the server has imported and others have not, "" for none.
     """
     with _servers_lock:
-        key = os.getpid(), device
+        key = os.getpid(), device, own
         found = _servers.get(key)
         if found is None or not found.alive:
-            found = _servers[key] = _started(device, preloads)
+            found = _servers[key] = _started(device, preloads, own)
             atexit.register(found.close)
         return found
 
@@ -164,39 +174,50 @@ def server_for(device: str, *preloads: str) -> ForkServer:
 def adopt(device: str, control: socket.socket, pid: int) -> None:
     """Take a process that this one has forked for its server."""
     wait = functools.partial(os.waitpid, pid, 0)
-    _servers[os.getpid(), device] = ForkServer(control, pid, wait)
+    _servers[os.getpid(), device, ""] = ForkServer(control, pid, wait)
 
 
-def _started(device: str, preloads: Sequence[str]) -> ForkServer:
+def _started(device: str, preloads: Sequence[str], own: str) -> ForkServer:
     ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", f"{__package__}.forking", device, str(theirs.fileno()), *preloads]
+    modules = (*preloads, own) if own else preloads
+    command = [sys.executable, "-m", f"{__package__}.forking", device, str(theirs.fileno()), *modules]
+    # A module of its own may lie where this process alone looks for modules.
+    environment = _environment() | (rooms.variables() if own else {})
     with theirs, _uninterrupted():
         process = subprocess.Popen(
-            command, env=_environment(), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+            command, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
         )
     return ForkServer(ours, process.pid, process.wait)
 
 
-def fork(device: str, what: Fork, *descriptors: int) -> Forked:
+def fork(device: str, what: Fork, *descriptors: int, own: str = "") -> Forked:
     """A new process, which gets copies of these descriptors.
+
+    Args:
+        own: as of `server_for`.
 
     Raises:
         RuntimeError: servers end again and again; why is on stderr.
     """
     for _ in range(_TRIES):
-        server = server_for(device)
+        server = server_for(device, own=own)
         forked = server.fork(what, *descriptors)
         if forked is not None:
             return forked
         server.close()
-    raise RuntimeError(f"the process that forks workers for {device} dies")
+    raise RuntimeError(f"the process that forks workers for {own or device} dies")
 
 
-def fork_with_pipe(device: str, what: Fork | None = None) -> tuple[Forked, Connection]:
-    """A new process, by default a worker, and this end of a pipe whose other end it gets; raises as `fork`."""
+def device_worker(device: str) -> Fork:
+    """What forks a worker for the device."""
+    return Fork(_WORKER, (device,), name="worker")
+
+
+def fork_with_pipe(device: str, what: Fork) -> tuple[Forked, Connection]:
+    """A new process, and this end of a pipe whose other end it gets; raises as `fork`."""
     ours, theirs = Pipe()
     with theirs:
-        return fork(device, what or Fork(_WORKER, (device,), name="worker"), theirs.fileno()), ours
+        return fork(device, what, theirs.fileno()), ours
 
 
 def _environment() -> dict[str, str]:

@@ -14,8 +14,6 @@ from contextlib import nullcontext
 from multiprocessing.connection import Connection
 from typing import Any
 
-import torch
-
 from statecheck.case.faults import (
     DIED,
     MEMORY,
@@ -27,22 +25,22 @@ from statecheck.case.faults import (
 )
 from statecheck.case.raised import error_text, message_of, name_of
 from statecheck.case.values import Outcome, Raised, Step
-from statecheck.execution.port import InProcess
+from statecheck.execution.ports import LocalPort, ordinary_port
 from statecheck.kernels import coverage
 from statecheck.subject import Subject, load, loading
 from statecheck.subject.remarks import take_remarks
-from statecheck.subject.surroundings import go_to
+from statecheck.workers.forkserver import kernels_of
+from statecheck.workers.inherited import Surroundings, move_to
 from statecheck.workers.wire import COMPILING, DONE, ERROR, FAULT, Meanwhile, answer
 
-Surroundings = tuple[dict[str, str], str, list[str]]
-"""Environment, folder and import path."""
 Message = tuple[bool, Sequence[Step]]
 """Whether waiting for the device is refused, and steps of which the last is a call."""
 
 
 def preload() -> None:
-    """What every worker needs."""
-    loading.preload()
+    """What every worker needs; where torch was left out, it stays out."""
+    if "torch" in sys.modules:
+        loading.preload()
 
 
 class Server:
@@ -52,13 +50,12 @@ class Server:
         self.device = device
         self._way = way
         self._subject: Subject | None = None
-        self._ports: dict[int, InProcess] = {}
+        self._ports: dict[int, LocalPort] = {}
         self._compiled = False
         """Whether Triton has compiled since the last answer."""
 
     def run(self) -> None:
         """Answer until the parent is gone."""
-        report_compilations(self._report_compilation)
         while True:
             try:
                 method, *arguments = pickle.loads(self._way.recv_bytes())  # noqa: S301 - our own parent's
@@ -117,6 +114,8 @@ class Server:
     def prepare(self, surroundings: Surroundings, subject: str) -> None:
         """Import the subject, if there is one, and have the device ready."""
         move_to(*surroundings)
+        if kernels_of(subject, self.device):
+            report_compilations(self._report_compilation)
         if self.device != "cpu":
             try:
                 _touch(self.device)
@@ -129,10 +128,10 @@ class Server:
         """The client of this number is gone."""
         self._ports.pop(client, None)
 
-    def _port(self, client: int) -> InProcess:
+    def _port(self, client: int) -> LocalPort:
         assert self._subject is not None, "no subject was prepared"
         if client not in self._ports:
-            self._ports[client] = InProcess(self._subject, self.device, sanitized=self.device == "cpu")
+            self._ports[client] = ordinary_port(self._subject, self.device)
         return self._ports[client]
 
     def example(self, client: int, begins: bool, messages: Sequence[Message]) -> list[Outcome]:
@@ -155,17 +154,10 @@ class Server:
         return outcome
 
 
-def move_to(environment: dict[str, str], folder: str, path: Sequence[str]) -> None:
-    """Take over the parent's environment, folder and import path."""
-    if dict(os.environ) != environment:
-        os.environ.clear()
-        os.environ.update(environment)
-    go_to(folder)
-    sys.path[:] = path
-
-
 def _touch(device: str) -> None:
     """Something small on the device, from beginning to end."""
+    import torch
+
     torch.cuda.synchronize()
     torch.zeros(1, device=device).add_(1).item()
 

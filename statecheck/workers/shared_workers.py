@@ -16,7 +16,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 from statecheck.case.faults import INTERRUPTED, Faulted
-from statecheck.workers.server import Surroundings, move_to
+from statecheck.workers.inherited import Surroundings, move_to
 from statecheck.workers.wire import (
     ANEW,
     ERROR,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from statecheck.case.faults import DIED, Fault, Faulted, death, hang
-from statecheck.rooms import import_path, working_folder
-from statecheck.workers.forkserver import fork_with_pipe, worker_environment
+from statecheck.workers.forkserver import device_worker, fork_with_pipe, kernels_of
+from statecheck.workers.inherited import surroundings
 from statecheck.workers.wire import (
     COMPILING,
     DONE,
@@ -29,7 +29,7 @@ class WorkerProcess:
     """One worker. It gets ready while the caller goes on; the first message waits until it is."""
 
     def __init__(self, device: str, subject: str) -> None:
-        self._process, self._way = fork_with_pipe(device)
+        self._process, self._way = fork_with_pipe(kernels_of(subject, device), device_worker(device))
         self.pid = self._process.pid
         self._ready, self._closed = False, False
         self._send(request("prepare", surroundings(), subject))
@@ -173,8 +173,3 @@ class WorkerWithSpare:
             if worker is not None:
                 worker.close()
         self._current = self._spare = None
-
-
-def surroundings() -> tuple[dict[str, str], str, list[str]]:
-    """This process's environment, folder and import path, for a worker."""
-    return worker_environment(), str(working_folder()), import_path()

@@ -37,5 +37,5 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
         known,
         refuses=False,
         release=port.release,
-        sequences=SequenceChoices(port.models, port.features, port.function("script")),
+        sequences=SequenceChoices(port.models, library.features, port.function("script")),
     )

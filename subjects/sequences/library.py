@@ -1,18 +1,30 @@
-"""Calls of a port's functions, in this process or in one that the library may end; contexts and saved states go by numbers."""
+"""Calls of a port's functions, in this process or in others that the library may end; contexts and saved states go by numbers."""
 
 from __future__ import annotations
 
 import itertools
+import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+from statecheck.case.faults import Faulted
 from statecheck.subject.not_offered import NotOffered
 from subjects.sequences.protocol import PortModule
-from subjects.sequences.served import ServedModel, plain
+from subjects.sequences.served import PortError, ServedModel, plain
 
 FAILED = False
 """What an operation returns that reports that it failed."""
+_MOST_PROCESSES = 6
+"""Processes of models that are kept: each has a model, and some have an environment of two hundred megabytes."""
+
+
+class Handle(NamedTuple):
+    """A context, by the process that it is in, and by its number there."""
+
+    process: int
+    number: int
 
 
 class Handles:
@@ -24,42 +36,68 @@ class Handles:
         self._saved: dict[str, Any] = {}
         self._numbers = itertools.count()
 
-    def call(self, name: str, arguments: tuple[Any, ...], features: Mapping[str, Any]) -> Any:
-        """Call a function of the port; a context is named by its number, in the first argument.
+    def features(self, model: str, function: str) -> Mapping[str, Sequence[Any]]:
+        """See `PortModule.features`."""
+        return self.port.features(model, function)
+
+    def new(self, model: str, seed: int, features: Mapping[str, Any]) -> int:
+        """Make a context; its number."""
+        number = next(self._numbers)
+        self._contexts[number] = self._function("new")(model, seed, **features)
+        return number
+
+    def call(self, name: str, context: int, arguments: Sequence[Any], features: Mapping[str, Any]) -> Any:
+        """Call a function of the port for a context.
 
         Raises:
             NotImplementedError: the port has no such function, or says that the library does not offer this.
         """
-        function = self.port.function(name)
-        if function is None:
-            if name == "close":
-                self._contexts.pop(arguments[0], None)
-                return None
-            raise NotImplementedError(f"{name} is not in the port")
-        if name == "new":
-            number = next(self._numbers)
-            self._contexts[number] = function(*arguments, **features)
-            return number
-        context, *others = arguments
-        if name == "close" and context not in self._contexts:
-            # Of a process that came to its end.
-            return None
-        if name == "save":
-            *others, saved = others
-            state = function(self._contexts[context], *others)
-            if state is not False:
-                self._saved[saved] = state
-            return None if state is not False else FAILED
-        if name == "load":
-            others[-1] = self._saved[others[-1]]
-        held = self._contexts.pop(context) if name == "close" else self._contexts[context]
-        return plain(name, function(held, *others, **features))
+        return plain(name, self._function(name)(self._contexts[context], *arguments, **features))
+
+    def save(self, context: int, sequence: int, name: str) -> Any:
+        """Save a sequence; the state stays here."""
+        state = self._function("save")(self._contexts[context], sequence)
+        if state is False:
+            return FAILED
+        self._saved[name] = state
+        return None
+
+    def load(self, context: int, sequence: int, name: str) -> Any:
+        """Load what was saved under the name."""
+        return plain("load", self._function("load")(self._contexts[context], sequence, self._saved[name]))
+
+    def pickled(self, name: str) -> bytes:
+        """What was saved, for another process.
+
+        Raises:
+            NotImplementedError: it cannot leave this process.
+        """
+        try:
+            return pickle.dumps(self._saved[name])
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise NotImplementedError(f"load in another process: {error}") from error
+
+    def unpickle(self, name: str, data: bytes) -> None:
+        """Take what another process has saved."""
+        self._saved[name] = pickle.loads(data)  # noqa: S301 - of a process of our own
+
+    def close(self, context: int) -> None:
+        """Close a context, if it is in this process; an earlier one may have had it."""
+        held, close = self._contexts.pop(context, None), self.port.function("close")
+        if held is not None and close is not None:
+            close(held)
 
     def forget(self) -> None:
         """Close all contexts, and drop what was saved."""
         for number in list(self._contexts):
-            self.call("close", (number,), {})
+            self.close(number)
         self._saved.clear()
+
+    def _function(self, name: str) -> Any:
+        found = self.port.function(name)
+        if found is None:
+            raise NotImplementedError(f"{name} is not in the port")
+        return found
 
 
 class Library(ABC):
@@ -69,32 +107,66 @@ class Library(ABC):
         self.port = port
         self.fresh: dict[Any, Any] = {}
         """What fresh runs gave, by model, features and tokens."""
+        self._saved_in: dict[str, int] = {}
 
     def offers(self, name: str) -> bool:
         """Whether the port has the function."""
         return self.port.function(name) is not None
 
-    def call(self, model: str, name: str, *arguments: Any, **features: Any) -> Any:
-        """Call a function of the port for a model.
+    def features(self, model: str, function: str) -> Mapping[str, Sequence[Any]]:
+        """See `PortModule.features`; nothing of a model that cannot say it, which `new` then shows."""
+        try:
+            found: Mapping[str, Sequence[Any]] = self._in(model, 0, "features", model, function)
+        except (Faulted, PortError):
+            return {}
+        return found
+
+    def begin(self, model: str) -> None:
+        """A scenario of the model begins: nothing of earlier scenarios is left."""
+        self._saved_in.clear()
+        self._forget(model)
+
+    def new(self, model: str, seed: int, features: Mapping[str, Any], process: int = 0) -> Handle:
+        """Make a context in a process of the model's; raises as `call`."""
+        return Handle(process, self._offered(model, process, "new", model, seed, dict(features)))
+
+    def call(self, model: str, name: str, context: Handle, *arguments: Any, **features: Any) -> Any:
+        """Call a function of the port for a context.
 
         Raises:
             NotOffered: the library does not offer this.
             Faulted: the library ended the process, or took too long.
             Exception: what the function raised.
         """
+        process, number = context
+        if name == "load":
+            self._carry(model, arguments[-1], process)
+        if name in ("save", "load", "close"):
+            found = self._offered(model, process, name, number, *arguments)
+        else:
+            found = self._offered(model, process, "call", name, number, arguments, features)
+        if name == "save" and found is not FAILED:
+            self._saved_in[arguments[-1]] = process
+        return found
+
+    def _carry(self, model: str, name: str, process: int) -> None:
+        """Take what was saved to the process that loads it."""
+        if self._saved_in[name] != process:
+            data = self._offered(model, self._saved_in[name], "pickled", name)
+            self._offered(model, process, "unpickle", name, data)
+
+    def _offered(self, model: str, process: int, method: str, *arguments: Any) -> Any:
         try:
-            return self._call(model, name, arguments, features)
+            return self._in(model, process, method, *arguments)
         except NotImplementedError as error:
-            raise NotOffered(f"{model}: {error or name}") from error
+            raise NotOffered(f"{model}: {error or method}") from error
 
     @abstractmethod
-    def _call(
-        self, model: str, name: str, arguments: tuple[Any, ...], features: Mapping[str, Any]
-    ) -> Any: ...
+    def _in(self, model: str, process: int, method: str, *arguments: Any) -> Any:
+        """Call a method of `Handles` in a process of the model's."""
 
     @abstractmethod
-    def begin(self, model: str) -> None:
-        """A scenario of the model begins: nothing of earlier scenarios is left."""
+    def _forget(self, model: str) -> None: ...
 
 
 class Local(Library):
@@ -104,29 +176,45 @@ class Local(Library):
         super().__init__(port)
         self._handles = Handles(port)
 
-    def _call(self, model: str, name: str, arguments: tuple[Any, ...], features: Mapping[str, Any]) -> Any:  # noqa: ARG002
-        return self._handles.call(name, arguments, features)
+    def _in(self, model: str, process: int, method: str, *arguments: Any) -> Any:  # noqa: ARG002
+        return getattr(self._handles, method)(*arguments)
 
-    def begin(self, model: str) -> None:  # noqa: ARG002
-        """Close what is left of the scenario before."""
+    def _forget(self, model: str) -> None:  # noqa: ARG002
         self._handles.forget()
 
 
 class Isolated(Library):
-    """Each model in a process of its own, made anew when it has come to its end."""
+    """Each model in processes of its own, which are made anew when they have come to their end."""
 
     def __init__(self, port: PortModule) -> None:
         super().__init__(port)
-        self._served: dict[str, ServedModel] = {}
+        self._served: OrderedDict[tuple[str, int], ServedModel] = OrderedDict()
 
-    def _call(self, model: str, name: str, arguments: tuple[Any, ...], features: Mapping[str, Any]) -> Any:
-        return self._of(model).call(name, arguments, features)
+    @property
+    def processes(self) -> list[ServedModel]:
+        """Those that there are."""
+        return list(self._served.values())
 
-    def begin(self, model: str) -> None:
-        """The model's process closes what is left of the scenario before."""
-        self._of(model).forget()
+    def close(self) -> None:
+        """End them."""
+        while self._served:
+            self._served.popitem()[1].end()
 
-    def _of(self, model: str) -> ServedModel:
-        if model not in self._served or not self._served[model].alive:
-            self._served[model] = ServedModel(self.port)
-        return self._served[model]
+    def _in(self, model: str, process: int, method: str, *arguments: Any) -> Any:
+        return self._of(model, process).call(method, *arguments)
+
+    def _forget(self, model: str) -> None:
+        for (name, _), served in self._served.items():
+            if name == model and served.alive:
+                served.forget()
+
+    def _of(self, model: str, process: int) -> ServedModel:
+        key = model, process
+        if key not in self._served or not self._served[key].alive:
+            if key in self._served:
+                self._served.pop(key).end()
+            while len(self._served) >= _MOST_PROCESSES:
+                self._served.popitem(last=False)[1].end()
+            self._served[key] = ServedModel(self.port)
+        self._served.move_to_end(key)
+        return self._served[key]

@@ -7,7 +7,7 @@ from typing import Any
 
 from oracle.sequences import Tokens, distance
 from statecheck.subject.not_offered import NotOffered
-from subjects.sequences.library import Library
+from subjects.sequences.library import Handle, Library
 
 _HISTORIES: tuple[Tokens, ...] = ((1, 2, 3, 4, 5, 6), (9, 7, 5, 3, 1, 2), (4, 4, 8, 8))
 _NEXT = 5
@@ -31,7 +31,7 @@ class Reference:
         """The logits of a fresh run over tokens."""
         given = self._given(features)
 
-        def run(context: int) -> Any:
+        def run(context: Handle) -> Any:
             return self._call("extend", context, [(0, list(tokens))], **given)[0]
 
         found: list[float] = self._remembered("extend", tokens, given, run)
@@ -43,7 +43,7 @@ class Reference:
         if not given:
             return None
 
-        def run(context: int) -> Any:
+        def run(context: Handle) -> Any:
             self._call("extend", context, [(0, list(tokens))])
             return tuple(self._call("generate", context, 0, n, **given))
 
@@ -92,15 +92,12 @@ class Reference:
         features = (*sorted(self._features.items()), *sorted(given.items()))
         key = (what, self._model, self._seed, features, tokens)
         if key not in self._library.fresh:
-            context = self._call("new", self._model, self._seed, **self._features)
+            context = self._library.new(self._model, self._seed, self._features)
             try:
                 self._library.fresh[key] = run(context)
             finally:
-                self._close(context)
+                self._call("close", context)
         return self._library.fresh[key]
 
-    def _close(self, context: int) -> None:
-        self._call("close", context)
-
-    def _call(self, name: str, *arguments: Any, **features: Any) -> Any:
-        return self._library.call(self._model, name, *arguments, **features)
+    def _call(self, name: str, context: Handle, *arguments: Any, **features: Any) -> Any:
+        return self._library.call(self._model, name, context, *arguments, **features)

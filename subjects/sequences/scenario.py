@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 from oracle.sequences import Place, SequenceLaws, SequenceTokens, Tokens, is_greedy, wrong_lengths
 from statecheck.case.values import Record, record
 from statecheck.subject.not_offered import NotOffered
-from subjects.sequences.library import FAILED, Library
+from subjects.sequences.library import FAILED, Handle, Library
 from subjects.sequences.reference import Reference
 
 _LONGEST = 12
+OTHER_PROCESS = 2
+"""The number of the context that is in another process of the model's, where models have processes."""
 
 
 class Sequences:
@@ -34,7 +36,7 @@ class Sequences:
         self.library.begin(model)
         self.reference = Reference(self.library, model, seed, self.features)
         self.reference.require_verified()
-        self._contexts: dict[int, int] = {}
+        self._contexts: dict[int, Handle] = {}
         self._seed = seed
         self._context(0)
 
@@ -162,11 +164,10 @@ class Sequences:
     def _call(self, name: str, context: int, *arguments: Any, **features: Any) -> Any:
         return self.library.call(self.model, name, self._context(context), *arguments, **features)
 
-    def _context(self, number: int) -> int:
+    def _context(self, number: int) -> Handle:
         if number not in self._contexts:
-            self._contexts[number] = self.library.call(
-                self.model, "new", self.model, self._seed, **self.features
-            )
+            process = int(number == OTHER_PROCESS)
+            self._contexts[number] = self.library.new(self.model, self._seed, self.features, process)
         return self._contexts[number]
 
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import importlib
 import os
-import pickle
-import selectors
-import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import IO, Any
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import IO, Any, NoReturn
 
 from statecheck import rooms
 from statecheck.case.faults import Fault, Faulted, death, hang
+from statecheck.workers.forkserver import NO_DEVICE, Fork, fork
+from statecheck.workers.inherited import Surroundings, move_to, surroundings
 from subjects.sequences.protocol import PortModule
 
-_LENGTH = 8
 _ENDED_SECONDS = 5.0
 _LONGEST = 300
+_LINUX = sys.platform == "linux"
+"""Elsewhere, libraries of the system do not work in a fork of a process that has loaded them, and there is no `/proc`."""
 
 
 class PortError(Exception):
@@ -27,46 +29,47 @@ class PortError(Exception):
 
 
 class ServedModel:
-    """The process as this one sees it.
+    """The process as this one sees it. It is forked from one that has imported the port, and has nothing of another model.
 
     Args:
-        port: whose module the process imports, and whose limits hold there.
+        port: whose functions the process calls, and whose limits hold there.
     """
 
     def __init__(self, port: PortModule) -> None:
         self._port = port
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
-        command = [sys.executable, "-m", "subjects.sequences.served", port.module.__name__]
-        given = rooms.added_to({**os.environ, "STATECHECK_MEGABYTES": str(port.megabytes)})
-        given["PYTHONPATH"] = os.pathsep.join(filter(None, [*sys.path, given.get("PYTHONPATH", "")]))
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=given
-        )
+        name = port.module.__name__
+        what = Fork(f"{__name__}:main", (surroundings(), name, port.megabytes), name="model")
+        self._pipe, theirs = Pipe()
+        with theirs:
+            descriptors = theirs.fileno(), self._errors.fileno()
+            self._process = fork(NO_DEVICE, what, *descriptors, own=name if _LINUX else __name__)
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
 
     @property
     def alive(self) -> bool:
         """Whether it can be asked."""
-        return self._process.poll() is None
+        return self._process.is_alive()
 
-    def call(self, name: str, arguments: tuple[Any, ...], features: Mapping[str, Any]) -> Any:
-        """Have it call a function.
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Have it call a method of `library.Handles`.
 
         Raises:
             Faulted: it ended, or took too long.
             NotImplementedError: the library does not offer this.
             PortError: the function raised anything else.
         """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         try:
-            send(self._process.stdin, (name, arguments, dict(features)))
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._process.stdout, selectors.EVENT_READ)
-                if not selector.select(self._port.seconds):
-                    self.end()
-                    raise Faulted(hang(self._port.seconds))
-            kind, value = receive(self._process.stdout)
-        except (EOFError, BrokenPipeError):
+            self._pipe.send((method, arguments))
+            if not self._pipe.poll(self._port.seconds):
+                self.end()
+                raise Faulted(hang(self._port.seconds))
+            kind, value = self._pipe.recv()
+        except (EOFError, OSError):
             raise Faulted(self._death()) from None
         if kind == "not offered":
             raise NotImplementedError(value)
@@ -77,20 +80,17 @@ class ServedModel:
     def forget(self) -> None:
         """Close all contexts; a process that cannot is replaced later."""
         with suppress(Faulted, PortError):
-            self.call("forget", (), {})
+            self.call("forget")
 
     def end(self) -> None:
-        """End it now."""
+        """End it now. Nothing can be asked any more."""
         self._process.kill()
-        self._process.wait()
+        self._pipe.close()
+        self._errors.close()
 
     def _death(self) -> Fault:
-        try:
-            status = self._process.wait(_ENDED_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.end()
-            status = self._process.returncode
-        fault, said = death(status), self._last_words()
+        fault, said = death(self._process.kill(_ENDED_SECONDS)), self._last_words()
+        self.end()
         return Fault(fault.kind, f"{fault.message}: {said}" if said else fault.message)
 
     def _last_words(self) -> str:
@@ -121,57 +121,60 @@ def _flat(row: Any) -> Any:
     return row.tolist() if hasattr(row, "tolist") else row
 
 
-def send(pipe: IO[bytes], value: Any) -> None:
-    """Write a value, its length before it."""
-    data = pickle.dumps(value)
-    pipe.write(len(data).to_bytes(_LENGTH, "little") + data)
-    pipe.flush()
-
-
-def receive(pipe: IO[bytes]) -> Any:
-    """The next value.
-
-    Raises:
-        EOFError: the other end is closed.
-    """
-    head = pipe.read(_LENGTH)
-    if len(head) < _LENGTH:
-        raise EOFError
-    data = pipe.read(int.from_bytes(head, "little"))
-    return pickle.loads(data)  # noqa: S301 - from a process of our own
-
-
-def _limit_memory() -> None:
-    """As far as the system has such a limit: macOS takes the call and does nothing, Windows has none."""
+def _limit_memory(megabytes: int) -> None:
+    """Beside what it has by now, as far as the system has such a limit: macOS takes the call and does nothing, Windows has none."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
-        most = int(os.environ["STATECHECK_MEGABYTES"]) << 20
+        most = _used_bytes() + (megabytes << 20)
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def serve(module: str) -> None:
+def _used_bytes() -> int:
+    """Addresses that the process uses: libraries with their code take many times the memory that they need."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0]) if _LINUX else 0
+    return pages * os.sysconf("SC_PAGESIZE")
+
+
+def main(descriptor: int, errors: int, inherited: Surroundings, module: str, megabytes: int) -> None:
+    """The process, from the fork to its end: answer calls until the other end is closed.
+
+    A process that had threads when it was forked may wait for them forever, so it begins anew.
+    """
+    os.dup2(errors, 1)
+    os.dup2(errors, 2)
+    move_to(*inherited)
+    if _forked_from_threads():
+        _begin_anew(descriptor, module, megabytes)
+    serve(Connection(descriptor), module, megabytes)
+
+
+def _forked_from_threads() -> bool:
+    return _LINUX and len(list(Path(f"/proc/{os.getppid()}/task").iterdir())) > 1
+
+
+def _begin_anew(descriptor: int, module: str, megabytes: int) -> NoReturn:
+    os.set_inheritable(descriptor, True)
+    command = [sys.executable, "-m", __name__, str(descriptor), module, str(megabytes)]
+    os.execve(command[0], command, {**os.environ, **rooms.variables()})  # noqa: S606 - a command of our own
+
+
+def serve(pipe: Connection, module: str, megabytes: int) -> None:
     """Answer calls until the other end is closed; what the library prints goes nowhere."""
     from subjects.sequences.library import Handles
 
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    _limit_memory()
     handles = Handles(PortModule.of(importlib.import_module(module)))
-    while True:
-        try:
-            name, arguments, features = receive(sys.stdin.buffer)
-        except EOFError:
-            return
-        send(answers, _answer(handles, name, arguments, features))
+    _limit_memory(megabytes)
+    with suppress(EOFError):
+        while True:
+            method, arguments = pipe.recv()
+            pipe.send(_answer(handles, method, arguments))
 
 
-def _answer(handles: Any, name: str, arguments: tuple[Any, ...], features: dict[str, Any]) -> tuple[str, Any]:
+def _answer(handles: Any, method: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
     try:
-        if name == "forget":
-            return "returned", handles.forget()
-        return "returned", handles.call(name, arguments, features)
+        return "returned", getattr(handles, method)(*arguments)
     except NotImplementedError as error:
         return "not offered", str(error)
     except Exception as error:
@@ -179,4 +182,4 @@ def _answer(handles: Any, name: str, arguments: tuple[Any, ...], features: dict[
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(Connection(int(sys.argv[1])), sys.argv[2], int(sys.argv[3]))

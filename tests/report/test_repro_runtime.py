@@ -19,7 +19,7 @@ from statecheck.case.failure import stated
 from statecheck.case.values import Raised, Returned, call
 from statecheck.execution.objects.fakes import fake_tensor
 from statecheck.execution.objects.own import OWN_FUNCTIONS
-from statecheck.report.repro.embed import BEFORE_TORCH, WITH_TORCH, runtime_names
+from statecheck.report.repro.embed import BEFORE_TORCH, WITH_TORCH, runtime_names, text_of
 from statecheck.report.repro.runtime import checks, subject
 from statecheck.report.repro.script import repro_script, repro_test
 from tests.breakages.broken import ROOT, a_case
@@ -60,14 +60,14 @@ def test_modules_of_the_runtime_import_only_each_other_and_define_each_name_once
     modules = (*BEFORE_TORCH, *WITH_TORCH)
     defined: Counter[str] = Counter()
     for module in modules:
-        for node in ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8")).body:
+        for node in ast.parse(text_of(module)).body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 defined[node.name] += 1
             elif isinstance(node, (ast.Assign, ast.AnnAssign)):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 defined.update(name.id for name in targets if isinstance(name, ast.Name))
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("properties"):
-                assert node.module in {module.__name__ for module in modules}
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("statecheck"):
+                assert node.module in modules
     assert [name for name, times in defined.items() if times > 1] == []
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from oracle.lifecycle.ledger import Held, StateLedger
 from oracle.lifecycle.scheduler import Scheduler
+from properties.engine.layer_state import LayerState
 from properties.engine.models import Fingerprints, Model, Recurrences
 from properties.engine.places import Bytes, Mirror, StatePlace
-from properties.engine.recurrent import LayerState
 from properties.engine.report.words import tokens as token_count
 from properties.engine.world import NEVER
 

@@ -123,12 +123,12 @@ class Failures:
 
     def _keep_others(self) -> None:
         """Failures of other kinds that were met on the way stand in the corpus too, as they were met."""
-        from statecheck.diagnose.own_calls import with_own_calls
+        from statecheck.diagnose.diagnosis import with_functions_called
 
         own = {found.buckets[0] for found in self.found}
         beside = [(bucket, case) for bucket, case in self._pending.cases.items() if bucket not in own]
         for bucket, met in beside:
-            case = with_own_calls(met, self._worker.bench.subject)
+            case = with_functions_called(met, self._worker.bench.subject)
             stands = self._into_corpus(case)
             self.found.append(Found((bucket,), case.to_data(), "", stands, _NOT_SHRUNK, shrunk=False))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from statecheck.report.environment import gpus_here
 from statecheck.workers.forkserver import SHARE, Fork, Forked, fork
-from statecheck.workers.worker_process import surroundings
+from statecheck.workers.inherited import surroundings
 
 _STARTS = 5
 

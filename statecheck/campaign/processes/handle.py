@@ -15,9 +15,9 @@ from statecheck.campaign.processes.clock import ActivityClock
 from statecheck.campaign.processes.gpus import Gpu
 from statecheck.campaign.processes.tasks import Setting, Task, WorkerLost, WorkerReady
 from statecheck.case.faults import death, hang
-from statecheck.workers.forkserver import Fork, Forked, fork_with_pipe
+from statecheck.workers.forkserver import Fork, Forked, fork_with_pipe, kernels_of
+from statecheck.workers.inherited import surroundings
 from statecheck.workers.log import Activity, LogReader, State
-from statecheck.workers.worker_process import surroundings
 
 _STOP_SECONDS = 5.0
 START_SECONDS = 180.0
@@ -162,4 +162,4 @@ class WorkerHandle:
 def spawn_worker(setting: Setting, gpu: Gpu) -> WorkerHandle:
     """A new worker on the device."""
     worker = Fork(ENGINE, (surroundings(), setting), name="engine", forks=True)
-    return WorkerHandle(*fork_with_pipe(setting.device, worker), gpu)
+    return WorkerHandle(*fork_with_pipe(kernels_of(setting.subject, setting.device), worker), gpu)

@@ -39,8 +39,9 @@ from statecheck.reach.trace import Trace
 from statecheck.subject.descriptors import OpenFiles, need
 from statecheck.subject.own_code import OwnCode
 from statecheck.subject.remarks import take_remarks
+from statecheck.workers.forkserver import kernels_of
+from statecheck.workers.inherited import Surroundings, move_to
 from statecheck.workers.log import WORKER, StepLog, running_path
-from statecheck.workers.server import Surroundings, move_to
 from statecheck.workers.shared_workers import DeviceGone
 
 if TYPE_CHECKING:
@@ -103,14 +104,16 @@ class Worker:
         """Set what holds for the process, before anything is imported that looks at it."""
         if setting.gpu:
             os.environ["CUDA_VISIBLE_DEVICES"] = setting.gpu
-        import torch
-
         from statecheck.execution import profiles
-        from statecheck.kernels import triton_mode
 
-        torch.set_num_threads(1)
         profiles.load("nightly")
-        triton_mode.prepare(setting.device)
+        if kernels_of(setting.subject, setting.device):
+            import torch
+
+            from statecheck.kernels import triton_mode
+
+            torch.set_num_threads(1)
+            triton_mode.prepare(setting.device)
 
     def _opened_log(self) -> StepLog | None:
         """In the folder of pending inputs, or, where there is no room, in a temporary one."""
@@ -158,11 +161,11 @@ class Worker:
         return self._apart
 
     def _without_sanitizer(self) -> Port:
+        if not getattr(self.watched, "watched", None):
+            return self.watched
         from statecheck.execution.port import InProcess
         from statecheck.subject import load
 
-        if not self.setting.sanitized or self.setting.device != "cpu" or self.isolated is not None:
-            return self.watched
         return InProcess(load(self.setting.subject), self.setting.device, log=self.log)
 
     def run(self, task: Task) -> None:

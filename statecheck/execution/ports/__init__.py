@@ -25,6 +25,12 @@ class Port(Protocol):
         ...
 
 
+class LocalPort(Port, Protocol):
+    """A port of this process. Between two examples it gives back the memory that it keeps for the next one."""
+
+    def give_back(self) -> None: ...
+
+
 @runtime_checkable
 class TakesSeveral(Protocol):
     """A port in another process: round trips are expensive, so it takes several steps at once."""
@@ -53,7 +59,7 @@ class Recorder(Protocol):
 
 def ordinary_port(
     subject: Subject, device: str, *, sanitized: bool = True, log: Recorder | None = None
-) -> Port:
+) -> LocalPort:
     """What is used where nothing else is asked for: on a CPU, where kernels are executed, the sanitizer watches.
 
     A library of sequences needs neither torch nor Triton, which are not imported for it.

@@ -50,6 +50,9 @@ class PlainPort:
         with self._recorded():
             return self._call(step)
 
+    def give_back(self) -> None:
+        """Nothing is kept."""
+
     @contextmanager
     def waiting_refused(self) -> Iterator[None]:
         """Nothing waits for a device here."""

@@ -1,38 +1,57 @@
 """The runtime in a script's text, whole modules that are the same in every script.
 
-These modules import the standard library, torch, and each other by `from module import name`.
+These modules import the standard library, torch, and each other by `from module import name`. Here they are read and not imported:
+a case of sequences takes no torch.
 """
 
 from __future__ import annotations
 
 import ast
-import inspect
 import re
+from collections.abc import Iterator
 from functools import cache
-from types import ModuleType
+from importlib.util import find_spec
+from pathlib import Path
 
-from statecheck import text as texts
-from statecheck.execution.objects import embedded, fakes
-from statecheck.report.repro.runtime import checks, process, subject
-from statecheck.subject import source_files
-
-BEFORE_TORCH = (texts, process, source_files)
-WITH_TORCH = (embedded, fakes, checks, subject)
+_RUNTIME, _OBJECTS = f"{__package__}.runtime", "statecheck.execution.objects"
+BEFORE_TORCH = ("statecheck.text", f"{_RUNTIME}.process", "statecheck.subject.source_files")
+WITH_TORCH = (f"{_OBJECTS}.embedded", f"{_OBJECTS}.fakes", f"{_RUNTIME}.checks", f"{_RUNTIME}.subject")
+WATCHED = f"{_RUNTIME}.watched"
 _NOT_FOR_READERS = re.compile(r"\s+# (?:noqa|type: ignore|mypy:|pragma:).*")
 
 
 @cache
 def runtime_names() -> frozenset[str]:
     """Names that stand for something in a script already."""
-    modules = (*BEFORE_TORCH, *WITH_TORCH)
-    own = (name for module in modules for name in vars(module) if not name.startswith("__"))
+    own = (
+        name for module in (*BEFORE_TORCH, *WITH_TORCH) for name in _names(ast.parse(text_of(module)).body)
+    )
     return frozenset(own) | {"check", "adapter", "MODULES"}
 
 
+def _names(body: list[ast.stmt]) -> Iterator[str]:
+    """Names that these statements bind."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((name.asname or name.name).partition(".")[0] for name in node.names)
+        else:
+            bound = (one for one in ast.walk(node) if isinstance(one, ast.Name))
+            yield from (one.id for one in bound if isinstance(one.ctx, ast.Store))
+
+
+def text_of(module: str) -> str:
+    """The module's text."""
+    spec = find_spec(module)
+    assert spec is not None, module
+    return Path(spec.origin or "").read_text(encoding="utf-8")
+
+
 @cache
-def source_of_module(module: ModuleType) -> str:
+def source_of_module(module: str) -> str:
     """The module, without what a script has elsewhere; its docstring becomes a comment."""
-    text = inspect.getsource(module)
+    text = text_of(module)
     lines = [_NOT_FOR_READERS.sub("", line) for line in text.splitlines()]
     tree = ast.parse(text)
     title = (ast.get_docstring(tree) or "").splitlines()[0]

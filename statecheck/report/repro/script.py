@@ -17,8 +17,7 @@ from statecheck.case.cause import first_wrong_call
 from statecheck.report.filled import filled
 from statecheck.report.repro.adapter import adapter_source, called, subject_of, titled
 from statecheck.report.repro.check import check_source
-from statecheck.report.repro.embed import BEFORE_TORCH, WITH_TORCH, source_of_module
-from statecheck.report.repro.runtime import watched
+from statecheck.report.repro.embed import BEFORE_TORCH, WATCHED, WITH_TORCH, source_of_module
 from statecheck.report.repro.sequences import sequence_script
 from statecheck.subject import Subject
 from statecheck.subject.identity import SOURCE, source_of
@@ -138,7 +137,7 @@ def _replaying_script(case: Case, directory: Path, root: str) -> str:
         _TEMPLATES / "watched.py.j2",
         {"in_docstring": _in_docstring},
         case=case,
-        runtime=source_of_module(watched),
+        runtime=source_of_module(WATCHED),
         statement=statement,
     )
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 from torch.nn import functional
 
+from properties.engine.layer_state import LayerState
 from properties.engine.recurrent import (
     HEADS,
     HIDDEN,
     WINDOW,
     GatedDeltaNet,
     Layer,
-    LayerState,
     Mamba2,
     Recurrent,
 )

@@ -1,0 +1,100 @@
+"""Campaigns on ports of sequences run where neither torch nor Triton can be imported, and as far as a test can tell, on macOS."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from statecheck.execution.verdict import CLEAN, FALSIFIED
+
+ROOT = Path(__file__).parents[3]
+REFERENCE = Path(__file__).with_name("reference_port.py")
+_COPIED = "    context.states[target] = list(context.states[source])"
+_SHARED = "    context.states[target] = context.states[source]"
+_BLOCKED = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "triton"):
+            raise ImportError(name + " is blocked")
+
+sys.meta_path.insert(0, Blocked())
+"""
+_LIKE_MACOS = """
+import os
+import resource
+import select
+import sysconfig
+
+# It reads a file of the real system.
+sysconfig.get_config_vars()
+sys.platform = "darwin"
+for module, name in (
+    (os, "sched_getaffinity"), (os, "memfd_create"), (os, "pidfd_open"), (os, "eventfd"), (os, "splice"), (os, "copy_file_range"),
+    (select, "epoll"), (resource, "prlimit"),
+):
+    if hasattr(module, name):
+        delattr(module, name)
+
+def refuse(event, arguments):
+    if event in ("open", "os.listdir", "os.scandir") and str(arguments[0]).startswith(("/proc", "/dev/shm", "/sys")):
+        raise FileNotFoundError(2, "there is no such folder on macOS", arguments[0])
+
+sys.addaudithook(refuse)
+"""
+SYSTEMS = {"this system": _BLOCKED, "like macOS": _BLOCKED + _LIKE_MACOS}
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(params=SYSTEMS)
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder whose Python has neither torch nor Triton."""
+    (tmp_path / "sitecustomize.py").write_text(SYSTEMS[request.param], encoding="utf-8")
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str) -> tuple[int, str]:
+    """The exit code of a command of statecheck, and what it prints."""
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-m", "statecheck", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def campaign(folder: Path, subject: str, only: str) -> tuple[int, str]:
+    options = ("--budget", "4s", "--workers", "1", "--seed", "1", "--reports", str(folder / "reports"))
+    return run(folder, "fuzz", "--subject", subject, "--only", only, *options)
+
+
+@pytest.mark.parametrize("port", ["reference_port", "isolated_port"])
+def test_a_campaign_runs_to_its_verdict(folder: Path, port: str) -> None:
+    code, printed = campaign(folder, f"tests.subjects.sequences.{port}", "sequences/pieces")
+    expected = CLEAN if port == "reference_port" else FALSIFIED
+    assert code == expected, printed
+
+
+def test_a_failure_is_shrunk_confirmed_reported_and_replayed(folder: Path) -> None:
+    source = REFERENCE.read_text(encoding="utf-8")
+    assert source.count(_COPIED) == 1
+    (folder / "sharing_port.py").write_text(source.replace(_COPIED, _SHARED), encoding="utf-8")
+    code, printed = campaign(folder, "sharing_port", "sequences/fork")
+    assert code == FALSIFIED, printed
+    (case,) = (folder / "reports").glob("*/case.json")
+    assert (case.parent / "report.md").is_file()
+    script = (case.parent / "repro.py").read_text(encoding="utf-8")
+    assert "port.fork(c0, 0, 1)" in script
+    code, printed = run(folder, "replay", str(case), "--subject", "sharing_port")
+    assert code == FALSIFIED, printed
+    assert printed.startswith("FAILED")
