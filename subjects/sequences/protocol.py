@@ -49,7 +49,7 @@ class PortModule:
             tolerance,
             tuple(getattr(module, "GIVEN_TO_REFERENCE", ())),
             bool(getattr(module, "ISOLATED", False)),
-            float(getattr(module, "SECONDS", 60.0)),
+            float(getattr(module, "SECONDS", 20.0)),
             int(getattr(module, "MEGABYTES", 4096)),
             str(getattr(module, "KNOWN", "")),
             str(getattr(module, "RELEASE", "")),

@@ -25,7 +25,7 @@ _LINUX = sys.platform == "linux"
 
 
 class PortError(Exception):
-    """What a port's function raised in its process, by the name of its type and its message."""
+    """What a port's function raised in its process: here a type of the same name, with the same message."""
 
 
 class ServedModel:
@@ -74,7 +74,8 @@ class ServedModel:
         if kind == "not offered":
             raise NotImplementedError(value)
         if kind == "raised":
-            raise PortError(value)
+            name, message = value
+            raise type(name, (PortError,), {})(message)
         return value
 
     def forget(self) -> None:
@@ -178,7 +179,7 @@ def _answer(handles: Any, method: str, arguments: tuple[Any, ...]) -> tuple[str,
     except NotImplementedError as error:
         return "not offered", str(error)
     except Exception as error:
-        return "raised", f"{type(error).__name__}: {error}"
+        return "raised", (type(error).__name__, str(error))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ STATECHECK_SEQUENCES = 1
 TOLERANCE = 0.001
 """Correct results differ by at most 5e-5 of the scale of the logits."""
 GIVEN_TO_REFERENCE = ("first_layer",)
+ISOLATED = True
+SECONDS = 25.0
 KNOWN = str(Path(__file__).parent.with_name("mlx_lm_known.toml"))
 RELEASE = version("mlx-lm")
 

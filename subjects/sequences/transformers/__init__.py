@@ -24,6 +24,8 @@ STATECHECK_SEQUENCES = 1
 TOLERANCE = 0.001
 """Correct results differ by at most 1e-5 of the scale of the logits."""
 GIVEN_TO_REFERENCE = ("first_layer", "beams")
+ISOLATED = True
+SECONDS = 25.0
 KNOWN = str(Path(__file__).parent.with_name("transformers_known.toml"))
 RELEASE = transformers.__version__
 

@@ -39,8 +39,9 @@ def test_a_model_that_ends_or_keeps_its_process_is_a_fault_of_that_call(
 
 def test_memory_beyond_the_limit_is_not_given(library: Isolated) -> None:
     context = library.new("takes memory", 0, {})
-    with pytest.raises(PortError, match="MemoryError"):
+    with pytest.raises(PortError) as raised:
         library.call("takes memory", "extend", context, [(0, _LONG)])
+    assert type(raised.value).__name__ == "MemoryError"
 
 
 def test_models_and_their_second_processes_have_processes_of_their_own(library: Isolated) -> None:
