@@ -40,6 +40,8 @@ Message = tuple[bool, Sequence[Step]]
 def preload() -> None:
     """What every worker needs; where torch was left out, it stays out."""
     if "torch" in sys.modules:
+        from statecheck.execution import port  # noqa: F401 - for the first call, which has little time
+
         loading.preload()
 
 
