@@ -1,13 +1,15 @@
-"""Conditions that files of known defects of sequences may name: texts such as `models:mamba*,jamba` and `calls:fork,save`."""
+"""Conditions that files of known defects of sequences may name, such as `models:mamba*,jamba features:snapshots history:long-rollback`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
 from oracle.profile import Profile
 from statecheck.case import Case
 from statecheck.subject.deviation import Condition
+from subjects.sequences.histories import HISTORIES
 
 
 def _has_model(case: Case, names: list[str]) -> bool:
@@ -19,18 +21,44 @@ def _has_calls(case: Case, names: list[str]) -> bool:
     return made.issuperset(names)
 
 
-_PREFIXES: Mapping[str, Callable[[Case, list[str]], bool]] = {"models": _has_model, "calls": _has_calls}
+def _has_features(case: Case, names: list[str]) -> bool:
+    """Of the context, or of the call that shows the failure."""
+    named = [case.calls[0].named, case.calls[-1].named] if case.calls else []
+    given = {name: str(value) for one in named for name, value in _features(one).items()}
+    return all(_is_given(given, *name.partition("=")) for name in names)
+
+
+def _features(named: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = named.get("features", {})
+    return found
+
+
+def _is_given(given: Mapping[str, str], name: str, equals: str, values: str) -> bool:
+    return name in given and (not equals or given[name] in values.split("|"))
+
+
+def _has_histories(case: Case, names: list[str]) -> bool:
+    return all(HISTORIES[name](case) for name in names)
+
+
+_PREFIXES: Mapping[str, Callable[[Case, list[str]], bool]] = {
+    "models": _has_model,
+    "calls": _has_calls,
+    "features": _has_features,
+    "history": _has_histories,
+}
 
 
 class _Named(Mapping[str, Condition]):
     """`models:a*,b` holds of a case whose model is one of these, `calls:fork,save` of one that makes all of these calls.
 
-    Several of them, with blanks between, hold together.
+    `features:a,b=1|2` holds where the context, or the call that shows the failure, has a value other than the default for `a`, and 1 or 2
+    for `b`; `history:name` of a case with such a history, see `HISTORIES`. Several of them, with blanks between, hold together.
     """
 
     def __getitem__(self, name: str) -> Condition:
         parts = [part.partition(":") for part in name.split()]
-        if not parts or not all(prefix in _PREFIXES and names for prefix, _, names in parts):
+        if not parts or not all(_is_known(prefix, names) for prefix, _, names in parts):
             raise KeyError(name)
 
         def holds(case: Case, _: Profile) -> bool:
@@ -48,10 +76,18 @@ class _Named(Mapping[str, Condition]):
         return True
 
     def __iter__(self) -> Iterator[str]:
-        return iter(f"{prefix}:NAME,..." for prefix in _PREFIXES)
+        return iter(
+            (*(f"{prefix}:NAME,..." for prefix in _PREFIXES), *(f"history:{name}" for name in HISTORIES))
+        )
 
     def __len__(self) -> int:
-        return len(_PREFIXES)
+        return len(list(iter(self)))
+
+
+def _is_known(prefix: str, names: str) -> bool:
+    if prefix == "history":
+        return all(name in HISTORIES for name in names.split(","))
+    return prefix in _PREFIXES and bool(names)
 
 
 CONDITIONS: Mapping[str, Condition] = _Named()

@@ -1,0 +1,141 @@
+"""What happened to the sequences of a case, as conditions of known defects ask it: each looks at the case's calls alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from statecheck.case import Case
+from statecheck.case.values import Record, Returned
+
+Place = tuple[int, int]
+"""A context's number, and a sequence's number in it."""
+
+
+@dataclass
+class _Kept:
+    """By place, how many of its last tokens may be taken back one by one: all but the first of its last decode."""
+
+    tokens: dict[Place, int] = field(default_factory=dict)
+    rolled_back: set[Place] = field(default_factory=set)
+    """Places whose last operation was a rollback."""
+
+    def settle(self, place: Place, tokens: int) -> None:
+        self.tokens[place] = tokens
+        self.rolled_back.discard(place)
+
+
+def _operations(case: Case) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+    """Name, arguments, and whether it happened."""
+    for number, call in enumerate(case.calls):
+        outcome = case.actual[number] if number < len(case.actual) else None
+        value = outcome.value if isinstance(outcome, Returned) else None
+        happened = not (isinstance(value, Record) and value.type == "SequenceStep" and not value["happened"])
+        yield call.function.rpartition(".")[2], call.named, happened
+
+
+def _rows(arguments: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Sequences and numbers of tokens."""
+    return [(number, len(tokens)) for number, tokens in arguments["rows"]]
+
+
+def _followed(case: Case, wanted: Callable[[str, Mapping[str, Any], _Kept], bool]) -> bool:
+    """Whether an operation that happened is wanted, by what was kept before it."""
+    kept = _Kept()
+    for name, arguments, happened in _operations(case):
+        if happened and wanted(name, arguments, kept):
+            return True
+        if happened:
+            _follow(name, arguments, kept)
+    return False
+
+
+def _follow(name: str, arguments: Mapping[str, Any], kept: _Kept) -> None:
+    context = arguments.get("context", 0)
+    if name == "extend":
+        for number, tokens in _rows(arguments):
+            kept.settle((context, number), tokens - 1)
+    elif name == "roll_back":
+        place = context, arguments["sequence"]
+        kept.tokens[place] = kept.tokens.get(place, 0) - arguments["n"]
+        kept.rolled_back.add(place)
+    elif name in ("fork", "load", "generate"):
+        kept.settle((context, arguments["target" if name == "fork" else "sequence"]), 0)
+
+
+def long_rollback(case: Case) -> bool:
+    """A rollback that reaches the beginning of the sequence's last decode, or a sequence without one: forked, or loaded."""
+
+    def wanted(name: str, arguments: Mapping[str, Any], kept: _Kept) -> bool:
+        place = arguments.get("context", 0), arguments.get("sequence", 0)
+        return name == "roll_back" and arguments["n"] > kept.tokens.get(place, 0)
+
+    return _followed(case, wanted)
+
+
+def fork_after_rollback(case: Case) -> bool:
+    """A fork of a sequence whose last operation was a rollback."""
+
+    def wanted(name: str, arguments: Mapping[str, Any], kept: _Kept) -> bool:
+        return name == "fork" and (arguments["context"], arguments["source"]) in kept.rolled_back
+
+    return _followed(case, wanted)
+
+
+def rows_of_several_tokens(case: Case) -> bool:
+    """A batch of which a library that cuts rows of unequal length into equal pieces has a piece of several rows and several tokens."""
+    micro_batch = _micro_batch(case)
+    for name, arguments, _ in _operations(case):
+        if name == "extend":
+            lengths, before = sorted(tokens for _, tokens in _rows(arguments)), 0
+            for at, length in enumerate(lengths):
+                rows = len(lengths) - at
+                if rows > 1 and min(length - before, micro_batch // rows) > 1:
+                    return True
+                before = length
+    return False
+
+
+def four_rows(case: Case) -> bool:
+    """A batch with a row for each of four sequences."""
+    return any(name == "extend" and len(arguments["rows"]) == 4 for name, arguments, _ in _operations(case))
+
+
+def load_of_a_new_fork(case: Case) -> bool:
+    """A sequence that was forked from another one was saved before the next decode of its context, and loaded; caches are separate."""
+    new: set[Place] = set()
+    saved: set[str] = set()
+    if _features(case).get("unified"):
+        return False
+    for name, arguments, happened in _operations(case):
+        context = arguments.get("context", 0)
+        if name == "extend":
+            new = {place for place in new if place[0] != context}
+        elif happened and name == "fork":
+            new.add((context, arguments["target"]))
+        elif happened and name == "save" and (context, arguments["sequence"]) in new:
+            saved.add(arguments["name"])
+        elif happened and name == "load" and arguments["name"] in saved:
+            return True
+    return False
+
+
+def _micro_batch(case: Case) -> int:
+    return int(_features(case).get("micro_batch", 512))
+
+
+def _features(case: Case) -> Mapping[str, Any]:
+    """Of the contexts."""
+    found: Mapping[str, Any] = case.calls[0].named.get("features", {}) if case.calls else {}
+    return found
+
+
+HISTORIES: Mapping[str, Callable[[Case], bool]] = {
+    "long-rollback": long_rollback,
+    "fork-after-rollback": fork_after_rollback,
+    "rows-of-several-tokens": rows_of_several_tokens,
+    "four-rows": four_rows,
+    "load-of-a-new-fork": load_of_a_new_fork,
+}
+"""By name."""
