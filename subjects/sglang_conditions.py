@@ -116,9 +116,34 @@ def _replaces_all(case: Case, _: Profile) -> bool:
     )
 
 
+_WITHOUT_PARTS = frozenset(
+    {"gigachat35", "jet_nemotron", "mamba2", "nemotron_h", "falcon_h1", "granitemoehybrid", "zaya"}
+)
+"""Models whose configuration does not say which parts a convolution has."""
+
+
+def _sent_in_one_slice(case: Case, _: Profile) -> bool:
+    """The parts of the model's convolution are not known, and the engines have unequal numbers of ranks."""
+    sent = case.calls[-1].named
+    return sent["model"] in _WITHOUT_PARTS and sent["source_tp"] != sent["target_tp"]
+
+
+def _one_group_in_slices(case: Case, profile: Profile) -> bool:
+    """Each rank has the one group of the model, so that slices of all ranks are larger together than the state."""
+    groups = dict(case.calls[-1].named["sizes"]).get("n_groups")
+    return groups == 1 and _sent_in_one_slice(case, profile)
+
+
+def _whole_state_in_slices(case: Case, profile: Profile) -> bool:
+    return case.calls[-1].named["model"] == "zaya" and _sent_in_one_slice(case, profile)
+
+
 CONDITIONS: Mapping[str, Condition] = {
     "replaces_all": Condition(outcome=_replaces_all),
     "kept_in_the_same_slot": Condition(outcome=_kept_in_the_same_slot),
     "kept_in_the_other_slot": Condition(outcome=_kept_in_the_other_slot),
     "passed_in_flight": Condition(outcome=_passed_in_flight),
+    "sent_in_one_slice": Condition(inputs=_sent_in_one_slice),
+    "one_group_in_slices": Condition(inputs=_one_group_in_slices),
+    "whole_state_in_slices": Condition(inputs=_whole_state_in_slices),
 }

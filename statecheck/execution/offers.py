@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from statecheck.subject import BUILT_IN, Subject, is_engine
+from statecheck.subject import BUILT_IN, Subject, is_documented, is_engine
 from statecheck.text.names import meant_by
 
 _SHOWN = 8
@@ -23,7 +23,7 @@ class Offers:
         """All that could be offered: plain functions of the protocol, or what properties call of the documents."""
         if self.subject.functions:
             return self.subject.functions
-        return tuple(name for name in _called() if not (name.startswith("harness.") or is_engine(name)))
+        return tuple(name for name in _called() if is_documented(name))
 
     @cached_property
     def engines(self) -> tuple[str, ...]:

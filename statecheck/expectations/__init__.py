@@ -24,6 +24,7 @@ _TOPICS = (
     "chunks",
     "layout",
     "shapes",
+    "shards",
     "builders",
     "align",
     "align_kernels",

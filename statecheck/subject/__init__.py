@@ -14,6 +14,7 @@ from statecheck.subject.subject import (
     LAYOUT_VARIABLE,
     Outside,
     Subject,
+    is_documented,
     is_engine,
 )
 
@@ -28,6 +29,7 @@ __all__ = [
     "Subject",
     "Symptom",
     "adapted",
+    "is_documented",
     "is_engine",
     "load",
 ]

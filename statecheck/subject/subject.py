@@ -23,6 +23,8 @@ from statecheck.subject.sequence_choices import SequenceChoices
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
 _ENGINES = frozenset({"LiveEngine", "RadixEngine", "Sequences"})
 """Whole engines and libraries, which no document describes."""
+_OF_RELEASES = frozenset({"StateTransfer", "StateSlots", "TrackingPlan"})
+"""Functions of releases beside their engines, which no document describes either."""
 _LAUNCH = "harness.launch"
 """The function of the harness that runs a kernel of the subject."""
 _ABSENT = object()
@@ -177,6 +179,13 @@ class Subject:
 def is_engine(function: str) -> bool:
     """Whether it is a whole engine, or something that happens to one."""
     return function.partition(".")[0] in _ENGINES
+
+
+def is_documented(function: str) -> bool:
+    """Whether documents describe it: it is of no engine, of no release alone, and not the harness's own."""
+    return not (
+        function.startswith("harness.") or is_engine(function) or function.partition(".")[0] in _OF_RELEASES
+    )
 
 
 def safe_getattr(owner: Any, name: str, *absent: Any) -> Any:

@@ -12,9 +12,10 @@ from statecheck.subject.known import known_in
 from subjects import Subject
 from subjects.sglang.engine.core import RadixEngine, RadixSettings, RadixStep
 from subjects.sglang.release import RELEASE_NAME
+from subjects.sglang.transfers import StateTransfer
 from subjects.sglang_conditions import CONDITIONS
 
-__all__ = ["SUBJECT", "RadixEngine", "RadixSettings", "RadixStep"]
+__all__ = ["SUBJECT", "RadixEngine", "RadixSettings", "RadixStep", "StateTransfer"]
 
 KNOWN = Path(__file__).parents[1] / "sglang_known.toml"
 

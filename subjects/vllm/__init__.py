@@ -34,6 +34,7 @@ TOPICS = (
     "align_kernels",
     "align_runner",
     "engine.core",
+    "transfers",
 )
 
 for _topic in TOPICS:

@@ -15,6 +15,7 @@ from subjects.vllm_conditions.connectors import CONNECTORS
 from subjects.vllm_conditions.engines import ENGINES
 from subjects.vllm_conditions.pointers import POINTERS
 from subjects.vllm_conditions.stateless import STATELESS
+from subjects.vllm_conditions.transfers import TRANSFERS
 
 CONDITIONS: Mapping[str, Condition] = {
     **ALIGN,
@@ -24,4 +25,5 @@ CONDITIONS: Mapping[str, Condition] = {
     **ENGINES,
     **CONNECTORS,
     **STATELESS,
+    **TRANSFERS,
 }

@@ -11,6 +11,8 @@ import pytest
 
 from statecheck import rooms
 from tests.breakages.connectors import CONNECTORS
+from tests.breakages.functions import OF_SGLANG as FUNCTIONS_OF_SGLANG
+from tests.breakages.functions import OF_VLLM as FUNCTIONS_OF_VLLM
 from tests.breakages.release import (
     EVERY_BOUNDARY,
     PLANTED,
@@ -22,7 +24,9 @@ from tests.breakages.sglang import PLANTED as OF_SGLANG
 from tests.breakages.sglang import RELEASE as SGLANG
 
 
-@pytest.mark.parametrize("planted", [PLANTED, PLANTED_BOUNDARIES, CONNECTORS, OF_SGLANG])
+@pytest.mark.parametrize(
+    "planted", [PLANTED, PLANTED_BOUNDARIES, CONNECTORS, OF_SGLANG, FUNCTIONS_OF_SGLANG, FUNCTIONS_OF_VLLM]
+)
 def test_each_planted_defect_has_a_name_of_its_own(planted: Sequence[PlantedDefect]) -> None:
     assert len({one.name for one in planted}) == len(planted)
 
@@ -40,10 +44,12 @@ def test_each_planted_defect_has_a_name_of_its_own(planted: Sequence[PlantedDefe
         (SGLANG, "sglang", "given out twice"),
         (SGLANG, "sglang", "after the first token of a step"),
         (SGLANG, "sglang", "not copied to host memory"),
+        (SGLANG, "functions", "only the first layer"),
+        (RELEASE, "functions", "first heads of a temporal state"),
     ],
 )
 def test_a_planted_defect_is_found(release: str, table: str, word: str) -> None:
-    project = "sglang" if table == "sglang" else "vllm"
+    project = "sglang" if release == SGLANG else "vllm"
     python = rooms.FOLDER / f".{project}" / release / "bin" / "python"
     if not python.exists():
         pytest.skip(f"make {project} {project.upper()}={release} makes the environment")

@@ -13,7 +13,7 @@ from typing import Any
 
 from statecheck.execution.registry import Property
 from statecheck.expectations.symbols import MANIFEST, Symbol
-from statecheck.subject import Subject, is_engine
+from statecheck.subject import Subject, is_documented
 from statecheck.text import markdown
 from tools.sources import ROOT
 
@@ -114,7 +114,7 @@ def _unlisted(subject: Subject, tested: Properties) -> Iterator[tuple[str, str]]
             yield name, f"is public in {subject.name}"
     for checked in tested.values():
         for name in checked.functions:
-            if name.startswith("harness.") or is_engine(name):
+            if not is_documented(name):
                 continue
             # An inherited method has its row with the class that defines it.
             if not {_plain_name(name), name.partition(".")[0]} & listed:

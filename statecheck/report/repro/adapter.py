@@ -19,6 +19,7 @@ _MAKER = "CpuGpuBuffer"
 _NOT_HERE = ("oracle", "properties", "statecheck", "subjects")
 """What is not installed where a script runs."""
 _NOT_OFFERED = "statecheck.subject.not_offered"
+_SHARED = "subjects.shared."
 
 
 def subject_of(case: Case) -> Subject | None:
@@ -88,8 +89,8 @@ def _carry(module: str, package: str, sources: dict[str, str]) -> None:
     for imported in re.findall(
         rf"^ *(?:from|import) ((?:{root}|{'|'.join(_NOT_HERE)})\b[\w.]*)", text, re.MULTILINE
     ):
-        if not (imported == _NOT_OFFERED or imported.startswith((f"{package}.", "oracle."))):
-            rule = f"a module of {package}, or of the rules"
+        if not (imported == _NOT_OFFERED or imported.startswith((f"{package}.", _SHARED, "oracle."))):
+            rule = f"a module of {package}, of what adapters share, or of the rules"
             raise ValueError(f"import = {imported!r}, but should be {rule} [{module}]")
         _carry(imported, package, sources)
     sources[module] = re.sub(

@@ -1,0 +1,106 @@
+"""States that one engine sends to another: a model, sizes, numbers of ranks, slots and element types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from oracle.shards import FAMILIES, MODELS
+from properties.strategies.situations import NamedSituations, noted
+from statecheck.case.values import Call, call
+
+SLOTS = 4
+"""Slots of each pool; the first is not used."""
+
+
+@dataclass(frozen=True)
+class SentState(NamedSituations):
+    """A request's states, sent from a slot of `source_tp` ranks to a slot of `target_tp` ranks."""
+
+    model: str
+    sizes: tuple[tuple[str, int], ...]
+    source_tp: int
+    target_tp: int
+    source_slot: int = 1
+    target_slot: int = 1
+    dtypes: tuple[str, str] = ("float32", "float32")
+    padding: int = 0
+    """How much larger a slot is than its states, where slots have padding; an odd one divides a block among two pages of the attention kernel."""
+
+    def call(self, mechanism: str) -> Call:
+        return call(
+            f"StateTransfer.{mechanism}",
+            model=self.model,
+            sizes=self.sizes,
+            source_tp=self.source_tp,
+            target_tp=self.target_tp,
+            slots=(self.source_slot, self.target_slot),
+            dtypes=self.dtypes,
+            padding=self.padding,
+        )
+
+    def conditions(self) -> dict[str, bool]:
+        groups = dict(self.sizes).get("n_groups", 0)
+        return {
+            **{family: MODELS[self.model] == family for family in FAMILIES},
+            "fewer ranks get it": self.source_tp > self.target_tp,
+            "more ranks get it": self.source_tp < self.target_tp,
+            "as many ranks get it": self.source_tp == self.target_tp,
+            "one group for all ranks": groups == 1 and max(self.source_tp, self.target_tp) > 1,
+            "to another slot": self.source_slot != self.target_slot,
+            "elements of two sizes": len(set(self.dtypes)) > 1,
+            "padded slots": self.padding > 0,
+        }
+
+
+_SMALL, _FEW = st.integers(1, 3), st.integers(1, 2)
+_SIZES = {
+    "head_dim": _SMALL,
+    "head_k_dim": _SMALL,
+    "head_v_dim": _SMALL,
+    "state_size": _SMALL,
+    "hidden_size": _SMALL,
+    "conv_kernel": st.integers(2, 4),
+}
+_RANKS = st.sampled_from((1, 2, 3, 4))
+_RATIOS = st.sampled_from((1, 2, 4))
+
+
+@st.composite
+def sent_states(draw: st.DrawFn) -> SentState:
+    """States between engines of which one has a whole multiple of the other's ranks."""
+    model = draw(st.sampled_from(tuple(MODELS)))
+    few = draw(_RANKS)
+    many = few * draw(_RATIOS)
+    source, target = (few, many) if draw(st.booleans()) else (many, few)
+    sizes = tuple((name, _size(draw, name, many)) for name in FAMILIES[MODELS[model]])
+    if model == "jet_nemotron":
+        # It has as many heads of keys as of values.
+        sizes = tuple(
+            (name, dict(sizes)["num_v_heads"] if name == "num_k_heads" else size) for name, size in sizes
+        )
+    return noted(
+        SentState(
+            model,
+            sizes,
+            source,
+            target,
+            draw(st.integers(1, SLOTS - 1)),
+            draw(st.integers(1, SLOTS - 1)),
+            (draw(_DTYPES), draw(_DTYPES)),
+            draw(st.integers(0, 2)),
+        )
+    )
+
+
+_DTYPES = st.sampled_from(("float32", "bfloat16"))
+
+
+def _size(draw: st.DrawFn, name: str, ranks: int) -> int:
+    """A size; all ranks hold as many heads and channels, and groups, unless there is one for all."""
+    if name in _SIZES:
+        return draw(_SIZES[name])
+    if name == "n_groups" and draw(st.booleans()):
+        return 1
+    return draw(_FEW) * ranks

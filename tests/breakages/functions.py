@@ -1,0 +1,121 @@
+"""Defects planted in functions of a release's own files, and how many examples it takes to find each.
+
+    .sglang/0.5.23/bin/python -m tests.breakages.functions
+    .vllm/0.33.0/bin/python -m tests.breakages.functions
+
+print the tables, for releases 0.5.23 and 0.33.0; `--only <word>` tries those whose name has the word. Each is tried in a process of its own, in
+which the module is loaded from a changed copy.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from tests.breakages.release import RELEASE as VLLM
+from tests.breakages.release import planted, trials_of
+from tests.breakages.scenarios import print_table
+from tests.breakages.sglang import RELEASE as SGLANG
+
+MAX_EXAMPLES = 400
+_DISAGGREGATION = "sglang.srt.disaggregation"
+_CONNECTORS = "vllm.distributed.kv_transfer.kv_connector.v1"
+
+SLICES_OF_SGLANG = planted(
+    {
+        f"{_DISAGGREGATION}.utils": {
+            "each rank gets the first slice of a convolution's part": (
+                "        src_start = src_off + (dst_tp_rank_in_group * dst_sub) % src_sub\n",
+                "        src_start = src_off\n",
+            ),
+            "all ranks write the first slice of a convolution's part": (
+                "            blocks.append((src_off, dst_off + local_writer_idx * src_sub, src_sub))\n",
+                "            blocks.append((src_off, dst_off, src_sub))\n",
+            ),
+            "each rank gets the first heads of a temporal state": (
+                "        src_dim_start = (dst_tp_rank_in_group * dst_dim) % src_dim\n",
+                "        src_dim_start = 0\n",
+            ),
+            "rows of channels are as wide as those of the source": (
+                "        dst_row_offset = outer_idx * dst_dim * dst_bytes_per_dim\n",
+                "        dst_row_offset = outer_idx * src_dim * dst_bytes_per_dim\n",
+            ),
+        },
+        f"{_DISAGGREGATION}.common.conn": {
+            "a rank asks the wrong rank for its state": (
+                "                self.attn_tp_size // info.attn_tp_size\n            )\n            required",
+                "                self.attn_tp_size // info.attn_tp_size\n            ) * 0\n            required",
+            ),
+        },
+        f"{_DISAGGREGATION}.mooncake.conn": {
+            "a state is read from the slot that it is sent to": (
+                "src_addr = src_state_data_ptrs[i] + length * int(prefill_mamba_index[0])",
+                "src_addr = src_state_data_ptrs[i] + length * int(dst_mamba_index[0])",
+            ),
+        },
+        "sglang.srt.mem_cache.memory_pool": {
+            "a convolution with rows first is cut along its rows": (
+                '            slice_axis = self.conv_slice_axis if field == "conv" else 0\n',
+                "            slice_axis = 0\n",
+            ),
+            "only the first layer is sent": (
+                "                for layer_index, layer_id in enumerate(self.mamba_layer_ids):\n",
+                "                for layer_index, layer_id in enumerate(self.mamba_layer_ids[:1]):\n",
+            ),
+        },
+    },
+    SGLANG,
+    "state-transfer/mooncake",
+)
+SLICES_OF_NIXL = planted(
+    {
+        f"{_CONNECTORS}.ssm_conv_transfer_utils": {
+            "each rank reads the first slice of a convolution's part": (
+                "offsets.append((remote_base + local_rank_offset * size, size))",
+                "offsets.append((remote_base, size))",
+            ),
+            "keys and values of GDN are taken for parts of one size": (
+                "local_proj_dims = (key_dim_local, key_dim_local, value_dim_local)",
+                "local_proj_dims = (value_dim_local, key_dim_local, key_dim_local)",
+            ),
+        },
+        f"{_CONNECTORS}.nixl.base_worker": {
+            "each rank reads the first heads of a temporal state": (
+                "ssm_addr = base_addr + conv_size_remote + local_offset * ssm_read_size",
+                "ssm_addr = base_addr + conv_size_remote",
+            ),
+            "states of several ranks are written to one place": (
+                "                handle[ssm_split, 0] += p_idx * handle[ssm_split, 1]\n",
+                "",
+            ),
+            "blocks of several kernel pages lie as close as pages": (
+                "            block_stride = self.block_stride_per_layer[i] * physical_per_logical\n",
+                "            block_stride = self.block_stride_per_layer[i]\n",
+            ),
+        },
+    },
+    VLLM,
+    "state-transfer/nixl",
+)
+SLICES_OF_MORIIO = planted(
+    {
+        f"{_CONNECTORS}.moriio.moriio_layout": {
+            "each rank gets the first slice of a state": (
+                "        return local_slice * remote_bytes, 0, remote_bytes\n",
+                "        return 0, 0, remote_bytes\n",
+            ),
+            "a part begins where that of the source does": (
+                "        conv_parts.append((local_base + local_off, remote_base + remote_off, size))\n",
+                "        conv_parts.append((local_base + local_off, local_base + remote_off, size))\n",
+            ),
+        },
+    },
+    VLLM,
+    "state-transfer/moriio",
+)
+OF_SGLANG = SLICES_OF_SGLANG
+OF_VLLM = SLICES_OF_NIXL + SLICES_OF_MORIIO
+
+
+if __name__ == "__main__":
+    chosen = OF_VLLM if find_spec("vllm") else OF_SGLANG
+    print_table("tests.breakages.functions", __doc__, "module", trials_of(chosen), MAX_EXAMPLES)
