@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from oracle import batch, chunks, layout, shapes, types
+from oracle import batch, chunks, layout, shapes, shards, types
 from oracle.align import context, decisions, pointers, runner
 from oracle.align.context import CacheGroup, StateSpec, StateView, TableView
 from oracle.align.decisions import Slots
@@ -81,6 +81,8 @@ def copies(geometry: StateGeometry, layout_name: str, accepted: int, ids: Sequen
         layout.conv_copy_run(geometry, layout_name, ids, 1, accepted)
 
 
+CHANNELS = {"channels": 4, "conv_kernel": 2}
+ONE_GROUP = {"n_groups": 1, "num_heads": 4, "head_dim": 1, "state_size": 1, "conv_kernel": 2}
 MEMORY = {"pool": bytes(4096), "other": bytes(8)}
 
 
@@ -317,6 +319,16 @@ CALLS = [
         shapes.kda_state_shape,
         ("KEYS_AS_VALUES", 1, 4, 8, {"layout": "SD"}),
         ("", 1, 4, 8, 4, {"layout": "SD"}),
+    ),
+    *of(
+        "shards",
+        shards.sent_states,
+        ("EQUAL", "lfm2", CHANNELS, 2, 2),
+        ("GATHERED", "lfm2", CHANNELS, 2, 1),
+        ("SCATTERED", "lfm2", CHANNELS, 2, 4),
+        ("EQUAL SHARED_UNIT", "mamba2", ONE_GROUP, 2, 2),
+        ("GATHERED SHARED_IN_ONE SHARED_UNIT", "mamba2", ONE_GROUP, 2, 1),
+        ("SCATTERED SHARED_UNIT", "mamba2", ONE_GROUP, 2, 4),
     ),
     *of("layout", layout.conv_state_layout, ("UNSET", {}, {}), ("", {layout.LAYOUT_VARIABLE: "DS"}, {})),
     *of(

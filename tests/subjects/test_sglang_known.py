@@ -60,7 +60,8 @@ def ids(release: str) -> list[str]:
 
 
 def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
-    assert ids("0.5.23") == ids("0.5.18") == ["boundary-behind-a-prefill", ALL]
+    assert ids("0.5.18") == ["boundary-behind-a-prefill", ALL]
+    assert ids("0.5.23") == [*ids("0.5.18"), "conv-sent-in-one-slice", "whole-state-sent-in-slices"]
     assert ids("0.5.17") == ids("0.5.14") == ["boundary-found-twice", "lazy-boundary-in-flight", ALL]
     assert ids("0.5.12") == [ALL]
     assert ids("0.5.5") == []
@@ -134,3 +135,28 @@ def test_a_turn_that_replaces_all_is_known_behind_another_one_of_its_session() -
     assert not matches(turns(("s1", "", False), replacing), "replaces_all")
     assert not matches(turns(first, replacing, ("step", "", False)), "replaces_all")
     assert not matches(turns(first, ("s0", "r0", True)), "replaces_all")
+
+
+def sent(model: str, source_tp: int, target_tp: int, **sizes: int) -> Case:
+    """A transfer of states between engines with so many ranks."""
+    made = call(
+        "StateTransfer.nixl",
+        model=model,
+        sizes=tuple(sizes.items()),
+        source_tp=source_tp,
+        target_tp=target_tp,
+    )
+    return a_case(steps=(made,), actual=(Returned(()),))
+
+
+def test_a_slice_of_a_convolution_is_known_for_models_without_parts_and_unequal_ranks() -> None:
+    assert matches(sent("nemotron_h", 2, 1), "sent_in_one_slice")
+    assert not matches(sent("nemotron_h", 2, 2), "sent_in_one_slice")
+    assert not matches(sent("qwen3_next", 2, 1), "sent_in_one_slice")
+
+
+def test_a_slice_behind_a_slot_is_known_where_all_ranks_have_the_same() -> None:
+    assert matches(sent("mamba2", 2, 1, n_groups=1), "one_group_in_slices")
+    assert not matches(sent("mamba2", 2, 1, n_groups=2), "one_group_in_slices")
+    assert matches(sent("zaya", 2, 1), "whole_state_in_slices")
+    assert not matches(sent("mamba2", 2, 1), "whole_state_in_slices")
