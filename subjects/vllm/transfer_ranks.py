@@ -182,7 +182,7 @@ class TransferRank:
             numbers_of(one, self.engine.dtypes[at % count]) for at, one in enumerate(self.states(block))
         ]
         for memory in self.memory:
-            # What lies behind the states in their own block is nobody's.
+            # What lies behind the states in their own block belongs to no state.
             memory[block] = 0
         layers = tuple(tuple(numbers[at : at + count]) for at in range(0, len(numbers), count))
         return layers, sum(count_written(memory) for memory in self.memory)
