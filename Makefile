@@ -36,6 +36,7 @@ MLX_LM_PATH ?=
 XLLAMACPP ?=
 XLLAMACPP_PATH ?=
 LLAMACPP_PATH ?=
+MODELS ?=
 RELEASES ?=
 BISECT_ARGS ?=
 REQUESTS ?=
@@ -81,7 +82,7 @@ SEQUENCES = $(if $(TRANSFORMERS)$(TRANSFORMERS_PATH),transformers,$(if $(MLX_LM)
 RELEASED = $(or $(SEQUENCES),$(if $(SGLANG)$(SGLANG_PATH),sglang,vllm$(addprefix +,$(INSIDE))))
 RELEASE = $(foreach name,$(VARIABLES),$(if $($(name)),$(name)=$(call quote,$($(name)))))
 RELEASED_CHOICE = $(if $(and $(CHOSEN),$(filter file,$(origin SUBJECT))),--subject $(call quote,$(RELEASED)) --device $(call quote,$(DEVICE)),$(CHOICE))
-CAMPAIGN_OF_SEQUENCES = $(RELEASE) $(RUN) fuzz --subject $(SEQUENCES) --budget $(if $(filter file,$(origin BUDGET)),5m,$(call quote,$(BUDGET))) --device cpu \
+CAMPAIGN_OF_SEQUENCES = $(if $(MODELS),STATECHECK_MODELS=$(call quote,$(MODELS)) )$(RELEASE) $(RUN) fuzz --subject $(SEQUENCES) --budget $(if $(filter file,$(origin BUDGET)),5m,$(call quote,$(BUDGET))) --device cpu \
 	$(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
@@ -176,15 +177,15 @@ sglang: $(READY)  ## a campaign on a released SGLang, or a checkout of it: SGLAN
 	  --budget $(if $(filter file,$(origin BUDGET)),5m,$(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED))) $(FUZZ_ARGS)
 
-transformers: $(READY)  ## a campaign on a release of transformers, or a checkout of it: TRANSFORMERS=5.24.0 or TRANSFORMERS_PATH=<folder>, BUDGET (5m here), ONLY, SEED
+transformers: $(READY)  ## a campaign on a release of transformers, or a checkout of it: TRANSFORMERS=5.24.0 or TRANSFORMERS_PATH=<folder>, MODELS, BUDGET (5m here), ONLY, SEED
 	$(if $(TRANSFORMERS)$(TRANSFORMERS_PATH),,$(error make transformers needs TRANSFORMERS=<version> or TRANSFORMERS_PATH=<folder>))
 	@$(CAMPAIGN_OF_SEQUENCES)
 
-mlx: $(READY)  ## a campaign on a release of mlx-lm, or a checkout of it: MLX_LM=0.32.2 or MLX_LM_PATH=<folder>, BUDGET (5m here), ONLY, SEED
+mlx: $(READY)  ## a campaign on a release of mlx-lm, or a checkout of it: MLX_LM=0.32.2 or MLX_LM_PATH=<folder>, MODELS, BUDGET (5m here), ONLY, SEED
 	$(if $(MLX_LM)$(MLX_LM_PATH),,$(error make mlx needs MLX_LM=<version> or MLX_LM_PATH=<folder>))
 	@$(CAMPAIGN_OF_SEQUENCES)
 
-llamacpp: $(READY)  ## a campaign on the llama.cpp of a release of xllamacpp, or on a library: XLLAMACPP=2026.10.11549 or LLAMACPP_PATH=<file>, BUDGET (5m here), ONLY, SEED
+llamacpp: $(READY)  ## a campaign on the llama.cpp of a release of xllamacpp, or on a library: XLLAMACPP=2026.10.11549 or LLAMACPP_PATH=<file>, MODELS, BUDGET (5m here), ONLY, SEED
 	$(if $(XLLAMACPP)$(XLLAMACPP_PATH)$(LLAMACPP_PATH),,$(error make llamacpp needs XLLAMACPP=<version> or LLAMACPP_PATH=<library>))
 	@$(if $(LLAMACPP_PATH),LLAMACPP_PATH=$(call quote,$(LLAMACPP_PATH)) )$(CAMPAIGN_OF_SEQUENCES)
 

@@ -9,6 +9,7 @@ from typing import Any
 from oracle.profile import Profile
 from statecheck.case import Case
 from statecheck.subject.deviation import Condition
+from subjects.sequences.extensions import ROWS
 from subjects.sequences.histories import HISTORIES
 
 
@@ -37,6 +38,15 @@ def _is_given(given: Mapping[str, str], name: str, equals: str, values: str) -> 
     return name in given and (not equals or given[name] in values.split("|"))
 
 
+def _has_defaults(case: Case, names: list[str]) -> bool:
+    return not _has_others(case, names)
+
+
+def _has_others(case: Case, names: list[str]) -> bool:
+    """In the context, or in any call."""
+    return any(name in names for call in case.calls for name in _features(call.named))
+
+
 def _has_histories(case: Case, names: list[str]) -> bool:
     return all(HISTORIES[name](case) for name in names)
 
@@ -45,7 +55,10 @@ _PREFIXES: Mapping[str, Callable[[Case, list[str]], bool]] = {
     "models": _has_model,
     "calls": _has_calls,
     "features": _has_features,
+    "default": _has_defaults,
+    "other": _has_others,
     "history": _has_histories,
+    **ROWS,
 }
 
 
@@ -53,7 +66,8 @@ class _Named(Mapping[str, Condition]):
     """`models:a*,b` holds of a case whose model is one of these, `calls:fork,save` of one that makes all of these calls.
 
     `features:a,b=1|2` holds where the context, or the call that shows the failure, has a value other than the default for `a`, and 1 or 2
-    for `b`; `history:name` of a case with such a history, see `HISTORIES`. Several of them, with blanks between, hold together.
+    for `b`; `default:a,b` where neither has another value, `other:a,b` where one of them has; `history:name` of a case with such a history,
+    see `HISTORIES`; `rows:2` and others of rows and lengths, see `ROWS`. Several of them, with blanks between, hold together.
     """
 
     def __getitem__(self, name: str) -> Condition:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from types import ModuleType
 from typing import Any, Self
 
 VERSION = "STATECHECK_SEQUENCES"
 NEEDED = ("models", "new", "extend")
+CHOSEN_MODELS = "STATECHECK_MODELS"
+"""Variable of the environment: names or patterns of the models to draw from, separated by commas."""
 WITH_FEATURES = ("new", "extend", "generate")
 OPTIONAL = ("fork", "roll_back", "save", "load", "drop", "reorder", "length", "generate", "close")
 
@@ -61,15 +65,16 @@ class PortModule:
         return found if callable(found) else None
 
     def models(self) -> Sequence[str]:
-        """Names of models.
+        """Names of models, those that `STATECHECK_MODELS` chooses.
 
         Raises:
-            ValueError: there is none, or a name is no text.
+            ValueError: there is none, a name is no text, or a choice is the name of none.
         """
         names = tuple(self.module.models())
         if not names or not all(isinstance(name, str) and name for name in names):
             raise ValueError(f"models() = {names!r}, but should be names [{self.module.__name__}]")
-        return names
+        chosen = os.environ.get(CHOSEN_MODELS, "")
+        return _chosen(names, chosen.split(",")) if chosen else names
 
     def features(self, model: str, function: str) -> Mapping[str, Sequence[Any]]:
         """The values of each feature that the function has a parameter for, the default first."""
@@ -78,3 +83,10 @@ class PortModule:
             return {}
         taken = inspect.signature(made).parameters
         return {name: tuple(values) for name, values in dict(listed(model)).items() if name in taken}
+
+
+def _chosen(names: Sequence[str], patterns: Sequence[str]) -> Sequence[str]:
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ValueError(f"{CHOSEN_MODELS} = {pattern!r}, but should be the name of one of {list(names)}")
+    return tuple(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))

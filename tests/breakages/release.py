@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +34,11 @@ MAX_EXAMPLES = 600
 
 @dataclass(frozen=True)
 class PlantedDefect:
-    """A defect in words, the module of the release, and what of its source stands for what instead."""
+    """A defect in words, the module of the release, and what of its source stands for what instead.
+
+    Args:
+        models: of a library of sequences, those that scenarios are about; "" for all.
+    """
 
     name: str
     module: str
@@ -41,16 +46,18 @@ class PlantedDefect:
     after: str
     release: str
     property_id: str
+    models: str = ""
 
 
 def planted(
     defects: Mapping[str, Mapping[str, tuple[str, str]]],
     release: str = RELEASE,
     property_id: str = "real-engine/v2",
+    models: str = "",
 ) -> tuple[PlantedDefect, ...]:
     """Defects by module and name, which scenarios of that property find: the text before, and after."""
     return tuple(
-        PlantedDefect(name, module, before, after, release, property_id)
+        PlantedDefect(name, module, before, after, release, property_id, models)
         for module, named in defects.items()
         for name, (before, after) in named.items()
     )
@@ -186,6 +193,7 @@ def _released(planted: PlantedDefect) -> Iterator[Subject]:
 
     with tempfile.TemporaryDirectory() as folder:
         sys.meta_path.insert(0, Replanted(planted, Path(folder)))
+        os.environ |= {"STATECHECK_MODELS": planted.models} if planted.models else {}
         subject = load(planted.module.partition(".")[0])
         if subject.release != planted.release:
             rule = f"should be {planted.release}"

@@ -37,14 +37,27 @@ class LiveTrial:
             scenarios, case = scenarios_until_wrong(subject, self.property_id, examples, SEED)
             if case is not None and self.shrinks:
                 _, case = scenarios_until_wrong(subject, self.property_id, examples, SEED, shrinks=True)
-        requests = [call for call in case.calls if call.function.endswith(".add_request")] if case else []
         cells = [self.name, self.where, str(scenarios) if case else f"not in {scenarios}"]
-        cells += [str(len(requests))] * self.shrinks
+        cells += [_size(case) if case else ""] * self.shrinks
         return f"| {' | '.join((*cells, visible(case.message) if case else ''))} |"
 
 
+def _size(case: Case) -> str:
+    """How small a shrunk case is: requests of an engine; the model, calls, sequences and tokens of a library of sequences."""
+    if not case.model:
+        return str(sum(call.function.endswith(".add_request") for call in case.calls))
+    rows = [row for call in case.calls for row in call.named.get("rows", ())]
+    tokens = sum(len(one) for _, one in rows)
+    return f"{case.model}: {len(case.calls) - 1} calls, {len({number for number, _ in rows})} sequences, {tokens} tokens"
+
+
 def print_table(
-    module: str, description: str | None, where: str, trials: Sequence[LiveTrial], most: int
+    module: str,
+    description: str | None,
+    where: str,
+    trials: Sequence[LiveTrial],
+    most: int,
+    size: str = "requests",
 ) -> None:
     """Try all of a module's defects, or those that are asked for, each in a process of its own.
 
@@ -54,6 +67,7 @@ def print_table(
         where: what the table's second column is.
         trials: its defects.
         most: scenarios of each, at most, unless the command says how many.
+        size: what the column about the shrunk case is.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -66,7 +80,7 @@ def print_table(
     if given.number is not None:
         print(trials[given.number].row(given.examples), flush=True)
         return
-    head = ("planted defect", where, "scenarios", *["requests"] * trials[0].shrinks, "found")
+    head = ("planted defect", where, "scenarios", *[size] * trials[0].shrinks, "found")
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}", flush=True)
     for number, trial in enumerate(trials):
         if given.only in trial.name and given.where in trial.where:

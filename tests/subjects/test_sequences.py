@@ -53,6 +53,18 @@ def test_a_module_that_is_no_port_is_refused(constants: dict[str, int], message:
         adapted(module)
 
 
+def test_models_are_chosen_by_name_or_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATECHECK_MODELS", "forget*")
+    choices = load(PORT).sequences
+    assert choices is not None
+    assert choices.models == ("forgetful",)
+    monkeypatch.setenv("STATECHECK_MODELS", "small,large")
+    choices = load(PORT).sequences
+    assert choices is not None
+    with pytest.raises(ValueError, match=r"STATECHECK_MODELS = 'large', but should be the name of one of"):
+        _ = choices.models
+
+
 _BLOCKED = f"""
 import sys
 

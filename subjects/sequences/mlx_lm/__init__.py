@@ -1,6 +1,6 @@
 """mlx-lm as a port of sequences: every model whose cache holds states of a fixed size, tiny, with random weights. See docs/sequences.md."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -10,6 +10,7 @@ from subjects.sequences.mlx_lm import generation
 from subjects.sequences.mlx_lm import models as built
 from subjects.sequences.mlx_lm.architectures import architectures
 from subjects.sequences.mlx_lm.context import MlxContext
+from subjects.sequences.mlx_lm.script import script_of
 from subjects.sequences.sizes import NotBuilt
 
 STATECHECK_SEQUENCES = 1
@@ -102,6 +103,16 @@ def generate(
     """Tokens that the library chooses."""
     chosen = generation.GenerationFeatures(engine, past, neighbours, late, together, prefill)
     return generation.generate(context, sequence, n, chosen)
+
+
+def script(
+    model: str, seed: int, features: Mapping[str, Any], operations: Sequence[tuple[str, Mapping[str, Any]]]
+) -> str:
+    """A case with the library alone."""
+    first, step = features.get("first_layer", "recurrent"), features.get("step", 0)
+    layout = built.layout(model, attention_first=first == "attention")
+    deviation = _model(model, seed, first).statecheck_deviation
+    return script_of(model, seed, layout, deviation, operations, step)
 
 
 @cache

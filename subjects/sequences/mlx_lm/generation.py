@@ -106,7 +106,7 @@ def _batched(
         prefill_batch_size=features.together,
         completion_batch_size=features.together,
     )
-    others = _neighbours(prompt, features.neighbours)
+    others = neighbours(prompt, features.neighbours)
     (name,) = generator.insert([rest], caches=[cache], all_tokens=[prompt[: len(prompt) - len(rest)]])
     chosen: list[int] = []
     after = None
@@ -126,7 +126,7 @@ def _batched(
     return chosen, after
 
 
-def _neighbours(prompt: Sequence[int], count: int) -> list[list[int]]:
+def neighbours(prompt: Sequence[int], count: int) -> list[list[int]]:
     """A longer prompt, one of a single token, and the same."""
     longer = [*(token % 15 + 1 for token in reversed(prompt)), 3, 1, 2]
     return [longer, [7], list(prompt)][:count]

@@ -77,6 +77,7 @@ def verified(architecture: str, seed: int, least: float, *, attention_first: boo
         model = build(architecture, seed, deviation, attention_first=attention_first)
         moved = state_moves(model)
         if moved >= least:
+            model.statecheck_deviation = deviation
             return model
     raise NotImplementedError(
         f"not verified: without its states the logits move by {moved:.2g} of their scale"

@@ -3,7 +3,7 @@
 import copy
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from subjects.sequences.transformers import generation, weights
 from subjects.sequences.transformers.architectures import architectures
 from subjects.sequences.transformers.context import TransformersContext, own_cache
 from subjects.sequences.transformers.models import build, layer_kinds
+from subjects.sequences.transformers.script import script_of
 
 STATECHECK_SEQUENCES = 1
 TOLERANCE = 0.001
@@ -44,7 +45,7 @@ def features(model: str) -> dict[str, Sequence[Any]]:
         "first_layer": _first_layers(model),
         "padding": ("left", "right"),
         "inputs": ("prepared", "direct"),
-        "cache": ("dynamic", "static"),
+        "cache": ("dynamic", "static", "none"),
         "record": (False, True),
         "crop": ("checked", "unchecked"),
         "history": generation.HISTORIES,
@@ -130,6 +131,13 @@ def generate(
     """Tokens that the library's `generate` chooses."""
     chosen = generation.GenerateFeatures(history, beams, neighbours, chunk, static, mode)
     return generation.generate(context, sequence, n, chosen)
+
+
+def script(
+    model: str, seed: int, features: Mapping[str, Any], operations: Sequence[tuple[str, Mapping[str, Any]]]
+) -> str:
+    """A case with the library alone."""
+    return script_of(lambda: new(model, seed, **features), model, seed, operations)
 
 
 def _first_layers(model: str) -> tuple[str, ...]:

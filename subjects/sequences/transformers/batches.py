@@ -1,13 +1,14 @@
 """Sequences that share a cache, row by row, from the forward that began them until their lengths part."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from subjects.sequences.transformers.forward import forward
+from subjects.sequences.transformers.forward import NO_CACHE, cache_name, forward, uncached
+from subjects.sequences.transformers.trace import current
 
 
 @dataclass
@@ -20,6 +21,7 @@ class CacheRows:
         mask: int64 [B, P], 1 where a token of the cache is real.
         right: whether rows were padded behind their tokens, so that they cannot go on.
         recorded: tokens since the prompt or the last crop, which `crop` can remove.
+        label: the name of the cache in a trace.
     """
 
     names: list[int]
@@ -27,6 +29,7 @@ class CacheRows:
     mask: torch.Tensor
     right: bool = False
     recorded: int = field(default=0)
+    label: str = ""
 
     def length(self, name: int) -> int:
         """Tokens of a sequence, as the mask counts them."""
@@ -44,31 +47,57 @@ def begin(
 
     Returns: the batch, and logits [B, V] behind the last token of each row.
     """
-    width = max(len(tokens) for _, tokens in rows)
-    ids = torch.zeros((len(rows), width), dtype=torch.int64)
-    mask = torch.zeros_like(ids)
-    for row, (_, tokens) in enumerate(rows):
-        place = slice(width - len(tokens), width) if padding == "left" else slice(0, len(tokens))
-        ids[row, place] = torch.tensor(list(tokens))
-        mask[row, place] = 1
-    result = forward(model, ids, mask, cache, inputs)
+    ids, mask = padded([tokens for _, tokens in rows], padding)
+    width = ids.shape[1]
     last = [width - 1 if padding == "left" else len(tokens) - 1 for _, tokens in rows]
+    label = trace.begun(cache) if (trace := current()) else ""
+    observe = _traced(model, label, last, [tokens for _, tokens in rows])
+    if cache == NO_CACHE:
+        result = uncached(model, ids, mask, observe)
+    else:
+        result = forward(model, ids, mask, cache, inputs, observe)
     right = padding == "right" and not bool(mask.all())
-    batch = CacheRows([name for name, _ in rows], result.cache, mask, right)
+    batch = CacheRows([name for name, _ in rows], result.cache, mask, right, label=label)
     return batch, result.logits[torch.arange(len(rows)), last]
 
 
-def extend(model: Any, batch: CacheRows, tokens: Sequence[Sequence[int]], inputs: str) -> torch.Tensor:
+def padded(rows: Sequence[Sequence[int]], padding: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tokens and mask [B, T] of rows, padded to the longest on the "left" or "right"."""
+    width = max(map(len, rows))
+    ids = torch.zeros((len(rows), width), dtype=torch.int64)
+    mask = torch.zeros_like(ids)
+    for row, tokens in enumerate(rows):
+        place = slice(width - len(tokens), width) if padding == "left" else slice(0, len(tokens))
+        ids[row, place] = torch.tensor(list(tokens))
+        mask[row, place] = 1
+    return ids, mask
+
+
+def extend(
+    model: Any,
+    batch: CacheRows,
+    tokens: Sequence[Sequence[int]],
+    whole: Sequence[Sequence[int]],
+    inputs: str,
+) -> torch.Tensor:
     """Process as many tokens for each row; logits [B, V] behind the last of them.
+
+    Args:
+        whole: the tokens of each row from the first one on.
 
     Raises:
         NotImplementedError: the library has no such operation on these rows.
     """
+    if batch.cache == NO_CACHE:
+        ids, batch.mask = padded(whole, "left")
+        observe = _traced(model, batch.label, [ids.shape[1] - 1] * len(ids), whole)
+        return uncached(model, ids, batch.mask, observe).logits[:, -1]
     if batch.right:
         raise NotImplementedError("the library continues behind padding on the left only")
     ids = torch.tensor([list(row) for row in tokens])
     mask = torch.cat([batch.mask, torch.ones_like(ids)], 1)
-    result = forward(model, ids, mask, batch.cache, inputs)
+    observe = _traced(model, batch.label, [ids.shape[1] - 1] * len(ids), whole)
+    result = forward(model, ids, mask, batch.cache, inputs, observe)
     batch.cache, batch.mask, batch.recorded = result.cache, mask, batch.recorded + ids.shape[1]
     return result.logits[:, -1]
 
@@ -81,19 +110,38 @@ def select(batch: CacheRows, names: Sequence[int]) -> CacheRows:
     """
     rows = [batch.names.index(name) for name in names]
     cache = copy.deepcopy(batch.cache)
+    label = trace.copied(batch.label) if (trace := current()) else ""
     if rows != list(range(len(batch.names))):
-        reordered(cache, rows)
+        reordered(cache, rows, label)
     mask = batch.mask[rows]
     # Columns that are padding in all rows stay: they are in the cache.
-    return CacheRows(list(names), cache, mask, batch.right and not bool(mask.all()), batch.recorded)
+    right = batch.right and not bool(mask.all())
+    return CacheRows(list(names), cache, mask, right, batch.recorded, label)
 
 
-def reordered(cache: Any, rows: Sequence[int]) -> None:
+def reordered(cache: Any, rows: Sequence[int], label: str) -> None:
     """Let the cache hold these of its rows, in place, as a beam search does it.
 
     Raises:
         NotImplementedError: it has no such operation.
     """
+    if cache == NO_CACHE:
+        return
     if not hasattr(cache, "reorder_cache"):
         raise NotImplementedError(f"{type(cache).__name__} does not reorder rows")
+    if trace := current():
+        trace.did(f"{label}.reorder_cache(torch.tensor({list(rows)}))")
     cache.reorder_cache(torch.tensor(rows))
+
+
+def _traced(
+    model: Any, label: str, last: Sequence[int], rows: Sequence[Sequence[int]]
+) -> Callable[[dict[str, Any]], None]:
+    """What writes a forward down, if a trace is being written."""
+    trace = current()
+    if trace is None:
+        return lambda given: None
+    name = cache_name(model)
+    return lambda given: trace.ran(
+        label, {key: value for key, value in given.items() if key != name}, last, rows
+    )

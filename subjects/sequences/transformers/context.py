@@ -10,7 +10,8 @@ from transformers import DynamicCache, StaticCache
 
 from subjects.sequences.transformers import batches
 from subjects.sequences.transformers.batches import CacheRows
-from subjects.sequences.transformers.forward import forward
+from subjects.sequences.transformers.forward import NO_CACHE, forward
+from subjects.sequences.transformers.trace import current
 
 _Sequence = tuple[CacheRows, list[int], torch.Tensor]
 """A batch of one row, its tokens, and the logits behind the last of them."""
@@ -25,7 +26,7 @@ class TransformersContext:
     Args:
         padding: where a batch of unequal new sequences is padded, "left" or "right".
         inputs: "prepared" or "direct".
-        cache: "dynamic" or "static".
+        cache: "dynamic", "static", or "none" for whole sequences with `use_cache=False`.
         record: caches record the past behind the prompt, so that tokens can be removed.
         crop: "checked" asks the cache first whether it can be cropped.
     """
@@ -51,7 +52,9 @@ class TransformersContext:
         while old:
             name = next(iter(old))
             batch = self._together(name, old)
-            result = batches.extend(self.model, batch, [old[one] for one in batch.names], self.inputs)
+            new_tokens = [old[one] for one in batch.names]
+            whole = [[*self.tokens[one], *old[one]] for one in batch.names]
+            result = batches.extend(self.model, batch, new_tokens, whole, self.inputs)
             logits |= dict(zip(batch.names, result, strict=True))
             for one in batch.names:
                 self.tokens[one] += old.pop(one)
@@ -68,7 +71,7 @@ class TransformersContext:
         batch = self.batches.get(order[0])
         if batch is not None and sorted(batch.names) == names and set(order) <= set(names):
             rows = [batch.names.index(name) for name in order]
-            batches.reordered(batch.cache, rows)
+            batches.reordered(batch.cache, rows, batch.label)
             batch.mask, batch.names = batch.mask[rows], names
             self.tokens |= dict(enumerate([list(self.tokens[source]) for source in order]))
             self.last |= dict(enumerate([self.last.get(source, torch.empty(0)) for source in order]))
@@ -98,6 +101,8 @@ class TransformersContext:
         recording = [layer.record_past for layer in layers if hasattr(layer, "record_past")]
         if recording and not (all(recording) and count <= batch.recorded):
             raise NotImplementedError("the cache has not recorded as many tokens")
+        if trace := current():
+            trace.did(f"{batch.label}.crop({-count})")
         batch.cache.crop(-count)
         batch.mask = batch.mask[:, :-count]
         batch.recorded = 0
@@ -111,7 +116,10 @@ class TransformersContext:
         return written.getvalue()
 
     def load(self, name: int, saved: bytes) -> None:
-        self._move([(name, torch.load(io.BytesIO(saved), weights_only=False))])
+        loaded: _Sequence = torch.load(io.BytesIO(saved), weights_only=False)
+        if trace := current():
+            loaded[0].label = trace.loaded(loaded[0].label)
+        self._move([(name, loaded)])
 
     def drop(self, name: int) -> None:
         """Forget a sequence. The rows that shared its cache go on without it."""
@@ -138,9 +146,10 @@ class TransformersContext:
         """A copy of the cache of one sequence."""
         return self._copied(name)[0]
 
-    def replace(self, name: int, tokens: Sequence[int], cache: Any) -> None:
+    def replace(self, name: int, tokens: Sequence[int], cache: Any, label: str) -> None:
         """Let a sequence have tokens that `generate` has put into a cache of one row."""
-        batch = CacheRows([name], cache, torch.ones((1, len(tokens)), dtype=torch.int64))
+        mask = torch.ones((1, len(tokens)), dtype=torch.int64)
+        batch = CacheRows([name], cache, mask, label=label)
         self._move([(name, (batch, list(tokens), torch.empty(0)))])
 
     def _begin(self, rows: list[tuple[int, Sequence[int]]]) -> dict[int, torch.Tensor]:
@@ -148,6 +157,8 @@ class TransformersContext:
             self.model, rows, empty_cache(self.model, self.cache), self.padding, self.inputs
         )
         if self.record and hasattr(batch.cache, "activate_past_recording"):
+            if trace := current():
+                trace.did(f"{batch.label}.activate_past_recording()")
             batch.cache.activate_past_recording()
         for name, tokens in rows:
             self.batches[name], self.tokens[name] = batch, list(tokens)
@@ -189,11 +200,13 @@ class TransformersContext:
 
 
 def empty_cache(model: Any, kind: str) -> Any:
-    """A cache to begin with; None where the model makes its own.
+    """A cache to begin with; None where the model makes its own, NO_CACHE where there is to be none.
 
     Raises:
         NotImplementedError: the model has no static cache.
     """
+    if kind == "none":
+        return NO_CACHE
     made = own_cache(model)
     if kind == "dynamic":
         return DynamicCache(config=model.config) if made is None else None

@@ -1,6 +1,7 @@
 """The forward of a model, whatever its argument for the cache is called in the release."""
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -10,6 +11,8 @@ import torch
 _CACHE_NAMES = ("cache", "past_key_values", "cache_params", "state")
 """Newest name first: releases rename the argument, and some models swallow an unknown name."""
 _OUTPUT_NAMES = _CACHE_NAMES
+NO_CACHE = "no cache"
+"""Stands for the cache of sequences that are processed as a whole each time."""
 PREPARED, DIRECT = "prepared", "direct"
 """Inputs as the model's own `prepare_inputs_for_generation` makes them, or tokens, whole mask and cache as they are."""
 
@@ -51,7 +54,12 @@ class Result:
 
 
 def forward(
-    model: Any, tokens: torch.Tensor, mask: torch.Tensor, held: Any = None, inputs: str = PREPARED
+    model: Any,
+    tokens: torch.Tensor,
+    mask: torch.Tensor,
+    held: Any = None,
+    inputs: str = PREPARED,
+    observe: Callable[[dict[str, Any]], None] = lambda given: None,
 ) -> Result:
     """Process `tokens` behind what the cache `held` has.
 
@@ -59,19 +67,33 @@ def forward(
         tokens: int64 [B, T].
         mask: int64 [B, P + T], 1 where a token is real, for the P tokens of the cache, too.
         inputs: PREPARED or DIRECT.
+        observe: gets the arguments of the forward before it runs.
     """
     given = _prepared(model, tokens, mask, held) if inputs == PREPARED else _direct(model, tokens, mask, held)
+    observe(given)
     with torch.no_grad():
         output = model(**given)
     found = cache_of(output)
     return Result(output.logits, held if found is None else found)
 
 
-def fresh(model: Any, tokens: torch.Tensor) -> torch.Tensor:
-    """Logits [B, T, V] of whole sequences without padding and without a cache."""
+def uncached(
+    model: Any,
+    tokens: torch.Tensor,
+    mask: torch.Tensor,
+    observe: Callable[[dict[str, Any]], None] = lambda given: None,
+) -> Result:
+    """Process whole sequences with `use_cache=False`.
+
+    Args:
+        tokens: int64 [B, T].
+        mask: int64 [B, T], 1 where a token is real.
+        observe: gets the arguments of the forward before it runs.
+    """
+    given = {"input_ids": tokens, "attention_mask": mask, "use_cache": False, **_positions(model, mask)}
+    observe(given)
     with torch.no_grad():
-        output = model(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False)
-    return output.logits
+        return Result(model(**given).logits, NO_CACHE)
 
 
 def _direct(model: Any, tokens: torch.Tensor, mask: torch.Tensor, held: Any) -> dict[str, Any]:
@@ -79,14 +101,19 @@ def _direct(model: Any, tokens: torch.Tensor, mask: torch.Tensor, held: Any) -> 
     return {"input_ids": tokens, "attention_mask": mask, "use_cache": True, **given}
 
 
+def _positions(model: Any, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Positions count real tokens; none for a model that takes none."""
+    if "position_ids" not in parameters(type(model).forward):
+        return {}
+    return {"position_ids": (mask.cumsum(-1) - 1).masked_fill(mask == 0, 0)}
+
+
 def _prepared(model: Any, tokens: torch.Tensor, mask: torch.Tensor, held: Any) -> dict[str, Any]:
     """What `generate` makes of them: positions count real tokens."""
     width = tokens.shape[1]
     first = mask.shape[1] == width
     given = {"attention_mask": mask, "use_cache": True, cache_name(model): held}
-    if "position_ids" in parameters(type(model).forward):
-        positions = (mask.cumsum(-1) - 1).masked_fill(mask == 0, 0)
-        given["position_ids"] = positions[:, -width:]
+    given |= {name: positions[:, -width:] for name, positions in _positions(model, mask).items()}
     taken = parameters(type(model).prepare_inputs_for_generation)
     if "cache_position" in taken:
         given["cache_position"] = torch.arange(mask.shape[1] - width, mask.shape[1])

@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 
+from subjects.sequences.transformers.batches import padded
 from subjects.sequences.transformers.context import TransformersContext
-from subjects.sequences.transformers.forward import cache_name, cache_of
+from subjects.sequences.transformers.forward import NO_CACHE, cache_name, cache_of
+from subjects.sequences.transformers.trace import current
 
 _REFUSALS = (
     "is not supported with",
@@ -66,28 +68,30 @@ def _generate(context: TransformersContext, name: int, count: int, features: Gen
     if features.mode == "continuous batching":
         return _batched(context, prompt, count)
     first: list[int] = []
-    ids, mask = _padded([prompt, *_neighbours(prompt, features.neighbours)])
+    ids, mask = padded([prompt, *_neighbours(prompt, features.neighbours)], "left")
     options = _options(context.model, features)
-    if features.history in (CONTINUED, CONTINUED_WHOLE):
+    continues = features.history in (CONTINUED, CONTINUED_WHOLE)
+    held: dict[str, Any] = {}
+    if continues:
         batch, first, ids, mask = _continued(context, name, features)
         if count == 1:
             return first
-        options[cache_name(context.model)] = batch.cache
+        held[cache_name(context.model)] = batch.cache
+    options |= {"max_new_tokens": count - len(first), "do_sample": False, "pad_token_id": 0}
+    label = ""
+    if trace := current():
+        label = trace.generated(
+            ids, mask, options, cache_name(context.model), batch.label if continues else ""
+        )
     output = context.model.generate(
-        input_ids=ids,
-        attention_mask=mask,
-        max_new_tokens=count - len(first),
-        do_sample=False,
-        pad_token_id=0,
-        return_dict_in_generate=True,
-        **options,
+        input_ids=ids, attention_mask=mask, return_dict_in_generate=True, **options, **held
     )
     tokens = first + [int(token) for token in output.sequences[0, ids.shape[1] :]]
     found = cache_of(output)
     # A static cache is as long as what was asked for.
     grows = features.history != NONE and not features.static
     if found is not None and len(ids) == 1 and features.beams == 1 and grows:
-        context.replace(name, [*prompt, *tokens[:-1]], found)
+        context.replace(name, [*prompt, *tokens[:-1]], found, label)
     else:
         _process(context, name, [*prompt, *tokens[:-1]])
     return tokens
@@ -110,21 +114,13 @@ def _continued(
         raise NotImplementedError("the logits behind the last token are gone")
     first = [int(last.argmax())]
     batch = context.isolated(name)
+    if batch.cache == NO_CACHE:
+        raise NotImplementedError("the sequence has no cache")
     if batch.right or not bool(batch.mask.all()):
         raise NotImplementedError("the cache has padding")
     tokens = [*context.tokens[name], *first]
     ids = torch.tensor([first if features.history == CONTINUED else tokens])
     return batch, first, ids, torch.ones((1, len(tokens)), dtype=torch.int64)
-
-
-def _padded(prompts: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens and mask [B, T] of prompts, padded on the left."""
-    width = max(map(len, prompts))
-    ids = torch.zeros((len(prompts), width), dtype=torch.int64)
-    for row, tokens in enumerate(prompts):
-        ids[row, width - len(tokens) :] = torch.tensor(tokens)
-    lengths = torch.tensor([len(tokens) for tokens in prompts])
-    return ids, (torch.arange(width) >= width - lengths[:, None]).long()
 
 
 def _neighbours(prompt: Sequence[int], count: int) -> list[list[int]]:

@@ -26,6 +26,7 @@ def verified(model: nn.Module, seed: int, least: float) -> nn.Module:
     moved = 0.0
     for deviation in STANDARD_DEVIATIONS:
         randomise(model, seed, deviation)
+        model._statecheck_deviation = deviation  # type: ignore[assignment]
         moved = state_moves(model)
         if moved >= least:
             return model

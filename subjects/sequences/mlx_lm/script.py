@@ -1,0 +1,163 @@
+"""A case as a script of about twenty lines that needs mlx and mlx-lm alone."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from subjects.sequences.mlx_lm import generation
+from subjects.sequences.mlx_lm.configurations import Layout, arguments
+
+_TEMPLATE = """\
+# pip install mlx-lm=={release} "mlx[cpu]=={mlx}"
+import copy, mlx.core as mx
+from mlx.utils import tree_flatten, tree_unflatten
+from mlx_lm.generate import BatchGenerator, generate_step
+from mlx_lm.models.cache import LRUPromptCache, load_prompt_cache, make_prompt_cache, save_prompt_cache
+from mlx_lm.models.{module} import Model, ModelArgs
+model = Model(ModelArgs.from_dict({fields}))
+def draw(name, w, key):  # with smaller weights a lost state does not show
+    noise, last = mx.random.normal(w.shape, key=key), name.rsplit(".", 1)[-1]
+    scale = 1 if "conv" in name and w.ndim > 2 else {deviation} if w.ndim > 1 else 0.1 if last == "bias" or "dt" in last else 0
+    return mx.full(w.shape, -3.0) if "A_log" in last else noise * scale + (w if w.ndim < 2 else 0)
+weights = tree_flatten(model.parameters()); keys = mx.random.split(mx.random.key({seed}), 1 + len(weights))
+model.update(tree_unflatten([(name, draw(name, w, key)) for (name, w), key in zip(weights, keys)])); model.eval()
+def show(tokens, logits, fresh=lambda tokens: model(mx.array([tokens]), cache=make_prompt_cache(model))[0, -1]):
+    print(tokens, "differs by", (mx.abs(logits - fresh(tokens)).max() / mx.abs(fresh(tokens)).max()).item())
+"""
+
+
+def script_of(
+    model: str, seed: int, layout: Layout, deviation: float, operations: Sequence[tuple[str, Mapping[str, Any]]], step: int
+) -> str:
+    """The text.
+
+    Args:
+        operations: by name, with their arguments.
+        step: tokens of a chunk of a row that is processed alone; 0 for one chunk.
+    """
+    head = _TEMPLATE.format(
+        release=version("mlx-lm"),
+        mlx=version("mlx"),
+        module=model.replace("-", "_"),
+        fields=_fields(arguments(model, layout)),
+        seed=seed,
+        deviation=deviation,
+    )
+    writer = _Writer(step)
+    lines = [line for name, given in operations for line in writer.take(name, dict(given))]
+    return head + "\n".join(lines) + "\n"
+
+
+def _fields(made: Any) -> dict[str, Any]:
+    """The fields of arguments that have no default, or another value than it."""
+    found = {}
+    for field in dataclasses.fields(made):
+        value, default = getattr(made, field.name), field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        if value != default:
+            found[field.name] = value
+    return found
+
+
+class _Writer:
+    """Lines for operations, and the tokens of each sequence by the name of its cache."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+        self._tokens: dict[str, list[int]] = {}
+
+    def take(self, name: str, given: dict[str, Any]) -> Iterator[str]:
+        """The lines for one operation."""
+        self._context = given.pop("context")
+        yield from getattr(self, name)(**given)
+
+    def extend(self, rows: Sequence[tuple[int, Sequence[int]]], features: Any = None) -> Iterator[str]:  # noqa: ARG002
+        names = [self._cache(number) for number, _ in rows]
+        for name in names:
+            if name not in self._tokens:
+                yield f"{name} = make_prompt_cache(model)"
+            self._tokens.setdefault(name, [])
+        new = [list(tokens) for _, tokens in rows]
+        for name, tokens in zip(names, new, strict=True):
+            self._tokens[name] = self._tokens[name] + tokens
+        if len(rows) == 1:
+            step = self._step or len(new[0])
+            for start in range(0, len(new[0]), step):
+                yield f"logits = model(mx.array([{new[0][start : start + step]}]), cache={names[0]})"
+            yield f"show({self._tokens[names[0]]}, logits[0, -1])"
+            return
+        width = max(map(len, new))
+        padded = [[*tokens, *[0] * (width - len(tokens))] for tokens in new]
+        yield from self._merge(names)
+        if any(len(tokens) < width for tokens in new):
+            lengths, padding = [len(one) for one in new], [width - len(one) for one in new]
+            yield f"for layer in batch: layer.prepare(lengths={lengths}, right_padding={padding})"
+        yield f"logits = model(mx.array({padded}), cache=batch)"
+        if any(len(tokens) < width for tokens in new):
+            yield "for layer in batch: layer.finalize()"
+        yield f"{', '.join(names)} = ([layer.extract(row) for layer in batch] for row in range({len(names)}))"
+        for row, (name, tokens) in enumerate(zip(names, new, strict=True)):
+            yield f"show({self._tokens[name]}, logits[{row}, {len(tokens) - 1}])"
+
+    def fork(self, source: int, target: int) -> Iterator[str]:
+        self._tokens[self._cache(target)] = list(self._tokens[self._cache(source)])
+        yield f"{self._cache(target)} = copy.deepcopy({self._cache(source)})"
+
+    def drop(self, sequence: int) -> Iterator[str]:
+        self._tokens.pop(self._cache(sequence), None)
+        yield from ()
+
+    def roll_back(self, sequence: int, n: int) -> Iterator[str]:
+        yield f"print(can_trim_prompt_cache({self._cache(sequence)}), {n})"
+
+    def save(self, sequence: int, name: str) -> Iterator[str]:
+        self._tokens[name] = list(self._tokens[self._cache(sequence)])
+        yield f"save_prompt_cache({name + '.safetensors'!r}, {self._cache(sequence)})"
+
+    def load(self, sequence: int, name: str) -> Iterator[str]:
+        self._tokens[self._cache(sequence)] = list(self._tokens[name])
+        yield f"{self._cache(sequence)} = load_prompt_cache({name + '.safetensors'!r})"
+
+    def reorder(self, order: Sequence[int]) -> Iterator[str]:
+        sources = sorted({source for source in order if self._cache(source) in self._tokens})
+        held = {source: self._tokens[self._cache(source)] for source in sources}
+        rows = [sources.index(source) for source in order if source in held]
+        targets = [number for number, source in enumerate(order) if source in held]
+        yield from self._merge([self._cache(source) for source in sources])
+        yield f"for layer in batch: layer.filter(mx.array({rows}))"
+        names = ", ".join(map(self._cache, targets))
+        yield f"{names}, = ([layer.extract(row) for layer in batch] for row in range({len(targets)}))"
+        for number, source in enumerate(order):
+            self._tokens.pop(self._cache(number), None)
+            if source in held:
+                self._tokens[self._cache(number)] = list(held[source])
+
+    def generate(self, sequence: int, n: int, features: Mapping[str, Any]) -> Iterator[str]:
+        name = self._cache(sequence)
+        prompt = self._tokens[name]
+        given = generation.GenerationFeatures(**features)
+        rest = prompt
+        yield f"{name} = make_prompt_cache(model)"
+        if given.past != "none" and len(prompt) > 1:
+            rest = prompt[-1:]
+            yield f"mx.eval(model(mx.array([{prompt[:-1]}]), cache={name}), [layer.state for layer in {name}])"
+        if given.engine == generation.BATCHES:
+            sizes = f"max_tokens={n}, prefill_step_size={given.prefill}, prefill_batch_size={given.together}, completion_batch_size={given.together}"
+            others = generation.neighbours(prompt, given.neighbours)
+            yield f"generator, found = BatchGenerator(model, {sizes}), []"
+            yield f"(uid,) = generator.insert([{rest}], caches=[{name}], all_tokens=[{prompt[: len(prompt) - len(rest)]}])"
+            if others:
+                yield f"generator.insert({others})"
+            yield f"while len(found) < {n}: found += [one.token for one in generator.next()[1] if one.uid == uid]"
+        else:
+            yield f"found = [int(token) for token, _ in generate_step(mx.array({rest}), model, max_tokens={n}, prompt_cache={name}, prefill_step_size={given.prefill})]"
+        alone = f"generate_step(mx.array({prompt}), model, max_tokens={n})"
+        yield f'print(found, "and alone", [int(token) for token, _ in {alone}])'
+
+    def _merge(self, names: Sequence[str]) -> Iterator[str]:
+        yield f"batch = [type(parts[0]).merge(list(parts)) for parts in zip({', '.join(names)})]"
+
+    def _cache(self, number: int) -> str:
+        return f"c{number}" if not self._context else f"d{number}"

@@ -1,0 +1,89 @@
+"""Conditions of known defects of sequences, each with a case for which it holds and with one for which it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from oracle.profile import Profile
+from statecheck.case import Case
+from statecheck.case.failure import Failure
+from statecheck.case.values import Call, Expected, Outcome, Returned, record
+from subjects.sequences.conditions import CONDITIONS, extensions
+
+Rows = Sequence[tuple[int, Sequence[int]]]
+
+
+def _case(*extended: Rows, distance: float = 0.5, **features: Any) -> Case:
+    """A case of a context that extends sequences; the last call is the failing one."""
+    lengths: dict[int, int] = {}
+    steps = [Call("Sequences", keywords=(("model", "mamba2"), ("features", features)))]
+    outcomes: list[Outcome] = [Returned(record("Sequences"))]
+    for rows in extended:
+        named = (("context", 0), ("rows", tuple(rows)), ("features", {}))
+        steps.append(Call("Sequences.extend", keywords=named))
+        for sequence, tokens in rows:
+            lengths[sequence] = lengths.get(sequence, 0) + len(tokens)
+        after = tuple((0, sequence, count) for sequence, count in lengths.items())
+        outcomes.append(Returned(record("SequenceStep", lengths=after, distance=distance)))
+    failure = Failure("value", "seen", function="Sequences.extend", call=len(steps) - 1)
+    expected: list[Expected] = [Returned(None)] * len(steps)
+    return Case("name", "sentence", "port", tuple(steps), tuple(expected), tuple(outcomes), failure)
+
+
+_PIECES = _case([(0, (1, 2))], [(0, (3,))])
+_SEVERAL = _case([(0, (1,))], [(0, (2, 3))])
+_BATCH = _case([(0, (1,)), (1, (2, 3))], distance=0.01)
+_EQUAL = _case([(0, (1,)), (1, (2,))], cache="static", beams=2)
+
+
+@pytest.mark.parametrize(
+    ("condition", "case", "holds"),
+    [
+        ("models:jamba,mamba*", _PIECES, True),
+        ("models:jamba", _PIECES, False),
+        ("calls:extend", _PIECES, True),
+        ("calls:extend,fork", _PIECES, False),
+        ("features:cache=static,beams=2", _EQUAL, True),
+        ("features:cache=static,beams=3", _EQUAL, False),
+        ("default:padding,cache", _PIECES, True),
+        ("default:padding,cache", _EQUAL, False),
+        ("other:neighbours,beams", _EQUAL, True),
+        ("other:neighbours", _EQUAL, False),
+        ("behind:1", _PIECES, True),
+        ("behind:2", _PIECES, False),
+        ("behind:2", _SEVERAL, True),
+        ("rows:2", _BATCH, True),
+        ("rows:2", _SEVERAL, False),
+        ("rows:unequal", _BATCH, True),
+        ("rows:unequal", _EQUAL, False),
+        ("begins:unequal", _BATCH, True),
+        ("begins:unequal", _SEVERAL, False),
+        ("by:0.02", _BATCH, True),
+        ("by:0.02", _PIECES, False),
+        ("length:2", _PIECES, True),
+        ("length:3", _PIECES, False),
+        ("models:mamba2 behind:2 by:0.6", _SEVERAL, True),
+        ("models:mamba2 behind:2 by:0.4", _SEVERAL, False),
+    ],
+)
+def test_a_condition_holds_of_the_cases_that_it_names(condition: str, case: Case, holds: bool) -> None:
+    assert CONDITIONS[condition](case, Profile()) is holds
+
+
+def test_rows_are_told_apart_by_whether_their_sequence_has_tokens() -> None:
+    (first, second) = extensions(_case([(0, (1, 2))], [(0, (3,)), (1, (4, 5))]))
+    assert (first.begun, first.continued) == ((2,), ())
+    assert (second.begun, second.continued) == ((2,), (1,))
+
+
+@pytest.mark.parametrize("name", ["", "models:", "colour:red", "models:mamba colour:red"])
+def test_a_text_that_is_no_condition_is_not_found(name: str) -> None:
+    assert name not in CONDITIONS
+
+
+def test_an_empty_mapping_of_features_has_defaults_only() -> None:
+    features: Mapping[str, Any] = {}
+    assert CONDITIONS["default:cache"](_case([(0, (1,))], **features), Profile())
