@@ -134,10 +134,13 @@ def with_functions_called(case: Case, subject: Subject) -> Case:
 def explain(diagnosis: Diagnosis, subject: Subject) -> Diagnosis:
     """With the calls of a port's own functions, who wrote what is wrong, and what the sanitizer says of it.
 
-    A library of sequences has no such functions, launches nothing, and needs neither torch nor Triton.
+    A library of sequences has no such functions, launches nothing, and needs neither torch nor Triton: there it is the first
+    state that differs from a fresh run's.
     """
     if subject.sequences is not None:
-        return diagnosis
+        return replace(
+            diagnosis, case=replace(diagnosis.case, finding=subject.sequences.explain(diagnosis.case))
+        )
     from statecheck.diagnose.attribution import explained
 
     case = with_functions_called(diagnosis.case, subject)

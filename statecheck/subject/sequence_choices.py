@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from statecheck.case import Case
+
 Features = Mapping[str, Sequence[Any]]
 """The values of each feature, the default first."""
 
@@ -19,11 +21,13 @@ class SequenceChoices:
         list_models: of the library.
         list_features: of a model, those that a function has parameters for.
         script: of a port that writes scripts with its library alone, see docs/sequences.md.
+        explain: the first call, layer and state in which a case differs, in a sentence; "" where that is not known.
     """
 
     list_models: Callable[[], Sequence[str]]
     list_features: Callable[[str, str], Features]
     script: Callable[..., str] | None = None
+    explain: Callable[[Case], str] = lambda case: ""
 
     @cached_property
     def models(self) -> Sequence[str]:

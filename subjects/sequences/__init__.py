@@ -5,6 +5,7 @@ Nothing here imports torch or Triton.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,7 @@ from subjects.sequences.conditions import CONDITIONS
 from subjects.sequences.library import Isolated, Library, Local
 from subjects.sequences.protocol import PortModule
 from subjects.sequences.scenario import Sequences
+from subjects.sequences.states import first_difference
 
 __all__ = ["adapted"]
 
@@ -37,5 +39,7 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
         known,
         refuses=False,
         release=port.release,
-        sequences=SequenceChoices(port.models, library.features, port.function("script")),
+        sequences=SequenceChoices(
+            port.models, library.features, port.function("script"), partial(first_difference, library)
+        ),
     )

@@ -38,7 +38,9 @@ def _begins(case: Case, wanted: list[str]) -> bool:
 
 
 def _has_sequences(case: Case, least: list[str]) -> bool:
-    return len({place for number in range(_failing(case) + 2) for place in _lengths(case, number)}) >= int(least[0])
+    return len({place for number in range(_failing(case) + 2) for place in _lengths(case, number)}) >= int(
+        least[0]
+    )
 
 
 def _differs_by(case: Case, most: list[str]) -> bool:

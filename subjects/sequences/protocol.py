@@ -15,7 +15,7 @@ NEEDED = ("models", "new", "extend")
 CHOSEN_MODELS = "STATECHECK_MODELS"
 """Variable of the environment: names or patterns of the models to draw from, separated by commas."""
 WITH_FEATURES = ("new", "extend", "generate")
-OPTIONAL = ("fork", "roll_back", "save", "load", "drop", "reorder", "length", "generate", "close")
+OPTIONAL = ("fork", "roll_back", "save", "load", "drop", "reorder", "length", "generate", "states", "close")
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,8 @@ def plain(name: str, value: Any) -> Any:
         return [int(token) for token in _flat(value)]
     if name == "length":
         return int(value)
+    if name == "states":
+        return [(str(state), [float(one) for one in _flat(numbers)]) for state, numbers in value]
     return False if value is False else None
 
 

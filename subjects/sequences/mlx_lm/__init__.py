@@ -8,6 +8,7 @@ from typing import Any
 
 from subjects.sequences.mlx_lm import generation
 from subjects.sequences.mlx_lm import models as built
+from subjects.sequences.mlx_lm import states as cache_states
 from subjects.sequences.mlx_lm.architectures import architectures
 from subjects.sequences.mlx_lm.context import MlxContext
 from subjects.sequences.mlx_lm.script import script_of
@@ -86,6 +87,11 @@ def reorder(context: MlxContext, order: Sequence[int]) -> None:
 def length(context: MlxContext, sequence: int) -> int:
     """As the prompt cache counts tokens."""
     return context.length(sequence)
+
+
+def states(context: MlxContext, sequence: int) -> list[tuple[str, list[float]]]:
+    """What the prompt cache holds of a sequence, layer by layer."""
+    return cache_states.states(context.caches[sequence])
 
 
 def generate(

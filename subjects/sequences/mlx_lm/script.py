@@ -28,7 +28,12 @@ def show(tokens, logits, fresh=lambda tokens: model(mx.array([tokens]), cache=ma
 
 
 def script_of(
-    model: str, seed: int, layout: Layout, deviation: float, operations: Sequence[tuple[str, Mapping[str, Any]]], step: int
+    model: str,
+    seed: int,
+    layout: Layout,
+    deviation: float,
+    operations: Sequence[tuple[str, Mapping[str, Any]]],
+    step: int,
 ) -> str:
     """The text.
 

@@ -16,8 +16,9 @@ import transformers
 
 from subjects.sequences.sizes import NotBuilt
 from subjects.sequences.transformers import generation, weights
+from subjects.sequences.transformers import states as cache_states
 from subjects.sequences.transformers.architectures import architectures
-from subjects.sequences.transformers.context import TransformersContext, own_cache
+from subjects.sequences.transformers.context import TransformersContext, keeps_states
 from subjects.sequences.transformers.models import build, layer_kinds
 from subjects.sequences.transformers.script import script_of
 
@@ -29,6 +30,8 @@ ISOLATED = True
 SECONDS = 25.0
 KNOWN = str(Path(__file__).parent.with_name("transformers_known.toml"))
 RELEASE = transformers.__version__
+
+BATCHES = "generate_batch"
 
 torch.set_num_threads(1)
 logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)
@@ -48,6 +51,7 @@ def features(model: str) -> dict[str, Sequence[Any]]:
         "cache": ("dynamic", "static", "none"),
         "record": (False, True),
         "crop": ("checked", "unchecked"),
+        "before": ("nothing", BATCHES),
         "history": generation.HISTORIES,
         "beams": (1, 2, 3),
         "neighbours": (0, 1, 2, 3),
@@ -67,12 +71,15 @@ def new(
     cache: str = "dynamic",
     record: bool = False,
     crop: str = "checked",
+    before: str = "nothing",
 ) -> TransformersContext:
-    """A model whose first layer is of a kind, and no sequences."""
+    """A model whose first layer is of a kind, and no sequences; before that continuous batching is tried with it, if `before` says so."""
     made = _model(model, seed, first_layer or _first_layers(model)[0])
-    if own_cache(made) is None:
-        # Its state lies in its modules, which other contexts must not share.
+    if keeps_states(made) or before == BATCHES:
+        # Its modules hold what other contexts must not share.
         made = copy.deepcopy(made)
+    if before == BATCHES:
+        generation.try_batches(made)
     return TransformersContext(made, padding, inputs, cache, record, crop)
 
 
@@ -114,6 +121,11 @@ def reorder(context: TransformersContext, order: Sequence[int]) -> None:
 def length(context: TransformersContext, sequence: int) -> int:
     """As the cache counts tokens."""
     return context.length(sequence)
+
+
+def states(context: TransformersContext, sequence: int) -> list[tuple[str, list[float]]]:
+    """What the cache holds of a sequence, layer by layer."""
+    return cache_states.states(context.batches[sequence], sequence)
 
 
 def generate(

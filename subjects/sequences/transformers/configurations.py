@@ -16,6 +16,8 @@ _KINDS = ("layer_types", "layers_block_type", "block_types")
 _PLACES = ("attn_layer_indices", "attn_layer_offset")
 """Where attention layers stand between the others."""
 _OTHER_LISTS = ("mlp_layer_types",)
+_TEXTS = {"autocast_kernel_dtype": "float32"}
+"""Kernels that compute in half precision by default would hide small differences."""
 _KNOWN_KINDS = ("conv", "full_attention", "linear_attention", "sliding_attention", "hybrid", "hybrid_sliding")
 
 
@@ -87,7 +89,9 @@ def _fields(architecture: str, layers: int, scale: int, *, windows: bool) -> Ite
     count = max(getattr(default, name, None) or 0 for name in _LAYER_COUNTS)
     heads = getattr(default, "num_attention_heads", None)
     for name, parameter in _parameters(architecture).items():
-        if _TOKENS.fullmatch(name):
+        if name in _TEXTS:
+            yield name, _TEXTS[name]
+        elif _TOKENS.fullmatch(name):
             yield name, 0 if name == "pad_token_id" else None
         elif name in _LAYER_COUNTS:
             if parameter.default is not None:

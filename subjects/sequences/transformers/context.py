@@ -1,5 +1,6 @@
 """The sequences of a model: which share a cache, and what happens to them."""
 
+import copy
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -220,9 +221,35 @@ def empty_cache(model: Any, kind: str) -> Any:
 
 def own_cache(model: Any) -> type | None:
     """The class of the cache that the forward makes if it was given none; None where it returns no cache."""
-    if not hasattr(model, "_statecheck_own_cache"):
-        tokens = torch.ones((1, 2), dtype=torch.int64)
-        made = forward(model, tokens, tokens, None, "direct").cache
-        model._statecheck_own_cache = None if made is None else type(made)
-    found: type | None = model._statecheck_own_cache
+    found: type | None = _traits(model)[0]
     return found
+
+
+def keeps_states(model: Any) -> bool:
+    """Whether a forward leaves tensors in the model's modules."""
+    found: bool = _traits(model)[1]
+    return found
+
+
+def _traits(model: Any) -> tuple[type | None, bool]:
+    if not hasattr(model, "_statecheck_traits"):
+        tried = copy.deepcopy(model)
+        before = _tensors_of_modules(tried)
+        tokens = torch.ones((1, 2), dtype=torch.int64)
+        made = forward(tried, tokens, tokens, None, "direct").cache
+        model._statecheck_traits = (
+            None if made is None else type(made),
+            bool(_tensors_of_modules(tried) - before),
+        )
+    found: tuple[type | None, bool] = model._statecheck_traits
+    return found
+
+
+def _tensors_of_modules(model: Any) -> set[tuple[str, str]]:
+    """Attributes of modules that hold tensors and are neither parameters nor buffers."""
+    return {
+        (path, name)
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, torch.Tensor)
+    }

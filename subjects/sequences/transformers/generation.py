@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ _REFUSALS = (
     "Invalid layer type",
     "could not be found in the config",
     "not compatible with `cache`",
+    "is only supported for",
 )
 """What the library says where it refuses a feature."""
 NONE, CACHE, CONTINUED, CONTINUED_WHOLE = "none", "cache", "continued", "continued, whole prompt"
@@ -66,7 +68,8 @@ def generate(context: TransformersContext, name: int, count: int, features: Gene
 def _generate(context: TransformersContext, name: int, count: int, features: GenerateFeatures) -> list[int]:
     prompt = context.tokens[name]
     if features.mode == "continuous batching":
-        return _batched(context, prompt, count)
+        # What it leaves in the model is for the feature `before` of contexts.
+        return _batched(copy.deepcopy(context.model), prompt, count)
     first: list[int] = []
     ids, mask = padded([prompt, *_neighbours(prompt, features.neighbours)], "left")
     options = _options(context.model, features)
@@ -155,13 +158,19 @@ def _assistant(model: Any) -> Any:
     return assistant
 
 
-def _batched(context: TransformersContext, prompt: list[int], count: int) -> list[int]:
+def try_batches(model: Any) -> None:
+    """Generate with continuous batching, which the library may refuse."""
+    with suppress(ValueError, RuntimeError, NotImplementedError, AttributeError):
+        _batched(model, [1, 2], 1)
+
+
+def _batched(model: Any, prompt: list[int], count: int) -> list[int]:
     """With continuous batching, which has no feature of `generate`."""
-    if not hasattr(context.model, "generate_batch"):
+    if not hasattr(model, "generate_batch"):
         raise NotImplementedError("the release has no continuous batching")
-    config = copy.deepcopy(context.model.generation_config)
+    config = copy.deepcopy(model.generation_config)
     config.max_new_tokens, config.do_sample = count, False
-    outputs = context.model.generate_batch(inputs=[prompt], generation_config=config, progress_bar=False)
+    outputs = model.generate_batch(inputs=[prompt], generation_config=config, progress_bar=False)
     if not outputs:
         raise NotImplementedError("continuous batching returns nothing")
     return [int(token) for token in next(iter(outputs.values())).generated_tokens]

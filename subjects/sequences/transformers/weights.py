@@ -27,7 +27,7 @@ def verified(model: nn.Module, seed: int, least: float) -> nn.Module:
     for deviation in STANDARD_DEVIATIONS:
         randomise(model, seed, deviation)
         model._statecheck_deviation = deviation  # type: ignore[assignment]
-        moved = state_moves(model)
+        moved = state_moves(copy.deepcopy(model))
         if moved >= least:
             return model
     raise NotImplementedError(

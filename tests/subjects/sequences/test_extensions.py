@@ -1,4 +1,4 @@
-"""Conditions of known defects of sequences, each with a case for which it holds and with one for which it does not."""
+"""Conditions about rows and lengths, each with a case for which it holds and with one for which it does not."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 from oracle.profile import Profile
 from statecheck.case import Case
 from statecheck.case.failure import Failure
-from statecheck.case.values import Call, Expected, Outcome, Returned, record
-from subjects.sequences.conditions import CONDITIONS, extensions
+from statecheck.case.values import Expected, Name, Outcome, Returned, call, record
+from subjects.sequences.conditions import CONDITIONS
+from subjects.sequences.extensions import extensions
 
 Rows = Sequence[tuple[int, Sequence[int]]]
 
@@ -19,11 +20,10 @@ Rows = Sequence[tuple[int, Sequence[int]]]
 def _case(*extended: Rows, distance: float = 0.5, **features: Any) -> Case:
     """A case of a context that extends sequences; the last call is the failing one."""
     lengths: dict[int, int] = {}
-    steps = [Call("Sequences", keywords=(("model", "mamba2"), ("features", features)))]
+    steps = [call("Sequences", model="mamba2", seed=0, features=features)]
     outcomes: list[Outcome] = [Returned(record("Sequences"))]
     for rows in extended:
-        named = (("context", 0), ("rows", tuple(rows)), ("features", {}))
-        steps.append(Call("Sequences.extend", keywords=named))
+        steps.append(call("Sequences.extend", self=Name("library"), context=0, rows=list(rows), features={}))
         for sequence, tokens in rows:
             lengths[sequence] = lengths.get(sequence, 0) + len(tokens)
         after = tuple((0, sequence, count) for sequence, count in lengths.items())
@@ -42,10 +42,6 @@ _EQUAL = _case([(0, (1,)), (1, (2,))], cache="static", beams=2)
 @pytest.mark.parametrize(
     ("condition", "case", "holds"),
     [
-        ("models:jamba,mamba*", _PIECES, True),
-        ("models:jamba", _PIECES, False),
-        ("calls:extend", _PIECES, True),
-        ("calls:extend,fork", _PIECES, False),
         ("features:cache=static,beams=2", _EQUAL, True),
         ("features:cache=static,beams=3", _EQUAL, False),
         ("default:padding,cache", _PIECES, True),
@@ -61,6 +57,8 @@ _EQUAL = _case([(0, (1,)), (1, (2,))], cache="static", beams=2)
         ("rows:unequal", _EQUAL, False),
         ("begins:unequal", _BATCH, True),
         ("begins:unequal", _SEVERAL, False),
+        ("sequences:2", _BATCH, True),
+        ("sequences:2", _SEVERAL, False),
         ("by:0.02", _BATCH, True),
         ("by:0.02", _PIECES, False),
         ("length:2", _PIECES, True),

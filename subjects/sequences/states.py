@@ -1,0 +1,122 @@
+"""The first call, layer and state in which a library differs from fresh runs, by comparing states: what explains a failing case."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from oracle.sequences import Place, SequenceTokens, Tokens
+from statecheck.case import Case
+from statecheck.case.values import Call, Returned
+from statecheck.subject.not_offered import NotOffered
+from subjects.sequences.library import FAILED, Handle, Library
+
+NamedStates = Sequence[tuple[str, Sequence[float]]]
+"""The states of a sequence by name, in the order of the layers."""
+_WITH_FEATURES = ("extend", "generate")
+
+
+class StateReplay:
+    """Takes the calls of a case once more, and reads states behind each.
+
+    Args:
+        made: arguments of the context.
+    """
+
+    def __init__(self, library: Library, made: Mapping[str, Any]) -> None:
+        self._library, self._model, self._seed = library, made["model"], made["seed"]
+        self._features = dict(made["features"])
+        self._contexts: dict[int, Handle] = {}
+        self.tokens = SequenceTokens()
+
+    def take(self, call: Call, generated: Tokens) -> Iterator[tuple[Place, str]]:
+        """Make a call; each sequence that changed and has a state that differs, with a sentence.
+
+        Args:
+            generated: the tokens that the library chose in the case.
+        """
+        name, named = call.function.rpartition(".")[2], dict(call.named)
+        named.pop("self", None)
+        context, features = named.pop("context"), named.pop("features", {})
+        before = dict(self.tokens.tokens)
+        given = [list(one) if isinstance(one, tuple) else one for one in named.values()]
+        happened = self._call(name, context, *given, **features) is not FAILED
+        if happened:
+            self._follow(name, context, named, generated)
+        rows = {number for number, _ in named.get("rows", ())}
+        for place, tokens in self.tokens.tokens.items():
+            if before.get(place) != tokens or (place[0] == context and place[1] in rows):
+                difference = self._difference(place, tokens)
+                if difference:
+                    yield place, difference
+
+    def _follow(self, name: str, context: int, named: Mapping[str, Any], generated: Tokens) -> None:
+        if name == "extend":
+            self.tokens.extend(context, [(number, tuple(tokens)) for number, tokens in named["rows"]])
+        elif name == "generate":
+            length = self._call("length", context, named["sequence"])
+            self.tokens.generate(context, named["sequence"], generated, length)
+        else:
+            getattr(self.tokens, name)(context, *named.values())
+
+    def _difference(self, place: Place, tokens: Tokens) -> str:
+        seen = self._call("states", place[0], place[1])
+        fresh = self._library.new(self._model, self._seed, self._given())
+        self._library.call(self._model, "extend", fresh, [(0, list(tokens))])
+        wanted = self._library.call(self._model, "states", fresh, 0)
+        self._library.call(self._model, "close", fresh)
+        return first_different(seen, wanted, self._library.port.tolerance)
+
+    def _given(self) -> dict[str, Any]:
+        names = self._library.port.given_to_reference
+        return {name: value for name, value in self._features.items() if name in names}
+
+    def _call(self, name: str, number: int, *arguments: Any, **features: Any) -> Any:
+        if number not in self._contexts:
+            self._contexts[number] = self._library.new(self._model, self._seed, self._features)
+        given = features if name in _WITH_FEATURES else {}
+        return self._library.call(self._model, name, self._contexts[number], *arguments, **given)
+
+
+def first_difference(library: Library, case: Case) -> str:
+    """The first call behind which a state differs, and the first layer; "" where no state is known to differ."""
+    if not library.offers("states"):
+        return ""
+    made, *calls = case.calls
+    library.begin(case.model)
+    replay = StateReplay(library, made.named)
+    for number, call in enumerate(calls, 1):
+        try:
+            for place, difference in replay.take(call, _generated(case, number)):
+                behind = f"Behind call {number}, {call.function}, sequence {place[1]}"
+                return (
+                    f"{behind}: {difference}. Behind the calls before it all states agreed with fresh runs."
+                )
+        except NotOffered:
+            return ""
+        except Exception as error:
+            return f"States agreed with fresh runs until call {number}, {call.function}, raised {type(error).__name__}."
+    return "All states agreed with fresh runs."
+
+
+def first_different(seen: NamedStates, wanted: NamedStates, tolerance: float) -> str:
+    """The first state that differs by more than the tolerance, as a share of its largest number; "" for none."""
+    there = dict(seen)
+    for name, numbers in wanted:
+        if name not in there:
+            return f"{name} is missing"
+        if len(there[name]) != len(numbers):
+            return f"{name} has {len(there[name])} numbers, and that of a fresh run {len(numbers)}"
+        largest = max(map(abs, numbers), default=0.0)
+        far = max((abs(one - other) for one, other in zip(there[name], numbers, strict=True)), default=0.0)
+        if not far <= tolerance * largest:
+            share = far / largest if largest else math.inf
+            return f"{name} differs from a fresh run's by {share:.2g} of its largest number"
+    return ""
+
+
+def _generated(case: Case, number: int) -> Tokens:
+    outcome = case.actual[number]
+    value: Any = outcome.value if isinstance(outcome, Returned) else None
+    return tuple(value["generated"]) if value is not None else ()
