@@ -9,6 +9,7 @@ the module is loaded from a changed copy. The laws know nothing of them.
 
 from __future__ import annotations
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -189,12 +190,17 @@ class Replanted(importlib.abc.MetaPathFinder):
 @contextmanager
 def _released(planted: PlantedDefect) -> Iterator[Subject]:
     """The release with the defect. The process is the defect's from then on."""
+    from statecheck.releases.project import PROJECTS
     from statecheck.subject import load
 
     with tempfile.TemporaryDirectory() as folder:
         sys.meta_path.insert(0, Replanted(planted, Path(folder)))
-        os.environ |= {"STATECHECK_MODELS": planted.models} if planted.models else {}
-        subject = load(planted.module.partition(".")[0])
+        name = planted.module.partition(".")[0]
+        if planted.models:
+            # A process of the model's own would import the release unchanged.
+            vars(importlib.import_module(PROJECTS[name].adapter))["ISOLATED"] = False
+            os.environ |= {"STATECHECK_MODELS": planted.models}
+        subject = load(name)
         if subject.release != planted.release:
             rule = f"should be {planted.release}"
             raise ValueError(f"release = {subject.release!r}, but {rule} [PlantedDefect]")
