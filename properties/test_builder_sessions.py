@@ -7,7 +7,6 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from properties.strategies.builder_sessions import captured_step, steps
 from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, setups
-from statecheck.case.values import Call, Name, Tensor
 from statecheck.execution.machines import TrialMachine, machine_prop
 
 BUILDERS = tuple(CLASSES.values())
@@ -55,11 +54,4 @@ class AnOldStepNeverShowsInANewOne(TrialMachine):
     @rule(first_block=st.integers(500, 600))
     def change_the_block_table(self, first_block: int) -> None:
         assert self.latest is not None
-        arguments = {
-            "self": Name("builder"),
-            "metadata": Name("metadata"),
-            "blk_table": self.latest.with_blocks_from(first_block).block_table(self.setup),
-            "slot_mapping": Tensor("int64", (0,), ()),
-        }
-        name = f"{self.setup.builder}.update_block_table"
-        self.agrees(Call(name, tuple(arguments.items()), by_content=True))
+        self.agrees(self.latest.with_blocks_from(first_block).update(self.setup))

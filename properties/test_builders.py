@@ -11,7 +11,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from oracle.builders.base import base_metadata, updated_block_table
-from oracle.builders.gdn import gdn_metadata
+from oracle.builders.gdn import gdn_metadata, updated_gdn_metadata
 from properties.strategies.builder_sessions import Session, captured_step, sessions, steps
 from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, StepRequest, setups
 from statecheck.case.values import Call, Name, Record, Tensor, Value, call
@@ -72,6 +72,8 @@ def accepted(session: Session) -> Session:
     return replace(session, steps=tuple(replace(step, counts=True) for step in session.steps))
 
 
+UPDATING = st.sampled_from(("builder", "other"))
+"""The builder of the updated metadata, or that of another group of layers, whose buffers hold no step yet."""
 SPECULATIVE_SESSIONS = sessions(**SPECULATING).map(accepted) | sessions(**SPECULATING).map(accepted).map(said)
 """Half of them with all that a runner can say."""
 
@@ -367,23 +369,37 @@ def test_a_captured_step_has_decodes_only(trial: Trial, setup: BuilderSetup, row
     *UPDATE,
     session=sessions(kinds=MAMBA),
     first_block=st.integers(1, 50),
+    builder=UPDATING,
 )
 def test_another_block_table_changes_the_state_indices_only(
-    trial: Trial, session: Session, first_block: int
+    trial: Trial, session: Session, first_block: int, builder: str
 ) -> None:
     setup = replace(session.setup, num_spec=0)
     step = session.steps[0]
     assume(all(row.query_len == 1 or row.prefilling for row in step.requests))
     step = replace(step, requests=tuple(replace(row, accepted=1, slack=0) for row in step.requests))
-    other = step.with_blocks_from(500 + first_block).block_table(setup)
-    arguments = {
-        "self": Name("builder"),
-        "metadata": Name("metadata"),
-        "blk_table": other,
-        "slot_mapping": Tensor("int64", (0,), ()),
-    }
-    update = Call(f"{setup.builder}.update_block_table", tuple(arguments.items()), by_content=True)
-    trial.agrees(setup.construct(), step.build(setup), update, rule=updated_block_table)
+    update = step.with_blocks_from(500 + first_block).update(setup, builder)
+    trial.agrees(
+        setup.construct(), setup.construct(bind="other"), step.build(setup), update, rule=updated_block_table
+    )
+
+
+@prop(
+    "builder/update-gdn-block-table",
+    "agreement",
+    f"{CLASSES['gdn']}.update_block_table",
+    session=sessions(kinds=("gdn",)).map(accepted).map(said),
+    first_block=st.integers(1, 50),
+    builder=UPDATING,
+)
+def test_another_block_table_changes_the_state_indices_of_gdn_only(
+    trial: Trial, session: Session, first_block: int, builder: str
+) -> None:
+    setup, step = session.setup, session.steps[0]
+    update = step.with_blocks_from(500 + first_block).update(setup, builder)
+    trial.agrees(
+        setup.construct(), setup.construct(bind="other"), step.build(setup), update, rule=updated_gdn_metadata
+    )
 
 
 @prop("builder/bad-config", "refusal", *BUILDERS, setup=setups(), data=st.data())

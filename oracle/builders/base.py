@@ -86,10 +86,15 @@ def updated_block_table(
     Source: document 1, `update_block_table`.
     """
     require(config.num_spec == 0, "num_speculative_tokens", config.num_spec, "be 0")
+    return base_metadata(on_table(step, config, table), config, kind, capture)
+
+
+def on_table(step: BuilderStep, config: BuilderConfig, table: Rows) -> BuilderStep:
+    """The same step on the blocks of another group of layers."""
     require(len(table) == len(step.rows), "blk_table", table, f"have {len(step.rows)} rows")
     batch.require_table_columns(table, config, "blk_table")
     rows = tuple(replace(row, blocks=blocks) for row, blocks in zip(step.rows, table, strict=True))
-    return base_metadata(replace(step, rows=rows), config, kind, capture)
+    return replace(step, rows=rows)
 
 
 def _require_capturable(step: BuilderStep, config: BuilderConfig, kind: str) -> None:

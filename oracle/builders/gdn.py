@@ -4,6 +4,7 @@ from typing import Final, Literal, TypeVar
 
 from oracle.batch import Split
 from oracle.builders import batch
+from oracle.builders.base import on_table
 from oracle.builders.batch import BuilderConfig, BuilderStep, Rows, StepRow, starts_of
 from oracle.chunks import FLA_CHUNK_SIZE, ConvPrograms, causal_conv1d_metadata, chunk_indices, chunk_offsets
 from oracle.errors import Refused, require
@@ -76,6 +77,16 @@ def gdn_metadata(step: BuilderStep, config: BuilderConfig, capture: bool = False
         _require_speculation(step, config)
 
     return _metadata(step, config)
+
+
+@rule
+def updated_gdn_metadata(step: BuilderStep, config: BuilderConfig, table: Rows) -> GDNMetadata:
+    """The metadata of the same step for another group's block table: only the blocks differ.
+
+    No document has this method for GDN; vLLM 0.33 has. What is right follows from the law that a layer
+    reads and writes the blocks of its own group, and from `build` for all the rest.
+    """
+    return gdn_metadata(on_table(step, config, table), config)
 
 
 def _metadata(step: BuilderStep, config: BuilderConfig) -> GDNMetadata:

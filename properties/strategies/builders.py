@@ -232,6 +232,16 @@ class BuildCall(NamedSituations):
             by_content=True,
         )
 
+    def update(self, setup: BuilderSetup, builder: str = "builder") -> Call:
+        """The update of the metadata that were built last for this step's block table, by the builder of that name."""
+        arguments: dict[str, Value] = {
+            "self": Name(builder),
+            "metadata": Name("metadata"),
+            "blk_table": self.block_table(setup),
+            "slot_mapping": Tensor("int64", (0,), ()),
+        }
+        return Call(f"{setup.builder}.update_block_table", tuple(arguments.items()), by_content=True)
+
     def conditions(self) -> dict[str, bool]:
         rows = self.requests
         decodes = [row for row in rows if not row.prefilling]

@@ -78,7 +78,7 @@ def captured(call: Call, profile: Profile, self: Call, common_attn_metadata: Rec
     return _answer(call, step, config_of(self, profile), common_attn_metadata)
 
 
-@answers(*(f"Mamba{number}AttentionMetadataBuilder.update_block_table" for number in (1, 2)))
+@answers(*(f"{name}.update_block_table" for name in _KINDS))
 def updated(
     call: Call,
     profile: Profile,
@@ -89,9 +89,10 @@ def updated(
 ) -> Value:
     """The metadata of the same step for another block table."""
     kind, result = _kind_of(call)
-    step = _step(metadata.named["common_attn_metadata"], None, None)
-    config = config_of(self, profile)
-    after = base.updated_block_table(step, config, matrix(blk_table, "blk_table"), kind=kind)
+    step, config, table = step_of(metadata), config_of(self, profile), matrix(blk_table, "blk_table")
+    if kind == "gdn":
+        return record(result, **gdn_fields(gdn.updated_gdn_metadata(step, config, table), config))
+    after = base.updated_block_table(step, config, table, kind=kind)
     return record(result, **mamba_fields(kind, after, config, blk_table.shape[1]))
 
 

@@ -209,7 +209,13 @@ MANIFEST = (
     Symbol("contract 1.9", "prepare_chunk_indices", "chunks", "chunks.chunk_indices"),
     Symbol("contract 1.9", "prepare_chunk_offsets", "chunks", "chunks.chunk_offsets"),
 )
-_RULES = {symbol.name: f"oracle.{symbol.oracle}".replace("/", ".") for symbol in MANIFEST if symbol.oracle}
+OF_RELEASES = {f"{_GDN}.{_UPDATE}": "builders/gdn.updated_gdn_metadata"}
+"""Rules of functions that releases have, and neither a document nor `impl`."""
+_RULES = {
+    name: f"oracle.{rule}".replace("/", ".")
+    for name, rule in (OF_RELEASES | {symbol.name: symbol.oracle for symbol in MANIFEST}).items()
+    if rule
+}
 
 
 def require_rule(call: Call, rule: Callable[..., object]) -> None:

@@ -140,6 +140,12 @@ def triton_prefills() -> Iterator[None]:
             sys.modules[_GDN_LAYER] = loaded
 
 
+def without_prefill_blocks(built: Any) -> Any:
+    """The metadata without the blocks of prefills, which releases since 0.23 repeat in a field that no document has."""
+    gone = {"prefill_state_indices": None} if hasattr(built, "prefill_state_indices") else {}
+    return dataclasses.replace(built, **gone)
+
+
 @adapter_of(ReleasedGDNBuilder)
 class GDNAttentionMetadataBuilder(ReleasedGDNBuilder):
     """GDN's builder of the release, with Triton's prefill kernels in mind."""
@@ -149,11 +155,22 @@ class GDNAttentionMetadataBuilder(ReleasedGDNBuilder):
             super().__init__(kv_cache_spec, layer_names, complete_config(vllm_config), device)
 
     def build(self, common_prefix_len: int, common_attn_metadata: Any, *rest: Any, **options: Any) -> Any:
-        """The release's; since 0.23 it tells the blocks of prefills once more, in a field that no document has."""
-        built = super().build(common_prefix_len, as_runners_pad(common_attn_metadata), *rest, **options)
-        gone = {"prefill_state_indices": None} if hasattr(built, "prefill_state_indices") else {}
-        return dataclasses.replace(built, **gone)
+        """The release's, without the blocks of prefills."""
+        given = as_runners_pad(common_attn_metadata)
+        built = without_prefill_blocks(super().build(common_prefix_len, given, *rest, **options))
+        built.batch_of_runner = given
+        return built
 
     def build_for_cudagraph_capture(self, common_attn_metadata: Any) -> Any:
         """The release's, for a dummy step as its runner makes it."""
         return super().build_for_cudagraph_capture(as_runners_capture(common_attn_metadata))
+
+    if hasattr(ReleasedGDNBuilder, "update_block_table"):
+
+        def update_block_table(self, metadata: Any, blk_table: Any, slot_mapping: Any) -> Any:
+            """The release's, for a table as its runner pads it; the runner gathers the running blocks in mode align."""
+            batch, mode = metadata.batch_of_runner, self.vllm_config.cache_config.mamba_cache_mode
+            padded = padded_with_null(blk_table, batch.query_start_loc_cpu)
+            gather = optional("vllm.v1.attention.backends.utils:mamba_get_block_table_tensor")
+            self.mamba_aligned_state_indices = gather(padded, batch.seq_lens, self.kv_cache_spec, mode)
+            return without_prefill_blocks(super().update_block_table(metadata, padded, slot_mapping))

@@ -163,6 +163,38 @@ PLANTED_BOUNDARIES = planted(
     "real-engine/v1",
 )
 
+PLANTED_UPDATES = planted(
+    {
+        "vllm.v1.attention.backends.gdn_attn": {
+            "rows with drafts lose their last block": (
+                "spec_indices = blk_table[masks, : self.num_spec + 1]\n",
+                "spec_indices = blk_table[masks, : self.num_spec]\n",
+            ),
+            "rows without drafts get the block behind theirs": (
+                "prefill_indices = blk_table[~masks, 0]\n",
+                "prefill_indices = blk_table[~masks, 1]\n",
+            ),
+            "rows of padding keep the blocks of the other table": (
+                (
+                    "            spec_indices = self.spec_state_indices_tensor[:batch_size]\n"
+                    "            spec_indices[m.num_spec_decodes :].fill_(NULL_BLOCK_ID)\n"
+                ),
+                "            spec_indices = self.spec_state_indices_tensor[:batch_size]\n",
+            ),
+            "decodes of a full graph keep the blocks of the other table": (
+                (
+                    "            self.non_spec_state_indices_tensor[: m.num_decodes].copy_(\n"
+                    "                non_spec_indices, non_blocking=True\n"
+                    "            )\n"
+                    "            non_spec_indices = self"
+                ),
+                "            non_spec_indices = self",
+            ),
+        },
+    },
+    property_id="builder/update-gdn-block-table",
+)
+
 
 class Replanted(importlib.abc.MetaPathFinder):
     """Finds the defect's module in a changed copy, and leaves every other one alone."""
@@ -216,5 +248,5 @@ def trials_of(planted: Sequence[PlantedDefect], *, shrinks: bool = False) -> tup
 
 
 if __name__ == "__main__":
-    chosen = PLANTED_BOUNDARIES if version("vllm") == EVERY_BOUNDARY else PLANTED
+    chosen = PLANTED_BOUNDARIES if version("vllm") == EVERY_BOUNDARY else (*PLANTED, *PLANTED_UPDATES)
     print_table("tests.breakages.release", __doc__, "module", trials_of(chosen), MAX_EXAMPLES)

@@ -17,6 +17,7 @@ from tests.breakages.release import (
     EVERY_BOUNDARY,
     PLANTED,
     PLANTED_BOUNDARIES,
+    PLANTED_UPDATES,
     RELEASE,
     PlantedDefect,
 )
@@ -25,7 +26,16 @@ from tests.breakages.sglang import RELEASE as SGLANG
 
 
 @pytest.mark.parametrize(
-    "planted", [PLANTED, PLANTED_BOUNDARIES, CONNECTORS, OF_SGLANG, FUNCTIONS_OF_SGLANG, FUNCTIONS_OF_VLLM]
+    "planted",
+    [
+        PLANTED,
+        PLANTED_BOUNDARIES,
+        PLANTED_UPDATES,
+        CONNECTORS,
+        OF_SGLANG,
+        FUNCTIONS_OF_SGLANG,
+        FUNCTIONS_OF_VLLM,
+    ],
 )
 def test_each_planted_defect_has_a_name_of_its_own(planted: Sequence[PlantedDefect]) -> None:
     assert len({one.name for one in planted}) == len(planted)
@@ -37,6 +47,7 @@ def test_each_planted_defect_has_a_name_of_its_own(planted: Sequence[PlantedDefe
     [
         (RELEASE, "release", "rejected drafts"),
         (RELEASE, "release", "preempted request comes back"),
+        (RELEASE, "release", "get the block behind"),
         (EVERY_BOUNDARY, "release", "column of their last scheduled token"),
         (RELEASE, "connectors", "another block"),
         (RELEASE, "connectors", "too early"),

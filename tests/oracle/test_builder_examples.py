@@ -8,7 +8,7 @@ import pytest
 
 from oracle.builders.base import BaseMetadata, base_metadata, updated_block_table
 from oracle.builders.batch import BuilderConfig, BuilderStep, StepRow, require_config
-from oracle.builders.gdn import GDNMetadata, gdn_metadata
+from oracle.builders.gdn import GDNMetadata, gdn_metadata, updated_gdn_metadata
 from oracle.builders.mamba2 import PositionChunks, position_chunks
 from oracle.chunks import ConvPrograms
 from oracle.profile import Profile
@@ -404,6 +404,20 @@ def test_gdn_reads_a_row_without_drafts_at_its_accepted_offset_unlike_the_docume
         num_accepted_tokens=(2, 1, 3),
     )
     assert programs(metadata.conv) == ((1, 0), (0,), (0,))
+
+
+def test_another_table_changes_the_blocks_of_gdn_only() -> None:
+    given, made = contract_example(), config(num_spec=2)
+    table = ((21, 22, 23), (24, 25, 26), (27, 28, 29), (30, 31, 32), (33, 34, 35))
+    built, updated = gdn_metadata(given, made), updated_gdn_metadata(given, made, table)
+    assert updated.spec_state_indices_tensor == ((21, 22, 23), (24, 25, 26), (27, 28, 29))
+    assert updated.non_spec_state_indices_tensor == (30, 0)
+    blocks = {
+        name: getattr(built, name) for name in ("spec_state_indices_tensor", "non_spec_state_indices_tensor")
+    }
+    assert replace(updated, **blocks) == built
+    with refused("blk_table"):
+        updated_gdn_metadata(given, made, table[:4])
 
 
 def test_gdn_gives_the_documents_outcome_for_a_known_prompt_chunk() -> None:
