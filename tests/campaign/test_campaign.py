@@ -95,9 +95,9 @@ class Ended:
         return Case.load(Path(first.report) / "case.json")
 
 
-def hurried(campaign: Campaign) -> None:
+def hurried(campaign: Campaign, is_through: Callable[[Standing], bool]) -> None:
     """A watcher that ends the campaign once each property was tried enough."""
-    if all(map(_is_through, campaign.ledger.standings.values())):
+    if all(map(is_through, campaign.ledger.standings.values())):
         campaign.plan = replace(campaign.plan, budget=campaign.at)
 
 
@@ -106,13 +106,17 @@ def _is_through(one: Standing) -> bool:
     return met and not one.unshrunk
 
 
-def fuzz(folder: Path, *options: str) -> Ended:
-    """Run `fuzz` in this process, with workers of its own, until every property has come to something."""
+def _is_found(one: Standing) -> bool:
+    return bool(one.buckets)
+
+
+def fuzz(folder: Path, *options: str, until: Callable[[Standing], bool] = _is_through) -> Ended:
+    """Run `fuzz` in this process, with workers of its own, until that holds of every property."""
     message, shown = io.StringIO(), Display.watch
 
     def watch(display: Display, campaign: Campaign) -> None:
         shown(display, campaign)
-        hurried(campaign)
+        hurried(campaign, until)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(message):
         patch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(folder / "hypothesis"))
@@ -204,7 +208,8 @@ def test_a_call_that_hangs_in_the_worker_s_own_process_is_a_finding_with_its_inp
 ) -> None:
     with module(tmp_path, "toy_hanging", HANGS.format(hangs=hangs)) as name:
         options = ("--workers", "1", "--only", ROUNDS_UP, "--time-limit", "1s")
-        ended = fuzz(tmp_path, "--subject", name, *options)
+        # Shrinking waits for a hang at each attempt.
+        ended = fuzz(tmp_path, "--subject", name, *options, until=_is_found)
     case = ended.case(ROUNDS_UP)
     assert case.failure is not None
     assert (case.failure.kind, case.calls[-1].function) == ("hang", "cdiv")

@@ -71,7 +71,7 @@ def test_a_reason_for_a_refusal_that_was_reached_is_shown_as_wrong(file: str) ->
 
 def test_a_campaign_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     only = "split/decodes-first or bad-input/forms"
-    options = ["--budget", "20s", "--workers", "1", "--seed", "5", "--reports", str(tmp_path), "--only", only]
+    options = ["--budget", "6s", "--workers", "1", "--seed", "5", "--reports", str(tmp_path), "--only", only]
     assert main(["reach", *options]) == 0
     written = list(tmp_path.glob("campaigns/*/reach.md"))
     assert [str(path) for path in written] == [

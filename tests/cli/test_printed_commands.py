@@ -282,7 +282,7 @@ def test_a_command_runs_as_it_is_shown(command: str, place: Path) -> None:
 # Whatever the input is, since a busy machine comes to very few examples.
 BROKEN = PORT.replace("return [sum(", "return [1 + sum(")
 STARTED = {
-    "make": "PYTHONPATH='of mine' make fuzz SUBJECT=my_broken BUDGET=4s ONLY='offsets or prepare'",
+    "make": "PYTHONPATH='of mine' make fuzz SUBJECT=my_broken BUDGET=4s ONLY=offsets",
     "an interpreter": "PYTHONPATH='of mine' python -m statecheck fuzz --subject my_broken --budget 4s --only offsets",
 }
 AGAIN = re.compile(

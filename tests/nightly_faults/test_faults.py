@@ -19,7 +19,7 @@ from tests.nightly_faults.ground import Ground, ground
 from tests.nightly_faults.night import CampaignProcess, Night
 
 pytestmark = pytest.mark.slow
-_TIMES, _SECONDS = 4, 3.0
+_TIMES, _SECONDS = 2, 1.5
 """A process is killed within this many seconds after the first finding of a campaign of this many times as many examples."""
 
 

@@ -35,7 +35,6 @@ from tests.breakages.broken import (
     module,
     run_scripts,
 )
-from tests.processes import run_python
 from tests.report.defects import (
     CHANNELS_FIRST,
     DEFECTS,
@@ -67,7 +66,7 @@ def cases_of_properties(device: str) -> Iterator[Case]:
             continue
         # A property that fails does so in a test of its own.
         with contextlib.suppress(Exception):
-            tested.explore(bench, seed=1, max_examples=1 if tested.launches else 4)
+            tested.explore(bench, seed=1, max_examples=1 if tested.launches else 2)
         for trial in bench.trials:
             # No call, no case: the example was discarded before its first one.
             with contextlib.suppress(IndexError):
@@ -121,7 +120,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory, device: str) -> Scripts:
         place.parent.mkdir(parents=True)
         place.write_text(repro_script(case, place.parent, ROOT), encoding="utf-8")
         case.save(place.parent / "case.json")
-    # These import statecheck, which compiles kernels where the others interpret them: each runs in a process of its own.
+    # These import statecheck, which compiles kernels where the others interpret them.
     apart = {place for case, place in zip(correct, places, strict=True) if needs_statecheck(case)}
     found = [directory / "repro.py" for directory in reports.values()]
     intact = {"SUBJECT": "impl", "SUBJECT_PATH": str(ROOT)}
@@ -129,22 +128,17 @@ def scripts(tmp_path_factory: pytest.TempPathFactory, device: str) -> Scripts:
     jobs += [(script, intact) for script in found]
     jobs += [(place, {}) for place in places if place not in apart]
     verdicts, modules = run_scripts(folder, jobs)
+    others, _ = run_scripts(folder, [(place, {}) for place in places if place in apart])
     many = len(found)
-    together = iter(verdicts[2 * many :])
+    verdict_of = {True: iter(others), False: iter(verdicts[2 * many :])}
     return Scripts(
         broken=dict(zip(reports, verdicts[:many], strict=True)),
         intact=dict(zip(reports, verdicts[many : 2 * many], strict=True)),
         correct=[
-            (case, run_alone(place) if place in apart else next(together))
-            for case, place in zip(correct, places, strict=True)
+            (case, next(verdict_of[place in apart])) for case, place in zip(correct, places, strict=True)
         ],
         modules=modules,
     )
-
-
-def run_alone(script: Path) -> BreakageVerdict:
-    done = run_python(script)
-    return BreakageVerdict(done.returncode, done.stdout)
 
 
 named_defects = pytest.mark.parametrize("name", [defect.name for defect in DEFECTS])

@@ -24,7 +24,7 @@ from statecheck.execution.registry import Property, load_properties
 from statecheck.subject.known import declared_in
 from subjects import KnownDeviation, Subject, Symptom
 from subjects.vllm_conditions import CONDITIONS
-from tests.breakages.table import BREAKAGES, finders, hunting
+from tests.breakages.table import finders, hunting
 from tests.breakages.variants import Breakage, broken_subject
 
 FILE = Path(subjects.__file__).with_name("vllm_known.toml")
@@ -55,9 +55,9 @@ class Planted:
 
 @dataclass
 class Lint:
-    """What comes of planting breakages under the circumstances of entries.
+    """What comes of planting a breakage under the circumstances of entries.
 
-    `found` are breakages as they were found first. `alike` are pairs of a breakage and an entry with a symptom whose fields a
+    `found` is the breakage as it was found first. `alike` are pairs of a breakage and an entry with a symptom whose fields a
     failure has; `planted` are those for which there were inputs under the entry's circumstances, too.
     """
 
@@ -71,16 +71,14 @@ class Lint:
         return {pair for pair, one in self.planted.items() if one.passed_by}
 
 
-@cache
-def linted() -> Lint:
-    """Every breakage under every entry's circumstances."""
+def linted(breakage: Breakage) -> Lint:
+    """A breakage under every entry's circumstances."""
     lint = Lint()
-    for breakage in BREAKAGES:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            broken_subject(breakage.variant, Path(folder)) as subject,
-        ):
-            _Planting(lint, breakage, subject).run()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        broken_subject(breakage.variant, Path(folder)) as subject,
+    ):
+        _Planting(lint, breakage, subject).run()
     return lint
 
 
