@@ -209,7 +209,10 @@ MANIFEST = (
     Symbol("contract 1.9", "prepare_chunk_indices", "chunks", "chunks.chunk_indices"),
     Symbol("contract 1.9", "prepare_chunk_offsets", "chunks", "chunks.chunk_offsets"),
 )
-OF_RELEASES = {f"{_GDN}.{_UPDATE}": "builders/gdn.updated_gdn_metadata"}
+OF_RELEASES = {
+    f"{_GDN}.{_UPDATE}": "builders/gdn.updated_gdn_metadata",
+    **{f"StateTransfer.{name}": "shards.sent_states" for name in ("mooncake", "moriio", "nixl")},
+}
 """Rules of functions that releases have, and neither a document nor `impl`."""
 _RULES = {
     name: f"oracle.{rule}".replace("/", ".")
