@@ -32,6 +32,12 @@ _LAUNCHING = frozenset(
         "MambaSpecDecodeGPUContext.run_fused_postprocess",
         "MambaSpecDecodeGPUContext.run_fused_precopy",
         "MambaSpecDecodeGPUContext.run_fused_postprocess_align",
+        "StateSlots.clear",
+        "StateSlots.copy",
+        "StateSlots.last_accepted",
+        "StateSlots.of_rows",
+        "StateSlots.scatter",
+        "StateSlots.track",
     }
 )
 

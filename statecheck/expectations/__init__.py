@@ -25,6 +25,7 @@ _TOPICS = (
     "layout",
     "shapes",
     "shards",
+    "slots",
     "builders",
     "align",
     "align_kernels",

@@ -66,6 +66,132 @@ SLICES_OF_SGLANG = planted(
     SGLANG,
     "state-transfer/mooncake",
 )
+_SCATTER = "sglang.kernels.ops.mamba.mamba_state_scatter_triton"
+_FUSED = "sglang.srt.mem_cache.mamba_slot_fused"
+KERNELS_OF_SGLANG = (
+    *planted(
+        {
+            _FUSED: {
+                "slots of all layers are cleared in the first one": (
+                    "        base\n        + lid * tl.load(layer_stride_arr + tid)\n",
+                    "        base\n        + 0 * tl.load(layer_stride_arr + tid)\n",
+                ),
+            },
+        },
+        SGLANG,
+        "state-slots/clear",
+    ),
+    *planted(
+        {
+            _FUSED: {
+                "the first row of each pair of slots is copied for all": (
+                    "    dst_row = base + layer_off + tl.load(dst_arr + iid) * slot_stride\n",
+                    "    dst_row = base + layer_off + tl.load(dst_arr) * slot_stride\n",
+                ),
+                "elements of the largest convolution are copied of all": (
+                    "        mask = cols < feat\n        tl.store(dst_row",
+                    "        mask = cols < feat + 1\n        tl.store(dst_row",
+                ),
+            },
+        },
+        SGLANG,
+        "state-slots/copy",
+    ),
+    *planted(
+        {
+            _SCATTER: {
+                "a window is read from the first draft": (
+                    (
+                        "            src_off = (\n                pid_layer * src_layer_stride\n"
+                        "                + src_idx * src_req_stride\n                + step_idx * src_step_stride\n"
+                    ),
+                    (
+                        "            src_off = (\n                pid_layer * src_layer_stride\n"
+                        "                + src_idx * src_req_stride\n                + 0 * src_step_stride\n"
+                    ),
+                ),
+                "rejected rows are copied": (
+                    "    # Early exit if this request is not valid (step < 0)\n    if step_idx < 0:\n",
+                    "    # Early exit if this request is not valid (step < 0)\n    if step_idx < -1:\n",
+                ),
+                "slots at boundaries get the last accepted states": (
+                    (
+                        "                mamba_track_indices,\n                mamba_steps_to_track,\n                src_indices_raw,\n"
+                        "            )\n\n    pairs"
+                    ),
+                    (
+                        "                mamba_track_indices,\n                last_correct_step_indices,\n                src_indices_raw,\n"
+                        "            )\n\n    pairs"
+                    ),
+                ),
+                "windows of the second set begin with the rows of the first": (
+                    "    off2 = pid_req - n1\n",
+                    "    off2 = pid_req\n",
+                ),
+            },
+        },
+        SGLANG,
+        "state-slots/accepted",
+    ),
+    *planted(
+        {
+            _SCATTER: {
+                "rows without a slot are copied": (
+                    "        if (not check_freed_slots) or ((src_idx >= 0) & (dst_idx >= 0)):\n",
+                    "        if True:\n",
+                ),
+                "the row behind a tracked row is copied": (
+                    "            tl.where((track_rank == rank + 1) & (track != 0), rows, 0), axis=0\n",
+                    "            tl.where(track_rank == rank + 1, rows, 0), axis=0\n",
+                ),
+                "the temporal state is copied to its own slot": (
+                    (
+                        "                    ssm_states_ptr + layer_idx * ssm_layer_stride,\n"
+                        "                    src_idx * ssm_row_stride,\n                    dst_idx * ssm_row_stride,\n"
+                    ),
+                    (
+                        "                    ssm_states_ptr + layer_idx * ssm_layer_stride,\n"
+                        "                    src_idx * ssm_row_stride,\n                    src_idx * ssm_row_stride,\n"
+                    ),
+                ),
+            },
+        },
+        SGLANG,
+        "state-slots/boundary",
+    ),
+    *planted(
+        {
+            _SCATTER: {
+                "a boundary is a token late": (
+                    "        ti = tp - pre - 1\n",
+                    "        ti = tp - pre\n",
+                ),
+                "a row that ends at a boundary passes none": (
+                    "        cross = (pre // interval) != (post // interval)\n",
+                    "        cross = (pre // interval) != ((post - 1) // interval)\n",
+                ),
+            },
+        },
+        SGLANG,
+        "state-slots/last-accepted",
+    ),
+    *planted(
+        {
+            "sglang.kernels.ops.mamba.mamba_state_indices_triton": {
+                "padded rows have the slot of the first row": (
+                    "    out_val = tl.where(valid, idx.to(tl.int32), -1)\n",
+                    "    out_val = idx.to(tl.int32)\n",
+                ),
+                "rows of padding keep their number": (
+                    "    tl.store(req_pool_indices_ptr + offs, zeros, mask=in_range & (~valid))\n",
+                    "",
+                ),
+            },
+        },
+        SGLANG,
+        "state-slots/padded-rows",
+    ),
+)
 SLICES_OF_NIXL = planted(
     {
         f"{_CONNECTORS}.ssm_conv_transfer_utils": {
@@ -112,7 +238,7 @@ SLICES_OF_MORIIO = planted(
     VLLM,
     "state-transfer/moriio",
 )
-OF_SGLANG = SLICES_OF_SGLANG
+OF_SGLANG = SLICES_OF_SGLANG + KERNELS_OF_SGLANG
 OF_VLLM = SLICES_OF_NIXL + SLICES_OF_MORIIO
 
 

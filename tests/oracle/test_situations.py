@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from oracle import batch, chunks, layout, shapes, shards, types
+from oracle import batch, chunks, layout, shapes, shards, slots, types
 from oracle.align import context, decisions, pointers, runner
 from oracle.align.context import CacheGroup, StateSpec, StateView, TableView
 from oracle.align.decisions import Slots
@@ -83,6 +83,9 @@ def copies(geometry: StateGeometry, layout_name: str, accepted: int, ids: Sequen
 
 CHANNELS = {"channels": 4, "conv_kernel": 2}
 ONE_GROUP = {"n_groups": 1, "num_heads": 4, "head_dim": 1, "state_size": 1, "conv_kernel": 2}
+SLOT_MEMORY = {"pool": bytes(range(4)), "steps": bytes(range(2))}
+SLOT_VIEW = slots.StateView("pool", 1, (1, 4), (4, 1), 0)
+SLOT_STEPS = slots.StateView("steps", 1, (1, 2, 1), (2, 1, 1), 0)
 MEMORY = {"pool": bytes(4096), "other": bytes(8)}
 
 
@@ -329,6 +332,34 @@ CALLS = [
         ("EQUAL SHARED_UNIT", "mamba2", ONE_GROUP, 2, 2),
         ("GATHERED SHARED_IN_ONE SHARED_UNIT", "mamba2", ONE_GROUP, 2, 1),
         ("SCATTERED SHARED_UNIT", "mamba2", ONE_GROUP, 2, 4),
+    ),
+    *of(
+        "slots",
+        slots.copied_slots,
+        ("NOTHING", SLOT_MEMORY, [SLOT_VIEW], [], []),
+        ("", SLOT_MEMORY, [SLOT_VIEW], [1], [2]),
+        ("SEVERAL", SLOT_MEMORY, [SLOT_VIEW], [0, 1], [2, 3]),
+    ),
+    *of(
+        "slots",
+        slots.cleared_slots,
+        ("", SLOT_MEMORY, [SLOT_VIEW], [1]),
+        ("CLEARED", SLOT_MEMORY, [SLOT_VIEW], [1, 2]),
+    ),
+    *of(
+        "slots",
+        slots.accepted_states,
+        ("", SLOT_MEMORY, [SLOT_VIEW], [SLOT_STEPS], [((3,), (0,))]),
+        ("REJECTED", SLOT_MEMORY, [SLOT_VIEW], [SLOT_STEPS], [((3, 1), (0, -1))]),
+        ("KEPT SEVERAL", SLOT_MEMORY, [SLOT_VIEW], [SLOT_STEPS], [((3,), (0,)), ((1,), (0,))]),
+    ),
+    *of(
+        "slots",
+        slots.last_accepted,
+        ("", ((0, 1, 2),), (3,), None, 3, 4),
+        ("", ((0, 1, 2),), (3,), (4,), 3, 4),
+        ("BOUNDARY", ((0, 1, 2),), (3,), (2,), 3, 4),
+        ("AT_BOUNDARY", ((0, 1, 2),), (3,), (1,), 3, 4),
     ),
     *of("layout", layout.conv_state_layout, ("UNSET", {}, {}), ("", {layout.LAYOUT_VARIABLE: "DS"}, {})),
     *of(
