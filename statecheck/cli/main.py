@@ -30,6 +30,7 @@ from statecheck.cli.releases.bisect import add_bisect
 from statecheck.cli.releases.compatibility import add_compatibility
 from statecheck.cli.releases.replay_trace import add_replay_trace
 from statecheck.cli.sanitize import add_sanitize
+from statecheck.cli.upstream import add_upstream
 from statecheck.cli.vectors import add_vectors
 from statecheck.cli.xfails import add_xfails
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
@@ -90,6 +91,7 @@ def parser() -> CommandParser:
     _add_replay(commands)
     add_conform(commands)
     add_xfails(commands)
+    add_upstream(commands)
     add_bisect(commands)
     add_nightly(commands)
     add_merge(commands)
