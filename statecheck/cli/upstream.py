@@ -45,10 +45,11 @@ def run_upstream(options: argparse.Namespace) -> int:
     from statecheck.data.files import write_text
     from statecheck.diagnose.own_calls import with_own_calls
     from statecheck.report.markdown import subject_root
-    from statecheck.report.repro.upstream import upstream_test
+    from statecheck.report.repro.upstream import failing_call, upstream_test
     from statecheck.subject import load
 
     case = Case.load(path_of(options.case, options.corpus))
+    failing_call(case)
     subject = load(options.subject or case.subject)
     text = upstream_test(with_own_calls(case, subject), subject)
     _require_failure(text, subject_root(subject.module))

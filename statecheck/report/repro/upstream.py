@@ -30,7 +30,7 @@ def upstream_test(case: Case, subject: Subject) -> str:
     Raises:
         ValueError: a plain call does not show what the case shows, with the reason.
     """
-    call, expected = _failing(case)
+    call, expected = failing_call(case)
     module, name = _home(case, subject, call.function)
     if subject.functions:
         written = f"{module.rpartition('.')[2]}.{_own_call(case, name)}"
@@ -44,7 +44,12 @@ def upstream_test(case: Case, subject: Subject) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _failing(case: Case) -> tuple[Any, Expected]:
+def failing_call(case: Case) -> tuple[Any, Expected]:
+    """The call that shows the failure, and what it should do.
+
+    Raises:
+        ValueError: as `upstream_test`.
+    """
     failure = case.failure
     if case.model:
         _refuse("repro.py is a script for the library alone already", case)
