@@ -13,10 +13,10 @@ from statecheck.execution.registry import prop
 ENGINE = "RadixEngine"
 _TRACKED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=12)
 _PAGED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=12, page_size=4)
-_OVERLAPPED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=16, overlap=True)
+OVERLAPPED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=16, overlap=True)
 _RUST = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=16, overlap=True, core="rust")
-_SCARCE = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=10, max_total_tokens=36, overlap=True)
-_DRAFTS = RadixWorld(
+SCARCE = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=10, max_total_tokens=36, overlap=True)
+DRAFTS = RadixWorld(
     strategy="extra_buffer",
     max_mamba_cache_size=16,
     overlap=True,
@@ -24,12 +24,12 @@ _DRAFTS = RadixWorld(
     mamba_track_interval=8,
     num_draft_tokens=3,
 )
-_MIXED = replace(_OVERLAPPED, mixed=True)
-_CAPPED = replace(_OVERLAPPED, states_per_path=2)
-_TREES = replace(_DRAFTS, num_draft_tokens=4, draft_breadth=2)
-_WRITE_THROUGH = replace(_SCARCE, host_policy="write_through")
-_WRITE_BACK = replace(_SCARCE, host_policy="write_back")
-_WRITE_SELECTIVE = replace(_SCARCE, host_policy="write_through_selective")
+MIXED = replace(OVERLAPPED, mixed=True)
+_CAPPED = replace(OVERLAPPED, states_per_path=2)
+_TREES = replace(DRAFTS, num_draft_tokens=4, draft_breadth=2)
+_WRITE_THROUGH = replace(SCARCE, host_policy="write_through")
+_WRITE_BACK = replace(SCARCE, host_policy="write_back")
+_WRITE_SELECTIVE = replace(SCARCE, host_policy="write_through_selective")
 _LAZY = RadixWorld(strategy="extra_buffer_lazy", max_mamba_cache_size=12, overlap=True)
 
 
@@ -73,7 +73,7 @@ def test_requests_whose_keys_lie_in_pages_read_the_state_of_their_tokens(
     RadixRun(trial, story).run()
 
 
-@prop("radix-engine/overlap", "provenance", ENGINE, device="cpu", story=radix_stories(_OVERLAPPED))
+@prop("radix-engine/overlap", "provenance", ENGINE, device="cpu", story=radix_stories(OVERLAPPED))
 def test_requests_in_overlapping_steps_read_the_state_of_their_tokens(
     trial: Trial, story: RadixStory
 ) -> None:
@@ -97,7 +97,7 @@ def test_requests_with_the_compiled_tree_read_the_state_of_their_tokens(
     RadixRun(trial, story).run()
 
 
-@prop("radix-engine/scarce", "provenance", ENGINE, device="cpu", story=radix_stories(_SCARCE))
+@prop("radix-engine/scarce", "provenance", ENGINE, device="cpu", story=radix_stories(SCARCE))
 def test_requests_that_share_few_slots_read_the_state_of_their_tokens(
     trial: Trial, story: RadixStory
 ) -> None:
@@ -105,7 +105,7 @@ def test_requests_that_share_few_slots_read_the_state_of_their_tokens(
     RadixRun(trial, story).run()
 
 
-@prop("radix-engine/drafts", "provenance", ENGINE, device="cpu", story=radix_stories(_DRAFTS))
+@prop("radix-engine/drafts", "provenance", ENGINE, device="cpu", story=radix_stories(DRAFTS))
 def test_requests_with_drafts_read_the_state_of_their_accepted_tokens(
     trial: Trial, story: RadixStory
 ) -> None:
@@ -118,7 +118,7 @@ def test_requests_with_drafts_read_the_state_of_their_accepted_tokens(
     "provenance",
     ENGINE,
     device="cpu",
-    story=radix_stories(replace(_DRAFTS, strategy="extra_buffer_lazy")),
+    story=radix_stories(replace(DRAFTS, strategy="extra_buffer_lazy")),
 )
 def test_requests_with_drafts_and_a_second_slot_read_the_state_of_their_tokens(
     trial: Trial, story: RadixStory
@@ -127,7 +127,7 @@ def test_requests_with_drafts_and_a_second_slot_read_the_state_of_their_tokens(
     RadixRun(trial, story).run()
 
 
-@prop("radix-engine/mixed", "provenance", ENGINE, device="cpu", story=radix_stories(_MIXED))
+@prop("radix-engine/mixed", "provenance", ENGINE, device="cpu", story=radix_stories(MIXED))
 def test_requests_in_batches_of_prefills_and_decodes_read_the_state_of_their_tokens(
     trial: Trial, story: RadixStory
 ) -> None:
@@ -148,7 +148,7 @@ def test_requests_whose_paths_keep_few_states_read_the_state_of_their_tokens(
     "provenance",
     ENGINE,
     device="cpu",
-    story=radix_stories(replace(_OVERLAPPED, radix_cache=False, strategy="no_buffer")),
+    story=radix_stories(replace(OVERLAPPED, radix_cache=False, strategy="no_buffer")),
 )
 def test_requests_without_a_cache_read_the_state_of_their_tokens(trial: Trial, story: RadixStory) -> None:
     """As in overlapping steps; there is no tree of prefixes."""

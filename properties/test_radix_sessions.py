@@ -15,12 +15,14 @@ from properties.strategies.radix_sessions import (
     session_stories,
 )
 from properties.test_radix_engine import ENGINE, RadixRun
-from statecheck.case.values import Name, Record, call
+from statecheck.case.values import Name, Record, Value, call
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop
 
 MOST = 2
 """Sessions at a time: each keeps a request's slots."""
+REFUSED = (0,)
+"""What the engine computes of a request that it refuses."""
 _PLAIN = RadixWorld(
     max_total_tokens=160,
     max_mamba_cache_size=24,
@@ -28,8 +30,8 @@ _PLAIN = RadixWorld(
     chunked_prefill_size=16,
     sessions=True,
 )
-_OVERLAPPED = replace(_PLAIN, strategy="extra_buffer", overlap=True)
-_DRAFTS = replace(_OVERLAPPED, mamba_track_interval=8, num_draft_tokens=3)
+SESSIONS = replace(_PLAIN, strategy="extra_buffer", overlap=True)
+_DRAFTS = replace(SESSIONS, mamba_track_interval=8, num_draft_tokens=3)
 
 
 @dataclass(eq=False)
@@ -80,9 +82,13 @@ class SessionRun(RadixRun):
 
     def turn(self, session: _Session, event: SessionTurn) -> None:
         """A request behind those of the session, if it may come now and is not too long."""
-        done = [name for name in session.turns if self.ended.get(name)]
-        if session.streaming and any(name not in self.ended for name in session.turns):
+        open_turns = [name for name in session.turns if name not in self.ended]
+        if open_turns and event.eager:
+            self.refused(session, "" if session.streaming else open_turns[-1], event)
             return
+        if session.streaming and open_turns:
+            return
+        done = [name for name in session.turns if self.ended.get(name)]
         roots = [""]
         after = (done or roots)[-1] if session.streaming else (roots + done)[event.after % (1 + len(done))]
         branches = not session.streaming
@@ -95,17 +101,39 @@ class SessionRun(RadixRun):
         room = LONGEST - 2 * self.story.world.num_spec - 2
         if len(kept) + event.own >= room:
             return
-        name, prompt = f"r{len(self.tokens)}", (*kept, *self.own_tokens(event.own))
+        own = tuple(self.own_tokens(event.own))
+        name, prompt = f"r{len(self.tokens)}", (*kept, *own)
         if replaces:
             session.turns = [one for one in session.turns if after and not self.is_behind(one, after)]
-        self.tokens[name], self.prompts[name], self.parents[name] = list(prompt), len(prompt), after
+        self.prompts[name], self.parents[name] = len(prompt), after
         session.turns.append(name)
-        self.alive.append(name)
-        continued = {"session": session.name, "after": "" if session.streaming else after, "offset": offset}
+        continued: dict[str, Value] = {
+            "session": session.name,
+            "after": "" if session.streaming else after,
+            "offset": offset,
+        }
         flags = {"drops_output": drops, "replaces": replaces}
-        most = min(event.max_tokens, room - len(prompt))
-        given = {"id": name, "prompt": prompt, "own": event.own, "max_tokens": most}
-        self.call(call(f"{self.engine}.add_turn", self=Name("engine"), **given, **continued, **flags))
+        self.add_turn(name, prompt, own, min(event.max_tokens, room - len(prompt)), continued | flags)
+
+    def refused(self, session: _Session, after: str, event: SessionTurn) -> None:
+        """A request behind one that has not ended: the engine computes a token 0 in its place."""
+        continued: dict[str, Value] = {"session": session.name, "after": after, "offset": -1}
+        flags = {"drops_output": False, "replaces": False}
+        name, own = f"r{len(self.tokens)}", tuple(self.own_tokens(event.own))
+        self.add_turn(name, REFUSED, own, event.max_tokens, continued | flags)
+
+    def add_turn(
+        self,
+        name: str,
+        prompt: tuple[int, ...],
+        sent: tuple[int, ...],
+        max_tokens: int,
+        more: dict[str, Value],
+    ) -> None:
+        self.tokens[name] = list(prompt)
+        self.alive.append(name)
+        given = {"id": name, "prompt": prompt, "sent": sent, "max_tokens": max_tokens}
+        self.call(call(f"{self.engine}.add_turn", self=Name("engine"), **given, **more))
 
     def own_tokens(self, count: int) -> range:
         """Tokens that no other prompt has."""
@@ -131,7 +159,7 @@ class SessionRun(RadixRun):
             self.step(LiveTurns())
 
 
-@prop("radix-engine/sessions", "provenance", ENGINE, device="cpu", story=session_stories(_OVERLAPPED))
+@prop("radix-engine/sessions", "provenance", ENGINE, device="cpu", story=session_stories(SESSIONS))
 def test_requests_of_sessions_read_the_state_of_their_tokens(trial: Trial, story: SessionStory) -> None:
     """As in overlapping steps; a request continues what a session keeps, which is the state of exactly the tokens that its user knows of, and a
     closed session keeps nothing.

@@ -99,20 +99,73 @@ def _passed_in_flight(case: Case, _: Profile) -> bool:
     return bool(last["computed"] == wrong.next_boundary - 1)
 
 
+@dataclass(frozen=True)
+class _Calls:
+    """The calls of a case, by the method's name and the arguments."""
+
+    all: tuple[tuple[str, Mapping[str, Any]], ...]
+
+    def turns(self, session: str) -> list[Mapping[str, Any]]:
+        """Those of a session, in their order."""
+        return [given for name, given in self.all if name == "add_turn" and given["session"] == session]
+
+    @property
+    def streaming(self) -> set[str]:
+        """Sessions of this kind."""
+        return {given["id"] for name, given in self.all if name == "open_session" and given["streaming"]}
+
+    @property
+    def arrived(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Those right before the last step."""
+        last = max((at for at, (name, _) in enumerate(self.all[:-1]) if name == "step"), default=0)
+        return list(self.all[last:-1])
+
+
+def _calls(case: Case) -> _Calls:
+    return _Calls(tuple((call.function.rpartition(".")[2], dict(call.named)) for call in case.calls))
+
+
 def _replaces_all(case: Case, _: Profile) -> bool:
     """A turn that came in right before the last step takes the place of all of its session, which has had a turn before."""
-    names = [call.function.rpartition(".")[2] for call in case.calls]
-    arrived = max((at for at, name in enumerate(names[:-1]) if name == "step"), default=0)
-    turns = [dict(call.named) for call in case.calls]
-    replaced = [
-        (at, one["session"])
-        for at, one in enumerate(turns)
-        if at > arrived and names[at] == "add_turn" and one["replaces"] and not one["after"]
+    calls = _calls(case)
+    replacing = [one for name, one in calls.arrived if name == "add_turn" and one["replaces"]]
+    return any(not one["after"] and calls.turns(one["session"])[0] is not one for one in replacing)
+
+
+def _refused_turn(case: Case, _: Profile) -> bool:
+    """A streaming session was sent a turn while another one had not ended."""
+    calls = _calls(case)
+    return any(tuple(one["prompt"]) == (0,) for name in calls.streaming for one in calls.turns(name))
+
+
+def _retracted_and_aborted(case: Case, _: Profile) -> bool:
+    """A request was aborted behind a pause that sent requests back to the queue, and a streaming session was closed behind that."""
+    calls = _calls(case)
+    names = [name if name != "pause" or given["retract"] else "" for name, given in calls.all]
+    ends = [
+        at
+        for at, (name, given) in enumerate(calls.all)
+        if name == "close_session" and given["id"] in calls.streaming
     ]
+    pauses = [at for at, name in enumerate(names) if name == "pause"]
+    return any("abort" in names[pause:end] for pause in pauses for end in ends if pause < end)
+
+
+def _last_token_of_a_turn(case: Case, _: Profile) -> bool:
+    """With drafts, a turn of a streaming session goes on at the end of what the turn before said."""
+    if not dict(case.calls[0].named["settings"].fields).get("num_draft_tokens"):
+        return False
+    calls = _calls(case)
+    ended = [one.value for one in case.actual if isinstance(one, Returned)]
+    steps = [one for one in ended if isinstance(one, Record) and one.type == "RadixStep"]
+    about = next(
+        (dict(about) for law, *_, about in steps[-1]["findings"] if law in ("attention", "read")), {}
+    )
+    row = dict(steps[-1]["scheduled"]).get(about.get("request"), {})
+    turns = [one for name in calls.streaming for one in calls.turns(name)[1:]]
     return any(
-        names[earlier] == "add_turn" and turns[earlier]["session"] == session
-        for at, session in replaced
-        for earlier in range(at)
+        one["id"] == about.get("request") and row["computed"] == len(one["prompt"]) - len(one["sent"])
+        for one in turns
     )
 
 
@@ -140,6 +193,9 @@ def _whole_state_in_slices(case: Case, profile: Profile) -> bool:
 
 CONDITIONS: Mapping[str, Condition] = {
     "replaces_all": Condition(outcome=_replaces_all),
+    "refused_turn": Condition(outcome=_refused_turn),
+    "retracted_and_aborted": Condition(outcome=_retracted_and_aborted),
+    "last_token_of_a_turn": Condition(outcome=_last_token_of_a_turn),
     "kept_in_the_same_slot": Condition(outcome=_kept_in_the_same_slot),
     "kept_in_the_other_slot": Condition(outcome=_kept_in_the_other_slot),
     "passed_in_flight": Condition(outcome=_passed_in_flight),

@@ -24,7 +24,7 @@ class SessionTurn:
 
     `session` is its number. In a session with branches the turn continues number `after` of those that finished, or begins the session
     again. It keeps the first `offset` tokens of these, all with -1, or only the prompt with `drops_output`. With `replaces` it takes the
-    place of all that came after.
+    place of all that came after. An `eager` one does not wait until the request that it continues has ended, and should be refused.
     """
 
     session: int = 0
@@ -34,6 +34,7 @@ class SessionTurn:
     offset: int = -1
     drops_output: bool = False
     replaces: bool = False
+    eager: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,14 +66,15 @@ def session_stories(world: RadixWorld) -> st.SearchStrategy[SessionStory]:
         SessionTurn,
         session=st.integers(0, 1),
         own=st.integers(1, 6),
-        max_tokens=st.integers(1, 6),
+        max_tokens=st.integers(1, 10),
         after=st.integers(0, 3),
         offset=st.one_of(st.just(-1), st.just(-1), st.integers(1, 12)),
         drops_output=st.sampled_from((False, False, False, True)),
         replaces=st.sampled_from((False, False, True)),
+        eager=st.booleans(),
     )
     steps = st.builds(
-        LiveTurns, st.lists(st.integers(0, world.num_spec), max_size=4).map(tuple), st.integers(1, 6)
+        LiveTurns, st.lists(st.integers(0, world.num_spec), max_size=4).map(tuple), st.integers(1, 4)
     )
     opens = st.builds(OpenSession, st.booleans())
     rare: list[st.SearchStrategy[SessionEvent]] = [

@@ -60,8 +60,10 @@ def ids(release: str) -> list[str]:
 
 
 def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
+    of_transfers = ["conv-sent-in-one-slice", "whole-state-sent-in-slices"]
+    of_sessions = ["refused-session-turn", "session-of-an-aborted-turn", "session-with-drafts"]
     assert ids("0.5.18") == ["boundary-behind-a-prefill", ALL]
-    assert ids("0.5.23") == [*ids("0.5.18"), "conv-sent-in-one-slice", "whole-state-sent-in-slices"]
+    assert ids("0.5.23") == [*ids("0.5.18"), *of_transfers, *of_sessions]
     assert ids("0.5.17") == ids("0.5.14") == ["boundary-found-twice", "lazy-boundary-in-flight", ALL]
     assert ids("0.5.12") == [ALL]
     assert ids("0.5.5") == []
@@ -115,26 +117,68 @@ def test_any_other_wrong_state_is_new(other: Case) -> None:
     assert not matches(other)
 
 
-def turns(*given: tuple[str, str, bool]) -> Case:
-    """Turns of sessions, each with the request that it continues and whether it replaces, and a step that raises."""
-    made = call("RadixEngine", settings=record("RadixSettings"), bind="engine")
-    added = [
-        call("RadixEngine.step", turns={})
-        if session == "step"
-        else call("RadixEngine.add_turn", session=session, after=after, replaces=replaces)
-        for session, after, replaces in given
-    ]
-    return a_case(steps=(made, *added, call("RadixEngine.step", turns={})))
+def happened(*named: tuple[str, Mapping[str, Any]], actual: Sequence[Returned] = (), **settings: Any) -> Case:
+    """A scenario of these calls, and a step."""
+    made = call("RadixEngine", settings=record("RadixSettings", **settings), bind="engine")
+    steps = (
+        made,
+        *(call(f"RadixEngine.{name}", **given) for name, given in named),
+        call("RadixEngine.step", turns={}),
+    )
+    return a_case(steps=steps, actual=tuple(actual))
+
+
+def turn(session: str = "s0", after: str = "", **more: Any) -> tuple[str, Mapping[str, Any]]:
+    usual = {"id": "r0", "prompt": (1,), "sent": (1,), "replaces": False}
+    return "add_turn", {"session": session, "after": after} | usual | more
+
+
+STEP: tuple[str, Mapping[str, Any]] = ("step", {"turns": {}})
+OPENED: tuple[str, Mapping[str, Any]] = ("open_session", {"id": "s0", "streaming": True})
 
 
 def test_a_turn_that_replaces_all_is_known_behind_another_one_of_its_session() -> None:
-    first, replacing = ("s0", "", False), ("s0", "", True)
-    assert matches(turns(first, replacing), "replaces_all")
-    assert matches(turns(first, ("step", "", False), replacing), "replaces_all")
-    assert not matches(turns(replacing), "replaces_all")
-    assert not matches(turns(("s1", "", False), replacing), "replaces_all")
-    assert not matches(turns(first, replacing, ("step", "", False)), "replaces_all")
-    assert not matches(turns(first, ("s0", "r0", True)), "replaces_all")
+    first, replacing = turn(), turn(replaces=True)
+    assert matches(happened(first, replacing), "replaces_all")
+    assert matches(happened(first, STEP, replacing), "replaces_all")
+    assert not matches(happened(replacing), "replaces_all")
+    assert not matches(happened(turn("s1"), replacing), "replaces_all")
+    assert not matches(happened(first, replacing, STEP), "replaces_all")
+    assert not matches(happened(first, turn(after="r0", replaces=True)), "replaces_all")
+
+
+def test_a_refused_turn_is_known_of_a_streaming_session() -> None:
+    refused = turn(prompt=(0,))
+    assert matches(happened(OPENED, turn(), refused), "refused_turn")
+    assert not matches(happened(OPENED, turn()), "refused_turn")
+    assert not matches(happened(turn(), refused), "refused_turn")
+
+
+def test_an_aborted_turn_is_known_behind_a_pause_and_before_the_close() -> None:
+    pause, abort, close = (
+        ("pause", {"retract": True}),
+        ("abort", {"id": "r0"}),
+        ("close_session", {"id": "s0"}),
+    )
+    in_place = ("pause", {"retract": False})
+    assert matches(happened(OPENED, turn(), pause, abort, close), "retracted_and_aborted")
+    assert not matches(happened(OPENED, turn(), abort, pause, close), "retracted_and_aborted")
+    assert not matches(happened(OPENED, turn(), in_place, abort, close), "retracted_and_aborted")
+    assert not matches(happened(OPENED, turn(), pause, close, abort), "retracted_and_aborted")
+    assert not matches(happened(turn(), pause, abort, close), "retracted_and_aborted")
+
+
+def test_the_last_token_of_a_turn_is_known_with_drafts() -> None:
+    def ended(computed: int, drafts: int = 3) -> Case:
+        row = {"r1": {"computed": computed, "tokens": 1, "drafts": 0, "begins": True}}
+        finding = ("attention", "seen", "wanted", {"request": "r1"})
+        seen = Returned(record("RadixStep", scheduled=row, findings=(finding,)))
+        later = turn(id="r1", prompt=(1, 7, 8, 2), sent=(2,))
+        return happened(OPENED, turn(), STEP, later, actual=(seen,), num_draft_tokens=drafts)
+
+    assert matches(ended(3), "last_token_of_a_turn")
+    assert not matches(ended(2), "last_token_of_a_turn")
+    assert not matches(ended(3, drafts=0), "last_token_of_a_turn")
 
 
 def sent(model: str, source_tp: int, target_tp: int, **sizes: int) -> Case:

@@ -72,7 +72,7 @@ class RadixEngine:
         self,
         id: str,  # noqa: A002
         prompt: tuple[int, ...],
-        own: int,
+        sent: tuple[int, ...],
         max_tokens: int,
         session: str,
         after: str,
@@ -80,12 +80,12 @@ class RadixEngine:
         drops_output: bool,
         replaces: bool,
     ) -> None:
-        """A request comes in whose prompt is what a session has, and `own` tokens behind it, which are sent alone.
+        """A request comes in whose prompt is what a session has, and the tokens behind it that are sent.
 
         Args:
             id: of the request.
-            prompt: all tokens that its user means.
-            own: the number of those that are sent.
+            prompt: all tokens that should be computed: those that its user means, or a 0 if the session cannot take it now.
+            sent: the last of them.
             max_tokens: after which it stops.
             session: of the request.
             after: the request that it continues, "" for the last one of a streaming session, and for none of another.
@@ -95,7 +95,7 @@ class RadixEngine:
         """
         self.laws.add(id, prompt)
         parameters = session_parameters(session, after, offset, drops_output=drops_output, replaces=replaces)
-        self.inputs.append(generate(id, prompt[len(prompt) - own :], max_tokens, session_params=parameters))
+        self.inputs.append(generate(id, sent, max_tokens, session_params=parameters))
 
     def close_session(self, id: str) -> None:  # noqa: A002
         """A session ends; the release gives back what it keeps when it looks for such sessions."""

@@ -10,7 +10,7 @@ from subjects.sglang.engine.copies import COPIES, install_late_copies
 from subjects.sglang.engine.names import filled, window_of
 from subjects.sglang.engine.releases import names_in
 from subjects.sglang.engine.settings import ATTENTION, STATES
-from subjects.sglang.engine.tree import Prefix
+from subjects.sglang.engine.tree import Prefix, tree_lists_nodes
 from subjects.sglang.release import RELEASE, NotOffered
 
 _OLDEST = (0, 5, 22)
@@ -95,6 +95,7 @@ class HostMemory:
 
     def __init__(self, tree: Any, page: int) -> None:
         self.keys, self.states, self.page = tree.full_kv_pool_host, tree.mamba_pool_host, page
+        self.lists = tree_lists_nodes(tree)
         # Prefixes of scenarios are short.
         tree.load_back_threshold = 0
 
@@ -118,7 +119,9 @@ class HostMemory:
             yield STATES, HOST + prefix.host_state, name, count, kept
 
     def observed(self, cached: Sequence[Prefix]) -> list[SlotPool]:
-        """Both pools: what is not free belongs to the tree."""
+        """Both pools: what is not free belongs to the tree. None of a core that does not list what is in them."""
+        if not self.lists:
+            return []
         pages = [slot // self.page for one in cached for slot in one.host_keys[:: self.page]]
         slots = [one.host_state for one in cached if one.host_state is not None]
         free = [slot // self.page for slot in _free(self.keys)[:: self.page]]

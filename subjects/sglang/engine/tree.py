@@ -29,12 +29,17 @@ def prefixes(tree: Any, requests: Iterable[Any]) -> Iterator[Prefix]:
         requests: all whose tokens may be in it, for a core that does not list its nodes.
     """
     core = getattr(tree, "tree_core", tree)
-    if type(core).__name__.startswith("Rust"):
+    if not tree_lists_nodes(tree):
         yield from _matched(core, requests)
         return
     root = getattr(core, "root_node", None)
     if root is not None:
         yield from _below(root, ())
+
+
+def tree_lists_nodes(tree: Any) -> bool:
+    """Whether the tree's core has its nodes as objects, as that in Python does."""
+    return not type(getattr(tree, "tree_core", tree)).__name__.startswith("Rust")
 
 
 def _matched(core: Any, requests: Iterable[Any]) -> Iterator[Prefix]:

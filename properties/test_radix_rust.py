@@ -1,0 +1,57 @@
+"""The core in Rust of an engine's radix tree, in the scenarios of the core in Python."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from properties.strategies.radix import RadixStory, radix_stories
+from properties.strategies.radix_sessions import SessionStory, session_stories
+from properties.test_radix_engine import DRAFTS, ENGINE, MIXED, SCARCE, RadixRun
+from properties.test_radix_sessions import SESSIONS, SessionRun
+from statecheck.execution.example import Trial
+from statecheck.execution.registry import prop
+
+_DRAFTS, _MIXED, _SCARCE, _SESSIONS = (
+    replace(world, core="rust") for world in (DRAFTS, MIXED, SCARCE, SESSIONS)
+)
+_HOST = replace(_SCARCE, host_policy="write_through")
+
+
+@prop("radix-engine/rust-scarce", "provenance", ENGINE, device="cpu", story=radix_stories(_SCARCE))
+def test_requests_that_share_few_slots_with_the_compiled_tree_read_the_state_of_their_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As with few slots; the tree's nodes are those of the release's core in Rust."""
+    RadixRun(trial, story).run()
+
+
+@prop("radix-engine/rust-drafts", "provenance", ENGINE, device="cpu", story=radix_stories(_DRAFTS))
+def test_requests_with_drafts_and_the_compiled_tree_read_the_state_of_their_accepted_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As with drafts; the tree's nodes are those of the release's core in Rust."""
+    RadixRun(trial, story).run()
+
+
+@prop("radix-engine/rust-mixed", "provenance", ENGINE, device="cpu", story=radix_stories(_MIXED))
+def test_requests_in_mixed_batches_with_the_compiled_tree_read_the_state_of_their_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As in batches of prefills and decodes; the tree's nodes are those of the release's core in Rust."""
+    RadixRun(trial, story).run()
+
+
+@prop("radix-engine/rust-write-through", "provenance", ENGINE, device="cpu", story=radix_stories(_HOST))
+def test_requests_whose_prefixes_the_compiled_tree_copies_read_the_state_of_their_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As with prefixes that are copied to host memory, by the release's core in Rust. What is there is seen when it is loaded back."""
+    RadixRun(trial, story).run()
+
+
+@prop("radix-engine/rust-sessions", "provenance", ENGINE, device="cpu", story=session_stories(_SESSIONS))
+def test_requests_of_sessions_with_the_compiled_tree_read_the_state_of_their_tokens(
+    trial: Trial, story: SessionStory
+) -> None:
+    """As with sessions; the tree's nodes are those of the release's core in Rust."""
+    SessionRun(trial, story).run()
