@@ -92,7 +92,7 @@ def _numbers(most: int) -> st.SearchStrategy[int]:
 
 
 def _features() -> st.SearchStrategy[Numbers]:
-    return st.lists(_numbers(4), max_size=6).map(tuple)
+    return st.lists(_numbers(4), max_size=8).map(tuple)
 
 
 def _tokens() -> st.SearchStrategy[Numbers]:

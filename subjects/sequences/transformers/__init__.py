@@ -32,6 +32,8 @@ KNOWN = str(Path(__file__).parent.with_name("transformers_known.toml"))
 RELEASE = transformers.__version__
 
 BATCHES = "generate_batch"
+COMPILED = "STATECHECK_COMPILED"
+"""Variable of the environment: compiled forwards are among the features. They take seconds."""
 
 torch.set_num_threads(1)
 logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)
@@ -58,6 +60,7 @@ def features(model: str) -> dict[str, Sequence[Any]]:
         "chunk": (0, 1, 2, 3),
         "static": (False, True),
         "mode": generation.MODES,
+        **({"compiled": (False, True)} if os.environ.get(COMPILED) else {}),
     }
 
 
@@ -139,9 +142,10 @@ def generate(
     chunk: int = 0,
     static: bool = False,
     mode: str = "plain",
+    compiled: bool = False,
 ) -> list[int]:
     """Tokens that the library's `generate` chooses."""
-    chosen = generation.GenerateFeatures(history, beams, neighbours, chunk, static, mode)
+    chosen = generation.GenerateFeatures(history, beams, neighbours, chunk, static, mode, compiled)
     return generation.generate(context, sequence, n, chosen)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from transformers import CompileConfig
 
 from subjects.sequences.transformers.batches import padded
 from subjects.sequences.transformers.context import TransformersContext
@@ -41,6 +42,7 @@ class GenerateFeatures:
         chunk: tokens of a chunk of the prefill; 0 for one chunk.
         static: with a static cache.
         mode: of MODES.
+        compiled: with a static cache and compiled forwards, without the code that a compiler would generate.
     """
 
     history: str = NONE
@@ -49,6 +51,7 @@ class GenerateFeatures:
     chunk: int = 0
     static: bool = False
     mode: str = "plain"
+    compiled: bool = False
 
 
 def generate(context: TransformersContext, name: int, count: int, features: GenerateFeatures) -> list[int]:
@@ -92,7 +95,7 @@ def _generate(context: TransformersContext, name: int, count: int, features: Gen
     tokens = first + [int(token) for token in output.sequences[0, ids.shape[1] :]]
     found = cache_of(output)
     # A static cache is as long as what was asked for.
-    grows = features.history != NONE and not features.static
+    grows = features.history != NONE and not (features.static or features.compiled)
     if found is not None and len(ids) == 1 and features.beams == 1 and grows:
         context.replace(name, [*prompt, *tokens[:-1]], found, label)
     else:
@@ -138,6 +141,11 @@ def _options(model: Any, features: GenerateFeatures) -> dict[str, Any]:
         options["prefill_chunk_size"] = features.chunk
     if features.static:
         options |= {"cache_implementation": "static", "disable_compile": True}
+    if features.compiled:
+        config = CompileConfig(backend="eager", mode=None)
+        # Compiled forwards are for other devices otherwise.
+        config._compile_all_devices = True
+        options |= {"cache_implementation": "static", "disable_compile": False, "compile_config": config}
     if features.mode == "lookup":
         options["prompt_lookup_num_tokens"] = 3
     if features.mode == "assistant":

@@ -92,6 +92,11 @@ def length(context: SmallContext, sequence: int) -> int:
     return len(context.states.get(sequence, []))
 
 
+def states(context: SmallContext, sequence: int) -> list[tuple[str, Sequence[float]]]:
+    """The state and the window of each layer."""
+    return [(f"layer {number}", state) for number, state in enumerate(context.states[sequence][-1])]
+
+
 def generate(context: SmallContext, sequence: int, n: int) -> list[int]:
     """Greedily; the last token is not processed."""
     chosen: list[int] = []
