@@ -16,6 +16,7 @@ from subjects.sequences.sizes import NotBuilt
 
 STANDARD_DEVIATIONS = (0.25, 0.35, 0.5)
 """Of weights with two dimensions. The first one under which the state shows is taken."""
+_PROMPT, _ROUNDING = [1, 2, 3, 4, 5, 6, 7, 8], 0.001
 
 
 @cache
@@ -79,6 +80,9 @@ def verified(architecture: str, seed: int, least: float, *, attention_first: boo
         if moved >= least:
             model.statecheck_deviation = deviation
             return model
+    if loses_state(model):
+        # That the logits do not depend on the states is for the properties to say.
+        return model
     raise NotImplementedError(
         f"not verified: without its states the logits move by {moved:.2g} of their scale"
     )
@@ -87,13 +91,22 @@ def verified(architecture: str, seed: int, least: float, *, attention_first: boo
 def state_moves(model: Any) -> float:
     """By how much of the largest logit the next token's logits move if all states of a fixed size are zero."""
     held = make_prompt_cache(model)
-    mx.eval(model(mx.array([[1, 2, 3, 4, 5, 6, 7, 8]]), cache=held))
+    mx.eval(model(mx.array([_PROMPT]), cache=held))
     emptied = copy.deepcopy(held)
     for layer in _flat(emptied):
         if isinstance(layer, ArraysCache):
             layer.cache = [None if state is None else mx.zeros_like(state) for state in layer.cache]
     seen, without = (model(mx.array([[9]]), cache=cache).astype(mx.float32) for cache in (held, emptied))
     return float(mx.abs(seen - without).max() / mx.abs(seen).max())
+
+
+def loses_state(model: Any) -> bool:
+    """Whether the next token's logits behind a cache differ from those of a run over all tokens."""
+    held = make_prompt_cache(model)
+    mx.eval(model(mx.array([_PROMPT]), cache=held))
+    seen = model(mx.array([[9]]), cache=held).astype(mx.float32)[0, -1]
+    whole = model(mx.array([[*_PROMPT, 9]]), cache=make_prompt_cache(model)).astype(mx.float32)[0, -1]
+    return float(mx.abs(seen - whole).max() / mx.abs(whole).max()) > _ROUNDING
 
 
 def _flat(layers: Any) -> Iterator[Any]:
