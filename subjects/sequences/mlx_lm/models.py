@@ -50,6 +50,8 @@ def build(architecture: str, seed: int, deviation: float, *, attention_first: bo
     Args:
         deviation: standard deviation of weights with two or more dimensions; those of convolutions over time have 1, decays are slow.
     """
+    # Weights with one dimension keep the library's own initial values, which may be random.
+    mx.random.seed(seed)
     model = module(architecture).Model(
         arguments(architecture, layout(architecture, attention_first=attention_first))
     )

@@ -15,7 +15,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 from mlx_lm.generate import BatchGenerator, generate_step
 from mlx_lm.models.cache import LRUPromptCache, load_prompt_cache, make_prompt_cache, save_prompt_cache
 from mlx_lm.models.{module} import Model, ModelArgs
-model = Model(ModelArgs.from_dict({fields}))
+mx.random.seed({seed}); model = Model(ModelArgs.from_dict({fields}))
 def draw(name, w, key):  # with smaller weights a lost state does not show
     noise, last = mx.random.normal(w.shape, key=key), name.rsplit(".", 1)[-1]
     scale = 1 if "conv" in name and w.ndim > 2 else {deviation} if w.ndim > 1 else 0.1 if last == "bias" or "dt" in last else 0

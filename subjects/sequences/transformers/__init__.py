@@ -163,7 +163,7 @@ def _first_layers(model: str) -> tuple[str, ...]:
 @cache
 def _model(model: str, seed: int, first_layer: str) -> Any:
     try:
-        made = build(model, first_layer if layer_kinds(model) else None)
+        made = build(model, seed, first_layer if layer_kinds(model) else None)
     except NotBuilt as error:
         raise NotImplementedError(f"not built: {error}") from error
     return weights.verified(made, seed, 10 * TOLERANCE)

@@ -65,9 +65,10 @@ def _plan(architecture: str, kinds: tuple[str, ...], first: str | None) -> Model
     raise NotBuilt(errors[0] if errors else "no time")
 
 
-def build(architecture: str, first: str | None = None) -> Any:
-    """A model in evaluation mode, with the library's own initial weights."""
+def build(architecture: str, seed: int, first: str | None = None) -> Any:
+    """A model in evaluation mode, with the library's own initial weights of that seed."""
     sizes = plan(architecture, first)
+    torch.manual_seed(seed)
     return _made(architecture, sizes, first)
 
 

@@ -18,8 +18,8 @@ from subjects.sequences.transformers.trace import tracing
 _TEMPLATE = """\
 # pip install transformers=={release} torch=={torch}
 import copy, pickle, torch, transformers
+torch.manual_seed({seed}); generator = torch.Generator().manual_seed({seed})
 model = transformers.{model}(transformers.{config}({fields})).eval()
-generator = torch.Generator().manual_seed({seed})
 for name, w in model.named_parameters():  # with smaller weights a lost state does not show
     noise, last = torch.randn(w.shape, generator=generator), name.rsplit(".", 1)[-1]
     scale = 1 if "conv" in name and w.ndim == 3 else {deviation} if w.ndim > 1 else 0.1 if last == "bias" or "dt" in last else 0
