@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _columns(choices: Any, model: str) -> Iterator[str]:
     yield from _OPERATIONS
-    for function in ("new", "generate"):
+    for function in ("new", "extend", "generate"):
         for name, values in choices.list_features(model, function).items():
             yield from (f"{name} {value}" for value in values[1:])
 
@@ -53,6 +53,9 @@ def _cells(library: Any, choices: Any, model: str, options: argparse.Namespace) 
     for name, values in choices.list_features(model, "new").items():
         for value in values[1:]:
             yield f"{name} {value}", _cell(library, model, {name: value}, _everything, {}, options)
+    for name, values in choices.list_features(model, "extend").items():
+        for value in values[1:]:
+            yield f"{name} {value}", _cell(library, model, {}, _batch, {name: value}, options)
     generation = choices.list_features(model, "generate")
     for name, values in generation.items():
         for value in values[1:]:
@@ -104,12 +107,12 @@ def _pieces(scenario: Any, source: random.Random, _: Mapping[str, Any]) -> Itera
         yield scenario.extend(0, [(0, _tokens(source))], {})
 
 
-def _batch(scenario: Any, source: random.Random, _: Mapping[str, Any]) -> Iterator[Record]:
-    yield scenario.extend(0, [(0, _tokens(source)), (1, _tokens(source))], {})
+def _batch(scenario: Any, source: random.Random, features: Mapping[str, Any]) -> Iterator[Record]:
+    yield scenario.extend(0, [(0, _tokens(source)), (1, _tokens(source))], features)
     for _step in range(2):
         width = source.randint(1, 3)
         rows = [(number, [source.randint(1, 15) for _ in range(width)]) for number in (0, 1)]
-        yield scenario.extend(0, rows, {})
+        yield scenario.extend(0, rows, features)
 
 
 def _after(name: str, *arguments: Any) -> Steps:
@@ -133,6 +136,31 @@ def _save(scenario: Any, source: random.Random, _: Mapping[str, Any]) -> Iterato
     yield scenario.extend(0, [(2, [source.randint(1, 15)]), (0, [3])], {})
 
 
+def _load_in(context: int) -> Steps:
+    def steps(scenario: Any, source: random.Random, _: Mapping[str, Any]) -> Iterator[Record]:
+        yield scenario.extend(0, [(0, _tokens(source))], {})
+        yield scenario.save(0, 0, "saved")
+        yield scenario.load(context, 1, "saved")
+        yield scenario.extend(context, [(1, _tokens(source))], {})
+
+    return steps
+
+
+def _save_of_a_fork(scenario: Any, source: random.Random, _: Mapping[str, Any]) -> Iterator[Record]:
+    yield scenario.extend(0, [(0, [*_tokens(source), 1, 2])], {})
+    yield scenario.fork(0, 0, 1)
+    yield scenario.save(0, 1, "saved")
+    yield scenario.load(0, 2, "saved")
+    yield scenario.extend(0, [(2, _tokens(source))], {})
+
+
+def _copy_after_rollback(scenario: Any, source: random.Random, _: Mapping[str, Any]) -> Iterator[Record]:
+    yield scenario.extend(0, [(3, [*_tokens(source), 1, 2])], {})
+    yield scenario.roll_back(0, 3, 1)
+    yield scenario.fork(0, 3, 2)
+    yield scenario.extend(0, [(2, _tokens(source))], {})
+
+
 def _generate(scenario: Any, source: random.Random, features: Mapping[str, Any]) -> Iterator[Record]:
     yield scenario.extend(0, [(0, _tokens(source) + [3, 1, 4, 1])], {})
     yield scenario.generate(0, 0, 4, features)
@@ -143,13 +171,18 @@ def _generate(scenario: Any, source: random.Random, features: Mapping[str, Any])
 def _everything(scenario: Any, source: random.Random, features: Mapping[str, Any]) -> Iterator[Record]:
     compared = False
     try:
-        for step in _batch(scenario, source, features):
+        for step in _batch(scenario, source, {}):
             compared = True
             yield step
     except NotOffered:
         if not compared:
             raise
-    for operation in (_after("roll_back", 0, 1), _after("reorder", (1, 0))):
+    for operation in (
+        _after("roll_back", 0, 1),
+        _after("roll_back", 0, 2),
+        _after("reorder", (1, 0)),
+        _copy_after_rollback,
+    ):
         try:
             yield from operation(scenario, source, features)
         except NotOffered:
@@ -162,6 +195,9 @@ _OPERATIONS: dict[str, Steps] = {
     "fork": _after("fork", 0, 2),
     "roll back": _after("roll_back", 0, 1),
     "save, load": _save,
+    "load in another context": _load_in(1),
+    "load in another process": _load_in(2),
+    "save of a fork": _save_of_a_fork,
     "drop": _after("drop", 0),
     "reorder": _after("reorder", (1, 0)),
     "generate": _generate,

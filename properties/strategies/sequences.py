@@ -92,7 +92,7 @@ def _numbers(most: int) -> st.SearchStrategy[int]:
 
 
 def _features() -> st.SearchStrategy[Numbers]:
-    return st.lists(_numbers(4), max_size=8).map(tuple)
+    return st.lists(_numbers(4), max_size=10).map(tuple)
 
 
 def _tokens() -> st.SearchStrategy[Numbers]:
@@ -108,7 +108,21 @@ def _tokens() -> st.SearchStrategy[Numbers]:
 
 def _rows(most: int) -> st.SearchStrategy[tuple[tuple[int, Numbers], ...]]:
     row = st.tuples(_numbers(SEQUENCES), _tokens())
-    return st.lists(row, min_size=1, max_size=most, unique_by=lambda one: one[0]).map(tuple)
+    rows = st.lists(row, min_size=1, max_size=most, unique_by=lambda one: one[0]).map(tuple)
+    return st.one_of(rows, rows, _rows_alike(most))
+
+
+def _rows_alike(most: int) -> st.SearchStrategy[tuple[tuple[int, Numbers], ...]]:
+    """Rows of the first sequences, all as long, as when a server decodes: what is taken for another row is as long as that."""
+    return st.builds(
+        lambda count, width, first: tuple(
+            (number, tuple((first + 3 * number + 7 * at) % LARGEST_TOKEN + 1 for at in range(width)))
+            for number in range(count)
+        ),
+        st.integers(1, most),
+        st.integers(1, 2),
+        _numbers(LARGEST_TOKEN),
+    )
 
 
 def _extends(most_rows: int = SEQUENCES, contexts: int = 1) -> st.SearchStrategy[Operation]:

@@ -5,14 +5,15 @@ Nothing here imports torch or Triton.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from statecheck.subject.known import known_in
 from statecheck.subject.sequence_choices import SequenceChoices
 from statecheck.subject.subject import Subject
 from subjects.sequences.conditions import CONDITIONS
+from subjects.sequences.layers import first_layer
 from subjects.sequences.library import Isolated, Library, Local
 from subjects.sequences.protocol import PortModule
 from subjects.sequences.scenario import Sequences
@@ -31,7 +32,8 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
     library: Library = Isolated(port) if port.isolated else Local(port)
     found = ModuleType(module.__name__, module.__doc__)
     found.__file__ = module.__file__
-    found.Sequences = type("Sequences", (Sequences,), {"library": library})  # type: ignore[attr-defined]
+    scenarios: Any = type("Sequences", (Sequences,), {"library": library})
+    found.Sequences = scenarios  # type: ignore[attr-defined]
     known = known_in(Path(port.known), port.release, CONDITIONS) if port.known else ()
     return Subject(
         name or module.__name__,
@@ -40,6 +42,9 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
         refuses=False,
         release=port.release,
         sequences=SequenceChoices(
-            port.models, library.features, port.function("script"), partial(first_difference, library)
+            port.models,
+            library.features,
+            port.function("script"),
+            lambda case: first_difference(library, case) or first_layer(library, scenarios, case),
         ),
     )

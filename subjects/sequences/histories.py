@@ -131,11 +131,20 @@ def _features(case: Case) -> Mapping[str, Any]:
     return found
 
 
+def requests_at_once(case: Case) -> bool:
+    """Requests for several sequences at the same time."""
+    return any(
+        name == "extend" and len(arguments["rows"]) > 1 and arguments["features"].get("at_once")
+        for name, arguments, _ in _operations(case)
+    )
+
+
 HISTORIES: Mapping[str, Callable[[Case], bool]] = {
     "long-rollback": long_rollback,
     "fork-after-rollback": fork_after_rollback,
     "rows-of-several-tokens": rows_of_several_tokens,
     "four-rows": four_rows,
     "load-of-a-new-fork": load_of_a_new_fork,
+    "requests-at-once": requests_at_once,
 }
 """By name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from abc import ABC, abstractmethod
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -107,6 +107,8 @@ class Library(ABC):
         self.port = port
         self.fresh: dict[Any, Any] = {}
         """What fresh runs gave, by model, features and tokens."""
+        self.calls: Counter[str] = Counter()
+        """Of functions for a context, those of fresh runs, too."""
         self._saved_in: dict[str, int] = {}
 
     def offers(self, name: str) -> bool:
@@ -139,6 +141,7 @@ class Library(ABC):
             Exception: what the function raised.
         """
         process, number = context
+        self.calls[name] += 1
         if name == "load":
             self._carry(model, arguments[-1], process)
         if name in ("save", "load", "close"):

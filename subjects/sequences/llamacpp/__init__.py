@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes as c
 import importlib.metadata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from subjects.sequences.llamacpp import server
 from subjects.sequences.llamacpp.architectures import architectures
-from subjects.sequences.llamacpp.library import LlamaCpp, batch_of, library_path
+from subjects.sequences.llamacpp.context import GUESSES, UNDO, LlamaContext
+from subjects.sequences.llamacpp.library import LlamaCpp, library_path
 from subjects.sequences.llamacpp.script import script_of
+from subjects.sequences.llamacpp.server import ServerContext
+from subjects.sequences.llamacpp.server_script import server_script_of
 
 STATECHECK_SEQUENCES = 1
 TOLERANCE = 0.01
@@ -30,31 +32,32 @@ def _release() -> str:
 
 
 RELEASE = _release()
-
-
-@dataclass(eq=False)
-class LlamaContext:
-    """A context of the library, its memory, and the next position of each sequence."""
-
-    library: LlamaCpp
-    context: int
-    memory: int
-    next: dict[int, int] = field(default_factory=dict)
+Context = LlamaContext | ServerContext
 
 
 def models() -> Sequence[str]:
-    """Architectures with recurrent state of which the library makes a model."""
-    return tuple(architectures())
+    """Architectures with recurrent state of which the library makes a model, and the same in llama-server."""
+    names = tuple(architectures())
+    return (*names, *(f"{server.PREFIX}{name}" for name in names if server.is_installed()))
 
 
 def features(model: str) -> dict[str, Sequence[Any]]:
     """What may vary; the number of layers the reference has, too."""
-    return {
+    name = model.removeprefix(server.PREFIX)
+    common: dict[str, Sequence[Any]] = {
         "micro_batch": (512, 1, 2, 7),
         "unified": (False, True),
-        "snapshots": (0, 4) if _library().has("llama_n_rs_seq") else (0,),
-        "layers": tuple(int(layers) for layers in architectures()[model]),
+        "layers": tuple(int(layers) for layers in architectures()[name]),
+    }
+    if name != model:
+        return common | server.features()
+    snapshots = (0, 4) if _library().has("llama_n_rs_seq") else (0,)
+    return common | {
+        "snapshots": snapshots,
         "interleaved": (False, True),
+        "drafts": (0, 1, 3),
+        "undo": UNDO,
+        "guess": GUESSES,
     }
 
 
@@ -71,107 +74,119 @@ def _model(name: str, layers: int, seed: int) -> int:
     return made
 
 
+@lru_cache(maxsize=16)
+def _model_file(name: str, layers: int, seed: int) -> Path:
+    return server.model_file(_library(), name, architectures()[name][str(layers)], seed)
+
+
 def new(
     model: str,
     seed: int,
     *,
     micro_batch: int = 512,
     unified: bool = False,
-    snapshots: int = 0,
     layers: int = 4,
-) -> LlamaContext:
-    """A context for four sequences."""
+    snapshots: int = 0,
+    slots: int = 4,
+    checkpoints: int = 32,
+    checkpoint_step: int = 8192,
+    prompt_cache: int = 8192,
+    reuse: int = 0,
+    speculation: str = "none",
+) -> Context:
+    """A context for four sequences, or a server."""
+    if model.startswith(server.PREFIX):
+        given = {
+            "micro_batch": micro_batch,
+            "unified": unified,
+            "slots": slots,
+            "checkpoints": checkpoints,
+            "checkpoint_step": checkpoint_step,
+            "prompt_cache": prompt_cache,
+            "reuse": reuse,
+            "speculation": speculation,
+        }
+        files = [_model_file(model.removeprefix(server.PREFIX), layers, seed + more) for more in (0, 1)]
+        return server.new(files[0], files[1], given)
     library = _library()
     made = _model(model, layers, seed)
     library.log.clear()
     found = library.context(made, micro_batch=micro_batch, unified=unified, snapshots=snapshots)
     if found is None:
         raise NotImplementedError(f"no context: {' '.join(library.log[-2:])}")
-    return LlamaContext(library, found, library.call("llama_get_memory", found))
+    return LlamaContext(library, made, found, library.call("llama_get_memory", found))
 
 
 def extend(
-    context: LlamaContext, rows: Sequence[tuple[int, Sequence[int]]], *, interleaved: bool = False
+    context: Context,
+    rows: Sequence[tuple[int, Sequence[int]]],
+    *,
+    interleaved: bool = False,
+    slot: str = "any",
+    cache_prompt: bool = True,
+    ahead: int = 1,
+    at_once: bool = False,
 ) -> list[list[float]]:
-    """Decode a batch: row by row, or the rows' tokens by turns."""
-    entries = [
-        (token, context.next.get(sequence, 0) + at, sequence, at + 1 == len(tokens))
-        for sequence, tokens in rows
-        for at, token in enumerate(tokens)
-    ]
-    if interleaved:
-        entries.sort(key=lambda entry: entry[1])
-    status = context.library.call("llama_decode", context.context, batch_of(entries))
-    if status != 0:
-        raise RuntimeError(f"llama_decode = {status}, but should be 0")
-    for sequence, tokens in rows:
-        context.next[sequence] = context.next.get(sequence, 0) + len(tokens)
-    last = {entry[2]: at for at, entry in enumerate(entries) if entry[3]}
-    return [_logits(context, last[sequence]) for sequence, _ in rows]
+    """Decode a batch, or send requests."""
+    if isinstance(context, ServerContext):
+        return context.extend(rows, slot=slot, cache_prompt=cache_prompt, ahead=ahead, at_once=at_once)
+    return context.extend(rows, interleaved=interleaved)
 
 
-def _logits(context: LlamaContext, at: int) -> list[float]:
-    found = context.library.call("llama_get_logits_ith", context.context, at)
-    if not found:
-        raise RuntimeError(f"llama_get_logits_ith({at}) = NULL, but should be logits")
-    return list(found[:32])
-
-
-def fork(context: LlamaContext, source: int, target: int) -> None:
+def fork(context: Context, source: int, target: int) -> None:
     """Copy a sequence over another one."""
-    drop(context, target)
-    context.library.call("llama_memory_seq_cp", context.memory, source, target, -1, -1)
-    context.next[target] = context.next[source]
+    context.fork(source, target)
 
 
-def roll_back(context: LlamaContext, sequence: int, n: int) -> bool | None:
-    """Remove the last positions; most recurrent memories refuse."""
-    first = context.next[sequence] - n
-    if not context.library.call("llama_memory_seq_rm", context.memory, sequence, first, -1):
-        return False
-    context.next[sequence] = first
-    return None
+def roll_back(context: Context, sequence: int, n: int) -> bool:
+    """Remove the last positions."""
+    return context.roll_back(sequence, n)
 
 
-def save(context: LlamaContext, sequence: int) -> tuple[int, bytes]:
+def save(context: Context, sequence: int) -> Any:
     """The sequence's state as the library writes it."""
-    size = context.library.call("llama_state_seq_get_size", context.context, sequence)
-    data = c.create_string_buffer(size)
-    written = context.library.call("llama_state_seq_get_data", context.context, data, size, sequence)
-    if written != size:
-        raise RuntimeError(f"llama_state_seq_get_data = {written}, but should be {size}")
-    return context.next[sequence], data.raw
+    return context.save(sequence)
 
 
-def load(context: LlamaContext, sequence: int, saved: tuple[int, bytes]) -> bool | None:
+def load(context: Context, sequence: int, saved: Any) -> bool:
     """Put a state in the place of the sequence's."""
-    position, data = saved
-    if not context.library.call("llama_state_seq_set_data", context.context, data, len(data), sequence):
-        return False
-    context.next[sequence] = position
-    return None
+    return context.load(sequence, saved)
 
 
-def drop(context: LlamaContext, sequence: int) -> bool | None:
+def drop(context: Context, sequence: int) -> bool:
     """Remove all positions."""
-    if not context.library.call("llama_memory_seq_rm", context.memory, sequence, -1, -1):
-        return False
-    context.next.pop(sequence, None)
-    return None
+    return context.drop(sequence)
 
 
-def length(context: LlamaContext, sequence: int) -> int:
+def length(context: Context, sequence: int) -> int:
     """One more than the last position."""
-    return int(context.library.call("llama_memory_seq_pos_max", context.memory, sequence)) + 1
+    return context.length(sequence)
+
+
+def generate(
+    context: Context,
+    sequence: int,
+    n: int,
+    *,
+    drafts: int = 0,
+    undo: str = UNDO[0],
+    guess: str = GUESSES[0],
+    slot: str = "any",
+) -> list[int]:
+    """Greedily, with the library's sampler, or by a request."""
+    if isinstance(context, ServerContext):
+        return context.generate(sequence, n, slot=slot)
+    return context.generate(sequence, n, drafts=drafts, undo=undo, guess=guess)
 
 
 def script(
     model: str, seed: int, features: Mapping[str, Any], operations: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> str:
     """A case as a script that needs the wheel alone."""
-    return script_of(model, seed, features, operations, RELEASE)
+    of = server_script_of if model.startswith(server.PREFIX) else script_of
+    return of(model, seed, features, operations, RELEASE)
 
 
-def close(context: LlamaContext) -> None:
+def close(context: Context) -> None:
     """Free it."""
-    context.library.call("llama_free", context.context)
+    context.close()

@@ -21,8 +21,8 @@ from typing import Any
 from statecheck import rooms
 from subjects.sequences.llamacpp.library import LlamaCpp, batch_of, library_path
 
-LAYERS = (4, 2, 1)
-_TRIES, _SECONDS = 80, 300
+LAYERS = (4, 3, 2, 1)
+_TRIES, _SECONDS = 80, 600
 _SIZES: Mapping[str, Any] = {
     "context_length": 512,
     "embedding_length": 64,
@@ -50,7 +50,8 @@ def architectures() -> dict[str, dict[str, Any]]:
     path = library_path()
     state = path.stat()
     kept = Path(
-        tempfile.gettempdir(), f"statecheck-llamacpp-{os.getuid()}-{state.st_size}-{state.st_mtime_ns}.json"
+        tempfile.gettempdir(),
+        f"statecheck-llamacpp-{len(LAYERS)}-{os.getuid()}-{state.st_size}-{state.st_mtime_ns}.json",
     )
     if not kept.is_file():
         command = [sys.executable, "-m", __name__, str(kept)]

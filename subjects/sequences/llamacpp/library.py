@@ -12,7 +12,7 @@ import random
 import struct
 import zlib
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,14 @@ _FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "gguf_set_val_f32": (None, (_POINTER, _TEXT, c.c_float)),
     "gguf_set_val_bool": (None, (_POINTER, _TEXT, c.c_bool)),
     "gguf_set_arr_data": (None, (_POINTER, _TEXT, c.c_int, _POINTER, _SIZE)),
+    "gguf_set_arr_str": (None, (_POINTER, _TEXT, c.POINTER(_TEXT), _SIZE)),
+    "llama_model_save_to_file": (None, (_POINTER, _TEXT)),
+    "llama_sampler_init_greedy": (_POINTER, ()),
+    "llama_sampler_sample": (_INT, (_POINTER, _POINTER, _INT)),
+    "llama_sampler_free": (None, (_POINTER,)),
+    "llama_state_seq_get_size_ext": (_SIZE, (_POINTER, _INT, c.c_uint32)),
+    "llama_state_seq_get_data_ext": (_SIZE, (_POINTER, _POINTER, _SIZE, _INT, c.c_uint32)),
+    "llama_state_seq_set_data_ext": (_SIZE, (_POINTER, _POINTER, _SIZE, _INT, c.c_uint32)),
 }
 _INT32_ARRAY = 5
 """The type's number in GGUF."""
@@ -120,9 +128,13 @@ class LlamaCpp:
 
     def __init__(self, path: Path) -> None:
         self._library = c.CDLL(str(path))
+        self.functions: dict[str, Callable[..., Any]] = {}
+        """By name, those of `_FUNCTIONS` that the release exports."""
         for name, (result, arguments) in _FUNCTIONS.items():
-            function = getattr(self._library, name)
-            function.restype, function.argtypes = result, arguments
+            if self.has(name):
+                function = getattr(self._library, name)
+                function.restype, function.argtypes = result, arguments
+                self.functions[name] = function
         self.log: list[str] = []
         self._log = _LOG(lambda _, text, __: self.log.append(text.decode(errors="replace")))
         self._fill: Any = None
@@ -130,8 +142,14 @@ class LlamaCpp:
         self.call("llama_backend_init")
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Call a function of `_FUNCTIONS`."""
-        return getattr(self._library, name)(*arguments)
+        """Call a function of the table.
+
+        Raises:
+            NotImplementedError: the release has no such function.
+        """
+        if name not in self.functions:
+            raise NotImplementedError(f"the release exports no {name}")
+        return self.functions[name](*arguments)
 
     def has(self, name: str) -> bool:
         """Whether the release exports it."""
@@ -167,6 +185,9 @@ class LlamaCpp:
                 self.call("gguf_set_val_f32", made, key, value)
             elif isinstance(value, str):
                 self.call("gguf_set_val_str", made, key, value.encode())
+            elif all(isinstance(one, str) for one in value):
+                texts = (_TEXT * len(value))(*map(str.encode, value))
+                self.call("gguf_set_arr_str", made, key, texts, len(value))
             else:
                 numbers = (c.c_int32 * len(value))(*value)
                 self.call("gguf_set_arr_data", made, key, _INT32_ARRAY, c.cast(numbers, _POINTER), len(value))

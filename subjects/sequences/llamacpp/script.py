@@ -7,7 +7,7 @@ from typing import Any
 
 from subjects.sequences.llamacpp.architectures import architectures
 
-_TEMPLATE = """\
+MODEL = """\
 # pip install xllamacpp==RELEASE; GGML_NO_BACKTRACE=1 python repro.py
 # Prints for each decode by how much logits differ from those of a fresh context over the same tokens, as a share of their scale.
 import ctypes as c, glob, importlib.util, random, struct, zlib
@@ -35,6 +35,9 @@ def fill(tensor, _):  # weights of standard deviation 0.3: with smaller ones the
     draw = (lambda: 1.0) if name.endswith("norm.weight") else (lambda: -chance.uniform(0.05, 1)) if name.endswith("ssm_a") else (lambda: chance.gauss(0, 0.3))
     f("ggml_backend_tensor_set", None, P, P, S, S)(tensor, (c.c_float * n)(*(draw() for _ in range(n))), 0, 4 * n)
 model = f("llama_model_init_from_user", P, P, FILL, P, Params)(gguf, fill, None, f("llama_model_default_params", Params)())
+"""
+"""How a script gets a model without a file."""
+_CONTEXT = """\
 class Context:
     def __init__(self, micro_batch=512, unified=False, kept=0):
         p = f("llama_context_default_params", Params)(); numbers = struct.unpack("<128i", bytes(p.raw))
@@ -99,7 +102,7 @@ def script_of(
         features.get("unified", False),
         features.get("snapshots", 0),
     )
-    text = _TEMPLATE.replace("RELEASE", release or "...", 1).replace("SETTINGS", repr(settings), 1)
+    text = (MODEL + _CONTEXT).replace("RELEASE", release or "...", 1).replace("SETTINGS", repr(settings), 1)
     text = text.replace("GIVEN", repr(architectures()[model][layers]), 1).replace("+ 0)", f"+ {seed})", 1)
     used = [_METHODS[name] for name in dict.fromkeys(name for name, _ in operations) if name in _METHODS]
     text = text.replace("METHODS", "".join([_REMOVE, *used] if used else []), 1)

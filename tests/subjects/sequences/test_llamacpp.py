@@ -54,3 +54,40 @@ def test_architectures_with_recurrent_state_are_enumerated_and_compared() -> Non
     seen = json.loads(done.stdout)
     assert {"mamba", "mamba2", "jamba"} <= set(seen["models"])
     assert seen["compared"] > 5
+
+
+_SERVER = """
+import sys
+from statecheck.execution.example import Bench
+from statecheck.execution.ports import ordinary_port
+from statecheck.execution.registry import found, load_properties
+from statecheck.subject import load
+
+sys.path.append(sys.argv[1])
+load_properties()
+subject = load("llamacpp")
+assert list(subject.sequences.models) == ["llama-server:mamba2"], subject.sequences.models
+for name in ("any", "generate", "save"):
+    bench = Bench(subject, ordinary_port(subject, "cpu"))
+    found(f"sequences/{name}").explore(bench, seed=1, max_examples=8)
+    assert bench.counts.compared > 3, bench.counts
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not _libraries() or "LLAMACPP_PATH" in os.environ,
+    reason="no environment of xllamacpp, whose binding has llama-server",
+)
+def test_llama_server_gives_what_a_fresh_server_gives() -> None:
+    variables = {**os.environ, "STATECHECK_MODELS": "llama-server:mamba2"}
+    done = subprocess.run(
+        [sys.executable, "-c", _SERVER, str(_libraries()[-1].parents[1])],
+        cwd=Path(__file__).parents[3],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,57 @@
+"""The first layer whose output differs, by fewer layers: for libraries that do not show their states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from oracle.sequences import SequenceLaws
+from statecheck.case import Case
+from statecheck.case.values import Call, Record
+from statecheck.subject.not_offered import NotOffered
+from subjects.sequences.library import Library
+
+LAYERS = "layers"
+"""The feature whose values are numbers of layers; layers have the same weights with any number of them."""
+
+
+class Scenarios(Protocol):
+    """Makes a scenario, whose methods are the operations."""
+
+    def __call__(self, *, model: str, seed: int, features: Mapping[str, Any]) -> Any: ...
+
+
+def first_layer(library: Library, scenarios: Scenarios, case: Case) -> str:
+    """With how many layers the calls of a case fail first; "" where the port has no such feature, or the case fails with none."""
+    made, *calls = case.calls
+    numbers = sorted(library.features(case.model, "new").get(LAYERS, ()))
+    if LAYERS not in library.port.given_to_reference or len(numbers) < 2:
+        return ""
+    right: list[int] = []
+    for number in numbers:
+        named = {**made.named, "features": {**made.named["features"], LAYERS: number}}
+        try:
+            if _fails(scenarios(**named), calls):
+                agrees = f", and agree with {right[-1]}" if right else ""
+                return f"The same calls fail with {number} of {numbers[-1]} layers{agrees}: the first layer that differs is number {number - 1}, counted from 0."
+            right.append(number)
+        except NotOffered:
+            continue
+    return ""
+
+
+def _fails(scenario: Any, calls: Sequence[Call]) -> bool:
+    """Whether a call breaks a law, or the library fails."""
+    for call in calls:
+        named = dict(call.named)
+        named.pop("self", None)
+        try:
+            step: Record = getattr(scenario, call.function.rpartition(".")[2])(**named)
+        except NotOffered:
+            raise
+        except Exception:
+            return True
+        broken: Any = step["broken"]
+        if dict(broken.fields) != vars(SequenceLaws()):
+            return True
+    return False

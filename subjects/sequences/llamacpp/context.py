@@ -1,0 +1,201 @@
+"""A context of the C interface, and what happens to its sequences."""
+
+from __future__ import annotations
+
+import ctypes as c
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from subjects.sequences.llamacpp.library import LlamaCpp, batch_of
+
+VOCABULARY = 32
+UNDO = ("roll back", "checkpoint")
+"""How drafts that were not accepted are taken back: by a rollback, or by the state before them and a decode of those that were."""
+GUESSES = ("sequence", "model")
+"""Where drafts come from: what followed the token before, or the model itself, of which the last draft is made wrong."""
+_PARTIAL = 1
+"""A state without what a rollback of attention's cells undoes anyway, as llama-server keeps it in its checkpoints."""
+
+
+@dataclass(eq=False)
+class LlamaContext:
+    """A context of the library, its memory, and of each sequence its tokens and the logits behind them."""
+
+    library: LlamaCpp
+    model: int
+    context: int
+    memory: int
+    tokens: dict[int, list[int]] = field(default_factory=dict)
+    last: dict[int, list[float]] = field(default_factory=dict)
+
+    def extend(
+        self, rows: Sequence[tuple[int, Sequence[int]]], *, interleaved: bool = False
+    ) -> list[list[float]]:
+        """Decode a batch: row by row, or the rows' tokens by turns."""
+        entries = [
+            (token, self._length(sequence) + at, sequence, at + 1 == len(tokens))
+            for sequence, tokens in rows
+            for at, token in enumerate(tokens)
+        ]
+        if interleaved:
+            entries.sort(key=lambda entry: entry[1])
+        self._decode(entries)
+        for sequence, tokens in rows:
+            self.tokens.setdefault(sequence, []).extend(tokens)
+        at = {entry[2]: place for place, entry in enumerate(entries) if entry[3]}
+        self.last |= {sequence: self._logits(at[sequence]) for sequence, _ in rows}
+        return [self.last[sequence] for sequence, _ in rows]
+
+    def fork(self, source: int, target: int) -> None:
+        """Copy a sequence over another one."""
+        self.drop(target)
+        self.library.call("llama_memory_seq_cp", self.memory, source, target, -1, -1)
+        self.tokens[target] = list(self.tokens[source])
+        if source in self.last:
+            self.last[target] = self.last[source]
+
+    def roll_back(self, sequence: int, n: int) -> bool:
+        """Remove the last positions; most recurrent memories refuse."""
+        first = self._length(sequence) - n
+        if not self.library.call("llama_memory_seq_rm", self.memory, sequence, first, -1):
+            return False
+        del self.tokens[sequence][first:]
+        self.last.pop(sequence, None)
+        return True
+
+    def save(self, sequence: int) -> tuple[list[int], bytes]:
+        """The sequence's state as the library writes it, with its tokens."""
+        size = self.library.call("llama_state_seq_get_size", self.context, sequence)
+        data = c.create_string_buffer(size)
+        written = self.library.call("llama_state_seq_get_data", self.context, data, size, sequence)
+        _require(written, size, "llama_state_seq_get_data")
+        return list(self.tokens[sequence]), data.raw
+
+    def load(self, sequence: int, saved: tuple[list[int], bytes]) -> bool:
+        """Put a state in the place of the sequence's."""
+        tokens, data = saved
+        if not self.library.call("llama_state_seq_set_data", self.context, data, len(data), sequence):
+            return False
+        self.tokens[sequence] = list(tokens)
+        self.last.pop(sequence, None)
+        return True
+
+    def drop(self, sequence: int) -> bool:
+        """Remove all positions."""
+        if not self.library.call("llama_memory_seq_rm", self.memory, sequence, -1, -1):
+            return False
+        self.tokens.pop(sequence, None)
+        self.last.pop(sequence, None)
+        return True
+
+    def length(self, sequence: int) -> int:
+        """One more than the last position."""
+        return int(self.library.call("llama_memory_seq_pos_max", self.memory, sequence)) + 1
+
+    def generate(
+        self, sequence: int, n: int, *, drafts: int = 0, undo: str = UNDO[0], guess: str = GUESSES[0]
+    ) -> list[int]:
+        """Greedily, with as many drafts in each decode; of the last token, the sequence has no state.
+
+        Raises:
+            NotImplementedError: the logits behind the sequence are not known, or its last tokens cannot be taken back.
+        """
+        if sequence not in self.last:
+            raise NotImplementedError("generate: the logits behind the sequence are not known")
+        logits = self.last[sequence]
+        chosen = [max(range(VOCABULARY), key=logits.__getitem__)]
+        while len(chosen) < n:
+            guesses = self._drafts_of_the_model if guess == "model" else self._drafts
+            guessed = guesses(sequence, chosen[-1], min(drafts, n - len(chosen) - 1))
+            chosen += self._accepted(sequence, [chosen[-1], *guessed], undo)
+        return chosen
+
+    def close(self) -> None:
+        """Free it."""
+        self.library.call("llama_free", self.context)
+
+    def _drafts(self, sequence: int, token: int, count: int) -> list[int]:
+        """What followed the token when it stood in the sequence before; others where it did not."""
+        before = self.tokens[sequence]
+        at = max((at for at, one in enumerate(before) if one == token), default=len(before))
+        found = before[at + 1 : at + 1 + count]
+        return found + [(token + 5 + more) % 15 + 1 for more in range(count - len(found))]
+
+    def _drafts_of_the_model(self, sequence: int, token: int, count: int) -> list[int]:
+        """What another context generates; the last token is another one."""
+        if count < 1:
+            return []
+        made = self.library.context(self.model, micro_batch=512, unified=False, snapshots=0)
+        assert made is not None
+        other = LlamaContext(self.library, self.model, made, self.library.call("llama_get_memory", made))
+        try:
+            other.extend([(0, [*self.tokens[sequence], token])])
+            right = other.generate(0, count)
+        finally:
+            other.close()
+        return [*right[:-1], right[-1] % 15 + 1]
+
+    def _accepted(self, sequence: int, tokens: list[int], undo: str) -> list[int]:
+        """Decode a token and its drafts; the tokens that the library's sampler chooses behind those that are right."""
+        before = self._length(sequence)
+        kept = self._checkpoint(sequence) if undo == "checkpoint" and len(tokens) > 1 else None
+        self._decode([(token, before + at, sequence, True) for at, token in enumerate(tokens)])
+        sampled: list[int] = []
+        for at in range(len(tokens)):
+            sampled.append(self._sampled(at))
+            if sampled[-1] != (*tokens, None)[at + 1]:
+                break
+        right = len(sampled)
+        self.last[sequence] = self._logits(right - 1)
+        self.tokens[sequence] += tokens
+        if right < len(tokens):
+            self._take_back(sequence, before, tokens[:right], kept)
+        return sampled
+
+    def _take_back(self, sequence: int, before: int, right: list[int], kept: Any) -> None:
+        behind = self.last[sequence]
+        del self.tokens[sequence][before + len(right) :]
+        first = before if kept is not None else before + len(right)
+        if kept is not None:
+            size = self.library.call(
+                "llama_state_seq_set_data_ext", self.context, kept, len(kept), sequence, _PARTIAL
+            )
+            _require(size, len(kept), "llama_state_seq_set_data_ext")
+        if not self.library.call("llama_memory_seq_rm", self.memory, sequence, first, -1):
+            raise NotImplementedError("drafts: the library cannot take back those that were not accepted")
+        if kept is not None:
+            self._decode([(token, before + at, sequence, False) for at, token in enumerate(right)])
+        self.last[sequence] = behind
+
+    def _checkpoint(self, sequence: int) -> Any:
+        size = self.library.call("llama_state_seq_get_size_ext", self.context, sequence, _PARTIAL)
+        data = c.create_string_buffer(size)
+        written = self.library.call(
+            "llama_state_seq_get_data_ext", self.context, data, size, sequence, _PARTIAL
+        )
+        _require(written, size, "llama_state_seq_get_data_ext")
+        return data
+
+    def _sampled(self, at: int) -> int:
+        sampler = self.library.call("llama_sampler_init_greedy")
+        token = int(self.library.call("llama_sampler_sample", sampler, self.context, at))
+        self.library.call("llama_sampler_free", sampler)
+        return token
+
+    def _decode(self, entries: Sequence[tuple[int, int, int, bool]]) -> None:
+        _require(self.library.call("llama_decode", self.context, batch_of(entries)), 0, "llama_decode")
+
+    def _logits(self, at: int) -> list[float]:
+        found = self.library.call("llama_get_logits_ith", self.context, at)
+        if not found:
+            raise RuntimeError(f"llama_get_logits_ith({at}) = NULL, but should be logits")
+        return list(found[:VOCABULARY])
+
+    def _length(self, sequence: int) -> int:
+        return len(self.tokens.get(sequence, ()))
+
+
+def _require(found: int, expected: int, name: str) -> None:
+    if found != expected:
+        raise RuntimeError(f"{name} = {found}, but should be {expected}")

@@ -1,0 +1,248 @@
+"""llama-server in the process, through `xllamacpp.Server`: sequences live with the client, as prompts of token ids, and states in slots.
+
+A sequence is extended by a request with all of its tokens. What the server reuses of them, by slots, context checkpoints and
+files of slots, must not matter: the reference is a fresh server that gets one request.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from subjects.sequences.llamacpp.library import LlamaCpp
+
+PREFIX = "llama-server:"
+"""Before the architecture, in names of models."""
+VOCABULARY = 32
+SPECULATION = ("none", "ngram", "draft", "other draft")
+"""Drafts come from the sequence itself, from the same model, or from one with other weights, whose drafts are mostly wrong."""
+_SECONDS = 15.0
+_DRAFTS = 3
+_names = itertools.count()
+
+
+def is_installed() -> bool:
+    """Whether the binding with the server can be imported; a library alone has none."""
+    return find_spec("xllamacpp") is not None and not os.environ.get("LLAMACPP_PATH")
+
+
+def features() -> dict[str, Sequence[Any]]:
+    """What may vary, beside the size of micro-batches: of servers, of requests that extend a sequence, and of those that generate."""
+    return {
+        "slots": (4, 1, 2),
+        "checkpoints": (32, 0, 1),
+        "checkpoint_step": (8192, 1, 4),
+        "prompt_cache": (8192, 0),
+        "reuse": (0, 1),
+        "speculation": SPECULATION,
+        "slot": ("any", "own"),
+        "cache_prompt": (True, False),
+        "ahead": (1, 3),
+        "at_once": (False, True),
+    }
+
+
+@dataclass(eq=False)
+class ServerContext:
+    """A server, the tokens of each sequence, and the slot that a sequence used last."""
+
+    server: Any
+    slots: int
+    tokens: dict[int, list[int]] = field(default_factory=dict)
+    used: dict[int, int] = field(default_factory=dict)
+    files: list[Path] = field(default_factory=list)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """What the server answers.
+
+        Raises:
+            RuntimeError: an error, with what the server says of it.
+        """
+        data = json.dumps(body).encode()
+        request = urllib.request.Request(  # noqa: S310 - a server of our own
+            self.server.listening_address + path, data, {"Content-Type": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - as above
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(f"{path}: {error.code} {_message(error.read())}") from error
+
+    def complete(self, sequence: int, n: int, *, slot: str = "any", cache_prompt: bool = True) -> Any:
+        """Complete the sequence's tokens greedily."""
+        body = {
+            "prompt": self.tokens[sequence],
+            "n_predict": n,
+            "n_probs": VOCABULARY,
+            "temperature": 0.0,
+            "cache_prompt": cache_prompt,
+            "return_tokens": True,
+            "id_slot": sequence % self.slots if slot == "own" else -1,
+        }
+        answer = self.post("/completion", body)
+        self.used[sequence] = int(answer["id_slot"])
+        return answer
+
+    def extend(
+        self,
+        rows: Sequence[tuple[int, Sequence[int]]],
+        *,
+        slot: str = "any",
+        cache_prompt: bool = True,
+        ahead: int = 1,
+        at_once: bool = False,
+    ) -> list[list[float]]:
+        """A request for each row; logarithms of the probabilities behind each prompt, after which `ahead` tokens are generated.
+
+        Requests at once come to the server in any order, and take any slot: one that waits for a slot of its own may wait forever.
+        """
+        for sequence, tokens in rows:
+            self.tokens.setdefault(sequence, []).extend(tokens)
+        with ThreadPoolExecutor(len(rows) if at_once else 1) as pool:
+            answers = [
+                pool.submit(
+                    self.complete,
+                    sequence,
+                    ahead,
+                    slot="any" if at_once else slot,
+                    cache_prompt=cache_prompt,
+                )
+                for sequence, _ in rows
+            ]
+        return [_logarithms(answer.result()) for answer in answers]
+
+    def generate(self, sequence: int, n: int, *, slot: str = "any") -> list[int]:
+        """A request for several tokens."""
+        tokens = [int(token) for token in self.complete(sequence, n, slot=slot)["tokens"]]
+        self.tokens[sequence] += tokens
+        return tokens
+
+    def fork(self, source: int, target: int) -> None:
+        """Another request will begin with the same tokens."""
+        self.tokens[target] = list(self.tokens[source])
+
+    def roll_back(self, sequence: int, n: int) -> bool:
+        """The next request has fewer tokens of the last one."""
+        del self.tokens[sequence][-n:]
+        return True
+
+    def save(self, sequence: int) -> tuple[list[int], str]:
+        """The slot that the sequence used last, in a file."""
+        if sequence not in self.used:
+            raise NotImplementedError("save: no slot had this sequence")
+        name = f"{os.getpid()}-{next(_names)}.bin"
+        self.files.append(_folder() / name)
+        self.post(f"/slots/{self.used[sequence]}?action=save", {"filename": name})
+        return list(self.tokens[sequence]), name
+
+    def load(self, sequence: int, saved: tuple[list[int], str]) -> bool:
+        """The file in the sequence's own slot."""
+        tokens, name = saved
+        self.post(f"/slots/{sequence % self.slots}?action=restore", {"filename": name})
+        self.tokens[sequence] = list(tokens)
+        self.used[sequence] = sequence % self.slots
+        return True
+
+    def drop(self, sequence: int) -> bool:
+        """Erase the slot that the sequence used last."""
+        self.tokens.pop(sequence, None)
+        if sequence in self.used:
+            self.post(f"/slots/{self.used.pop(sequence)}?action=erase", {})
+        return True
+
+    def length(self, sequence: int) -> int:
+        """The client's count: a server reports none."""
+        return len(self.tokens.get(sequence, ()))
+
+    def close(self) -> None:
+        """End the server, and remove its files."""
+        self.server = None
+        for file in self.files:
+            file.unlink(missing_ok=True)
+
+
+def _message(data: bytes) -> str:
+    with suppress(ValueError, KeyError, TypeError):
+        return str(json.loads(data)["error"]["message"])
+    return data.decode(errors="replace")[:200]
+
+
+def model_file(library: LlamaCpp, architecture: str, metadata: Mapping[str, Any], seed: int) -> Path:
+    """A model of the architecture in a file, with the vocabulary that the library's own tests use.
+
+    Raises:
+        NotImplementedError: the library makes no such model.
+    """
+    tokens = [f"t{number}" for number in range(VOCABULARY)]
+    given = {**metadata, "tokenizer.ggml.model": "test", "tokenizer.ggml.tokens": tokens}
+    made = library.model(architecture, given, seed) if library.has("llama_model_save_to_file") else None
+    if made is None:
+        raise NotImplementedError(f"no model with a vocabulary: {' '.join(library.log[-2:])}")
+    path = Path(tempfile.mkdtemp(prefix="statecheck-gguf-"), f"{architecture}.gguf")
+    library.call("llama_model_save_to_file", made, str(path).encode())
+    return path
+
+
+def new(model: Path, other: Path, given: Mapping[str, Any]) -> ServerContext:
+    """A server with one thread.
+
+    Args:
+        other: a model with other weights, for drafts.
+        given: values of features of a server.
+    """
+    import xllamacpp
+
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(model)
+    parameters.n_ctx, parameters.n_batch = 2048, 512
+    parameters.n_ubatch, parameters.n_parallel = given["micro_batch"], given["slots"]
+    parameters.kv_unified = given["unified"]
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = parameters.n_threads_http = 1
+    parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    parameters.warmup = parameters.fit_params = False
+    parameters.verbosity = -1
+    parameters.n_ctx_checkpoints = given["checkpoints"]
+    parameters.checkpoint_min_step = given["checkpoint_step"]
+    parameters.cache_ram_mib, parameters.n_cache_reuse = given["prompt_cache"], given["reuse"]
+    parameters.slot_save_path = f"{_folder()}{os.sep}"
+    _speculate(parameters, given["speculation"], other if given["speculation"] == "other draft" else model)
+    return ServerContext(xllamacpp.Server(parameters), given["slots"])
+
+
+def _speculate(parameters: Any, kind: str, draft: Path) -> None:
+    if kind == "none":
+        return
+    import xllamacpp
+
+    types, speculative = xllamacpp.common_speculative_type, parameters.speculative
+    if kind == "ngram":
+        speculative.types = [types.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
+        speculative.ngram_simple.size_n, speculative.ngram_simple.size_m = 1, _DRAFTS
+        speculative.ngram_simple.min_hits = 1
+        return
+    speculative.types = [types.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+    speculative.draft.mparams.path = str(draft)
+    speculative.draft.n_max, speculative.draft.p_min = _DRAFTS, 0.0
+
+
+def _folder() -> Path:
+    """Of files of slots, which servers of other processes read, too."""
+    folder = Path(tempfile.gettempdir(), f"statecheck-slots-{os.getuid()}")
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _logarithms(answer: Any) -> list[float]:
+    found = {one["id"]: one["logprob"] for one in answer["completion_probabilities"][0]["top_logprobs"]}
+    return [found[token] for token in range(VOCABULARY)]
