@@ -28,7 +28,7 @@ def test_a_port_that_keeps_the_law_passes(tested: Property) -> None:
     subject = load(PORT)
     bench = Bench(subject, ordinary_port(subject, "cpu"))
     assert tested.not_applicable(bench) is None
-    tested.explore(bench, seed=1, max_examples=40)
+    tested.explore(bench, seed=1, max_examples=80)
     assert bench.counts.compared > 5
     assert any("forgetful: not verified" in reason for reason in bench.counts.not_offered)
 
