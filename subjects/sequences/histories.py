@@ -84,22 +84,14 @@ def fork_after_rollback(case: Case) -> bool:
 
 
 def rows_of_several_tokens(case: Case) -> bool:
-    """A batch of which a library that cuts rows of unequal length into equal pieces has a piece of several rows and several tokens."""
-    micro_batch = _micro_batch(case)
-    for name, arguments, _ in _operations(case):
-        if name == "extend":
-            lengths, before = sorted(tokens for _, tokens in _rows(arguments)), 0
-            for at, length in enumerate(lengths):
-                rows = len(lengths) - at
-                if rows > 1 and min(length - before, micro_batch // rows) > 1:
-                    return True
-                before = length
-    return False
+    """A batch of several rows, of which one has several tokens."""
+    batches = (_rows(arguments) for name, arguments, _ in _operations(case) if name == "extend")
+    return any(len(rows) > 1 and max(tokens for _, tokens in rows) > 1 for rows in batches)
 
 
-def four_rows(case: Case) -> bool:
-    """A batch with a row for each of four sequences."""
-    return any(name == "extend" and len(arguments["rows"]) == 4 for name, arguments, _ in _operations(case))
+def several_rows(case: Case) -> bool:
+    """A batch of several rows."""
+    return any(name == "extend" and len(arguments["rows"]) > 1 for name, arguments, _ in _operations(case))
 
 
 def load_of_a_new_fork(case: Case) -> bool:
@@ -121,10 +113,6 @@ def load_of_a_new_fork(case: Case) -> bool:
     return False
 
 
-def _micro_batch(case: Case) -> int:
-    return int(_features(case).get("micro_batch", 512))
-
-
 def _features(case: Case) -> Mapping[str, Any]:
     """Of the contexts."""
     found: Mapping[str, Any] = case.calls[0].named.get("features", {}) if case.calls else {}
@@ -143,7 +131,7 @@ HISTORIES: Mapping[str, Callable[[Case], bool]] = {
     "long-rollback": long_rollback,
     "fork-after-rollback": fork_after_rollback,
     "rows-of-several-tokens": rows_of_several_tokens,
-    "four-rows": four_rows,
+    "several-rows": several_rows,
     "load-of-a-new-fork": load_of_a_new_fork,
     "requests-at-once": requests_at_once,
 }

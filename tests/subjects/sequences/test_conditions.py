@@ -59,11 +59,11 @@ HISTORIES: dict[str, tuple[tuple[tuple[Operation, ...], bool], ...]] = {
     ),
     "rows-of-several-tokens": (
         ((extend((0, 2), (1, 2)),), True),
-        ((extend((0, 1), (1, 2)),), False),
+        ((extend((0, 1), (1, 1)),), False),
         ((extend((0, 1), (1, 5), (2, 5)),), True),
         ((extend((0, 80)),), False),
     ),
-    "four-rows": (((extend((0, 1), (1, 1), (2, 1), (3, 1)),), True), ((extend((0, 1)),), False)),
+    "several-rows": (((extend((0, 1), (3, 1)),), True), ((extend((0, 1)),), False)),
     "load-of-a-new-fork": (
         ((extend((0, 3)), FORK, SAVE, LOAD), True),
         ((extend((0, 3)), FORK, extend((0, 1)), SAVE, LOAD), False),
