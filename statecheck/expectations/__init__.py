@@ -26,6 +26,7 @@ _TOPICS = (
     "shapes",
     "shards",
     "slots",
+    "tracking",
     "builders",
     "align",
     "align_kernels",

@@ -13,10 +13,19 @@ from subjects import Subject
 from subjects.sglang.engine.core import RadixEngine, RadixSettings, RadixStep
 from subjects.sglang.release import RELEASE_NAME
 from subjects.sglang.state_slots import StateSlots
+from subjects.sglang.tracking import TrackingPlan
 from subjects.sglang.transfers import StateTransfer
 from subjects.sglang_conditions import CONDITIONS
 
-__all__ = ["SUBJECT", "RadixEngine", "RadixSettings", "RadixStep", "StateSlots", "StateTransfer"]
+__all__ = [
+    "SUBJECT",
+    "RadixEngine",
+    "RadixSettings",
+    "RadixStep",
+    "StateSlots",
+    "StateTransfer",
+    "TrackingPlan",
+]
 
 KNOWN = Path(__file__).parents[1] / "sglang_known.toml"
 

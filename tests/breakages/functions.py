@@ -192,6 +192,65 @@ KERNELS_OF_SGLANG = (
         "state-slots/padded-rows",
     ),
 )
+_PREFILL = "sglang.srt.layers.attention.mamba"
+METADATA_OF_SGLANG = (
+    *planted(
+        {
+            f"{_PREFILL}.prefill_track_metadata": {
+                "chunks of earlier rows are counted without their rests": (
+                    "accumulate(((n + chunk_size - 1) // chunk_size for n in extend_lens), initial=0)",
+                    "accumulate((n // chunk_size for n in extend_lens), initial=0)",
+                ),
+                "a state inside of a chunk is taken from the chunk's beginning": (
+                    "        if mamba2 and end % chunk_size:\n",
+                    "        if False:\n",
+                ),
+                "a boundary is counted from the first token of the request": (
+                    "        length = track_lens[row] - prefix_lens[row]\n",
+                    "        length = track_lens[row]\n",
+                ),
+            },
+        },
+        SGLANG,
+        "tracking-plan/kept-states",
+    ),
+    *planted(
+        {
+            f"{_PREFILL}.mamba2_metadata": {
+                "a sequence that begins inside of a chunk has no logical chunk": (
+                    "            p += s % chunk_size > 0\n",
+                    "            p += s % chunk_size > 1\n",
+                ),
+                "a logical chunk begins at the chunk's beginning": (
+                    "            chunk_offsets[_s] = s % chunk_size\n",
+                    "            chunk_offsets[_s] = 0\n",
+                ),
+            },
+        },
+        SGLANG,
+        "tracking-plan/logical-chunks",
+    ),
+    *planted(
+        {
+            "sglang.srt.mem_cache.allocator.mamba": {
+                "a slot stays free when it is given": (
+                    "        self.free_slots = self.free_slots[need_size:]\n",
+                    "        self.free_slots = self.free_slots[need_size - 1 :]\n",
+                ),
+                "the first slot is given, too": (
+                    "            1, self.size + 1, dtype=torch.int64",
+                    "            0, self.size, dtype=torch.int64",
+                ),
+                "slots of a group that are left are lost": (
+                    "            if remaining:\n",
+                    "            if False:\n",
+                ),
+            },
+        },
+        SGLANG,
+        "slot-allocator/owners",
+    ),
+)
 SLICES_OF_NIXL = planted(
     {
         f"{_CONNECTORS}.ssm_conv_transfer_utils": {
@@ -238,7 +297,7 @@ SLICES_OF_MORIIO = planted(
     VLLM,
     "state-transfer/moriio",
 )
-OF_SGLANG = SLICES_OF_SGLANG + KERNELS_OF_SGLANG
+OF_SGLANG = SLICES_OF_SGLANG + KERNELS_OF_SGLANG + METADATA_OF_SGLANG
 OF_VLLM = SLICES_OF_NIXL + SLICES_OF_MORIIO
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from oracle import batch, chunks, layout, shapes, shards, slots, types
+from oracle import batch, chunks, layout, shapes, shards, slots, tracking, types
 from oracle.align import context, decisions, pointers, runner
 from oracle.align.context import CacheGroup, StateSpec, StateView, TableView
 from oracle.align.decisions import Slots
@@ -361,6 +361,15 @@ CALLS = [
         ("BOUNDARY", ((0, 1, 2),), (3,), (2,), 3, 4),
         ("AT_BOUNDARY", ((0, 1, 2),), (3,), (1,), 3, 4),
     ),
+    *of(
+        "tracking",
+        tracking.kept_states,
+        ("LAST", (4,), (4,), 2, False),
+        ("OF_CHUNK", (2,), (3,), 2, True),
+        ("NOT_KEPT OF_CHUNK", (None, 2), (1, 3), 2, False),
+        ("COMPUTED NOT_KEPT", (None, 2), (1, 3), 2, True),
+    ),
+    *of("tracking", tracking.logical_chunks, ("", (4, 2), 4), ("CUT", (3, 2), 4)),
     *of("layout", layout.conv_state_layout, ("UNSET", {}, {}), ("", {layout.LAYOUT_VARIABLE: "DS"}, {})),
     *of(
         "layout",

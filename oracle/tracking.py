@@ -1,0 +1,118 @@
+"""Which states a prefill keeps at boundaries, and the chunks in which its kernels go over the tokens of a batch."""
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from oracle.errors import require, require_int
+from oracle.rules import rule
+from oracle.types import cdiv
+
+
+class KeptState(NamedTuple):
+    """Where the state at a row's boundary comes from.
+
+    Args:
+        row: of the batch.
+        source: "last" for the state after all tokens of the row; "chunk" for one that the kernel leaves before each of its chunks; "computed" for
+            one that is computed from the tokens of the row's last chunk.
+        at: number of the chunk among those of the batch; of a computed one the token of the batch at which it ends.
+    """
+
+    row: int
+    source: str
+    at: int
+
+
+@rule
+def kept_states(
+    boundaries: Sequence[int | None], tokens: Sequence[int], chunk_size: int, flat: bool
+) -> list[KeptState]:
+    """The state of each row after its first tokens up to its boundary.
+
+    Args:
+        boundaries: of each row, counted from its first token in the batch; None: the row keeps no state.
+        tokens: of each row in the batch.
+        flat: chunks begin at multiples of the chunk size in the whole batch, as Mamba-2's do; else each row has chunks of its own.
+
+    Refused: a boundary inside of a chunk, or behind the row's tokens.
+    """
+    require_int("chunk_size", chunk_size, minimum=1)
+    starts = list(accumulate(tokens, initial=0))
+    first_chunks = list(accumulate((cdiv(count, chunk_size) for count in tokens), initial=0))
+    found = []
+    for row, (boundary, count) in enumerate(zip(boundaries, tokens, strict=True)):
+        if boundary is None:
+            continue
+        require(boundary % chunk_size == 0, f"boundaries[{row}]", boundary, f"be a multiple of {chunk_size}")
+        require(0 <= boundary <= count, f"boundaries[{row}]", boundary, f"be from 0 to {count}")
+        end = starts[row] + boundary
+        if boundary == count:
+            found.append(KeptState(row, "last", 0))
+        elif flat and end % chunk_size:
+            found.append(KeptState(row, "computed", end))
+        else:
+            chunk = end // chunk_size if flat else first_chunks[row] + boundary // chunk_size
+            found.append(KeptState(row, "chunk", chunk))
+    return found
+
+
+@rule
+def logical_chunks(tokens: Sequence[int], chunk_size: int) -> list[tuple[int, int]]:
+    """For each run of tokens of one row in one chunk of the batch: the chunk, and where in it the run begins.
+
+    A chunk begins at each multiple of the chunk size in the whole batch. A row without tokens has no run.
+    """
+    require_int("chunk_size", chunk_size, minimum=1)
+    starts = list(accumulate(tokens, initial=0))
+    found: list[tuple[int, int]] = []
+    for first, end in pairwise(starts):
+        begins = sorted({first, *range(cdiv(first, chunk_size) * chunk_size, end, chunk_size)})
+        found += [(at // chunk_size, at % chunk_size) for at in begins if at < end]
+    return found
+
+
+def broken_allocation(
+    size: int, operations: Sequence[tuple[str, int]], given: Sequence[tuple[int, ...] | None]
+) -> str:
+    """What is wrong with the slots that an allocator of `size` slots gave out, in a sentence; "nothing" where nothing is.
+
+    Args:
+        operations: "alloc" with how many slots are wanted, "free" with the number of an allocation that is given back, "clear", "left", which asks how many
+            slots are free, and "begin" and "end" of a group of allocations.
+        given: what came of each: slots, None for none, and for "left" one number.
+    """
+    held: dict[int, tuple[int, ...]] = {}
+    for number, ((operation, argument), slots) in enumerate(zip(operations, given, strict=True)):
+        used = {slot for one in held.values() for slot in one}
+        free = size - len(used)
+        match operation:
+            case "alloc":
+                found = _broken_slots(argument, slots, used, size)
+                if found:
+                    return f"allocation {number}: {found}"
+                if slots is not None:
+                    held[number] = slots
+            case "free":
+                held.pop(argument, None)
+            case "clear":
+                held.clear()
+            case "left":
+                if slots != (free,):
+                    return f"operation {number}: {slots} slots are left, but should be {free}"
+    return "nothing"
+
+
+def _broken_slots(wanted: int, slots: tuple[int, ...] | None, used: set[int], size: int) -> str:
+    free = size - len(used)
+    if slots is None:
+        return f"none of {free} free slots is given, but should be {wanted}" if wanted <= free else ""
+    if wanted > free:
+        return f"{slots} is given, but only {free} slots are free"
+    if len(set(slots)) != wanted:
+        return f"{slots} is given, but should be {wanted} slots"
+    outside = [slot for slot in slots if not 1 <= slot <= size]
+    if outside:
+        return f"slot {outside[0]} is given, but should be from 1 to {size}"
+    taken = sorted(used & set(slots))
+    return f"slot {taken[0]} is given, but belongs to another allocation" if taken else ""
