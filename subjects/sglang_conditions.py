@@ -99,6 +99,20 @@ def _passed_in_flight(case: Case, _: Profile) -> bool:
     return bool(last["computed"] == wrong.next_boundary - 1)
 
 
+def _mixed_batch(case: Case, _: Profile) -> bool:
+    """A prefill that is longer than a token ran in one batch with a decode, and what may be hit holds no state of later tokens."""
+    wrong = _wrong(case, "extra_buffer")
+    if wrong is None or not dict(case.calls[0].named["settings"].fields).get("mixed"):
+        return False
+    batches = [list(step.values()) for step in wrong.steps]
+    mixed = any(
+        any(row["tokens"] == 1 and not row["begins"] for row in rows)
+        and any(row["tokens"] > 1 or row["begins"] for row in rows)
+        for rows in batches
+    )
+    return mixed and max(count for _, count, _ in wrong.found) < wrong.tokens
+
+
 @dataclass(frozen=True)
 class _Calls:
     """The calls of a case, by the method's name and the arguments."""
@@ -192,6 +206,7 @@ def _whole_state_in_slices(case: Case, profile: Profile) -> bool:
 
 
 CONDITIONS: Mapping[str, Condition] = {
+    "mixed_batch": Condition(outcome=_mixed_batch),
     "replaces_all": Condition(outcome=_replaces_all),
     "refused_turn": Condition(outcome=_refused_turn),
     "retracted_and_aborted": Condition(outcome=_retracted_and_aborted),

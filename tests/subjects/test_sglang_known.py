@@ -17,6 +17,7 @@ from subjects.sglang_conditions import CONDITIONS
 from tests.breakages.broken import a_case
 
 FILE = Path(subjects.__file__).with_name("sglang_known.toml")
+MIXED = "nothing-kept-in-a-mixed-batch"
 ALL = "session-replaced-as-a-whole"
 """Of all releases that are adapted."""
 FIRST, SECOND = ("r0", 4, ()), ("r0", 8, ())
@@ -62,10 +63,11 @@ def ids(release: str) -> list[str]:
 def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
     of_transfers = ["conv-sent-in-one-slice", "whole-state-sent-in-slices"]
     of_sessions = ["refused-session-turn", "session-of-an-aborted-turn", "session-with-drafts"]
-    assert ids("0.5.18") == ["boundary-behind-a-prefill", ALL]
-    assert ids("0.5.23") == [*ids("0.5.18"), *of_transfers, *of_sessions]
-    assert ids("0.5.17") == ids("0.5.14") == ["boundary-found-twice", "lazy-boundary-in-flight", ALL]
-    assert ids("0.5.12") == [ALL]
+    assert ids("0.5.20") == ["boundary-behind-a-prefill", ALL]
+    assert ids("0.5.23") == [*ids("0.5.20"), *of_transfers, *of_sessions]
+    assert ids("0.5.18") == [*ids("0.5.20"), MIXED]
+    assert ids("0.5.17") == ids("0.5.14") == ["boundary-found-twice", "lazy-boundary-in-flight", ALL, MIXED]
+    assert ids("0.5.12") == [ALL, MIXED]
     assert ids("0.5.5") == []
 
 
@@ -115,6 +117,16 @@ def test_a_state_at_the_boundary_in_flight_is_known_with_one_slot() -> None:
 )
 def test_any_other_wrong_state_is_new(other: Case) -> None:
     assert not matches(other)
+
+
+def test_a_state_that_was_not_kept_is_known_behind_a_mixed_batch() -> None:
+    nothing = ("?", 0, ())
+    chunk = {"computed": 0, "tokens": 3, "drafts": 0, "begins": True}
+    mixed: dict[str, Any] = {"between": [{**decode(2), "r1": chunk}], "mixed": True}
+    assert matches(scenario(nothing, **mixed), "mixed_batch")
+    assert not matches(scenario(SECOND, **mixed), "mixed_batch")
+    assert not matches(scenario(nothing, **mixed | {"mixed": False}), "mixed_batch")
+    assert not matches(scenario(nothing, **mixed | {"between": [decode(2)]}), "mixed_batch")
 
 
 def happened(*named: tuple[str, Mapping[str, Any]], actual: Sequence[Returned] = (), **settings: Any) -> Case:
