@@ -72,6 +72,16 @@ def accepted(session: Session) -> Session:
     return replace(session, steps=tuple(replace(step, counts=True) for step in session.steps))
 
 
+def drafted(session: Session) -> Session:
+    """The session with all tokens of a decode but the first as its drafts."""
+
+    def with_drafts(step: BuildCall) -> BuildCall:
+        rows = (replace(row, drafts=row.query_len - 1) for row in step.requests)
+        return replace(step, requests=tuple(rows))
+
+    return replace(session, steps=tuple(map(with_drafts, session.steps)))
+
+
 UPDATING = st.sampled_from(("builder", "other"))
 """The builder of the updated metadata, or that of another group of layers, whose buffers hold no step yet."""
 SPECULATIVE_SESSIONS = sessions(**SPECULATING).map(accepted) | sessions(**SPECULATING).map(accepted).map(said)
@@ -281,6 +291,22 @@ def test_each_build_is_what_a_new_builder_would_build(trial: Trial, session: Ses
     trial.agrees(session.setup.construct())
     for step in session.steps:
         trial.agrees(step.build(session.setup), rule=RULES[session.setup.kind])
+
+
+@prop(
+    "builder/full-graph-drafts",
+    "ownership",
+    f"{CLASSES['gdn']}.build",
+    session=sessions(kinds=("gdn",), min_spec=1, max_steps=3, **FULL).map(accepted).map(said).map(drafted),
+    padded_rows=st.integers(1, 2),
+)
+def test_rows_of_padding_behind_drafts_hold_nothing_of_an_earlier_step(
+    trial: Trial, session: Session, padded_rows: int
+) -> None:
+    trial.agrees(session.setup.construct())
+    for step in session.steps:
+        padded = replace(step, padded_rows=padded_rows)
+        trial.agrees(padded.build(session.setup), rule=gdn_metadata)
 
 
 @prop("builder/padding-rows", "metamorphic", *BUILD, session=sessions().map(accepted), rows=st.integers(1, 2))

@@ -203,12 +203,12 @@ BUILDERS = planted(
             "padding behind speculative rows accepts no token": (
                 "(self._counts, 1)",
                 "(self._counts, 0)",
-                "builder/capture",
+                "builder/capture builder/full-graph-drafts",
             ),
             "padding behind speculative rows is speculative": (
                 "(self._masks, False)",
                 "(self._masks, True)",
-                "builder/capture",
+                "builder/capture builder/full-graph-drafts",
             ),
         },
         "builders/mamba2.py": {

@@ -195,6 +195,38 @@ PLANTED_UPDATES = planted(
     property_id="builder/update-gdn-block-table",
 )
 
+PLANTED_GRAPHS = planted(
+    {
+        "vllm.v1.attention.backends.gdn_attn": {
+            "rows of padding keep the blocks of an earlier step": (
+                "            spec_state_indices_tensor[num_spec_decodes:].fill_(NULL_BLOCK_ID)\n",
+                "",
+            ),
+            "rows of padding stay marked": (
+                "            spec_sequence_masks[num_spec_decodes:].fill_(False)\n",
+                "",
+            ),
+            "rows of padding have the tokens of an earlier step": (
+                "            spec_query_start_loc[num_spec_decodes + 1 :].fill_(spec_num_query_tokens)\n",
+                "",
+            ),
+            "rows of padding keep accepted counts": (
+                "            num_accepted_tokens[num_spec_decodes:].fill_(1)\n",
+                "",
+            ),
+            "rows with drafts are not marked": (
+                (
+                    "            self.spec_sequence_masks[:num_spec_decodes].copy_(\n"
+                    "                spec_sequence_masks[:num_spec_decodes], non_blocking=True\n"
+                    "            )\n"
+                ),
+                "",
+            ),
+        },
+    },
+    property_id="builder/full-graph-drafts",
+)
+
 
 class Replanted(importlib.abc.MetaPathFinder):
     """Finds the defect's module in a changed copy, and leaves every other one alone."""
@@ -248,5 +280,9 @@ def trials_of(planted: Sequence[PlantedDefect], *, shrinks: bool = False) -> tup
 
 
 if __name__ == "__main__":
-    chosen = PLANTED_BOUNDARIES if version("vllm") == EVERY_BOUNDARY else (*PLANTED, *PLANTED_UPDATES)
+    chosen = (
+        PLANTED_BOUNDARIES
+        if version("vllm") == EVERY_BOUNDARY
+        else (*PLANTED, *PLANTED_UPDATES, *PLANTED_GRAPHS)
+    )
     print_table("tests.breakages.release", __doc__, "module", trials_of(chosen), MAX_EXAMPLES)
