@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
+from oracle import slots
 from properties.strategies.slots import (
     AcceptedDrafts,
     PaddedRows,
@@ -24,15 +25,20 @@ SCATTER, LAST, OF_ROWS = "StateSlots.scatter", "StateSlots.last_accepted", "Stat
 
 
 @statements(
-    statement("state-slots/clear", "byte-exact", [CLEAR], copies=slot_copies(), steps=SlotCopies.cleared,
+    statement("state-slots/clear", "byte-exact", [CLEAR], copies=slot_copies(), steps=SlotCopies.cleared, asked=slots.cleared_slots,
         says="slots that are cleared hold zeros and no other byte changes"),
-    statement("state-slots/copy", "byte-exact", [COPY], copies=slot_copies(), steps=SlotCopies.copied,
+    statement("state-slots/copy", "byte-exact", [COPY], copies=slot_copies(), steps=SlotCopies.copied, asked=slots.copied_slots,
         says="every convolution of a slot is copied to another slot and no other byte changes"),
-    statement("state-slots/accepted", "byte-exact", [SCATTER], copies=slot_copies(), steps=SlotCopies.scattered,
+    statement("state-slots/accepted", "byte-exact", [SCATTER], copies=slot_copies(), steps=SlotCopies.scattered, asked=slots.accepted_states,
         says="slots hold the states after the last accepted drafts and at boundaries"),
 )  # fmt: skip
-def bytes_agree(trial: Trial, copies: SlotCopies, steps: Callable[[SlotCopies], list[Step]]) -> None:
-    trial.agrees(*steps(copies))
+def bytes_agree(
+    trial: Trial,
+    copies: SlotCopies,
+    steps: Callable[[SlotCopies], list[Step]],
+    asked: Callable[..., object],
+) -> None:
+    trial.agrees(*steps(copies), rule=asked)
 
 
 @prop(
@@ -45,16 +51,16 @@ def bytes_agree(trial: Trial, copies: SlotCopies, steps: Callable[[SlotCopies], 
 def test_rows_at_a_boundary_keep_their_states_in_another_slot(
     trial: Trial, copies: SlotCopies, freed: list[bool]
 ) -> None:
-    trial.agrees(*copies.tracked(freed))
+    trial.agrees(*copies.tracked(freed), rule=slots.tracked_slots)
 
 
 @prop("state-slots/last-accepted", "agreement", LAST, accepted=accepted_drafts())
 def test_the_last_accepted_draft_and_the_one_at_a_boundary_are_named(
     trial: Trial, accepted: AcceptedDrafts
 ) -> None:
-    trial.agrees(accepted.call())
+    trial.agrees(accepted.call(), rule=slots.last_accepted)
 
 
 @prop("state-slots/padded-rows", "padding", OF_ROWS, rows=padded_rows())
 def test_padded_rows_of_a_graph_have_no_slot(trial: Trial, rows: PaddedRows) -> None:
-    trial.agrees(*rows.steps())
+    trial.agrees(*rows.steps(), rule=slots.slots_of_rows)

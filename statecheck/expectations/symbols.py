@@ -211,6 +211,14 @@ MANIFEST = (
 )
 OF_RELEASES = {
     f"{_GDN}.{_UPDATE}": "builders/gdn.updated_gdn_metadata",
+    "StateSlots.clear": "slots.cleared_slots",
+    "StateSlots.copy": "slots.copied_slots",
+    "StateSlots.last_accepted": "slots.last_accepted",
+    "StateSlots.of_rows": "slots.slots_of_rows",
+    "StateSlots.scatter": "slots.accepted_states",
+    "StateSlots.track": "slots.tracked_slots",
+    "TrackingPlan.kept_states": "tracking.kept_states",
+    "TrackingPlan.logical_chunks": "tracking.logical_chunks",
     **{f"StateTransfer.{name}": "shards.sent_states" for name in ("mooncake", "moriio", "nixl")},
 }
 """Rules of functions that releases have, and neither a document nor `impl`."""

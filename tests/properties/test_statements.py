@@ -19,6 +19,7 @@ SEVERAL = {
     "test_metadata_that_changed_in_place_gives_fresh_computed_tokens": "two functions of a batch",
     "test_results_for_full_graphs_live_in_the_builder_s_own_buffers": "memory, of which there is no rule",
     "test_a_context_is_bound_once": "a session of several calls",
+    "test_no_slot_has_two_owners_and_none_is_lost": "owners of slots, which the adapter counts after each operation",
 }
 """Statements about several rules, or about none."""
 OTHER_VERDICTS = {"holds", "refuses", "returns", "finds"}
