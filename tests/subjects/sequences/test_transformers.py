@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from typing import Any
+
 import pytest
 
 pytest.importorskip(
@@ -63,3 +67,19 @@ def test_generate_chooses_the_same_tokens_with_any_history(history: str) -> None
     plain = port.new(CORRECT, 0)
     port.extend(plain, [(0, [1, 2, 3])])
     assert tokens == port.generate(plain, 0, 4)
+
+
+def test_a_case_becomes_a_script_of_twenty_lines_that_needs_the_library_alone() -> None:
+    operations: list[tuple[str, dict[str, Any]]] = [
+        ("extend", {"context": 0, "rows": [(0, (1, 2))], "features": {}}),
+        ("extend", {"context": 0, "rows": [(0, (3,))], "features": {}}),
+    ]
+    script = port.script(CORRECT, 0, {}, operations)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(script.splitlines()) <= 20
+    seen = [line.rpartition(" ") for line in done.stdout.splitlines()]
+    assert [head for head, _, _ in seen] == ["[1, 2] differs by", "[1, 2, 3] differs by"]
+    assert all(float(distance) < port.TOLERANCE for _, _, distance in seen)
