@@ -87,7 +87,7 @@ CAMPAIGN_OF_SEQUENCES = $(if $(MODELS),STATECHECK_MODELS=$(call quote,$(MODELS))
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz conform exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants prove vllm sglang transformers mlx llamacpp compatibility vectors lint types table check-table ci clean
+TARGETS := help test fuzz conform exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants prove vllm sglang transformers mlx llamacpp compatibility vectors lint types table check-table site ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -219,6 +219,14 @@ table: $(READY)  ## regenerate the tables of README and docs
 
 check-table: $(READY)  ## fail if a table is out of date, or a citation or link leads nowhere
 	@$(PYTHON_OF_MAKE) -m tools.docs --check
+
+site: $(READY)  ## the site of docs/ in build/site; its tools go into build/site-tools (the extra `site`)
+	@$(PY) -m tools.site
+	@test -x build/site-tools/bin/mkdocs || { $(PY) -m venv build/site-tools && \
+	  build/site-tools/bin/python -m pip install -qq --disable-pip-version-check $$($(PY) -c 'import tomllib; \
+	print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["site"])'); }
+	@NO_MKDOCS_2_WARNING=1 build/site-tools/bin/mkdocs build --strict --quiet
+	@echo 'site: build/site/index.html'
 
 ci: test lint types check-table  ## test, lint, types and check-table; .ci/run has the slow tests, too (PYTEST_ARGS=--slow)
 

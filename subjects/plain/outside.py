@@ -11,7 +11,7 @@ from oracle.align.context import require_geometry
 from oracle.errors import Refused
 from oracle.layout import Unrepresentable, conv_state_layout
 from oracle.profile import Profile
-from statecheck.case.values import Call
+from statecheck.case.values import Call, Tensor
 from statecheck.expectations.align_buffers import lists_of
 from statecheck.expectations.align_values import cache_groups
 from subjects import Outside
@@ -29,11 +29,19 @@ def outside_of(port: ModuleType, profile: Profile) -> tuple[Outside, ...]:
             lacked=True,
         ),
     )
+    if getattr(port, "EMPTY_SEQUENCES", True) is False:
+        everywhere = (*everywhere, *_EMPTY)
     if not getattr(port, "REFUSES", False):
         return everywhere
     with_a_bad_row = partial(_with_a_bad_row, profile=profile)
     named = Outside("preprocess_mamba", "plain functions have rows, no requests to name", with_a_bad_row)
     return (*everywhere, *_REFUSED, named)
+
+
+def _has_an_empty_sequence(call: Call) -> bool:
+    """Whether two of the cumulative starts that the function takes first are the same."""
+    starts = next(iter(call.named.values()))
+    return isinstance(starts, Tensor) and any(start == end for start, end in pairwise(starts.values()))
 
 
 def _describes_states(call: Call) -> bool:
@@ -73,6 +81,15 @@ def _with_a_bad_row(call: Call, profile: Profile) -> bool:
     return False
 
 
+_EMPTY = tuple(
+    Outside(function, "the port says that no sequence is empty (EMPTY_SEQUENCES)", _has_an_empty_sequence)
+    for function in (
+        "compute_varlen_chunk_metadata",
+        "compute_causal_conv1d_metadata",
+        "prepare_chunk_indices",
+        "prepare_chunk_offsets",
+    )
+)
 _REFUSED = (
     Outside("split_decodes_and_prefills", "plain functions take no bound of query lengths", _bound_too_low),
     *(

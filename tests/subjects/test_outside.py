@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
 from oracle.profile import DOCUMENTS, Profile
-from statecheck.case.values import Call, call
+from statecheck.case.values import Call, Tensor, call
 from statecheck.execution.example import Bench, OutsideDomain
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import load_properties
 from subjects import NotOffered, Outside, load
+from subjects.plain import adapted
 from tests.breakages.broken import PAGES, a_property, toy, toy_of_pages
 
 NEGATIVE = Outside("div*", "negative numbers", lambda asked: asked.named["x"] < 0)
@@ -157,3 +159,17 @@ def test_a_drawn_input_is_for_the_release_of_the_subject_from_the_first_one_on()
     assert all(one is OTHER for one in seen)
     tested.explore(second, seed=1, max_examples=1)
     assert seen[-1] is DOCUMENTS
+
+
+@pytest.mark.parametrize(("declared", "is_outside"), [({}, False), ({"EMPTY_SEQUENCES": False}, True)])
+def test_a_port_without_empty_sequences_is_not_asked_about_one(
+    declared: dict[str, bool], is_outside: bool
+) -> None:
+    port = ModuleType("my_port")
+    vars(port).update(STATECHECK_PROTOCOL=2, chunk_offsets=lambda cu_seqlens, chunk_size: [], **declared)
+    outside = adapted(port).outside
+    for starts, empty in (((0, 0), True), ((0, 64, 64, 70), True), ((0, 64, 70), False)):
+        asked = call(
+            "prepare_chunk_offsets", cu_seqlens=Tensor("int32", (len(starts),), starts), chunk_size=64
+        )
+        assert any(one.holds(asked) for one in outside) == (is_outside and empty)
