@@ -92,6 +92,7 @@ def test_the_document_has_every_name_of_version_1() -> None:
 def test_the_document_has_every_attribute_that_the_adapter_reads() -> None:
     source = inspect.getsource(inspect.getmodule(adapted) or ModuleType("none"))
     source += (ROOT / "subjects/plain/port.py").read_text(encoding="utf-8")
+    source += (ROOT / "subjects/plain/outside.py").read_text(encoding="utf-8")
     read = set(re.findall(r'getattr\(port, "([A-Z_]+)"', source))
     assert read == set(re.findall(r"^\| `([A-Z_]+)", DOCUMENT, re.MULTILINE))
 
