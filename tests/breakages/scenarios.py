@@ -45,7 +45,7 @@ class LiveTrial:
 def _size(case: Case) -> str:
     """How small a shrunk case is: requests of an engine; the model, calls, sequences and tokens of a library of sequences."""
     if not case.model:
-        return str(sum(call.function.endswith(".add_request") for call in case.calls))
+        return str(sum(call.function.endswith((".add_request", ".add_turn")) for call in case.calls))
     rows = [row for call in case.calls for row in call.named.get("rows", ())]
     tokens = sum(len(one) for _, one in rows)
     return f"{case.model}: {len(case.calls) - 1} calls, {len({number for number, _ in rows})} sequences, {tokens} tokens"

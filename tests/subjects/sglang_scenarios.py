@@ -60,10 +60,15 @@ PLAIN: Mapping[str, Mapping[str, Any]] = {
     "extra_buffer": {"strategy": "extra_buffer"},
     "overlap": OVERLAPPED,
     "the core in Rust": {**OVERLAPPED, "core": "rust"},
+    "trees of drafts": {**OVERLAPPED, "num_draft_tokens": 4, "draft_breadth": 2, "mamba_track_interval": 8},
+    "mixed batches": {**OVERLAPPED, "mixed": True},
     "drafts": {**OVERLAPPED, "num_draft_tokens": 3, "mamba_track_interval": 8},
     "host memory": {**OVERLAPPED, "max_total_tokens": 36, "host_policy": "write_through"},
 }
 """By name: the settings of an engine without a defect."""
+
+
+SESSIONS: Mapping[str, Any] = {**OVERLAPPED, "sessions": True, "host_policy": "write_through"}
 
 
 def broken_laws(**settings: Any) -> list[str]:
@@ -87,6 +92,30 @@ def broken_laws(**settings: Any) -> list[str]:
     return []
 
 
+def broken_laws_of_a_session() -> list[str]:
+    """The laws that are broken first where a streaming session has two turns and is closed; copies to host memory are late."""
+    from subjects.sglang import RadixEngine, RadixSettings
+
+    engine = RadixEngine(RadixSettings(**SESSIONS))
+    engine.delay_copies(to_host=2, from_host=2)
+    engine.open_session("s0", streaming=True)
+    history: tuple[int, ...] = ()
+    for number in range(2):
+        name, sent = f"r{number}", tuple(range(1 + 10 * number, 6 + 10 * number))
+        history = (*history, *sent)
+        whole: dict[str, Any] = {"after": "", "offset": -1, "drops_output": False, "replaces": False}
+        engine.add_turn(name, history, sent, 3, "s0", **whole)
+        for _ in range(12):
+            step = engine.step({})
+            history = (*history, *step.outputs.get(name, ()))
+            if step.findings:
+                return sorted({law for law, *_ in step.findings})
+    engine.close_session("s0")
+    engine.step({})
+    engine.second_passes()
+    return sorted({law for law, *_ in engine.step({}).findings})
+
+
 def planted(strategy: str, place: str, plant: Plant) -> list[str]:
     """As `broken_laws`, with a defect in the release."""
     from subjects.sglang.release import find
@@ -99,4 +128,5 @@ def planted(strategy: str, place: str, plant: Plant) -> list[str]:
 
 if __name__ == "__main__":
     found = {name: broken_laws(**settings) for name, settings in PLAIN.items()}
+    found["a session"] = broken_laws_of_a_session()
     print(json.dumps(found | {name: planted(*one) for name, one in PLANTED.items()}), file=sys.stdout)
