@@ -12,6 +12,7 @@ from statecheck.subject.known import known_in
 from subjects import Subject
 from subjects.sglang.engine.core import RadixEngine, RadixSettings, RadixStep
 from subjects.sglang.release import RELEASE_NAME
+from subjects.sglang.shapes import MambaStateShapeCalculator
 from subjects.sglang.state_slots import StateSlots
 from subjects.sglang.tracking import TrackingPlan
 from subjects.sglang.transfers import StateTransfer
@@ -19,6 +20,7 @@ from subjects.sglang_conditions import CONDITIONS
 
 __all__ = [
     "SUBJECT",
+    "MambaStateShapeCalculator",
     "RadixEngine",
     "RadixSettings",
     "RadixStep",

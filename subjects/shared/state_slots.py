@@ -20,7 +20,7 @@ _FUSED = "sglang.srt.mem_cache.mamba_slot_fused"
 class _AsOnGpu(torch.Tensor):
     """A tensor of which the functions think that it is on a GPU, where kernels are executed without one."""
 
-    is_cuda = True  # type: ignore[assignment]
+    is_cuda = True
 
 
 def _seen(tensor: Any) -> Any:

@@ -37,7 +37,8 @@ def chunks_of_rows(tokens: Any, chunk_size: int) -> Any:
 
 def allocate(size: int, operations: Sequence[tuple[str, int]], *, keeps: bool = True) -> str:
     """Slots from a list; those that are given back are lost unless it `keeps` them."""
-    free, given = list(range(1, size + 1)), []
+    free: list[int] = list(range(1, size + 1))
+    given: list[Any] = []
     for operation, argument in operations:
         found: Any = None
         if operation == "alloc" and argument <= len(free):

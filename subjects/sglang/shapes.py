@@ -1,0 +1,149 @@
+"""Shapes of states, as the release has them, by the documents' names."""
+
+import os
+from typing import Any
+
+from statecheck.subject.not_offered import NotOffered
+from subjects.sglang.release import find
+
+__all__ = ["MambaStateShapeCalculator"]
+_SHAPES = "sglang.srt.configs.mamba_utils"
+_LAYOUT = "VLLM_SSM_CONV_STATE_LAYOUT"
+
+
+def _mamba2(**sizes: int) -> Any:
+    return find(f"{_SHAPES}:Mamba2StateShape").create(**sizes)
+
+
+def _oriented(conv: tuple[int, int], *, rows_first: bool = False) -> tuple[int, int]:
+    """A convolution in the layout that the environment names; the release has one layout for each kind of layer."""
+    wanted = os.environ.get(_LAYOUT, "SD") == "SD"
+    return conv if wanted == rows_first else conv[::-1]
+
+
+def _without_drafts(num_spec: int) -> None:
+    """Rows of drafts are in buffers of their own."""
+    if num_spec:
+        raise NotOffered("rows of drafts in the state of a convolution")
+
+
+class MambaStateShapeCalculator:
+    """What the release's configurations make state shapes with, with the documents' arguments and results."""
+
+    @staticmethod
+    def linear_attention_state_shape(num_heads: int, tp_size: int, head_dim: int) -> Any:
+        """As its models with lightning attention do."""
+        sizes = {"num_heads": num_heads, "head_dim": head_dim, "state_size": head_dim}
+        return (
+            _mamba2(tp_world_size=tp_size, intermediate_size=0, n_groups=0, conv_kernel=1, **sizes).temporal,
+        )
+
+    @staticmethod
+    def mamba1_state_shape(
+        tp_world_size: int, intermediate_size: int, state_size: int, conv_kernel: int
+    ) -> Any:
+        """The release has a head for each channel."""
+        made = find(f"{_SHAPES}:Mamba2StateShape").create_full_rank(
+            tp_world_size=tp_world_size,
+            intermediate_size=intermediate_size,
+            state_size=state_size,
+            conv_kernel=conv_kernel,
+        )
+        channels, _, size = made.temporal
+        return _oriented(made.conv[0]), (channels, size)
+
+    @staticmethod
+    def mamba2_state_shape(
+        tp_world_size: int,
+        intermediate_size: int,
+        n_groups: int,
+        num_heads: int,
+        head_dim: int,
+        state_size: int,
+        conv_kernel: int,
+        num_spec: int = 0,
+    ) -> Any:
+        """As the release."""
+        _without_drafts(num_spec)
+        made = _mamba2(
+            tp_world_size=tp_world_size,
+            intermediate_size=intermediate_size,
+            n_groups=n_groups,
+            num_heads=num_heads,
+            head_dim=head_dim,
+            state_size=state_size,
+            conv_kernel=conv_kernel,
+        )
+        return _oriented(made.conv[0]), made.temporal
+
+    @staticmethod
+    def short_conv_state_shape(
+        tp_world_size: int, intermediate_size: int, conv_kernel: int, num_spec: int = 0
+    ) -> Any:
+        """As its configuration of LFM2 does."""
+        _without_drafts(num_spec)
+        sizes = {"num_heads": tp_world_size, "head_dim": intermediate_size, "state_size": 0}
+        made = _mamba2(
+            tp_world_size=tp_world_size,
+            intermediate_size=intermediate_size,
+            n_groups=1,
+            conv_kernel=conv_kernel,
+            **sizes,
+        )
+        return (_oriented(made.conv[0]),)
+
+    @staticmethod
+    def gated_delta_net_state_shape(
+        tp_world_size: int,
+        num_k_heads: int,
+        num_v_heads: int,
+        head_k_dim: int,
+        head_v_dim: int,
+        conv_kernel_size: int,
+        num_spec: int = 0,
+    ) -> Any:
+        """As its configuration of Qwen3-Next does: keys are groups."""
+        _without_drafts(num_spec)
+        made = _mamba2(
+            tp_world_size=tp_world_size,
+            intermediate_size=num_v_heads * head_v_dim,
+            n_groups=num_k_heads,
+            num_heads=num_v_heads,
+            head_dim=head_v_dim,
+            state_size=head_k_dim,
+            conv_kernel=conv_kernel_size,
+        )
+        return _oriented(made.conv[0]), made.temporal
+
+    @staticmethod
+    def kda_state_shape(
+        tp_world_size: int,
+        num_heads: int,
+        head_dim: int,
+        num_k_heads: int | None = None,
+        head_k_dim: int | None = None,
+        conv_kernel_size: int = 4,
+        num_spec: int = 0,
+    ) -> Any:
+        """The release has one convolution, of values and keys and keys, channel behind channel; here they are three."""
+        _without_drafts(num_spec)
+        made = find(f"{_SHAPES}:KimiLinearStateShape").create(
+            tp_world_size=tp_world_size,
+            num_heads=num_heads,
+            head_dim=head_dim,
+            num_k_heads=num_k_heads,
+            head_k_dim=head_k_dim,
+            conv_kernel_size=conv_kernel_size,
+        )
+        rows, channels = made.conv[0]
+        values, *keys = (part // tp_world_size for part in made.conv_shard_groups)
+        if values + sum(keys) != channels:
+            return (_oriented((rows, channels), rows_first=True), made.temporal)
+        parts = (_oriented((rows, part), rows_first=True) for part in (values, *keys))
+        return (*parts, made.temporal)
+
+    @staticmethod
+    def extra_groups_for_head_shards(ngroups: int, tp_size: int) -> int:
+        """As the release."""
+        found: int = find(f"{_SHAPES}:extra_groups_for_head_shards")(ngroups, tp_size)
+        return found
