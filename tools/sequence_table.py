@@ -2,7 +2,8 @@
 
     python -m tools.sequence_table transformers --examples 4
 
-A cell is `=` and the number of examples that agreed with fresh runs; `≠` and the largest distance of logits, or the law that an example
+A cell is `=` and the number of examples that agreed with fresh runs, and `refused` where the library reported that an operation did not
+happen; `≠` and the largest distance of logits, or the law that an example
 broke; `raises` where the library failed; `no` where it does not offer this; `?` where the model was not verified.
 """
 
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if choices is None:
         raise ValueError(f"subject = {options.subject!r}, but should be a port of sequences [sequence_table]")
     models = [name for name in options.models.split(",") if name] or choices.models
-    columns = list(dict.fromkeys(name for model in choices.models for name in _columns(choices, model)))
+    columns = list(dict.fromkeys(name for model in models for name in _columns(choices, model)))
     print(f"| model | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}", flush=True)
     for model in models:
         cells = dict(_cells(subject.module.Sequences, choices, model, options))
@@ -72,7 +73,7 @@ def _cell(
     generation: Mapping[str, Sequence[Any]] | None = None,
 ) -> str:
     """One cell: the worst of its examples."""
-    compared, worst, words = 0, 0.0, ""
+    compared, worst, words, refused = 0, 0.0, "", False
     for example in range(options.examples):
         chosen = dict(given)
         if generation and example % 2:
@@ -84,6 +85,7 @@ def _cell(
             for step in steps(scenario, random.Random(options.seed * 1000 + example), chosen):
                 broken = {law: said for law, said in dict(step["broken"].fields).items() if said != "nothing"}
                 worst = max(worst, step["distance"])
+                refused = refused or not step["happened"]
                 words = words or next(iter(broken), "")
                 if broken:
                     break
@@ -95,7 +97,7 @@ def _cell(
             return f"raises {type(error).__name__}"
     if words:
         return f"≠ {worst:.1g}" if words == "logits" else f"≠ {words}"
-    return f"= {compared}" if compared else "no"
+    return f"= {compared}{' refused' if refused else ''}" if compared else "no"
 
 
 def _tokens(source: random.Random, most: int = 6) -> list[int]:

@@ -137,16 +137,18 @@ def explain(diagnosis: Diagnosis, subject: Subject) -> Diagnosis:
     A library of sequences has no such functions, launches nothing, and needs neither torch nor Triton: there it is the first
     state that differs from a fresh run's.
     """
-    if subject.sequences is not None:
-        return replace(
-            diagnosis, case=replace(diagnosis.case, finding=subject.sequences.explain(diagnosis.case))
-        )
-    from statecheck.diagnose.attribution import explained
-
     case = with_functions_called(diagnosis.case, subject)
     try:
-        return replace(diagnosis, case=explained(case, subject))
+        return replace(diagnosis, case=_explained(case, subject))
     except Exception as error:
         # What is known without it is worth a report.
         finding = f"It could not be explained: {type(error).__name__}: {error}"
         return replace(diagnosis, case=replace(case, finding=finding))
+
+
+def _explained(case: Case, subject: Subject) -> Case:
+    if subject.sequences is not None:
+        return replace(case, finding=subject.sequences.explain(case))
+    from statecheck.diagnose.attribution import explained
+
+    return explained(case, subject)

@@ -105,13 +105,20 @@ def subject_root(module: ModuleType) -> Path | None:
     return Path(module.__file__).resolve().parents[depth]
 
 
+def _finding_title(case: Case) -> str:
+    """A library of sequences shows where it differs first, and no writer of bytes."""
+    return "What differs first" if case.model else "Who did it"
+
+
 def report_text(case: Case, directory: Path, note: str = "") -> str:
     """The report as Markdown that an issue tracker takes: what differs in the open, the rest folded, at most `MOST` characters."""
     subject = subject_of(case)
     text = fitted(
         [
             Section("", tuple(filter(None, _head(case, subject, note)))),
-            Section("Who did it", (inert(shortened(case.finding, ROOM)),)) if case.finding else _NOTHING,
+            Section(_finding_title(case), (inert(shortened(case.finding, ROOM)),))
+            if case.finding
+            else _NOTHING,
             *_story(timeline_of(case)),
             *outcome_sections(case),
             *input_sections(case),

@@ -192,6 +192,7 @@ class Isolated(Library):
     def __init__(self, port: PortModule) -> None:
         super().__init__(port)
         self._served: OrderedDict[tuple[str, int], ServedModel] = OrderedDict()
+        self._listed = False
 
     @property
     def processes(self) -> list[ServedModel]:
@@ -212,6 +213,10 @@ class Isolated(Library):
                 served.forget()
 
     def _of(self, model: str, process: int) -> ServedModel:
+        if not self._listed:
+            # What a library finds out about its models once may take longer than a call of a model may.
+            self.port.module.models()
+            self._listed = True
         key = model, process
         if key not in self._served or not self._served[key].alive:
             if key in self._served:

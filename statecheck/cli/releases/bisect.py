@@ -87,7 +87,7 @@ def run_bisect(options: argparse.Namespace, program: Sequence[str] = PROGRAM) ->
         raise ValueError(f"case = {str(path)!r}, but should be a readable file [bisect]: {error}") from error
     subject = options.released or case.subject
     project = released(subject)
-    if project is None or subject != project.package:
+    if project is None or subject != project.subject:
         rule = f"{' or '.join(PROJECTS)}, which have releases"
         raise ValueError(f"subject = {subject!r}, but should be {rule} [bisect]")
     seconds(options.time_limit, "time_limit")
@@ -172,6 +172,6 @@ def _show(found: Bisection, path: Path, options: argparse.Namespace, project: Pr
         )
     if found.untried:
         given = {"releases": options.releases} if options.releases else {}
-        line = command_line("bisect", path, subject=project.package, device=options.device, all=True, **given)
+        line = command_line("bisect", path, subject=project.subject, device=options.device, all=True, **given)
         say(f"{line} tries all of them.")
     say(said(found.line))

@@ -101,7 +101,7 @@ def _campaigns(options: argparse.Namespace, project: Project) -> list[Path]:
         wanted_release(release, project)
     require_own(options.reports, "compatibility", "reports", "compatibility")
     mark(options.reports, "compatibility")
-    command = ["fuzz", "--subject", project.package, "--budget", options.budget, "--device", options.device]
+    command = ["fuzz", "--subject", project.subject, "--budget", options.budget, "--device", options.device]
     command += ["--only", options.only] if options.only else []
     command += ["--seed", str(options.seed)] if options.seed is not None else []
     return [campaign_on(project, release, options.reports / release, command) for release in releases]

@@ -64,8 +64,17 @@ def test_the_fewest_layers_that_fail_name_the_first_layer_that_differs() -> None
     )
 
 
-def test_a_library_that_fails_with_the_fewest_layers_differs_in_the_last_of_them() -> None:
-    assert first_layer(library(), Raising, case()).startswith("The same calls fail with 2 of 4 layers: ")
+class NotMade(Scenario):
+    def __init__(self, *, model: str, seed: int, features: Mapping[str, Any]) -> None:
+        super().__init__(model=model, seed=seed, features=features)
+        raise RuntimeError("no context")
+
+
+@pytest.mark.parametrize("scenarios", [Raising, NotMade])
+def test_a_library_that_fails_with_the_fewest_layers_differs_in_the_last_of_them(
+    scenarios: type[Scenario],
+) -> None:
+    assert first_layer(library(), scenarios, case()).startswith("The same calls fail with 2 of 4 layers: ")
 
 
 @pytest.mark.parametrize("constants", [{"GIVEN_TO_REFERENCE": ()}, {"features": lambda model: {}}])
