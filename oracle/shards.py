@@ -56,7 +56,6 @@ MODELS: Final[Mapping[str, str]] = {
     "kimi_linear": "kda",
     "qwen3_next": "gdn",
     "gigachat35": "gdn",
-    "jet_nemotron": "gdn",
     "mamba2": "mamba2",
     "nemotron_h": "mamba2",
     "falcon_h1": "mamba2",

@@ -183,9 +183,7 @@ def _last_token_of_a_turn(case: Case, _: Profile) -> bool:
     )
 
 
-_WITHOUT_PARTS = frozenset(
-    {"gigachat35", "jet_nemotron", "mamba2", "nemotron_h", "falcon_h1", "granitemoehybrid", "zaya"}
-)
+_WITHOUT_PARTS = frozenset({"gigachat35", "mamba2", "nemotron_h", "falcon_h1", "granitemoehybrid", "zaya"})
 """Models whose configuration does not say which parts a convolution has."""
 
 

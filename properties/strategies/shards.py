@@ -75,11 +75,6 @@ def sent_states(draw: st.DrawFn) -> SentState:
     many = few * draw(_RATIOS)
     source, target = (few, many) if draw(st.booleans()) else (many, few)
     sizes = tuple((name, _size(draw, name, many)) for name in FAMILIES[MODELS[model]])
-    if model == "jet_nemotron":
-        # It has as many heads of keys as of values.
-        sizes = tuple(
-            (name, dict(sizes)["num_v_heads"] if name == "num_k_heads" else size) for name, size in sizes
-        )
     return noted(
         SentState(
             model,

@@ -33,20 +33,6 @@ def _gated(sizes: Sizes) -> dict[str, Any]:
     }
 
 
-def _jet(sizes: Sizes) -> dict[str, Any]:
-    block = {
-        "mode": "chunk",
-        "expand_v": sizes["head_v_dim"] / sizes["head_k_dim"],
-        "num_heads": sizes["num_k_heads"],
-        "head_dim": sizes["head_k_dim"],
-        "norm_eps": "1e-5",
-        "conv_size": sizes["conv_kernel"],
-        "dconv_generator_reduction": 1,
-        "dconv_implementation": "triton",
-    }
-    return {"efficient_attention_config": {"jet": block}}
-
-
 def _kimi(sizes: Sizes) -> dict[str, Any]:
     heads = {name: sizes[name] for name in ("num_heads", "head_dim")}
     return {"linear_attn_config": {**heads, "short_conv_kernel_size": sizes["conv_kernel"]}}
@@ -87,7 +73,6 @@ _MODELS: Mapping[str, tuple[str, Callable[[Sizes], dict[str, Any]]]] = {
     "kimi_linear": ("kimi_linear:KimiLinearConfig", _kimi),
     "qwen3_next": ("qwen3_next:Qwen3NextConfig", _gated),
     "gigachat35": ("gigachat35:GigaChat35Config", _gated),
-    "jet_nemotron": ("jet_nemotron:JetNemotronConfig", _jet),
     "mamba2": (
         "mamba2:Mamba2Config",
         _mamba2("n_groups num_heads head_dim state_size conv_kernel intermediate_size"),
