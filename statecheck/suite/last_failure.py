@@ -14,6 +14,7 @@ from statecheck.diagnose.diagnosis import Scene, diagnose, explain
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.registry import Property
 from statecheck.report.markdown import write_report
+from statecheck.text.command_lines import command_line
 from statecheck.workers.port import InWorker
 
 _DID_NOT_REPEAT = "This failure **did not repeat** when the same input was run again."
@@ -87,4 +88,7 @@ class LastFailure:
             ]
         for path in self._pending:
             path.unlink(missing_ok=True)
-        return [*lines, f"report: {directory}/report.md", *self._folders.troubles]
+        again = command_line(
+            "replay", directory / "case.json", subject=bench.subject.name, device=bench.port.device
+        )
+        return [*lines, f"report: {directory}/report.md", f"run it again: {again}", *self._folders.troubles]

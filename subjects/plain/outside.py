@@ -21,7 +21,7 @@ _CONTEXT = "MambaSpecDecodeGPUContext"
 
 def outside_of(port: ModuleType, profile: Profile) -> tuple[Outside, ...]:
     """What is outside for a port that follows these rules; inputs that it does not take matter only if it promises to refuse."""
-    everywhere = (
+    everywhere: tuple[Outside, ...] = (
         Outside(
             f"{_CONTEXT}.initialize_from_forward_context",
             "plain functions are handed states, and describe none",

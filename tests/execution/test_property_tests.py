@@ -257,6 +257,7 @@ def test_an_input_that_failed_once_and_never_again_is_reported_with_a_note(tmp_p
     assert found.summary == ["statecheck: 1 FALSIFIED"]
     (report,) = (found.folder / "reports").glob("*ceiling*/report.md")
     assert f"report: {report}" in found.output
+    assert "run it again: " in found.output
     assert "did not repeat" in report.read_text(encoding="utf-8")
     assert found.pending == []
 

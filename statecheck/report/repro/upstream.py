@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from textwrap import shorten
-from typing import Any
+from typing import Any, NoReturn
 
 from statecheck.case import Case
 from statecheck.case.values import DType, Expected, Record, Refusal, Tensor, Value
@@ -157,7 +157,7 @@ def _shaped(flat: list[Any], shape: tuple[int, ...]) -> Any:
     return [_shaped(flat[at * size : (at + 1) * size], shape[1:]) for at in range(shape[0])]
 
 
-def _refuse(reason: str, case: Case) -> Any:
+def _refuse(reason: str, case: Case) -> NoReturn:
     raise ValueError(
         f"case = {case.property_name}, but should be one that a plain call shows: {reason} [upstream]"
     )
