@@ -135,7 +135,7 @@ LEFT_OUT = {
     r"(?<!-m )statecheck ": "needs an installation, which has a test of its own",
     r"-m pytest": "needs a GPU",
     r"[Vv][Ll][Ll][Mm]|[Ss][Gg][Ll]ang|SGLANG|(make|statecheck) bisect|replay-trace": "needs a release of an engine",
-    r"make (llamacpp|transformers|mlx)\b": "needs a release of a library",
+    r"make (llamacpp|transformers|mlx)\b|tools\.sequence_": "needs a release of a library",
     r"mutants\b": "takes minutes or hours; tests/mutants judges a small module",
     r"\b(conform|xfails|upstream)\b": "has a test of its own, on ports of one function",
     r"^make (sanitize|vllm|sglang)$": "a name; the command has an argument",
