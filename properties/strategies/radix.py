@@ -74,8 +74,12 @@ def radix_events(world: RadixWorld) -> st.SearchStrategy[RadixEvent]:
     pauses = st.builds(LivePause, retract=st.booleans())
     if not world.host_policy:
         return st.one_of(*usual, pauses)
-    late = st.builds(LateCopies, st.integers(0, 3), st.integers(0, 3))
-    return st.one_of(*usual, pauses, late)
+    return st.one_of(*usual, pauses, late_copies())
+
+
+def late_copies() -> st.SearchStrategy[LateCopies]:
+    """How late copies are done."""
+    return st.builds(LateCopies, st.integers(0, 6), st.integers(0, 6))
 
 
 def radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
@@ -83,4 +87,6 @@ def radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     several = st.lists(radix_events(world), max_size=8)
     events = st.lists(several, max_size=8).map(lambda parts: tuple(chain.from_iterable(parts)))
     first = st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12))
-    return st.builds(lambda one, more: RadixStory(world, (one, *more)), first, events)
+    # Some scenarios have late copies from their beginning.
+    late = st.lists(late_copies(), max_size=1).map(tuple) if world.host_policy else st.just(())
+    return st.builds(lambda one, early, more: RadixStory(world, (one, *early, *more)), first, late, events)

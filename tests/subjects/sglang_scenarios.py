@@ -116,6 +116,31 @@ def broken_laws_of_a_session() -> list[str]:
     return sorted({law for law, *_ in engine.step({}).findings})
 
 
+def broken_laws_of_late_copies() -> list[str]:
+    """The laws that are broken first where prefixes of twelve tokens are evicted and loaded back, six turns late."""
+    from subjects.sglang import RadixEngine, RadixSettings
+
+    engine = RadixEngine(RadixSettings(**PLAIN["host memory"], chunked_prefill_size=8))
+    engine.delay_copies(to_host=0, from_host=6)
+    for number in range(6):
+        first = 100 * (number % 4)
+        engine.add_request(f"r{number}", (*range(first + 1, first + 13), 500 + number), 3)
+        for _ in range(7):
+            step = engine.step({})
+            if step.findings:
+                return sorted({law for law, *_ in step.findings})
+    return []
+
+
+def without_waiting() -> list[str]:
+    """As `broken_laws_of_late_copies`, where a layer does not wait for its states."""
+    from subjects.sglang.release import find
+
+    pool = find("sglang.srt.mem_cache.memory_pool:HybridReqToTokenPool")
+    with mock.patch.object(pool, "mamba2_layer_index", lambda self, layer: self.mamba_map[layer]):
+        return broken_laws_of_late_copies()
+
+
 def planted(strategy: str, place: str, plant: Plant) -> list[str]:
     """As `broken_laws`, with a defect in the release."""
     from subjects.sglang.release import find
@@ -129,4 +154,6 @@ def planted(strategy: str, place: str, plant: Plant) -> list[str]:
 if __name__ == "__main__":
     found = {name: broken_laws(**settings) for name, settings in PLAIN.items()}
     found["a session"] = broken_laws_of_a_session()
+    found["late copies"] = broken_laws_of_late_copies()
+    found["a layer does not wait for its states from host memory"] = without_waiting()
     print(json.dumps(found | {name: planted(*one) for name, one in PLANTED.items()}), file=sys.stdout)
