@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
 _Work = TypeVar("_Work")
-_MEMORY = 16 << 30
-"""Bytes of addresses that a process may have more than the one that it was forked from; tests of wide strides take 4 GiB."""
+_MEMORY = 64 << 30
+"""Bytes of addresses that a process may have more than the one that it was forked from; tests of wide strides take 4 GiB, and more than 16 with 400 examples."""
 _WALL = 20
 """Seconds on the clock for each second of CPU time: a process that waits for something uses none."""
 
