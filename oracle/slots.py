@@ -104,9 +104,10 @@ def tracked_slots(
 def cleared_slots(memory: Memory, states: Sequence[StateView], slots: Sequence[int]) -> dict[str, bytes]:
     """Each slot holds zeros in each layer of each state."""
     after = {name: bytearray(held) for name, held in memory.items()}
-    for state, layer, slot in itertools.product(states, range(max(one.shape[0] for one in states)), slots):
-        for at in state.entry(layer, slot):
-            after[state.pool][at : at + state.itemsize] = bytes(state.itemsize)
+    for state in states:
+        for layer, slot in itertools.product(range(state.shape[0]), slots):
+            for at in state.entry(layer, slot):
+                after[state.pool][at : at + state.itemsize] = bytes(state.itemsize)
     return {name: bytes(held) for name, held in after.items()}
 
 
