@@ -58,7 +58,9 @@ def this_base(without: Path) -> Base:
 
 def _lent(without: Path) -> list[str]:
     named = [Path(one) for one in sys.path if Path(one).name in ("site-packages", "dist-packages")]
-    return [str(one) for one in named if without.resolve() not in one.resolve().parents]
+    # The same environment may be reached through a link, as in a worktree.
+    found = dict.fromkeys(str(one.resolve()) for one in named)
+    return [one for one in found if without.resolve() not in Path(one).parents]
 
 
 def _pin(name: str) -> str:
