@@ -72,10 +72,10 @@ def layouts_of(family: str, sizes: Mapping[str, int]) -> tuple[StateLayout, ...]
     """
     require(family in FAMILIES, "family", family, f"be one of {', '.join(FAMILIES)}")
     given = {name: _size(name, sizes.get(name)) for name in FAMILIES[family]}
-    rows = given.get("conv_kernel", 2) - 1
+    if family == "linear":
+        return (StateLayout((Part(given["num_heads"], given["head_dim"] ** 2),), 1),)
+    rows = given["conv_kernel"] - 1
     match family:
-        case "linear":
-            return (StateLayout((Part(given["num_heads"], given["head_dim"] ** 2),), 1),)
         case "short_conv":
             return (StateLayout((Part(given["channels"], 1),), rows),)
         case "mamba1":
@@ -132,6 +132,10 @@ def shard_of_layers(
     return tuple(found)
 
 
+def _shards(layouts: Sequence[StateLayout], tp_size: int) -> tuple[tuple[tuple[Numbers, ...], ...], ...]:
+    return tuple(shard_of_layers(layouts, tp_size, rank) for rank in range(tp_size))
+
+
 def _channels(parts: Sequence[Part], tp_size: int, rank: int) -> Iterator[int]:
     first = 0
     for part in parts:
@@ -152,6 +156,6 @@ def sent_states(
     for argument, tp_size in (("source_tp", source_tp), ("target_tp", target_tp)):
         require_int(argument, tp_size, minimum=1)
     layouts = layouts_of(MODELS[model], sizes)
-    # Refuses what the source cannot hold.
-    shard_of_layers(layouts, source_tp, 0)
-    return tuple(shard_of_layers(layouts, target_tp, rank) for rank in range(target_tp))
+    # Refuses states that the ranks of the source cannot hold.
+    _shards(layouts, source_tp)
+    return _shards(layouts, target_tp)

@@ -67,8 +67,8 @@ def logical_chunks(tokens: Sequence[int], chunk_size: int) -> list[tuple[int, in
     starts = list(accumulate(tokens, initial=0))
     found: list[tuple[int, int]] = []
     for first, end in pairwise(starts):
-        begins = sorted({first, *range(cdiv(first, chunk_size) * chunk_size, end, chunk_size)})
-        found += [(at // chunk_size, at % chunk_size) for at in begins if at < end]
+        begins = [token for token in range(first, end) if token == first or token % chunk_size == 0]
+        found += [divmod(token, chunk_size) for token in begins]
     return found
 
 

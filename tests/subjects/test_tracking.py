@@ -83,25 +83,3 @@ def test_what_is_right_passes(id_: str) -> None:
 def test_what_is_wrong_is_found(id_: str) -> None:
     with pytest.raises(Falsified):
         explore(id_, RIGHT[id_][2])
-
-
-@pytest.mark.parametrize(
-    ("given", "broken"),
-    [
-        (((1, 2), (2,)), "allocation 1: slot 2 is given, but belongs to another allocation"),
-        (((1, 1), (3,)), "allocation 0: (1, 1) is given, but should be 2 slots"),
-        (((0, 1), (3,)), "allocation 0: slot 0 is given, but should be from 1 to 3"),
-        ((None, (3,)), "allocation 0: none of 3 free slots is given, but should be 2"),
-        (((1, 2), None), "allocation 1: none of 1 free slots is given, but should be 1"),
-        (((1, 2), (3,)), "nothing"),
-    ],
-)
-def test_a_wrong_allocation_has_a_sentence(given: Any, broken: str) -> None:
-    assert broken_allocation(3, (("alloc", 2), ("alloc", 1)), given) == broken
-
-
-def test_slots_that_are_left_are_counted() -> None:
-    operations = (("alloc", 2), ("free", 0), ("left", 0))
-    assert broken_allocation(3, operations, ((1, 2), None, (3,))) == "nothing"
-    wrong = broken_allocation(3, operations, ((1, 2), None, (1,)))
-    assert wrong == "operation 2: (1,) slots are left, but should be 3"
