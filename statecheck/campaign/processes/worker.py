@@ -1,7 +1,6 @@
 """One process of a campaign: explores properties, replays the corpus, runs the canary, and sends events to its coordinator.
 
-Whatever fails is on disk before it is sent, first as a pending input, then in the corpus, then in a report. Each input is in the
-worker's log before it is executed, where the coordinator finds it whatever becomes of the worker.
+Whatever fails is on disk before it is sent, and each input is in the worker's log before it is executed.
 """
 
 from __future__ import annotations

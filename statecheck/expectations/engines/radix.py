@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statecheck.case.values import Value, record
 from statecheck.expectations import answers
-from statecheck.expectations.live import NOTHING_BROKEN
+from statecheck.expectations.engines.live import NOTHING_BROKEN
 
 
 @answers("RadixEngine")
