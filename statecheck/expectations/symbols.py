@@ -217,11 +217,12 @@ OF_RELEASES = {
     "StateSlots.of_rows": "slots.slots_of_rows",
     "StateSlots.scatter": "slots.accepted_states",
     "StateSlots.track": "slots.tracked_slots",
+    "TrackingPlan.allocate": "",
     "TrackingPlan.kept_states": "tracking.kept_states",
     "TrackingPlan.logical_chunks": "tracking.logical_chunks",
     **{f"StateTransfer.{name}": "shards.sent_states" for name in ("mooncake", "moriio", "nixl")},
 }
-"""Rules of functions that releases have, and neither a document nor `impl`."""
+"""Rules of functions that releases have, and neither a document nor `impl`; "" where a law alone decides."""
 _RULES = {
     name: f"oracle.{rule}".replace("/", ".")
     for name, rule in (OF_RELEASES | {symbol.name: symbol.oracle for symbol in MANIFEST}).items()

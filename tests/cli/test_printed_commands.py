@@ -135,6 +135,7 @@ LEFT_OUT = {
     r"(?<!-m )statecheck ": "needs an installation, which has a test of its own",
     r"-m pytest": "needs a GPU",
     r"[Vv][Ll][Ll][Mm]|[Ss][Gg][Ll]ang|SGLANG|(make|statecheck) bisect|replay-trace": "needs a release of an engine",
+    r"make site": "installs the tools of the site",
     r"make (llamacpp|transformers|mlx)\b|tools\.sequence_": "needs a release of a library",
     r"mutants\b": "takes minutes or hours; tests/mutants judges a small module",
     r"\b(conform|xfails|upstream)\b": "has a test of its own, on ports of one function",
@@ -309,7 +310,8 @@ def test_what_a_campaign_prints_shows_the_defect_until_it_is_mended(started: str
     found = {one: run(one, folder) for one in printed}
     assert {one: ended for one, ended in found.items() if not shows(ended)} == {}
     port.write_text(PORT, encoding="utf-8")
-    found = {one: run(one, folder) for one in printed}
+    kinds = {"repro.py" in one: one for one in printed}
+    found = {one: run(one, folder) for one in kinds.values()}
     assert {one: ended for one, ended in found.items() if ended.returncode} == {}
 
 

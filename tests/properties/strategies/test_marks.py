@@ -23,7 +23,7 @@ from statecheck.execution.machines import MachineProperty, TrialMachine
 from statecheck.execution.registry import Property, load_properties
 from tools.marks import asked_bench, explored, main, rows, write
 
-SECONDS, EXAMPLES = 30.0, 3000
+SECONDS, EXAMPLES = 120.0, 3000
 EASIEST = 8
 """How many of the properties that reach a mark are asked for it, the easiest ones."""
 ROUNDED = "a negative quotient is rounded up"
