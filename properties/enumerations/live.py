@@ -7,7 +7,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from properties.strategies.live import (
+from properties.strategies.releases.live import (
     LiveAbort,
     LiveAdd,
     LiveEvent,

@@ -73,7 +73,7 @@ class _Rank:
 
 
 def _target_info(cls: Any, rank: _Rank, **named: Any) -> Any:
-    """What a rank of the decode has told the prefill of itself."""
+    """What the prefill knows of a rank of the decode."""
     described = rank.arguments
     known = {
         "dst_state_data_ptrs": described.state_data_ptrs,

@@ -57,8 +57,8 @@ def _send_by_nixl(
     for target in targets:
         worker = _nixl_worker(target, wire)
         for number in worker.transfer_topo.handshake_target_ranks(source.tp_size):
-            told = described.decode(producers[number].xfer_handshake_metadata.agent_metadata_bytes)
-            agent = worker.add_remote_agent(told, number, source.tp_size)
+            reported = described.decode(producers[number].xfer_handshake_metadata.agent_metadata_bytes)
+            agent = worker.add_remote_agent(reported, number, source.tp_size)
             worker._remote_agents[source.name][0, number] = agent
         groups: list[tuple[list[int], list[int]]] = [([], [blocks[1]]), ([], [blocks[0]])]
         here, there = groups
@@ -98,10 +98,10 @@ def _send_by_moriio(
         plan = mapping(source.number, one.tp_size, other.tp_size, one.heads, False, True)
         for to in plan.targets:
             for _, layer in one.layers:
-                here, told = described(source, layer)
+                here, reported = described(source, layer)
                 there, known = described(targets[to.tp_rank], layer)
                 slices = (to.local_slice, to.local_slices, to.remote_slice, to.remote_slices)
-                read, written, sizes, convs = offsets(told, known, [blocks[0]], [blocks[1]], *slices)
+                read, written, sizes, convs = offsets(reported, known, [blocks[0]], [blocks[1]], *slices)
                 for at, size in enumerate(sizes):
                     region = int(at >= convs)
                     wire.copy([(here[region] + read[at], size)], [(there[region] + written[at], size)])
@@ -139,7 +139,7 @@ def _send_by_mooncake(
             refused = check(here, there, one.tp_size, other.tp_size, replicated, None)
             if refused is not None:
                 raise NotOffered(refused)
-            told = SimpleNamespace(
+            reported = SimpleNamespace(
                 req_blocks={"r0": ("r0", [[], [blocks[1]]])},
                 remote_hostname="target",
                 remote_port=0,
@@ -148,7 +148,7 @@ def _send_by_mooncake(
             )
             ready = [("r0", SimpleNamespace(local_block_ids=[[], [blocks[0]]], transfer_id="r0"))]
             read, written, sizes, failed, why = asyncio.run(
-                worker._build_transfer_params(ready, told, here, there)
+                worker._build_transfer_params(ready, reported, here, there)
             )
             if failed:
                 raise RuntimeError(f"_build_transfer_params fails: {why} [mooncake]")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oracle.shards import MODELS, layouts_of, shard_of_layers
-from properties.strategies.shards import SLOTS
+from properties.strategies.releases.shards import SLOTS
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.ports import ordinary_port
 from statecheck.execution.registry import load_properties

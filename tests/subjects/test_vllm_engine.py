@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oracle.profile import DOCUMENTS
-from properties.strategies.live import LiveWorld
+from properties.strategies.releases.live import LiveWorld
 from statecheck import rooms
 from statecheck.case import Case
 from statecheck.case.failure import Failure

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from properties.strategies.live import LiveWorld
+from properties.strategies.releases.live import LiveWorld
 from statecheck import rooms
 from statecheck.case.rules import check_names
 from statecheck.subject import load

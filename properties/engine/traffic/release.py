@@ -16,7 +16,7 @@ from properties.engine.traffic.release_report import release_line, tell_violatio
 from properties.engine.traffic.report import Progress, finish, print_headline
 from properties.engine.traffic.requests import Arrival, TrafficSummary, arrivals, summary
 from properties.engine.traffic.violations import STEP, LiveViolation, Violations
-from properties.strategies.live import LiveWorld
+from properties.strategies.releases.live import LiveWorld
 from statecheck.case.values import Call, Name, Outcome, Raised, Record, Returned, call
 from statecheck.execution.port import InProcess
 from statecheck.execution.ports import Port

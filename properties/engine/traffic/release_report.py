@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from properties.engine.traffic.report import print_text
-from properties.strategies.live import LiveWorld
+from properties.strategies.releases.live import LiveWorld
 from statecheck.subject import Subject
 
 _SHOWN = 10

@@ -7,8 +7,8 @@ from itertools import chain
 
 from hypothesis import strategies as st
 
-from properties.strategies.live import LiveAbort, LiveReset, LiveTurns
-from properties.strategies.radix import RadixEvent, RadixWorld, radix_events
+from properties.strategies.releases.live import LiveAbort, LiveReset, LiveTurns
+from properties.strategies.releases.radix import RadixEvent, RadixWorld, radix_events
 
 
 @dataclass(frozen=True)

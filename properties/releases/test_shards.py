@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oracle import shards
-from properties.strategies.shards import SentState, sent_states
+from properties.strategies.releases.shards import SentState, sent_states
 from statecheck.execution.example import Trial
 from statecheck.execution.statements import Statement, statement, statements
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from hypothesis import strategies as st
 
-from properties.strategies.live import LiveAdd, LiveEvent, LivePause, live_events
+from properties.strategies.releases.live import LiveAdd, LiveEvent, LivePause, live_events
 from statecheck.case.values import Record, record
 
 

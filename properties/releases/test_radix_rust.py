@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from properties.strategies.radix import RadixStory, radix_stories
-from properties.strategies.radix_sessions import SessionStory, session_stories
-from properties.test_radix_engine import DRAFTS, ENGINE, MIXED, SCARCE, RadixRun
-from properties.test_radix_sessions import SESSIONS, SessionRun
+from properties.releases.test_radix_engine import DRAFTS, ENGINE, MIXED, SCARCE, RadixRun
+from properties.releases.test_radix_sessions import SESSIONS, SessionRun
+from properties.strategies.releases.radix import RadixStory, radix_stories
+from properties.strategies.releases.radix_sessions import SessionStory, session_stories
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop
 

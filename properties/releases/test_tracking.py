@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oracle import tracking
-from properties.strategies.tracking import PrefillRows, prefill_rows, slot_operations
+from properties.strategies.releases.tracking import PrefillRows, prefill_rows, slot_operations
 from statecheck.case.values import call
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop

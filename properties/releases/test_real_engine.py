@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from properties.strategies.live import (
+from properties.strategies.releases.live import (
     LONGEST,
     EngineStory,
     LiveAbort,
@@ -14,8 +14,8 @@ from properties.strategies.live import (
     LiveStory,
     LiveTurns,
 )
-from properties.strategies.live_connectors import connected_stories
-from properties.strategies.live_situations import stories_with_situations
+from properties.strategies.releases.live_connectors import connected_stories
+from properties.strategies.releases.live_situations import stories_with_situations
 from statecheck.case.failure import stated
 from statecheck.case.values import Call, Name, Record, Returned, Value, call
 from statecheck.execution.example import Trial

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from oracle import slots
-from properties.strategies.slots import (
+from properties.strategies.releases.slots import (
     AcceptedDrafts,
     PaddedRows,
     SlotCopies,

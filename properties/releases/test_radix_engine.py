@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from properties.strategies.radix import LateCopies, RadixStory, RadixWorld, radix_stories
-from properties.test_real_engine import LiveRun
+from properties.releases.test_real_engine import LiveRun
+from properties.strategies.releases.radix import LateCopies, RadixStory, RadixWorld, radix_stories
 from statecheck.case.values import Name, call
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from properties.strategies.live import (
+from properties.strategies.releases.live import (
     LiveAbort,
     LiveAdd,
     LiveEvent,

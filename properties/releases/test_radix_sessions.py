@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from properties.strategies.live import LONGEST, LiveTurns
-from properties.strategies.radix import RadixWorld
-from properties.strategies.radix_sessions import (
+from properties.releases.test_radix_engine import ENGINE, RadixRun
+from properties.strategies.releases.live import LONGEST, LiveTurns
+from properties.strategies.releases.radix import RadixWorld
+from properties.strategies.releases.radix_sessions import (
     CloseSession,
     OpenSession,
     SecondPasses,
@@ -14,7 +15,6 @@ from properties.strategies.radix_sessions import (
     SessionTurn,
     session_stories,
 )
-from properties.test_radix_engine import ENGINE, RadixRun
 from statecheck.case.values import Name, Record, Value, call
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop

@@ -1,0 +1,1 @@
+"""Inputs of the properties of engines' own code."""
