@@ -103,8 +103,10 @@ def distance(seen: Sequence[float], fresh: Sequence[float]) -> float:
     """The largest difference, as a share of the scale of the fresh ones; infinite where a number is missing or none."""
     if len(seen) != len(fresh) or not all(map(math.isfinite, seen)) or not all(map(math.isfinite, fresh)):
         return math.inf
-    largest = max((abs(one - other) for one, other in zip(seen, fresh, strict=True)), default=0.0)
-    unit = scale(fresh) if fresh else 0.0
+    if not fresh:
+        return 0.0
+    largest = max(abs(one - other) for one, other in zip(seen, fresh, strict=True))
+    unit = scale(fresh)
     return largest / unit if unit else (math.inf if largest else 0.0)
 
 

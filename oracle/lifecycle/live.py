@@ -75,12 +75,11 @@ class LiveLaws:
     def _rejected(self, request: LiveRequest, row: ForwardRow, drafts: int) -> int:
         """Drafts that are not what the request says, or stand behind such a draft."""
         last = len(row.tokens) - drafts - 1
-        parents = row.parents or range(-1, len(row.tokens) - 1)
         accepted = 0
-        for at in range(last + 1, len(row.tokens)):
-            if parents[at] == last and row.tokens[at] == request.token(
-                request.computed + len(row.tokens) - drafts + accepted
-            ):
+        for at, token in enumerate(row.tokens):
+            above = row.parents[at] if row.parents else at - 1
+            following = request.computed + len(row.tokens) - drafts + accepted
+            if above == last and token == request.token(following):
                 last, accepted = at, accepted + 1
         return drafts - accepted
 

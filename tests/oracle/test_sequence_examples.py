@@ -138,6 +138,7 @@ def test_a_greedy_token_has_the_largest_logit_within_the_tolerance(token: int, g
 def test_the_tolerance_of_a_greedy_token_is_a_share_of_the_scale() -> None:
     assert is_greedy(2, [0.0, 4.0, 3.5, 0.5], 0.24) is False
     assert is_greedy(1, [3.0, 3.0], 0.0) is True
+    assert is_greedy(0, [4.0, 0.0], 0.0) is True
 
 
 def test_a_reported_length_is_held_against_the_tokens() -> None:

@@ -77,7 +77,7 @@ def test_a_slot_that_is_source_and_target_is_refused() -> None:
     [
         ({"sources": [0], "mask": [True], "targets": [2]}, [21, 22, 23, 24, 21, 22]),
         ({"sources": [0], "mask": [False], "targets": [2]}, [21, 22, 23, 24, 25, 26]),
-        ({"sources": [-1], "mask": [True], "targets": [2]}, [21, 22, 23, 24, 25, 26]),
+        ({"sources": [-1], "mask": [True], "targets": [1]}, [21, 22, 23, 24, 25, 26]),
         ({"sources": [2], "mask": [True], "targets": [-1]}, [21, 22, 23, 24, 25, 26]),
         ({"sources": [2], "mask": [True], "targets": [0]}, [25, 26, 23, 24, 25, 26]),
         ({"sources": [0, 1], "mask": [False, True], "targets": [1, 2]}, [21, 22, 23, 24, 23, 24]),

@@ -351,7 +351,10 @@ CALLS = [
         slots.accepted_states,
         ("", SLOT_MEMORY, [SLOT_VIEW], [SLOT_STEPS], [((3,), (0,))]),
         ("REJECTED", SLOT_MEMORY, [SLOT_VIEW], [SLOT_STEPS], [((3, 1), (0, -1))]),
+        ("NOTHING", SLOT_MEMORY, [SLOT_VIEW], [SLOT_STEPS], [((3,), (-1,))]),
         ("KEPT SEVERAL", SLOT_MEMORY, [SLOT_VIEW], [SLOT_STEPS], [((3,), (0,)), ((1,), (0,))]),
+        ("REJECTED", SLOT_MEMORY, [SLOT_VIEW], [SLOT_STEPS], [((3,), (0,)), ((1,), (-1,))]),
+        ("KEPT REJECTED SEVERAL", SLOT_MEMORY, [SLOT_VIEW], [SLOT_STEPS], [((3,), (0,)), ((1, 2), (0, -1))]),
     ),
     *of(
         "slots",
@@ -360,6 +363,7 @@ CALLS = [
         ("", ((0, 1, 2),), (3,), (4,), 3, 4),
         ("BOUNDARY", ((0, 1, 2),), (3,), (2,), 3, 4),
         ("AT_BOUNDARY", ((0, 1, 2),), (3,), (1,), 3, 4),
+        ("AT_BOUNDARY", ((0, 1, 2),), (1,), (3,), 3, 4),
     ),
     *of(
         "tracking",
