@@ -87,7 +87,7 @@ CAMPAIGN_OF_SEQUENCES = $(if $(MODELS),STATECHECK_MODELS=$(call quote,$(MODELS))
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz conform exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants prove vllm sglang transformers mlx llamacpp compatibility vectors lint types table check-table site ci clean
+TARGETS := help test fuzz conform exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants prove vllm sglang transformers mlx llamacpp compatibility vectors lint types table check-table site wheel ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -227,6 +227,10 @@ site: $(READY)  ## the site of docs/ in build/site; its tools go into build/site
 	print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["site"])'); }
 	@NO_MKDOCS_2_WARNING=1 build/site-tools/bin/mkdocs build --strict --quiet
 	@echo 'site: build/site/index.html'
+
+wheel: $(READY)  ## the package as a wheel in build/wheel, for a project that keeps it in its own repository
+	@$(PY) -m pip wheel -qq --disable-pip-version-check --no-deps -w build/wheel .
+	@ls build/wheel/statecheck-*.whl
 
 ci: test lint types check-table  ## test, lint, types and check-table; .ci/run has the slow tests, too (PYTEST_ARGS=--slow)
 

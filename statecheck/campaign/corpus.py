@@ -134,6 +134,13 @@ def _property_called(wanted: str) -> str:
     return next((tested.name for tested in load_properties().values() if tested.id == wanted), wanted)
 
 
+def kept_in(folder: Path) -> frozenset[str]:
+    """The ids of the buckets that the folder has a case of; none where it cannot be listed."""
+    with suppress(OSError):
+        return frozenset(filter(None, (bucket_in(path.name) for path in folder.iterdir())))
+    return frozenset()
+
+
 def path_of(text: str, folder: Path) -> Path:
     """What a person means: the path of a case, or one of the corpus in `folder` by `Corpus.find`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ class Ledger:
         expected: the marks that should be reached.
         first_seen: date and commit for buckets that were never met before.
         keeper: takes cases that workers could not write.
+        kept_before: ids of the buckets that were kept when the campaign began.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Ledger:
         expected: Iterable[Situation],
         first_seen: dict[str, str],
         keeper: Keeper | None = None,
+        kept_before: Collection[str] = (),
     ) -> None:
         self.standings = {row.name: Standing(row, skipped.get(row.name, "")) for row in properties}
         self.buckets: dict[str, BucketRecord] = {}
@@ -60,6 +62,7 @@ class Ledger:
         """About the subject, by kind: the first sentence of each."""
         self.canary = ""
         self.first_seen, self.keeper = first_seen, keeper
+        self._kept_before = frozenset(kept_before)
         # This process has imported the subject, too.
         self.remark(take_remarks())
 
@@ -152,6 +155,7 @@ class Ledger:
             case=found.case,
             shrunk=found.shrunk,
             property_id=case.property_id or self._id_of(case.property_name),
+            kept_before=bucket.id in self._kept_before,
         )
 
     def _id_of(self, name: str) -> str:

@@ -91,6 +91,7 @@ class BucketRecord:
         shrunk: its case is the smallest that was found, and not only one that was met.
         case: the JSON of its shrunk `Case`.
         property_id: the property's id, "" where it has none.
+        kept_before: the folder in which this campaign keeps its cases had one of the bucket when the campaign began.
     """
 
     id: str
@@ -109,6 +110,7 @@ class BucketRecord:
     case: dict[str, Any] = field(default_factory=dict)
     shrunk: bool = True
     property_id: str = ""
+    kept_before: bool = False
 
     @builtins.property
     def named(self) -> str:

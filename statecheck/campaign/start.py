@@ -14,6 +14,7 @@ from typing import Any
 
 from statecheck.campaign.conformance.profiles import profile_of
 from statecheck.campaign.conformance.xfails import unsupported, with_xfails
+from statecheck.campaign.corpus import kept_in
 from statecheck.campaign.keeper import Keeper
 from statecheck.campaign.known_defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
@@ -59,7 +60,11 @@ def begun(plan: Plan) -> Beginning:
     chosen, skipped = applicable(names, tested, subject, plan.device)
     skipped = {name: why for name, why in unsupported(plan, tested).items() if name in names} | skipped
     marks = expected([name for name in chosen if name not in skipped], plan.device)
-    ledger = Ledger([tested[name] for name in names], skipped, marks, first_seen(plan, subject))
+    # A corpus that is replayed says for itself which cases it has.
+    before = kept_in(Path(plan.kept)) if plan.kept else frozenset()
+    ledger = Ledger(
+        [tested[name] for name in names], skipped, marks, first_seen(plan, subject), kept_before=before
+    )
     ledger.keeper = Keeper(Path(plan.keeps_in), Path(plan.reports), lambda: subject.module, ledger.trouble)
     defects = KnownDefects(
         subject.known_deviations,

@@ -32,6 +32,7 @@ from statecheck.cli.releases.replay_trace import add_replay_trace
 from statecheck.cli.sanitize import add_sanitize
 from statecheck.cli.upstream import add_upstream
 from statecheck.cli.vectors import add_vectors
+from statecheck.cli.workflow import add_workflow
 from statecheck.cli.xfails import add_xfails
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.releases.start import go_on_in_release
@@ -92,6 +93,7 @@ def parser() -> CommandParser:
     add_conform(commands)
     add_xfails(commands)
     add_upstream(commands)
+    add_workflow(commands)
     add_bisect(commands)
     add_nightly(commands)
     add_merge(commands)

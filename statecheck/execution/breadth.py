@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from oracle.lifecycle.broken_laws import BrokenLaws
 from statecheck.case.failure import without_indices
+from statecheck.execution.declared_names import require_names
 from statecheck.execution.registry import launches, load_properties
 from statecheck.execution.selection import applicable, follows_requests
 from statecheck.expectations import answered, parameters
@@ -65,14 +66,16 @@ class Combinations:
 
 
 def require_narrow(subject: Subject) -> None:
-    """Refuse declared defects that match more than half of what can fail.
+    """Refuse declared defects that match more than half of what can fail, or nothing.
 
     Raises:
-        ValueError: a declaration matches more than half of the ways in which a property can fail, or all declarations together
+        ValueError: as `require_names`; a declaration matches more than half of the ways in which a property can fail, or all declarations together
             more than half of the ways in which the subject can.
     """
     if not subject.known_deviations:
         return
+    for declared in subject.known_deviations:
+        require_names(declared, load_properties(), subject)
     combinations = _combinations(subject)
     together: set[Combination] = set()
     for declared in subject.known_deviations:

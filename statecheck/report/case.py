@@ -33,7 +33,8 @@ def input_sections(case: Case) -> Iterator[Section]:
     """The steps as Python; of a port, before them, the calls that they come to."""
     lines = [line for one in _lines(case) for line in one.splitlines()]
     ported = "\n".join(filter(None, case.own_calls)).splitlines()
-    if ported:
+    # A single call stands above what it came to.
+    if len(ported) > 1:
         calls = tuple(shortened(line, ROOM) for line in ported)
         folded = _folded(calls, "in order")
         yield Section("Calls of the port", calls, "call", "calls", rank=2, language="text", summary=folded)
@@ -115,9 +116,12 @@ def _outcome(case: Case, number: int) -> str:
     lines = [
         f"expected    {shortened(brief_outcome(expected), ROOM)}",
         f"actual      {shortened(brief_outcome(compared_part(expected, actual)), ROOM)}",
-        f"difference  {shortened(str(found), ROOM)}",
-        *(_marked(*found.tensors) if found.tensors else []),
     ]
+    # The report's head may say it already, and both lines above have all of a few elements.
+    if str(found) not in case.message:
+        lines.append(f"difference  {shortened(str(found), ROOM)}")
+    if found.tensors and any(len(one.values()) > _AROUND or len(one.shape) > 1 for one in found.tensors):
+        lines += _marked(*found.tensors)
     return "\n".join([*(f"{title}  " for title in before), last, fenced("\n".join(lines), "text")])
 
 

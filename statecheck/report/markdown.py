@@ -23,6 +23,7 @@ from statecheck.report.case import ROOM, input_sections, outcome_sections
 from statecheck.report.environment import environment_table
 from statecheck.report.page import report_page
 from statecheck.report.repro.adapter import subject_of, titled
+from statecheck.report.repro.plain import is_plain
 from statecheck.report.repro.script import needs_statecheck, repro_script, repro_test
 from statecheck.report.rule import rule_of
 from statecheck.report.scenario_timeline import timeline_of
@@ -171,6 +172,8 @@ def _needs(case: Case, subject: Subject | None) -> str:
         return "the library that is verified"
     if needs_statecheck(case):
         return "torch, triton, the subject, and statecheck, which watches each access and runs programs in the order of the case"
+    if subject is not None and is_plain(case, subject):
+        return "the port alone"
     if subject is not None and subject.carried:
         engine, _, inside = case.subject.partition("+")
         if inside:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -168,6 +168,23 @@ class KnownDeviation:
     def shows_in(self, case: Case, profile: Profile) -> bool:
         """Whether a failing case is one of the defect's."""
         return self.accepts(case, profile, self.fitting(case))
+
+
+def with_documented_names(
+    declared: KnownDeviation, documented: Callable[[str], tuple[str, ...]]
+) -> KnownDeviation:
+    """The declaration with the documents' names of the functions that its author may have named as his own.
+
+    Args:
+        documented: the documents' names of a function; its own name alone, where it has no other.
+    """
+    shown = tuple(
+        replace(one, function=tuple(name for own in _several(one.function) for name in documented(own)))
+        if one.function
+        else one
+        for one in declared.shown_by
+    )
+    return replace(declared, symptoms=shown)
 
 
 def _as_today(names: Names) -> Names:

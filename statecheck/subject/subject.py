@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Self
 
@@ -16,7 +17,8 @@ from oracle.profile import DOCUMENTS, Profile
 from statecheck.case import Case
 from statecheck.case.raised import error_text, from_outside
 from statecheck.case.values import Call
-from statecheck.subject.deviation import KnownDeviation
+from statecheck.subject.deviation import KnownDeviation, with_documented_names
+from statecheck.subject.known import known_in
 from statecheck.subject.matching import KnownDefectIndex
 from statecheck.subject.sequence_choices import SequenceChoices
 
@@ -125,6 +127,20 @@ class Subject:
     def own_name(self, function: str) -> str:
         """What its author calls what stands behind a documented function."""
         return function
+
+    def documented_names(self, function: str) -> tuple[str, ...]:
+        """The documents' names for what its author calls so; the name itself where that is the documents'."""
+        return (function,)
+
+    def declared_in(self, path: Path) -> tuple[KnownDeviation, ...]:
+        """The defects that a file declares of its release, with the documents' names of functions.
+
+        Raises:
+            ValueError: as `known.declared_in`.
+        """
+        return tuple(
+            with_documented_names(one, self.documented_names) for one in known_in(path, self.release)
+        )
 
     def own_calls(self) -> int | None:
         """How many calls of its author's functions were made in this process; None where every name of it is one."""

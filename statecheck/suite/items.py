@@ -19,7 +19,6 @@ from statecheck.execution.ports import Port, choose_device, ordinary_port
 from statecheck.execution.registry import load_properties, put_at
 from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, adapted, load
-from statecheck.subject.known import known_in
 from statecheck.suite.declared import examples_wanted, run_missing
 from statecheck.workers.port import InWorker
 
@@ -58,7 +57,7 @@ def suite_of(
         chosen = copy(chosen)
         if not isinstance(known, (str, Path)):
             raise ValueError(f"known = {known!r}, but should be the path of a file [properties]")
-        chosen.known_deviations = known_in(Path(place.file).parent / known, chosen.release)
+        chosen.known_deviations = chosen.declared_in(Path(place.file).parent / known)
     require_narrow(chosen)
     Offers(chosen).require(tuple(require))
     bench = Bench(chosen, _port(chosen, device))

@@ -16,7 +16,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from oracle.profile import DOCUMENTS, Profile
-from statecheck.subject.deviation import KnownDeviation
+from statecheck.subject.deviation import KnownDeviation, with_documented_names
 from statecheck.subject.known import known_in
 from statecheck.subject.subject import NoteCall, Subject, offers, safe_getattr
 from statecheck.text.names import meant_by
@@ -74,6 +74,9 @@ class PlainSubject(Subject):
 
     def own_name(self, function: str) -> str:
         return function_of(self.module, NEEDS[function][0]) if function in NEEDS else function
+
+    def documented_names(self, function: str) -> tuple[str, ...]:
+        return _documented_names_of(self.module, function)
 
     def own_calls(self) -> int:
         return calls_so_far()
@@ -227,4 +230,11 @@ def _known_of(port: ModuleType) -> tuple[KnownDeviation, ...]:
     if not isinstance(path, (str, Path)):
         _refuse("KNOWN", repr(path), "the path of a file", port)
     folder = Path(port.__file__ or "").parent
-    return known_in(folder / path, str(safe_getattr(port, "RELEASE", "0")))
+    declared = known_in(folder / path, str(safe_getattr(port, "RELEASE", "0")))
+    return tuple(with_documented_names(one, partial(_documented_names_of, port)) for one in declared)
+
+
+def _documented_names_of(port: ModuleType, function: str) -> tuple[str, ...]:
+    """The documented symbols that a function of the port answers for; the name itself, where it is none of these functions."""
+    found = (one.answers_for for one in FUNCTIONS if function in (one.name, function_of(port, one.name)))
+    return next(found, (function,))

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from statecheck.campaign.plan import Plan
+from statecheck.execution.declared_names import require_property
 from statecheck.execution.registry import Property
 from statecheck.subject import Subject
 from statecheck.subject.deviation import KnownDeviation, any_matches
-from statecheck.subject.known import known_in, unsupported_in
+from statecheck.subject.known import unsupported_in
 
 
 def with_xfails(plan: Plan, subject: Subject) -> Subject:
@@ -28,7 +29,7 @@ def with_xfails(plan: Plan, subject: Subject) -> Subject:
 
 def _all_declared(subject: Subject, path: Path) -> tuple[KnownDeviation, ...]:
     own = {one.id for one in subject.known_deviations}
-    added = known_in(path, subject.release)
+    added = subject.declared_in(path)
     for one in added:
         if one.id in own:
             raise ValueError(
@@ -41,15 +42,15 @@ def unsupported(plan: Plan, tested: Mapping[str, Property]) -> dict[str, str]:
     """By property, why it is not applicable according to the plan's file.
 
     Raises:
-        ValueError: as `with_xfails`; or an entry matches no property.
+        ValueError: as `with_xfails`; or a name in an entry matches no property.
     """
     reasons: dict[str, str] = {}
     for entry in unsupported_in(Path(plan.xfails)) if plan.xfails else ():
         names = tuple(entry.properties)
+        for name in names:
+            require_property(name, tested, plan.xfails)
         found = [
             name for name, one in tested.items() if any_matches(names, name) or any_matches(names, one.id)
         ]
-        if not found:
-            raise ValueError(f"properties = {entry.properties}, but should match a property [{plan.xfails}]")
         reasons |= dict.fromkeys(found, f"declared as unsupported: {entry.why}")
     return reasons

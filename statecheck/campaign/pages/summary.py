@@ -87,8 +87,8 @@ def _untested(record: CampaignRecord) -> str:
 
 
 def is_new(bucket: BucketRecord, record: CampaignRecord) -> bool:
-    """Whether no campaign before has met it: its case was not in the corpus, and has no earlier date."""
-    was_kept = any(bucket_in(replay.file) == bucket.id for replay in record.corpus)
+    """Whether no campaign before has met it: its case was kept nowhere, and has no earlier date."""
+    was_kept = bucket.kept_before or any(bucket_in(replay.file) == bucket.id for replay in record.corpus)
     # Dates of ISO 8601 sort as text.
     return not was_kept and not "" < bucket.first_seen.get("date", "") < record.began[:10]
 

@@ -30,7 +30,7 @@ from statecheck.kernels import coverage
 from statecheck.report.filled import filled
 from statecheck.subject import is_engine
 from statecheck.text import brief, counted, first_names
-from statecheck.text.command_lines import command_line, script_line
+from statecheck.text.command_lines import command_line, near, script_line
 from statecheck.text.markdown import code, escaped
 
 _MOST_LINES = 75
@@ -82,6 +82,9 @@ def markdown(record: CampaignRecord, directory: Path, most: Most = SUMMARY) -> s
         statuses=_statuses(record),
         launched=coverage.summary(launches_of(record.launched)),
         tables=_tables(record) if most.whole else [],
+        not_applicable=_not_applicable(record) if most.whole else [],
+        words=WORDS,
+        page=near(directory / "report.html"),
     )
     assert most.whole or text.count("\n") <= _MOST_LINES, text
     return text
@@ -98,7 +101,8 @@ def _standing(group: CauseGroup, record: CampaignRecord) -> str:
     """Of several failures, that of a new one: "new", or "since 2026-11-02 (0123456789ab)"."""
     if any(is_new(bucket, record) for bucket in group.buckets):
         return "new"
-    return f"since {' '.join(group.shown.first_seen.values()) or 'an unknown date'}"
+    seen = (group.shown.first_seen.get(name, "") for name in ("date", "commit"))
+    return f"since {' '.join(filter(None, seen)) or 'an unknown date'}"
 
 
 def _report_link(bucket: BucketRecord, directory: Path) -> str:
@@ -163,6 +167,18 @@ def by_status(properties: Sequence[PropertyRecord]) -> list[tuple[str, list[Prop
     return [(status, some) for status, some in found if some]
 
 
+WORDS = {
+    "property": "a sentence that has to hold for every input",
+    "example": "one drawn input of a property; *compared* if a result of the subject was compared with the rules",
+    "outside, not offered, no evidence": "examples that ended before anything was compared: the subject's contract leaves the input out, "
+    "the subject does not offer it, or the property is not about what it came to",
+    "discarded, vacuous": "inputs that the property did not want; examples in which its condition was about nothing",
+    "cause": "failures at the same call and place: probably one defect",
+    "canary": "a defect that each campaign plants in a toy function, finds, shrinks and replays. If it does not, what passed is no proof",
+    "mark, situation": "a case that the rules tell apart, and whether an example came to it",
+    "corpus": "cases of earlier campaigns, which are replayed first",
+}
+"""What the words of the page mean."""
 _HEADS = {
     "Properties": (
         "property, status, examples, compared, rows fields bytes, outside, not offered, no evidence, discarded, vacuous, examples/s, "
@@ -180,7 +196,12 @@ _HEADS = {
 def _tables(record: CampaignRecord) -> list[tuple[str, list[str], list[Sequence[str | int]]]]:
     """Title, columns and rows of a table for each kind of thing that a record has."""
     rows: tuple[Iterable[Sequence[str | int]], ...] = (
-        (_property(row) for _, found in by_status(record.properties) for row in found),
+        (
+            _property(row)
+            for status, found in by_status(record.properties)
+            if status != Status.NOT_APPLICABLE.value
+            for row in found
+        ),
         (
             (one.id, one.standing, one.examples, len(one.properties), one.title, one.remark)
             for one in record.known
@@ -194,6 +215,16 @@ def _tables(record: CampaignRecord) -> list[tuple[str, list[str], list[Sequence[
         (title, head.split(", "), list(found))
         for (title, head), found in zip(_HEADS.items(), rows, strict=True)
     ]
+
+
+def _not_applicable(record: CampaignRecord) -> list[Sequence[str | int]]:
+    """The reasons why properties are not applicable, how many these are, and which."""
+    found: dict[str, list[str]] = {}
+    for row in record.properties:
+        if row.status == Status.NOT_APPLICABLE.value:
+            found.setdefault(row.detail, []).append(row.short)
+    ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [(reason, len(names), ", ".join(names)) for reason, names in ordered]
 
 
 def _mark(mark: MarkRecord) -> tuple[str | int, ...]:

@@ -211,6 +211,7 @@ def _bucket(group: list[BucketRecord]) -> BucketRecord:
         examples=sum(record.examples for record in group),
         at=min(record.at for record in group),
         first_seen=first,
+        kept_before=any(record.kept_before for record in group),
     )
 
 

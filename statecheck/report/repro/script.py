@@ -18,6 +18,7 @@ from statecheck.report.filled import filled
 from statecheck.report.repro.adapter import adapter_source, called, subject_of, titled
 from statecheck.report.repro.check import check_source
 from statecheck.report.repro.embed import BEFORE_TORCH, WATCHED, WITH_TORCH, source_of_module
+from statecheck.report.repro.plain import plain_script, plain_test
 from statecheck.report.repro.sequences import sequence_script
 from statecheck.subject import Subject
 from statecheck.subject.identity import SOURCE, source_of
@@ -42,13 +43,15 @@ def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
     if needs_statecheck(case):
         return _replaying_script(case, directory, root)
     arguments = ", ".join([*_judged(case), *_needs(case)])
-    return _text(case, root, end=f"end({arguments})")
+    return plain_script(case, subject, root) or _text(case, root, end=f"end({arguments})")
 
 
 def repro_test(case: Case, directory: Path, subject_root: Path | None) -> str:
     """The same as a file for pytest, "" where it takes statecheck; arguments as of `repro_script`."""
     if needs_statecheck(case) or case.model:
         return ""
+    if text := plain_test(case, subject_of(case)):
+        return text
     root = os.path.relpath(subject_root, directory) if subject_root else ""
     needs = ", ".join(_needs(case))
     decided = f"\n    if not wrong:\n        require_decisive({needs})" if needs else ""

@@ -10,13 +10,12 @@ from typing import Any, NoReturn
 from statecheck.case import Case
 from statecheck.case.values import DType, Expected, Record, Refusal, Tensor, Value
 from statecheck.report.repro.literals import literal
-from statecheck.report.repro.script import needs_statecheck
 from statecheck.subject import Subject
 from statecheck.text import visible
 
 MOST_LINES = 40
 _LONGEST = 120
-_AS_LISTS = '''\
+AS_LISTS = '''\
 def as_lists(value):
     """Tensors and tuples as lists."""
     if hasattr(value, "tolist"):
@@ -33,7 +32,7 @@ def upstream_test(case: Case, subject: Subject) -> str:
     call, expected = failing_call(case)
     module, name = _home(case, subject, call.function)
     if subject.functions:
-        written = f"{module.rpartition('.')[2]}.{_own_call(case, name)}"
+        written = f"{module.rpartition('.')[2]}.{own_call(case, name)}"
     else:
         arguments = [_plain(value, key) for key, value in call.arguments]
         arguments += [f"{key}={_plain(value, key)}" for key, value in call.keywords]
@@ -57,7 +56,7 @@ def failing_call(case: Case) -> tuple[Any, Expected]:
         _refuse("a scenario runs in an engine around a forward of statecheck's own", case)
     if failure is None or failure.call is None or failure.kind not in ("value", "refusal"):
         _refuse("no single call shows the failure by what it returns or raises", case)
-    if needs_statecheck(case) or case.device != "cpu":
+    if case.sanitized or any(one.schedule for one in case.calls) or case.device != "cpu":
         _refuse("it takes statecheck, or a GPU, to see the failure", case)
     return case.calls[failure.call], case.expected[failure.call]
 
@@ -76,7 +75,7 @@ def _home(case: Case, subject: Subject, function: str) -> tuple[str, str]:
     return module, str(getattr(found, "__qualname__", function))
 
 
-def _own_call(case: Case, name: str) -> str:
+def own_call(case: Case, name: str) -> str:
     """The call of a port's own function, which has plain values only."""
     assert case.failure is not None
     assert case.failure.call is not None
@@ -122,7 +121,7 @@ def _lines(case: Case, module: str, written: str, expected: Expected) -> Iterato
     yield ""
     yield ""
     if not refused:
-        yield from _AS_LISTS.splitlines()
+        yield from AS_LISTS.splitlines()
         yield ""
         yield ""
     yield f"def test_{case.property_name[:74]}():"
@@ -133,16 +132,16 @@ def _lines(case: Case, module: str, written: str, expected: Expected) -> Iterato
     yield f"    result = {written}"
     yield ""
     yield f"    # Seen: {visible(shorten(case.failure.sentence, _LONGEST))}"
-    yield f"    assert as_lists(result) == {_as_lists(expected.value)!r}"
+    yield f"    assert as_lists(result) == {as_lists(expected.value)!r}"
 
 
-def _as_lists(value: Value) -> Any:
+def as_lists(value: Value) -> Any:
     """The expected value in the form to which the test brings the result."""
     if isinstance(value, Tensor):
         flat = [one.item() if hasattr(one, "item") else one for one in value.elements or ()]
         return _shaped(flat, value.shape)
     if isinstance(value, (list, tuple)):
-        return [_as_lists(one) for one in value]
+        return [as_lists(one) for one in value]
     if _is_data(value):
         return value
     raise ValueError(f"expected = {type(value).__name__}, but should be numbers, lists or tensors [upstream]")

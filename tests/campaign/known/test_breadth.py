@@ -70,7 +70,7 @@ BROAD = {
         "fla-chunks/offsets",
         *_each_kind("prepare_chunk_offsets", ("the call", "result", "cu_seqlens", "chunk_size")),
     ),
-    "with others": _declared(("fla-chunks/*", "no_such_property"), *_each_kind(OFFSETS, PLACES)),
+    "with others": _declared(("fla-chunks/*", "split/partition"), *_each_kind(OFFSETS, PLACES)),
     "every refusal": _declared("*_*", Symptom("refusal", ("*_*", "*e*"), PLACES)),
     "wrong values of a builder": _declared(
         "gdn-builder/*", Symptom("value", "GDNAttentionMetadataBuilder.*", ("result.*", "result"))

@@ -152,6 +152,8 @@ from impl import *
 from subjects import KnownDeviation, Subject, Symptom
 
 WRONG = Symptom("value", "divide", "result")
+LAYOUT = Symptom("value", "get_conv_state_layout", "result")
+OFFSETS = Symptom("value", "prepare_chunk_offsets", "result")
 SUBJECT = Subject(
     __name__,
     sys.modules[__name__],
@@ -163,8 +165,8 @@ SUBJECT = Subject(
             id="large",
             title="Large numbers",
         ),
-        KnownDeviation("an_unknown_layout_is_refused", "https://example.org/2", WRONG, id="layout"),
-        KnownDeviation("no_such_property", "https://example.org/3", WRONG, id="never"),
+        KnownDeviation("an_unknown_layout_is_refused", "https://example.org/2", LAYOUT, id="layout"),
+        KnownDeviation("chunk-metadata/*", "https://example.org/3", OFFSETS, id="never"),
     ),
 )
 """

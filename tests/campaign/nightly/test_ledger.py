@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from oracle.situations.registry import Situation
+from statecheck.campaign.corpus import kept_in
 from statecheck.campaign.ledger import Ledger
+from statecheck.campaign.pages.summary import is_new
 from statecheck.campaign.processes.tasks import Explored, Found
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import CorpusRecord
@@ -243,3 +245,20 @@ def test_a_case_of_the_corpus_that_fails_is_named_with_the_id_of_its_property(sa
     case = replace(DIVIDED, property_id=saved)
     ledger.replayed(CorpusRecord("a.json", "FAILED", ""), Path("corpus/a.json"), case.to_data())
     assert ledger.buckets[ONE].named == f"{NAME} ({saved or 'toys/divide'})"
+
+
+@pytest.mark.parametrize("kept_before", [True, False])
+def test_a_failure_whose_case_was_kept_before_is_not_new(kept_before: bool) -> None:
+    ids = {ONE} if kept_before else set()
+    ledger = Ledger([a_property(name=NAME)], {}, (), FIRST_SEEN, kept_before=ids)
+    ledger.replayed(CorpusRecord("a.json", "FAILED", ""), Path("corpus/a.json"), DIVIDED.to_data())
+    ledger.corpus.clear()
+    record = ledger.fill(CampaignRecord("again", "toy", "cpu", "", began=f"{FIRST_SEEN['date']}T10:00:00"))
+    assert is_new(ledger.buckets[ONE], CampaignRecord.from_json(record.to_json())) is not kept_before
+
+
+def test_the_cases_of_a_folder_are_listed_by_the_ids_of_their_buckets(tmp_path: Path) -> None:
+    assert kept_in(tmp_path / "nothing") == frozenset()
+    for name in (f"one-{ONE}.json", "notes.json"):
+        (tmp_path / name).write_text("{}", encoding="utf-8")
+    assert kept_in(tmp_path) == {ONE}
