@@ -87,6 +87,11 @@ def test_a_row_at_a_boundary_keeps_its_state_in_another_slot(given: dict[str, An
     assert tracked_slots(MEMORY, [TEMPORAL], **given) == held(temporal=kept)
 
 
+def test_a_row_without_a_slot_copies_nothing_from_in_front_of_the_first_slot() -> None:
+    behind = StateView("temporal", 2, (1, 2, 1), (2, 1, 1), 1)
+    assert tracked_slots(MEMORY, [behind], [-1], [True], [1]) == MEMORY
+
+
 def test_cleared_slots_hold_zeros_in_each_layer() -> None:
     after = cleared_slots(MEMORY, [CONV, TEMPORAL], [1, 2])
     assert after == held([1, 2, 0, 0, 0, 0, 7, 8, 0, 0, 0, 0], [21, 22, 0, 0, 0, 0])
