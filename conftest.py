@@ -1,3 +1,7 @@
 """Options, profiles and fixtures of the whole suite."""
 
+from statecheck.workers.garbage import collect_rarely
+
 pytest_plugins = ("statecheck.suite.options",)
+
+collect_rarely()

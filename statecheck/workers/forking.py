@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from statecheck.workers.forkserver import REQUEST, Fork, adopt
+from statecheck.workers.garbage import collect_rarely
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _MOST_DESCRIPTORS = 8
@@ -188,6 +189,7 @@ def _exit_as_body_does() -> Iterator[None]:
 def main(device: str, descriptor: int, modules: Sequence[str]) -> NoReturn:
     """Fork processes until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    collect_rarely()
     preload(device, modules)
     _Server(device, socket.socket(fileno=descriptor)).serve()
 
