@@ -32,7 +32,7 @@ NEED_CUDA = {
 PAIRS = [(breakage, name) for breakage in BREAKAGES for name in finders(breakage)]
 CAUGHT = {name for _, name in PAIRS}
 FIRST = {name: (breakage, name) for breakage, name in reversed(PAIRS)}
-"""One defect of each property, which every run tries; the others are slow."""
+"""One defect of each property, which every run tries."""
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +45,9 @@ def broken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize(
     ("broken", "breakage", "name"),
     [
-        pytest.param(
-            breakage,
-            breakage,
-            name,
-            id=f"{breakage.name}: {name}",
-            marks=() if FIRST[name] == (breakage, name) else pytest.mark.slow,
-        )
+        pytest.param(breakage, breakage, name, id=f"{breakage.name}: {name}")
         for breakage, name in PAIRS
+        if FIRST[name] == (breakage, name)
     ],
     indirect=["broken"],
 )

@@ -49,18 +49,18 @@ def require_ended(night: Night, least: int = 2) -> None:
         ("campaign", ()),
     ],
 )
-def test_what_was_found_is_kept_and_replayed_whatever_is_killed(
+def test_what_was_found_is_kept_whatever_is_killed_and_replayed_by_the_next_campaign(
     kind: str, options: tuple[str, ...], here: Ground
 ) -> None:
     night = Night(here, f"{kind}_killed", "--examples", f"{_TIMES * here.examples}", *options)
     night.wait_for(lambda: night.announced)
     time.sleep(random.Random().uniform(0, _SECONDS))
     _kill(night, kind)
-    if kind in ("campaign", "coordinator"):
-        night.finish()
-        assert night.survivors() == []
-    else:
+    if kind not in ("campaign", "coordinator"):
         require_ended(night)
+        return
+    night.finish()
+    assert night.survivors() == []
     expected = night.announced | night.pending
     following = Night(here, f"{kind}_killed_next", "--examples", "1", place=night.place)
     require_ended(following, least=1)

@@ -22,6 +22,7 @@ from statecheck.vectors.record import recordable, recorded
 from statecheck.vectors.topics import FUNCTIONS, TOPICS
 from statecheck.vectors.write import FOLDER, Origin, write
 from subjects import load as load_subject
+from tests.processes import made_once, session_folder
 from tests.vectors.load import load
 from tests.vectors.replay import difference
 
@@ -37,11 +38,18 @@ needs_node = pytest.mark.skipif(NODE is None, reason="Node.js is not installed, 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("vectors")
+    """Written by the first process of the session that needs it."""
+    folder = session_folder(tmp_path_factory) / "vectors"
+    with made_once(folder) as is_first:
+        if is_first:
+            write_corpus(folder)
+    return folder
+
+
+def write_corpus(folder: Path) -> None:
     recording = Recording()
     recorded(recordable(FUNCTIONS), recording.note, seed=0, examples=EXAMPLES)
     write(recording.chosen(), folder, Origin(0, EXAMPLES))
-    return folder
 
 
 @pytest.fixture

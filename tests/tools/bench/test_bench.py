@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -107,9 +107,33 @@ def test_a_load_changes_the_columns_that_it_is_about(
     assert changed(cache, before) == set(product(rows, columns))
 
 
+@dataclass(frozen=True)
+class BenchRun:
+    """A run with a peer: what it measured, and the file that it saved."""
+
+    measured: Measured
+    saved: Path
+
+
 @pytest.fixture(scope="module")
-def measured(device: str) -> Measured:
-    return bench_copies.measure(TINY, device, IMPL)
+def bench_run(device: str, tmp_path_factory: pytest.TempPathFactory) -> BenchRun:
+    out, measured = tmp_path_factory.mktemp("bench"), list[Measured]()
+    measure = bench_copies.measure
+
+    def noting(*arguments: Any) -> Measured:
+        measured.append(measure(*arguments))
+        return measured[-1]
+
+    options = ["--tiny", "--device", device, "--subject", "impl", "--out", str(out)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench_copies, "measure", noting)
+        assert main(["--only", "align", *options]) == 0
+    return BenchRun(measured[0], out / "align.json")
+
+
+@pytest.fixture
+def measured(bench_run: BenchRun) -> Measured:
+    return bench_run.measured
 
 
 def test_every_situation_is_timed_in_both_layouts(measured: Measured) -> None:
@@ -158,17 +182,8 @@ def test_without_a_gpu_the_bench_says_so_and_goes_on(
     assert saved["device"] is None
 
 
-@pytest.fixture(scope="module")
-def results(device: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a run with a peer has saved."""
-    out = tmp_path_factory.mktemp("bench")
-    options = ["--tiny", "--device", device, "--subject", "impl", "--out", str(out)]
-    assert main(["--only", "align", *options]) == 0
-    return out / "align.json"
-
-
-def test_all_numbers_are_saved(results: Path) -> None:
-    saved = json.loads(results.read_text(encoding="utf-8"))
+def test_all_numbers_are_saved(bench_run: BenchRun) -> None:
+    saved = json.loads(bench_run.saved.read_text(encoding="utf-8"))
     assert saved["environment"].keys() >= {"gpu", "torch", "triton", "revision"}
     assert saved["peer"].endswith("impl/__init__.py")
     assert saved["device"]["ceiling"] > 0
