@@ -8,6 +8,7 @@ from typing import Any
 
 from statecheck.case import Case
 from statecheck.case.values import Record, Returned
+from subjects.sequences.requests import checkpoint_of_another_token
 
 Place = tuple[int, int]
 """A context's number, and a sequence's number in it."""
@@ -134,5 +135,6 @@ HISTORIES: Mapping[str, Callable[[Case], bool]] = {
     "several-rows": several_rows,
     "load-of-a-new-fork": load_of_a_new_fork,
     "requests-at-once": requests_at_once,
+    "checkpoint-of-another-token": checkpoint_of_another_token,
 }
 """By name."""

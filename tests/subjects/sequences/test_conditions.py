@@ -96,3 +96,53 @@ def test_features_are_those_of_the_context_with_one_of_the_values() -> None:
 @pytest.mark.parametrize("name", ["", "model:a", "models:", "history:nothing", "models:a history:nothing"])
 def test_other_names_are_no_conditions(name: str) -> None:
     assert name not in CONDITIONS
+
+
+def prompt(sequence: int, *tokens: int, **features: Any) -> Operation:
+    return "extend", {"context": 0, "rows": [(sequence, tokens)], "features": features}
+
+
+ONE, LONGER, LIKE = prompt(0, 1), prompt(0, 15), prompt(2, 3, 10)
+OTHER = prompt(1, 3, ahead=3)
+FIVE, SIX = prompt(0, 1, 2, 3, 4, 5), prompt(0, 1, 2, 3, 4, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("operations", "slots", "expected"),
+    [
+        ((ONE, LONGER, OTHER, LIKE), 1, True),
+        ((FIVE, OTHER, LIKE), 1, True),
+        ((FIVE, prompt(1, 3), LIKE), 1, False),
+        ((FIVE, prompt(1, 3, 10), LIKE), 1, True),
+        ((SIX, OTHER, LIKE), 1, False),
+        ((ONE, OTHER, LIKE), 1, False),
+        ((ONE, LONGER, prompt(1, 1, 3), prompt(2, 1, 4)), 1, False),
+        ((ONE, LONGER, OTHER, prompt(2, 4, 10)), 1, False),
+        ((OTHER, LIKE, ONE, LONGER), 1, False),
+        ((FIVE, OTHER, named("generate", sequence=1, n=2, features={})), 1, True),
+        ((FIVE, prompt(1, 3, 4), named("roll_back", sequence=1, n=1), prompt(1, 5)), 1, True),
+        ((FIVE, OTHER, LIKE), 4, False),
+        ((FIVE, prompt(3, 7), prompt(3, 7), prompt(3, 7), OTHER, LIKE), 4, True),
+        ((FIVE, prompt(1, 3, slot="own", ahead=3), LIKE), 4, True),
+        (
+            (
+                (
+                    "extend",
+                    {
+                        "context": 0,
+                        "rows": [(1, (3,)), (0, (1,) * 5)],
+                        "features": {"at_once": True, "ahead": 3},
+                    },
+                ),
+                LIKE,
+            ),
+            1,
+            True,
+        ),
+    ],
+)
+def test_the_checkpoint_of_another_first_token_takes_three_prompts(
+    operations: tuple[Operation, ...], slots: int, expected: bool
+) -> None:
+    given = {} if slots == 4 else {"slots": slots}
+    assert holds("history:checkpoint-of-another-token", *operations, **given) is expected
