@@ -6,9 +6,8 @@ any feature; when all requests are gone every block and slot is free. Source: co
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from oracle.lifecycle.broken_laws import Broken
@@ -45,26 +44,36 @@ class LiveLaws:
 
     def step(self, seen: ObservedStep) -> list[Broken]:
         """What the step broke: reads and writes first, since the rest follows from them."""
+        return [*self.forward(seen), *self.managed(seen)]
+
+    def forward(self, seen: ObservedStep) -> list[Broken]:
+        """What the forward of the step broke, and what stands in memory behind it."""
         for name, decided in seen.scheduled.items():
             if decided.begins:
                 self.requests[name].computed = decided.computed
-        laws: list[Callable[[ObservedStep], Iterator[Broken]]] = [
-            self._rows,
-            self._strays,
-            self._published,
-            self._transfers,
-            broken_by_pools if seen.pools else partial(broken_by_owners, num_blocks=self.num_blocks),
-            self._outputs,
-            self._left,
-        ]
-        return [broken for law in laws for broken in law(seen)]
+        return [broken for law in (self._rows, self._strays, self._published) for broken in law(seen)]
+
+    def managed(self, seen: ObservedStep) -> list[Broken]:
+        """What the engine broke around the forward: owners, outputs, and what is left."""
+        owners = broken_by_pools(seen) if seen.pools else broken_by_owners(seen, self.num_blocks)
+        return [*self._transfers(seen), *owners, *self._outputs(seen), *self._left(seen)]
 
     def _rows(self, seen: ObservedStep) -> Iterator[Broken]:
         owned = {(name, group, block) for name, group, _, block in seen.owners}
         first = 0
+        run = {row.request for row in seen.rows}
+        for name, decided in seen.scheduled.items():
+            if decided.tokens and name not in run:
+                wanted = f"should run {decided.tokens}, as scheduled"
+                yield "tokens", f"the worker runs no tokens of {name}", wanted, {"request": name}
         for row in seen.rows:
             request = self.requests[row.request]
+            if request.id not in seen.scheduled:
+                found = f"the worker runs tokens {list(row.tokens)} of {request.id}"
+                yield "tokens", found, "should run none, as scheduled", {"request": request.id}
+                return
             yield from self._agreed(request, row, seen.scheduled[request.id])
+            yield from self._handed(request, row, seen.scheduled[request.id])
             yield from self._attention(request, row, seen.owners)
             places = tuple(range(first, first + len(row.tokens)))
             yield from self._groups(request, row, places, owned)
@@ -110,6 +119,25 @@ class LiveLaws:
                 f"should be {list(wanted)}",
                 {"request": name},
             )
+
+    def _handed(self, request: LiveRequest, row: ForwardRow, decided: Decided) -> Iterator[Broken]:
+        """A stage takes in what the stage before has made of the same tokens; what it makes of drafts is not known here."""
+        known = len(row.tokens) - decided.drafts
+        for at, state in enumerate(row.handed[:known]):
+            count = request.computed + at + 1
+            if state != request.state(count):
+                yield (
+                    "read",
+                    f"the forward of {request.id} takes in {self.known.meaning(state)} from the stage before",
+                    f"should take in the state after its {tokens_in_words(count)}",
+                    {
+                        "request": request.id,
+                        "tokens": count,
+                        "found": (self.known.found(state),),
+                        "conv": False,
+                    },
+                )
+                return
 
     def _attention(self, request: LiveRequest, row: ForwardRow, owners: Sequence[Owner]) -> Iterator[Broken]:
         wanted = [request.state(at + 1) for at in range(request.computed)]
@@ -256,14 +284,10 @@ class LiveLaws:
 
     def _left(self, seen: ObservedStep) -> Iterator[Broken]:
         """Once all requests are gone, so is what they had."""
-        if not seen.idle:
-            return
-        if seen.references:
-            blocks = [block for block, _ in seen.references]
-            yield "left", f"blocks {blocks} are in use when all requests are gone", "should be free", {}
-        if seen.slots:
-            slots = sorted(seen.slots)
-            yield "left", f"slots {slots} are in use when all requests are gone", "should be free", {}
+        left = {"blocks": [block for block, _ in seen.references], "slots": sorted(seen.slots)}
+        for kind, names in left.items():
+            if seen.idle and names:
+                yield "left", f"{kind} {names} are in use when all requests are gone", "should be free", {}
 
     def _about(
         self, request: str, tokens: int, states: Sequence[int], place: tuple[int, int], *, conv: bool = False

@@ -57,6 +57,7 @@ class ForwardRow:
         table: pages of attention that it may use.
         slots: where attention stores its tokens.
         parents: in a tree of drafts, the place of the token before each, -1 for the first; nothing where that is the last one.
+        handed: by token, the state that the stage before has made of it; nothing in an engine without stages, and in the first stage.
     """
 
     request: str
@@ -67,6 +68,7 @@ class ForwardRow:
     slots: tuple[int, ...] = ()
     groups: list[GroupAccess] = field(default_factory=list)
     parents: tuple[int, ...] = ()
+    handed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,9 @@ class ObservedStep:
         published: blocks that may be hit.
         transfers: of a connector, None without one.
         pools: of an engine that counts no references; the others have `references` and `free`.
+        stages: of an engine whose layers are divided among stages, what a stage did with a batch, of this step or of an earlier one, by
+            the stage's number: `scheduled` and `owners` as the batch was scheduled, `rows` and `stray`, `published`, and `host_memory`.
+        host_memory: of each buffer of a stage that the device reads for a batch: its values as the batch was prepared, and as its output came.
     """
 
     scheduled: Mapping[str, Decided] = field(default_factory=dict)
@@ -140,3 +145,5 @@ class ObservedStep:
     published: Sequence[Stored] = ()
     transfers: Transfers | None = None
     pools: Sequence[SlotPool] = ()
+    stages: Sequence[tuple[int, "ObservedStep"]] = ()
+    host_memory: Sequence[tuple[tuple[int, ...], tuple[int, ...]]] = ()

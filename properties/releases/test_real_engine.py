@@ -16,6 +16,7 @@ from properties.strategies.releases.live import (
 )
 from properties.strategies.releases.live_connectors import connected_stories
 from properties.strategies.releases.live_situations import stories_with_situations
+from properties.strategies.releases.live_stages import staged_stories
 from statecheck.case.failure import stated
 from statecheck.case.values import Call, Name, Record, Returned, Value, call
 from statecheck.execution.example import Trial
@@ -143,4 +144,14 @@ def test_connected_requests_in_the_first_runner_read_the_state_of_their_tokens(
     trial: Trial, story: LiveStory
 ) -> None:
     """As with the second runner and a connector."""
+    LiveRun(trial, story).run()
+
+
+@prop("real-engine/stages-v2", "provenance", ENGINE, device="cpu", story=staged_stories())
+def test_requests_in_stages_with_batches_in_flight_read_the_state_of_their_tokens(
+    trial: Trial, story: LiveStory
+) -> None:
+    """As with the second runner; the layers are divided among stages, each stage comes to a batch late, and none reads rows, tables or
+    host memory of a later batch.
+    """
     LiveRun(trial, story).run()

@@ -24,6 +24,7 @@ from tests.breakages.release import (
 )
 from tests.breakages.sglang import PLANTED as OF_SGLANG
 from tests.breakages.sglang import RELEASE as SGLANG
+from tests.breakages.stages import PLANTED_STAGES
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,7 @@ from tests.breakages.sglang import RELEASE as SGLANG
         PLANTED_BOUNDARIES,
         PLANTED_UPDATES,
         PLANTED_GRAPHS,
+        PLANTED_STAGES,
         CONNECTORS,
         OF_SGLANG,
         FUNCTIONS_OF_SGLANG,
@@ -54,6 +56,7 @@ def test_each_planted_defect_has_a_name_of_its_own(planted: Sequence[PlantedDefe
         (RELEASE, "connectors", "another block"),
         (RELEASE, "connectors", "too early"),
         (RELEASE, "connectors", "while they are loaded"),
+        (RELEASE, "stages", "does not wait for the sampled tokens"),
         (SGLANG, "sglang", "given out twice"),
         (SGLANG, "sglang", "after the first token of a step"),
         (SGLANG, "sglang", "not copied to host memory"),

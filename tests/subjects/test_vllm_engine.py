@@ -308,3 +308,38 @@ def test_engines_of_two_runners_stand_side_by_side_and_change_no_variable() -> N
         (str(PYTHON), "-c", _TWO_ENGINES), cwd=rooms.FOLDER, capture_output=True, text=True, check=True
     )
     assert found.stdout.splitlines()[-2:] == ["False True", "nothing"]
+
+
+_IN_STAGES = """
+from statecheck.kernels import triton_mode
+triton_mode.prepare("cpu")
+from statecheck.subject import load
+subject = load("vllm")
+said = []
+for stages, late in ((1, ()), (2, (0, 3)), (3, (1, 2, 3))):
+    fields = {"kinds": ("mamba2",), "num_blocks": 40, "async_scheduling": True, "num_spec": 2, "method": "eagle"}
+    settings = subject.construct("LiveSettings", {**fields, "stages": stages, "late_stages": late})
+    engine = subject.resolve("LiveEngine")(settings)
+    engine.add_request("r0", (1, 2, 3, 4, 5, 6, 7), 9)
+    engine.add_request("r1", (1, 2, 3, 4, 8), 6)
+    outputs = {"r0": (), "r1": ()}
+    for _ in range(60):
+        step = engine.step({"r0": 1, "r1": 2})
+        assert not step.findings, step.findings
+        for name, tokens in step.outputs.items():
+            outputs[name] += tokens
+        if step.idle:
+            break
+    assert step.idle
+    said.append(outputs)
+print(said[0] == said[1] == said[2], *map(len, said[0].values()))
+"""
+
+
+@pytest.mark.slow
+@needs_release
+def test_requests_say_the_same_in_any_number_of_stages() -> None:
+    found = subprocess.run(
+        (str(PYTHON), "-c", _IN_STAGES), cwd=rooms.FOLDER, capture_output=True, text=True, check=False
+    )
+    assert found.stdout.splitlines()[-1:] == ["True 9 6"], found.stderr

@@ -120,6 +120,8 @@ class LiveWorld:
     failing_loads: tuple[int, ...] = ()
     saves_at_end: bool = False
     late_lookups: int = 0
+    stages: int = 1
+    late_stages: tuple[int, ...] = ()
     layout: str = "SD"
 
     @property

@@ -152,6 +152,7 @@ def vllm_config(settings: LiveSettings) -> Any:
         instance_id="statecheck",
         additional_config={},
     )
+    made.parallel_config.pipeline_parallel_size = settings.stages
     graphs = find("vllm.config:CUDAGraphMode")
     full = settings.padding > 0
     compilation = made.compilation_config

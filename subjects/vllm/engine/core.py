@@ -4,7 +4,7 @@ A scenario is a sequence of calls with plain values. `step` observes what the sc
 where the metadata sent it, and what then stands in every block that may be hit; the laws say what of it is broken.
 
 A worker is made of settings, the release's two configurations, the memory, and the plan of drafts. It has `execute`, which takes
-a scheduler's output and returns a model runner's; `drafts`, for the scheduler; `rows` and `stray` of the last forward; `slots`.
+a scheduler's output, returns a model runner's and says what its forward read; `drafts`, for the scheduler; and `slots`.
 """
 
 import collections
@@ -16,6 +16,7 @@ from oracle.lifecycle.broken_laws import Broken, in_sentences
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import advanced, next_token, other_than
 from oracle.lifecycle.observed import Decided, ObservedStep, Place
+from oracle.lifecycle.stages import StagedLaws
 from statecheck.subject.not_offered import NotOffered
 from subjects.vllm.engine.config import block_sizes, kv_cache_config, vllm_config
 from subjects.vllm.engine.connection import LiveConnection
@@ -27,6 +28,7 @@ from subjects.vllm.engine.v1 import LiveWorkerV1
 from subjects.vllm.engine.v2 import LiveWorkerV2
 from subjects.vllm.layout import get_conv_state_layout
 from subjects.vllm.release import RELEASE_NAME, find, optional
+from subjects.vllm.stages.pipeline import LivePipeline
 
 __all__ = ["LiveEngine", "LiveSettings", "LiveStep"]
 
@@ -69,10 +71,12 @@ class LiveEngine:
         self.pool = self.scheduler.kv_cache_manager.block_pool
         if self.connection is not None:
             self.connection.bind(self.scheduler)
-        self.worker = _worker(settings.runner)(settings, self.config, self.caches, self.memory, self._drafts)
+        self.worker = _worker(settings)(settings, self.config, self.caches, self.memory, self._drafts)
         self.hasher = block_hasher(settings, self.config, hashes)
         self.in_flight: collections.deque[Any] = collections.deque()
-        self.laws = LiveLaws(sizes, CONV_WIDTH - 1, settings.num_blocks)
+        self.laws: LiveLaws | StagedLaws = LiveLaws(sizes, CONV_WIDTH - 1, settings.num_blocks)
+        if settings.stages > 1:
+            self.laws = StagedLaws(sizes, CONV_WIDTH - 1, settings.num_blocks, settings.stages)
 
     def add_request(self, id: str, prompt: tuple[int, ...], max_tokens: int) -> None:  # noqa: A002
         """A request comes in."""
@@ -154,8 +158,7 @@ class LiveEngine:
             self.preempted = sorted(getattr(scheduled, "preempted_req_ids", None) or ())
             self.loading = {} if self.connection is None else self.connection.loading()
             seen.owners = self._owners()
-            output = self.worker.execute(scheduled)
-            seen.rows, seen.stray = self.worker.rows, self.worker.stray
+            output = self.worker.execute(scheduled, seen)
             self.in_flight.append((scheduled, output))
             executed = scheduled.total_num_scheduled_tokens > 0
             # Before 0.25 it is the executor that says so.
@@ -235,12 +238,14 @@ class LiveEngine:
         seen.free = self.pool.get_num_free_blocks()
         seen.slots = self.worker.slots
         seen.idle = not self.scheduler.has_requests() and not self.in_flight
-        seen.published = self._published()
+        seen.published = self._published(self.memory)
+        if isinstance(self.worker, LivePipeline):
+            seen.stages = self.worker.observed(self._published)
 
-    def _published(self) -> list[tuple[Any, ...]]:
+    def _published(self, memory: LiveMemory) -> list[tuple[Any, ...]]:
         """Of each block that may be hit: group, block, a request and how many of its tokens it stands for, contents."""
         found = [
-            (group, block.block_id, name, count, self.memory.contents(group, block.block_id))
+            (group, block.block_id, name, count, memory.contents(group, block.block_id))
             for group, block, _, name, count in self._named_blocks()
         ]
         return sorted(found, key=lambda one: one[:4])
@@ -257,7 +262,10 @@ class LiveEngine:
                 yield split[0](key), one, prefix, *self.known.get(prefix, ("", 0))
 
 
-def _worker(runner: str) -> Any:
+def _worker(settings: LiveSettings) -> Any:
+    runner = settings.runner
+    if settings.stages > 1:
+        return LivePipeline
     if runner == "V1" and optional("vllm.v1.worker.gpu_model_runner:GPUModelRunner"):
         return LiveWorkerV1
     if runner == "V2" and optional("vllm.v1.worker.gpu.model_states.mamba_hybrid:MambaHybridModelState"):

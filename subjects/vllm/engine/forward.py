@@ -14,12 +14,17 @@ class LiveForward:
     """The layers of a batch. `rows` says what each of its rows has read, and `following` each token's next one."""
 
     def __init__(
-        self, memory: LiveMemory, request_ids: Sequence[str], starts: Sequence[int], token_ids: Sequence[int]
+        self,
+        memory: LiveMemory,
+        request_ids: Sequence[str],
+        starts: Sequence[int],
+        token_ids: Sequence[int],
+        handed: Sequence[int] = (),
     ) -> None:
         self.memory, self.token_ids = memory, token_ids
-        self.states: list[set[int]] = [set() for _ in token_ids]
+        self.states: list[set[int]] = [{state} for state in handed] or [set() for _ in token_ids]
         self.rows = [
-            ForwardRow(name, tuple(token_ids[start:end]))
+            ForwardRow(name, tuple(token_ids[start:end]), handed=tuple(handed[start:end]))
             for name, start, end in zip(request_ids, starts, starts[1:], strict=False)
         ]
         self._row_of = {
@@ -29,8 +34,13 @@ class LiveForward:
         """What rows of padding touch."""
 
     @property
+    def handed_on(self) -> list[int]:
+        """The state of each token that all layers are in, and the stages before."""
+        return [_one(found) for found in self.states]
+
+    @property
     def following(self) -> list[int]:
-        return [next_token(_one(found)) for found in self.states]
+        return [next_token(state) for state in self.handed_on]
 
     def recurrent(self, group: int, layers: Sequence[LiveLayer], metadata: Any) -> None:
         """Run the group's layers as its metadata say."""

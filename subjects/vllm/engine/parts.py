@@ -3,7 +3,7 @@
 import importlib
 import itertools
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -15,12 +15,18 @@ GPU_FOLDER = "vllm.v1.worker.gpu"
 class HostBuffer:
     """Memory of the host that a device reads where it is."""
 
+    read: ClassVar[list[tuple[torch.Tensor, tuple[int, ...]]] | None] = None
+    """What a batch that is being prepared hands to its device, and its values by then; None where no batch is observed."""
+
     def __init__(self, size: Any, dtype: torch.dtype) -> None:
         self.cpu = torch.zeros(size, dtype=dtype)
         self.np = self.cpu.numpy()
 
     def uva(self, n: int | None = None) -> torch.Tensor:
-        return self.cpu if n is None else self.cpu[:n]
+        view = self.cpu if n is None else self.cpu[:n]
+        if HostBuffer.read is not None:
+            HostBuffer.read.append((view, tuple(view.flatten().tolist())))
+        return view
 
 
 class EarlyHostBuffer:
@@ -170,7 +176,9 @@ class SamplerV2(Unneeded):
         bounds = batch.cu_num_logits_np.tolist()
         places = batch.logits_indices.tolist()
         ids, said = batch.input_ids.tolist(), following.tolist()
-        sampled = torch.zeros(batch.num_reqs, self.worker.settings.num_spec + 1, dtype=torch.int64)
+        # As the release's: one column where no row has drafts.
+        width = self.worker.settings.num_spec + 1 if bounds[batch.num_reqs] > batch.num_reqs else 1
+        sampled = torch.zeros(batch.num_reqs, width, dtype=torch.int64)
         counts = torch.zeros(batch.num_reqs, dtype=torch.int32)
         for row, (first, last) in enumerate(itertools.pairwise(bounds[: batch.num_reqs + 1])):
             drafts = [ids[at + 1] for at in places[first : last - 1]]

@@ -26,6 +26,9 @@ class LiveSettings:
     A `connector` loads what it has saved in the step that wants it ("sync") or while others run ("async"); "" is none. The loads
     that are "async" take `load_steps` of the worker, one after the other, and those with a number in `failing_loads` fail. Saves take
     `save_steps`; `saves_at_end` are of requests that are gone. It says `late_lookups` times of each request that it does not know yet.
+
+    `stages` share the layers, `layers` of each group in each of them. A stage comes to a batch so many batches late as its number in
+    `late_stages` says, or as early as another one waits for it.
     """
 
     kinds: tuple[str, ...] = ("gdn",)
@@ -54,6 +57,8 @@ class LiveSettings:
     saves_at_end: bool = False
     late_lookups: int = 0
     inside: str = ""
+    stages: int = 1
+    late_stages: tuple[int, ...] = ()
 
     @property
     def mode(self) -> str:

@@ -1,10 +1,11 @@
 """What the workers of both model runners have in common: the release's runner, and the forward that stands in for its model."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from oracle.lifecycle.observed import ForwardRow, GroupAccess
+from oracle.lifecycle.observed import ObservedStep
 from subjects.vllm.engine.connector import in_place, worker_connector
 from subjects.vllm.engine.forward import LiveForward
 from subjects.vllm.engine.inside import Inside
@@ -14,10 +15,7 @@ from subjects.vllm.release import find
 
 
 class LiveWorker:
-    """Executes steps. `execute` returns what the scheduler gets; `rows` is what its forward has read.
-
-    A subclass makes the `runner`, whose model sets `forward`.
-    """
+    """Executes steps. A subclass makes the `runner`, whose model sets `forward`."""
 
     runner: Any
 
@@ -31,21 +29,20 @@ class LiveWorker:
         self.connector = worker_connector(config, caches)
 
     @property
-    def rows(self) -> list[ForwardRow]:
-        return self.forward.rows if self.forward is not None else []
+    def released(self) -> Any:
+        """What of the release's takes in a step."""
+        return self.runner
 
-    @property
-    def stray(self) -> list[GroupAccess]:
-        return self.forward.stray if self.forward is not None else []
-
-    def execute(self, scheduled: Any) -> Any:
-        """What the model runner says of the step."""
+    def execute(self, scheduled: Any, seen: ObservedStep) -> Any:
+        """What the model runner says of the step, whose rows and rows of padding are put into `seen`."""
         self.forward = None
         config = find("vllm.config:set_current_vllm_config")(self.config)
         with config, self.inside.functions(), in_place(self.connector):
-            done = self.runner.execute_model(scheduled)
+            done = self.released.execute_model(scheduled)
             if done is None:
-                done = self.runner.sample_tokens(None)
+                done = self.released.sample_tokens(None)
+        if self.forward is not None:
+            seen.rows, seen.stray = self.forward.rows, self.forward.stray
         return done
 
     def layers(self, names: list[str], starts: list[int], ids: torch.Tensor, metadata: Any) -> torch.Tensor:
@@ -55,16 +52,28 @@ class LiveWorker:
             the token that the model says after each of `ids`; 0 behind the last row.
         """
         tokens = ids.tolist()[: starts[-1]]
-        self.forward = LiveForward(self.memory, names, starts, tokens)
+        self.run_layers(names, starts, tokens, metadata)
+        assert self.forward is not None
+        following = torch.zeros(len(ids), dtype=torch.int64)
+        following[: len(tokens)] = torch.tensor(self.forward.following, dtype=torch.int64)
+        return following
+
+    def run_layers(
+        self,
+        names: list[str],
+        starts: list[int],
+        tokens: list[int],
+        metadata: Any,
+        handed: Sequence[int] = (),
+    ) -> None:
+        """Run the layers of a batch of these tokens; `handed` are the states that the stage before has made of them."""
+        self.forward = LiveForward(self.memory, names, starts, tokens, handed)
         for number, layers in enumerate(self.memory.groups):
             found = metadata[self.caches.kv_cache_groups[number].layer_names[0]]
             if number:
                 self.forward.recurrent(number, layers, found)
             else:
                 self.forward.attention(layers, found)
-        following = torch.zeros(len(ids), dtype=torch.int64)
-        following[: len(tokens)] = torch.tensor(self.forward.following, dtype=torch.int64)
-        return following
 
     def drafts(self) -> Any:
         return self.runner.take_draft_token_ids()

@@ -1,0 +1,1 @@
+"""The release's engine in pipeline-parallel stages."""

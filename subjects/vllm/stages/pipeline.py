@@ -1,0 +1,212 @@
+"""An engine whose layers are divided among stages: a worker of the release for each, and what connects them.
+
+A stage has its own configuration, memory, runner and worker, as a process of its own. It comes to the batches in their order, and may be late.
+What it sends is read when the receiver takes it, or when the sender waits for that, whichever is first; a broadcast arrives when it is waited for.
+"""
+
+import collections
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from oracle.lifecycle.observed import ObservedStep
+from statecheck.subject.not_offered import NotOffered
+from subjects.vllm.engine.config import bare
+from subjects.vllm.engine.parts import HostBuffer
+from subjects.vllm.engine.settings import LiveSettings
+from subjects.vllm.engine.states import LiveMemory
+from subjects.vllm.engine.v2 import LiveWorkerV2
+from subjects.vllm.release import find
+from subjects.vllm.stages.ranks import HANDLER, WORKER, Rank, Running, with_stages
+
+
+class LiveStage(LiveWorkerV2):
+    """The worker of one stage, around its model runner."""
+
+    def __init__(
+        self, rank: Rank, settings: LiveSettings, config: Any, caches: Any, plan: Any, dim_first: bool
+    ) -> None:
+        self.rank = rank
+        config = copy.copy(config)
+        config.compilation_config = copy.copy(config.compilation_config)
+        config.compilation_config.static_forward_context = {}
+        with Running.of(rank):
+            super().__init__(settings, config, copy.deepcopy(caches), LiveMemory(settings, dim_first), plan)
+            self._as_stage()
+        self._worker = bare(
+            find(f"{WORKER}:Worker"),
+            model_runner=self.runner,
+            vllm_config=config,
+            parallel_config=config.parallel_config,
+            use_v2_model_runner=True,
+            profiler=None,
+            _pp_send_work=[],
+        )
+
+    @property
+    def released(self) -> Any:
+        """The release's worker, which takes in what the stage before has sent."""
+        return self._worker
+
+    def _as_stage(self) -> None:
+        runner, rank = self.runner, self.rank
+        runner.use_pp, runner.pp_handler = (
+            True,
+            find(f"{HANDLER}:PPHandler")(
+                max_num_reqs=self.settings.max_num_seqs,
+                num_speculative_steps=self.settings.num_spec,
+                device=runner.device,
+            ),
+        )
+        runner.is_first_pp_rank, runner.is_last_pp_rank = rank.is_first_rank, rank.is_last_rank
+        size = self.settings.max_num_batched_tokens + 64
+        Tensors = find("vllm.sequence:IntermediateTensors")
+        self.output = {name: torch.zeros(size, dtype=torch.int64) for name in ("tokens", "states")}
+        """As a graph that was captured has it: in the same memory for every batch."""
+        if not rank.is_first_rank:
+            runner.intermediate_tensors = Tensors({name: one.clone() for name, one in self.output.items()})
+        if not rank.is_last_rank:
+            runner.sampler = runner.rejection_sampler = runner.speculator = runner.prompt_logprobs_worker = (
+                None
+            )
+
+    def run(self, metadata: dict[str, Any], _: Any = None) -> Any:
+        """What the stage makes of the batch: the next tokens in the last stage, and what is sent in the others."""
+        batch = self.batch
+        starts = batch.query_start_loc.tolist()[: batch.num_reqs + 1]
+        tokens, handed = batch.input_ids[: starts[-1]].tolist(), []
+        if not self.rank.is_first_rank:
+            # A later stage sees no token but what is sent to it.
+            taken = self.runner.intermediate_tensors.tensors
+            tokens, handed = (taken[name][: starts[-1]].tolist() for name in ("tokens", "states"))
+        self.run_layers(batch.req_ids, starts, tokens, metadata, handed)
+        assert self.forward is not None
+        count = batch.num_tokens_after_padding
+        if self.rank.is_last_rank:
+            following = torch.zeros(count, dtype=torch.int64)
+            following[: len(tokens)] = torch.tensor(self.forward.following, dtype=torch.int64)
+            return following
+        for name, values in (("tokens", tokens), ("states", self.forward.handed_on)):
+            self.output[name][: len(values)] = torch.tensor(values, dtype=torch.int64)
+        sent = {name: values[:count] for name, values in self.output.items()}
+        return find("vllm.sequence:IntermediateTensors")(sent)
+
+
+class LivePipeline:
+    """The workers of all stages, in the place of one."""
+
+    def __init__(
+        self, settings: LiveSettings, config: Any, caches: Any, memory: LiveMemory, plan: Any
+    ) -> None:
+        if settings.runner != "V2" or settings.connector or settings.inside:
+            raise NotOffered("stages with the first runner, with a connector, or with a port inside")
+        if settings.num_spec and not settings.async_scheduling:
+            raise NotOffered("stages with drafts that the scheduler waits for")
+        with_stages()
+        self.late = settings.late_stages
+        self.ranks = [Rank(number, settings.stages) for number in range(settings.stages)]
+        for before, after in zip(self.ranks, self.ranks[1:], strict=False):
+            before.outgoing = after.incoming
+        self.stages = [
+            LiveStage(rank, settings, config, caches, plan, memory.dim_first) for rank in self.ranks
+        ]
+        for rank in self.ranks[:-1]:
+            rank.wait_for = lambda count, rank=rank: self._arrive(rank, count)  # type: ignore[misc]
+        self.batches: list[bytes] = []
+        """As the engine sends them to its workers."""
+        self.scheduled: list[ObservedStep] = []
+        self.done = [0] * settings.stages
+        """By stage, the batches that it has run."""
+        self.outputs: dict[int, Any] = {}
+        self.read: collections.defaultdict[int, list[Any]] = collections.defaultdict(list)
+        """By batch, the stage, and what it handed to its device."""
+        self.seen: list[tuple[int, ObservedStep]] = []
+
+    @property
+    def slots(self) -> dict[str, int]:
+        """Those of all stages."""
+        return {
+            f"{name} of stage {number}": slot
+            for number, stage in enumerate(self.stages)
+            for name, slot in stage.slots.items()
+        }
+
+    def execute(self, scheduled: Any, seen: ObservedStep) -> "LivePipeline.Output":
+        """Send a batch to all stages, some of which run it at once."""
+        self.batches.append(pickle.dumps(scheduled))
+        self.scheduled.append(seen)
+        number = len(self.batches) - 1
+        for stage in range(len(self.stages)):
+            late = self.late[stage] if stage < len(self.late) else 0
+            self._run_through(stage, number - late)
+        return LivePipeline.Output(self, number)
+
+    class Output:
+        """What the last stage says of a batch, once it is asked for."""
+
+        def __init__(self, pipeline: "LivePipeline", number: int) -> None:
+            self.pipeline, self.number = pipeline, number
+
+        def get_output(self) -> Any:
+            self.pipeline._run_through(len(self.pipeline.stages) - 1, self.number)
+            output = self.pipeline.outputs.pop(self.number)
+            return output.get_output() if hasattr(output, "get_output") else output
+
+    def drafts(self) -> None:
+        """The scheduler is told none: the stages have them from each other."""
+
+    def observed(self, published: Callable[[LiveMemory], list[Any]]) -> list[tuple[int, ObservedStep]]:
+        """What stages did since this was asked last, and what may be hit in those that have run all batches."""
+        last = len(self.batches)
+        for number, stage in enumerate(self.stages):
+            if self.done[number] == last:
+                self.seen.append((number, ObservedStep(published=published(stage.memory))))
+        seen, self.seen = self.seen, []
+        return seen
+
+    def _run_through(self, stage: int, number: int) -> None:
+        while self.done[stage] <= number:
+            batch = self.done[stage]
+            if stage:
+                self._run_through(stage - 1, batch)
+            self._run(stage, batch)
+            self.done[stage] += 1
+            if stage == len(self.stages) - 1:
+                self._end(batch)
+
+    def _run(self, number: int, batch: int) -> None:
+        stage, of = self.stages[number], self.scheduled[batch]
+        seen = ObservedStep(scheduled=of.scheduled, owners=of.owners)
+        with Running.of(stage.rank):
+            HostBuffer.read = []
+            output = stage.execute(pickle.loads(self.batches[batch]), seen)  # noqa: S301 - our own
+            self.read[batch] += [(number, *one) for one in HostBuffer.read]
+        if stage.rank.is_last_rank:
+            self.outputs[batch] = output
+        self.seen.append((number, seen))
+
+    def _end(self, batch: int) -> None:
+        """The last stage has run a batch: until then its host memory had to stay as it was."""
+        for number, view, before in self.read.pop(batch, ()):
+            after = tuple(view.flatten().tolist())
+            if before != after:
+                self.seen.append((number, ObservedStep(host_memory=((before, after),))))
+
+    def _arrive(self, rank: Rank, count: int) -> None:
+        """The first so many broadcasts come to a stage."""
+        last = len(self.stages) - 1
+        while len(self.ranks[last].sent) < count:
+            if self.done[last] == len(self.batches):
+                raise RuntimeError(f"stage {rank.rank} waits for a broadcast of a batch that comes later")
+            self._run_through(last, self.done[last])
+        for at in range(rank.arrived, count):
+            wanted, sent = rank.wanted[at], self.ranks[last].sent[at]
+            if wanted.shape != sent.shape:
+                raise RuntimeError(
+                    f"stage {rank.rank} receives {tuple(wanted.shape)} of a broadcast of {tuple(sent.shape)}"
+                )
+            wanted.copy_(sent)
+        rank.arrived = max(rank.arrived, count)
