@@ -29,6 +29,7 @@ HOLDS_THE_GIL = "import re; re.match('(a+)+$', 'a' * 60 + 'b')"
 def of_port(**changes: object) -> Case:
     """A case in which a worker died, of a port that may have been mended."""
     fields = {
+        "property_name": "chunk_offsets_count_the_chunks_before_each_sequence",
         "subject": "toy_offsets",
         "steps": (
             call("prepare_chunk_offsets", cu_seqlens=Tensor("int32", (4,), (0, 0, 0, 0)), chunk_size=64),
@@ -77,7 +78,7 @@ KNOWN = """
 [[known]]
 id = "short-offsets"
 title = "One too many."
-properties = ["toys_divide"]
+properties = ["chunk_offsets_count_the_chunks_before_each_sequence"]
 versions = ">=0"
 link = "https://example.org/7"
 why = "A test."

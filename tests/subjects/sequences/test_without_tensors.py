@@ -74,10 +74,8 @@ def run(folder: Path, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def campaign(folder: Path, subject: str, only: str) -> tuple[int, str]:
-    # By examples: how many a budget of seconds has room for depends on what else the machine does.
-    options = ("--examples", "150", "--engines", "1", "--reports", str(folder / "reports"))
-    return run(folder, "nightly", "--subject", subject, "--only", only, *options)
+def options(folder: Path, subject: str, only: str) -> tuple[str, ...]:
+    return ("--subject", subject, "--only", only, "--reports", str(folder / "reports"))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +84,8 @@ def campaign(folder: Path, subject: str, only: str) -> tuple[int, str]:
     indirect=["folder"],
 )
 def test_a_campaign_runs_to_its_verdict(folder: Path, port: str, verdict: int) -> None:
-    code, printed = campaign(folder, f"tests.subjects.sequences.{port}", "sequences/pieces")
+    chosen = options(folder, f"tests.subjects.sequences.{port}", "sequences/pieces")
+    code, printed = run(folder, "fuzz", "--budget", "4s", "--workers", "1", "--seed", "1", *chosen)
     assert code == verdict, printed
 
 
@@ -94,7 +93,9 @@ def test_a_failure_is_shrunk_confirmed_reported_and_replayed(folder: Path) -> No
     source = REFERENCE.read_text(encoding="utf-8")
     assert source.count(_COPIED) == 1
     (folder / "sharing_port.py").write_text(source.replace(_COPIED, _SHARED), encoding="utf-8")
-    code, printed = campaign(folder, "sharing_port", "sequences/fork")
+    # By examples: how many a budget of seconds has room for depends on what else the machine does.
+    by_examples = ("--examples", "150", "--engines", "1")
+    code, printed = run(folder, "nightly", *by_examples, *options(folder, "sharing_port", "sequences/fork"))
     assert code == FALSIFIED, printed
     # Another failure of the same defect may have a report, too.
     scripts = {
