@@ -88,9 +88,13 @@ def _offers(plan: Plan) -> str:
     from statecheck.campaign.start import loaded
     from statecheck.execution.offers import Offers
 
-    offers = Offers(loaded(plan.subject))
+    subject = loaded(plan.subject)
+    offers = Offers(subject)
     offers.require(plan.require)
-    return offers.sentence
+    if subject.sequences is None:
+        return offers.sentence
+    # The first list of a library's models may take a minute, which is no part of the budget.
+    return f"{offers.sentence}\nmodels: {len(subject.sequences.models)}"
 
 
 def _here(plan: Plan, display: Display, more: More | None) -> CampaignRecord:

@@ -10,7 +10,9 @@ from types import ModuleType
 import pytest
 
 from properties import test_sequences as statements
+from statecheck.campaign.plan import Plan
 from statecheck.case.values import Name, call
+from statecheck.cli.campaign import _offers
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.ports import ordinary_port
 from statecheck.execution.property import Property
@@ -18,6 +20,7 @@ from statecheck.execution.registry import PROPERTIES
 from statecheck.report.repro.script import repro_script
 from statecheck.subject import adapted, load
 from statecheck.subject.loading import needs_tensors
+from tests.subjects.sequences import reference_port
 
 PORT = "tests.subjects.sequences.reference_port"
 OURS = [one for one in PROPERTIES.values() if one.module == statements.__name__]
@@ -113,3 +116,8 @@ def test_a_case_becomes_a_script_that_calls_the_port(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "port.fork(c0, 0, 1)" in script
     assert done.stdout.startswith("[[")
+
+
+def test_models_are_listed_before_the_time_of_a_campaign_begins() -> None:
+    plan = Plan("listed", subject="tests.subjects.sequences.reference_port", commit="", budget=1.0)
+    assert _offers(plan).splitlines()[-1] == f"models: {len(reference_port.models())}"
