@@ -86,7 +86,9 @@ class Campaign:
 
     @property
     def left(self) -> float:
-        """Seconds of the budget."""
+        """Seconds of the budget; none where the first failure is enough, and has its report."""
+        if self.plan.exit_first and self.ledger.buckets:
+            return 0.0
         return float("inf") if self.plan.budget is None else self.plan.budget - self.at
 
     def run(self) -> CampaignRecord:
@@ -185,6 +187,8 @@ class Campaign:
         self._save()
 
     def _is_done(self) -> bool:
+        if self.plan.exit_first and self.ledger.buckets:
+            return False
         return (
             self.plan.budget is not None
             or self.ledger.examples >= (self.plan.examples or 0)

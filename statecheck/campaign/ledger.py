@@ -61,6 +61,7 @@ class Ledger:
         self.remarks: dict[str, str] = {}
         """About the subject, by kind: the first sentence of each."""
         self.canary = ""
+        self.first_failure: dict[str, float] = {}
         self.first_seen, self.keeper = first_seen, keeper
         self._kept_before = frozenset(kept_before)
         # This process has imported the subject, too.
@@ -82,6 +83,10 @@ class Ledger:
         if name in self.standings:
             self.standings[name].counts.examples += examples
             self.standings[name].counts.compared += compared
+
+    def note_failure(self, at: float) -> None:
+        """An example has failed; only the first one of the campaign is noted."""
+        self.first_failure = self.first_failure or {"examples": self.examples, "seconds": round(at, 2)}
 
     def explored(self, message: Explored, at: float) -> None:
         """An exploration has ended."""
@@ -186,6 +191,7 @@ class Ledger:
         record.buckets = list(self.buckets.values())
         record.marks = list(self.marks.values())
         record.corpus, record.troubles, record.canary = self.corpus, self.troubles, self.canary
+        record.first_failure = self.first_failure
         record.launched = records_of(self.covered.launches)
         record.remarks = [*self.remarks.values()]
         return record

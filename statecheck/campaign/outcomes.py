@@ -13,6 +13,7 @@ from statecheck.campaign.processes.tasks import (
     CanaryResult,
     DeviceLost,
     Event,
+    ExampleFailed,
     ExamplesRun,
     Explore,
     Explored,
@@ -61,6 +62,8 @@ class Outcomes:
             case ExamplesRun():
                 if isinstance(worker.task, Explore):
                     self._ledger.progress(event.property, event.examples, event.compared)
+            case ExampleFailed():
+                self._ledger.note_failure(self._campaign.at)
             case Explored() | Replayed() | CanaryResult():
                 self._end_task(worker, event)
             case WorkerReady():

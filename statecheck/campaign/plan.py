@@ -32,6 +32,7 @@ class Plan:
         as_new: what the subject declares as known is taken for new.
         require: functions without which the campaign does not begin.
         fail_on_untested: an applicable property that is not tested is a failure.
+        exit_first: it ends when the first failure has its report.
         profile: a conformance profile, whose properties get a fixed number of examples each; "" for none.
         xfails: a file of defects that are declared besides those of the subject, "" for none.
         tolerates_fixed: a declared defect that no longer fails is reported, and is no failure.
@@ -63,6 +64,7 @@ class Plan:
     as_new: bool = False
     require: tuple[str, ...] = ()
     fail_on_untested: bool = False
+    exit_first: bool = False
     profile: str = ""
     xfails: str = ""
     tolerates_fixed: bool = False

@@ -61,6 +61,7 @@ class CampaignRecord:
         profile: the conformance profile that it was run for, "" for none.
         tolerates_fixed: a declared defect that no longer fails is no failure.
         release: of the subject, such as "0.33.0", "" where it is not known.
+        first_failure: examples and seconds until an example failed for the first time; empty where none did.
         marks: every declared one that the chosen properties could reach; `examples` 0 is a missed one.
     """
 
@@ -97,6 +98,7 @@ class CampaignRecord:
     profile: str = ""
     tolerates_fixed: bool = False
     release: str = ""
+    first_failure: dict[str, float] = field(default_factory=dict)
 
     @property
     def examples(self) -> int:

@@ -192,6 +192,7 @@ def plan_of(options: argparse.Namespace, engines: int, **more: Any) -> Plan:
         as_new=options.as_new,
         require=listed(options.require),
         fail_on_untested=options.fail_on_untested,
+        exit_first=getattr(options, "exitfirst", False),
     )
     return replace(plan, **more)
 

@@ -113,6 +113,9 @@ def _add_fuzz(commands: Any) -> None:
     fuzz = commands.add_parser("fuzz", help="run all properties with fresh randomness until the time is up")
     add_timed_options(fuzz)
     fuzz.add_argument("--seed", type=int, default=None, help="repeat a campaign's random choices")
+    fuzz.add_argument(
+        "-x", "--exitfirst", action="store_true", help="end when the first failure has its report"
+    )
     add_campaign_options(fuzz)
     fuzz.set_defaults(run=_fuzz)
 

@@ -17,6 +17,7 @@ from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.processes.tasks import (
     DeviceLost,
+    ExampleFailed,
     ExamplesRun,
     Explore,
     Explored,
@@ -446,3 +447,19 @@ def test_what_is_not_tested_after_enough_examples_or_has_to_be_is_not_clean(
     record, _ = pretended(tmp_path, compares_exact_only, only=only, budget=0.5, fail_on_untested=fails)
     assert {row.name: row.status for row in record.properties} == {EXACT: "passed", ROUNDS_UP: "not tested"}
     assert verdict(record).exit_code == code
+
+
+def test_the_first_failure_ends_a_campaign_that_asks_for_that(tmp_path: Path) -> None:
+    def fails_at_last(task: Explore, actor: Actor) -> None:
+        if task.property != EXACT:
+            passes(task, actor)
+            return
+        actor.say(ExamplesRun(EXACT, 7))
+        actor.say(ExampleFailed(EXACT))
+        actor.say(ExamplesRun(EXACT, 5))
+        actor.say(found_in(task))
+
+    record, _ = pretended(tmp_path, fails_at_last, only=EXACT, budget=300.0, exit_first=True)
+    assert [bucket.property for bucket in record.buckets] == [EXACT]
+    assert (record.first_failure["examples"], record.complete) == (7, False)
+    assert "The first failure came after 7 examples" in verdict(record).reasons[0]

@@ -58,7 +58,7 @@ def verdict(record: CampaignRecord) -> CampaignVerdict:
 def _wrong(record: CampaignRecord) -> Iterator[str]:
     if record.buckets:
         new = sum(is_new(bucket, record) for bucket in record.buckets)
-        yield f"{summed_up(grouped(record.buckets))}: {new or 'none'} new."
+        yield f"{summed_up(grouped(record.buckets))}: {new or 'none'} new.{_first_failure(record)}"
     met = {bucket.property for bucket in record.buckets}
     others = [row for row in record.properties if row.status in WRONG and row.name not in met]
     if others:
@@ -73,6 +73,14 @@ def _wrong(record: CampaignRecord) -> Iterator[str]:
         yield f"{counted(failed, 'case of the corpus fails', 'cases of the corpus fail')}."
     if record.fail_on_untested and (untested := _untested(record)):
         yield untested
+
+
+def _first_failure(record: CampaignRecord) -> str:
+    first = record.first_failure
+    if not first:
+        return ""
+    examples = counted(round(first["examples"]), "example", "examples")
+    return f" The first failure came after {examples} and {duration(first['seconds'])}."
 
 
 def _untested(record: CampaignRecord) -> str:

@@ -10,8 +10,9 @@ from typing import TypeVar
 from hypothesis.errors import Flaky
 
 from statecheck.campaign.processes.failures import DID_NOT_REPEAT, Failures
-from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored
+from statecheck.campaign.processes.tasks import ExampleFailed, ExamplesRun, Explore, Explored
 from statecheck.campaign.processes.worker import Worker, quietly
+from statecheck.case import Case
 from statecheck.execution.counts import Counts
 from statecheck.execution.example import Falsified
 from statecheck.kernels.coverage import Coverage
@@ -67,7 +68,7 @@ class Exploration:
         worker.known_defects.clear()
         bench.port = self._isolated or (worker.watched if task.sanitized else worker.plain)
         bench.passes_by = self._failures.is_known
-        bench.on_example, bench.on_falsified = self._on_example, self._failures.keep
+        bench.on_example, bench.on_falsified = self._on_example, self._on_falsified
         bench.on_error = self._failures.keep_unread
         if worker.log is not None:
             worker.log.begin_task(self._about())
@@ -165,6 +166,14 @@ class Exploration:
             raise _TimeIsUp
         if time.monotonic() - self._reported_at > _PROGRESS_SECONDS:
             self._tell_progress()
+
+    def _on_falsified(self, case: Case) -> None:
+        is_first = self._failures.latest is None
+        # On disk before anything is sent.
+        self._failures.keep(case)
+        if is_first:
+            self._tell_progress()
+            self.worker.events.send(ExampleFailed(self.task.property))
 
     def _is_over(self) -> bool:
         enough = (

@@ -1,6 +1,6 @@
 """What a campaign's coordinator and its workers send each other: tasks, and events.
 
-To a worker: `Explore`, `Replay`, `RunCanary`, or None to stop. From it: `WorkerReady` once, then `ExamplesRun`, and at the end of a
+To a worker: `Explore`, `Replay`, `RunCanary`, or None to stop. From it: `WorkerReady` once, then `ExamplesRun`, `ExampleFailed`, and at the end of a
 task `Explored`, `Replayed` or `CanaryResult`; `DeviceLost` where its device is of no use. `WorkerLost` is what the pool sees of a
 worker from outside.
 """
@@ -96,6 +96,13 @@ class ExamplesRun:
 
 
 @dataclass(frozen=True)
+class ExampleFailed:
+    """An example has failed for the first time in its exploration, and is shrunk from now on."""
+
+    property: str
+
+
+@dataclass(frozen=True)
 class Found:
     """A failing case, and the buckets of the failing examples that led to it, its own first.
 
@@ -184,4 +191,6 @@ class WorkerLost:
     fault: Fault | None = None
 
 
-Event = WorkerReady | ExamplesRun | Explored | Replayed | CanaryResult | DeviceLost | WorkerLost
+Event = (
+    WorkerReady | ExamplesRun | ExampleFailed | Explored | Replayed | CanaryResult | DeviceLost | WorkerLost
+)

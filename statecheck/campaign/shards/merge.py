@@ -109,6 +109,11 @@ def _amounts(parts: Sequence[Part]) -> dict[str, Any]:
         "complete": all(record.complete for record in records),
         "interrupted": any(record.interrupted for record in records),
         "fail_on_untested": any(record.fail_on_untested for record in records),
+        "first_failure": min(
+            (record.first_failure for record in records if record.first_failure),
+            key=lambda one: one["seconds"],
+            default={},
+        ),
     }
 
 
