@@ -49,6 +49,9 @@ FILES ?=
 SAMPLE ?=
 EXAMPLES ?=
 AGAIN ?=
+PLANTED ?=
+SEEDS ?=
+HUNT_ARGS ?=
 
 # One shell word, whatever the value contains.
 quote = '$(subst ','\'',$(1))'
@@ -87,7 +90,7 @@ CAMPAIGN_OF_SEQUENCES = $(if $(MODELS),STATECHECK_MODELS=$(call quote,$(MODELS))
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz conform exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants prove vllm sglang transformers mlx llamacpp compatibility vectors lint types table check-table site wheel ci clean
+TARGETS := help test fuzz conform exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants hunt prove vllm sglang transformers mlx llamacpp compatibility vectors lint types table check-table site wheel ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -105,6 +108,7 @@ help:  ## this list
 	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 REPLAY_ARGS="--blocks 200"'
 	@echo '  of bench: ONLY=builders|align SUBJECT=<module> VLLM=0.33.0 OUT=$(OUT); of vectors: OUT=$(VECTORS)'
 	@echo '  of mutants: FILES="impl/align oracle" SAMPLE=200 WORKERS=4 EXAMPLES=25 SHARD=1/4 BUDGET=8m AGAIN=1 OUT=$(MUTANTS)'
+	@echo '  of hunt: PLANTED=stateless,builders,align,engines SEEDS=20 WORKERS=16 BUDGET=8m SHARD=1/4 OUT=build/hunt HUNT_ARGS="--limit 60s"'
 	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m INSIDE=<module> FUZZ_ARGS=<args>; of sglang: SGLANG=0.5.23 or SGLANG_PATH=<checkout>; of transformers: TRANSFORMERS=5.24.0; of mlx: MLX_LM=0.32.2; of llamacpp: XLLAMACPP=2026.10.11549 or LLAMACPP_PATH=<library>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
 	@echo '  of bisect: CASE=<case.json> RELEASES=0.25.1,0.33.0; BISECT_ARGS=--all'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
@@ -204,6 +208,11 @@ mutants: $(READY)  ## small changes of a subject's source, and which no property
 	  $(if $(SAMPLE),--sample $(call quote,$(SAMPLE))) $(if $(WORKERS),--workers $(call quote,$(WORKERS))) \
 	  $(if $(EXAMPLES),--examples $(call quote,$(EXAMPLES))) $(if $(SHARD),--shard $(call quote,$(SHARD))) \
 	  $(if $(filter file,$(origin BUDGET)),,--budget $(call quote,$(BUDGET))) $(if $(SEED),--seed $(call quote,$(SEED))) $(if $(AGAIN),--again)
+
+hunt: $(READY)  ## how many examples and CPU seconds it takes to find each planted defect: PLANTED, ONLY, SEEDS, BUDGET, WORKERS, SHARD, OUT
+	@$(PY) -m tests.hunt $(if $(PLANTED),--groups $(call quote,$(PLANTED))) $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEEDS),--seeds $(call quote,$(SEEDS))) \
+	  $(if $(filter file,$(origin BUDGET)),,--budget $(call quote,$(BUDGET))) $(if $(WORKERS),--workers $(call quote,$(WORKERS))) \
+	  $(if $(filter file,$(origin OUT)),,--out $(call quote,$(OUT))) $(HUNT_ARGS)
 
 lint: $(READY)  ## ruff, formatting, import contracts, plain words
 	@$(PY) -m ruff check

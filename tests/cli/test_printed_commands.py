@@ -134,6 +134,7 @@ LEFT_OUT = {
     r"[Vv][Ll][Ll][Mm]|[Ss][Gg][Ll]ang|SGLANG|(make|statecheck) bisect|replay-trace": "needs a release of an engine",
     r"make site": "installs the tools of the site",
     r"make (llamacpp|transformers|mlx)\b|tools\.sequence_": "needs a release of a library",
+    r"make hunt|tests\.hunt": "takes hours; tests/hunt hunts for one defect",
     r"mutants\b": "takes minutes or hours; tests/mutants judges a small module",
     r"\b(conform|xfails|upstream)\b": "has a test of its own, on ports of one function",
     r"^make (sanitize|vllm|sglang)$": "a name; the command has an argument",

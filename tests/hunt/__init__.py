@@ -1,0 +1,1 @@
+"""How long a campaign takes to find what is planted: `make hunt`."""
