@@ -19,10 +19,12 @@ class Extension:
     Args:
         begun: of sequences that had no tokens.
         continued: of the others.
+        before: how many tokens the sequences of these others had.
     """
 
     begun: tuple[int, ...]
     continued: tuple[int, ...]
+    before: tuple[int, ...] = ()
 
 
 def _goes_on(case: Case, least: list[str]) -> bool:
@@ -35,6 +37,15 @@ def _has_rows(case: Case, wanted: list[str]) -> bool:
 
 def _begins(case: Case, wanted: list[str]) -> bool:
     return any(_are(one.begun, wanted[0]) for one in extensions(case))
+
+
+def _goes_on_beside_others(case: Case, wanted: list[str]) -> bool:
+    count = int(wanted[0])
+    merged = any(count in one.before and len(one.begun) + len(one.continued) > 1 for one in extensions(case))
+    return merged or any(
+        _operation(call) == "reorder" and count in _lengths(case, number).values()
+        for number, call in enumerate(case.calls[: _failing(case) + 1])
+    )
 
 
 def _has_sequences(case: Case, least: list[str]) -> bool:
@@ -57,6 +68,7 @@ ROWS: Mapping[str, Callable[[Case, list[str]], bool]] = {
     "behind": _goes_on,
     "rows": _has_rows,
     "begins": _begins,
+    "beside": _goes_on_beside_others,
     "sequences": _has_sequences,
     "by": _differs_by,
     "length": _has_length,
@@ -66,6 +78,7 @@ ROWS: Mapping[str, Callable[[Case, list[str]], bool]] = {
     behind:2                    a sequence that has tokens gets at least as many more in a call
     rows:2, rows:unequal        a call has at least as many rows; it has rows with different numbers of tokens
     begins:2, begins:unequal    the same of the rows of sequences that have no tokens before the call
+    beside:1                    a sequence with exactly that many tokens goes on beside other rows of a call, or is there in a reordering
     sequences:2                 at least as many sequences had tokens at some time
     by:0.05                     logits differ by no more than this share of their scale
     length:3                    a sequence has at least as many tokens when the failing call begins
@@ -82,6 +95,7 @@ def extensions(case: Case) -> Iterator[Extension]:
             yield Extension(
                 tuple(len(tokens) for sequence, tokens in rows if sequence in begun),
                 tuple(len(tokens) for sequence, tokens in rows if sequence not in begun),
+                tuple(lengths[named["context"], sequence] for sequence, _ in rows if sequence not in begun),
             )
 
 

@@ -36,6 +36,7 @@ def _case(*extended: Rows, distance: float = 0.5, **features: Any) -> Case:
 _PIECES = _case([(0, (1, 2))], [(0, (3,))])
 _SEVERAL = _case([(0, (1,))], [(0, (2, 3))])
 _BATCH = _case([(0, (1,)), (1, (2, 3))], distance=0.01)
+_BESIDE = _case([(0, (1,))], [(0, (2,)), (1, (3,))])
 _EQUAL = _case([(0, (1,)), (1, (2,))], cache="static", beams=2)
 
 
@@ -57,6 +58,10 @@ _EQUAL = _case([(0, (1,)), (1, (2,))], cache="static", beams=2)
         ("rows:unequal", _EQUAL, False),
         ("begins:unequal", _BATCH, True),
         ("begins:unequal", _SEVERAL, False),
+        ("beside:1", _BESIDE, True),
+        ("beside:2", _BESIDE, False),
+        ("beside:1", _SEVERAL, False),
+        ("beside:1", _BATCH, False),
         ("sequences:2", _BATCH, True),
         ("sequences:2", _SEVERAL, False),
         ("by:0.02", _BATCH, True),
