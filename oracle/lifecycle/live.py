@@ -288,6 +288,9 @@ class LiveLaws:
         for kind, names in left.items():
             if seen.idle and names:
                 yield "left", f"{kind} {names} are in use when all requests are gone", "should be free", {}
+        if seen.idle and seen.locked:
+            locked = f"prefixes of {list(seen.locked)} tokens are locked when all requests are gone"
+            yield "left", locked, "should not be", {}
 
     def _about(
         self, request: str, tokens: int, states: Sequence[int], place: tuple[int, int], *, conv: bool = False

@@ -123,6 +123,7 @@ class ObservedStep:
         references: how often each block in use is counted.
         free: blocks.
         slots: of the worker, by request.
+        locked: of an engine that locks prefixes, those that are: how many tokens each has. Nothing while a session or a copy may hold some.
         idle: nothing is left to do.
         published: blocks that may be hit.
         transfers: of a connector, None without one.
@@ -141,6 +142,7 @@ class ObservedStep:
     references: Sequence[tuple[int, int]] = ()
     free: int = 0
     slots: Mapping[str, int] = field(default_factory=dict)
+    locked: Sequence[int] = ()
     idle: bool = False
     published: Sequence[Stored] = ()
     transfers: Transfers | None = None

@@ -27,6 +27,7 @@ DRAFTS = RadixWorld(
 MIXED = replace(OVERLAPPED, mixed=True)
 _CAPPED = replace(OVERLAPPED, states_per_path=2)
 _TREES = replace(DRAFTS, num_draft_tokens=4, draft_breadth=2)
+_EAGLE = replace(DRAFTS, draft_method="eagle")
 _WRITE_THROUGH = replace(SCARCE, host_policy="write_through")
 _WRITE_BACK = replace(SCARCE, host_policy="write_back")
 _WRITE_SELECTIVE = replace(SCARCE, host_policy="write_through_selective")
@@ -160,6 +161,14 @@ def test_requests_with_trees_of_drafts_read_the_state_of_their_accepted_tokens(
     trial: Trial, story: RadixStory
 ) -> None:
     """As with drafts; wrong drafts stand beside right ones, and the accepted ones lie apart from each other in the batch."""
+    RadixRun(trial, story).run()
+
+
+@prop("radix-engine/eagle", "provenance", ENGINE, device="cpu", story=radix_stories(_EAGLE))
+def test_requests_with_drafts_of_a_model_read_the_state_of_their_accepted_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As with drafts; they are those of a draft model, whose part each step hands to the next one (EAGLE)."""
     RadixRun(trial, story).run()
 
 

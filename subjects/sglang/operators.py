@@ -15,6 +15,7 @@ def install_operators() -> None:
         assign_extend_cache_locs_cpu,
         assign_req_to_token_pool_cpu,
         fill_accept_out_cache_loc_cpu,
+        fill_bonus_tokens_cpu,
         verify_tree_greedy_cpu,
     )
     vars(top).update({operator.__name__: operator for operator in of_drafts})
@@ -41,6 +42,12 @@ def fill_accept_out_cache_loc_cpu(accepted: Any, slots: Any, out: Any, *_: Any) 
     index = accepted.reshape(-1)
     found = slots[index[index >= 0].long()]
     out[: len(found)] = found.to(out.dtype)
+
+
+def fill_bonus_tokens_cpu(accepted: Any, lengths: Any, last: Any, stride: int) -> None:
+    """The last accepted token of each request, of which so many are accepted in its row of `stride` tokens."""
+    for row, length in enumerate(lengths.tolist()):
+        last[row] = accepted.reshape(-1)[stride * row + length - 1]
 
 
 def verify_tree_greedy_cpu(

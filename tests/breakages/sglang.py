@@ -56,10 +56,6 @@ OF_OVERLAP = planted(
                 "                cache_len, keep_idx = checkpoint\n",
                 "                cache_len, keep_idx = token_ids_len, checkpoint[1]\n",
             ),
-            "the slot of the boundary before is the last one": (
-                "return previous_cache_len, pool.get_mamba_ping_pong_other_idx(keep_idx)",
-                "return previous_cache_len, keep_idx",
-            ),
             "a hit does not copy the state": (
                 "        req.kv.mamba_cow_src_index = src_index\n",
                 "        req.kv.mamba_cow_src_index = None\n",
@@ -185,6 +181,18 @@ OF_DRAFTS = planted(
     RELEASE,
     "radix-engine/drafts",
 )
+OF_LATE_BOUNDARIES = planted(
+    {
+        _STATES: {
+            "the slot of the boundary before is the last one": (
+                "return previous_cache_len, pool.get_mamba_ping_pong_other_idx(keep_idx)",
+                "return previous_cache_len, keep_idx",
+            ),
+        },
+    },
+    RELEASE,
+    "radix-engine/drafts",
+)
 OF_LAZY_DRAFTS = planted(
     {
         _RESULTS: {
@@ -298,9 +306,25 @@ OF_LATE_COPIES = planted(
     RELEASE,
     "radix-engine/write-through",
 )
+OF_EAGLE = planted(
+    {
+        "sglang.srt.speculative.eagle_worker_common": {
+            "a step with drafts of a model leaves the state after its first token": (
+                "        batch,\n        accept_lens,\n        accept_index,\n        num_draft_tokens,\n        prepared",
+                "        batch,\n        torch.ones_like(accept_lens),\n        accept_index,\n        num_draft_tokens,\n        prepared",
+            ),
+            "a step with drafts of a model goes on one token too early": (
+                "        new_seq_lens = batch.seq_lens + accept_lens\n",
+                "        new_seq_lens = batch.seq_lens + accept_lens - 1\n",
+            ),
+        },
+    },
+    RELEASE,
+    "radix-engine/eagle",
+)
 PLANTED = (
     *(OF_OVERLAP + OF_SCARCE + OF_LAST_STATES + OF_DRAFTS + OF_LAZY_DRAFTS + OF_HOST),
-    *(OF_SESSIONS + OF_TREES + OF_LATE_COPIES),
+    *(OF_SESSIONS + OF_TREES + OF_LATE_COPIES + OF_LATE_BOUNDARIES + OF_EAGLE),
 )
 
 

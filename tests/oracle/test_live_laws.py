@@ -121,6 +121,43 @@ def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str) ->
     assert law in [found for found, *_ in laws().step(seen)]
 
 
+def test_prefixes_are_locked_while_something_runs_alone() -> None:
+    seen = prefill()
+    seen.locked = [4]
+    assert laws().step(seen) == []
+    gone: dict[str, Any] = {"idle": True, "references": [], "owners_after": [], "free": 7, "slots": {}}
+    of_step(**gone, locked=[4, 8])(seen)
+    [broken] = laws().step(seen)
+    assert broken == (
+        "left",
+        "prefixes of [4, 8] tokens are locked when all requests are gone",
+        "should not be",
+        {},
+    )
+
+
+def test_blocks_and_slots_that_are_left_are_said_each() -> None:
+    seen = prefill()
+    seen.idle = True
+    assert [(law, text, wanted) for law, text, wanted, _ in laws().step(seen)] == [
+        ("left", "blocks [1, 2] are in use when all requests are gone", "should be free"),
+        ("left", "slots ['r0'] are in use when all requests are gone", "should be free"),
+    ]
+
+
+def test_a_row_that_was_not_scheduled_and_one_that_is_missing_are_said() -> None:
+    seen = prefill()
+    seen.scheduled = {}
+    assert [(law, text, wanted) for law, text, wanted, _ in laws().step(seen)] == [
+        ("tokens", "the worker runs tokens [1, 2, 3, 4] of r0", "should run none, as scheduled")
+    ]
+    seen = prefill()
+    seen.rows = []
+    [(law, text, wanted, about)] = laws().step(seen)
+    assert (law, text, wanted) == ("tokens", "the worker runs no tokens of r0", "should run 4, as scheduled")
+    assert about == {"request": "r0"}
+
+
 def test_a_decode_reads_the_state_after_the_drafts_that_were_accepted() -> None:
     checker = laws()
     checker.step(prefill())

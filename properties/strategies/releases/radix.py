@@ -8,7 +8,14 @@ from typing import ClassVar
 
 from hypothesis import strategies as st
 
-from properties.strategies.releases.live import LiveAdd, LiveEvent, LivePause, live_events
+from properties.strategies.releases.live import (
+    LiveAbort,
+    LiveAdd,
+    LiveEvent,
+    LivePause,
+    LiveTurns,
+    live_events,
+)
 from statecheck.case.values import Record, record
 
 
@@ -27,6 +34,7 @@ class RadixWorld:
     mamba_track_interval: int = 4
     num_draft_tokens: int = 0
     draft_breadth: int = 1
+    draft_method: str = "ngram"
     host_policy: str = ""
     sessions: bool = False
     mixed: bool = False
@@ -89,4 +97,32 @@ def radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     first = st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12))
     # Some scenarios have late copies from their beginning.
     late = st.lists(late_copies(), max_size=1).map(tuple) if world.host_policy else st.just(())
-    return st.builds(lambda one, early, more: RadixStory(world, (one, *early, *more)), first, late, events)
+    any_events = st.builds(lambda one, early, more: (one, *early, *more), first, late, events)
+    named = [aborts_at_boundaries(), *[returning_prefixes()] * bool(world.host_policy)]
+    continued = st.builds(
+        lambda begun, more: (*begun, *more),
+        st.one_of(named),
+        st.lists(radix_events(world), max_size=6).map(tuple),
+    )
+    # Most scenarios are drawn event by event, as far as these go.
+    chosen = st.one_of(any_events, any_events, any_events, continued)
+    return chosen.map(lambda all_events: RadixStory(world, all_events))
+
+
+def aborts_at_boundaries() -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+    """A request is aborted after some steps of decodes, while the one that passes a boundary may be in flight."""
+    return st.builds(
+        lambda own, steps: (LiveAdd(own, max_tokens=12), LiveTurns(times=steps), LiveAbort(), LiveTurns()),
+        st.integers(1, 4),
+        st.integers(3, 12),
+    )
+
+
+def returning_prefixes() -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+    """Prefixes that evict each other come back from host memory, late, or are evicted while they are copied there."""
+
+    def of(late: LateCopies, steps: int) -> tuple[RadixEvent, ...]:
+        adds = [LiveAdd(13, max_tokens=3)] * 4 + [LiveAdd(1, 3, shared=12, like=like) for like in (0, 1)]
+        return (late, *(event for one in adds for event in (one, LiveTurns(times=steps))))
+
+    return st.builds(of, late_copies(), st.integers(4, 8))

@@ -83,7 +83,7 @@ def server_arguments(settings: RadixSettings) -> Any:
         disable_overlap_schedule=not settings.overlap,
         enable_mixed_chunk=settings.mixed,
         **strategy_arguments(settings),
-        **draft_arguments(settings.num_draft_tokens, settings.draft_breadth),
+        **draft_arguments(settings, model_folder(settings.mamba_chunk_size)),
         **host_arguments(settings.host_policy),
         **session_arguments(settings.sessions),
     )

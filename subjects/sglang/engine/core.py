@@ -169,6 +169,8 @@ class RadixEngine:
         seen.pools = now.pools.observed(held, pages, slots)
         if now.host is not None:
             seen.pools += now.host.observed(cached)
+        if now.host is None and not now.sessions.open:
+            seen.locked = [len(one.tokens) for one in cached if one.locked]
         seen.published = [stored for one in cached for stored in self._published(one)]
         seen.slots = {
             name: max(now.pools.slots_of(one), default=0)

@@ -7,7 +7,9 @@ import numpy as np
 import torch
 
 from oracle.lifecycle.known_states import KnownStates
+from subjects.sglang.engine.eagle import eagle_arguments
 from subjects.sglang.engine.releases import names_in
+from subjects.sglang.engine.settings import RadixSettings
 from subjects.sglang.release import RELEASE, NotOffered, find
 
 _OLDEST = (0, 5, 20)
@@ -102,27 +104,34 @@ def parents_of(children: Sequence[int], siblings: Sequence[int]) -> list[int]:
     return parents
 
 
-def draft_arguments(tokens: int, breadth: int) -> dict[str, Any]:
-    """The arguments of an engine that verifies so many tokens of a request in a step, 0 for one without drafts.
+def draft_arguments(settings: RadixSettings, model: str) -> dict[str, Any]:
+    """The arguments of an engine that verifies so many tokens of a request in a step; none for one without drafts.
+
+    Args:
+        settings: of the engine.
+        model: the folder with the description of its model, which is that of a draft model, too.
 
     Raises:
         NotOffered: the adapter does not know how the release drafts.
     """
+    tokens = settings.num_draft_tokens
     if not tokens:
         return {}
     if RELEASE < _OLDEST:
         raise NotOffered("drafts of n-grams")
-    worker, scatter = names_in(_WORKER), names_in(_SCATTER)
-    worker["NgramCorpus"] = NamedCorpus
+    scatter = names_in(_SCATTER)
     for name in ("fused_mamba_state_scatter_with_mask", "fused_conv_window_scatter_with_mask"):
         scatter[name] = scatter_states
     scatter["_conv_multi_eligible"] = lambda _: False
     names_in("sglang.srt.arg_groups.speculative_hook")["_disable_overlap_schedule_for_cpu"] = lambda _: None
     find(f"{_POOLS}:MHATokenToKVPool")._init_kv_copy_and_warmup = lambda _: None
+    if settings.draft_method == "eagle":
+        return eagle_arguments(tokens, model)
+    names_in(_WORKER)["NgramCorpus"] = NamedCorpus
     return {
         "speculative_algorithm": "NGRAM",
         "speculative_num_draft_tokens": tokens,
-        "speculative_ngram_max_bfs_breadth": breadth,
+        "speculative_ngram_max_bfs_breadth": settings.draft_breadth,
     }
 
 

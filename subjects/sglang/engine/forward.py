@@ -72,7 +72,11 @@ class NamedForward:
             else:
                 self._attention(layer, forward_batch, last)
         ends = range(len(last)) if verifies else [start - 1 for start in starts[1:]]
-        return self._logits([last[end] for end in ends])
+        logits = self._logits([last[end] for end in ends])
+        if self.runner.spec_algorithm.is_eagle():
+            # A draft model would read them.
+            logits.hidden_states = torch.zeros(len(tokens), 1)
+        return logits
 
     def _recurrent(self, layer: int, batch: Any, tokens: Sequence[int], starts: Sequence[int]) -> list[int]:
         """Run a layer of the release; the state after each token, as it is computed from what is in memory."""

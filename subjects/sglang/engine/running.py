@@ -107,7 +107,8 @@ class Running:
 
     def propose(self, known: KnownStates, accepted: Mapping[str, int]) -> None:
         """Have drafts be right as a scenario says, by what it knows of its requests."""
-        corpus = getattr(self.scheduler.draft_worker, "ngram_corpus", None)
+        worker = self.scheduler.draft_worker
+        corpus = getattr(worker, "ngram_corpus", None) or getattr(worker, "_draft_worker", None)
         if corpus is not None:
             corpus.known, corpus.accepted = known, accepted
 

@@ -19,7 +19,8 @@ class RadixSettings:
     `max_total_tokens` are the slots of attention, `max_mamba_cache_size` those of recurrent states, both without the slot that
     padding uses. `strategy` is `--mamba-radix-cache-strategy`. `mamba_chunk_size` is the model's. A step verifies
     `num_draft_tokens` of a request: its last token and the drafts behind it; 0 is an engine without drafts; `draft_breadth` is 1 for
-    drafts that stand one behind the other, and more for trees of them. `host_policy` is
+    drafts that stand one behind the other, and more for trees of them; `draft_method` is "ngram", or "eagle" for those of a draft model.
+    `host_policy` is
     `--hicache-write-policy`, "" for an engine without host memory. `sessions` is `--enable-streaming-session`,
     `mixed` is `--enable-mixed-chunk`: decodes run together with a chunk of a prefill. The tree keeps `states_per_path`
     states at a path (`--mamba-max-states-per-path`), all with -1.
@@ -39,6 +40,7 @@ class RadixSettings:
     core: str = "python"
     num_draft_tokens: int = 0
     draft_breadth: int = 1
+    draft_method: str = "ngram"
     host_policy: str = ""
     sessions: bool = False
     mixed: bool = False

@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from subjects.sglang.release import find
@@ -12,13 +12,16 @@ _KINDS = "unified_cache.component_type", "unified_cache.components", "unified_ca
 
 @dataclass(frozen=True)
 class Prefix:
-    """A node: the tokens from the root to its end, its slots of keys for the last of them, and its slot of states, if any; and those of host memory."""
+    """A node: the tokens from the root to its end, its slots of keys for the last of them, and its slot of states, if any; those of host memory; and
+    whether it is locked, of a core that lists its nodes.
+    """
 
     tokens: tuple[int, ...]
     keys: tuple[int, ...]
     state: int | None
     host_keys: tuple[int, ...] = ()
     host_state: int | None = None
+    locked: bool = False
 
 
 def prefixes(tree: Any, requests: Iterable[Any]) -> Iterator[Prefix]:
@@ -64,7 +67,7 @@ def _below(node: Any, before: tuple[int, ...]) -> Iterator[Prefix]:
     for child in node.children.values():
         key = child.key
         tokens = (*before, *(key.raw_token_ids() if hasattr(key, "raw_token_ids") else key.token_ids))
-        yield _prefix(tokens, *_cached_in(child), *_kept_by_host(child))
+        yield replace(_prefix(tokens, *_cached_in(child), *_kept_by_host(child)), locked=_is_locked(child))
         yield from _below(child, tokens)
 
 
@@ -82,6 +85,14 @@ def _cached_in(node: Any) -> tuple[Any, Any]:
         return node.value, node.mamba_value
     kinds = _kinds()
     return node.component_data[kinds.FULL].value, node.component_data[kinds.MAMBA].value
+
+
+def _is_locked(node: Any) -> bool:
+    kinds = _kinds()
+    locks = getattr(node, "component_data", None)
+    return locks is not None and any(
+        getattr(locks[kind], "lock_ref", 0) for kind in (kinds.FULL, kinds.MAMBA)
+    )
 
 
 def _kept_by_host(node: Any) -> tuple[Any, Any]:
