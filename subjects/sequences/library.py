@@ -7,6 +7,7 @@ import pickle
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from statecheck.case.faults import Faulted
@@ -123,8 +124,30 @@ class Library(ABC):
             return {}
         return found
 
+    @cached_property
+    def _models(self) -> frozenset[str]:
+        """All names. What a library finds out about its models once may take longer than a call of a model may."""
+        return frozenset(self.port.module.models())
+
+    def require_features(self, model: str, function: str, features: Mapping[str, Any]) -> None:
+        """Refuse what a case of another port has.
+
+        Raises:
+            NotOffered: the function has no such feature of the model, or not with this value.
+        """
+        offered = self.features(model, function) if features else {}
+        for name, value in features.items():
+            if value not in offered.get(name, ()):
+                raise NotOffered(f"{model}: {function} has no feature {name} = {value!r}")
+
     def begin(self, model: str) -> None:
-        """A scenario of the model begins: nothing of earlier scenarios is left."""
+        """A scenario of the model begins: nothing of earlier scenarios is left.
+
+        Raises:
+            NotOffered: the port has no such model, as with a case of another port.
+        """
+        if model not in self._models:
+            raise NotOffered(f"{model}: no model of {self.port.module.__name__}")
         self._saved_in.clear()
         self._forget(model)
 
@@ -192,7 +215,6 @@ class Isolated(Library):
     def __init__(self, port: PortModule) -> None:
         super().__init__(port)
         self._served: OrderedDict[tuple[str, int], ServedModel] = OrderedDict()
-        self._listed = False
 
     @property
     def processes(self) -> list[ServedModel]:
@@ -213,10 +235,6 @@ class Isolated(Library):
                 served.forget()
 
     def _of(self, model: str, process: int) -> ServedModel:
-        if not self._listed:
-            # What a library finds out about its models once may take longer than a call of a model may.
-            self.port.module.models()
-            self._listed = True
         key = model, process
         if key not in self._served or not self._served[key].alive:
             if key in self._served:

@@ -34,6 +34,7 @@ class Sequences:
         self.model, self.features = model, dict(features)
         self.tokens = SequenceTokens()
         self.library.begin(model)
+        self.library.require_features(model, "new", self.features)
         self.reference = Reference(self.library, model, seed, self.features)
         self.reference.require_verified()
         self._contexts: dict[int, Handle] = {}
@@ -45,6 +46,7 @@ class Sequences:
     ) -> Record:
         """Process tokens of several sequences in one batch."""
         given = [(number, list(tokens)) for number, tokens in rows]
+        self.library.require_features(self.model, "extend", features)
         logits = self._call("extend", context, given, **features)
         if logits is FAILED:
             raise ValueError("extend = False, but should be logits [docs/sequences.md]")
@@ -89,6 +91,7 @@ class Sequences:
     def generate(self, context: int, sequence: int, n: int, features: Mapping[str, Any]) -> Record:
         """Have the library choose tokens."""
         before = self.tokens.of((context, sequence))
+        self.library.require_features(self.model, "generate", features)
         said = self._call("generate", context, sequence, n, **features)
         if said is FAILED:
             raise ValueError("generate = False, but should be tokens [docs/sequences.md]")

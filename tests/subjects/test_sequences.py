@@ -20,6 +20,7 @@ from statecheck.execution.registry import PROPERTIES
 from statecheck.report.repro.script import repro_script
 from statecheck.subject import adapted, load
 from statecheck.subject.loading import needs_tensors
+from statecheck.subject.not_offered import NotOffered
 from tests.subjects.sequences import reference_port
 
 PORT = "tests.subjects.sequences.reference_port"
@@ -121,3 +122,14 @@ def test_a_case_becomes_a_script_that_calls_the_port(tmp_path: Path) -> None:
 def test_models_are_listed_before_the_time_of_a_campaign_begins() -> None:
     plan = Plan("listed", subject="tests.subjects.sequences.reference_port", commit="", budget=1.0)
     assert _offers(plan).splitlines()[-1] == f"models: {len(reference_port.models())}"
+
+
+@pytest.mark.parametrize("features", [{"slots": 1}, {"layers": 7}])
+def test_a_case_of_another_port_is_not_offered(features: dict[str, int]) -> None:
+    with pytest.raises(NotOffered, match="new has no feature"):
+        load(PORT).module.Sequences("small", 0, features)
+
+
+def test_a_case_of_a_model_of_another_port_is_not_offered() -> None:
+    with pytest.raises(NotOffered, match="no model of"):
+        load(PORT).module.Sequences("llama-server:lfm2", 0, {})
