@@ -108,8 +108,20 @@ def ranks(size: int, rank: int = 0) -> Iterator[None]:
         "pp_size": 1,
         "enable_cp_tp_group_sharing": False,
     }
+    # A scheduler that ran in this process before leaves its groups, of one rank each.
+    group = SimpleNamespace(world_size=size)
+    left = {
+        "moe_dp_size": 1,
+        "moe_ep_size": 1,
+        "moe_tp_size": size,
+        "tp_group": group,
+        "attn_tp_group": group,
+    }
+    fields = find("sglang.srt.runtime_context:_parallel_fields")()
     with ExitStack() as stack:
-        stack.enter_context(parallel.override(**widths, **alone))
+        stack.enter_context(
+            parallel.override(**widths, **alone, **{name: left[name] for name in left.keys() & fields})
+        )
         for module in (f"{_CONFIGS}.qwen3_next", "sglang.srt.mem_cache.memory_pool"):
             names = vars(__import__(module, fromlist=["_"]))
             if "_is_cpu" in names:

@@ -151,9 +151,22 @@ def planted(strategy: str, place: str, plant: Plant) -> list[str]:
         return broken_laws(strategy=strategy)
 
 
+def ranks_after_a_scheduler() -> list[str]:
+    """What the release says if it is to see two ranks in a process in which a scheduler of one rank ran."""
+    from subjects.sglang.cache_params import ranks
+
+    broken_laws(**PLAIN["host memory"])
+    try:
+        with ranks(2):
+            return []
+    except ValueError as error:
+        return [str(error)]
+
+
 if __name__ == "__main__":
     found = {name: broken_laws(**settings) for name, settings in PLAIN.items()}
     found["a session"] = broken_laws_of_a_session()
+    found["ranks after a scheduler"] = ranks_after_a_scheduler()
     found["late copies"] = broken_laws_of_late_copies()
     found["a layer does not wait for its states from host memory"] = without_waiting()
     print(json.dumps(found | {name: planted(*one) for name, one in PLANTED.items()}), file=sys.stdout)

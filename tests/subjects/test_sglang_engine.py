@@ -47,6 +47,10 @@ def test_a_release_breaks_no_law_where_requests_come_one_after_another(name: str
     assert broken()[name] == []
 
 
+def test_shards_can_be_asked_for_in_the_process_of_a_scheduler() -> None:
+    assert broken()["ranks after a scheduler"] == []
+
+
 @pytest.mark.parametrize("name", LAWS)
 def test_a_planted_defect_breaks_its_law(name: str) -> None:
     assert LAWS[name] in broken()[name]
