@@ -24,6 +24,10 @@ from statecheck.execution.verdict import CLEAN, FALSIFIED, MISCONFIGURED
 from statecheck.rooms import release
 
 RESULT = "conformance.json"
+_IN_CI = (
+    "The reports are in the artifact of this run, in the place of `reports`. A `repro.py` there runs alone."
+)
+"""Below the summary of a step, whose reader has none of its files."""
 
 
 def add_conform(commands: Any) -> None:
@@ -90,7 +94,7 @@ def _write_result(out: Console, campaign: Any) -> None:
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
         with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(markdown(record, folder) + "\n")
+            file.write(f"{markdown(record, folder)}\n{_IN_CI}\n")
 
 
 def result_of(record: Any) -> dict[str, Any]:

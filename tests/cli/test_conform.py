@@ -79,6 +79,16 @@ def test_a_ci_system_sees_a_test_for_each_property(wrong: tuple[Path, int, dict[
     assert counts == (str(len(result["properties"])), "2", str(result["counts"]["not applicable"]))
 
 
+def test_a_step_has_a_summary_that_says_where_its_reports_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    conform(tmp_path, WRONG)
+    text = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert text.startswith("# NOT CLEAN: ")
+    assert "in the artifact of this run" in text
+
+
 def test_an_entry_without_a_reason_is_refused(xfails: Path, wrong: tuple[Path, int, dict[str, Any]]) -> None:
     folder = str(wrong[0] / "refused")
     new = str(xfails.with_suffix(".new"))
