@@ -108,6 +108,13 @@ class RunnersMambaBuilder:
         return super().update_block_table(metadata, padded, slot_mapping)  # type: ignore[misc]
 
 
+class _NotOffered:
+    """A method that a builder inherits from a base class, where it raises NotImplementedError."""
+
+    def __get__(self, _: object, owner: type) -> Any:
+        raise AttributeError(f"{owner.__name__} offers no such method")
+
+
 @adapter_of(ReleasedMamba1Builder)
 class Mamba1AttentionMetadataBuilder(RunnersMambaBuilder, ReleasedMamba1Builder):
     """Mamba-1's builder of the release."""
@@ -165,7 +172,9 @@ class GDNAttentionMetadataBuilder(ReleasedGDNBuilder):
         """The release's, for a dummy step as its runner makes it."""
         return super().build_for_cudagraph_capture(as_runners_capture(common_attn_metadata))
 
-    if hasattr(ReleasedGDNBuilder, "update_block_table"):
+    if "update_block_table" not in vars(ReleasedGDNBuilder):
+        update_block_table = _NotOffered()
+    else:
 
         def update_block_table(self, metadata: Any, blk_table: Any, slot_mapping: Any) -> Any:
             """The release's, for a table as its runner pads it; the runner gathers the running blocks in mode align."""

@@ -184,3 +184,25 @@ except ModuleNotFoundError as error:
 )
 def test_missing_extensions_can_be_imported_beside_a_gpu(gpu: bool, names: str, outcome: str) -> None:
     assert printed("0.28.0", WITHOUT_EXTENSIONS.format(gpu=gpu, names=names)) == outcome
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_method_that_a_builder_inherits_from_a_class_that_refuses_is_not_offered(own: bool) -> None:
+    script = f"""
+pretend()
+import vllm.v1.attention.backends.gdn_attn as gdn
+
+class Backend:
+    def update_block_table(self, metadata, blk_table, slot_mapping):
+        raise NotImplementedError
+
+class Released(Backend):
+    if {own}:
+        def update_block_table(self, metadata, blk_table, slot_mapping):
+            return metadata
+
+gdn.GDNAttentionMetadataBuilder = Released
+from subjects.vllm.builders import GDNAttentionMetadataBuilder
+print(hasattr(GDNAttentionMetadataBuilder, "update_block_table"))
+"""
+    assert printed("0.30.0", script) == str(own)
