@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from oracle.profile import Profile
 from statecheck.case import Case
-from statecheck.case.values import Record, Returned
+from statecheck.case.values import Raised, Record, Returned
 from statecheck.subject.deviation import Condition
 
 _INTERVAL = 4
@@ -146,10 +146,50 @@ def _replaces_all(case: Case, _: Profile) -> bool:
     return any(not one["after"] and calls.turns(one["session"])[0] is not one for one in replacing)
 
 
-def _refused_turn(case: Case, _: Profile) -> bool:
-    """A streaming session was sent a turn while another one had not ended."""
-    calls = _calls(case)
-    return any(tuple(one["prompt"]) == (0,) for name in calls.streaming for one in calls.turns(name))
+@dataclass(frozen=True)
+class _BesideARunningTurn:
+    """What came to a streaming session while a turn of it had not ended: turns, and whether it was closed behind one."""
+
+    turns: int = 0
+    closed: bool = False
+
+
+def _beside_running_turns(case: Case) -> list[_BesideARunningTurn]:
+    """Of each turn of a streaming session that had another one beside it."""
+    found = []
+    for session in _calls(case).streaming:
+        running, beside = "", _BesideARunningTurn()
+        for called, outcome in zip_longest(_calls(case).all, case.actual):
+            name, given = called or ("", {})
+            if name == "add_turn" and given["session"] == session:
+                if running:
+                    beside = replace(beside, turns=beside.turns + 1)
+                running = running or given["id"]
+            elif name == "close_session" and given["id"] == session and running and beside.turns:
+                beside = replace(beside, closed=True)
+            value = outcome.value if isinstance(outcome, Returned) else None
+            if isinstance(value, Record) and value.type == "RadixStep" and running in value["finished"]:
+                found.append(beside)
+                running, beside = "", _BesideARunningTurn()
+        found.append(beside)
+    return [one for one in found if one.turns]
+
+
+def _refused_before_a_record(case: Case, _: Profile) -> bool:
+    """A turn beside another one of a streaming session wanted the session's record, which the other one has."""
+    last = case.actual[-1]
+    taken = isinstance(last, Raised) and "already has a slot" in last.message
+    return taken and bool(_beside_running_turns(case))
+
+
+def _taken_beside_a_running_turn(case: Case, _: Profile) -> bool:
+    """Two turns or more came to a streaming session while one of it had not ended: the second is taken."""
+    return any(one.turns > 1 for one in _beside_running_turns(case))
+
+
+def _closed_beside_a_running_turn(case: Case, _: Profile) -> bool:
+    """A streaming session was closed behind a refused turn, while another one of it had not ended."""
+    return any(one.closed for one in _beside_running_turns(case))
 
 
 def _retracted_and_aborted(case: Case, _: Profile) -> bool:
@@ -206,7 +246,9 @@ def _whole_state_in_slices(case: Case, profile: Profile) -> bool:
 CONDITIONS: Mapping[str, Condition] = {
     "mixed_batch": Condition(outcome=_mixed_batch),
     "replaces_all": Condition(outcome=_replaces_all),
-    "refused_turn": Condition(outcome=_refused_turn),
+    "refused_before_a_record": Condition(outcome=_refused_before_a_record),
+    "taken_beside_a_running_turn": Condition(outcome=_taken_beside_a_running_turn),
+    "closed_beside_a_running_turn": Condition(outcome=_closed_beside_a_running_turn),
     "retracted_and_aborted": Condition(outcome=_retracted_and_aborted),
     "last_token_of_a_turn": Condition(outcome=_last_token_of_a_turn),
     "kept_in_the_same_slot": Condition(outcome=_kept_in_the_same_slot),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import subjects
 from oracle.profile import DOCUMENTS
 from statecheck.case import Case
-from statecheck.case.values import Returned, call, record
+from statecheck.case.values import Raised, Returned, call, record
 from statecheck.subject.known import known_in
 from subjects.sglang_conditions import CONDITIONS
 from tests.breakages.broken import a_case
@@ -62,7 +63,12 @@ def ids(release: str) -> list[str]:
 
 def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
     of_transfers = ["conv-sent-in-one-slice", "whole-state-sent-in-slices"]
-    of_sessions = ["refused-session-turn", "session-of-an-aborted-turn", "session-with-drafts"]
+    of_refusals = [
+        "refused-turn-of-a-new-session",
+        "turn-beside-a-running-turn",
+        "session-closed-beside-a-running-turn",
+    ]
+    of_sessions = [*of_refusals, "session-of-an-aborted-turn", "session-with-drafts"]
     assert ids("0.5.20") == ids("0.5.18") == ["boundary-behind-a-prefill", ALL, MIXED]
     assert ids("0.5.23") == ["boundary-behind-a-prefill", ALL, *of_transfers, *of_sessions]
     assert ids("0.5.17") == ids("0.5.14") == ["boundary-found-twice", "lazy-boundary-in-flight", ALL, MIXED]
@@ -158,11 +164,38 @@ def test_a_turn_that_replaces_all_is_known_behind_another_one_of_its_session() -
     assert not matches(happened(first, turn(after="r0", replaces=True)), "replaces_all")
 
 
-def test_a_refused_turn_is_known_of_a_streaming_session() -> None:
-    refused = turn(prompt=(0,))
-    assert matches(happened(OPENED, turn(), refused), "refused_turn")
-    assert not matches(happened(OPENED, turn()), "refused_turn")
-    assert not matches(happened(turn(), refused), "refused_turn")
+def in_session(*named: tuple[str, Mapping[str, Any]], ends: str = "", raised: str = "") -> Case:
+    """Calls of an engine whose streaming session s0 has a turn; the first step ends that one, or none."""
+    case = happened(OPENED, turn(), *named)
+    outcomes: list[Any] = []
+    for one in case.calls:
+        finished = (ends,) if ends and one.function.endswith(".step") else ()
+        outcomes.append(Returned(record("RadixStep", finished=finished, scheduled={}, findings=())))
+    if raised:
+        outcomes[-1] = Raised("AssertionError", raised)
+    return replace(case, actual=tuple(outcomes))
+
+
+def test_each_way_in_which_a_refused_turn_fails_is_known_by_its_cause() -> None:
+    refused, closed = turn(id="r1", prompt=(0,)), ("close_session", {"id": "s0"})
+    third = turn(id="r2", prompt=(0,))
+    taken, beside, close = (
+        "refused_before_a_record",
+        "taken_beside_a_running_turn",
+        "closed_beside_a_running_turn",
+    )
+    message = "session_id='s0' already has a slot"
+    assert matches(in_session(refused, raised=message), taken)
+    assert not matches(in_session(refused, raised="a reused row must carry allocated KV"), taken)
+    assert not matches(in_session(raised=message), taken)
+    assert matches(in_session(refused, STEP, third), beside)
+    assert not matches(in_session(refused, STEP), beside)
+    assert not matches(in_session(STEP, refused, third, ends="r0"), close)
+    assert not matches(in_session(STEP, refused, ends="r0"), beside)
+    assert matches(in_session(refused, STEP, closed), close)
+    assert not matches(in_session(STEP, closed), close)
+    assert not matches(in_session(refused, STEP, third), close)
+    assert not matches(happened(turn(), refused, third, closed), beside)
 
 
 def test_an_aborted_turn_is_known_behind_a_pause_and_before_the_close() -> None:
