@@ -1,6 +1,6 @@
 """Options, profiles and fixtures of the whole suite."""
 
-from statecheck.workers.garbage import collect_rarely
+from statecheck.workers.own_process import collect_rarely
 
 pytest_plugins = ("statecheck.suite.options",)
 

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 from statecheck.rooms import FOLDER, is_checkout, open_rooms, with_working_folder
-from statecheck.workers.garbage import collect_rarely
+from statecheck.workers.own_process import begin_command
 
 
 def main() -> int:
     """Run one command; the exit code."""
-    collect_rarely()
+    begin_command()
     open_rooms()
     with_working_folder()
     if not is_checkout():

@@ -61,10 +61,15 @@ def run_campaign(
     from statecheck.campaign.start import uninterrupted
     from statecheck.campaign.terminal.display import Display, conclusion
     from statecheck.campaign.terminal.results import print_verdict
+    from statecheck.workers.forking import start_server
+    from statecheck.workers.forkserver import kernels_of
 
     require_own(Path(plan.reports), "reports", "reports", "campaign")
     if not plan.kept:
         require_own(Path(plan.corpus), "corpus", "corpus", "campaign")
+    if not ray:
+        # Before the subject is imported here, since workers are forked from what is here by then.
+        start_server(kernels_of(plan.subject, plan.device), ENGINE.partition(":")[0])
     offers = "" if ray else _offers(plan)
     display = Display(out)
     with claimed(plan, named=named) as mine:
@@ -98,10 +103,6 @@ def _offers(plan: Plan) -> str:
 
 
 def _here(plan: Plan, display: Display, more: More | None) -> CampaignRecord:
-    from statecheck.workers.forkserver import kernels_of, server_for
-
-    # It imports what engines need while this process does the same for itself.
-    server_for(kernels_of(plan.subject, plan.device), ENGINE.partition(":")[0])
     from statecheck.campaign.coordinator import Campaign
     from statecheck.campaign.start import uninterrupted
     from statecheck.campaign.terminal.display import kernels, summary

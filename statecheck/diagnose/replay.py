@@ -19,7 +19,8 @@ from statecheck.kernels import coverage, triton_mode
 from statecheck.kernels.coverage import How
 from statecheck.subject import Subject, load
 from statecheck.subject.identity import SOURCE, source_of
-from statecheck.workers.forkserver import kernels_of, server_for
+from statecheck.workers.forking import start_server
+from statecheck.workers.forkserver import kernels_of
 from statecheck.workers.port import InWorker
 
 FIXED, FAILED, KNOWN, NOT_APPLICABLE = "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE"
@@ -67,8 +68,7 @@ def replay_file(
     except OSError as error:
         raise ValueError(f"case = {str(path)!r}, but should be a readable file [replay]: {error}") from error
     device = choose_device(device, subject)
-    # It imports what a worker needs while this process does the same for itself.
-    server_for(kernels := kernels_of(subject, device))
+    start_server(kernels := kernels_of(subject, device))
     if kernels:
         triton_mode.prepare(device)
     with InWorker(subject, device, time_limit=time_limit, spare=False) as port:

@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import NoReturn
 
-from statecheck.workers.forkserver import REQUEST, Fork, adopt
-from statecheck.workers.garbage import collect_rarely
+from statecheck.workers.forkserver import NO_DEVICE, REQUEST, Fork, adopt, server_environment, server_for
+from statecheck.workers.own_process import collect_rarely, is_command
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _MOST_DESCRIPTORS = 8
@@ -192,6 +192,40 @@ def main(device: str, descriptor: int, modules: Sequence[str]) -> NoReturn:
     collect_rarely()
     preload(device, modules)
     _Server(device, socket.socket(fileno=descriptor)).serve()
+
+
+def start_server(device: str, *modules: str) -> None:
+    """Have a server for the device, forked from this process where that is a command's own, or else started as a new process.
+
+    A process that is forked costs no second import of torch and of the properties. Nothing of a subject may be here yet.
+    """
+    # A GPU's driver does not survive a fork, and kernels of the coordinator may be compiled where a worker's are executed.
+    is_like_new = is_command() and device in ("cpu", NO_DEVICE) and "triton" not in sys.modules
+    if not is_like_new:
+        server_for(device, *modules)
+        return
+    ours_before = dict(os.environ)
+    _put_environment(server_environment())
+    preload(device, modules)
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        ours.close()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        _Server(device, theirs).serve()
+    theirs.close()
+    _put_environment(ours_before)
+    # At its end, this process frees what it has imported.
+    gc.unfreeze()
+    adopt(device, ours, pid)
+
+
+def _put_environment(variables: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ The standard library's fork server will not do: a process has only one of it, wh
 executed or compiled; it may not be used by daemons, which the engines of a campaign are; and in Python 3.11 it
 imports its preloads without the parent's path.
 
-Importing torch, Triton, Hypothesis and the properties takes seconds of CPU time. One process of a campaign pays for it:
-a process that has to fork others gets a server of its own as its first step, forked while it is still like the one that
-it was forked from.
+Importing torch, Triton, Hypothesis and the properties takes seconds of CPU time. One process of a campaign pays for it, the
+command's own where it can: a process that has to fork others gets a server of its own as its first step, forked while it is
+still like the one that it was forked from.
 
 For each new process the parent makes a pipe, and sends the server a byte with the descriptors: the pipe's other end, and those
 that the process gets. Through the pipe go the `Fork`, the id of the process, and at its end its exit code. So a request that
@@ -182,7 +182,7 @@ def _started(device: str, preloads: Sequence[str], own: str) -> ForkServer:
     modules = (*preloads, own) if own else preloads
     command = [sys.executable, "-m", f"{__package__}.forking", device, str(theirs.fileno()), *modules]
     # A module of its own may lie where this process alone looks for modules.
-    environment = _environment() | (rooms.variables() if own else {})
+    environment = server_environment() | (rooms.variables() if own else {})
     with theirs, _uninterrupted():
         process = subprocess.Popen(
             command, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
@@ -220,7 +220,8 @@ def fork_with_pipe(device: str, what: Fork) -> tuple[Forked, Connection]:
         return fork(device, what, theirs.fileno()), ours
 
 
-def _environment() -> dict[str, str]:
+def server_environment() -> dict[str, str]:
+    """The environment of a server, and of the workers that it forks."""
     # One thread each: a library's pool of threads would not survive the fork.
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     usual = rooms.added_to(worker_environment() | one_thread)
