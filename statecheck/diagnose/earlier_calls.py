@@ -7,7 +7,7 @@ nothing in another process. The examples that ran before it do, and most of them
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import chain
@@ -38,7 +38,7 @@ def with_earlier_calls(
     at_failure = earlier.at_failure
     for examples, failing in (
         # Small ones first: of all that show it, the shortest sequence of small calls is read most easily.
-        (tuple(sorted(dict.fromkeys(before), key=_size)), case.steps),
+        (_by_size(before), case.steps),
         (before, case.steps),
         (at_failure[:-1], at_failure[-1] if at_failure else ()),
     ):
@@ -48,8 +48,11 @@ def with_earlier_calls(
     return None
 
 
-def _size(example: Sequence[Step]) -> int:
-    return len(repr(example))
+def _by_size(examples: Iterable[Sequence[Step]]) -> Examples:
+    """Each of the examples once, the smallest first."""
+    # By their text: an argument may be a list, which has no hash.
+    texts = {repr(one): tuple(one) for one in examples}
+    return tuple(texts[text] for text in sorted(texts, key=len))
 
 
 class _SequenceSearch:

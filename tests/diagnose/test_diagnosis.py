@@ -15,6 +15,7 @@ from statecheck.case.bucket import bucket_of
 from statecheck.case.case import CHANCE, EARLIER_CALLS
 from statecheck.case.values import Step, call, int32
 from statecheck.diagnose.diagnosis import Diagnosis, Scene, diagnose
+from statecheck.diagnose.earlier_calls import with_earlier_calls
 from statecheck.diagnose.replay import FAILED, FIXED, NOT_REPRODUCED, replay_file
 from statecheck.diagnose.rerun import replay
 from statecheck.execution.earlier_examples import EarlierExamples
@@ -193,3 +194,13 @@ def test_earlier_examples_are_the_last_ones_and_none_is_long() -> None:
         earlier.begin(offsets(0) * 500)
     earlier.begin(offsets(0))
     assert earlier.lately == (*(offsets(0, number) for number in range(1000 - 255, 1000)), offsets(0))
+
+
+def test_arguments_of_earlier_calls_may_be_lists() -> None:
+    earlier = EarlierExamples()
+    for _ in range(2):
+        earlier.begin((call("gather", block_ids=[1, 2]),))
+    # Without time, no sequence is tried.
+    subject = load("impl")
+    port = partial(InWorker, "impl", "cpu", spare=False)
+    assert with_earlier_calls(a_case(), earlier, port, rules_of(subject.profile), 0.0) is None
