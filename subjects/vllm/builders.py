@@ -175,7 +175,7 @@ class GDNAttentionMetadataBuilder(ReleasedGDNBuilder):
     update_block_table: Any = _NotOffered()
     if "update_block_table" in vars(ReleasedGDNBuilder):
 
-        def update_block_table(self, metadata: Any, blk_table: Any, slot_mapping: Any) -> Any:  # type: ignore[no-redef]
+        def update_block_table(self, metadata: Any, blk_table: Any, slot_mapping: Any) -> Any:
             """The release's, for a table as its runner pads it; the runner gathers the running blocks in mode align."""
             batch, mode = metadata.batch_of_runner, self.vllm_config.cache_config.mamba_cache_mode
             padded = padded_with_null(blk_table, batch.query_start_loc_cpu)
