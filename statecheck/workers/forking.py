@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -220,7 +221,8 @@ def start_server(device: str, *modules: str) -> None:
     _put_environment(ours_before)
     # At its end, this process frees what it has imported.
     gc.unfreeze()
-    adopt(device, ours, pid)
+    # Ended with this process, and waited for: its CPU time is part of the command's.
+    atexit.register(adopt(device, ours, pid).close)
 
 
 def _put_environment(variables: dict[str, str]) -> None:

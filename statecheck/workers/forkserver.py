@@ -171,10 +171,11 @@ def server_for(device: str, *preloads: str, own: str = "") -> ForkServer:
         return found
 
 
-def adopt(device: str, control: socket.socket, pid: int) -> None:
+def adopt(device: str, control: socket.socket, pid: int) -> ForkServer:
     """Take a process that this one has forked for its server."""
-    wait = functools.partial(os.waitpid, pid, 0)
-    _servers[os.getpid(), device, ""] = ForkServer(control, pid, wait)
+    server = ForkServer(control, pid, functools.partial(os.waitpid, pid, 0))
+    _servers[os.getpid(), device, ""] = server
+    return server
 
 
 def _started(device: str, preloads: Sequence[str], own: str) -> ForkServer:
