@@ -85,9 +85,10 @@ def options(folder: Path, subject: str, only: str) -> tuple[str, ...]:
 )
 def test_a_campaign_runs_to_its_verdict(folder: Path, port: str, verdict: int) -> None:
     chosen = options(folder, f"tests.subjects.sequences.{port}", "sequences/pieces")
-    # The number of examples, or the first failure, ends a campaign, however slow the machine is.
-    by_examples = ("nightly", "--examples", "40", "--engines", "1")
-    until_failure = ("fuzz", "-x", "--budget", "200s", "--workers", "1", "--seed", "1")
+    # By examples: how many a budget of seconds has room for depends on what else the machine does.
+    by_examples = ("nightly", "--examples", "20", "--engines", "1")
+    # The first failure ends it, or the time that shrinking has.
+    until_failure = ("fuzz", "-x", "--budget", "10s", "--workers", "1", "--seed", "1")
     code, printed = run(folder, *(by_examples if verdict == CLEAN else until_failure), *chosen)
     assert code == verdict, printed
 

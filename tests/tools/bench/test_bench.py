@@ -153,13 +153,15 @@ def test_a_peer_is_timed_and_leaves_the_same_bytes(measured: Measured) -> None:
 
 
 def test_a_peer_that_leaves_other_bytes_is_told(device: str, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = bench_copies.measure(TINY, device, idle_peer()).rows
+    rows = bench_copies.measure(replace(TINY, requests=(1,)), device, idle_peer()).rows
     compared = [row for row in rows if row.name == bench_loads.POSTPROCESS]
     assert all(row.same is (row.about["crossing"] == 0) for row in compared)
     bench_rows.show(bench_copies.shown(bench_copies.Measured(1.0, 1.0, 1.0, rows, ())))
     out = capsys.readouterr().out
     assert "another" in out
-    assert "the peer left other bytes than impl in 6 rows" in out
+    different = sum(not row.same for row in rows)
+    assert different > 0
+    assert f"the peer left other bytes than impl in {different} rows" in out
 
 
 def test_a_peer_without_counts_is_refused(device: str) -> None:
