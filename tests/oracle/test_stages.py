@@ -98,6 +98,31 @@ def test_what_a_stage_breaks_has_the_name_of_its_law(
     assert words in seen
 
 
+def test_the_last_token_s_state_from_the_stage_before_is_looked_at() -> None:
+    [(law, _, wanted, about)] = laws().step(engine((1, changed(1, handed=(*STATES[:3], STATES[0])))))
+    assert (law, wanted) == ("read", "should take in the state after its 4 tokens")
+    assert about == {"request": "r0", "tokens": 4, "found": (("r0", 1, ()),), "conv": False, "stage": 1}
+
+
+@pytest.mark.parametrize(("handed", "reads"), [((STATES[4], 99), 0), ((99, 99), 1)])
+def test_what_a_stage_makes_of_drafts_is_not_known(handed: tuple[int, ...], reads: int) -> None:
+    followed = laws()
+    followed.step(engine((1, prefill(1))))
+    row = ForwardRow("r0", (NEXT, 9), computed=4, keys=(tuple(STATES[:4]),), handed=handed)
+    drafted = ObservedStep(scheduled={"r0": Decided(4, 2, 1, begins=False)}, owners=OWNERS, rows=[row])
+    # The row has no group of states, which is said, too.
+    assert [law for law, *_ in followed.step(engine((1, drafted)))].count("read") == reads
+
+
+def test_a_batch_in_which_a_request_has_no_tokens_needs_no_row_of_it() -> None:
+    waits = replace(prefill(0), scheduled={"r0": Decided(0, 0, 0, begins=True)}, rows=[])
+    assert laws().step(engine((0, waits))) == []
+
+
+def test_there_are_as_many_stages_as_the_engine_has() -> None:
+    assert len(laws().stages) == 2
+
+
 def test_host_memory_that_stays_breaks_nothing() -> None:
     stays = ObservedStep(host_memory=(((4, 5), (4, 5)), ((1,), (1,))))
     assert laws().step(engine((0, stays), (1, stays))) == []
