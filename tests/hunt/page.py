@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tests.hunt.trial import Hunt
 
@@ -21,8 +21,8 @@ def quantile(values: Iterable[float], share: float) -> float:
 
 def table(hunts: Sequence[Hunt]) -> str:
     """A row for each group and one for all, in Markdown, and behind it what was not found by every seed."""
-    head = ("group", "defects", "hunts", "found", "examples, median", "90 %")
-    head += ("CPU s to the failure, median", "90 %", "CPU s to the report, median", "90 %")
+    amounts = ("group", "defects", "hunts", "found", "examples, median", "90 %")
+    head = (*amounts, "CPU s to the failure, median", "90 %", "CPU s to the report, median", "90 %")
     rows = [_row(group, [one for one in hunts if one.group == group]) for group in _groups(hunts)]
     rows.append(_row("all", hunts))
     lines = [head, ("---",) * len(head), *rows]
@@ -59,7 +59,7 @@ def _missed(hunts: Iterable[Hunt]) -> dict[str, tuple[list[int], int]]:
     return {name: (seeds, count) for name, (seeds, count) in missed.items() if seeds}
 
 
-def curve(named: dict[str, Sequence[Hunt]]) -> str:
+def curve(named: Mapping[str, Sequence[Hunt]]) -> str:
     """The survival curves of several runs of hunts as an SVG: CPU seconds on a logarithmic axis, and what is left to be found."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12">',
