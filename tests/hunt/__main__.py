@@ -7,10 +7,12 @@ Results are written to build/hunt/, one file for each shard, and a hunt that sta
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import platform
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -45,12 +47,10 @@ class Hunters:
         self._limit = seconds(options.limit, "limit")
         self._path, self._workers = path, options.workers
         self._hunts = [*done]
-        self._lock, self._late = threading.Lock(), threading.Event()
+        self._lock = threading.Lock()
         self._about = {"commit": commit_of(ROOT), "python": platform.python_version(), "limit": options.limit}
-        if options.budget:
-            timer = threading.Timer(seconds(options.budget), self._late.set)
-            timer.daemon = True
-            timer.start()
+        budget = seconds(options.budget) if options.budget else math.inf
+        self._until = time.monotonic() + budget
 
     def run(self, chosen: Sequence[tuple[int, PlantedDefect]]) -> int:
         """Do these; how many were left out for want of time."""
@@ -58,7 +58,7 @@ class Hunters:
             return sum(pool.map(self._one, chosen))
 
     def _one(self, chosen: tuple[int, PlantedDefect]) -> bool:
-        if self._late.is_set():
+        if time.monotonic() > self._until:
             return True
         seed, defect = chosen
         found = hunt(defect, seed, self._limit)

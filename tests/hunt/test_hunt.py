@@ -65,7 +65,7 @@ def test_the_time_may_be_up_before_the_first_hunt(tmp_path: Path, capsys: pytest
         "--workers",
         "1",
         "--budget",
-        "0.001s",
+        "0.000001s",
         "--out",
         str(tmp_path),
     ]
