@@ -21,7 +21,7 @@ from statecheck.campaign.plan import shard_name, shard_of
 from statecheck.cli.campaign import commit_of
 from statecheck.cli.options import seconds
 from tests.hunt import page, results
-from tests.hunt.defects import GROUPS, PlantedDefect, planted_defects
+from tests.hunt.defects import GROUPS, HuntedDefect, planted_defects
 from tests.hunt.trial import ROOT, Hunt, hunt
 
 
@@ -52,12 +52,12 @@ class Hunters:
         budget = seconds(options.budget) if options.budget else math.inf
         self._until = time.monotonic() + budget
 
-    def run(self, chosen: Sequence[tuple[int, PlantedDefect]]) -> int:
+    def run(self, chosen: Sequence[tuple[int, HuntedDefect]]) -> int:
         """Do these; how many were left out for want of time."""
         with ThreadPoolExecutor(self._workers) as pool:
             return sum(pool.map(self._one, chosen))
 
-    def _one(self, chosen: tuple[int, PlantedDefect]) -> bool:
+    def _one(self, chosen: tuple[int, HuntedDefect]) -> bool:
         if time.monotonic() > self._until:
             return True
         seed, defect = chosen

@@ -22,7 +22,7 @@ GROUPS: dict[str, Sequence[Breakage]] = {
 
 
 @dataclass(frozen=True)
-class PlantedDefect:
+class HuntedDefect:
     """A defect of a group, which a hunt has to find in a copy of `impl`."""
 
     group: str
@@ -37,7 +37,7 @@ class PlantedDefect:
         return broken_copy(self.breakage.variant, implementation(), folder).name
 
 
-def planted_defects(groups: Sequence[str] = (), only: str = "") -> list[PlantedDefect]:
+def planted_defects(groups: Sequence[str] = (), only: str = "") -> list[HuntedDefect]:
     """The defects of these groups, or of all, whose name has `only` in it.
 
     Raises:
@@ -47,7 +47,7 @@ def planted_defects(groups: Sequence[str] = (), only: str = "") -> list[PlantedD
     if unknown:
         raise ValueError(f"groups = {unknown}, but should be some of {', '.join(GROUPS)} [planted_defects]")
     return [
-        PlantedDefect(group, breakage)
+        HuntedDefect(group, breakage)
         for group, breakages in GROUPS.items()
         if not groups or group in groups
         for breakage in breakages

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.workers.recovered import UNFINISHED
-from tests.hunt.defects import PlantedDefect
+from tests.hunt.defects import HuntedDefect
 
 ROOT = Path(__file__).resolve().parents[2]
 _LOOK_SECONDS = 0.05
@@ -48,7 +48,7 @@ class Hunt:
         return self.failure is not None
 
 
-def hunt(defect: PlantedDefect, seed: int, limit: float) -> Hunt:
+def hunt(defect: HuntedDefect, seed: int, limit: float) -> Hunt:
     """Run `statecheck fuzz` on one worker until its first failure, or for `limit` seconds.
 
     Raises:
