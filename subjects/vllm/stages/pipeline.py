@@ -156,7 +156,7 @@ class LivePipeline:
             return output.get_output() if hasattr(output, "get_output") else output
 
     def drafts(self) -> None:
-        """The scheduler is told none: the stages have them from each other."""
+        """The scheduler gets no output of drafts: the stages send these to each other."""
 
     def observed(self, published: Callable[[LiveMemory], list[Any]]) -> list[tuple[int, ObservedStep]]:
         """What stages did since this was asked last, and what may be hit in those that have run all batches."""
