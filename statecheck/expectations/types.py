@@ -23,7 +23,9 @@ def cdiv(x: Value, y: Value) -> Value:
     bits = 8 * ITEM_SIZES[x.dtype]
     if not -(1 << bits - 1) <= whole(y, "y") < 1 << bits - 1:
         raise Refused("y", y, f"be in the range of {x.dtype}")
-    return replace(x.dense(), elements=tuple(types.cdiv(value, whole(y, "y")) for value in x.values()))
+    # A divisor of 0 is refused although there may be no element to divide.
+    types.cdiv(0, y)
+    return replace(x.dense(), elements=tuple(types.cdiv(value, y) for value in x.values()))
 
 
 @answers("divide")

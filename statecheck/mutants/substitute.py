@@ -69,17 +69,22 @@ substitute({module!r}, Path({text!r}).read_bytes(), ())
 """
 
 
+def write_start(module: str, content: bytes, folder: Path) -> None:
+    """Have every Python process that has the folder and statecheck on its path execute `content` for the module."""
+    text = folder / "mutant.txt"
+    text.write_bytes(content)
+    (folder / "sitecustomize.py").write_text(
+        _AT_START.format(module=module, text=str(text)), encoding="utf-8"
+    )
+
+
 def substitute_in_children(module: str, content: bytes, folder: Path) -> None:
     """Have Python processes that this one starts do the same.
 
     Args:
         folder: empty, and kept as long as they live.
     """
-    text = folder / "mutant.txt"
-    text.write_bytes(content)
-    (folder / "sitecustomize.py").write_text(
-        _AT_START.format(module=module, text=str(text)), encoding="utf-8"
-    )
+    write_start(module, content, folder)
     # Harness and tests hand their own import path on.
     sys.path.insert(0, str(folder))
     os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *import_path()])

@@ -21,14 +21,24 @@ from statecheck.campaign.plan import shard_name, shard_of
 from statecheck.cli.campaign import commit_of
 from statecheck.cli.options import seconds
 from tests.hunt import page, results
-from tests.hunt.defects import GROUPS, HuntedDefect, planted_defects
-from tests.hunt.trial import ROOT, Hunt, hunt
+from tests.hunt.defects import GROUPS, KNOWN, OF_RELEASES, HuntedDefect, planted_defects
+from tests.hunt.trial import ROOT, WAYS, Hunt, hunt
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m tests.hunt", description=__doc__)
-    made.add_argument("--groups", default="", help=f"some of {','.join(GROUPS)} (default all)")
+    made.add_argument(
+        "--groups",
+        default="",
+        help=f"some of {','.join((*GROUPS, *OF_RELEASES, *KNOWN))} (default {','.join(GROUPS)})",
+    )
     made.add_argument("--only", default="", help="defects whose name has this in it")
+    made.add_argument(
+        "--every", type=int, default=1, help="every so manieth defect of each group (default 1: all)"
+    )
+    made.add_argument(
+        "--by", default="statecheck", help=f"ways to search, of {','.join(WAYS)} (default statecheck)"
+    )
     made.add_argument("--seeds", type=int, default=20, help="hunts for each defect (default 20)")
     made.add_argument("--limit", default="120s", help="of each hunt (default 120s)")
     made.add_argument("--budget", default="", help="begin no hunt after so long: 60s, 8m, 2h")
@@ -38,6 +48,18 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--show", action="store_true", help="show what there is, and hunt for nothing")
     made.add_argument("--before", type=Path, help="results of another version, to compare with")
     return made
+
+
+def ways_of(named: str) -> list[str]:
+    """The ways to search that are named, with commas between.
+
+    Raises:
+        ValueError: there is no such way.
+    """
+    ways = [*filter(None, named.split(","))]
+    if not ways or set(ways) - set(WAYS):
+        raise ValueError(f"by = {named!r}, but should be some of {','.join(WAYS)} [ways_of]")
+    return ways
 
 
 class Hunters:
@@ -52,23 +74,25 @@ class Hunters:
         budget = seconds(options.budget) if options.budget else math.inf
         self._until = time.monotonic() + budget
 
-    def run(self, chosen: Sequence[tuple[int, HuntedDefect]]) -> int:
+    def run(self, chosen: Sequence[tuple[str, int, HuntedDefect]]) -> int:
         """Do these; how many were left out for want of time."""
         with ThreadPoolExecutor(self._workers) as pool:
             return sum(pool.map(self._one, chosen))
 
-    def _one(self, chosen: tuple[int, HuntedDefect]) -> bool:
+    def _one(self, chosen: tuple[str, int, HuntedDefect]) -> bool:
         if time.monotonic() > self._until:
             return True
-        seed, defect = chosen
-        found = hunt(defect, seed, self._limit)
+        by, seed, defect = chosen
+        found = hunt(defect, seed, self._limit, by)
         with self._lock:
             self._hunts.append(found)
             results.save(self._hunts, self._path, self._about)
             after = (
                 f"{found.failure:.1f} CPU s, {found.examples:,} examples" if found.failure else "not found"
             )
-            print(f"{len(self._hunts)}: {defect.group}: {defect.name}, seed {seed}: {after}", flush=True)
+            print(
+                f"{len(self._hunts)}: {defect.group}: {defect.name}, {by}, seed {seed}: {after}", flush=True
+            )
         return False
 
 
@@ -79,20 +103,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     left = 0
     if not options.show:
         groups = tuple(filter(None, options.groups.split(",")))
-        defects = planted_defects(groups, options.only)
-        wanted = [(seed, one) for seed in range(1, options.seeds + 1) for one in defects]
+        defects = planted_defects(groups, options.only, options.every)
+        wanted = [
+            (by, seed, one)
+            for by in ways_of(options.by)
+            for seed in range(1, options.seeds + 1)
+            for one in defects
+        ]
         path = options.out / f"shard-{shard_name(shard, shards).replace('/', '-of-')}.json"
-        done = {(one.group, one.defect, one.seed) for one in results.load(options.out)}
+        done = {one.key for one in results.load(options.out)}
         own = results.load_file(path)
         chosen = [
-            (seed, one)
-            for number, (seed, one) in enumerate(wanted)
-            if number % shards == shard and (one.group, one.name, seed) not in done
+            (by, seed, one)
+            for number, (by, seed, one) in enumerate(wanted)
+            if number % shards == shard and (by, one.group, one.name, seed) not in done
         ]
         left = Hunters(options, own, path).run(chosen)
     hunts = results.load(options.out)
     print(page.table(hunts))
-    named = {"now": hunts}
+    print(page.ratios(hunts), end="")
+    named = page.by_way(hunts) or {"now": hunts}
     if options.before is not None:
         before = results.load(options.before)
         print(page.ratio(before, hunts))

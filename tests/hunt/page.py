@@ -23,13 +23,65 @@ def table(hunts: Sequence[Hunt]) -> str:
     """A row for each group and one for all, in Markdown, and behind it what was not found by every seed."""
     amounts = ("group", "defects", "hunts", "found", "examples, median", "90 %")
     head = (*amounts, "CPU s to the failure, median", "90 %", "CPU s to the report, median", "90 %")
-    rows = [_row(group, [one for one in hunts if one.group == group]) for group in _groups(hunts)]
-    rows.append(_row("all", hunts))
+    rows = []
+    for by, ways in by_way(hunts).items():
+        mark = "" if by == "statecheck" else f", {by}"
+        rows += [_row(group + mark, [one for one in ways if one.group == group]) for group in _groups(ways)]
+        rows.append(_row(f"all{mark}", ways))
     lines = [head, ("---",) * len(head), *rows]
     missed = _missed(hunts)
     listed = [f"- {name}: not found by {len(seeds)} of {of} seeds" for name, (seeds, of) in missed.items()]
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return "\n".join([text, "", "Not found:" if listed else "Each hunt found its defect.", *listed]) + "\n"
+
+
+def by_way(hunts: Iterable[Hunt]) -> dict[str, list[Hunt]]:
+    """The hunts of each way to search."""
+    found: dict[str, list[Hunt]] = {}
+    for one in hunts:
+        found.setdefault(one.by, []).append(one)
+    return found
+
+
+def ratios(hunts: Sequence[Hunt]) -> str:
+    """A row for each way to search beside campaigns, over the defects that both were tried on; "" without another way.
+
+    A defect's time is the median over its seeds, and longer than all others where half of them did not find it.
+    """
+    ways = by_way(hunts)
+    times = {by: _times(rows) for by, rows in ways.items()}
+    own = times.pop("statecheck", {})
+    head = (
+        "way",
+        "defects",
+        "found",
+        "found by a campaign",
+        "median CPU s",
+        "of a campaign",
+        "ratio where both found it",
+    )
+    lines = [head, ("---",) * len(head)]
+    for by, others in times.items():
+        both = [(seconds, own[name]) for name, seconds in others.items() if name in own]
+        if both:
+            lines.append((by, *_compared(both)))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n" if len(lines) > 2 else ""
+
+
+def _times(hunts: Iterable[Hunt]) -> dict[tuple[str, str], float]:
+    of: dict[tuple[str, str], list[float]] = {}
+    for one in hunts:
+        of.setdefault((one.group, one.defect), []).append(math.inf if one.failure is None else one.failure)
+    return {name: quantile(seconds, 0.5) for name, seconds in of.items()}
+
+
+def _compared(both: Sequence[tuple[float, float]]) -> tuple[str, ...]:
+    found = [(theirs, own) for theirs, own in both if math.isfinite(theirs) and math.isfinite(own)]
+    theirs, own = ([pair[side] for pair in both] for side in (0, 1))
+    counts = [str(sum(map(math.isfinite, side))) for side in (theirs, own)]
+    medians = [_pair(side, "{:.1f}")[0] for side in (theirs, own)]
+    ratio = f"{statistics.median(a / b for a, b in found):.2f}" if found else "none"
+    return (str(len(both)), *counts, *medians, ratio)
 
 
 def _groups(hunts: Iterable[Hunt]) -> list[str]:
@@ -54,7 +106,8 @@ def _pair(values: Sequence[float], form: str) -> tuple[str, str]:
 def _missed(hunts: Iterable[Hunt]) -> dict[str, tuple[list[int], int]]:
     of: dict[str, list[Hunt]] = {}
     for one in hunts:
-        of.setdefault(f"{one.group}: {one.defect}", []).append(one)
+        mark = "" if one.by == "statecheck" else f", {one.by}"
+        of.setdefault(f"{one.group}: {one.defect}{mark}", []).append(one)
     missed = {name: ([one.seed for one in rows if not one.found], len(rows)) for name, rows in of.items()}
     return {name: (seeds, count) for name, (seeds, count) in missed.items() if seeds}
 
@@ -105,8 +158,8 @@ def _y(share: float) -> float:
 
 def ratio(before: Sequence[Hunt], after: Sequence[Hunt]) -> str:
     """How many times shorter the CPU seconds to the failure are, over the hunts that both have."""
-    of = {(one.group, one.defect, one.seed): one.failure for one in before}
-    pairs = [(of.get((one.group, one.defect, one.seed)), one.failure) for one in after]
+    of = {one.key: one.failure for one in before}
+    pairs = [(of.get(one.key), one.failure) for one in after]
     both = [(first, second) for first, second in pairs if first is not None and second]
     if not both:
         return "no hunt of both runs found its defect"

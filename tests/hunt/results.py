@@ -17,7 +17,7 @@ def load(folder: Path) -> list[Hunt]:
         ValueError: a file holds no hunts.
     """
     hunts = [one for path in sorted(folder.glob("*.json")) for one in load_file(path)]
-    return [*{(one.group, one.defect, one.seed): one for one in hunts}.values()]
+    return [*{one.key: one for one in hunts}.values()]
 
 
 def load_file(path: Path) -> list[Hunt]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.hunt import page, results
 from tests.hunt.__main__ import main
-from tests.hunt.defects import GROUPS, planted_defects
+from tests.hunt.defects import GROUPS, Planted, planted_defects
 from tests.hunt.trial import Hunt, hunt
 
 DEFECT = "query lengths are the ends of the queries"
@@ -50,7 +50,7 @@ def test_a_hunt_ends_when_the_defect_has_its_report(
 @pytest.mark.slow
 def test_a_campaign_that_cannot_run_is_an_error_and_no_hunt(monkeypatch: pytest.MonkeyPatch) -> None:
     (defect,) = planted_defects(only=DEFECT)
-    monkeypatch.setattr(type(defect), "plant", lambda self, folder: "no_such_module")
+    monkeypatch.setattr(type(defect), "plant", lambda self, folder: Planted("no_such_module"))
     with pytest.raises(RuntimeError, match="exit 3 of the hunt for"):
         hunt(defect, 1, 5.0)
 

@@ -1,4 +1,4 @@
-"""One hunt: the command that a newcomer runs, on a subject with one defect, from an empty folder until the first report exists."""
+"""One hunt: the command that a newcomer runs, or another way to search, on a subject with one defect, from an empty folder."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.workers.recovered import UNFINISHED
-from tests.hunt.defects import HuntedDefect
+from tests.hunt.defects import HuntedDefect, Planted
 
 ROOT = Path(__file__).resolve().parents[2]
 _LOOK_SECONDS = 0.05
@@ -32,7 +32,9 @@ class Hunt:
         examples: of all properties until the first failure; of the whole campaign where there was none.
         failure: CPU seconds of all processes until the first failure, None where nothing was found.
         report: CPU seconds until the command has ended; the report exists then.
-        property_id: the property that failed, "" where none did.
+        property_id: the property that failed, or the call, "" where none did.
+        by: the way to search, one of `WAYS`.
+        discarded: further inputs, which the oracle refused.
     """
 
     defect: str
@@ -42,46 +44,102 @@ class Hunt:
     failure: float | None
     report: float
     property_id: str = ""
+    by: str = "statecheck"
+    discarded: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """What it is the only hunt for."""
+        return self.by, self.group, self.defect, self.seed
 
     @property
     def found(self) -> bool:
         return self.failure is not None
 
 
-def hunt(defect: HuntedDefect, seed: int, limit: float) -> Hunt:
-    """Run `statecheck fuzz` on one worker until its first failure, or for `limit` seconds.
+WAYS = ("statecheck", "types", "uniform", "traffic")
+"""A campaign; plain Hypothesis with strategies of types; uniform inputs; random traffic with comparison of outputs."""
+
+
+def hunt(defect: HuntedDefect, seed: int, limit: float, by: str = "statecheck") -> Hunt:
+    """Search in one of the `WAYS` until the first failure, or for `limit` seconds.
+
+    A campaign is `statecheck fuzz` on one worker, and its limit is its budget; the other ways are a process whose limit is in CPU seconds.
 
     Raises:
         RuntimeError: the command ends in another way than with a verdict; its last lines are in the message.
+        ValueError: the defect is not in a copy of `impl`, which all other ways are for.
     """
+    if by != "statecheck" and defect.release:
+        raise ValueError(f"by = {by!r}, but should be statecheck for {defect.group} [hunt]")
     with tempfile.TemporaryDirectory(prefix="statecheck-hunt-") as name:
         folder = Path(name)
-        subject = defect.plant(folder)
-        reports = folder / "reports"
-        options = ["--subject", subject, "--device", "cpu", "--workers", "1", "--seed", str(seed)]
-        options += ["--budget", f"{limit:g}s", "--reports", str(reports), "-x"]
+        planted = defect.plant(folder)
+        command = _campaign(planted, folder) if by == "statecheck" else ["tests.hunt.ways.search", "--by", by]
+        amount = ["--budget", f"{limit:g}s"] if by == "statecheck" else ["--limit", f"{limit:g}"]
+        command += ["--subject", planted.subject, "--seed", str(seed), *amount]
+        command += [] if by == "statecheck" else ["--out", str(folder)]
         with (folder / "output.txt").open("w+", encoding="utf-8") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "statecheck", "fuzz", *options],
+                [sys.executable, "-m", *command],
                 cwd=folder,
-                env=_environment(folder),
+                env=_environment(folder) | dict(planted.variables),
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            failure, report, code = _watched(process, reports, limit)
+            failure, report, code = _watched(process, folder / "reports", limit)
             output.seek(0)
             written = output.read()
-        record = _record(reports)
-        if record is None or code not in (0, 1, 2):
+        read = _campaign_read if by == "statecheck" else _search_read
+        found = read(Hunt(defect.name, defect.group, seed, 0, failure, report, by=by), folder, code)
+        if found is None:
             raise RuntimeError(f"exit {code} of the hunt for {defect.name!r}: {written[-2000:]}")
-        found = record.buckets[0].property_id if record.buckets else ""
-        if not found:
-            return Hunt(defect.name, defect.group, seed, record.examples, None, report)
-        examples = round(record.first_failure.get("examples", record.examples))
-        return Hunt(
-            defect.name, defect.group, seed, examples, report if failure is None else failure, report, found
-        )
+        return found
+
+
+def _campaign(planted: Planted, folder: Path) -> list[str]:
+    return [
+        "statecheck",
+        "fuzz",
+        "--device",
+        "cpu",
+        "--workers",
+        "1",
+        "--reports",
+        str(folder / "reports"),
+        "-x",
+        *planted.options,
+    ]
+
+
+def _campaign_read(ended: Hunt, folder: Path, code: int) -> Hunt | None:
+    """With what the campaign's record says; None where there is none."""
+    record = _record(folder / "reports")
+    if record is None or code not in (0, 1, 2):
+        return None
+    found = record.buckets[0].property_id if record.buckets else ""
+    if not found:
+        return replace(ended, examples=record.examples, failure=None)
+    examples = round(record.first_failure.get("examples", record.examples))
+    failure = ended.report if ended.failure is None else ended.failure
+    return replace(ended, examples=examples, failure=failure, property_id=found)
+
+
+def _search_read(ended: Hunt, folder: Path, code: int) -> Hunt | None:
+    """With what the process of another way has written; None where it has not."""
+    paths = [path for name in ("found", "ended") if (path := folder / f"{name}.json").exists()]
+    if code or not paths:
+        return None
+    result = json.loads(paths[0].read_text(encoding="utf-8"))
+    found = paths[0].stem == "found"
+    return replace(
+        ended,
+        examples=result["examples"],
+        discarded=result["discarded"],
+        failure=result["failure"] if found else None,
+        property_id=result["property_id"] if found else "",
+    )
 
 
 def _environment(folder: Path) -> dict[str, str]:
