@@ -121,7 +121,7 @@ SHORTER = (
 )
 """The same command, with less to do."""
 LEFT_OUT = {
-    r"make (-j 2 )?(lint|test|table$|ci)|tools\.docs": "the suite itself, and what .ci/run does beside it",
+    r"make (lint|types|test|table$|ci)|tools\.docs": "the suite itself, and what .ci/run does beside it",
     r"demo|tests\.": "has a test of its own",
     r"tools\.bench|make bench|\breach\b": "is run by its own tests, on less",
     r"compatibility": "takes hours; its parts are tested with a release that is pretended",
