@@ -76,6 +76,10 @@ class KnownDefectMatcher:
         """As `name_of`, whatever becomes of the process in which conditions are asked."""
         return self._name(self._index.find_apart(case))
 
+    def nearest(self, case: Case) -> str:
+        """See `KnownDefectIndex.nearest`."""
+        return self._index.nearest(case)
+
     def _name(self, found: KnownDeviation | None) -> str | None:
         return None if found is None else self._names[id(found)]
 

@@ -22,16 +22,26 @@ class WritableFolders:
         folder: the one that it belongs to.
         fallback: the one to try next.
         prefix: how the name of the temporary folder begins.
+        what: is written, in a noun, for `troubles`.
+        at_last: where it goes if no folder takes it.
     """
 
-    def __init__(self, folder: Path, fallback: Path | None = None, *, prefix: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        fallback: Path | None = None,
+        *,
+        prefix: str,
+        what: str = "case",
+        at_last: str = "the standard error",
+    ) -> None:
         self.troubles: list[str] = []
         """What went wrong, a sentence for each folder and reason."""
         folders: list[Callable[[], Path]] = [lambda: folder]
         if fallback is not None:
             folders.append(lambda: fallback)
         self._folders = [*folders, lambda: self._temporary]
-        self._prefix = prefix
+        self._prefix, self._what, self._at_last = prefix, what, at_last
 
     @cached_property
     def _temporary(self) -> Path:
@@ -50,12 +60,12 @@ class WritableFolders:
             else:
                 self._note(refusals, str(folder))
                 return written
-        self._note(refusals, "the standard error")
+        self._note(refusals, self._at_last)
         return None
 
     def _note(self, refusals: list[tuple[Path, OSError]], used: str) -> None:
         for folder, error in refusals:
-            trouble = f"{folder} took no case ({error.strerror or error}), which went to {used}"
+            trouble = f"{folder} took no {self._what} ({error.strerror or error}), which went to {used}"
             if trouble not in self.troubles:
                 self.troubles.append(trouble)
 

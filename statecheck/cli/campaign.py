@@ -18,18 +18,18 @@ from statecheck.campaign.claim import claimed
 from statecheck.campaign.plan import ENGINE, Plan, seed_of, shard_name
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.terminal.output import Unbreakable, finish
+from statecheck.campaign.writable import WritableFolders
 from statecheck.cli.folders import require_own
 from statecheck.cli.options import seconds
 from statecheck.execution.offers import listed
 from statecheck.rooms import home
-from statecheck.text.command_lines import near
 
 if TYPE_CHECKING:
     from statecheck.campaign.terminal.display import Display
 
 _PLAIN_WIDTH = 120
 _WIDE = 160
-More = Callable[[Console, object], None]
+More = Callable[[Console, object, Path], None]
 Say = Callable[[str], None]
 
 
@@ -53,7 +53,7 @@ def run_campaign(
     Args:
         named: the name was given, not made of the time.
         ray: address of a cluster to spread it over, "" for none.
-        more: shows what else there is to tell, from the campaign.
+        more: shows what else there is to tell, from the campaign and its folder.
 
     Raises:
         ValueError: a plan that cannot be carried out.
@@ -76,9 +76,9 @@ def run_campaign(
         for line in (*_announced(mine), offers):
             if line:
                 display.say(line)
-        record = _on_ray(mine, display.say, ray) if ray else _here(mine, display, more)
+        record, folder = (_on_ray(mine, display.say, ray), mine.folder) if ray else _here(mine, display, more)
         with uninterrupted():
-            code = print_verdict(display.say, record, mine.folder)
+            code = print_verdict(display.say, record, folder)
             display.say(conclusion(record))
     finish()
     return code
@@ -102,7 +102,8 @@ def _offers(plan: Plan) -> str:
     return f"{offers.sentence}\nmodels: {len(subject.sequences.models)}"
 
 
-def _here(plan: Plan, display: Display, more: More | None) -> CampaignRecord:
+def _here(plan: Plan, display: Display, more: More | None) -> tuple[CampaignRecord, Path]:
+    """The campaign's record, and the folder that took it."""
     from statecheck.campaign.coordinator import Campaign
     from statecheck.campaign.start import uninterrupted
     from statecheck.campaign.terminal.display import kernels, summary
@@ -120,22 +121,31 @@ def _here(plan: Plan, display: Display, more: More | None) -> CampaignRecord:
             display.say(launched)
         print_known(display.say, record.known)
         print_failures(display.say, record)
-        _write(plan, record, display.say)
+        folder = _write(plan, record, display.say)
         if more is not None:
-            more(display.console, campaign)
-    return record
+            more(display.console, campaign, folder)
+    return record, folder
 
 
-def _write(plan: Plan, record: CampaignRecord, say: Say) -> None:
+def _write(plan: Plan, record: CampaignRecord, say: Say) -> Path:
+    """Write the record and its pages; the folder that took them, a temporary one where the plan's takes nothing."""
     from statecheck.campaign.pages.page import write_reports
 
-    reports = Path(plan.reports)
-    try:
-        write_reports(record, plan.folder)
+    def write(reports: Path) -> Path:
+        folder = replace(plan, reports=str(reports)).folder
+        record.save(folder / FILE)
+        write_reports(record, folder)
         # The latest record, under a name that does not change.
         record.save(reports / FILE)
-    except OSError as error:
-        say(f"{near(reports)} could not be written: {error.strerror or error}")
+        return folder
+
+    folders = WritableFolders(
+        Path(plan.reports), prefix="statecheck-reports-", what="record of this campaign", at_last="no file"
+    )
+    written = folders.put(write)
+    for trouble in folders.troubles:
+        say(trouble)
+    return written or plan.folder
 
 
 def _on_ray(plan: Plan, say: Say, address: str) -> CampaignRecord:

@@ -80,14 +80,14 @@ def run_conform(options: argparse.Namespace) -> int:
     return code if code in (CLEAN, MISCONFIGURED) else FALSIFIED
 
 
-def _write_result(out: Console, campaign: Any) -> None:
+def _write_result(out: Console, campaign: Any, folder: Path) -> None:
     """Write the result as JSON and as JUnit XML, and the summary where GitHub shows one."""
     from statecheck.campaign.pages.junit import junit
     from statecheck.campaign.pages.text import markdown
     from statecheck.data.files import write_text
     from statecheck.text.command_lines import near
 
-    record, folder = campaign.current(), campaign.folder
+    record = campaign.current()
     write_text(folder / RESULT, json.dumps(result_of(record), indent=1) + "\n")
     write_text(folder / "junit.xml", junit(record))
     out.print(f"result: {near(folder / RESULT)}", markup=False, highlight=False, soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -38,7 +39,7 @@ def run_exhaust(options: argparse.Namespace) -> int:
     return run_campaign(plan, console(wide=True), more=_bounds)
 
 
-def _bounds(out: Console, campaign: Any) -> None:
+def _bounds(out: Console, campaign: Any, _: Path) -> None:
     """A row for each decision, and what its bound counts and leaves out."""
     out.print()
     out.print(table_of(campaign.exhaustion))

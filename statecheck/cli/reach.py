@@ -44,9 +44,9 @@ def run_reach(options: argparse.Namespace) -> int:
     watched = tuple(file for files in rooms.values() for file in files)
     plan = timed_plan(options, "reach", device, watched=watched)
 
-    def show(out: Console, campaign: Any) -> None:
+    def show(out: Console, campaign: Any, folder: Path) -> None:
         try:
-            _show(out, campaign, rooms)
+            _show(out, campaign, folder, rooms)
         except (OSError, SyntaxError) as error:
             out.print(f"what was reached could not be written: {error}", markup=False, soft_wrap=True)
 
@@ -70,7 +70,7 @@ def rooms_of(subject: str) -> dict[str, list[str]]:
     return {"the rules": [*map(str, rules)], subject: [*map(str, found)]}
 
 
-def _show(out: Console, campaign: Any, rooms: dict[str, list[str]]) -> None:
+def _show(out: Console, campaign: Any, folder: Path, rooms: dict[str, list[str]]) -> None:
     from statecheck.campaign.pages.reach import reach_page
     from statecheck.data.files import write_text
     from statecheck.expectations.situations import REFUSALS
@@ -88,6 +88,6 @@ def _show(out: Console, campaign: Any, rooms: dict[str, list[str]]) -> None:
         out.print(f"never reached: {sentence}", markup=False, highlight=False, soft_wrap=True)
     if len(missed) > _MOST:
         out.print(f"and {len(missed) - _MOST} more", markup=False)
-    path = Path(campaign.folder) / _PAGE
+    path = folder / _PAGE
     write_text(path, page.markdown())
     out.print(f"reached: {near(path)}", markup=False, soft_wrap=True)

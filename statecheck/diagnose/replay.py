@@ -120,8 +120,9 @@ def replay_case(
     if known is not None:
         declared = ", ".join(filter(None, (known.id, known.link)))
         return ReplayVerdict(KNOWN, f"{known.id or known.link}: {_sentence(found)}", found, declared)
-    errors = () if as_new else subject.defect_index.errors.values()
-    return ReplayVerdict(FAILED, "; ".join((_sentence(found), *errors)), found)
+    index = subject.defect_index
+    notes = () if as_new else (*index.errors.values(), index.nearest(_with_id(found, subject)))
+    return ReplayVerdict(FAILED, "; ".join(filter(None, (_sentence(found), *notes))), found)
 
 
 def _not_failed(case: Case, subject: Subject, *, watched: bool) -> ReplayVerdict:

@@ -88,6 +88,17 @@ class Symptom:
             and (self.exception is None or any_matches(self.exception, failure.exception))
         )
 
+    def only_difference(self, failure: Failure) -> tuple[str, Names, str] | None:
+        """The field in which alone a failure differs: its name, what is declared, and what the failure has; None where none or several do."""
+        fields: tuple[tuple[str, Names, str], ...] = (
+            ("kind", self.kind, failure.kind),
+            ("function", self.function, failure.function),
+            ("place", self.place, failure.part),
+            ("exception", failure.exception if self.exception is None else self.exception, failure.exception),
+        )
+        different = [one for one in fields if not any_matches(one[1], one[2])]
+        return different[0] if len(different) == 1 else None
+
 
 ONE_IN = 20
 """Where a declaration does not say how rare its defect is."""

@@ -65,6 +65,20 @@ class KnownDefectIndex:
         self.errors |= errors
         return None if number is None else self.declared[number]
 
+    def nearest(self, case: Case) -> str:
+        """A sentence about the first declared defect from which a new failure differs in one field alone, such as by a slip in the place; or ""."""
+        failure = case.failure
+        for one in self.declared if failure is not None else ():
+            if not one.covers(case.property_name, case.property_id):
+                continue
+            for symptom in one.shown_by:
+                different = symptom.only_difference(failure)
+                if different is not None:
+                    field, declared, seen = different
+                    name = one.id or one.alone or one.link
+                    return f"Known defect {name} is declared for {field} = {declared!r}. This failure has {field} = {seen!r}, and differs in nothing else."
+        return ""
+
     def _answer(self, case: Case) -> tuple[int | None, dict[str, str]]:
         found = self.find(case)
         number = next((number for number, one in enumerate(self.declared) if one is found), None)

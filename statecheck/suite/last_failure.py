@@ -72,11 +72,13 @@ class LastFailure:
         module = bench.subject.module
         fresh = partial(InWorker, bench.subject.name, bench.port.device, spare=False)
         diagnosis = diagnose(case, Scene(bench.subject, bench.port, fresh, bench.earlier))
-        note = " ".join(filter(None, (note, diagnosis.note)))
+        near = bench.subject.defect_index.nearest(diagnosis.case)
+        note = " ".join(filter(None, (note, diagnosis.note, near)))
         self.reported = case = explain(diagnosis, bench.subject).case
         lines = [
             *bench.subject.defect_index.errors.values(),
             *([diagnosis.note] if diagnosis.depends_on else []),
+            *([near] if near else []),
         ]
         directory = self._folders.put(lambda folder: write_report(case, folder, module, note=note))
         if directory is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -13,6 +14,7 @@ import pytest
 
 from statecheck.cli import main as cli
 from statecheck.cli.conform import RESULT
+from statecheck.data.marked import mark
 from statecheck.execution.verdict import CLEAN, FALSIFIED, MISCONFIGURED
 
 pytestmark = pytest.mark.usefixtures("executed")
@@ -67,6 +69,23 @@ def test_a_wrong_port_does_not_conform(wrong: tuple[Path, int, dict[str, Any]]) 
     assert (code, result["verdict"], result["counts"]["FALSIFIED"]) == (FALSIFIED, "NOT CLEAN", 2)
     assert result["properties"][OFFSETS] == {"status": "FALSIFIED"}
     assert (result["profile"], result["profile_version"], result["subject"]) == ("functions", 1, WRONG)
+
+
+def test_an_entry_whose_place_matches_no_failure_is_named_beside_the_failure(
+    xfails: Path, tmp_path: Path
+) -> None:
+    slip = tmp_path / "slip.toml"
+    slip.write_text(
+        xfails.read_text(encoding="utf-8").replace('place = "result"', 'place = "resutl"'), encoding="utf-8"
+    )
+    reports = str(tmp_path / "reports")
+    code, printed = run(
+        "conform", "--subject", WRONG, "--workers", "1", "--reports", reports, "--xfails", str(slip)
+    )
+    assert code == FALSIFIED
+    assert "place = 'resutl'. This failure has place = 'result', and differs in nothing else." in printed
+    [summary] = tmp_path.glob("reports/campaigns/*/summary.md")
+    assert "resutl" in summary.read_text(encoding="utf-8")
 
 
 def test_a_ci_system_sees_a_test_for_each_property(wrong: tuple[Path, int, dict[str, Any]]) -> None:
@@ -157,3 +176,21 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["--version"])
     assert (ended.value.code, capsys.readouterr().out.split()[0]) == (0, "statecheck")
+
+
+def test_a_result_that_the_reports_folder_does_not_take_goes_to_a_folder_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    reports = tmp_path / "reports"
+    mark(reports, "reports")
+    (reports / "campaigns").touch()  # a file, below which no folder can be made, whatever the user's rights
+    _, printed = run("conform", "--subject", FIXED, "--workers", "1", "--reports", str(reports))
+    [result] = (tmp_path / "temporary").glob(f"statecheck-reports-*/campaigns/*/{RESULT}")
+    went = f"{reports} took no record of this campaign (Not a directory), which went to {result.parents[2]}"
+    assert went in printed
+    assert f"report: {result.parent / 'report.html'}" in printed
+    assert {"campaign.json", "report.html", "summary.md", "junit.xml"} <= {
+        path.name for path in result.parent.iterdir()
+    }

@@ -85,7 +85,8 @@ class Failures:
         sanitizer = "" if self._task.sanitized else self._with_sanitizer(diagnosis.case)
         # What it depends on is why it did not repeat.
         note = "" if note == DID_NOT_REPEAT and diagnosis.depends_on else note
-        note = " ".join(filter(None, (note, sanitizer, diagnosis.note)))
+        near = self._worker.known_defects.nearest(diagnosis.case)
+        note = " ".join(filter(None, (note, sanitizer, diagnosis.note, near)))
         # Before it is explained: whatever happens to the report, this stands.
         stands = self._into_corpus(diagnosis.case)
         alike = [bucket for bucket in self.failing if bucket not in self._task.known and bucket != own]

@@ -142,3 +142,33 @@ def test_a_star_stands_for_any_characters(pattern: str, name: str) -> None:
     expected = re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None
     assert any_matches(pattern, name) is expected
     assert any_matches(("other", pattern), name) is expected
+
+
+@pytest.mark.parametrize(
+    ("slip", "field"),
+    [
+        (Symptom("value", "cdiv", "resutl"), "place = 'resutl'. This failure has place = 'result'"),
+        (Symptom("refusal", "cdiv", "result"), "kind = 'refusal'. This failure has kind = 'value'"),
+        (Symptom("value", "cdiw", "result"), "function = 'cdiw'. This failure has function = 'cdiv'"),
+        (
+            Symptom("value", "cdiv", "result", exception="KeyError"),
+            "exception = 'KeyError'. This failure has exception = ''",
+        ),
+        (Symptom("refusal", "cdiv", "resutl"), ""),
+        (SYMPTOM, ""),
+    ],
+)
+def test_a_new_failure_names_the_declared_defect_that_one_field_keeps_from_matching(
+    slip: Symptom, field: str
+) -> None:
+    known = KnownDeviation("toys_divide", "bug", slip, id="x")
+    message = f"Known defect x is declared for {field}, and differs in nothing else." if field else ""
+    index = KnownDefectIndex((known,), DOCUMENTS)
+    assert index.nearest(CASE) == message
+    answer = replay_case(CASE, toy(known, cdiv=lambda x, y: x // y), "cpu")
+    assert message in answer.message
+
+
+def test_a_declared_defect_of_another_property_is_not_named() -> None:
+    known = KnownDeviation("others_divide", "bug", Symptom("value", "cdiv", "resutl"), id="x")
+    assert KnownDefectIndex((known,), DOCUMENTS).nearest(CASE) == ""
