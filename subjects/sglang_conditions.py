@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 from typing import Any
@@ -48,14 +48,17 @@ class _WrongPrefix:
         absent = {"tokens": 0, "computed": -1, "begins": False}
         return [step.get(name, absent) for step in self.steps]
 
-    def passed(self, name: str, *, behind: bool, before: bool) -> bool:
-        """Whether a decode passed the boundary in a step right behind, or before, a step without a decode of the request."""
+    def passed(self, name: str, *, behind: bool, before: bool, boundary: int | None = None) -> bool:
+        """Whether a decode passed the boundary, that of the prefix if none is given, in a step right behind, or before, a step without a decode
+        of the request.
+        """
+        tokens = self.tokens if boundary is None else boundary
         pairs = [
             pair for two in pairwise(self.rows(name)) for pair in ((two,) * behind + (two[::-1],) * before)
         ]
         return any(
             row["tokens"] == 1
-            and row["computed"] == self.tokens - 1
+            and row["computed"] == tokens - 1
             and (beside["begins"] or beside["tokens"] != 1)
             for beside, row in pairs
         )
@@ -99,18 +102,44 @@ def _passed_in_flight(case: Case, _: Profile) -> bool:
     return bool(last["computed"] == wrong.next_boundary - 1)
 
 
-def _mixed_batch(case: Case, _: Profile) -> bool:
-    """A prefill that is longer than a token ran in one batch with a decode, and what may be hit holds no state of later tokens."""
-    wrong = _wrong(case, "extra_buffer")
-    if wrong is None or not dict(case.calls[0].named["settings"].fields).get("mixed"):
+def _kept_beside_a_prefill(case: Case, _: Profile) -> bool:
+    """With one slot, what may be hit holds a request's state at the next boundary, which a decode passed right behind a prefill."""
+    wrong = _wrong(case, "extra_buffer_lazy")
+    if wrong is None or not wrong.is_next_boundary:
         return False
-    batches = [list(step.values()) for step in wrong.steps]
-    mixed = any(
+    return wrong.passed(wrong.owner, behind=True, before=False, boundary=wrong.next_boundary)
+
+
+def _has_mixed_batch(steps: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a prefill that is longer than a token ran in one batch with a decode."""
+    batches = [list(step.values()) for step in steps]
+    return any(
         any(row["tokens"] == 1 and not row["begins"] for row in rows)
         and any(row["tokens"] > 1 or row["begins"] for row in rows)
         for rows in batches
     )
-    return mixed and max(count for _, count, _ in wrong.found) < wrong.tokens
+
+
+def _mixed_batch(case: Case, _: Profile) -> bool:
+    """A batch was mixed, and what may be hit holds another state than that at the next boundary: nothing was copied to its slot."""
+    wrong = _wrong(case, "extra_buffer")
+    if wrong is None or not dict(case.calls[0].named["settings"].fields).get("mixed"):
+        return False
+    return _has_mixed_batch(wrong.steps) and not wrong.is_next_boundary
+
+
+def _hit_of_a_mixed_batch(case: Case, _: Profile) -> bool:
+    """A batch was mixed, and a request that begins behind a hit reads another state: its prefix was cached and hit in one turn."""
+    settings = dict(case.calls[0].named["settings"].fields)
+    ended = [one.value for one in case.actual if isinstance(one, Returned)]
+    steps = [one for one in ended if isinstance(one, Record) and one.type == "RadixStep"]
+    if settings.get("strategy") != "extra_buffer" or not settings.get("mixed") or not steps:
+        return False
+    about = next((dict(about) for law, *_, about in steps[-1]["findings"] if law == "read"), {})
+    row = dict(steps[-1]["scheduled"]).get(about.get("request"), {})
+    return bool(row and row["begins"] and row["computed"]) and _has_mixed_batch(
+        dict(step["scheduled"]) for step in steps
+    )
 
 
 @dataclass(frozen=True)
@@ -245,6 +274,7 @@ def _whole_state_in_slices(case: Case, profile: Profile) -> bool:
 
 CONDITIONS: Mapping[str, Condition] = {
     "mixed_batch": Condition(outcome=_mixed_batch),
+    "hit_of_a_mixed_batch": Condition(outcome=_hit_of_a_mixed_batch),
     "replaces_all": Condition(outcome=_replaces_all),
     "refused_before_a_record": Condition(outcome=_refused_before_a_record),
     "taken_beside_a_running_turn": Condition(outcome=_taken_beside_a_running_turn),
@@ -253,6 +283,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "last_token_of_a_turn": Condition(outcome=_last_token_of_a_turn),
     "kept_in_the_same_slot": Condition(outcome=_kept_in_the_same_slot),
     "kept_in_the_other_slot": Condition(outcome=_kept_in_the_other_slot),
+    "kept_beside_a_prefill": Condition(outcome=_kept_beside_a_prefill),
     "passed_in_flight": Condition(outcome=_passed_in_flight),
     "sent_in_one_slice": Condition(inputs=_sent_in_one_slice),
     "one_group_in_slices": Condition(inputs=_one_group_in_slices),

@@ -51,6 +51,8 @@ class SessionRun(RadixRun):
     opened: int = 0
     ended: dict[str, bool] = field(default_factory=dict)
     """Of requests that ended, whether they came to their last token."""
+    aborted: set[str] = field(default_factory=set)
+    """Requests whose client went away. One in the queue ends before the next input comes, and one that runs does not."""
     prompts: dict[str, int] = field(default_factory=dict)
     parents: dict[str, str] = field(default_factory=dict)
 
@@ -68,6 +70,10 @@ class SessionRun(RadixRun):
         else:
             super().happens(event)
 
+    def abort(self, name: str) -> None:
+        super().abort(name)
+        self.aborted.add(name)
+
     def open(self, streaming: bool) -> None:
         if len(self.sessions) == MOST:
             return
@@ -83,6 +89,8 @@ class SessionRun(RadixRun):
     def turn(self, session: _Session, event: SessionTurn) -> None:
         """A request behind those of the session, if it may come now and is not too long."""
         open_turns = [name for name in session.turns if name not in self.ended]
+        if session.streaming and not self.aborted.isdisjoint(open_turns):
+            return
         if open_turns and event.eager:
             self.refused(session, "" if session.streaming else open_turns[-1], event)
             return

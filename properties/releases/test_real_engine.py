@@ -51,8 +51,7 @@ class LiveRun:
             self.add(event)
         elif isinstance(event, LiveAbort):
             if self.alive:
-                name = self.alive.pop(event.number % len(self.alive))
-                self.call(call(f"{self.engine}.abort", self=Name("engine"), id=name))
+                self.abort(self.alive.pop(event.number % len(self.alive)))
         elif isinstance(event, LivePause):
             self.call(call(f"{self.engine}.pause", self=Name("engine"), retract=event.retract))
         elif isinstance(event, LiveReset):
@@ -77,6 +76,10 @@ class LiveRun:
         self.call(
             call(f"{self.engine}.add_request", self=Name("engine"), id=name, prompt=prompt, max_tokens=most)
         )
+
+    def abort(self, name: str) -> None:
+        """A client goes away."""
+        self.call(call(f"{self.engine}.abort", self=Name("engine"), id=name))
 
     def step(self, event: LiveTurns) -> bool:
         """Whether there is nothing left to do."""

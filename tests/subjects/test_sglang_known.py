@@ -32,9 +32,12 @@ def scenario(
     between: Sequence[Mapping[str, Any]] = (),
     last: int | None = None,
     tokens: int = 4,
+    ends: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Case:
-    """A scenario that ends with a prefix of `tokens` tokens of r0 in whose slot another state is found; its last step computed `last` tokens before."""
+    """A scenario that ends with a prefix of `tokens` tokens of r0 in whose slot another state is found; its last step computed `last` tokens before, or
+    had the rows `ends`.
+    """
     usual = {"strategy": "extra_buffer", "overlap": True}
     about = {"request": "r0", "tokens": tokens, "found": (found,), "conv": False, "group": 1, "block": 3}
 
@@ -45,7 +48,10 @@ def scenario(
     made = call("RadixEngine", settings=record("RadixSettings", **(usual | settings)), bind="engine")
     more = tuple(Returned(record("RadixStep", scheduled=rows, findings=())) for rows in between)
     steps = (made, *[call("RadixEngine.step", turns={})] * (2 + len(more)))
-    end = step(prompt if last is None else last, 1, False, (law, "seen", "wanted", about))
+    finding = (law, "seen", "wanted", about)
+    end = step(prompt if last is None else last, 1, False, finding)
+    if ends is not None:
+        end = Returned(record("RadixStep", scheduled=ends, findings=(finding,)))
     return a_case(steps=steps, actual=(Returned(None), step(0, prompt, True), *more, end))
 
 
@@ -69,7 +75,9 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         "session-closed-beside-a-running-turn",
     ]
     of_sessions = [*of_refusals, "session-of-an-aborted-turn", "session-with-drafts"]
-    assert ids("0.5.20") == ids("0.5.18") == ["boundary-behind-a-prefill", ALL, MIXED]
+    full = "lazy-boundary-in-a-full-pool"
+    assert ids("0.5.20") == ids("0.5.18") == ["boundary-behind-a-prefill", full, ALL, MIXED]
+    assert ids("0.5.22") == ["boundary-behind-a-prefill", ALL, MIXED]
     assert ids("0.5.23") == ["boundary-behind-a-prefill", ALL, *of_transfers, *of_sessions]
     assert ids("0.5.17") == ids("0.5.14") == ["boundary-found-twice", "lazy-boundary-in-flight", ALL, MIXED]
     assert ids("0.5.12") == [ALL, MIXED]
@@ -122,6 +130,33 @@ def test_a_state_at_the_boundary_in_flight_is_known_with_one_slot() -> None:
 )
 def test_any_other_wrong_state_is_new(other: Case) -> None:
     assert not matches(other)
+
+
+def test_a_state_at_the_next_boundary_is_known_with_one_slot_behind_a_prefill() -> None:
+    lazy, known = {"strategy": "extra_buffer_lazy"}, "kept_beside_a_prefill"
+    passes: dict[str, Any] = {"prompt": 4, "between": [decode(6), {}, decode(7)], "last": 8}
+    assert matches(scenario(**passes, **lazy), known)
+    assert not matches(scenario(**passes | {"between": [decode(6), decode(7)]}, **lazy), known)
+    assert not matches(scenario(FIRST, **passes, **lazy), known)
+    assert not matches(scenario(**passes), known)
+
+
+def test_a_stale_state_in_the_slot_of_a_mixed_batch_is_known() -> None:
+    chunk = {"computed": 0, "tokens": 3, "drafts": 0, "begins": True}
+    mixed: dict[str, Any] = {"between": [{**decode(2), "r1": chunk}], "mixed": True}
+    assert matches(scenario(("r1", 7, ()), **mixed), "mixed_batch")
+
+
+def test_a_hit_of_a_prefix_from_a_mixed_batch_is_known_in_the_turn_in_which_it_begins() -> None:
+    chunk = {"computed": 0, "tokens": 3, "drafts": 0, "begins": True}
+    hit = {"r0": {"computed": 4, "tokens": 3, "drafts": 0, "begins": True}}
+    mixed: dict[str, Any] = {"between": [{**decode(2), "r1": chunk}], "mixed": True, "law": "read"}
+    nothing, known = ("?", 0, ()), "hit_of_a_mixed_batch"
+    assert matches(scenario(nothing, **mixed, ends=hit), known)
+    assert not matches(scenario(nothing, **mixed, ends={"r0": hit["r0"] | {"begins": False}}), known)
+    assert not matches(scenario(nothing, **mixed, ends={"r0": hit["r0"] | {"computed": 0}}), known)
+    assert not matches(scenario(nothing, **mixed | {"mixed": False}, ends=hit), known)
+    assert not matches(scenario(nothing, **mixed | {"between": [decode(2)]}, ends=hit), known)
 
 
 def test_a_state_that_was_not_kept_is_known_behind_a_mixed_batch() -> None:
@@ -193,6 +228,7 @@ def test_each_way_in_which_a_refused_turn_fails_is_known_by_its_cause() -> None:
     assert not matches(in_session(STEP, refused, third, ends="r0"), close)
     assert not matches(in_session(STEP, refused, ends="r0"), beside)
     assert matches(in_session(refused, STEP, closed), close)
+    assert matches(in_session(refused, STEP, closed, raised="of release_kv_cache"), close)
     assert not matches(in_session(STEP, closed), close)
     assert not matches(in_session(refused, STEP, third), close)
     assert not matches(happened(turn(), refused, third, closed), beside)

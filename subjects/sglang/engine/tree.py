@@ -88,11 +88,10 @@ def _cached_in(node: Any) -> tuple[Any, Any]:
 
 
 def _is_locked(node: Any) -> bool:
+    if hasattr(node, "mamba_value"):
+        return bool(node.full_lock_ref or node.mamba_lock_ref)
     kinds = _kinds()
-    locks = getattr(node, "component_data", None)
-    return locks is not None and any(
-        getattr(locks[kind], "lock_ref", 0) for kind in (kinds.FULL, kinds.MAMBA)
-    )
+    return any(getattr(node.component_data[kind], "lock_ref", 0) for kind in (kinds.FULL, kinds.MAMBA))
 
 
 def _kept_by_host(node: Any) -> tuple[Any, Any]:
