@@ -68,8 +68,11 @@ class KnownDefectIndex:
     def nearest(self, case: Case) -> str:
         """A sentence about the first declared defect from which a new failure differs in one field alone, such as by a slip in the place; or ""."""
         failure = case.failure
-        for one in self.declared if failure is not None else ():
-            if not one.covers(case.property_name, case.property_id):
+        if failure is None:
+            return ""
+        for one in self.declared:
+            # Where all fields of a symptom are the failure's, a condition keeps it from matching.
+            if not one.covers(case.property_name, case.property_id) or one.fitting(case):
                 continue
             for symptom in one.shown_by:
                 different = symptom.only_difference(failure)

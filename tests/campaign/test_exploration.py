@@ -211,6 +211,20 @@ def test_what_an_exploration_has_found_is_shrunk_until_its_deadline(
     assert "The time was up before this input was shrunk" in text_of(found.report)
 
 
+def test_a_failing_input_is_shrunk_for_as_long_as_the_task_says(make: Make) -> None:
+    tried: list[int] = []
+
+    def fails(trial: Trial, x: int) -> None:
+        tried.append(x)
+        divides_by_one(trial, x)
+
+    assert first(explored(make(fails))).shrunk
+    tried.clear()
+    found = first(explored(make(fails), shrinking=0.0))
+    assert (x_of(found), found.shrunk) == (tried[-1], False)
+    assert "The time was up before this input was shrunk" in text_of(found.report)
+
+
 @pytest.mark.parametrize("deadline", [False, True], ids=["patience", "deadline"])
 def test_an_example_that_runs_when_the_time_is_up_is_run_to_its_end(
     make: Make, monkeypatch: pytest.MonkeyPatch, deadline: bool

@@ -172,6 +172,7 @@ class Exploration:
         # On disk before anything is sent.
         self._failures.keep(case)
         if is_first:
+            self._deadline = min(self._deadline, time.monotonic() + self.task.shrinking)
             self._tell_progress()
             self.worker.events.send(ExampleFailed(self.task.property))
 

@@ -43,6 +43,7 @@ class Explore:
         known: buckets that were met; failing examples of these are counted, and gone past.
         patience: seconds after which it ends, unless something was found: what was is shrunk until `deadline`.
         deadline: seconds after which it ends, whatever was found.
+        shrinking: seconds for which the first failing input is shrunk.
         enough: it ends after so many compared examples; 0: it does not.
         sanitized: the sanitizer watches, where it does in the campaign.
         isolated: the subject runs in a process of its own, also where the campaign has it in the worker.
@@ -55,6 +56,7 @@ class Explore:
     known: frozenset[str] = frozenset()
     patience: float = float("inf")
     deadline: float = float("inf")
+    shrinking: float = float("inf")
     enough: int = 0
     sanitized: bool = True
     isolated: bool = False

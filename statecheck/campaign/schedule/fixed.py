@@ -11,11 +11,15 @@ from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Explore, Explored
 
+SHRINKING_SECONDS = 60.0
+"""A scenario of an engine may take seconds, and Hypothesis alone would shrink for 300 s: seven wrong properties would outlast the limit of a CI job."""
+
 
 class FixedExamples:
     """Gives out the explorations of a profile, as `Assignment` does those of other campaigns.
 
-    Nothing depends on time: two runs with the same versions of everything try the same examples.
+    No verdict depends on time: two runs with the same versions of everything try the same examples until one fails. Only how small
+    a failing input becomes does.
 
     Args:
         examples: of each property, by its id.
@@ -32,7 +36,13 @@ class FixedExamples:
         # Long ones first, so that no worker is left with a long one at the end.
         chosen.sort(key=lambda one: (not one.tested.launches, one.tested.id))
         self._waiting = deque(
-            Explore(one.name, seed_of(plan, 0, one.tested.id), examples[one.tested.id]) for one in chosen
+            Explore(
+                one.name,
+                seed_of(plan, 0, one.tested.id),
+                examples[one.tested.id],
+                shrinking=SHRINKING_SECONDS,
+            )
+            for one in chosen
         )
 
     def next(self, worker: WorkerHandle, workers: Sequence[WorkerHandle], left: float) -> Explore | None:  # noqa: ARG002 - an assignment's

@@ -57,6 +57,10 @@ def test_each_property_is_explored_once_with_its_number_of_examples() -> None:
     )
 
 
+def test_a_failing_input_of_a_profile_is_shrunk_for_a_minute_at_most() -> None:
+    assert {task.shrinking for task in explored()} == {60.0}
+
+
 def test_the_examples_of_a_profile_follow_from_its_seed() -> None:
     assert explored(1) == explored(1)
     assert [one.seed for one in explored(1)] != [one.seed for one in explored(2)]
