@@ -24,7 +24,7 @@ from properties.strategies.align.runner_steps import RunnerStep
 from properties.strategies.align.setup import Setup
 from properties.strategies.batch import Batch, Splitting, metadata
 from properties.strategies.builder_sessions import Session, captured_step
-from properties.strategies.builders import BuilderSetup
+from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
 from properties.strategies.chunks import Packed, varlen_call
 from properties.strategies.layout import Copy, environment
 from properties.strategies.shapes import CALCULATOR, ShapeArguments
@@ -210,24 +210,32 @@ def _starts(packed: Packed) -> Tensor:
 
 
 def _documented(session: Session) -> Session:
-    """As the documents say, a row of GDN that has no drafts accepted one token."""
-    if session.setup.kind != "gdn":
-        return session
-    steps = (
-        replace(
-            step,
-            requests=tuple(row if row.drafts >= 0 else replace(row, accepted=1) for row in step.requests),
-        )
-        for step in session.steps
-    )
-    return replace(session, steps=tuple(steps))
+    """With room for all tokens, and with the host data that the documents ask the runner for."""
+    lengths = [row.seq_len for step in session.steps for row in step.requests]
+    longest = max((session.setup.max_model_len, *lengths)) + session.setup.num_spec
+    setup = replace(session.setup, max_model_len=longest)
+    return Session(setup, tuple(_documented_step(step, setup) for step in session.steps))
+
+
+def _documented_step(step: BuildCall, setup: BuilderSetup) -> BuildCall:
+    """A request accepts at most its drafts and a token more; a row of GDN that is not marked as one with drafts accepted one."""
+    bounds = step.bounds or setup.kind == "mamba2" or setup.mode == "all"
+
+    def accepted(row: StepRequest) -> int:
+        unmarked = setup.kind == "gdn" and not (step.drafts and row.drafts >= 0)
+        return 1 if unmarked else min(max(1, row.accepted), 1 + setup.num_spec)
+
+    rows = tuple(replace(row, accepted=accepted(row)) for row in step.requests)
+    return replace(step, requests=rows, bounds=bounds, marks=step.marks or not bounds)
 
 
 def _built(session: Session) -> Steps:
-    return [session.setup.construct(), *(one.build(session.setup) for one in _documented(session).steps)]
+    session = _documented(session)
+    return [session.setup.construct(), *(one.build(session.setup) for one in session.steps)]
 
 
 def _updated(session: Session) -> Steps:
+    session = _documented(session)
     other = session.steps[-1].with_blocks_from(500)
     # The documents' builder of GDN has no update.
     updated = [] if session.setup.kind == "gdn" else [other.update(session.setup)]

@@ -46,6 +46,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "accepted": (0, 4),
     "drafts": (0, 4),
     "StepRequest.drafts": (-1, 4),
+    "StepRequest.query_len": (1, TOKENS),
     "first_block": (1, 1000),
     "num_blocks": (1, 16),
     "block_shape": (1, 6),
