@@ -138,6 +138,11 @@ class KnownDefects:
         return Planted("vllm", ("--as-new",), {"VLLM": self.release})
 
 
+def release_python(subject: str, version: str) -> Path:
+    """The interpreter of a release's environment."""
+    return PROJECTS[subject].root / version / "bin" / "python"
+
+
 def _source(project: Project, version: str, module: str) -> Path:
     """The file of a module of an installed release.
 

@@ -18,7 +18,7 @@ from tests.hunt import page, results
 from tests.hunt.__main__ import main, ways_of
 from tests.hunt.defects import GROUPS, OF_RELEASES, planted_defects
 from tests.hunt.trial import Hunt, hunt
-from tests.hunt.ways import search, traffic, types, uniform
+from tests.hunt.ways import release_tests, search, traffic, types, uniform
 from tests.hunt.ways.inputs import FAMILIES, TARGETS, Target, sizes_of
 
 EASY = "query lengths are the ends of the queries"
@@ -114,10 +114,27 @@ def test_defects_of_releases_are_hunted_for_where_they_are_named(tmp_path: Path)
     named = planted_defects(tuple(OF_RELEASES))
     assert len({(one.group, one.name) for one in named}) == len(named)
     assert all(one.release for one in named)
-    with pytest.raises(ValueError, match=r"^by = 'types', but should be statecheck for vllm "):
+    with pytest.raises(ValueError, match=r"^by = 'types', but should be another way for vllm "):
         hunt(named[0], 1, 5.0, "types")
     (known,) = planted_defects(("known-0.33.0",))
     assert known.plant(tmp_path).options == ("--as-new",)
+
+
+def test_the_tests_of_a_release_are_read_by_what_pytest_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = (
+        ".F\n\nFAILED tests/a.py::test_one[2]\nERROR tests/b.py\n1 failed, 309 passed, 1 error in 3.2s\n"
+    )
+    assert release_tests.failing_tests(written) == ("tests/a.py::test_one[2]", "tests/b.py")
+    assert release_tests.tests_run(written) == 311
+    monkeypatch.setenv(release_tests.VARIABLE, str(tmp_path))
+    with pytest.raises(ValueError, match=r"^RELEASE_TESTS = "):
+        release_tests.folder_of_tests()
+    (tmp_path / "tests").mkdir()
+    assert release_tests.folder_of_tests() == tmp_path
+    with pytest.raises(ValueError, match=r"^by = 'tests', but should be another way for sglang "):
+        hunt(planted_defects(("sglang",))[0], 1, 5.0, "tests")
 
 
 @pytest.mark.slow

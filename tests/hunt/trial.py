@@ -15,7 +15,8 @@ from pathlib import Path
 
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.workers.recovered import UNFINISHED
-from tests.hunt.defects import HuntedDefect, Planted
+from tests.hunt.defects import HuntedDefect, Planted, release_python
+from tests.hunt.ways import release_tests
 
 ROOT = Path(__file__).resolve().parents[2]
 _LOOK_SECONDS = 0.05
@@ -57,8 +58,10 @@ class Hunt:
         return self.failure is not None
 
 
-WAYS = ("statecheck", "types", "uniform", "traffic")
-"""A campaign; plain Hypothesis with strategies of types; uniform inputs; random traffic with comparison of outputs."""
+OF_COPIES = ("types", "uniform", "traffic")
+"""Plain Hypothesis with strategies of types; uniform inputs; random traffic with comparison of outputs."""
+WAYS = ("statecheck", *OF_COPIES, "tests")
+"""A campaign, those, and the release's own test files."""
 
 
 def hunt(defect: HuntedDefect, seed: int, limit: float, by: str = "statecheck") -> Hunt:
@@ -68,22 +71,19 @@ def hunt(defect: HuntedDefect, seed: int, limit: float, by: str = "statecheck") 
 
     Raises:
         RuntimeError: the command ends in another way than with a verdict; its last lines are in the message.
-        ValueError: the defect is not in a copy of `impl`, which all other ways are for.
+        ValueError: the way is not for defects of this group.
     """
-    if by != "statecheck" and defect.release:
-        raise ValueError(f"by = {by!r}, but should be statecheck for {defect.group} [hunt]")
+    if (by in OF_COPIES and defect.release) or (by == "tests" and not defect.group.startswith("vllm")):
+        raise ValueError(f"by = {by!r}, but should be another way for {defect.group} [hunt]")
     with tempfile.TemporaryDirectory(prefix="statecheck-hunt-") as name:
         folder = Path(name)
         planted = defect.plant(folder)
-        command = _campaign(planted, folder) if by == "statecheck" else ["tests.hunt.ways.search", "--by", by]
-        amount = ["--budget", f"{limit:g}s"] if by == "statecheck" else ["--limit", f"{limit:g}"]
-        command += ["--subject", planted.subject, "--seed", str(seed), *amount]
-        command += [] if by == "statecheck" else ["--out", str(folder)]
+        command, where, variables = _command(by, defect, planted, seed, limit, folder)
         with (folder / "output.txt").open("w+", encoding="utf-8") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", *command],
-                cwd=folder,
-                env=_environment(folder) | dict(planted.variables),
+                command,
+                cwd=where,
+                env=variables,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -91,11 +91,40 @@ def hunt(defect: HuntedDefect, seed: int, limit: float, by: str = "statecheck") 
             failure, report, code = _watched(process, folder / "reports", limit)
             output.seek(0)
             written = output.read()
-        read = _campaign_read if by == "statecheck" else _search_read
-        found = read(Hunt(defect.name, defect.group, seed, 0, failure, report, by=by), folder, code)
+        ended = Hunt(defect.name, defect.group, seed, 0, failure, report, by=by)
+        if by == "tests":
+            found = _tests_read(ended, written, code)
+        else:
+            found = (_campaign_read if by == "statecheck" else _search_read)(ended, folder, code)
         if found is None:
             raise RuntimeError(f"exit {code} of the hunt for {defect.name!r}: {written[-2000:]}")
         return found
+
+
+def _command(
+    by: str, defect: HuntedDefect, planted: Planted, seed: int, limit: float, folder: Path
+) -> tuple[list[str], Path, dict[str, str]]:
+    """The command of a way to search, where it runs, and its variables."""
+    if by == "tests":
+        tests, python = release_tests.folder_of_tests(), release_python(planted.subject, defect.release)
+        failing = release_tests.failing_without_defect(python, planted.subject, defect.release, tests)
+        command = release_tests.command(python, planted.subject, tests, failing=failing)
+        return command, tests, release_tests.environment(dict(planted.variables))
+    chosen = ["--subject", planted.subject, "--seed", str(seed)]
+    if by == "statecheck":
+        command = [*_campaign(planted, folder), *chosen, "--budget", f"{limit:g}s"]
+    else:
+        command = [
+            "tests.hunt.ways.search",
+            "--by",
+            by,
+            *chosen,
+            "--limit",
+            f"{limit:g}",
+            "--out",
+            str(folder),
+        ]
+    return [sys.executable, "-m", *command], folder, _environment(folder) | dict(planted.variables)
 
 
 def _campaign(planted: Planted, folder: Path) -> list[str]:
@@ -140,6 +169,16 @@ def _search_read(ended: Hunt, folder: Path, code: int) -> Hunt | None:
         failure=result["failure"] if found else None,
         property_id=result["property_id"] if found else "",
     )
+
+
+def _tests_read(ended: Hunt, written: str, code: int) -> Hunt | None:
+    """With what pytest has written last; None where it could not run."""
+    if code not in (0, 1, 2):
+        return None
+    failed = release_tests.failing_tests(written)
+    examples = release_tests.tests_run(written)
+    found = failed[0] if code and failed else ""
+    return replace(ended, examples=examples, failure=ended.report if found else None, property_id=found)
 
 
 def _environment(folder: Path) -> dict[str, str]:
