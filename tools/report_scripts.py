@@ -5,7 +5,8 @@
 runs each script with the interpreter that runs this, in an empty folder and without statecheck, and prints a row for each: `as printed`, `as printed
 but for digits` where numbers differ behind their third digit, or the text that was printed. The exit code is 1 if a text is another one.
 A script is a fenced block of Python, and the next fenced block of text is what it prints; of a script that raises, or whose process
-ends, the text's last line is the last line of the error.
+ends, the text's last line is the last line of the error. `--prepare <module>:<function>` calls a function of this repository in the
+script's process first, such as `subjects.sglang.stand_ins:stand_in`, which stands in for packages that are only there for GPUs.
 """
 
 from __future__ import annotations
@@ -26,6 +27,14 @@ _SCRIPT = re.compile(
 )
 _NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 _SECONDS = 300
+_PREPARED = """import importlib, runpy, sys
+folder, prepare = sys.argv[1:]
+sys.path.insert(0, folder)
+module, _, name = prepare.partition(":")
+getattr(importlib.import_module(module), name)()
+sys.path.remove(folder)
+runpy.run_path("repro.py", run_name="__main__")
+"""
 
 
 @dataclass(frozen=True)
@@ -43,13 +52,14 @@ class Script:
     text: str
     printed: str
 
-    def run(self) -> str:
-        """What it prints here, with the last line of an error."""
+    def run(self, prepare: str = "") -> str:
+        """What it prints here, with the last line of an error, behind a call of the function `prepare`, if one is named."""
+        command = [sys.executable, "-W", "ignore", "-c", _PREPARED, str(Path.cwd()), prepare]
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "repro.py")
             file.write_text(self.text)
             done = subprocess.run(
-                [sys.executable, file.name],
+                command if prepare else [sys.executable, file.name],
                 cwd=folder,
                 env={**os.environ, "PYTHONPATH": "", "GGML_NO_BACKTRACE": "1"},
                 capture_output=True,
@@ -90,12 +100,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("reports", nargs="+", type=Path, help="files of reports")
+    parser.add_argument("--prepare", default="", help="a function to call first, as <module>:<function>")
     options = parser.parse_args(arguments)
     print("| report | script | seconds | outcome |\n|---|---|---|---|", flush=True)
     others = 0
     for script in [one for path in options.reports for one in scripts_of(path)]:
         started = time.monotonic()
-        outcome = script.outcome(script.run())
+        outcome = script.outcome(script.run(options.prepare))
         others += outcome.startswith("other")
         row = outcome.replace("\n", " / ").replace("|", "\\|")
         print(f"| {script.report} | {script.number} | {time.monotonic() - started:.0f} | {row} |", flush=True)

@@ -52,6 +52,12 @@ def test_a_script_does_not_see_statecheck(tmp_path: Path, monkeypatch: pytest.Mo
     assert main([str(report(tmp_path, script, "None"))]) == 0
 
 
+def test_a_named_function_is_called_before_a_script(tmp_path: Path) -> None:
+    script = "import sys\nprint('tools.words' in sys.modules)\nraise ValueError('the end')"
+    printed = "True\nValueError: the end"
+    assert main([str(report(tmp_path, script, printed)), "--prepare", "tools.words:Path"]) == 0
+
+
 def test_a_report_without_a_script_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "report.md"
     path.write_text("# Nothing\n")
