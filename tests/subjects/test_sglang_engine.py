@@ -28,6 +28,18 @@ LAWS = {
     "a layer does not wait for its states from host memory": "read",
 }
 
+WITHOUT_RUST = """
+import sys
+from subjects.sglang.engine.releases import require_core
+from subjects.sglang.release import NotOffered
+sys.modules["sglang.srt.mem_cache.rust_tree_core.mem_cache"] = None
+try:
+    require_core("rust")
+except NotOffered as reason:
+    print(reason)
+"""
+"""In a checkout, the package of the release has Python files alone."""
+
 
 @cache
 def broken() -> dict[str, list[str]]:
@@ -40,6 +52,18 @@ def broken() -> dict[str, list[str]]:
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def test_a_checkout_that_was_not_built_does_not_offer_the_core_in_rust() -> None:
+    done = subprocess.run(
+        [str(PYTHON), "-c", WITHOUT_RUST],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=rooms.added_to(dict(os.environ)),
+        cwd=rooms.FOLDER,
+    )
+    assert done.stdout.splitlines()[-1:] == ["the core in Rust, which is not built here"], done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("name", [*PLAIN, "a session", "late copies"])

@@ -60,10 +60,13 @@ def require_core(core: str) -> None:
     """The release has this core of the tree, and the adapter can list its nodes.
 
     Raises:
-        NotOffered: it has not.
+        NotOffered: it has not; or it is a checkout in which the core was not built.
     """
     if core == "rust":
-        found = find("sglang.srt.mem_cache.rust_tree_core.adapter:RustUnifiedTreeCore")
+        try:
+            found = find("sglang.srt.mem_cache.rust_tree_core.adapter:RustUnifiedTreeCore")
+        except (FileNotFoundError, ModuleNotFoundError) as error:
+            raise NotOffered("the core in Rust, which is not built here") from error
         if not hasattr(found, "collect_path_info"):
             raise NotOffered("nodes of the core in Rust")
 
