@@ -49,18 +49,17 @@ class _WrongPrefix:
         return [step.get(name, absent) for step in self.steps]
 
     def passed(self, name: str, *, behind: bool, before: bool, boundary: int | None = None) -> bool:
-        """Whether a decode passed the boundary, that of the prefix if none is given, in a step right behind, or before, a step without a decode
-        of the request.
+        """Whether a decode passed the boundary, that of the prefix if none is given, in a step right behind, or before, one with a prefill or without
+        a decode of the request.
         """
         tokens = self.tokens if boundary is None else boundary
-        pairs = [
-            pair for two in pairwise(self.rows(name)) for pair in ((two,) * behind + (two[::-1],) * before)
-        ]
+        steps = list(zip(self.rows(name), self.steps, strict=True))
+        pairs = [pair for two in pairwise(steps) for pair in ((two,) * behind + (two[::-1],) * before)]
         return any(
             row["tokens"] == 1
             and row["computed"] == tokens - 1
-            and (beside["begins"] or beside["tokens"] != 1)
-            for beside, row in pairs
+            and any(one["begins"] or one["tokens"] != 1 for one in (beside, *others.values()))
+            for (beside, others), (row, _) in pairs
         )
 
 
@@ -234,6 +233,25 @@ def _retracted_and_aborted(case: Case, _: Profile) -> bool:
     return any("abort" in names[pause:end] for pause in pauses for end in ends if pause < end)
 
 
+def _retracted_aborted_and_continued(case: Case, _: Profile) -> bool:
+    """A turn of a streaming session was aborted behind a pause that sent requests back to the queue, and the session has another turn behind that."""
+    calls = _calls(case)
+    pauses = [at for at, (name, given) in enumerate(calls.all) if name == "pause" and given["retract"]]
+    for session in calls.streaming:
+        turns = {one["id"] for one in calls.turns(session)}
+        aborts = [
+            at for at, (name, given) in enumerate(calls.all) if name == "abort" and given["id"] in turns
+        ]
+        behind = [
+            at
+            for at, (name, given) in enumerate(calls.all)
+            if name == "add_turn" and given["session"] == session
+        ]
+        if any(pause < abort < turn for pause in pauses for abort in aborts for turn in behind):
+            return True
+    return False
+
+
 def _last_token_of_a_turn(case: Case, _: Profile) -> bool:
     """With drafts, a turn of a streaming session goes on at the end of what the turn before said."""
     if not dict(case.calls[0].named["settings"].fields).get("num_draft_tokens"):
@@ -280,6 +298,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "taken_beside_a_running_turn": Condition(outcome=_taken_beside_a_running_turn),
     "closed_beside_a_running_turn": Condition(outcome=_closed_beside_a_running_turn),
     "retracted_and_aborted": Condition(outcome=_retracted_and_aborted),
+    "retracted_aborted_and_continued": Condition(outcome=_retracted_aborted_and_continued),
     "last_token_of_a_turn": Condition(outcome=_last_token_of_a_turn),
     "kept_in_the_same_slot": Condition(outcome=_kept_in_the_same_slot),
     "kept_in_the_other_slot": Condition(outcome=_kept_in_the_other_slot),

@@ -31,6 +31,10 @@ _EAGLE = replace(DRAFTS, draft_method="eagle")
 _WRITE_THROUGH = replace(SCARCE, host_policy="write_through")
 _WRITE_BACK = replace(SCARCE, host_policy="write_back")
 _WRITE_SELECTIVE = replace(SCARCE, host_policy="write_through_selective")
+# Prefixes can fill all slots of states before they fill those of keys.
+_LAZY_DRAFTS = replace(
+    DRAFTS, strategy="extra_buffer_lazy", max_mamba_cache_size=9, max_total_tokens=96, max_running_requests=2
+)
 _LAZY = RadixWorld(strategy="extra_buffer_lazy", max_mamba_cache_size=12, overlap=True)
 
 
@@ -119,7 +123,7 @@ def test_requests_with_drafts_read_the_state_of_their_accepted_tokens(
     "provenance",
     ENGINE,
     device="cpu",
-    story=radix_stories(replace(DRAFTS, strategy="extra_buffer_lazy")),
+    story=radix_stories(_LAZY_DRAFTS),
 )
 def test_requests_with_drafts_and_a_second_slot_read_the_state_of_their_tokens(
     trial: Trial, story: RadixStory

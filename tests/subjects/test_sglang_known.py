@@ -248,6 +248,25 @@ def test_an_aborted_turn_is_known_behind_a_pause_and_before_the_close() -> None:
     assert not matches(happened(turn(), pause, abort, close), "retracted_and_aborted")
 
 
+def test_a_turn_behind_an_aborted_one_is_known_if_a_pause_sent_that_back() -> None:
+    pause, abort, known = (
+        ("pause", {"retract": True}),
+        ("abort", {"id": "r0"}),
+        "retracted_aborted_and_continued",
+    )
+    assert matches(happened(OPENED, turn(), pause, abort, turn(id="r1")), known)
+    assert not matches(happened(OPENED, turn(), abort, pause, turn(id="r1")), known)
+    assert not matches(happened(OPENED, turn(), pause, abort), known)
+    assert not matches(happened(turn(), pause, abort, turn(id="r1")), known)
+
+
+def test_a_batch_of_decodes_and_prefills_counts_as_a_prefill_beside_a_decode() -> None:
+    chunk = {"computed": 0, "tokens": 3, "drafts": 0, "begins": True}
+    mixed = [{**decode(2), "r1": chunk}, decode(3)]
+    assert matches(scenario(prompt=2, between=mixed, last=4))
+    assert not matches(scenario(prompt=2, between=[decode(2), decode(3)], last=4))
+
+
 def test_the_last_token_of_a_turn_is_known_with_drafts() -> None:
     def ended(computed: int, drafts: int = 3) -> Case:
         row = {"r1": {"computed": computed, "tokens": 1, "drafts": 0, "begins": True}}

@@ -99,6 +99,7 @@ def radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     late = st.lists(late_copies(), max_size=1).map(tuple) if world.host_policy else st.just(())
     any_events = st.builds(lambda one, early, more: (one, *early, *more), first, late, events)
     named = [aborts_at_boundaries(), *[returning_prefixes()] * bool(world.host_policy)]
+    named += [full_pools(world)] * world.strategy.endswith("lazy")
     continued = st.builds(
         lambda begun, more: (*begun, *more),
         st.one_of(named),
@@ -116,6 +117,16 @@ def aborts_at_boundaries() -> st.SearchStrategy[tuple[RadixEvent, ...]]:
         st.integers(1, 4),
         st.integers(3, 12),
     )
+
+
+def full_pools(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+    """A request passes boundaries, and ends near one, while each other slot of states holds a prefix."""
+
+    def of(own: int, max_tokens: int) -> tuple[RadixEvent, ...]:
+        prefix = (LiveAdd(world.mamba_track_interval, max_tokens=1), LiveTurns(times=4))
+        return (*prefix * world.max_mamba_cache_size, LiveAdd(own, max_tokens), LiveTurns(times=4))
+
+    return st.builds(of, st.integers(1, 2 * world.mamba_track_interval), st.integers(1, 12))
 
 
 def returning_prefixes() -> st.SearchStrategy[tuple[RadixEvent, ...]]:
