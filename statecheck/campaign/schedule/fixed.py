@@ -11,8 +11,9 @@ from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Explore, Explored
 
-SHRINKING_SECONDS = 60.0
-"""A scenario of an engine may take seconds, and Hypothesis alone would shrink for 300 s: seven wrong properties would outlast the limit of a CI job."""
+SHRINKING_SECONDS, MANY, SHORTER_SECONDS = 60.0, 4, 10.0
+"""A scenario of an engine may take seconds, and Hypothesis alone would shrink for 300 s: seven wrong properties would outlast the limit of a CI job.
+Once so many properties have failed, inputs of further ones are shrunk for a shorter time."""
 
 
 class FixedExamples:
@@ -36,13 +37,7 @@ class FixedExamples:
         # Long ones first, so that no worker is left with a long one at the end.
         chosen.sort(key=lambda one: (not one.tested.launches, one.tested.id))
         self._waiting = deque(
-            Explore(
-                one.name,
-                seed_of(plan, 0, one.tested.id),
-                examples[one.tested.id],
-                shrinking=SHRINKING_SECONDS,
-            )
-            for one in chosen
+            Explore(one.name, seed_of(plan, 0, one.tested.id), examples[one.tested.id]) for one in chosen
         )
 
     def next(self, worker: WorkerHandle, workers: Sequence[WorkerHandle], left: float) -> Explore | None:  # noqa: ARG002 - an assignment's
@@ -52,7 +47,9 @@ class FixedExamples:
             task = waiting.popleft()
             standing = self._ledger.standings[task.property]
             if standing.open:
-                return replace(task, known=standing.known, isolated=standing.deaths > 0)
+                failed = sum(bool(one.buckets) for one in self._ledger.standings.values())
+                seconds = SHRINKING_SECONDS if failed < MANY else SHORTER_SECONDS
+                return replace(task, known=standing.known, isolated=standing.deaths > 0, shrinking=seconds)
             waiting = self.lost or self._waiting
         return None
 

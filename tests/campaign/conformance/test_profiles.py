@@ -11,6 +11,7 @@ import pytest
 from statecheck.campaign.conformance.profiles import profile_of, profiles, seed_of_profile
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
+from statecheck.campaign.schedule import fixed
 from statecheck.campaign.schedule.fixed import FixedExamples
 from statecheck.execution.registry import load_properties
 
@@ -59,6 +60,19 @@ def test_each_property_is_explored_once_with_its_number_of_examples() -> None:
 
 def test_a_failing_input_of_a_profile_is_shrunk_for_a_minute_at_most() -> None:
     assert {task.shrinking for task in explored()} == {60.0}
+
+
+def test_further_failing_inputs_are_shrunk_for_a_shorter_time_once_many_properties_have_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fixed, "MANY", 2)
+    given, ledger = schedule()
+    worker = cast(Any, SimpleNamespace())
+    seconds = []
+    while (task := given.next(worker, [worker], float("inf"))) is not None:
+        seconds.append(task.shrinking)
+        ledger.standings[task.property].buckets.add("a bucket")
+    assert seconds == [60.0, 60.0, 10.0]
 
 
 def test_the_examples_of_a_profile_follow_from_its_seed() -> None:
