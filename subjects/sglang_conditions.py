@@ -119,12 +119,12 @@ def _has_mixed_batch(steps: Iterable[Mapping[str, Any]]) -> bool:
     )
 
 
-def _mixed_batch(case: Case, _: Profile) -> bool:
-    """A batch was mixed, and what may be hit holds another state than that at the next boundary: nothing was copied to its slot."""
+def _mixed_batch(case: Case, profile: Profile) -> bool:
+    """A batch was mixed, and what may be hit holds another state, which no copy at the next boundary explains: nothing was copied to its slot."""
     wrong = _wrong(case, "extra_buffer")
     if wrong is None or not dict(case.calls[0].named["settings"].fields).get("mixed"):
         return False
-    return _has_mixed_batch(wrong.steps) and not wrong.is_next_boundary
+    return _has_mixed_batch(wrong.steps) and not _kept_in_the_same_slot(case, profile)
 
 
 def _hit_of_a_mixed_batch(case: Case, _: Profile) -> bool:
@@ -221,16 +221,11 @@ def _closed_beside_a_running_turn(case: Case, _: Profile) -> bool:
 
 
 def _retracted_and_aborted(case: Case, _: Profile) -> bool:
-    """A request was aborted behind a pause that sent requests back to the queue, and a streaming session was closed behind that."""
+    """A request was aborted behind a pause that sent requests back to the queue, and a streaming session was closed, before that or behind it."""
     calls = _calls(case)
     names = [name if name != "pause" or given["retract"] else "" for name, given in calls.all]
-    ends = [
-        at
-        for at, (name, given) in enumerate(calls.all)
-        if name == "close_session" and given["id"] in calls.streaming
-    ]
-    pauses = [at for at, name in enumerate(names) if name == "pause"]
-    return any("abort" in names[pause:end] for pause in pauses for end in ends if pause < end)
+    closed = any(name == "close_session" and given["id"] in calls.streaming for name, given in calls.all)
+    return closed and "pause" in names and "abort" in names[names.index("pause") :]
 
 
 def _retracted_aborted_and_continued(case: Case, _: Profile) -> bool:

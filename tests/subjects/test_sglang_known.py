@@ -234,7 +234,7 @@ def test_each_way_in_which_a_refused_turn_fails_is_known_by_its_cause() -> None:
     assert not matches(happened(turn(), refused, third, closed), beside)
 
 
-def test_an_aborted_turn_is_known_behind_a_pause_and_before_the_close() -> None:
+def test_an_aborted_turn_is_known_behind_a_pause_if_its_session_is_closed() -> None:
     pause, abort, close = (
         ("pause", {"retract": True}),
         ("abort", {"id": "r0"}),
@@ -244,7 +244,8 @@ def test_an_aborted_turn_is_known_behind_a_pause_and_before_the_close() -> None:
     assert matches(happened(OPENED, turn(), pause, abort, close), "retracted_and_aborted")
     assert not matches(happened(OPENED, turn(), abort, pause, close), "retracted_and_aborted")
     assert not matches(happened(OPENED, turn(), in_place, abort, close), "retracted_and_aborted")
-    assert not matches(happened(OPENED, turn(), pause, close, abort), "retracted_and_aborted")
+    assert matches(happened(OPENED, turn(), close, pause, abort), "retracted_and_aborted")
+    assert not matches(happened(OPENED, turn(), pause, abort), "retracted_and_aborted")
     assert not matches(happened(turn(), pause, abort, close), "retracted_and_aborted")
 
 
