@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from properties.releases.test_radix_engine import ENGINE, RadixRun
-from properties.strategies.releases.live import LONGEST, LiveTurns
+from properties.strategies.releases.live import LONGEST, LivePause, LiveTurns
 from properties.strategies.releases.radix import RadixWorld
 from properties.strategies.releases.radix_sessions import (
     CloseSession,
@@ -53,6 +53,8 @@ class SessionRun(RadixRun):
     """Of requests that ended, whether they came to their last token."""
     aborted: set[str] = field(default_factory=set)
     """Requests whose client went away. One in the queue ends before the next input comes, and one that runs does not."""
+    paused: bool = False
+    """Whether there was a pause since the last step: it takes in results, which may end a turn before the next input comes."""
     prompts: dict[str, int] = field(default_factory=dict)
     parents: dict[str, str] = field(default_factory=dict)
 
@@ -68,6 +70,7 @@ class SessionRun(RadixRun):
         elif isinstance(event, SecondPasses):
             self.call(call(f"{self.engine}.second_passes", self=Name("engine")))
         else:
+            self.paused = self.paused or isinstance(event, LivePause)
             super().happens(event)
 
     def abort(self, name: str) -> None:
@@ -89,7 +92,7 @@ class SessionRun(RadixRun):
     def turn(self, session: _Session, event: SessionTurn) -> None:
         """A request behind those of the session, if it may come now and is not too long."""
         open_turns = [name for name in session.turns if name not in self.ended]
-        if session.streaming and not self.aborted.isdisjoint(open_turns):
+        if open_turns and (self.paused or (session.streaming and not self.aborted.isdisjoint(open_turns))):
             return
         if open_turns and event.eager:
             self.refused(session, "" if session.streaming else open_turns[-1], event)
@@ -154,6 +157,7 @@ class SessionRun(RadixRun):
         return bool(above) and (above == other or self.is_behind(above, other))
 
     def stepped(self, value: Record) -> None:
+        self.paused = False
         for name in value["finished"]:
             self.ended[name] = name not in value["aborted"]
 
