@@ -133,7 +133,8 @@ def test_any_other_wrong_state_is_new(other: Case) -> None:
 
 
 def test_a_state_at_the_next_boundary_is_known_with_one_slot_behind_a_prefill() -> None:
-    lazy, known = {"strategy": "extra_buffer_lazy"}, "kept_beside_a_prefill"
+    lazy: dict[str, Any] = {"strategy": "extra_buffer_lazy"}
+    known = "kept_beside_a_prefill"
     passes: dict[str, Any] = {"prompt": 4, "between": [decode(6), {}, decode(7)], "last": 8}
     assert matches(scenario(**passes, **lazy), known)
     assert not matches(scenario(**passes | {"between": [decode(6), decode(7)]}, **lazy), known)
@@ -149,7 +150,7 @@ def test_a_stale_state_in_the_slot_of_a_mixed_batch_is_known() -> None:
 
 def test_a_hit_of_a_prefix_from_a_mixed_batch_is_known_in_the_turn_in_which_it_begins() -> None:
     chunk = {"computed": 0, "tokens": 3, "drafts": 0, "begins": True}
-    hit = {"r0": {"computed": 4, "tokens": 3, "drafts": 0, "begins": True}}
+    hit: dict[str, Any] = {"r0": {"computed": 4, "tokens": 3, "drafts": 0, "begins": True}}
     mixed: dict[str, Any] = {"between": [{**decode(2), "r1": chunk}], "mixed": True, "law": "read"}
     nothing, known = ("?", 0, ()), "hit_of_a_mixed_batch"
     assert matches(scenario(nothing, **mixed, ends=hit), known)
