@@ -45,8 +45,8 @@ class OwnCode:
         replaced = [
             one
             for one in self._entries
-            if one.names.get(one.name) is not one.found
-            or (one.code is not None and one.found.__code__ is not one.code)
+            if (one.code is not None and one.found.__code__ is not one.code)
+            or one.names.get(one.name) is not one.found
         ]
         for one in replaced:
             one.restore()

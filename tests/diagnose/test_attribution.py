@@ -232,14 +232,19 @@ def test_a_kernel_that_does_not_end_is_told_with_its_own_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(attribution, "_OF_A_HANG", 12.0)
     (tmp_path / "endless_subject.py").write_text(ENDLESS)
     actual = (Raised(DEVICE_FAULT, "hang: in words"),)
     case = a_case(subject="endless_subject", expected=(Returned(2),), actual=actual)
-    message = explained(case, load("impl")).finding
+    message = ""
+    for seconds in (12.0, 90.0):
+        monkeypatch.setattr(attribution, "_OF_A_HANG", seconds)
+        message = explained(case, load("impl")).finding
+        # A busy machine may still compile the kernel, at the line of the launch.
+        if not message.endswith(":16."):
+            break
     # Of the loop, one line or the other: it is looked at once.
     assert re.fullmatch(
-        r"On a CPU it does not end within 12 s either, at endless_subject\.py:1[01]\.", message
+        r"On a CPU it does not end within \d+ s either, at endless_subject\.py:1[01]\.", message
     )
 
 

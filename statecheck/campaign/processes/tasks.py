@@ -7,7 +7,7 @@ worker from outside.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from statecheck.campaign.plan import Plan
@@ -53,6 +53,7 @@ class Explore:
     property: str
     seed: int
     max_examples: int
+    _: KW_ONLY
     known: frozenset[str] = frozenset()
     patience: float = float("inf")
     deadline: float = float("inf")

@@ -103,10 +103,10 @@ class Assignment:
             name,
             seed_of(self._plan, self._plan.first_round, number),
             _FIRST_EXAMPLES,
-            standing.known,
-            min(patience, left),
-            left + GRACE_SECONDS / 2,
-            enough,
+            known=standing.known,
+            patience=min(patience, left),
+            deadline=left + GRACE_SECONDS / 2,
+            enough=enough,
         )
 
     def ended(self, task: Explore, message: Explored | None) -> None:
