@@ -31,8 +31,8 @@ _NO_INPUT = (ArithmeticError, AssertionError, LookupError, ValueError)
 """What the data of an input raise where no call can be made of it."""
 
 
-class OutOfTime(Exception):
-    """The CPU seconds are used up."""
+class OutOfTime(BaseException):
+    """The CPU seconds are used up. No `Exception`: Hypothesis would take it for a failure, and run the example again."""
 
 
 class Search:
