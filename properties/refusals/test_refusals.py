@@ -205,6 +205,7 @@ BAD_INPUTS = (
     ),
     Bad("an unknown layout", call("get_conv_state_layout", environment={LAYOUT_VARIABLE: "NHD"})),
     Bad("a division by 0", call("cdiv", x=4, y=0)),
+    Bad("a division of no numbers by 0", call("cdiv", x=int32([]), y=0)),
     Bad("a remainder", call("divide", x=5, y=2)),
     Bad("a page smaller than its states", spec(page_size_padded=23)),
     Bad("a state without a dtype", spec(dtypes=())),

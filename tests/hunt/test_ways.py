@@ -9,17 +9,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from statecheck.case.values import Refusal, call, int32
+from properties.strategies.shapes import FAMILIES
 from statecheck.execution.example import Bench
 from statecheck.execution.port import InProcess
-from statecheck.expectations import answer
 from subjects import load
 from tests.hunt import page, results
 from tests.hunt.__main__ import main, ways_of
 from tests.hunt.defects import GROUPS, OF_RELEASES, planted_defects
 from tests.hunt.trial import Hunt, hunt
 from tests.hunt.ways import release_tests, search, traffic, types, uniform
-from tests.hunt.ways.inputs import FAMILIES, TARGETS, Target, sizes_of
+from tests.hunt.ways.inputs import TARGETS, Target, sizes_of
 
 EASY = "query lengths are the ends of the queries"
 EASY_IN_ENGINES = "decodes read the state before the tokens that they accepted"
@@ -52,13 +51,6 @@ def test_every_input_has_a_strategy_of_its_types(kind: type[object]) -> None:
     drawn()
     assert seen
     assert all(isinstance(one, kind) for one in seen)
-
-
-def test_a_divisor_of_zero_is_refused_where_there_is_no_element_to_divide() -> None:
-    """Plain Hypothesis came to it: the rules returned an empty tensor."""
-    expected = answer(call("cdiv", x=int32(()), y=0))
-    assert isinstance(expected, Refusal)
-    assert expected.argument == "y"
 
 
 def test_a_strategy_needs_a_known_type() -> None:

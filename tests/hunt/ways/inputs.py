@@ -41,14 +41,6 @@ from statecheck.case.values import Call, DType, Record, Step, Tensor, call, int3
 from subjects import load
 
 Steps = Sequence[Step]
-FAMILIES = (
-    "linear_attention_state_shape",
-    "mamba1_state_shape",
-    "mamba2_state_shape",
-    "short_conv_state_shape",
-    "gated_delta_net_state_shape",
-    "kda_state_shape",
-)
 
 
 @cache

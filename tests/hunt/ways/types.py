@@ -13,8 +13,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from properties.strategies.shapes import ShapeArguments
-from tests.hunt.ways.inputs import FAMILIES, sizes_of
+from properties.strategies.shapes import FAMILIES, ShapeArguments
+from tests.hunt.ways.inputs import sizes_of
 
 MOST = 6
 """Elements of a tuple."""

@@ -17,9 +17,8 @@ from properties.strategies.builder_sessions import Session
 from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
 from properties.strategies.chunks import Packed
 from properties.strategies.layout import Copy, PaddedState
-from properties.strategies.shapes import ShapeArguments
+from properties.strategies.shapes import FAMILIES, ShapeArguments
 from tests.hunt.ways.inputs import (
-    FAMILIES,
     Capture,
     Division,
     HybridModel,
