@@ -1,6 +1,6 @@
 """What is explored when, and with how many examples.
 
-First every property gets one to three examples, the dearest last. Then rounds follow, in which every property comes up once: first
+First every property gets one to three examples, in the order that planted defects were found soonest in, others behind those, the dearest last. Then rounds follow, in which every property comes up once: first
 what soon has enough examples. Three of four rounds are of properties with few compared
 examples only, as long as there are some. Where the budget is in examples, nothing may depend on how fast machine or worker are: a
 unit of work gives the same wherever it is done.
@@ -17,6 +17,7 @@ from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Explore, Explored
+from statecheck.campaign.schedule.learned import place
 from statecheck.campaign.standing import Standing
 from statecheck.subject import is_engine
 
@@ -60,7 +61,7 @@ class Assignment:
         self._turns: Counter[str] = Counter()
         self._explored = Counter[str]()
         untried = [standing for standing in ledger.standings.values() if standing.open and not standing.tried]
-        untried.sort(key=lambda one: (one.name in scenarios, one.tested.launches))
+        untried.sort(key=lambda one: (place(one.tested.id), one.name in scenarios, one.tested.launches))
         self._first: deque[str] = deque(standing.name for standing in untried if self._by_time)
         self._in_hand: set[str] = set()
 

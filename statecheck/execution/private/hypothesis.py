@@ -9,7 +9,15 @@ from hypothesis import settings
 from hypothesis.errors import StopTest, UnsatisfiedAssumption
 from hypothesis.stateful import run_state_machine_as_test
 
-__all__ = ["ENDS_EXAMPLES", "MADE_FOR", "run_machine"]
+from statecheck.rooms import FOLDER, PACKAGE
+
+try:
+    from hypothesis.internal.conjecture import providers
+except ImportError:
+    # Versions that take no constants from sources.
+    providers = None  # type: ignore[assignment]
+
+__all__ = ["ENDS_EXAMPLES", "MADE_FOR", "leave_out_own_constants", "run_machine"]
 
 MADE_FOR = ("6.100", "6.170")
 """The oldest and the newest version that this was made for, and is tested with."""
@@ -23,3 +31,32 @@ def run_machine(begin: Callable[[], Any], chosen: settings, seed: int | None = N
     # Where Hypothesis looks for the seed of a machine; its decorator takes classes only.
     begin._hypothesis_internal_use_seed = seed  # type: ignore[attr-defined]
     run_state_machine_as_test(begin, settings=chosen)  # type: ignore[arg-type]
+
+
+_QUESTION = "is_local_module_file"
+_OWN = tuple(
+    f"{folder}/"
+    for folder in (PACKAGE, *(FOLDER / name for name in ("oracle", "properties", "subjects", "tools")))
+)
+
+
+def leave_out_own_constants() -> None:
+    """Have Hypothesis draw no constants from the source of the harness, in this process.
+
+    Of 20 integers that it draws, one is a constant, which may stand in any local module that is imported. From a checkout that is
+    the whole harness: the first example would wait for 330 files to be parsed, and what a seed draws would depend on which of them are imported,
+    and on whether statecheck is installed. Versions that do not ask about files go on as they do.
+    """
+    is_local = getattr(providers, _QUESTION, None)
+    if is_local is not None and not isinstance(is_local, _OthersFiles):
+        setattr(providers, _QUESTION, _OthersFiles(is_local))
+
+
+class _OthersFiles:
+    """Whether a file is local, and none of the harness's."""
+
+    def __init__(self, is_local: Callable[[str], bool]) -> None:
+        self._is_local = is_local
+
+    def __call__(self, path: str) -> bool:
+        return not path.startswith(_OWN) and self._is_local(path)

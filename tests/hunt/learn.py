@@ -1,0 +1,174 @@
+"""Learn in which order properties find planted defects soonest: `python -m tests.hunt.learn`.
+
+Each property has the examples of a campaign's first pass on each broken copy, with several seeds. Of all properties, that comes first which
+finds the most for its CPU time, of what is left that which finds the most of what the first has missed, and so on. `--write` makes of it
+the order that campaigns begin with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+from statecheck.campaign.schedule import learned
+from statecheck.execution import profiles
+from statecheck.execution.example import Bench, Falsified
+from statecheck.execution.port import InProcess
+from statecheck.execution.property import Property
+from statecheck.execution.registry import load_properties
+from statecheck.execution.selection import follows_requests
+from statecheck.kernels import triton_mode
+from tests.breakages.table import BREAKAGES, hunting
+from tests.breakages.variants import Breakage, broken_subject
+from tests.hunt.trial import ROOT
+
+_EXAMPLES, _COMPARED = 10, 3
+"""Of the first pass of a campaign; a scenario is one example."""
+_MOST_SECONDS = 2.0
+"""CPU seconds of the examples of one seed."""
+_DEFECT_SECONDS = 240.0
+"""What is not tried on a copy by then is left out: a defect may keep its caller waiting."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What the first examples of a property came to on a broken copy.
+
+    Args:
+        found: with how many of the `seeds` one of them failed.
+        cost: CPU seconds for one seed, the median.
+    """
+
+    defect: str
+    property_id: str
+    found: int
+    seeds: int
+    cost: float
+
+
+class _Enough(BaseException):
+    """The first pass ends here. No `Exception`: it is nothing that the example shows."""
+
+
+def attempts(defect: Breakage, seeds: int) -> Iterator[Attempt]:
+    """Try all properties on a copy with the defect, in this process."""
+    triton_mode.prepare("cpu")
+    profiles.register()
+    with tempfile.TemporaryDirectory() as folder, broken_subject(defect.variant, Path(folder)) as subject:
+        for tested in load_properties().values():
+            bench = Bench(subject, InProcess(subject, "cpu", sanitized=tested.launches))
+            if tested.not_applicable(bench) is not None:
+                continue
+            tried = [_first_examples(tested, bench, seed) for seed in range(1, seeds + 1)]
+            found = sum(failed for failed, _ in tried)
+            yield Attempt(defect.name, tested.id, found, seeds, round(median(cost for _, cost in tried), 4))
+
+
+def _first_examples(tested: Property, bench: Bench, seed: int) -> tuple[bool, float]:
+    """Whether one of the first examples fails, and their CPU seconds until then."""
+    enough = 1 if follows_requests(tested) else _COMPARED
+    began, failed = time.process_time(), list[float]()
+    bench.counts.take()
+
+    def on_example() -> None:
+        if bench.counts.compared >= enough or time.process_time() - began > _MOST_SECONDS:
+            raise _Enough
+
+    bench.on_example = on_example
+    bench.on_falsified = lambda case: failed.append(time.process_time() - began)
+    try:
+        with suppress(_Enough, Falsified), hunting(shrink=False):
+            tested.explore(bench, seed=seed, max_examples=_EXAMPLES)
+    except Exception as error:
+        print(f"{tested.id}: {type(error).__name__}", file=sys.stderr)
+    return bool(failed), failed[0] if failed else time.process_time() - began
+
+
+def order(tried: Iterable[Attempt]) -> list[str]:
+    """Properties by what they add per CPU second to those before them."""
+    chances: dict[str, dict[str, float]] = defaultdict(dict)
+    costs: dict[str, list[float]] = defaultdict(list)
+    for one in tried:
+        chances[one.property_id][one.defect] = one.found / one.seeds
+        if not one.found:
+            costs[one.property_id].append(one.cost)
+    cost = {name: max(_LEAST, median(costs[name] or [_LEAST])) for name in chances}
+    missed: dict[str, float] = defaultdict(lambda: 1.0)
+    ordered = list[str]()
+    while left := sorted(set(chances) - set(ordered)):
+        best = max(left, key=lambda name: (_added(chances[name], missed) / cost[name], -cost[name]))
+        ordered.append(best)
+        for defect, chance in chances[best].items():
+            missed[defect] *= 1 - chance
+    return ordered
+
+
+_LEAST = 0.01
+"""CPU seconds that the first examples of any property take, when Hypothesis has begun."""
+
+
+def _added(chances: Mapping[str, float], missed: Mapping[str, float]) -> float:
+    """How many more defects it is expected to find."""
+    return sum(missed[defect] * chance for defect, chance in chances.items())
+
+
+def _attempted(defect: Breakage, seeds: int) -> list[Attempt]:
+    """In a process of its own; what it has printed by the end of its time."""
+    command = [sys.executable, "-m", "tests.hunt.learn", "--seeds", str(seeds), "--defect", defect.name]
+    variables = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    try:
+        printed = subprocess.run(
+            command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, timeout=_DEFECT_SECONDS, check=False
+        ).stdout
+    except subprocess.TimeoutExpired as late:
+        printed = late.stdout or b""
+    lines = [line for line in printed.decode().splitlines() if line.endswith("}")]
+    print(f"{defect.name}: {len(lines)} properties", flush=True)
+    return [Attempt(**json.loads(line)) for line in lines]
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m tests.hunt.learn", description=__doc__)
+    made.add_argument("--seeds", type=int, default=5, help="of each property on each copy (default 5)")
+    made.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="copies at once")
+    made.add_argument("--out", type=Path, default=ROOT / "build" / "learn.json", help="what was tried")
+    made.add_argument(
+        "--write", action="store_true", help=f"write {learned.FILE.name} from it, and try nothing"
+    )
+    made.add_argument("--defect", default="", help=argparse.SUPPRESS)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    if options.defect:
+        for one in attempts(next(one for one in BREAKAGES if one.name == options.defect), options.seeds):
+            print(json.dumps(asdict(one)), flush=True)
+        return 0
+    if options.write:
+        tried = [Attempt(**row) for row in json.loads(options.out.read_text(encoding="utf-8"))]
+        learned.write(order(tried))
+        return 0
+    with ThreadPoolExecutor(options.workers) as pool:
+        tried = [
+            one for found in pool.map(lambda one: _attempted(one, options.seeds), BREAKAGES) for one in found
+        ]
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps([asdict(one) for one in tried], indent=0) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
