@@ -83,6 +83,11 @@ class Scene:
     seconds: float = SECONDS
 
 
+def as_found(case: Case) -> Diagnosis:
+    """Of a case that is not run again."""
+    return Diagnosis(case, _NOT_RUN, _NOT_RUN)
+
+
 def diagnose(case: Case, scene: Scene) -> Diagnosis:
     """Run the case again in fresh processes, and find out what it depends on: Hypothesis has made it small."""
     until = time.monotonic() + scene.seconds

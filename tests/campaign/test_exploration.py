@@ -225,6 +225,21 @@ def test_a_failing_input_is_shrunk_for_as_long_as_the_task_says(make: Make) -> N
     assert "The time was up before this input was shrunk" in text_of(found.report)
 
 
+def test_an_input_that_is_reported_as_found_is_neither_shrunk_nor_run_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+
+    def fails(trial: Trial, x: int) -> None:
+        tried.append(x)
+        divides_by_one(trial, x)
+
+    monkeypatch.setattr("statecheck.diagnose.diagnosis.confirm", lambda *_: pytest.fail("it was run again"))
+    found = first(explored(make(fails), as_found=True))
+    assert (x_of(found), found.shrunk) == (tried[-1], False)
+    assert "this input was neither shrunk nor run again" in text_of(found.report)
+
+
 @pytest.mark.parametrize("deadline", [False, True], ids=["patience", "deadline"])
 def test_an_example_that_runs_when_the_time_is_up_is_run_to_its_end(
     make: Make, monkeypatch: pytest.MonkeyPatch, deadline: bool

@@ -20,6 +20,7 @@ from statecheck.workers.shared_workers import DeviceGone
 
 _Kind = TypeVar("_Kind", bound=BaseException)
 _CUT_SHORT = "**The time was up before this input was shrunk to the end.**"
+_AS_FOUND = "**Several properties had failed before: this input was neither shrunk nor run again.**"
 _PROGRESS_SECONDS = 0.2
 
 
@@ -157,7 +158,8 @@ class Exploration:
         self._rest()
         if self._failures.latest is None:
             return "passed", ""
-        return self._failures.falsified(self._failures.latest, _CUT_SHORT, shrunk=False)
+        note = _AS_FOUND if self.task.as_found else _CUT_SHORT
+        return self._failures.falsified(self._failures.latest, note, shrunk=False)
 
     def _on_example(self) -> None:
         # Only here: an example that was begun in time gets all the time that its calls may take.
@@ -172,7 +174,8 @@ class Exploration:
         # On disk before anything is sent.
         self._failures.keep(case)
         if is_first:
-            self._deadline = min(self._deadline, time.monotonic() + self.task.shrinking)
+            seconds = 0.0 if self.task.as_found else self.task.shrinking
+            self._deadline = min(self._deadline, time.monotonic() + seconds)
             self._tell_progress()
             self.worker.events.send(ExampleFailed(self.task.property))
 

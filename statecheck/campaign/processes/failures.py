@@ -77,11 +77,11 @@ class Failures:
             self._worker.trouble(f"{self._task.property}: {what}")
 
     def falsified(self, case: Case, note: str, *, shrunk: bool = True) -> tuple[str, str]:
-        from statecheck.diagnose.diagnosis import diagnose, explain
+        from statecheck.diagnose.diagnosis import as_found, diagnose, explain
 
         own = bucket_of(case).id
         case = replace(case, first_seen=dict(self._worker.setting.first_seen))
-        diagnosis = diagnose(case, self._scene())
+        diagnosis = as_found(case) if self._task.as_found else diagnose(case, self._scene())
         sanitizer = "" if self._task.sanitized else self._with_sanitizer(diagnosis.case)
         # What it depends on is why it did not repeat.
         note = "" if note == DID_NOT_REPEAT and diagnosis.depends_on else note

@@ -44,6 +44,7 @@ class Explore:
         patience: seconds after which it ends, unless something was found: what was is shrunk until `deadline`.
         deadline: seconds after which it ends, whatever was found.
         shrinking: seconds for which the first failing input is shrunk.
+        as_found: the first failing input ends it, and is reported as it is: neither shrunk nor run again.
         enough: it ends after so many compared examples; 0: it does not.
         sanitized: the sanitizer watches, where it does in the campaign.
         isolated: the subject runs in a process of its own, also where the campaign has it in the worker.
@@ -58,6 +59,7 @@ class Explore:
     patience: float = float("inf")
     deadline: float = float("inf")
     shrinking: float = float("inf")
+    as_found: bool = False
     enough: int = 0
     sanitized: bool = True
     isolated: bool = False

@@ -11,9 +11,10 @@ from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Explore, Explored
 
-SHRINKING_SECONDS, MANY, SHORTER_SECONDS = 60.0, 4, 10.0
+SHRINKING_SECONDS, MANY = 30.0, 4
 """A scenario of an engine may take seconds, and Hypothesis alone would shrink for 300 s: seven wrong properties would outlast the limit of a CI job.
-Once so many properties have failed, inputs of further ones are shrunk for a shorter time."""
+Once so many properties have failed, the inputs of further ones, mostly of the same cause, are reported as they are found: to import a
+release once more in order to repeat a failure takes up to half a minute."""
 
 
 class FixedExamples:
@@ -48,8 +49,13 @@ class FixedExamples:
             standing = self._ledger.standings[task.property]
             if standing.open:
                 failed = sum(bool(one.buckets) for one in self._ledger.standings.values())
-                seconds = SHRINKING_SECONDS if failed < MANY else SHORTER_SECONDS
-                return replace(task, known=standing.known, isolated=standing.deaths > 0, shrinking=seconds)
+                return replace(
+                    task,
+                    known=standing.known,
+                    isolated=standing.deaths > 0,
+                    shrinking=SHRINKING_SECONDS,
+                    as_found=failed >= MANY,
+                )
             waiting = self.lost or self._waiting
         return None
 

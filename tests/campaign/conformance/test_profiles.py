@@ -58,21 +58,21 @@ def test_each_property_is_explored_once_with_its_number_of_examples() -> None:
     )
 
 
-def test_a_failing_input_of_a_profile_is_shrunk_for_a_minute_at_most() -> None:
-    assert {task.shrinking for task in explored()} == {60.0}
+def test_a_failing_input_of_a_profile_is_shrunk_for_half_a_minute_at_most() -> None:
+    assert {(task.shrinking, task.as_found) for task in explored()} == {(30.0, False)}
 
 
-def test_further_failing_inputs_are_shrunk_for_a_shorter_time_once_many_properties_have_failed(
+def test_further_failing_inputs_are_reported_as_found_once_many_properties_have_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fixed, "MANY", 2)
     given, ledger = schedule()
     worker = cast(Any, SimpleNamespace())
-    seconds = []
+    as_found = []
     while (task := given.next(worker, [worker], float("inf"))) is not None:
-        seconds.append(task.shrinking)
+        as_found.append(task.as_found)
         ledger.standings[task.property].buckets.add("a bucket")
-    assert seconds == [60.0, 60.0, 10.0]
+    assert as_found == [False, False, True]
 
 
 def test_the_examples_of_a_profile_follow_from_its_seed() -> None:
