@@ -32,6 +32,7 @@ from statecheck.case.values import (
     View,
 )
 
+NOTHING_WRONG = "nothing"  # of a law that holds; otherwise a sentence stands there that says what breaks it
 _HAVE_PARTS = frozenset({Tensor, Record, dict, list, tuple, bytes})
 
 
@@ -39,7 +40,7 @@ _HAVE_PARTS = frozenset({Tensor, Record, dict, list, tuple, bytes})
 class Difference:
     """`place` was observed to be `observed`, but should be `expected`; `tensors` are (expected, observed) if it is one.
 
-    `damage`: memory around a tensor was written to.
+    `damage`: memory around a tensor was written to. `sentence`: what was observed, where it says itself what is wrong.
     """
 
     place: str
@@ -47,17 +48,18 @@ class Difference:
     expected: str
     tensors: tuple[Tensor, Tensor] | None = None
     damage: bool = False
+    sentence: str = ""
 
     @property
     def seen(self) -> str:
-        return f"{self.place} = {self.observed}"
+        return self.sentence or f"{self.place} = {self.observed}"
 
     @property
     def wanted(self) -> str:
-        return f"should be {self.expected}"
+        return "" if self.sentence else f"should be {self.expected}"
 
     def __str__(self) -> str:
-        return f"{self.seen}, but {self.wanted}"
+        return f"{self.seen}, but {self.wanted}" if self.wanted else self.seen
 
 
 def parts_compared(expected: Expected, actual: Outcome) -> int:
@@ -145,7 +147,10 @@ def difference(expected: Value, actual: Value, place: str, *, places: bool) -> D
             return Difference(f"len({place})", str(len(actual)), str(len(expected)))
         pairs = ((f"{place}[{i}]", item, actual[i]) for i, item in enumerate(expected))
     else:
-        return None if expected == actual else Difference(place, brief(actual), brief(expected))
+        if expected == actual:
+            return None
+        sentence = str(actual) if expected == NOTHING_WRONG else ""
+        return Difference(place, brief(actual), brief(expected), sentence=sentence)
     return _first(pairs, places)
 
 
