@@ -151,13 +151,14 @@ def _seen(case: Case) -> str:
 
 def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
     rerun = command_line("replay", directory / "case.json", subject=case.subject, device=case.device)
-    script = script_line(directory / "repro.py", case.subject)
+    harness = needs_statecheck(case)
+    script = script_line(directory / "repro.py", case.subject, harness=harness)
     codes = "exits 1 while the defect is there and 0 once it is gone"
     if case.model:
         codes = "prints what differs"
     lines = [f"{code(script)} {codes}; it needs {_needs(case, subject)}."]
-    if not case.model and not needs_statecheck(case):
-        test = script_line(directory / TEST, case.subject, *ALONE)
+    if not case.model and not harness:
+        test = script_line(directory / TEST, case.subject, *ALONE, harness=harness)
         lines.append(f"{code(test)} is the same as a test for pytest, to be put among the project's own.")
     lines.append(f"{code(rerun)} replays the same input through the harness.")
     if project_of(case.subject) == case.subject:

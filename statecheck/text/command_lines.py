@@ -102,14 +102,23 @@ def command_line(command: str, *given: PurePath | str, **options: Option) -> str
     return _from_here(" ".join([*variables, shlex.join(words)]))
 
 
-def script_line(script: PurePath, subject: str = "impl", *flags: str) -> str:
-    """A Python script about a subject, run by this interpreter, with these flags, and with what it imports."""
+def script_line(script: PurePath, subject: str = "impl", *flags: str, harness: bool = True) -> str:
+    """A Python script about a subject, run by this interpreter, with these flags, and with what it imports.
+
+    `harness`: the script imports statecheck.
+    """
     # A checkout of a project is on the import path of the process that went on with it.
     chosen = _CHOSEN_BY.get(project_of(subject))
     moved = chosen and os.environ.get(chosen[1])
-    path = os.environ.get("PYTHONPATH", "") if moved else _python_path()
+    path = _path_of_release(harness) if moved else _python_path()
     variables = [f"PYTHONPATH={shlex.quote(path)}"] if path else []
     return _from_here(" ".join([*variables, python(), *flags, shlex.quote(near(script))]))
+
+
+def _path_of_release(harness: bool) -> str:
+    """The import path of this process, as one types it here; without statecheck's own folder where that is not imported."""
+    folders = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return os.pathsep.join(near(one) for one in folders if harness or Path(one) != rooms.FOLDER)
 
 
 def option(name: str, value: str) -> str:

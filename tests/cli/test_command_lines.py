@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from statecheck import rooms
 from statecheck.cli.main import parser
 from statecheck.text import command_lines
 from statecheck.text.command_lines import command_line, near, option, pip_line, script_line
@@ -66,6 +67,19 @@ def test_a_process_in_another_environment_says_how_the_first_was_started(
     assert script_line(Path("repro.py")) == "PYTHONPATH=mine /elsewhere/bin/python repro.py"
     monkeypatch.setenv("VLLM_PATH", "vllm")
     assert script_line(Path("repro.py"), "vllm") == "PYTHONPATH=theirs /elsewhere/bin/python repro.py"
+
+
+def test_a_script_about_a_checkout_names_it_as_one_reaches_it_and_not_the_harness(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("VLLM_PATH", ".")
+    monkeypatch.setattr(rooms, "FOLDER", Path("/site-packages/statecheck/_installed"))
+    monkeypatch.setattr(sys, "executable", "/elsewhere/bin/python")
+    monkeypatch.setenv("PYTHONPATH", f"{rooms.FOLDER}{os.pathsep}{ROOT}")
+    assert (
+        script_line(Path("repro.py"), "vllm", harness=False) == "PYTHONPATH=. /elsewhere/bin/python repro.py"
+    )
+    assert f"PYTHONPATH={rooms.FOLDER}:. " in script_line(Path("repro.py"), "vllm")
 
 
 def test_command_lines_follow_make_into_another_folder(

@@ -28,6 +28,7 @@ from statecheck.execution.example import spell
 from statecheck.execution.verdict import Status
 from statecheck.kernels import coverage
 from statecheck.report.filled import filled
+from statecheck.report.repro.script import needs_statecheck
 from statecheck.subject import is_engine
 from statecheck.text import brief, counted, first_names
 from statecheck.text.command_lines import command_line, near, script_line
@@ -115,16 +116,22 @@ def _report_link(bucket: BucketRecord, directory: Path) -> str:
 
 def smallest_input(bucket: BucketRecord) -> str:
     """The call that goes wrong, as a port's own if it is one; all calls, where no single one does, or a scenario of an engine."""
-    try:
-        case = Case.from_data(bucket.case)
-    except Exception:
-        # A record may hold a case of another version, or none.
+    case = _case_of(bucket)
+    if case is None:
         return ""
     number = first_wrong_call(case)
     whole = number is None or is_engine(case.calls[number].function)
     own = [*case.own_calls, *("" for _ in case.calls[len(case.own_calls) :])]
     shown = range(len(case.calls)) if number is None or whole else (number,)
     return "; ".join(own[one].replace("\n", "; ") or spell(case.calls[one]) for one in shown)
+
+
+def _case_of(bucket: BucketRecord) -> Case | None:
+    try:
+        return Case.from_data(bucket.case)
+    except Exception:
+        # A record may hold a case of another version, or none.
+        return None
 
 
 def report_folder(bucket: BucketRecord, reports: Path) -> Path | None:
@@ -142,10 +149,13 @@ def commands(bucket: BucketRecord, record: CampaignRecord, reports: Path) -> tup
     if bucket.corpus:
         found.append(replay_line(bucket, record.device))
     elif folder is not None:
-        case = folder / "case.json"
-        found.append(command_line("replay", case, subject=bucket.subject, device=record.device))
+        found.append(
+            command_line("replay", folder / "case.json", subject=bucket.subject, device=record.device)
+        )
     if folder is not None and (folder / "repro.py").is_file():
-        found.append(script_line(folder / "repro.py", bucket.subject))
+        case = _case_of(bucket)
+        harness = case is None or needs_statecheck(case)
+        found.append(script_line(folder / "repro.py", bucket.subject, harness=harness))
     return tuple(found)
 
 
