@@ -22,6 +22,9 @@ from tools.sources import ROOT
 PAGES = ROOT / "build/site-pages"
 ROOT_PAGES = {"README.md": "overview.md", "PROTOCOL.md": "PROTOCOL.md", "CHANGELOG.md": "CHANGELOG.md"}
 """Pages outside of docs, and where they are on the site: a README.md beside index.md would be its page, too."""
+FOUND_FIRST = {"tutorial.md", "verdicts.md", "faq.md", "install.md", "conformance.md", "expected-failures.md"}
+"""Pages that the site's search names before long ones, in which each word stands more often."""
+_BOOST = "---\nsearch:\n  boost: 4\n---\n\n"
 RESULTS = {"vLLM": "compatibility.json", "SGLang": "compatibility-sglang.json"}
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 _FENCE = re.compile(r"^( *)```", re.MULTILINE)
@@ -144,8 +147,8 @@ def write_pages(folder: Path) -> None:
     for path in (*ROOT_PAGES, *(one.relative_to(ROOT).as_posix() for one in (ROOT / "docs").rglob("*.md"))):
         target = folder / site_path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        text = (ROOT / path).read_text(encoding="utf-8")
-        target.write_text(with_links_of_the_site(text, path), encoding="utf-8")
+        text = with_links_of_the_site((ROOT / path).read_text(encoding="utf-8"), path)
+        target.write_text(_BOOST * (site_path(path) in FOUND_FIRST) + text, encoding="utf-8")
     (folder / "scoreboard.md").write_text(
         with_links_of_the_site(scoreboard(), "docs/scoreboard.md"), encoding="utf-8"
     )
