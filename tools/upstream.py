@@ -1,6 +1,7 @@
 """Whether the tests of `docs/findings/upstream` fail on the release that they are about, and pass once its defect is repaired.
 
     .vllm/0.33.0/bin/python -m tools.upstream vllm-0.33.0
+    .transformers/5.24.0/bin/python -m tools.upstream transformers-5.24.0
 
 The tests run twice, with the interpreter that runs this: on the release as it is installed, and on a copy in which the lines of
 `repairs.toml` are changed. The copy is made of links to the installed files, and of the changed ones.
@@ -56,7 +57,7 @@ class Repair:
 
 @dataclass(frozen=True)
 class Shown:
-    """How a test ended on the release, and with the repairs: "passed", "failed" or "error"."""
+    """How the tests of a file ended on the release, and with the repairs: "passed", "failed", "error", or several of these."""
 
     test: str
     released: str
@@ -129,7 +130,7 @@ def shown(folder: Path, package: Path) -> tuple[list[Shown], str]:
 
 
 def _run(folder: Path, more: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """How the test of each file ended, and the output of pytest."""
+    """How the tests of each file ended, and the output of pytest."""
     file = folder / "results.xml"
     options = [
         "-c",
@@ -151,11 +152,13 @@ def _run(folder: Path, more: Mapping[str, str]) -> tuple[dict[str, str], str]:
 
 def _ended(file: Path) -> dict[str, str]:
     words = {"failure": "failed", "error": "error", "skipped": "skipped"}
-    return {
-        f"{case.get('classname')}.py": next((words[one.tag] for one in case if one.tag in words), "passed")
-        # pytest's own file, written a moment ago.
-        for case in ET.parse(file).iter("testcase")  # noqa: S314
-    }
+    ended: dict[str, list[str]] = {}
+    # pytest's own file, written a moment ago.
+    for case in ET.parse(file).iter("testcase"):  # noqa: S314
+        word = next((words[one.tag] for one in case if one.tag in words), "passed")
+        ended.setdefault(f"{case.get('classname')}.py", []).append(word)
+    # A file of several tests has ended in a way if all of them have.
+    return {name: " and ".join(dict.fromkeys(all_of)) for name, all_of in ended.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -163,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", help="of docs/findings/upstream, such as vllm-0.33.0")
     options = parser.parse_args(arguments)
-    project = re.match(r"[a-z]+", options.folder)
+    project = re.match(r"[a-z_]+", options.folder)
     found = find_spec(project[0]) if project else None
     if found is None or found.origin is None:
         print(f"{options.folder} is not installed for {sys.executable}", file=sys.stderr)

@@ -73,6 +73,23 @@ def test_tests_are_run_on_the_release_and_on_the_repaired_copy(
     assert (right.is_right, wrong.is_right) == (True, False)
 
 
+def test_a_file_of_several_tests_has_failed_if_all_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, folder = a_package(tmp_path / "site"), tmp_path / "tests"
+    folder.mkdir()
+    start = f"import sys; sys.path.append({str(package.parent)!r})\n"
+    (folder / "conftest.py").write_text(start, encoding="utf-8")
+    test = "from toyproject.inner import a\ndef test_one():\n    assert a.A == 2\ndef test_two():\n    assert a.A\n"
+    (folder / "test_a.py").write_text(test, encoding="utf-8")
+    repair = '[["test_a.py"]]\nfile = "inner/a.py"\nbefore = "A = 1"\nafter = "A = 2"\n'
+    (folder / "repairs.toml").write_text(repair, encoding="utf-8")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    (one,) = shown(folder, package)[0]
+    assert str(one) == "test_a.py: failed and passed on the release, passed with the repairs"
+    assert not one.is_right
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", RELEASES, ids=lambda path: path.name)
 def test_every_test_fails_on_its_release_and_passes_with_the_repairs(folder: Path) -> None:
