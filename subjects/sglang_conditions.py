@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, zip_longest
+from itertools import accumulate, pairwise, zip_longest
 from typing import Any
 
 from oracle.profile import Profile
@@ -21,8 +21,10 @@ class _WrongPrefix:
     """A prefix that can be hit with a wrong state: how many tokens it has, the states that its slot holds, and what was scheduled in each step."""
 
     tokens: int
+    request: str
     found: tuple[Any, ...]
     steps: tuple[Mapping[str, Any], ...]
+    prompts: Mapping[str, tuple[int, ...]]
 
     @property
     def owner(self) -> str:
@@ -36,8 +38,14 @@ class _WrongPrefix:
 
     @property
     def is_next_boundary(self) -> bool:
-        """Of a convolution, the last of its rows is the state's."""
-        return self.owner in self.names and max(count for _, count, _ in self.found) == self.next_boundary
+        """Of a convolution, the last of its rows is the state's. It is the state of a request whose prompt begins like the prefix."""
+        latest = max(count for _, count, _ in self.found)
+        return self.owner in self.names and latest == self.next_boundary and self.begins_alike(self.owner)
+
+    def begins_alike(self, name: str) -> bool:
+        """Whether the prompts of a request and of the one that the prefix is named by are the same, as far as both go in the prefix."""
+        own, other = (self.prompts.get(one, ())[: self.tokens] for one in (self.request, name))
+        return all(one == two for one, two in zip(own, other, strict=False))
 
     @property
     def names(self) -> set[str]:
@@ -68,12 +76,12 @@ def _wrong(case: Case, strategy: str) -> _WrongPrefix | None:
     settings = dict(case.calls[0].named["settings"].fields)
     if settings.get("strategy") != strategy or not settings.get("overlap"):
         return None
-    ended = [one.value for one in case.actual if isinstance(one, Returned)]
-    steps = [one for one in ended if isinstance(one, Record) and one.type == "RadixStep"]
-    findings = steps[-1]["findings"] if steps and ended[-1] is steps[-1] else ()
-    about = next((dict(about) for law, *_, about in findings if law == "published"), {})
+    steps = _steps(case)
+    about = _about(steps, "published") if isinstance(case.actual[-1], Returned) else {}
     scheduled = tuple(dict(step["scheduled"]) for step in steps)
-    return _WrongPrefix(about["tokens"], about["found"], scheduled) if about.get("found") else None
+    if not about.get("found"):
+        return None
+    return _WrongPrefix(about["tokens"], about["request"], about["found"], scheduled, _prompts(case))
 
 
 def _kept_in_the_same_slot(case: Case, _: Profile) -> bool:
@@ -130,15 +138,97 @@ def _mixed_batch(case: Case, profile: Profile) -> bool:
 def _hit_of_a_mixed_batch(case: Case, _: Profile) -> bool:
     """A batch was mixed, and a request that begins behind a hit reads another state: its prefix was cached and hit in one turn."""
     settings = dict(case.calls[0].named["settings"].fields)
-    ended = [one.value for one in case.actual if isinstance(one, Returned)]
-    steps = [one for one in ended if isinstance(one, Record) and one.type == "RadixStep"]
+    steps = _steps(case)
     if settings.get("strategy") != "extra_buffer" or not settings.get("mixed") or not steps:
         return False
-    about = next((dict(about) for law, *_, about in steps[-1]["findings"] if law == "read"), {})
+    about = _about(steps, "read")
     row = dict(steps[-1]["scheduled"]).get(about.get("request"), {})
     return bool(row and row["begins"] and row["computed"]) and _has_mixed_batch(
         dict(step["scheduled"]) for step in steps
     )
+
+
+def _copied_without_a_hit(case: Case, _: Profile) -> bool:
+    """A request that came in before an earlier step begins with another number of computed tokens than those of the state that it reads, and its prompt
+    begins with these.
+    """
+    steps = _steps(case)
+    about = _about(steps, "read")
+    name = about.get("request", "")
+    row = dict(steps[-1]["scheduled"]).get(name, {}) if steps else {}
+    states = set(about.get("found", ()))
+    if (
+        not row
+        or not row["begins"]
+        or len(states) != 1
+        or name in {given.get("id") for _, given in _calls(case).arrived}
+    ):
+        return False
+    owner, count, more = states.pop()
+    prompts = _prompts(case)
+    return bool(
+        not more
+        and count not in (0, row["computed"])
+        and prompts.get(owner, ())[:count] == prompts[name][:count]
+        and count <= len(prompts[name])
+    )
+
+
+def _prompts(case: Case) -> Mapping[str, tuple[int, ...]]:
+    """Those of requests, by name."""
+    return {given["id"]: given["prompt"] for name, given in _calls(case).all if name == "add_request"}
+
+
+def _rows_off_the_grid(case: Case) -> set[str]:
+    """With Mamba-2 layers that keep states at boundaries: requests that had a row of a prefill inside of a chunk of the whole batch."""
+    settings = dict(case.calls[0].named["settings"].fields)
+    if settings.get("kind") != "mamba2" or settings.get("strategy") != "extra_buffer":
+        return set()
+    found = set()
+    for step in _steps(case):
+        rows = dict(step["scheduled"])
+        if all(row["tokens"] == 1 and not row["begins"] for row in rows.values()):
+            continue
+        starts = accumulate((row["tokens"] for row in rows.values()), initial=0)
+        found |= {name for name, start in zip(rows, starts, strict=False) if start % _INTERVAL}
+    return found
+
+
+def _off_the_grid(case: Case, profile: Profile) -> bool:
+    """A row began inside of a chunk of the batch, and what may be hit holds another temporal state, which no copy at the next boundary explains."""
+    wrong = _wrong(case, "extra_buffer")
+    return wrong is not None and bool(_rows_off_the_grid(case)) and not _kept_in_the_same_slot(case, profile)
+
+
+def _hit_off_the_grid(case: Case, _: Profile) -> bool:
+    """A row began inside of a chunk of the batch, and a request that begins behind a hit reads another state: its prefix was cached and hit in one turn."""
+    steps = _steps(case)
+    about = _about(steps, "read")
+    row = dict(steps[-1]["scheduled"]).get(about.get("request"), {}) if steps else {}
+    return bool(row and row["begins"] and row["computed"] and _rows_off_the_grid(case))
+
+
+def _short_row_with_nothing(case: Case, _: Profile) -> bool:
+    """With Mamba-2 layers that keep states at boundaries, a row that is shorter than a chunk, behind computed tokens, reads zeros."""
+    settings, steps = dict(case.calls[0].named["settings"].fields), _steps(case)
+    about = _about(steps, "read")
+    row = dict(steps[-1]["scheduled"]).get(about.get("request"), {}) if steps else {}
+    if settings.get("kind") != "mamba2" or settings.get("strategy") != "extra_buffer" or not row:
+        return False
+    zeros = all(not name for name, *_ in about["found"])
+    return bool(zeros and row["tokens"] < _INTERVAL and row["computed"])
+
+
+def _steps(case: Case) -> list[Record]:
+    """Those that ended."""
+    ended = [one.value for one in case.actual if isinstance(one, Returned)]
+    return [one for one in ended if isinstance(one, Record) and one.type == "RadixStep"]
+
+
+def _about(steps: Sequence[Record], *laws: str) -> Mapping[str, Any]:
+    """What the last step found that breaks one of these laws, as data."""
+    findings = steps[-1]["findings"] if steps else ()
+    return next((dict(about) for law, *_, about in findings if law in laws), {})
 
 
 @dataclass(frozen=True)
@@ -247,16 +337,30 @@ def _retracted_aborted_and_continued(case: Case, _: Profile) -> bool:
     return False
 
 
+def _taken_behind_a_retracted_turn(case: Case, _: Profile) -> bool:
+    """A turn came to a streaming session while one of it had not ended, which a pause had sent back to the queue."""
+    for session in _calls(case).streaming:
+        running, retracted = "", False
+        for called, outcome in zip_longest(_calls(case).all, case.actual):
+            name, given = called or ("", {})
+            if name == "add_turn" and given["session"] == session:
+                if running and retracted:
+                    return True
+                running = running or given["id"]
+            retracted = bool(running) and (retracted or (name == "pause" and given["retract"]))
+            value = outcome.value if isinstance(outcome, Returned) else None
+            if isinstance(value, Record) and value.type == "RadixStep" and running in value["finished"]:
+                running = ""
+    return False
+
+
 def _last_token_of_a_turn(case: Case, _: Profile) -> bool:
     """With drafts, a turn of a streaming session goes on at the end of what the turn before said."""
     if not dict(case.calls[0].named["settings"].fields).get("num_draft_tokens"):
         return False
     calls = _calls(case)
-    ended = [one.value for one in case.actual if isinstance(one, Returned)]
-    steps = [one for one in ended if isinstance(one, Record) and one.type == "RadixStep"]
-    about = next(
-        (dict(about) for law, *_, about in steps[-1]["findings"] if law in ("attention", "read")), {}
-    )
+    steps = _steps(case)
+    about = _about(steps, "attention", "read")
     row = dict(steps[-1]["scheduled"]).get(about.get("request"), {})
     turns = [one for name in calls.streaming for one in calls.turns(name)[1:]]
     return any(
@@ -294,6 +398,11 @@ CONDITIONS: Mapping[str, Condition] = {
     "closed_beside_a_running_turn": Condition(outcome=_closed_beside_a_running_turn),
     "retracted_and_aborted": Condition(outcome=_retracted_and_aborted),
     "retracted_aborted_and_continued": Condition(outcome=_retracted_aborted_and_continued),
+    "taken_behind_a_retracted_turn": Condition(outcome=_taken_behind_a_retracted_turn),
+    "off_the_grid": Condition(outcome=_off_the_grid),
+    "copied_without_a_hit": Condition(outcome=_copied_without_a_hit),
+    "short_row_with_nothing": Condition(outcome=_short_row_with_nothing),
+    "hit_off_the_grid": Condition(outcome=_hit_off_the_grid),
     "last_token_of_a_turn": Condition(outcome=_last_token_of_a_turn),
     "kept_in_the_same_slot": Condition(outcome=_kept_in_the_same_slot),
     "kept_in_the_other_slot": Condition(outcome=_kept_in_the_other_slot),

@@ -13,6 +13,16 @@ from statecheck.execution.registry import prop
 ENGINE = "RadixEngine"
 _TRACKED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=12)
 _PAGED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=12, page_size=4)
+# A page has several chunks of a scan, and a chunk several pages.
+_WIDE_PAGES = RadixWorld(
+    strategy="extra_buffer",
+    max_mamba_cache_size=16,
+    overlap=True,
+    page_size=8,
+    max_total_tokens=128,
+    mamba_track_interval=8,
+)
+_WIDE_CHUNKS = replace(_WIDE_PAGES, page_size=4, mamba_chunk_size=8, mamba_track_interval=16)
 OVERLAPPED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=16, overlap=True)
 _RUST = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=16, overlap=True, core="rust")
 SCARCE = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=10, max_total_tokens=36, overlap=True)
@@ -75,6 +85,22 @@ def test_requests_whose_keys_lie_in_pages_read_the_state_of_their_tokens(
     trial: Trial, story: RadixStory
 ) -> None:
     """As with keys in slots of one token: a prefix ends where a page does."""
+    RadixRun(trial, story).run()
+
+
+@prop("radix-engine/wide-pages", "provenance", ENGINE, device="cpu", story=radix_stories(_WIDE_PAGES))
+def test_requests_whose_pages_have_several_chunks_read_the_state_of_their_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As in overlapping steps; a page of keys has the tokens of two chunks of a scan, so that states are kept at every second chunk."""
+    RadixRun(trial, story).run()
+
+
+@prop("radix-engine/wide-chunks", "provenance", ENGINE, device="cpu", story=radix_stories(_WIDE_CHUNKS))
+def test_requests_whose_chunks_have_several_pages_read_the_state_of_their_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As in overlapping steps; a chunk of a scan has the tokens of two pages, and decodes keep states at every second chunk."""
     RadixRun(trial, story).run()
 
 

@@ -322,9 +322,46 @@ OF_EAGLE = planted(
     RELEASE,
     "radix-engine/eagle",
 )
+_MAMBA2 = "sglang.srt.layers.attention.mamba"
+OF_MAMBA2 = planted(
+    {
+        f"{_MAMBA2}.prefill_track_metadata": {
+            "states before chunks of the batch are taken for those before chunks of each row": (
+                "plan.h_src.append(end // chunk_size if mamba2 else h_offsets[row] + chunk)",
+                "plan.h_src.append(h_offsets[row] + chunk)",
+            ),
+            "a row that begins inside of a chunk keeps the state before that chunk": (
+                "if mamba2 and end % chunk_size:",
+                "if False:",
+            ),
+        },
+        f"{_MAMBA2}.mamba": {
+            "the convolution that a Mamba-2 prefill keeps is one token behind": (
+                "x_to_track = x[:, metadata.track_conv_indices].transpose(0, 1)",
+                "x_to_track = x[:, metadata.track_conv_indices - 1].transpose(0, 1)",
+            ),
+            "a Mamba-2 prefill behind a hit begins with no state": (
+                "if has_initial_states_p is not None and prep_initial_states:",
+                "if False:",
+            ),
+            "a Mamba-2 prefill leaves the state of another row": (
+                "ssm_state[state_indices_tensor_p] = varlen_state\n",
+                "ssm_state[state_indices_tensor_p] = varlen_state.flip(0)\n",
+            ),
+        },
+        _LAYERS: {
+            "a Mamba-2 decode keeps no state at a boundary": (
+                "            if self.forward_metadata.num_decodes > 0:\n",
+                "            if False:\n",
+            ),
+        },
+    },
+    RELEASE,
+    "radix-engine/mamba2",
+)
 PLANTED = (
     *(OF_OVERLAP + OF_SCARCE + OF_LAST_STATES + OF_DRAFTS + OF_LAZY_DRAFTS + OF_HOST),
-    *(OF_SESSIONS + OF_TREES + OF_LATE_COPIES + OF_LATE_BOUNDARIES + OF_EAGLE),
+    *(OF_SESSIONS + OF_TREES + OF_LATE_COPIES + OF_LATE_BOUNDARIES + OF_EAGLE + OF_MAMBA2),
 )
 
 

@@ -63,6 +63,13 @@ PLAIN: Mapping[str, Mapping[str, Any]] = {
     "trees of drafts": {**OVERLAPPED, "num_draft_tokens": 4, "draft_breadth": 2, "mamba_track_interval": 8},
     "mixed batches": {**OVERLAPPED, "mixed": True},
     "drafts": {**OVERLAPPED, "num_draft_tokens": 3, "mamba_track_interval": 8},
+    "Mamba-2 layers": {**OVERLAPPED, "kind": "mamba2"},
+    "drafts of Mamba-2 layers": {
+        **OVERLAPPED,
+        "kind": "mamba2",
+        "num_draft_tokens": 3,
+        "mamba_track_interval": 8,
+    },
     "host memory": {**OVERLAPPED, "max_total_tokens": 36, "host_policy": "write_through"},
 }
 """By name: the settings of an engine without a defect."""

@@ -19,6 +19,7 @@ from tests.breakages.broken import a_case
 
 FILE = Path(subjects.__file__).with_name("sglang_known.toml")
 MIXED = "nothing-kept-in-a-mixed-batch"
+GRID, COPIED = "mamba2-rows-on-one-grid", "copy-of-a-prefix-that-was-evicted"
 ALL = "session-replaced-as-a-whole"
 """Of all releases that are adapted."""
 FIRST, SECOND = ("r0", 4, ()), ("r0", 8, ())
@@ -74,12 +75,20 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         "turn-beside-a-running-turn",
         "session-closed-beside-a-running-turn",
     ]
-    of_sessions = [*of_refusals, "session-of-an-aborted-turn", "session-with-drafts"]
+    of_sessions = [
+        *of_refusals,
+        "session-of-an-aborted-turn",
+        "session-with-drafts",
+        "turn-beside-a-retracted-turn",
+    ]
     full = "lazy-boundary-in-a-full-pool"
-    assert ids("0.5.20") == ids("0.5.18") == ["boundary-behind-a-prefill", full, ALL, MIXED]
+    assert ids("0.5.20") == ["boundary-behind-a-prefill", full, ALL, MIXED]
+    assert ids("0.5.19") == ids("0.5.18") == ["boundary-behind-a-prefill", full, ALL, MIXED, GRID]
     assert ids("0.5.22") == ["boundary-behind-a-prefill", ALL, MIXED]
     assert ids("0.5.23") == ["boundary-behind-a-prefill", ALL, *of_transfers, *of_sessions]
-    assert ids("0.5.17") == ids("0.5.14") == ["boundary-found-twice", "lazy-boundary-in-flight", ALL, MIXED]
+    of_mamba2 = [GRID, "mamba2-rows-that-keep-nothing"]
+    of_boundaries = ["boundary-found-twice", "lazy-boundary-in-flight"]
+    assert ids("0.5.17") == ids("0.5.14") == [*of_boundaries, ALL, MIXED, *of_mamba2, COPIED]
     assert ids("0.5.12") == [ALL, MIXED]
     assert ids("0.5.5") == []
 
@@ -260,6 +269,82 @@ def test_a_turn_behind_an_aborted_one_is_known_if_a_pause_sent_that_back() -> No
     assert not matches(happened(OPENED, turn(), abort, pause, turn(id="r1")), known)
     assert not matches(happened(OPENED, turn(), pause, abort), known)
     assert not matches(happened(turn(), pause, abort, turn(id="r1")), known)
+
+
+def test_a_turn_is_known_behind_a_turn_that_was_sent_back_and_has_not_ended() -> None:
+    pause, later, known = ("pause", {"retract": True}), turn(id="r1"), "taken_behind_a_retracted_turn"
+    assert matches(in_session(STEP, pause, later), known)
+    assert matches(in_session(STEP, pause, STEP, later), known)
+    assert not matches(in_session(STEP, ("pause", {"retract": False}), later), known)
+    assert not matches(in_session(STEP, later, pause), known)
+    assert not matches(in_session(pause, STEP, later, ends="r0"), known)
+    assert not matches(happened(turn(), STEP, pause, later), known)
+
+
+def test_a_state_of_other_tokens_is_known_where_a_row_of_mamba2_begins_inside_of_a_chunk() -> None:
+    def rows(first: int) -> dict[str, Any]:
+        row = {"computed": 0, "drafts": 0, "begins": True}
+        return {"r1": row | {"tokens": first}, "r2": row | {"tokens": 5}}
+
+    mamba2: dict[str, Any] = {"kind": "mamba2", "between": [rows(6)]}
+    other, known = ("r1", 6, ()), "off_the_grid"
+    assert matches(scenario(other, **mamba2), known)
+    assert not matches(scenario(SECOND, **mamba2), known)
+    assert not matches(scenario(other, **mamba2 | {"between": [rows(8)]}), known)
+    assert not matches(scenario(other, **mamba2 | {"between": [{**decode(5), "r1": decode(6)["r0"]}]}), known)
+    assert not matches(scenario(other, **mamba2 | {"kind": "gdn"}), known)
+    hit = {"r3": {"computed": 4, "tokens": 1, "drafts": 0, "begins": True}}
+    read = scenario(other, **mamba2, law="read", ends={"r0": hit["r3"]})
+    assert matches(read, "hit_off_the_grid")
+    late = scenario(other, **mamba2, law="read", ends={"r0": hit["r3"] | {"begins": False}})
+    assert not matches(late, "hit_off_the_grid")
+
+
+def test_a_state_of_the_own_prompt_is_known_where_a_request_begins_without_that_hit() -> None:
+    def begins(count: int, computed: int = 0, *, begins: bool = True, prompt: int = 9) -> Case:
+        added = [
+            ("add_request", {"id": "r1", "prompt": tuple(range(1, 10)), "max_tokens": 1}),
+            ("add_request", {"id": "r2", "prompt": tuple(range(1, prompt + 1)), "max_tokens": 1}),
+        ]
+        row = {"r2": {"computed": computed, "tokens": 8, "drafts": 0, "begins": begins}}
+        finding = ("read", "seen", "wanted", {"request": "r2", "found": (("r1", count, ()),)})
+        last = Returned(record("RadixStep", scheduled=row, findings=(finding,), finished=()))
+        return happened(*added, STEP, actual=(last,))
+
+    known = "copied_without_a_hit"
+    assert matches(begins(8), known)
+    assert matches(begins(8, 4), known)
+    assert not matches(begins(8, 8), known)
+    assert not matches(begins(0), known)
+    assert not matches(begins(8, begins=False), known)
+    assert not matches(begins(8, prompt=7), known)
+    made, *added, first, last = begins(8).steps
+    just_arrived = replace(begins(8), steps=(made, first, *added, last))
+    assert not matches(just_arrived, known)
+
+
+def test_a_state_of_a_request_that_begins_otherwise_is_new() -> None:
+    added = {"r0": (1, 2, 3), "r1": (7, 8, 9)}
+    calls = [
+        call("RadixEngine.add_request", id=name, prompt=tokens, max_tokens=1)
+        for name, tokens in added.items()
+    ]
+    alike, other = scenario(), scenario(("r1", 8, ()), between=[{"r1": decode(3)["r0"]}])
+    for case, known in ((alike, True), (other, False)):
+        assert matches(replace(case, steps=(case.steps[0], *calls, *case.steps[1:]))) is known
+
+
+def test_zeros_are_known_where_a_short_row_of_mamba2_goes_on() -> None:
+    def read(found: tuple[Any, ...], computed: int = 8, tokens: int = 1, kind: str = "mamba2") -> Case:
+        row = {"computed": computed, "tokens": tokens, "drafts": 0, "begins": False}
+        return scenario(found, law="read", ends={"r0": row}, kind=kind)
+
+    zeros, known = ("", 0, ()), "short_row_with_nothing"
+    assert matches(read(zeros), known)
+    assert not matches(read(FIRST), known)
+    assert not matches(read(zeros, computed=0), known)
+    assert not matches(read(zeros, tokens=4), known)
+    assert not matches(read(zeros, kind="gdn"), known)
 
 
 def test_a_batch_of_decodes_and_prefills_counts_as_a_prefill_beside_a_decode() -> None:

@@ -40,6 +40,8 @@ class RadixWorld:
     mixed: bool = False
     states_per_path: int = -1
     radix_cache: bool = True
+    kind: str = "gdn"
+    mamba_chunk_size: int = 4
     late_steps: ClassVar[int] = 8
     """A request that was aborted and sent back computes its prompt once more before it ends."""
 

@@ -18,18 +18,23 @@ from subjects.sglang.engine.releases import (
 )
 from subjects.sglang.engine.sessions import session_arguments
 from subjects.sglang.engine.settings import CONV_WIDTH, INTERVAL, LAYERS, VOCABULARY, RadixSettings
-from subjects.sglang.release import find
+from subjects.sglang.release import NotOffered, find
 
-_MODEL = {
-    "architectures": ["Qwen3NextForCausalLM"],
-    "model_type": "qwen3_next",
+_ANY = {
     "vocab_size": FIRST_SAMPLED + VOCABULARY + 64,
     "hidden_size": 16,
     "intermediate_size": 16,
     "num_hidden_layers": LAYERS,
-    "full_attention_interval": INTERVAL,
     "num_attention_heads": 2,
     "num_key_value_heads": 1,
+    "max_position_embeddings": 4096,
+    "tie_word_embeddings": False,
+    "dtype": "float32",
+}
+_GDN = {
+    "architectures": ["Qwen3NextForCausalLM"],
+    "model_type": "qwen3_next",
+    "full_attention_interval": INTERVAL,
     "head_dim": 8,
     "linear_num_value_heads": 2,
     "linear_num_key_heads": 1,
@@ -42,26 +47,42 @@ _MODEL = {
     "mlp_only_layers": list(range(LAYERS)),
     "moe_intermediate_size": 8,
     "shared_expert_intermediate_size": 8,
-    "max_position_embeddings": 4096,
     "partial_rotary_factor": 0.25,
-    "tie_word_embeddings": False,
-    "dtype": "float32",
+}
+_REFUSED_BUFFER = "extra_buffer is not supported for"
+"""What releases before 0.5.14 say to Mamba-2 layers with a strategy that keeps states at boundaries."""
+_MAMBA2 = {
+    "architectures": ["GraniteMoeHybridForCausalLM"],
+    "model_type": "granitemoehybrid",
+    "layer_types": ["mamba" if (layer + 1) % INTERVAL else "attention" for layer in range(LAYERS)],
+    "mamba_d_conv": CONV_WIDTH,
+    "mamba_d_state": 8,
+    "mamba_d_head": 16,
+    "mamba_n_heads": 2,
+    "mamba_n_groups": 1,
+    "mamba_expand": 2,
+    "shared_intermediate_size": 16,
 }
 
 
 @functools.cache
-def model_folder(chunk: int) -> str:
-    """A folder with the description of the model, whose states are kept every `chunk` tokens of a prefill."""
+def model_folder(chunk: int, kind: str) -> str:
+    """A folder with the description of the model, whose recurrent layers are of this kind and keep states every `chunk` tokens of a prefill."""
     folder = Path(tempfile.mkdtemp(prefix="statecheck-sglang-"))
-    described = {**_MODEL, "mamba_chunk_size": chunk}
+    described = {**_ANY, **{"gdn": _GDN, "mamba2": _MAMBA2}[kind], "mamba_chunk_size": chunk}
     (folder / "config.json").write_text(json.dumps(described), encoding="utf-8")
     return str(folder)
 
 
 def server_arguments(settings: RadixSettings) -> Any:
-    """The release's ServerArgs of an engine with these settings."""
-    return find("sglang.srt.server_args:ServerArgs")(
-        model_path=model_folder(settings.mamba_chunk_size),
+    """The release's ServerArgs of an engine with these settings.
+
+    Raises:
+        NotOffered: the release does not keep states at boundaries for layers of this kind.
+    """
+    model = model_folder(settings.mamba_chunk_size, settings.kind)
+    arguments: dict[str, Any] = dict(
+        model_path=model,
         load_format="dummy",
         device="cpu",
         dtype="float32",
@@ -83,10 +104,16 @@ def server_arguments(settings: RadixSettings) -> Any:
         disable_overlap_schedule=not settings.overlap,
         enable_mixed_chunk=settings.mixed,
         **strategy_arguments(settings),
-        **draft_arguments(settings, model_folder(settings.mamba_chunk_size)),
+        **draft_arguments(settings, model),
         **host_arguments(settings.host_policy),
         **session_arguments(settings.sessions),
     )
+    try:
+        return find("sglang.srt.server_args:ServerArgs")(**arguments)
+    except AssertionError as error:
+        if _REFUSED_BUFFER not in str(error):
+            raise
+        raise NotOffered(f"states at boundaries with layers of kind {settings.kind}") from error
 
 
 def _free_port() -> int:

@@ -10,7 +10,8 @@ from oracle.lifecycle.observed import ForwardRow, GroupAccess
 from subjects.sglang.engine.drafts import parents_of
 from subjects.sglang.engine.host import install_host_parts
 from subjects.sglang.engine.kernels import NamedKernels
-from subjects.sglang.engine.names import columns_of, filled
+from subjects.sglang.engine.mamba2 import Mamba2Kernels, begun_states, run_mixer
+from subjects.sglang.engine.names import columns_of
 from subjects.sglang.engine.pools import Pools
 from subjects.sglang.engine.releases import names_in
 from subjects.sglang.engine.settings import INTERVAL, LAYERS, STATES, VOCABULARY
@@ -29,7 +30,8 @@ class NamedForward:
     def __init__(self, runner: Any, pools: Pools, chunk: int) -> None:
         self.runner, self.pools = runner, pools
         self.linear = runner.attn_backend.linear_attn_backend
-        self.kernels = NamedKernels(chunk, self.linear.pad_slot_id)
+        self.is_mamba2 = type(self.linear).__name__.startswith("Mamba2")
+        self.kernels = (Mamba2Kernels if self.is_mamba2 else NamedKernels)(chunk, self.linear.pad_slot_id)
         self.rows: list[ForwardRow] = []
         """Of the forward that ran last."""
         self.names: Sequence[str] = ()
@@ -45,6 +47,7 @@ class NamedForward:
             self.linear._kernel_func = self.kernels.decode_by_name
         runner.model.forward = self.run
         install_kernels(self.kernels)
+        self.kernels.install()
 
     def run(self, input_ids: Any, positions: Any, forward_batch: Any, *_: Any, **__: Any) -> Any:  # noqa: ARG002
         """A batch: what each row reads is kept in `rows`; the logits say each row's next token."""
@@ -80,18 +83,21 @@ class NamedForward:
 
     def _recurrent(self, layer: int, batch: Any, tokens: Sequence[int], starts: Sequence[int]) -> list[int]:
         """Run a layer of the release; the state after each token, as it is computed from what is in memory."""
-        attention = self.runner.model.model.layers[layer].linear_attn.attn
+        module = self.runner.model.model.layers[layer]
         pool = self.runner.req_to_token_pool.mamba2_layer_cache(layer)
-        slots = self.linear.forward_metadata.mamba_cache_indices.tolist()
         states: list[int] = []
-        for row, slot, first, end in zip(self.rows, slots, starts, starts[1:], strict=False):
+        begun = begun_states(self.linear.forward_metadata, pool.temporal)
+        for row, before, first, end in zip(self.rows, begun, starts, starts[1:], strict=False):
             parents = row.parents or range(-1, end - first - 1)
-            before = states_before(filled(pool.temporal[slot]), tokens[first:end], parents)
-            states += map(advanced, before, tokens[first:end])
-        rows = columns_of(states, tokens, pool.conv[0].shape[1])
-        gates = torch.zeros(len(tokens), attention.num_v_heads)
-        run = self.linear.forward_decode if batch.forward_mode.is_decode() else self.linear.forward_extend
-        run(layer=attention, forward_batch=batch, mixed_qkv=rows, a=gates, b=gates)
+            states += map(advanced, states_before(before, tokens[first:end], parents), tokens[first:end])
+        if self.is_mamba2:
+            run_mixer(self.linear, layer, module.mamba, batch, states, tokens)
+        else:
+            attention = module.linear_attn.attn
+            rows = columns_of(states, tokens, pool.conv[0].shape[1])
+            gates = torch.zeros(len(tokens), attention.num_v_heads)
+            run = self.linear.forward_decode if batch.forward_mode.is_decode() else self.linear.forward_extend
+            run(layer=attention, forward_batch=batch, mixed_qkv=rows, a=gates, b=gates)
         self._note()
         return states
 

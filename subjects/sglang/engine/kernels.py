@@ -39,6 +39,9 @@ class NamedKernels:
         """By row, the slot and the state that it held."""
         self.tokens: list[list[int]] = []
 
+    def install(self) -> None:
+        """Layers of Gated DeltaNet are given them one by one."""
+
     def convolve(self, x: Any, weights: Any, bias: Any, **given: Any) -> Any:  # noqa: ARG002 - the release's names
         """The convolution of a prefill. `x` is (channels, tokens)."""
         starts = given["query_start_loc"].tolist()

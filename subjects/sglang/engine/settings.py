@@ -23,7 +23,7 @@ class RadixSettings:
     `host_policy` is
     `--hicache-write-policy`, "" for an engine without host memory. `sessions` is `--enable-streaming-session`,
     `mixed` is `--enable-mixed-chunk`: decodes run together with a chunk of a prefill. The tree keeps `states_per_path`
-    states at a path (`--mamba-max-states-per-path`), all with -1.
+    states at a path (`--mamba-max-states-per-path`), all with -1. `kind` is that of the recurrent layers: "gdn", or "mamba2".
     """
 
     page_size: int = 1
@@ -45,3 +45,4 @@ class RadixSettings:
     sessions: bool = False
     mixed: bool = False
     states_per_path: int = -1
+    kind: str = "gdn"
