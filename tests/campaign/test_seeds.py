@@ -63,6 +63,13 @@ def seeds(played: Played, count: int = 30) -> dict[str, list[int]]:
     return found
 
 
+def test_every_property_has_a_dozen_examples_before_one_has_more() -> None:
+    tasks = Played(1, 6).tasks(9)
+    assert [task.property for task in tasks[3:6]] == [*NAMES]
+    assert {task.enough for task in tasks[3:6]} == {6}
+    assert {task.enough for task in tasks[6:9]} == {48}
+
+
 def test_a_property_with_few_examples_comes_up_more_often_and_shifts_no_seed_of_others() -> None:
     few, plain = Played(1, 200, slow=9), Played(1, 200)
     names = [task.property for task in few.tasks(30)][len(NAMES) :]

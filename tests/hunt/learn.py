@@ -97,7 +97,7 @@ def _first_examples(tested: Property, bench: Bench, seed: int) -> tuple[bool, fl
 
 
 def order(tried: Iterable[Attempt]) -> list[str]:
-    """Properties by what they add per CPU second to those before them."""
+    """Properties by what they are expected to add per CPU second to those before them."""
     chances: dict[str, dict[str, float]] = defaultdict(dict)
     costs: dict[str, list[float]] = defaultdict(list)
     for one in tried:
@@ -108,7 +108,7 @@ def order(tried: Iterable[Attempt]) -> list[str]:
     missed: dict[str, float] = defaultdict(lambda: 1.0)
     ordered = list[str]()
     while left := sorted(set(chances) - set(ordered)):
-        best = max(left, key=lambda name: (_added(chances[name], missed) / cost[name], -cost[name]))
+        best = max(left, key=lambda name: (_UNKNOWN + _added(chances[name], missed)) / cost[name])
         ordered.append(best)
         for defect, chance in chances[best].items():
             missed[defect] *= 1 - chance
@@ -117,6 +117,9 @@ def order(tried: Iterable[Attempt]) -> list[str]:
 
 _LEAST = 0.01
 """CPU seconds that the first examples of any property take, when Hypothesis has begun."""
+_UNKNOWN = 1.0
+"""Defects that every property is taken to find beside the planted ones. With none, the order was no better for a fifth of the defects than
+one that was learned from the other four fifths; with one, those were found in a quarter less time."""
 
 
 def _added(chances: Mapping[str, float], missed: Mapping[str, float]) -> float:

@@ -1,9 +1,8 @@
 """What is explored when, and with how many examples.
 
-First every property gets one to three examples, in the order that planted defects were found soonest in, others behind those, the dearest last. Then rounds follow, in which every property comes up once: first
-what soon has enough examples. Three of four rounds are of properties with few compared
-examples only, as long as there are some. Where the budget is in examples, nothing may depend on how fast machine or worker are: a
-unit of work gives the same wherever it is done.
+First every property gets one to three examples, in the order of `learned`. Then rounds follow, in which every property comes up once:
+first what soon has enough examples. Three of four rounds are of properties with few compared examples only, as long as there are some. Where
+the budget is in examples, nothing may depend on how fast machine or worker are: a unit of work gives the same wherever it is done.
 """
 
 from __future__ import annotations
@@ -25,8 +24,9 @@ from statecheck.subject import is_engine
 _SLICE, _SHORTEST_SLICE = 2.0, 0.3
 _FIRST_EXAMPLES, _FIRST_COMPARED, _FIRST_SCENARIOS = 10, 3, 1
 _FIXED_EXAMPLES, _FIXED_SCENARIOS = 40, 4
-# Of a defect that one example in 20 shows, 60 compared examples miss it once in 20 times. A scenario has a dozen steps.
-_FEW, _FEW_SCENARIOS = 60, 12
+# First a dozen of everything, since each further example of one property finds less. Of a defect that one example in 20 shows, 60 compared
+# examples miss it once in 20 times. A scenario has a dozen steps.
+_FEW, _FEW_SCENARIOS = (12, 60), (3, 12)
 # Not every round: properties that are slow would keep all others waiting in a campaign of some minutes.
 _ROUNDS_OF_FEW = 3
 # A property of whose examples fewer than one in ten is compared is not waited for.
@@ -60,6 +60,8 @@ class Assignment:
         self._examples_at_turn = -1
         self._turns: Counter[str] = Counter()
         self._explored = Counter[str]()
+        self._level = 0
+        """Which of the numbers of `_FEW` every property is to reach now."""
         untried = [standing for standing in ledger.standings.values() if standing.open and not standing.tried]
         untried.sort(key=lambda one: (place(one.tested.id), one.name in scenarios, one.tested.launches))
         self._first: deque[str] = deque(standing.name for standing in untried if self._by_time)
@@ -145,6 +147,8 @@ class Assignment:
             self._examples_at_turn = self._ledger.examples
         chosen = [standing for standing in self._ledger.standings.values() if standing.open]
         if self._by_time and self.done % (1 + _ROUNDS_OF_FEW) < _ROUNDS_OF_FEW:
+            while not any(self._missing(one) > 0 for one in chosen) and self._level + 1 < len(_FEW):
+                self._level += 1
             few = [one for one in chosen if one.unshrunk or self._missing(one) > 0]
             chosen = few or chosen
         chosen.sort(key=self._urgency)
@@ -155,7 +159,7 @@ class Assignment:
         return bool(self._queue)
 
     def _few(self, standing: Standing) -> int:
-        return _FEW_SCENARIOS if standing.name in self._scenarios else _FEW
+        return (_FEW_SCENARIOS if standing.name in self._scenarios else _FEW)[self._level]
 
     def _missing(self, standing: Standing) -> int:
         """Compared examples that are wanting until it has had as many as everything should have; 0 once it has tried enough."""
@@ -200,10 +204,6 @@ class Assignment:
         if not self._by_time:
             return replace(sized, patience=left, deadline=left + GRACE_SECONDS / 2)
         if (missing := self._missing(standing)) > 0:
-            half = self._few(standing) // 2
-            if missing > half and missing / (standing.rate or 1) > _SLICE:
-                # What takes long gets the other half when everything has had one.
-                missing -= half
             # By count, since the first examples say little about how long others take: strategies and kernels are made for them.
             share = standing.counts.compared / max(1, standing.examples)
             size = math.ceil(missing / max(share, 1 / _MOST_FOR_FEW))

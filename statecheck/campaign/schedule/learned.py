@@ -1,22 +1,23 @@
 """In which order properties are tried first: by what they found per second among planted defects.
 
-The order stands in `order.txt`, an id in a line. `python -m tests.hunt.learn` measures, and writes the file.
+The order stands in `order.json`, a list of ids. `python -m tests.hunt.learn` measures, and writes the file.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-FILE = Path(__file__).with_name("order.txt")
+FILE = Path(__file__).with_name("order.json")
 
 
 @cache
 def places() -> dict[str, int]:
     """The place of each property in the order, by its id."""
-    lines = FILE.read_text(encoding="utf-8").split() if FILE.exists() else ()
-    return {name: number for number, name in enumerate(lines)}
+    names = json.loads(FILE.read_text(encoding="utf-8"))
+    return {name: number for number, name in enumerate(names)}
 
 
 def place(property_id: str) -> int:
@@ -26,4 +27,4 @@ def place(property_id: str) -> int:
 
 def write(order: Iterable[str]) -> None:
     """Make this the order."""
-    FILE.write_text("".join(f"{name}\n" for name in order), encoding="utf-8")
+    FILE.write_text(json.dumps([*order], indent=1) + "\n", encoding="utf-8")

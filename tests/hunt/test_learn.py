@@ -1,0 +1,52 @@
+"""In which order properties are tried first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from statecheck.campaign.schedule import learned
+from statecheck.execution.registry import load_properties
+from tests.breakages.table import BREAKAGES
+from tests.hunt import learn
+from tests.hunt.learn import Attempt, attempts, order
+
+
+def test_the_learned_order_has_properties_that_exist_each_once() -> None:
+    places = learned.places()
+    assert [*places.values()] == [*range(len(places))]
+    assert set(places) <= {one.id for one in load_properties().values()}
+    assert learned.place("builder/none-of-these") == len(places)
+
+
+def test_what_finds_most_per_second_comes_first_and_what_it_found_counts_no_more() -> None:
+    tried = [
+        *(Attempt(defect, "a", 5, 5, 0.1) for defect in "123"),
+        *(Attempt(defect, "b", 5, 5, 0.1) for defect in "12"),
+        Attempt("4", "c", 5, 5, 0.1),
+        *(Attempt("5", name, 0, 5, cost) for name, cost in (("a", 1.0), ("b", 1.0), ("c", 1.0), ("d", 3.0))),
+    ]
+    assert order(tried) == ["a", "c", "b", "d"]
+
+
+def test_the_first_examples_of_properties_are_tried_on_a_broken_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = {
+        name: one for name, one in load_properties().items() if one.id in ("cdiv/either-sign", "cdiv/tensor")
+    }
+    monkeypatch.setattr(learn, "load_properties", lambda: chosen)
+    defect = next(one for one in BREAKAGES if "cdiv/tensor" in one.caught_by)
+    tried = {one.property_id: one for one in attempts(defect, 3)}
+    assert tried["cdiv/tensor"].found
+    assert set(tried) == {"cdiv/either-sign", "cdiv/tensor"}
+    assert all(one.seeds == 3 and one.cost > 0 for one in tried.values())
+
+
+def test_the_order_is_written_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learned, "FILE", tmp_path / "order.json")
+    learned.places.cache_clear()
+    try:
+        learned.write(["b", "a"])
+        assert learned.places() == {"b": 0, "a": 1}
+    finally:
+        learned.places.cache_clear()
