@@ -128,7 +128,9 @@ def test_requests_in_the_second_runner_read_the_state_of_their_tokens(trial: Tri
 
 @prop("real-engine/v1", "provenance", ENGINE, device="cpu", story=stories_with_situations("V1"))
 def test_requests_in_the_first_runner_read_the_state_of_their_tokens(trial: Trial, story: LiveStory) -> None:
-    """As with the second runner: what a forward reads, what may be hit, and whose the blocks are."""
+    """With the first runner, too, every forward reads the state of exactly the computed tokens, every block that may be hit holds the
+    state at its end, and nothing is owned twice or lost.
+    """
     LiveRun(trial, story).run()
 
 
@@ -136,8 +138,8 @@ def test_requests_in_the_first_runner_read_the_state_of_their_tokens(trial: Tria
 def test_connected_requests_in_the_second_runner_read_the_state_of_their_tokens(
     trial: Trial, story: LiveStory
 ) -> None:
-    """As without a connector; and a block that is being loaded is its request's alone until that is done, a block that is being
-    saved is not written before that is done, and what is saved is the state of exactly the tokens that it is saved for.
+    """Every forward reads the state of exactly the computed tokens. A block that is being loaded is its request's alone until that is
+    done, a block that is being saved is not written before that is done, and what is saved is the state of exactly its tokens.
     """
     LiveRun(trial, story).run()
 
@@ -146,7 +148,9 @@ def test_connected_requests_in_the_second_runner_read_the_state_of_their_tokens(
 def test_connected_requests_in_the_first_runner_read_the_state_of_their_tokens(
     trial: Trial, story: LiveStory
 ) -> None:
-    """As with the second runner and a connector."""
+    """With the first runner, too: what a forward reads and what a connector saves is the state of exactly the computed tokens, and a
+    block is not used while it is loaded or saved.
+    """
     LiveRun(trial, story).run()
 
 
@@ -154,7 +158,7 @@ def test_connected_requests_in_the_first_runner_read_the_state_of_their_tokens(
 def test_requests_in_stages_with_batches_in_flight_read_the_state_of_their_tokens(
     trial: Trial, story: LiveStory
 ) -> None:
-    """As with the second runner; the layers are divided among stages, each stage comes to a batch late, and none reads rows, tables or
-    host memory of a later batch.
+    """Layers are divided among stages, each of which comes to a batch late: every forward reads the state of exactly the computed tokens,
+    and no stage reads rows, tables or host memory of a later batch.
     """
     LiveRun(trial, story).run()

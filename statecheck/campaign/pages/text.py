@@ -32,7 +32,7 @@ from statecheck.report.repro.script import needs_statecheck
 from statecheck.subject import is_engine
 from statecheck.text import brief, counted, first_names
 from statecheck.text.command_lines import command_line, near, script_line
-from statecheck.text.markdown import code, escaped
+from statecheck.text.markdown import code, escaped, without_emphasis
 
 _MOST_LINES = 75
 """Of a summary."""
@@ -55,6 +55,7 @@ _FILTERS: dict[str, Callable[..., str]] = {
     "duration": duration,
     "escaped": escaped,
     "first_names": first_names,
+    "without_emphasis": without_emphasis,
     "thousands": "{:,}".format,
 }
 SUMMARY, PAGE = Most(12, 5, whole=False), Most(200, 1000, whole=True)

@@ -13,6 +13,7 @@ from statecheck.campaign.record_parts import BucketRecord, KnownRecord, bucket_i
 from statecheck.execution.verdict import Status
 from statecheck.text import first_names
 from statecheck.text.command_lines import near, option
+from statecheck.text.markdown import without_emphasis
 from statecheck.text.terminal import said
 
 Say = Callable[[str], None]
@@ -107,7 +108,7 @@ def _print_places(say: Say, bucket: BucketRecord, device: str, margin: str) -> N
     if bucket.corpus and not bucket.report:
         say(f"{margin}kept: {replay_line(bucket, device)}")
     if bucket.note:
-        say(f"{margin}{said(bucket.note.strip('*'))}")
+        say(f"{margin}{said(without_emphasis(bucket.note))}")
 
 
 def print_known(say: Say, defects: Iterable[KnownRecord]) -> None:

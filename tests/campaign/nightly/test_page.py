@@ -150,8 +150,17 @@ def test_failures_at_the_same_call_and_place_are_one_entry() -> None:
     whole = markdown(record, most=PAGE)
     assert whole.count("smallest input:") == 2
     assert whole.count("failing examples, the first after") == 9
-    (line,) = [line for line in markdown(record).splitlines() if "and 3 more" in line]
-    assert line.startswith("- **divide: the call** (new; property_0, property_1,")
+    lines = markdown(record).splitlines()
+    (first,) = [number for number, line in enumerate(lines) if "and 2 more" in line]
+    assert lines[first].startswith("  - 8 properties: property_0, property_1,")
+    assert lines[first - 1].startswith("- **divide: the call** (new): the call = ")
+    assert "-m statecheck replay 0000000000" in lines[first + 1]
+
+
+def test_a_note_is_shown_without_emphasis() -> None:
+    record = a_record(a_bucket(1, note="**It did not repeat.** A known defect is near."))
+    for most in (SUMMARY, PAGE):
+        assert "It did not repeat. A known defect is near." in markdown(record, most=most)
 
 
 def test_failures_of_subjects_or_places_of_their_own_are_entries_of_their_own() -> None:
@@ -164,7 +173,7 @@ def test_a_failure_is_new_unless_an_earlier_campaign_has_met_it() -> None:
     record = a_record(a_bucket(1, first_seen=OLD), bucket_of_its_own(2), bucket_of_its_own(3, first_seen={}))
     assert summary.verdict(record).reasons[0].endswith("(3 failures): 2 new.")
     assert [group.buckets[0].id[-1] for group in text.in_order(record)] == ["2", "3", "1"]
-    assert "(since 2026-10-02 aaaaaaaaaaaa; toys_divide)" in markdown(record)
+    assert "(since 2026-10-02 aaaaaaaaaaaa)" in markdown(record)
 
 
 def test_a_failure_is_not_new_if_its_case_was_in_the_corpus_before() -> None:
