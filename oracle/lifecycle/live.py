@@ -251,7 +251,7 @@ class LiveLaws:
                 states = ("conv rows " if conv else "") + ", ".join(map(self.known.meaning, wrong))
                 yield (
                     law,
-                    f"block {block} of group {group}, {what} as {count} tokens of {name}, holds {states}",
+                    f"block {block} of group {group}, {what} as {tokens_in_words(count)} of {name}, holds {states}",
                     "should hold the state after exactly these",
                     self._about(name, count, wrong, (group, block), conv=conv),
                 )
