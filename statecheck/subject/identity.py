@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import oracle
-from statecheck.subject.source_files import source_digest, source_files
+from statecheck.subject.source_files import source_digest, source_files, verified_files
 from statecheck.subject.subject import Subject
 
 SOURCE = "source"
@@ -11,5 +11,6 @@ SOURCE = "source"
 
 
 def source_of(subject: Subject) -> str:
-    """The digest of its release, its Python files and those of the rules; "" where it has too many."""
-    return source_digest([*source_files(subject.module), *source_files(oracle)], subject.release)
+    """The digest of its release, its Python files (see `verified_files`) and those of the rules; "" where it has too many."""
+    files = source_files if subject.carried else verified_files
+    return source_digest([*files(subject.module), *source_files(oracle)], subject.release)

@@ -22,7 +22,7 @@ from statecheck.report.repro.plain import plain_script, plain_test
 from statecheck.report.repro.sequences import sequence_script
 from statecheck.subject import Subject
 from statecheck.subject.identity import SOURCE, source_of
-from statecheck.subject.source_files import source_digest, source_files
+from statecheck.subject.source_files import source_digest, verified_files
 from statecheck.text import visible
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -96,7 +96,7 @@ def _source_of_failure(case: Case) -> str:
     subject = subject_of(case)
     if subject is None or subject.carried or case.first_seen.get(SOURCE) != source_of(subject):
         return ""
-    return source_digest(source_files(subject.module))
+    return source_digest(verified_files(subject.module))
 
 
 def _text(case: Case, root: str, *, end: str = "", test: str = "") -> str:

@@ -22,7 +22,7 @@ from statecheck.report.repro.runtime.process import (
     in_child,
     note,
 )
-from statecheck.subject.source_files import source_digest, source_files
+from statecheck.subject.source_files import source_digest, verified_files
 from statecheck.text import visible
 
 subject: Any = types.SimpleNamespace()
@@ -271,7 +271,7 @@ def require_decisive(depends_on: str = "", source: str = "") -> None:
         cannot_try(
             f"this script alone cannot decide it: nothing is wrong here, but the failure depends on {depends_on}"
         )
-    if source and source == source_digest(source_files(subject)):
+    if source and source == source_digest(verified_files(subject)):
         cannot_try("nothing is wrong here, but the source is the same in which the failure was seen")
 
 
