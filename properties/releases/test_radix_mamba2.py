@@ -10,7 +10,9 @@ from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop
 
 _TRACKED, _DRAFTS, _MIXED, _LAST = (
-    replace(world, kind="mamba2") for world in (OVERLAPPED, DRAFTS, MIXED, RadixWorld())
+    # A batch has room for several rows of more than a chunk.
+    replace(world, kind="mamba2", chunked_prefill_size=20)
+    for world in (OVERLAPPED, DRAFTS, MIXED, RadixWorld())
 )
 
 

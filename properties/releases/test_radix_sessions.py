@@ -110,9 +110,10 @@ class SessionRun(RadixRun):
         offset = min(event.offset, len(kept)) if branches and after else -1
         kept = kept[:offset] if offset > 0 else kept
         room = LONGEST - 2 * self.story.world.num_spec - 2
-        if len(kept) + event.own >= room:
+        begun = self.begun_like(event) if not session.turns else ()
+        if len(kept) + len(begun) + event.own >= room:
             return
-        own = tuple(self.own_tokens(event.own))
+        own = (*begun, *self.own_tokens(event.own))
         name, prompt = f"r{len(self.tokens)}", (*kept, *own)
         if replaces:
             session.turns = [one for one in session.turns if after and not self.is_behind(one, after)]
@@ -145,6 +146,11 @@ class SessionRun(RadixRun):
         self.alive.append(name)
         given = {"id": name, "prompt": prompt, "sent": sent, "max_tokens": max_tokens}
         self.call(call(f"{self.engine}.add_turn", self=Name("engine"), **given, **more))
+
+    def begun_like(self, event: SessionTurn) -> tuple[int, ...]:
+        """The first tokens of another request."""
+        known = [tokens for tokens in self.tokens.values() if tuple(tokens[:1]) != REFUSED]
+        return tuple(known[event.like % len(known)][: event.shared]) if known else ()
 
     def own_tokens(self, count: int) -> range:
         """Tokens that no other prompt has."""

@@ -117,12 +117,6 @@ OF_SCARCE = planted(
                 "",
             ),
         },
-        _BATCH: {
-            "a request that is sent back keeps the boundary of its old slots": (
-                "        self.kv.mamba_last_track_seqlen = None\n",
-                "",
-            ),
-        },
         f"{_CACHE}.common": {
             "a finished request keeps its prefix locked": ("    tree_cache.unlock(req.lock)\n", ""),
         },
@@ -198,10 +192,6 @@ OF_LAZY_DRAFTS = planted(
         _RESULTS: {
             "the slot of the boundary before is not given back": (
                 "            pool.mamba_allocator.free(keep_val.unsqueeze(0))\n",
-                "",
-            ),
-            "a finished request gives the tree a slot that the step in flight may write": (
-                "                or keep_may_be_written_in_flight\n",
                 "",
             ),
         },

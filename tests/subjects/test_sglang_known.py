@@ -89,7 +89,8 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
     of_mamba2 = [GRID, "mamba2-rows-that-keep-nothing"]
     of_boundaries = ["boundary-found-twice", "lazy-boundary-in-flight"]
     assert ids("0.5.17") == ids("0.5.14") == [*of_boundaries, ALL, MIXED, *of_mamba2, COPIED]
-    assert ids("0.5.12") == [ALL, MIXED]
+    assert ids("0.5.12") == ids("0.5.10") == [ALL, MIXED]
+    assert ids("0.5.9") == [ALL, MIXED, "slot-of-a-request-that-waits"]
     assert ids("0.5.5") == []
 
 
@@ -102,6 +103,12 @@ def test_a_state_of_the_next_boundary_is_known_behind_a_decode_that_passes_one_b
 def test_a_state_of_the_next_boundary_is_known_before_a_prefill() -> None:
     assert matches(scenario(prompt=2, between=[decode(2), decode(3), {}], last=4))
     assert not matches(scenario(prompt=2, between=[decode(2), decode(3)], last=4))
+
+
+def test_the_next_boundary_is_that_of_the_settings() -> None:
+    wide: dict[str, Any] = {"prompt": 7, "tokens": 8, "mamba_track_interval": 8}
+    assert matches(scenario(("r0", 16, ()), **wide))
+    assert not matches(scenario(("r0", 12, ()), **wide))
 
 
 def test_another_state_is_known_before_a_prefill() -> None:
@@ -332,6 +339,22 @@ def test_a_state_of_a_request_that_begins_otherwise_is_new() -> None:
     alike, other = scenario(), scenario(("r1", 8, ()), between=[{"r1": decode(3)["r0"]}])
     for case, known in ((alike, True), (other, False)):
         assert matches(replace(case, steps=(case.steps[0], *calls, *case.steps[1:]))) is known
+
+
+def test_a_lost_slot_is_known_where_a_request_waits_that_begins_like_another_one() -> None:
+    def ended(message: str, waiting: tuple[int, ...] = (1, 2, 3), name: str = "r2") -> Case:
+        added = [
+            ("add_request", {"id": "r1", "prompt": (1, 2), "max_tokens": 1}),
+            ("add_request", {"id": name, "prompt": waiting, "max_tokens": 1}),
+        ]
+        ran = Returned(record("RadixStep", scheduled={"r1": {}}, findings=(), finished=("r1",)))
+        return happened(*added, STEP, actual=(ran, Raised("ValueError", message)))  # type: ignore[arg-type]
+
+    known, message = "slot_of_a_waiting_request", "memory leak detected! leaked_mamba_pages={0, 8}"
+    assert matches(ended(message), known)
+    assert not matches(ended("memory leak detected! leaked_mamba_pages=None"), known)
+    assert not matches(ended(message, (7, 8)), known)
+    assert not matches(ended(message, name="r1"), known)
 
 
 def test_zeros_are_known_where_a_short_row_of_mamba2_goes_on() -> None:

@@ -101,7 +101,10 @@ def radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     late = st.lists(late_copies(), max_size=1).map(tuple) if world.host_policy else st.just(())
     any_events = st.builds(lambda one, early, more: (one, *early, *more), first, late, events)
     named = [aborts_at_boundaries(), *[returning_prefixes()] * bool(world.host_policy)]
-    named += [full_pools(world)] * world.strategy.endswith("lazy")
+    # Few of these end where a step in flight writes the only slot.
+    named += [full_pools(world)] * (1 + 2 * (world.num_spec > 0)) * world.strategy.endswith("lazy")
+    named += [ends_at_boundaries(world)] * (world.num_spec > 0)
+    named += [prompts_at_once(world)] * (world.kind == "mamba2")
     continued = st.builds(
         lambda begun, more: (*begun, *more),
         st.one_of(named),
@@ -121,21 +124,61 @@ def aborts_at_boundaries() -> st.SearchStrategy[tuple[RadixEvent, ...]]:
     )
 
 
+def ends_at_boundaries(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+    """A request ends right before or right behind the second boundary that it passes with drafts, of which most are right."""
+    interval = world.mamba_track_interval
+
+    def of(own: int, before: int, accepted: tuple[int, ...]) -> tuple[RadixEvent, ...]:
+        return (LiveAdd(own, 2 * interval - own - before), LiveTurns(accepted, times=2 * interval))
+
+    accepted = st.lists(st.integers(0, world.num_spec), max_size=4).map(tuple)
+    return st.builds(
+        of,
+        st.integers(1, interval - 1),
+        st.one_of(st.integers(1, 1 + world.num_spec), st.integers(-1, 1 + world.num_spec)),
+        st.one_of(st.just((world.num_spec,)), accepted),
+    )
+
+
+def prompts_at_once(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+    """Three prompts come in together, of which the third begins at a chunk of the batch, and the second inside of one."""
+    chunk = world.mamba_chunk_size
+
+    def of(first: int, chunks: int, last: int) -> tuple[RadixEvent, ...]:
+        lengths = (first, chunks * chunk - first, last)
+        return (*(LiveAdd(own, max_tokens=4) for own in lengths), LiveTurns(times=6))
+
+    return st.builds(of, st.integers(1, chunk - 1), st.integers(1, 2), st.integers(1, 2 * chunk))
+
+
 def full_pools(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
     """A request passes boundaries, and ends near one, while each other slot of states holds a prefix."""
-
-    def of(own: int, max_tokens: int) -> tuple[RadixEvent, ...]:
-        prefix = (LiveAdd(world.mamba_track_interval, max_tokens=1), LiveTurns(times=4))
-        return (*prefix * world.max_mamba_cache_size, LiveAdd(own, max_tokens), LiveTurns(times=4))
-
-    return st.builds(of, st.integers(1, 2 * world.mamba_track_interval), st.integers(1, 12))
+    interval = world.mamba_track_interval
+    prefix = (LiveAdd(interval, max_tokens=1), LiveTurns(times=4))
+    short = st.builds(
+        lambda own, max_tokens: (LiveAdd(own, max_tokens), LiveTurns(times=4)),
+        st.integers(1, 2 * interval),
+        st.integers(1, 12),
+    )
+    last = ends_at_boundaries(world) if world.num_spec else short
+    return last.map(lambda events: (*prefix * world.max_mamba_cache_size, *events))
 
 
 def returning_prefixes() -> st.SearchStrategy[tuple[RadixEvent, ...]]:
-    """Prefixes that evict each other come back from host memory, late, or are evicted while they are copied there."""
+    """Prefixes that evict each other come back from host memory, late and for several requests at once, or are evicted while they are copied there."""
 
-    def of(late: LateCopies, steps: int) -> tuple[RadixEvent, ...]:
-        adds = [LiveAdd(13, max_tokens=3)] * 4 + [LiveAdd(1, 3, shared=12, like=like) for like in (0, 1)]
-        return (late, *(event for one in adds for event in (one, LiveTurns(times=steps))))
+    def of(
+        late: LateCopies, own: int, max_tokens: int, steps: int, back: list[tuple[int, int]]
+    ) -> tuple[RadixEvent, ...]:
+        fresh = [(LiveAdd(own, max_tokens), steps)] * 4
+        returning = [(LiveAdd(1, max_tokens, shared=12, like=like), apart) for like, apart in back]
+        events: list[RadixEvent] = [late]
+        for one, times in fresh + returning:
+            # Those that come back at once are added before the same step.
+            events += [one, *[LiveTurns(times=times)] * (times > 0)]
+        return tuple(events)
 
-    return st.builds(of, late_copies(), st.integers(4, 8))
+    back = st.lists(st.tuples(st.integers(0, 1), st.sampled_from((0, 1, 4, 8))), min_size=1, max_size=3)
+    return st.builds(
+        of, late_copies(), st.sampled_from((13, 17)), st.sampled_from((1, 3)), st.integers(3, 8), back
+    )

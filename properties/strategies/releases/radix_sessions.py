@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ class OpenSession:
 class SessionTurn:
     """A request with `own` tokens behind those that a session has.
 
-    `session` is its number. In a session with branches the turn continues number `after` of those that finished, or begins the session
+    `session` is its number. The first turn of a session begins with the first `shared` tokens of request number `like`. In a session with branches the turn continues number `after` of those that finished, or begins the session
     again. It keeps the first `offset` tokens of these, all with -1, or only the prompt with `drops_output`. With `replaces` it takes the
     place of all that came after. An `eager` one does not wait until the request that it continues has ended, and should be refused.
     """
@@ -35,6 +35,8 @@ class SessionTurn:
     drops_output: bool = False
     replaces: bool = False
     eager: bool = False
+    shared: int = 0
+    like: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,10 @@ def session_stories(world: RadixWorld) -> st.SearchStrategy[SessionStory]:
     turns = st.builds(
         SessionTurn,
         session=st.integers(0, 1),
-        own=st.integers(1, 6),
+        # Few turns are longer than a chunk.
+        own=st.one_of(*[st.integers(1, 6)] * 3, st.integers(1, world.chunked_prefill_size + 4)),
+        shared=st.sampled_from((0, 0, 4, 8, 12)),
+        like=st.integers(0, 2),
         max_tokens=st.integers(1, 10),
         after=st.integers(0, 3),
         offset=st.one_of(st.just(-1), st.just(-1), st.integers(1, 12)),
@@ -87,4 +92,28 @@ def session_stories(world: RadixWorld) -> st.SearchStrategy[SessionStory]:
     happening = st.one_of(turns, steps, turns, steps, opens, *rare)
     several = st.lists(happening, max_size=8)
     events = st.lists(several, max_size=8).map(lambda parts: tuple(chain.from_iterable(parts)))
-    return st.builds(lambda one, more: SessionStory(world, (one, *more)), opens, events)
+    begun = st.one_of(opens.map(lambda one: (one,)), *[aborted_turns(turns), branches(turns)])
+    return st.builds(lambda first, more: SessionStory(world, (*first, *more)), begun, events)
+
+
+def aborted_turns(turns: st.SearchStrategy[SessionTurn]) -> st.SearchStrategy[tuple[SessionEvent, ...]]:
+    """A turn of a streaming session is aborted while it runs, with or without one before it that ended, and the session has another turn."""
+
+    def of(ended: int, late: SessionTurn, steps: int, more: SessionTurn) -> tuple[SessionEvent, ...]:
+        before = (SessionTurn(own=3, max_tokens=2), LiveTurns(times=6))
+        aborted = (replace(late, session=0, max_tokens=10), LiveTurns(times=steps), LiveAbort())
+        last = replace(more, session=0, eager=False)
+        return (OpenSession(streaming=True), *before * ended, *aborted, LiveTurns(times=4), last, LiveTurns())
+
+    return st.builds(of, st.integers(0, 1), turns, st.integers(1, 4), turns)
+
+
+def branches(turns: st.SearchStrategy[SessionTurn]) -> st.SearchStrategy[tuple[SessionEvent, ...]]:
+    """Two turns continue the first one of a session, each in its own way."""
+
+    def of(first: SessionTurn, *more: SessionTurn) -> tuple[SessionEvent, ...]:
+        begun = (replace(first, session=0, max_tokens=3, replaces=False), LiveTurns(times=8))
+        continued = [replace(one, session=0, after=1, eager=False) for one in more]
+        return (OpenSession(), *begun, *(event for one in continued for event in (one, LiveTurns(times=4))))
+
+    return st.builds(of, turns, turns, turns)

@@ -161,7 +161,7 @@ class RadixEngine:
         left = self._left(seen.idle)
         held |= now.sessions.kept(held.values())
         seen.owners_after = now.pools.owners(held)
-        cached = list(prefixes(now.scheduler.tree_cache, now.requests.values()))
+        cached = list(prefixes(now.scheduler.tree_cache, self._histories()))
         pages = [
             slot // self.settings.page_size for one in cached for slot in one.keys[:: self.settings.page_size]
         ]
@@ -178,6 +178,13 @@ class RadixEngine:
             if name in self.laws.requests or name in left
         }
         return seen, tuple(self.laws.step(seen))
+
+    def _histories(self) -> Iterator[tuple[int, ...]]:
+        """The tokens of each request as they have to become, and as the release has them: it cuts those of a session's aborted turn."""
+        for one in self.laws.known.requests.values():
+            yield tuple(one.token(at) for at in range(self.settings.max_model_len))
+        for request in self.running.requests.values():
+            yield (*request.origin_input_ids, *request.output_ids)
 
     def _left(self, idle: bool) -> set[str]:
         """Closed sessions that should have given back what they keep: nothing ran for more than a second since."""

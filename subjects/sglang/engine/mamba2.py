@@ -50,7 +50,7 @@ class Mamba2Kernels(NamedKernels):
             for at in range(first, end):
                 states[row, at + 1] = passed[at + 1] = advanced(states[row, at], token_of(columns[at]))
         asked = [given.get(name) for name in ("track_seq_idx", "track_end_locs")]
-        pairs = [] if asked[0] is None else zip(*(one.tolist() for one in asked), strict=True)
+        pairs = zip(*([] if one is None else one.tolist() for one in asked), strict=True)
         chunks, ends, tracked = (
             _slots(found, shape)
             for found in (

@@ -24,16 +24,16 @@ class Prefix:
     locked: bool = False
 
 
-def prefixes(tree: Any, requests: Iterable[Any]) -> Iterator[Prefix]:
+def prefixes(tree: Any, histories: Iterable[tuple[int, ...]]) -> Iterator[Prefix]:
     """All nodes of the tree; none without prefix caching.
 
     Args:
         tree: the release's cache.
-        requests: all whose tokens may be in it, for a core that does not list its nodes.
+        histories: all tokens that may be in it, for a core that does not list its nodes.
     """
     core = getattr(tree, "tree_core", tree)
     if not tree_lists_nodes(tree):
-        yield from _matched(core, requests)
+        yield from _matched(core, histories)
         return
     root = getattr(core, "root_node", None)
     if root is not None:
@@ -45,12 +45,11 @@ def tree_lists_nodes(tree: Any) -> bool:
     return not type(getattr(tree, "tree_core", tree)).__name__.startswith("Rust")
 
 
-def _matched(core: Any, requests: Iterable[Any]) -> Iterator[Prefix]:
-    """The nodes that requests' tokens lead to: every node begins like the tokens of a request."""
+def _matched(core: Any, histories: Iterable[tuple[int, ...]]) -> Iterator[Prefix]:
+    """The nodes that tokens lead to: every node begins like some of them."""
     kinds, key = _kinds(), find("sglang.srt.mem_cache.radix_cache:RadixKey")
     seen = set()
-    for request in requests:
-        tokens = (*request.origin_input_ids, *request.output_ids)
+    for tokens in histories:
         count, last, _ = core.match_full_device_prefix(key(array("q", tokens)))
         for node in core.collect_path_info([last])[0] if count else ():
             # A part of a node is seen with the request that has all of it.
