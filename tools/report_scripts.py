@@ -22,19 +22,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools import prepared
+
 _SCRIPT = re.compile(
     r"^```python\n(?P<script>.*?)^```\n\nprints\n\n```text\n(?P<printed>.*?)\n```$", re.MULTILINE | re.DOTALL
 )
 _NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 _SECONDS = 300
-_PREPARED = """import importlib, runpy, sys
-folder, prepare = sys.argv[1:]
-sys.path.insert(0, folder)
-module, _, name = prepare.partition(":")
-getattr(importlib.import_module(module), name)()
-sys.path.remove(folder)
-runpy.run_path("repro.py", run_name="__main__")
-"""
 
 
 @dataclass(frozen=True)
@@ -54,7 +48,7 @@ class Script:
 
     def run(self, prepare: str = "") -> str:
         """What it prints here, with the last line of an error, behind a call of the function `prepare`, if one is named."""
-        command = [sys.executable, "-W", "ignore", "-c", _PREPARED, str(Path.cwd()), prepare]
+        command = [sys.executable, "-W", "ignore", str(Path(prepared.__file__)), prepare, "repro.py"]
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "repro.py")
             file.write_text(self.text)

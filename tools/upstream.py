@@ -23,10 +23,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from tools import prepared
 from tools.sources import ROOT
 
 FOLDER = ROOT / "docs/findings/upstream"
 REPAIRS = "repairs.toml"
+PREPARE = {"sglang": "subjects.sglang.stand_ins:stand_in"}
+"""By project, a function that is called before its tests: it stands in for packages that are only there for GPUs and servers."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def _link_all(source: Path, folder: Path) -> None:
             (folder / path.name).symlink_to(path)
 
 
-def shown(folder: Path, package: Path) -> tuple[list[Shown], str]:
+def shown(folder: Path, package: Path, prepare: str = "") -> tuple[list[Shown], str]:
     """Run the folder's tests on the release and on a repaired copy of it: how each ended, and the output.
 
     Raises:
@@ -120,16 +123,16 @@ def shown(folder: Path, package: Path) -> tuple[list[Shown], str]:
     with tempfile.TemporaryDirectory() as place:
         # Outside of this repository, so that no configuration and no conftest.py of it is read.
         alone = shutil.copytree(folder, Path(place) / "tests")
-        released, output = _run(alone, {})
+        released, output = _run(alone, {}, prepare)
         copy = repaired_copy(
             package, [one for some in repairs.values() for one in some], Path(place) / "copy"
         )
-        repaired, more = _run(alone, {"PYTHONPATH": str(copy)})
+        repaired, more = _run(alone, {"PYTHONPATH": str(copy)}, prepare)
     results = [Shown(name, released.get(name, "error"), repaired.get(name, "error")) for name in names]
     return results, output + more
 
 
-def _run(folder: Path, more: Mapping[str, str]) -> tuple[dict[str, str], str]:
+def _run(folder: Path, more: Mapping[str, str], prepare: str) -> tuple[dict[str, str], str]:
     """How the tests of each file ended, and the output of pytest."""
     file = folder / "results.xml"
     options = [
@@ -145,7 +148,7 @@ def _run(folder: Path, more: Mapping[str, str]) -> tuple[dict[str, str], str]:
     ]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **more}
-    line = [sys.executable, "-m", "pytest", *options]
+    line = [sys.executable, str(Path(prepared.__file__)), prepare, "pytest", *options]
     found = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return (_ended(file) if file.is_file() else {}), found.stdout + found.stderr
 
@@ -171,7 +174,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if found is None or found.origin is None:
         print(f"{options.folder} is not installed for {sys.executable}", file=sys.stderr)
         return 2
-    results, output = shown(FOLDER / options.folder, Path(found.origin).parent)
+    prepare = PREPARE.get(found.name, "")
+    results, output = shown(FOLDER / options.folder, Path(found.origin).parent, prepare)
     print("\n".join(map(str, results)))
     if all(one.is_right for one in results):
         return 0
