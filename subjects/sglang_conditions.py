@@ -108,12 +108,12 @@ def _kept_in_the_other_slot(case: Case, _: Profile) -> bool:
 
 
 def _passed_in_flight(case: Case, _: Profile) -> bool:
-    """With one slot, what may be hit up to a boundary holds a request's state at the next one, which its last decode passed."""
+    """With one slot, what may be hit up to a boundary holds a request's state at the next one, which its last decode passed, with or without drafts."""
     wrong = _wrong(case, "extra_buffer_lazy")
     if wrong is None or not wrong.is_next_boundary:
         return False
     last = next(row for row in reversed(wrong.rows(wrong.owner)) if row["tokens"])
-    return bool(last["computed"] == wrong.next_boundary - 1)
+    return bool(last["computed"] < wrong.next_boundary <= last["computed"] + last["tokens"])
 
 
 def _kept_beside_a_prefill(case: Case, _: Profile) -> bool:

@@ -17,7 +17,7 @@ import torch
 _PACKAGES = """
     IPython aiohttp anthropic apache_tvm_ffi av blobfile compressed_tensors cuda cutlass datasets decord decord2 deep_ep deep_gemm
     deepseek_recipe easydict einops flash_attn flash_mla flashinfer gguf grpc humming interegular kernels llguidance mistral_common
-    modelscope multipart ninja numba nvidia nvshmem openai_harmony outlines partial_json_parser prometheus_client pybase64 pynvml
+    modelscope mori multipart ninja numba nvidia nvshmem openai_harmony outlines partial_json_parser prometheus_client pybase64 pynvml
     quack scipy sentencepiece setproctitle sgl_kernel smg_grpc_servicer soundfile tiktoken tilelang timm tml_renderers torch_memory_saver
     torchao torchaudio torchcodec torchvision tvm_ffi uvicorn uvloop watchfiles xgrammar xxhash zstandard
 """

@@ -10,12 +10,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 
 from oracle.shards import MODELS, layouts_of, shard_of_layers
 from subjects.sglang.cache_params import LAYERS, cache_params, ranks
 from subjects.sglang.release import RELEASE, NotOffered, find
-from subjects.shared.wire import NixlAgent, Wire, count_written, fill_others, read_numbers, write_numbers
+from subjects.shared.wire import (
+    Block,
+    NixlAgent,
+    Wire,
+    count_written,
+    fill_others,
+    read_numbers,
+    write_numbers,
+)
 
 __all__ = ["StateTransfer"]
 _DISAGGREGATION = "sglang.srt.disaggregation"
@@ -189,6 +198,48 @@ def _send_by_nixl(wire: Wire, source: _Rank, target: _Rank, slots: tuple[int, in
         """Each handle is posted when the next one is asked for."""
 
 
+def _send_by_moriio(wire: Wire, source: _Rank, target: _Rank, slots: tuple[int, int]) -> None:
+    """The descriptor of memory is where it begins, and its size; a write behind its end is refused, as the library does."""
+
+    def write(
+        sources: list[Block], starts: Any, targets: list[Block], ends: Any, sizes: Any, _: list[int]
+    ) -> list[None]:
+        for (here, held), (there, room), reads, writes, lengths in zip(
+            sources, targets, starts, ends, sizes, strict=True
+        ):
+            for read, written, length in zip(reads, writes, lengths, strict=True):
+                if read + length > held or written + length > room:
+                    raise ValueError(f"{length} bytes lie behind the end of a memory [moriio]")
+                wire.copy([(here + read, length)], [(there + written, length)])
+        return [None] * len(sources)
+
+    module = f"{_DISAGGREGATION}.mori.conn"
+    manager = _manager(
+        find(f"{module}:MoriKVManager"),
+        source,
+        engine=_bare(object_with_calls, batch_write=write, allocate_transfer_uid=lambda: 0),
+        state_mem_descs=_memories(source),
+        _submission_local=_bare(object_with_calls, statuses=None),
+    )
+    peer = _target_info(
+        find(f"{module}:KVArgsRegisterInfo"),
+        target,
+        decode_tp_size=target.size,
+        decode_tp_rank=target.number,
+        dst_state_mem_descs=_memories(target),
+    )
+    manager.send_state(peer, [np.array([slots[0]])], [np.array([slots[1]])])
+
+
+def _memories(rank: _Rank) -> list[list[Block]]:
+    """The memory of each kind of state, tensor by tensor."""
+    described = rank.arguments
+    return [
+        list(zip(*one, strict=True))
+        for one in zip(described.state_data_ptrs, described.state_data_lens, strict=True)
+    ]
+
+
 class object_with_calls:  # noqa: N801 - a namespace
     """Has what it is given."""
 
@@ -256,3 +307,11 @@ class StateTransfer:
         """By NIXL; slots have no padding."""
         del padding
         return _sent(_send_by_nixl, model, sizes, source_tp, target_tp, slots, dtypes)
+
+    @staticmethod
+    def moriio(
+        model: str, sizes: Any, source_tp: int, target_tp: int, slots: Any, dtypes: Any, padding: int
+    ) -> Any:
+        """By MORI-IO; slots have no padding."""
+        del padding
+        return _sent(_send_by_moriio, model, sizes, source_tp, target_tp, slots, dtypes)

@@ -297,7 +297,23 @@ SLICES_OF_MORIIO = planted(
     VLLM,
     "state-transfer/moriio",
 )
-OF_SGLANG = SLICES_OF_SGLANG + KERNELS_OF_SGLANG + METADATA_OF_SGLANG
+SLICES_OF_MORI = planted(
+    {
+        f"{_DISAGGREGATION}.mori.conn": {
+            "MORI-IO writes all slices of a state to its beginning": (
+                "                        dst_idx * dst_item_len + dst_offset,\n",
+                "                        dst_idx * dst_item_len,\n",
+            ),
+            "MORI-IO writes a state to the slot that it is read from": (
+                "                    (src_idx * src_item_len, dst_idx * src_item_len, src_item_len)\n",
+                "                    (src_idx * src_item_len, src_idx * src_item_len, src_item_len)\n",
+            ),
+        },
+    },
+    SGLANG,
+    "state-transfer/moriio",
+)
+OF_SGLANG = SLICES_OF_SGLANG + SLICES_OF_MORI + KERNELS_OF_SGLANG + METADATA_OF_SGLANG
 OF_VLLM = SLICES_OF_NIXL + SLICES_OF_MORIIO
 
 

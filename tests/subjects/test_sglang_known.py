@@ -127,6 +127,9 @@ def test_a_state_at_the_boundary_in_flight_is_known_with_one_slot() -> None:
     assert matches(scenario(**lazy), "passed_in_flight")
     assert matches(scenario(**lazy, tokens=6), "passed_in_flight")
     assert not matches(scenario(**lazy | {"prompt": 6}), "passed_in_flight")
+    drafts = {"r0": {"computed": 6, "tokens": 3, "drafts": 2, "begins": False}}
+    assert matches(scenario(**lazy | {"prompt": 6}, ends=drafts), "passed_in_flight")
+    assert not matches(scenario(**lazy, ends={"r0": drafts["r0"] | {"computed": 8}}), "passed_in_flight")
     assert not matches(scenario(FIRST, **lazy), "passed_in_flight")
     assert not matches(scenario(prompt=7), "passed_in_flight")
 

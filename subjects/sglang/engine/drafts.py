@@ -12,11 +12,24 @@ from subjects.sglang.engine.releases import names_in
 from subjects.sglang.engine.settings import RadixSettings
 from subjects.sglang.release import RELEASE, NotOffered, find
 
-_OLDEST = (0, 5, 20)
-"""Earlier workers of n-grams wait for a GPU's streams."""
+_OLDEST = (0, 5, 18)
+"""0.5.14 refuses drafts of n-grams without a GPU; those between were not tried."""
+_NAMES_A_DEVICE = (0, 5, 20)
+"""The first release whose pools take the memory of their own device."""
 _WORKER = "sglang.srt.speculative.ngram_worker"
 _POOLS = "sglang.srt.mem_cache.memory_pool"
 _SCATTER = "sglang.kernels.ops.mamba.mamba_state_scatter_triton"
+
+
+class _TorchOnCpu:
+    """In the place of torch in the module of pools: releases before 0.5.20 ask for a GPU's memory for what drafts leave."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    @staticmethod
+    def zeros(*given: Any, device: Any = None, **named: Any) -> Any:
+        return torch.zeros(*given, device="cpu" if device == "cuda" else device, **named)
 
 
 class NamedCorpus:
@@ -124,6 +137,8 @@ def draft_arguments(settings: RadixSettings, model: str) -> dict[str, Any]:
         scatter[name] = scatter_states
     scatter["_conv_multi_eligible"] = lambda _: False
     names_in("sglang.srt.arg_groups.speculative_hook")["_disable_overlap_schedule_for_cpu"] = lambda _: None
+    if RELEASE < _NAMES_A_DEVICE:
+        names_in(_POOLS)["torch"] = _TorchOnCpu()
     find(f"{_POOLS}:MHATokenToKVPool")._init_kv_copy_and_warmup = lambda _: None
     if settings.draft_method == "eagle":
         return eagle_arguments(tokens, model)
