@@ -59,9 +59,11 @@ quote = '$(subst ','\'',$(1))'
 ifeq ($(strip $(PYTHON)),)
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+TOOLS := $(VENV)/.tools
 else
 PY := $(call quote,$(PYTHON))
 READY :=
+TOOLS :=
 endif
 
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
@@ -94,7 +96,7 @@ TARGETS := help test fuzz conform exhaust reach nightly merge replay bisect sani
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
-STRAY := $(firstword $(filter-out $(TARGETS) $(VENV)/.ready,$(MAKECMDGOALS)))
+STRAY := $(firstword $(filter-out $(TARGETS) $(VENV)/.ready $(VENV)/.tools,$(MAKECMDGOALS)))
 UNIT = $(if $(filter s sec% second%,$(STRAY)),s,$(if $(filter m min% minute%,$(STRAY)),m,$(if $(filter h hour%,$(STRAY)),h)))
 ifneq ($(STRAY),)
 $(error $(STRAY) is no target$(if $(and $(UNIT),$(filter-out file,$(origin BUDGET))),; write BUDGET=$(BUDGET)$(UNIT)); `make` lists the targets)
@@ -113,7 +115,7 @@ help:  ## this list
 	@echo '  of bisect: CASE=<case.json> RELEASES=0.25.1,0.33.0; BISECT_ARGS=--all'
 	@echo '  PYTHON=python3 uses that interpreter as it is instead of building $(VENV)'
 
-test: $(READY)  ## every property and the tests of the harness, on all cores; the slow ones, too: PYTEST_ARGS=--slow
+test: $(TOOLS)  ## every property and the tests of the harness, on all cores; the slow ones, too: PYTEST_ARGS=--slow
 	@$(PY) -m pytest -n auto --dist worksteal -q $(PYTEST_ARGS)
 
 fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET, SUBJECT, DEVICE, ONLY, SEED
@@ -124,7 +126,7 @@ exhaust: $(READY)  ## all inputs of each decision up to a bound that grows until
 	@$(RELEASE) $(RUN) exhaust --budget $(call quote,$(BUDGET)) $(RELEASED_CHOICE) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(WORKERS),--workers $(call quote,$(WORKERS)))
 
-prove: $(READY)  ## lemmas about the kernels' decisions for every int32, each proved or with a case: SUBJECT, ONLY, PROVE_ARGS; on a release: VLLM=0.33.0
+prove: $(TOOLS)  ## lemmas about the kernels' decisions for every int32, each proved or with a case: SUBJECT, ONLY, PROVE_ARGS; on a release: VLLM=0.33.0
 	@$(RELEASE) $(RUN) prove --subject $(call quote,$(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT))),$(RELEASED),$(SUBJECT))) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(PROVE_ARGS)
 
@@ -214,19 +216,19 @@ hunt: $(READY)  ## how many examples and CPU seconds it takes to find each plant
 	  $(if $(filter file,$(origin BUDGET)),,--budget $(call quote,$(BUDGET))) $(if $(WORKERS),--workers $(call quote,$(WORKERS))) \
 	  $(if $(filter file,$(origin OUT)),,--out $(call quote,$(OUT))) $(HUNT_ARGS)
 
-lint: $(READY)  ## ruff, formatting, import contracts, plain words
+lint: $(TOOLS)  ## ruff, formatting, import contracts, plain words
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
 	@$(PY) -m tools.words
 
-types: $(READY)  ## mypy
+types: $(TOOLS)  ## mypy
 	@$(PY) -m mypy
 
-table: $(READY)  ## regenerate the tables of README and docs
+table: $(TOOLS)  ## regenerate the tables of README and docs
 	@$(PYTHON_OF_MAKE) -m tools.docs --write
 
-check-table: $(READY)  ## fail if a table is out of date, or a citation or link leads nowhere
+check-table: $(TOOLS)  ## fail if a table is out of date, or a citation or link leads nowhere
 	@$(PYTHON_OF_MAKE) -m tools.docs --check
 
 site: $(READY)  ## the site of docs/ in build/site; its tools go into build/site-tools (the extra `site`)
@@ -247,15 +249,25 @@ clean:  ## remove the environment and the caches; .hypothesis/ and reports/ stay
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache *.egg-info
 	find impl oracle properties statecheck subjects tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# torch comes first and alone: a CPU build on disk is taken by this exact request only, and the rest finds it in place.
-# PyPI's build for Linux brings gigabytes of CUDA and insists on triton 3.7.1; the pin of triton refuses it, and torch
-# comes from TORCH_INDEX instead. To run on a GPU, bring an interpreter that has torch and triton: PYTHON=python3.
+# torch is asked for alone: a CPU build on disk is taken by this exact request only. PyPI's build for Linux brings gigabytes of CUDA and insists
+# on triton 3.7.1; the pin of triton refuses it, and torch comes from TORCH_INDEX instead. To run on a GPU, bring an interpreter that has torch
+# and triton: PYTHON=python3. What torch does not need is installed meanwhile; the last request finds all in place, or says what is missing.
 $(VENV)/.ready: constraints.txt pyproject.toml
-	@echo 'statecheck: setting up $(VENV) (once, about a minute)'
+	@echo 'statecheck: setting up $(VENV) (once, about half a minute)'
 	@for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	  $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
 	done && $$python -m venv $(VENV) || { echo 'statecheck: needs Python 3.11 or newer, with venv' >&2; exit 1; }
-	@$(PIP_INSTALL) torch==2.13.0 2>/dev/null || $(PIP_INSTALL) --extra-index-url $(TORCH_INDEX) torch==2.13.0
-	@$(PIP_INSTALL) $$($(VENV)/bin/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-	print(*p["dependencies"], *p["optional-dependencies"]["dev"], *p["optional-dependencies"]["prove"])')
+	@core=$$($(NEEDED) dependencies); \
+	others=$$(printf '%s\n' $$core | grep -v -e torch -e jinja2); \
+	$(PIP_INSTALL) $$others 2>/dev/null & \
+	$(PIP_INSTALL) torch==2.13.0 2>/dev/null || $(PIP_INSTALL) --extra-index-url $(TORCH_INDEX) torch==2.13.0; \
+	wait; $(PIP_INSTALL) $$core
+	@touch $@
+
+NEEDED = $(VENV)/bin/python -c 'import sys, tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	print(*(one for name in sys.argv[1:] for one in (p | p["optional-dependencies"])[name]))'
+
+$(VENV)/.tools: $(VENV)/.ready
+	@echo 'statecheck: installing what tests, lint and proofs need (once)'
+	@$(PIP_INSTALL) $$($(NEEDED) dev prove)
 	@touch $@
