@@ -6,7 +6,6 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from statecheck.case.values import (
     CANARY,
@@ -33,7 +32,6 @@ from statecheck.case.values import (
 )
 
 NOTHING_WRONG = "nothing"  # of a law that holds; otherwise a sentence stands there that says what breaks it
-_HAVE_PARTS = frozenset({Tensor, Record, dict, list, tuple, bytes})
 
 
 @dataclass(frozen=True)
@@ -62,40 +60,6 @@ class Difference:
         return f"{self.seen}, but {self.wanted}" if self.wanted else self.seen
 
 
-def parts_compared(expected: Expected, actual: Outcome) -> int:
-    """How many rows, fields and bytes of an outcome `outcome_difference` compares, where it finds nothing wrong.
-
-    An element of a tensor is one, as is a refusal; a result that is None has none.
-    """
-    known = dict(expected.after) if actual.after else {}
-    after = sum(_parts(known[name]) for name, _ in actual.after if name in known)
-    if isinstance(expected, Refusal) or isinstance(actual, Raised):
-        return 1 + after
-    return _parts(expected.value) + after
-
-
-def parts_of(outcome: Outcome) -> int:
-    """How many rows, fields and bytes an outcome has that a property could look at."""
-    result = 1 if isinstance(outcome, Raised) else _parts(outcome.value)
-    return result + sum(_parts(seen) for _, seen in outcome.after)
-
-
-def _parts(value: Value) -> int:
-    if isinstance(value, Tensor):
-        return prod(value.shape)
-    if isinstance(value, (list, tuple)):
-        items: Iterable[Value] = value
-    elif isinstance(value, dict):
-        items = value.values()
-    elif isinstance(value, Record):
-        items = [item for _, item in value.fields]
-    elif isinstance(value, bytes):
-        return len(value)
-    else:
-        return int(value is not None)
-    return sum(_parts(item) if type(item) in _HAVE_PARTS else 1 for item in items)
-
-
 def outcome_difference(expected: Expected, actual: Outcome, *, places: bool) -> Difference | None:
     """Compare an outcome with the expected one; `places` says whether host and device memory are compared, too."""
     if actual.changed:
@@ -105,10 +69,21 @@ def outcome_difference(expected: Expected, actual: Outcome, *, places: bool) -> 
     if isinstance(expected, Refusal):
         differs = _refusal_difference(expected, actual)
     elif isinstance(actual, Raised):
-        differs = Difference("the call", brief_raised(actual), f"a result, {brief(expected.value)}")
+        differs = Difference("the call", brief_raised(actual), f"a result{_with(expected.value)}")
     else:
         differs = difference(expected.value, actual.value, "result", places=places)
     return differs or _after_difference(expected, actual, places=places)
+
+
+def _with(value: Value) -> str:
+    """What a result should be, behind the word."""
+    return " in which nothing is wrong" if _nothing_is_wrong(value) else f", {brief(value)}"
+
+
+def _nothing_is_wrong(value: Value) -> bool:
+    if isinstance(value, Record):
+        return all(_nothing_is_wrong(item) for _, item in value.fields)
+    return value == NOTHING_WRONG
 
 
 def _after_difference(expected: Expected, actual: Outcome, *, places: bool) -> Difference | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from statecheck.case import Case
-from statecheck.case.compare import Difference, outcome_difference, parts_compared, parts_of
+from statecheck.case.compare import Difference, outcome_difference
 from statecheck.case.failure import (
     failure_of,
     raised_instead,
@@ -17,7 +17,7 @@ from statecheck.case.failure import (
 from statecheck.case.form import form_difference
 from statecheck.case.unchecked import unchecked
 from statecheck.case.values import Outcome, Raised, Refusal, Returned, Step, Value
-from statecheck.execution.counts import Counts
+from statecheck.execution.counts import Counts, parts_compared, parts_of
 from statecheck.execution.earlier_examples import EarlierExamples
 from statecheck.execution.ports import Port
 from statecheck.execution.running import (

@@ -557,3 +557,14 @@ def test_the_first_difference_of_an_outcome_is_a_sentence(actual: Outcome, words
 )
 def test_values_are_written_in_a_line(value: Value, words: str) -> None:
     assert brief(value) == words
+
+
+def test_a_law_that_is_broken_is_said_in_its_sentence_alone() -> None:
+    expected = Record("Step", (("broken", Record("Laws", (("read", "nothing"), ("free", "nothing")))),))
+    read = "r0 reads block 3, but should read block 2"
+    broken = Record("Step", (("broken", Record("Laws", (("read", read), ("free", "nothing")))),))
+    found = difference(expected, broken, "result", places=False)
+    assert found is not None
+    assert (str(found), found.place) == (read, "result.broken.read")
+    raised = outcome_difference(Returned(expected), Raised("ValueError", "no block"), places=False)
+    assert str(raised) == "the call = ValueError: no block, but should be a result in which nothing is wrong"
