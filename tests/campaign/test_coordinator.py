@@ -59,7 +59,7 @@ def statuses(record: CampaignRecord) -> dict[str, str]:
 
 def is_first(task: Explore) -> bool:
     """Whether the task only tries a property; later ones look for more compared examples, or for none in particular."""
-    return 0 < task.enough <= 3
+    return (task.enough, task.max_examples) == (3, 10)
 
 
 def test_every_property_is_tried_before_rounds_begin(tmp_path: Path) -> None:
