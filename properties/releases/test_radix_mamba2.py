@@ -16,7 +16,7 @@ _TRACKED, _DRAFTS, _MIXED, _LAST = (
 )
 
 
-@prop("radix-engine/mamba2", "provenance", ENGINE, device="cpu", story=radix_stories(_TRACKED))
+@prop("radix-engine/mamba2-overlap", "provenance", ENGINE, device="cpu", story=radix_stories(_TRACKED))
 def test_requests_with_mamba2_layers_read_the_state_of_their_tokens(trial: Trial, story: RadixStory) -> None:
     """As in overlapping steps; the layers are of Mamba-2, whose scan leaves states before chunks of the whole batch."""
     RadixRun(trial, story).run()

@@ -347,7 +347,7 @@ OF_MAMBA2 = planted(
         },
     },
     RELEASE,
-    "radix-engine/mamba2",
+    "radix-engine/mamba2-overlap",
 )
 PLANTED = (
     *(OF_OVERLAP + OF_SCARCE + OF_LAST_STATES + OF_DRAFTS + OF_LAZY_DRAFTS + OF_HOST),
