@@ -181,6 +181,29 @@ def _copied_without_a_hit(case: Case, _: Profile) -> bool:
     )
 
 
+def _copied_before_it_came(case: Case, _: Profile) -> bool:
+    """With host memory from which copies come late, a request begins behind a hit and reads another state than that of its tokens, and another request of
+    the same prefix began no earlier than the copies are late.
+    """
+    settings, steps = dict(case.calls[0].named["settings"].fields), _steps(case)
+    lates = [given["from_host"] for name, given in _calls(case).all if name == "delay_copies"]
+    about = _about(steps, "read")
+    name = about.get("request", "")
+    row = dict(steps[-1]["scheduled"]).get(name, {}) if steps else {}
+    if not settings.get("host_policy") or not max(lates, default=0) or not (row and row["begins"]):
+        return False
+    prompts, computed = _prompts(case), row["computed"]
+    began = {
+        other
+        for step in steps[-1 - max(lates) :]
+        for other, one in dict(step["scheduled"]).items()
+        if one["begins"]
+    }
+    return computed > 0 and any(
+        prompts.get(other, ())[:computed] == prompts.get(name, (0,))[:computed] for other in began - {name}
+    )
+
+
 def _slot_of_a_waiting_request(case: Case, _: Profile) -> bool:
     """The check for lost slots misses slots of states, and a request that shares tokens with another one has not begun."""
     last = case.actual[-1]
@@ -423,6 +446,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "retracted_aborted_and_continued": Condition(outcome=_retracted_aborted_and_continued),
     "taken_behind_a_retracted_turn": Condition(outcome=_taken_behind_a_retracted_turn),
     "off_the_grid": Condition(outcome=_off_the_grid),
+    "copied_before_it_came": Condition(outcome=_copied_before_it_came),
     "slot_of_a_waiting_request": Condition(outcome=_slot_of_a_waiting_request),
     "copied_without_a_hit": Condition(outcome=_copied_without_a_hit),
     "short_row_with_nothing": Condition(outcome=_short_row_with_nothing),

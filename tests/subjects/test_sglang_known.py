@@ -81,16 +81,17 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         "session-with-drafts",
         "turn-beside-a-retracted-turn",
     ]
-    full = "lazy-boundary-in-a-full-pool"
-    assert ids("0.5.20") == ["boundary-behind-a-prefill", full, ALL, MIXED]
-    assert ids("0.5.19") == ids("0.5.18") == ["boundary-behind-a-prefill", full, ALL, MIXED, GRID]
-    assert ids("0.5.22") == ["boundary-behind-a-prefill", ALL, MIXED]
-    assert ids("0.5.23") == ["boundary-behind-a-prefill", ALL, *of_transfers, *of_sessions]
-    of_mamba2 = [GRID, "mamba2-rows-that-keep-nothing"]
-    of_boundaries = ["boundary-found-twice", "lazy-boundary-in-flight"]
-    assert ids("0.5.17") == ids("0.5.14") == [*of_boundaries, ALL, MIXED, *of_mamba2, COPIED]
-    assert ids("0.5.12") == ids("0.5.10") == [ALL, MIXED]
-    assert ids("0.5.9") == [ALL, MIXED, "slot-of-a-request-that-waits"]
+    boundary, full = "boundary-behind-a-prefill", "lazy-boundary-in-a-full-pool"
+    before_0_5_20 = [GRID, "copied-before-it-came-from-host-memory"]
+    assert set(ids("0.5.19")) == set(ids("0.5.18")) == {boundary, full, ALL, MIXED, *before_0_5_20}
+    assert set(ids("0.5.20")) == set(ids("0.5.21")) == {boundary, full, ALL, MIXED}
+    assert set(ids("0.5.22")) == {boundary, ALL, MIXED, *of_sessions}
+    assert set(ids("0.5.23")) == {boundary, ALL, *of_transfers, *of_sessions}
+    of_mamba2 = {GRID, "mamba2-rows-that-keep-nothing"}
+    of_boundaries = {"boundary-found-twice", "lazy-boundary-in-flight"}
+    assert set(ids("0.5.17")) == set(ids("0.5.14")) == {*of_boundaries, ALL, MIXED, *of_mamba2, COPIED}
+    assert set(ids("0.5.12")) == set(ids("0.5.10")) == {ALL, MIXED}
+    assert set(ids("0.5.9")) == {ALL, MIXED, "slot-of-a-request-that-waits"}
     assert ids("0.5.5") == []
 
 
@@ -342,6 +343,26 @@ def test_a_state_of_a_request_that_begins_otherwise_is_new() -> None:
     alike, other = scenario(), scenario(("r1", 8, ()), between=[{"r1": decode(3)["r0"]}])
     for case, known in ((alike, True), (other, False)):
         assert matches(replace(case, steps=(case.steps[0], *calls, *case.steps[1:]))) is known
+
+
+def test_a_copy_before_a_late_load_is_known_where_another_request_comes_back_at_once() -> None:
+    def read(late: int = 1, policy: str = "write_through", other: int = 4, computed: int = 4) -> Case:
+        added = [
+            ("delay_copies", {"to_host": 0, "from_host": late}),
+            ("add_request", {"id": "r1", "prompt": (1, 2, 3, other, 5), "max_tokens": 1}),
+            ("add_request", {"id": "r2", "prompt": (1, 2, 3, 4, 6), "max_tokens": 1}),
+        ]
+        row = {"computed": computed, "tokens": 1, "drafts": 0, "begins": True}
+        finding = ("read", "seen", "wanted", {"request": "r2", "found": (("r0", 7, ()),)})
+        last = Returned(record("RadixStep", scheduled={"r1": row, "r2": row}, findings=(finding,)))
+        return happened(*added, actual=(last,), host_policy=policy)
+
+    known = "copied_before_it_came"
+    assert matches(read(), known)
+    assert not matches(read(late=0), known)
+    assert not matches(read(policy=""), known)
+    assert not matches(read(other=9), known)
+    assert not matches(read(computed=0), known)
 
 
 def test_a_lost_slot_is_known_where_a_request_waits_that_begins_like_another_one() -> None:

@@ -13,7 +13,7 @@ from subjects.sglang.engine.settings import ATTENTION, STATES
 from subjects.sglang.engine.tree import Prefix, tree_lists_nodes
 from subjects.sglang.release import RELEASE, NotOffered
 
-_OLDEST = (0, 5, 22)
+_OLDEST = (0, 5, 18)
 _POOLS = "sglang.srt.mem_cache.pool_host"
 
 HOST = 1000
