@@ -347,7 +347,7 @@ def test_a_state_of_a_request_that_begins_otherwise_is_new() -> None:
 
 def test_a_copy_before_a_late_load_is_known_where_another_request_comes_back_at_once() -> None:
     def read(late: int = 1, policy: str = "write_through", other: int = 4, computed: int = 4) -> Case:
-        added = [
+        added: list[tuple[str, Mapping[str, Any]]] = [
             ("delay_copies", {"to_host": 0, "from_host": late}),
             ("add_request", {"id": "r1", "prompt": (1, 2, 3, other, 5), "max_tokens": 1}),
             ("add_request", {"id": "r2", "prompt": (1, 2, 3, 4, 6), "max_tokens": 1}),
