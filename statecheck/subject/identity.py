@@ -12,5 +12,4 @@ SOURCE = "source"
 
 def source_of(subject: Subject) -> str:
     """The digest of its release, its Python files (see `verified_files`) and those of the rules; "" where it has too many."""
-    files = source_files if subject.carried else verified_files
-    return source_digest([*files(subject.module), *source_files(oracle)], subject.release)
+    return source_digest([*verified_files(subject.module), *source_files(oracle)], subject.release)

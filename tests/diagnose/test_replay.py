@@ -86,6 +86,21 @@ def test_a_case_is_fixed_where_the_engine_behind_a_port_has_changed(tmp_path: Pa
         assert replay_case(case, subject, "cpu").verdict == FIXED
 
 
+def test_the_source_of_a_plain_port_has_the_engine_that_it_imports(tmp_path: Path) -> None:
+    (tmp_path / "toy_plain_engine").mkdir()
+    engine = tmp_path / "toy_plain_engine" / "chunks.py"
+    engine.write_text("def offsets(starts, size):\n    return [0]\n")
+    port = (
+        "from toy_plain_engine.chunks import offsets\nSTATECHECK_PROTOCOL = 2\n"
+        "def chunk_offsets(cu_seqlens, chunk_size):\n    return offsets(cu_seqlens, chunk_size)\n"
+    )
+    with module(tmp_path, "toy_plain_port", port):
+        subject = load("toy_plain_port")
+        before = source_of(subject)
+        engine.write_text("def offsets(starts, size):\n    return [0, 1]\n")
+        assert before != source_of(subject) != ""
+
+
 def verdict(case: Case, subject: Subject) -> tuple[str, str]:
     found = replay_case(case, subject, "cpu")
     return found.verdict, found.message
