@@ -92,7 +92,7 @@ class CopiedDefect:
 
 @dataclass(frozen=True)
 class ReleasedDefect:
-    """A defect in the file of a release: its processes import the changed text in place of the file's.
+    """A defect in the file of a release, or of its adapter: its processes import the changed text in place of the file's.
 
     Raises:
         ValueError: of `plant`, where the release has no environment here, or another text.
@@ -112,7 +112,9 @@ class ReleasedDefect:
     def plant(self, folder: Path) -> Planted:
         """Write the changed text, and what has Python take it when it starts."""
         one = self.defect
-        project = PROJECTS[one.module.partition(".")[0]]
+        package, _, rest = one.module.partition(".")
+        # A connector is a file of the adapter.
+        project = PROJECTS[rest.partition(".")[0] if package == "subjects" else package]
         text = _source(project, self.release, one.module).read_text(encoding="utf-8")
         if text.count(one.before) != 1:
             count = text.count(one.before)
@@ -144,13 +146,14 @@ def release_python(subject: str, version: str) -> Path:
 
 
 def _source(project: Project, version: str, module: str) -> Path:
-    """The file of a module of an installed release.
+    """The file of a module of an installed release, or of its adapter.
 
     Raises:
         ValueError: it is not installed here.
     """
-    packages = f"lib/python3*/site-packages/{module.replace('.', '/')}.py"
-    found = [*(project.root / version).glob(packages)]
+    file = f"{module.replace('.', '/')}.py"
+    own = FOLDER / file
+    found = [own] if own.exists() else [*(project.root / version).glob(f"lib/python3*/site-packages/{file}")]
     if not found:
         rule = f"installed by {project.variable}={version} make {project.subject}"
         raise ValueError(f"{module} of {project.name} {version} should be {rule} [plant]")
