@@ -142,13 +142,17 @@ def _date_of(file: str) -> str:
 
 
 def write_pages(folder: Path) -> None:
-    """Make the folder anew, with all pages."""
+    """Make the folder anew, with all pages and their pictures."""
     shutil.rmtree(folder, ignore_errors=True)
     for path in (*ROOT_PAGES, *(one.relative_to(ROOT).as_posix() for one in (ROOT / "docs").rglob("*.md"))):
         target = folder / site_path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         text = with_links_of_the_site((ROOT / path).read_text(encoding="utf-8"), path)
         target.write_text(_BOOST * (site_path(path) in FOUND_FIRST) + text, encoding="utf-8")
+    for picture in (ROOT / "docs").rglob("*.svg"):
+        target = folder / picture.relative_to(ROOT / "docs")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(picture, target)
     (folder / "scoreboard.md").write_text(
         with_links_of_the_site(scoreboard(), "docs/scoreboard.md"), encoding="utf-8"
     )

@@ -64,6 +64,18 @@ def test_the_pages_are_made_anew(tmp_path: Path) -> None:
     assert (tmp_path / "site/scoreboard.md").is_file()
 
 
+def test_each_picture_that_a_page_shows_is_on_the_site(tmp_path: Path) -> None:
+    write_pages(tmp_path)
+    pages = [path for path in tmp_path.rglob("*.md") if path.name != "overview.md"]
+    shown = {
+        (path.parent / name).resolve()
+        for path in pages
+        for name in re.findall(r"!\[[^\]]*\]\(([^():\s]+)\)", path.read_text(encoding="utf-8"))
+    }
+    assert shown
+    assert {path for path in shown if not path.is_file()} == set()
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_dead_link() -> None:
     tools = ROOT / "build/site-tools/bin/python"
