@@ -63,6 +63,18 @@ def seeds(played: Played, count: int = 30) -> dict[str, list[int]]:
     return found
 
 
+def test_the_first_pass_is_in_the_learned_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def latest_first(property_id: str) -> int:
+        asked.append(property_id)
+        return -len(asked)
+
+    monkeypatch.setattr("statecheck.campaign.schedule.assignment.place", latest_first)
+    assert [task.property for task in Played(1, 6).tasks(3)] == [*reversed(NAMES)]
+    assert len(asked) == len(NAMES)
+
+
 def test_every_property_has_a_dozen_examples_before_one_has_more() -> None:
     tasks = Played(1, 6).tasks(9)
     assert [task.property for task in tasks[3:6]] == [*NAMES]

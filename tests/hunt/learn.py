@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import median
 
 from statecheck.campaign.schedule import learned
+from statecheck.campaign.schedule.assignment import FIRST_COMPARED, FIRST_EXAMPLES, FIRST_SCENARIOS
 from statecheck.execution import profiles
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.port import InProcess
@@ -34,8 +35,6 @@ from tests.breakages.table import BREAKAGES, hunting
 from tests.breakages.variants import Breakage, broken_subject
 from tests.hunt.trial import ROOT
 
-_EXAMPLES, _COMPARED = 10, 3
-"""Of the first pass of a campaign; a scenario is one example."""
 _MOST_SECONDS = 2.0
 """CPU seconds of the examples of one seed."""
 _DEFECT_SECONDS = 240.0
@@ -78,7 +77,7 @@ def attempts(defect: Breakage, seeds: int) -> Iterator[Attempt]:
 
 def _first_examples(tested: Property, bench: Bench, seed: int) -> tuple[bool, float]:
     """Whether one of the first examples fails, and their CPU seconds until then."""
-    enough = 1 if follows_requests(tested) else _COMPARED
+    enough = FIRST_SCENARIOS if follows_requests(tested) else FIRST_COMPARED
     began, failed = time.process_time(), list[float]()
     bench.counts.take()
 
@@ -90,7 +89,7 @@ def _first_examples(tested: Property, bench: Bench, seed: int) -> tuple[bool, fl
     bench.on_falsified = lambda case: failed.append(time.process_time() - began)
     try:
         with suppress(_Enough, Falsified), hunting(shrink=False):
-            tested.explore(bench, seed=seed, max_examples=_EXAMPLES)
+            tested.explore(bench, seed=seed, max_examples=FIRST_EXAMPLES)
     except Exception as error:
         print(f"{tested.id}: {type(error).__name__}", file=sys.stderr)
     return bool(failed), failed[0] if failed else time.process_time() - began
@@ -162,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.write:
         tried = [Attempt(**row) for row in json.loads(options.out.read_text(encoding="utf-8"))]
-        learned.write(order(tried))
+        learned.FILE.write_text(json.dumps(order(tried), indent=1) + "\n", encoding="utf-8")
         return 0
     with ThreadPoolExecutor(options.workers) as pool:
         tried = [

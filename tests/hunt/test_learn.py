@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -43,10 +45,12 @@ def test_the_first_examples_of_properties_are_tried_on_a_broken_copy(monkeypatch
 
 
 def test_the_order_is_written_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = [Attempt("1", "a", 1, 5, 0.1), Attempt("1", "b", 5, 5, 0.1)]
+    (tmp_path / "learn.json").write_text(json.dumps([asdict(one) for one in tried]), encoding="utf-8")
     monkeypatch.setattr(learned, "FILE", tmp_path / "order.json")
     learned.places.cache_clear()
     try:
-        learned.write(["b", "a"])
+        assert learn.main(["--write", "--out", str(tmp_path / "learn.json")]) == 0
         assert learned.places() == {"b": 0, "a": 1}
     finally:
         learned.places.cache_clear()

@@ -22,7 +22,8 @@ from statecheck.subject import is_engine
 
 # With 170 properties on four workers, rounds of 2 s each take 85 s, and rounds of 0.3 s take 13 s, for which a minute has room.
 _SLICE, _SHORTEST_SLICE = 2.0, 0.3
-_FIRST_EXAMPLES, _FIRST_COMPARED, _FIRST_SCENARIOS = 10, 3, 1
+FIRST_EXAMPLES, FIRST_COMPARED, FIRST_SCENARIOS = 10, 3, 1
+"""Of the first pass: at most so many examples of a property, until so many are compared, or of scenarios so many."""
 _FIXED_EXAMPLES, _FIXED_SCENARIOS = 40, 4
 # First a dozen of everything, since each further example of one property finds less. Of a defect that one example in 20 shows, 60 compared
 # examples miss it once in 20 times. A scenario has a dozen steps.
@@ -99,13 +100,13 @@ class Assignment:
         untried = 1 + len(self._first) + len(self._in_hand)
         patience = max(_LEAST_PATIENCE, left * self._plan.engines / untried)
         self._in_hand.add(name)
-        enough = _FIRST_SCENARIOS if name in self._scenarios else _FIRST_COMPARED
+        enough = FIRST_SCENARIOS if name in self._scenarios else FIRST_COMPARED
         standing = self._ledger.standings[name]
         number = f"{name}!{self._turns[name]}" if self._turns[name] else f"{name}!"
         return Explore(
             name,
             seed_of(self._plan, self._plan.first_round, number),
-            _FIRST_EXAMPLES,
+            FIRST_EXAMPLES,
             known=standing.known,
             patience=min(patience, left),
             deadline=left + GRACE_SECONDS / 2,
@@ -212,7 +213,7 @@ class Assignment:
             late = left + GRACE_SECONDS / 2
             return replace(sized, max_examples=size, enough=missing, patience=patience, deadline=late)
         slice_ = self._slice(standing, left)
-        size = _FIRST_EXAMPLES if standing.rate == 0 else max(1, int(standing.rate * slice_))
+        size = FIRST_EXAMPLES if standing.rate == 0 else max(1, int(standing.rate * slice_))
         patience = min(max(_LEAST_PATIENCE, _PATIENT * slice_), left)
         return replace(sized, max_examples=size, patience=patience, deadline=left + GRACE_SECONDS / 2)
 

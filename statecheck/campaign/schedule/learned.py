@@ -6,7 +6,6 @@ The order stands in `order.json`, a list of ids. `python -m tests.hunt.learn` me
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -23,8 +22,3 @@ def places() -> dict[str, int]:
 def place(property_id: str) -> int:
     """The place of a property; of all that were not measured, the one behind the last."""
     return places().get(property_id, len(places()))
-
-
-def write(order: Iterable[str]) -> None:
-    """Make this the order."""
-    FILE.write_text(json.dumps([*order], indent=1) + "\n", encoding="utf-8")
