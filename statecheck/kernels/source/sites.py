@@ -72,6 +72,8 @@ class KernelModule:
     sites: tuple[Site, ...]
     branches: tuple[BranchSite, ...]
     constants: dict[str, Any]
+    native: str = ""
+    """The same as C, see `native`; "" where there is none."""
 
 
 def python_name(name: str) -> str:
