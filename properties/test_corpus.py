@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 from statecheck.campaign.corpus import Corpus, CorpusFile, replayed
 from statecheck.execution.example import Bench
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -16,6 +18,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_a_case_of_the_corpus_is_answered_by_the_rules(entry: CorpusFile, trial: Bench) -> None:
+    # Not above: a campaign imports this module, too, and has no use for pytest.
+    import pytest
+
     record, _ = replayed(entry, trial.subject, trial.port.device, trial.port)
     if record.verdict in ("NOT APPLICABLE", "NOT REPRODUCED"):
         pytest.skip(f"not applicable: {record.message}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
@@ -489,9 +488,11 @@ def test_bad_input_of_align_mode_is_refused_by_name_before_anything_is_written(
 
 
 @written_examples(
-    "bad_input_of_align_mode_is_refused_by_name_before_anything_is_written", lambda bad: bad.call.function
+    "bad_input_of_align_mode_is_refused_by_name_before_anything_is_written",
+    "bad",
+    BAD_INPUTS,
+    lambda bad: bad.name,
 )
-@pytest.mark.parametrize("bad", BAD_INPUTS, ids=lambda bad: bad.name)
 def test_each_bad_input_of_align_mode_is_refused(trial: Bench, bad: BadSteps) -> None:
     refusal = PROPERTIES["bad_input_of_align_mode_is_refused_by_name_before_anything_is_written"]
     refusal.example(trial, bad=bad)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import pytest
 from hypothesis import strategies as st
 
 from properties.refusals.test_align_refusals import (
@@ -208,7 +207,6 @@ def test_wrong_values_of_align_mode_are_refused_by_name(trial: Trial, bad: BadSt
         trial.refuses(*before, last)
 
 
-@written_examples("wrong_values_of_align_mode_are_refused_by_name", lambda bad: bad.call.function)
-@pytest.mark.parametrize("bad", BAD_INPUTS, ids=lambda bad: bad.name)
+@written_examples("wrong_values_of_align_mode_are_refused_by_name", "bad", BAD_INPUTS, lambda bad: bad.name)
 def test_each_wrong_value_of_align_mode_is_refused(trial: Bench, bad: BadSteps) -> None:
     PROPERTIES["wrong_values_of_align_mode_are_refused_by_name"].example(trial, bad=bad)

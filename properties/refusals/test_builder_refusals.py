@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pytest
 from hypothesis import strategies as st
 
 from properties.strategies.builder_sessions import captured_step
@@ -247,7 +246,11 @@ def test_counts_and_lengths_on_the_host_that_no_step_has_are_refused(trial: Tria
     trial.refuses(bad.call)
 
 
-@written_examples("bad_input_of_a_builder_is_refused_by_name", lambda bad: bad.call.function)
-@pytest.mark.parametrize("bad", BAD_INPUTS, ids=lambda bad: f"{bad.call.function}, {bad.name}")
+@written_examples(
+    "bad_input_of_a_builder_is_refused_by_name",
+    "bad",
+    BAD_INPUTS,
+    lambda bad: f"{bad.call.function}, {bad.name}",
+)
 def test_each_bad_input_of_a_builder_is_refused(trial: Bench, bad: BadBuild) -> None:
     PROPERTIES["bad_input_of_a_builder_is_refused_by_name"].example(trial, bad=bad)

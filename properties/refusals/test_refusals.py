@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import pytest
 from hypothesis import strategies as st
 
 from properties.strategies.batch import Batch, RequestRow, metadata
@@ -224,8 +223,9 @@ def test_bad_input_is_refused_by_name_before_anything_is_written(trial: Trial, b
     trial.refuses(bad.call)
 
 
-@written_examples("bad_input_is_refused_by_name_before_anything_is_written", lambda bad: bad.call.function)
-@pytest.mark.parametrize("bad", BAD_INPUTS, ids=lambda bad: bad.name)
+@written_examples(
+    "bad_input_is_refused_by_name_before_anything_is_written", "bad", BAD_INPUTS, lambda bad: bad.name
+)
 def test_each_bad_input_is_refused(trial: Bench, bad: Bad) -> None:
     refusal = PROPERTIES["bad_input_is_refused_by_name_before_anything_is_written"]
     refusal.example(trial, bad=bad)

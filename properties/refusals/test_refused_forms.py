@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import strategies as st
 
 from properties.refusals.test_refusals import (
@@ -120,7 +119,11 @@ def test_arguments_of_another_type_are_refused_by_name(trial: Trial, form: Wrong
     trial.refuses(form.call)
 
 
-@written_examples("arguments_of_another_type_are_refused_by_name", lambda form: form.call.function)
-@pytest.mark.parametrize("form", BAD_INPUTS, ids=lambda form: f"{form.call.function}, {form.name}")
+@written_examples(
+    "arguments_of_another_type_are_refused_by_name",
+    "form",
+    BAD_INPUTS,
+    lambda form: f"{form.call.function}, {form.name}",
+)
 def test_each_argument_of_another_type_is_refused(trial: Bench, form: WrongForm) -> None:
     PROPERTIES["arguments_of_another_type_are_refused_by_name"].example(trial, form=form)

@@ -16,7 +16,7 @@ from hypothesis.strategies import SearchStrategy
 from oracle.profile import Profile
 from statecheck.case import Case
 from statecheck.execution.example import ORDER_FREE, REFUSAL, Bench, KnownFailure
-from statecheck.execution.private.hypothesis import ENDS_EXAMPLES
+from statecheck.execution.private.hypothesis import ENDS_EXAMPLES, with_no_database_key
 from statecheck.subject import Subject, is_engine
 
 ERRORS = "errors"
@@ -152,7 +152,7 @@ class Property:
 
     def run(self, bench: Bench, chosen: settings, seed: int | None = None) -> None:
         """Run the test with these settings and, if there is one, this seed."""
-        test = self.test()
+        test = self.test() if chosen.database is not None else with_no_database_key(self.test())
         chosen(test if seed is None else hypothesis.seed(seed)(test))(bench)
 
     def not_applicable(self, bench: Bench) -> str | None:

@@ -7,14 +7,15 @@ run the same body with settings and seeds of its own, and without Hypothesis's e
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar, cast
 
 from hypothesis.strategies import SearchStrategy
 
 from statecheck.case.former import name_today
 from statecheck.case.rules import require_property_id
+from statecheck.case.values import Call
 from statecheck.execution.example import REFUSAL
 from statecheck.execution.property import Property, launches, put_at
 from statecheck.rooms import FOLDER, property_files
@@ -23,6 +24,8 @@ __all__ = [
     "KINDS",
     "PROPERTIES",
     "Property",
+    "Written",
+    "WrittenExamples",
     "found",
     "launches",
     "load_properties",
@@ -57,18 +60,38 @@ PROPERTIES: dict[str, Property] = {}
 _Test = TypeVar("_Test", bound=Callable[..., None])
 
 
+class Written(Protocol):
+    """A written example: the last call that it makes is of the function that it is about."""
+
+    @property
+    def call(self) -> Call: ...
+
+
+@dataclass(frozen=True)
+class WrittenExamples:
+    """Written examples of a property: pytest runs a test function once for each, as its argument of that name."""
+
+    whole: Property
+    argument: str
+    inputs: Sequence[Written]
+    ids: Callable[[Any], str]
+
+
 def written_examples(
-    name: str, function: Callable[..., str] = lambda **parameters: ""
+    name: str, argument: str, inputs: Sequence[Written], ids: Callable[[Any], str]
 ) -> Callable[[_Test], _Test]:
-    """Marks a test that hands one written example to a property: its verdict is one on that property.
+    """Marks a test that hands written examples to a property, one at a time: its verdict is one on that property.
+
+    Nothing of pytest is imported for it, which a campaign has no use for.
 
     Args:
         name: the property's name or id.
-        function: the only one that the example is about, of the parameters of the test; "" for all of the property's.
+        argument: of the test, which takes an example.
+        ids: what pytest calls each.
     """
 
     def mark(test: _Test) -> _Test:
-        test.written = found(name), function  # type: ignore[attr-defined]
+        test.written = WrittenExamples(found(name), argument, inputs, ids)  # type: ignore[attr-defined]
         return test
 
     return mark
@@ -79,10 +102,9 @@ def property_of(test: Any, **parameters: Any) -> Property | None:
     tested: Property | None = getattr(test, "property", None)
     if tested is None and hasattr(test, "properties"):
         return cast(Property, test.properties[parameters["property_name"]])
-    if tested is None and hasattr(test, "written"):
-        whole, function = test.written
-        chosen = function(**parameters)
-        tested = replace(whole, functions=(chosen,)) if chosen else whole
+    written: WrittenExamples | None = getattr(test, "written", None)
+    if tested is None and written is not None:
+        tested = replace(written.whole, functions=(parameters[written.argument].call.function,))
     return tested
 
 

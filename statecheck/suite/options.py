@@ -14,6 +14,7 @@ from statecheck.execution.breadth import require_narrow
 from statecheck.execution.example import Bench
 from statecheck.execution.offers import Offers, listed
 from statecheck.execution.ports import Port, choose_device, ordinary_port
+from statecheck.execution.registry import WrittenExamples
 from statecheck.kernels import triton_mode
 from statecheck.rooms import FOLDER
 from statecheck.subject import Subject, load
@@ -87,6 +88,12 @@ def pytest_report_header(config: pytest.Config) -> str:
     bench = config.stash[_BENCH]
     where = f"statecheck: subject {bench.subject.name}, device {bench.port.device}"
     return f"{where}; {Offers(bench.subject).sentence}"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    written: WrittenExamples | None = getattr(metafunc.function, "written", None)
+    if written is not None:
+        metafunc.parametrize(written.argument, written.inputs, ids=written.ids)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -50,8 +50,8 @@ def preload(device: str, modules: Sequence[str]) -> None:
         _preload_for(device)
     for module in modules:
         _imported(module)
-    # A collection writes to every object that it looks at, and so copies pages that forks share with this process.
-    gc.collect()
+    # A collection writes to every object that it looks at, and so copies pages that forks share with this process. None is
+    # begun for what is garbage by now: it would take longer than all forks do.
     gc.freeze()
 
 

@@ -1,8 +1,8 @@
 """Learn in which order properties find planted defects soonest: `python -m tests.hunt.learn`.
 
 Each property has the examples of a campaign's first pass on each broken copy, with several seeds. Of all properties, that comes first which
-finds the most for its CPU time, of what is left that which finds the most of what the first has missed, and so on. `--write` makes of it
-the order that campaigns begin with.
+finds the most for its CPU time, of what is left that which finds the most of what the first has missed, and so on. The first that launches
+a kernel has to wait until that is compiled. `--write` makes of it the order that campaigns begin with.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from statecheck.execution.port import InProcess
 from statecheck.execution.property import Property
 from statecheck.execution.registry import load_properties
 from statecheck.execution.selection import follows_requests
-from statecheck.kernels import triton_mode
+from statecheck.kernels import coverage, triton_mode
 from tests.breakages.table import BREAKAGES, hunting
 from tests.breakages.variants import Breakage, broken_subject
 from tests.hunt.trial import ROOT
@@ -48,6 +48,8 @@ class Attempt:
     Args:
         found: with how many of the `seeds` one of them failed.
         cost: CPU seconds for one seed, the median.
+        first: the same for the first seed, for which kernels may have been compiled.
+        kernels: that were launched.
     """
 
     defect: str
@@ -55,6 +57,8 @@ class Attempt:
     found: int
     seeds: int
     cost: float
+    first: float = 0.0
+    kernels: tuple[str, ...] = ()
 
 
 class _Enough(BaseException):
@@ -70,9 +74,12 @@ def attempts(defect: Breakage, seeds: int) -> Iterator[Attempt]:
             bench = Bench(subject, InProcess(subject, "cpu", sanitized=tested.launches))
             if tested.not_applicable(bench) is not None:
                 continue
+            coverage.take()
             tried = [_first_examples(tested, bench, seed) for seed in range(1, seeds + 1)]
-            found = sum(failed for failed, _ in tried)
-            yield Attempt(defect.name, tested.id, found, seeds, round(median(cost for _, cost in tried), 4))
+            kernels = tuple(sorted({how.kernel for how in coverage.take().launches}))
+            found, costs = sum(failed for failed, _ in tried), [cost for _, cost in tried]
+            cost, first = round(median(costs), 4), round(costs[0], 4)
+            yield Attempt(defect.name, tested.id, found, seeds, cost, first, kernels)
 
 
 def _first_examples(tested: Property, bench: Bench, seed: int) -> tuple[bool, float]:
@@ -95,23 +102,44 @@ def _first_examples(tested: Property, bench: Bench, seed: int) -> tuple[bool, fl
     return bool(failed), failed[0] if failed else time.process_time() - began
 
 
-def order(tried: Iterable[Attempt]) -> list[str]:
+def order(tried: Sequence[Attempt]) -> list[str]:
     """Properties by what they are expected to add per CPU second to those before them."""
     chances: dict[str, dict[str, float]] = defaultdict(dict)
     costs: dict[str, list[float]] = defaultdict(list)
+    kernels: dict[str, set[str]] = defaultdict(set)
     for one in tried:
         chances[one.property_id][one.defect] = one.found / one.seeds
+        kernels[one.property_id].update(one.kernels)
         if not one.found:
             costs[one.property_id].append(one.cost)
-    cost = {name: max(_LEAST, median(costs[name] or [_LEAST])) for name in chances}
+    compiling, compiled = _compiling(tried), set[str]()
     missed: dict[str, float] = defaultdict(lambda: 1.0)
+
+    def value(name: str) -> float:
+        cost = max(_LEAST, median(costs[name] or [_LEAST]))
+        cost += sum(compiling.get(kernel, 0.0) for kernel in kernels[name] - compiled)
+        return (_UNKNOWN + _added(chances[name], missed)) / cost
+
     ordered = list[str]()
     while left := sorted(set(chances) - set(ordered)):
-        best = max(left, key=lambda name: (_UNKNOWN + _added(chances[name], missed)) / cost[name])
+        best = max(left, key=value)
         ordered.append(best)
+        compiled |= kernels[best]
         for defect, chance in chances[best].items():
             missed[defect] *= 1 - chance
     return ordered
+
+
+def _compiling(tried: Iterable[Attempt]) -> dict[str, float]:
+    """CPU seconds until each kernel is compiled: what the first seed of the first property that launches the kernel on a copy takes beyond others."""
+    compiled: dict[str, set[str]] = defaultdict(set)
+    extra: dict[str, list[float]] = defaultdict(list)
+    for one in tried:
+        new = set(one.kernels) - compiled[one.defect]
+        for kernel in new:
+            extra[kernel].append(max(0.0, one.first - one.cost) / len(new))
+        compiled[one.defect] |= new
+    return {kernel: median(seconds) for kernel, seconds in extra.items()}
 
 
 _LEAST = 0.01
@@ -129,13 +157,20 @@ def _added(chances: Mapping[str, float], missed: Mapping[str, float]) -> float:
 def _attempted(defect: Breakage, seeds: int) -> list[Attempt]:
     """In a process of its own; what it has printed by the end of its time."""
     command = [sys.executable, "-m", "tests.hunt.learn", "--seeds", str(seeds), "--defect", defect.name]
-    variables = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    try:
-        printed = subprocess.run(
-            command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, timeout=_DEFECT_SECONDS, check=False
-        ).stdout
-    except subprocess.TimeoutExpired as late:
-        printed = late.stdout or b""
+    with tempfile.TemporaryDirectory() as kernels:
+        # As of a new machine: no kernel has been compiled.
+        variables = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "TRITON_CACHE_DIR": kernels}
+        try:
+            printed = subprocess.run(
+                command,
+                cwd=ROOT,
+                env=os.environ | variables,
+                stdout=subprocess.PIPE,
+                timeout=_DEFECT_SECONDS,
+                check=False,
+            ).stdout
+        except subprocess.TimeoutExpired as late:
+            printed = late.stdout or b""
     lines = [line for line in printed.decode().splitlines() if line.endswith("}")]
     print(f"{defect.name}: {len(lines)} properties", flush=True)
     return [Attempt(**json.loads(line)) for line in lines]
@@ -160,7 +195,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(json.dumps(asdict(one)), flush=True)
         return 0
     if options.write:
-        tried = [Attempt(**row) for row in json.loads(options.out.read_text(encoding="utf-8"))]
+        rows = json.loads(options.out.read_text(encoding="utf-8"))
+        tried = [Attempt(**row | {"kernels": tuple(row["kernels"])}) for row in rows]
         learned.FILE.write_text(json.dumps(order(tried), indent=1) + "\n", encoding="utf-8")
         return 0
     with ThreadPoolExecutor(options.workers) as pool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,17 @@ def test_what_finds_most_per_second_comes_first_and_what_it_found_counts_no_more
         *(Attempt("5", name, 0, 5, cost) for name, cost in (("a", 1.0), ("b", 1.0), ("c", 1.0), ("d", 3.0))),
     ]
     assert order(tried) == ["a", "c", "b", "d"]
+
+
+def test_the_first_property_that_launches_a_kernel_has_to_wait_for_the_compiler() -> None:
+    tried = [
+        *(Attempt(defect, "launches", 5, 5, 0.1, 2.1, ("kernel",)) for defect in "123"),
+        *(Attempt("5", name, 0, 5, 0.1, 2.1, ("kernel",)) for name in ("launches", "launches too")),
+        Attempt("4", "computes", 5, 5, 0.1, 0.1),
+        Attempt("5", "computes", 0, 5, 0.1, 0.1),
+    ]
+    assert order(tried) == ["computes", "launches", "launches too"]
+    assert order([replace(one, first=one.cost) for one in tried]) == ["launches", "computes", "launches too"]
 
 
 def test_the_first_examples_of_properties_are_tried_on_a_broken_copy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,8 +265,9 @@ def quietly() -> Iterator[None]:
 
 
 def preload() -> None:
-    """What every engine needs."""
+    """What every worker needs, and what would take each of them a part of a second by itself."""
     from statecheck.execution.registry import load_properties
+    from statecheck.expectations import situations  # noqa: F401 - it reads the sources of the rules
 
     load_properties()
 
@@ -290,7 +291,6 @@ def main(descriptor: int, surroundings: Surroundings, setting: Setting) -> None:
             pipe.send(DeviceLost(str(gone)))
         return
     # What has been imported stays; there is no need to look through it again and again.
-    gc.collect()
     gc.freeze()
     with contextlib.suppress(EOFError, OSError):
         worker.events.send(WorkerReady(str(worker.log.path) if worker.log is not None else ""))

@@ -17,7 +17,7 @@ except ImportError:
     # Versions that take no constants from sources.
     providers = None  # type: ignore[assignment]
 
-__all__ = ["ENDS_EXAMPLES", "MADE_FOR", "leave_out_own_constants", "run_machine"]
+__all__ = ["ENDS_EXAMPLES", "MADE_FOR", "leave_out_own_constants", "run_machine", "with_no_database_key"]
 
 MADE_FOR = ("6.100", "6.170")
 """The oldest and the newest version that this was made for, and is tested with."""
@@ -31,6 +31,12 @@ def run_machine(begin: Callable[[], Any], chosen: settings, seed: int | None = N
     # Where Hypothesis looks for the seed of a machine; its decorator takes classes only.
     begin._hypothesis_internal_use_seed = seed  # type: ignore[attr-defined]
     run_state_machine_as_test(begin, settings=chosen)  # type: ignore[arg-type]
+
+
+def with_no_database_key(test: Callable[..., None]) -> Callable[..., None]:
+    """A test that has no database, and so needs no key: Hypothesis would read its source and take it apart in every run."""
+    test._hypothesis_internal_database_key = None  # type: ignore[attr-defined]
+    return test
 
 
 _QUESTION = "is_local_module_file"
