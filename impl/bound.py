@@ -2,9 +2,16 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Looked up once: launches of one kernel are bound again and again."""
+    return inspect.signature(function).parameters
 
 
 class BoundLaunch:
@@ -25,7 +32,7 @@ class BoundLaunch:
         constant: Mapping[str, Any],
         options: Mapping[str, Any],
     ) -> None:
-        parameters = inspect.signature(kernel.fn).parameters
+        parameters = _parameters(kernel.fn)
         assert parameters.keys() >= {*varying, *constant}
         defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
         self._kernel, self._device, self._grid, self._options = kernel, device, grid, options

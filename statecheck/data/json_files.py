@@ -37,7 +37,7 @@ def parse(text: str, rule: str) -> Any:
         data = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"text = no JSON ({error}), but should be {rule}") from error
-    _require_small(data)
+    require_small(data)
     return data
 
 
@@ -54,7 +54,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-def _require_small(data: Any) -> None:
+def require_small(data: Any) -> None:
     """Refuse data that are small in a file and large in memory, or nested too deeply for recursion."""
     padded = 0
     waiting: list[tuple[int, Any]] = [(-1, [data])]

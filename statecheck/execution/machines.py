@@ -7,6 +7,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 from statecheck.case.values import Step
 from statecheck.execution.example import Bench, KnownFailure, Trial
-from statecheck.execution.private.hypothesis import run_machine
+from statecheck.execution.private.hypothesis import run_machine, states_kept_once
 from statecheck.execution.property import discards_counted
 from statecheck.execution.registry import Property, put_at, remember
 
@@ -83,7 +84,8 @@ class MachineProperty(Property):
         return {"stateful_step_count": self.machine.steps}
 
     def run(self, bench: Bench, chosen: settings, seed: int | None = None) -> None:
-        run_machine(lambda: self.machine(bench.begin(self)), chosen, seed)
+        with nullcontext() if seed is None else states_kept_once():
+            run_machine(lambda: self.machine(bench.begin(self)), chosen, seed)
 
 
 def _no_body() -> None:

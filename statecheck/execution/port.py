@@ -42,7 +42,7 @@ from statecheck.execution.objects.describe import Describer
 from statecheck.execution.objects.own import OWN_FUNCTIONS, launch
 from statecheck.execution.objects.sanitizer import Watched
 from statecheck.execution.objects.source_line import source_line
-from statecheck.execution.ports import Port, Recorder, TakesSeveral, executed
+from statecheck.execution.ports import Port, Recorder, executed
 from statecheck.kernels.orders.schedule import program_schedule
 from statecheck.subject import NotOffered, Subject, is_engine
 from statecheck.subject.surroundings import ProcessState
@@ -257,6 +257,5 @@ __all__ = [
     "GUARD_BYTES",
     "InProcess",
     "Port",
-    "TakesSeveral",
     "executed",
 ]

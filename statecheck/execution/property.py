@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import hypothesis
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +16,11 @@ from hypothesis.strategies import SearchStrategy
 from oracle.profile import Profile
 from statecheck.case import Case
 from statecheck.execution.example import ORDER_FREE, REFUSAL, Bench, KnownFailure
-from statecheck.execution.private.hypothesis import ENDS_EXAMPLES, with_no_database_key
+from statecheck.execution.private.hypothesis import (
+    ENDS_EXAMPLES,
+    states_kept_once,
+    with_no_database_key,
+)
 from statecheck.subject import Subject, is_engine
 
 ERRORS = "errors"
@@ -153,7 +157,11 @@ class Property:
     def run(self, bench: Bench, chosen: settings, seed: int | None = None) -> None:
         """Run the test with these settings and, if there is one, this seed."""
         test = self.test() if chosen.database is not None else with_no_database_key(self.test())
-        chosen(test if seed is None else hypothesis.seed(seed)(test))(bench)
+        if seed is None:
+            chosen(test)(bench)
+            return
+        with states_kept_once():
+            chosen(hypothesis.seed(seed)(test))(bench)
 
     def not_applicable(self, bench: Bench) -> str | None:
         """Why this property says nothing about the bench's subject or device, or None."""
@@ -187,17 +195,10 @@ def put_at(test: Any, file: str, line: int) -> None:
     test.__code__ = test.__code__.replace(co_filename=file, co_firstlineno=line)
 
 
-@runtime_checkable
-class Released(Protocol):
-    """A drawn input from which releases are taken through other steps."""
-
-    def of_release(self, profile: Profile) -> Any:
-        """The same input for the release of that profile."""
-
-
 def _of_release(drawn: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
+    """Inputs from which releases are taken through other steps have a method `of_release`, which gives the same for a release."""
     return {
-        name: value.of_release(profile) if isinstance(value, Released) else value
+        name: value.of_release(profile) if hasattr(value, "of_release") else value
         for name, value in drawn.items()
     }
 

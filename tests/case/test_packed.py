@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import os
+import pickle
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from statecheck.case.packed import pack, unpack
-from statecheck.case.values import Let, Overwrite, Tensor, View, call, int32, record
+from statecheck.case.values import Let, Name, Overwrite, Tensor, View, call, int32, record
 from statecheck.execution.example import Bench, Trial
 from statecheck.execution.registry import load_properties
+from statecheck.workers.log import State
 from tests.breakages.broken import a_case
 
 
@@ -50,9 +58,67 @@ def test_a_failing_case_comes_back_as_it_was() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"no JSON", b"5", b'["text"]', b'[{"Name": {"name": "a"}}]', b"\xff", pack([call("f")])[:-3]],
-    ids=["empty", "text", "number", "no step", "another value", "no UTF-8", "torn"],
+    [
+        b"",
+        b"no record",
+        pickle.dumps(5),
+        pickle.dumps(["text"]),
+        pickle.dumps([Name("a")]),
+        b"\xff",
+        pack([call("f")])[:-3],
+    ],
+    ids=["empty", "text", "number", "no step", "another value", "no opcode", "torn"],
 )
 def test_anything_else_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match=r"steps|can't decode"):
+    with pytest.raises(ValueError, match="steps"):
         unpack(data)
+
+
+@pytest.mark.parametrize(
+    "value", [object(), print, {1, 2}, Bench], ids=["object", "function", "set", "class"]
+)
+def test_what_is_no_plain_data_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match=r"plain data|should be steps"):
+        unpack(pack([call("f", x=value)]))
+
+
+def test_numbers_and_texts_of_other_types_are_written_as_plain_ones() -> None:
+    step = call("f", x=np.float64(0.5), y=(np.str_("a"), State.CALL), z=math.inf)
+    assert unpack(pack([step])) == [call("f", x=0.5, y=("a", 2), z=math.inf)]
+
+
+class _Effect:
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, ("made by reading",)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 5])
+def test_reading_runs_no_function_that_the_bytes_name(
+    protocol: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="should be steps"):
+        unpack(pickle.dumps([_Effect()], protocol))
+    assert not list(tmp_path.iterdir())
+
+
+def test_parts_that_refer_to_each_other_and_too_deep_ones_are_refused() -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    deep: list[object] = []
+    for _ in range(200):
+        deep = [deep]
+    for data in (pickle.dumps(endless), pickle.dumps([deep, deep])):
+        with pytest.raises(ValueError, match="should be steps"):
+            unpack(data)
+    with pytest.raises(ValueError, match="lists in lists"):
+        unpack(pack([call("f", x=deep)]))
+
+
+@pytest.mark.parametrize("at", range(0, 60, 3))
+def test_bytes_that_changed_give_other_steps_or_are_refused(at: int) -> None:
+    data = pack([call("f", x=int32([1, 2]), y={"k": [1.5, None]})])
+    for new in range(256):
+        changed = data[:at] + bytes([new]) + data[at + 1 :]
+        with suppress(ValueError):
+            assert isinstance(unpack(changed), list)

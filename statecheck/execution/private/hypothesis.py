@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from hypothesis import core as _core
 from hypothesis import settings
 from hypothesis.errors import StopTest, UnsatisfiedAssumption
+from hypothesis.internal.entropy import RANDOMS_TO_MANAGE
 from hypothesis.stateful import run_state_machine_as_test
 
 from statecheck.rooms import FOLDER, PACKAGE
@@ -17,7 +20,14 @@ except ImportError:
     # Versions that take no constants from sources.
     providers = None  # type: ignore[assignment]
 
-__all__ = ["ENDS_EXAMPLES", "MADE_FOR", "leave_out_own_constants", "run_machine", "with_no_database_key"]
+__all__ = [
+    "ENDS_EXAMPLES",
+    "MADE_FOR",
+    "leave_out_own_constants",
+    "run_machine",
+    "states_kept_once",
+    "with_no_database_key",
+]
 
 MADE_FOR = ("6.100", "6.170")
 """The oldest and the newest version that this was made for, and is tested with."""
@@ -37,6 +47,30 @@ def with_no_database_key(test: Callable[..., None]) -> Callable[..., None]:
     """A test that has no database, and so needs no key: Hypothesis would read its source and take it apart in every run."""
     test._hypothesis_internal_database_key = None  # type: ignore[attr-defined]
     return test
+
+
+@contextmanager
+def states_kept_once() -> Iterator[None]:
+    """While a search with a seed runs, keep the states of global random generators for all of its examples together.
+
+    Each example begins with the states that it had otherwise. Hypothesis keeps and puts them back for each example, which takes
+    longer than to draw a small one. Without a seed, a search takes its own from one of these generators, and must not run in this.
+    """
+    core: Any = _core
+    keeping = core.deterministic_PRNG
+    with keeping():
+        core.deterministic_PRNG = _seeded
+        try:
+            yield
+        finally:
+            core.deterministic_PRNG = keeping
+
+
+@contextmanager
+def _seeded(seed: int = 0) -> Iterator[None]:
+    for generator in list(RANDOMS_TO_MANAGE.values()):
+        generator.seed(seed)
+    yield
 
 
 _QUESTION = "is_local_module_file"

@@ -47,7 +47,7 @@ def full(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 def reduce(combine: Callable[..., tuple[Any, ...]], tiles: tuple[Array, ...], axis: int) -> Any:
     """A reduction by a region, which halves the axis until one is left."""
-    parts = [np.moveaxis(tile, axis, 0) for tile in tiles]
+    parts = [np.moveaxis(tile, axis, 0) for tile in tiles] if axis else list(tiles)
     while (count := parts[0].shape[0]) > 1:
         halves = [part[: count // 2] for part in parts] + [part[count // 2 :] for part in parts]
         parts = [np.asarray(part) for part in combine(*halves)]
