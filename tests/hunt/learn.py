@@ -1,6 +1,6 @@
 """Learn in which order properties find planted defects soonest: `python -m tests.hunt.learn`.
 
-Each property has the examples of a campaign's first pass on each broken copy, with several seeds. Of all properties, that comes first which
+Each property has the examples of a campaign's first pass on each planted defect, with several seeds. Of all properties, that comes first which
 finds the most for its CPU time, of what is left that which finds the most of what the first has missed, and so on. The first that launches
 a kernel has to wait until that is compiled. `--write` makes of it the order that campaigns begin with.
 """
@@ -21,19 +21,23 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
+from statecheck.campaign.known_defects import KnownDefectMatcher
 from statecheck.campaign.schedule import learned
 from statecheck.campaign.schedule.assignment import FIRST_COMPARED, FIRST_EXAMPLES, FIRST_SCENARIOS
 from statecheck.execution import profiles
 from statecheck.execution.example import Bench, Falsified
-from statecheck.execution.port import InProcess
+from statecheck.execution.ports import ordinary_port
 from statecheck.execution.property import Property
 from statecheck.execution.registry import load_properties
 from statecheck.execution.selection import follows_requests
 from statecheck.kernels import coverage, triton_mode
-from tests.breakages.table import BREAKAGES, hunting
-from tests.breakages.variants import Breakage, broken_subject
-from tests.hunt.trial import ROOT
+from statecheck.subject import Subject, load
+from statecheck.workers.forkserver import kernels_of
+from tests.breakages.table import hunting
+from tests.hunt.defects import HuntedDefect, planted_defects
+from tests.hunt.trial import ROOT, new_machine
 
 _MOST_SECONDS = 2.0
 """CPU seconds of the examples of one seed."""
@@ -65,21 +69,21 @@ class _Enough(BaseException):
     """The first pass ends here. No `Exception`: it is nothing that the example shows."""
 
 
-def attempts(defect: Breakage, seeds: int) -> Iterator[Attempt]:
-    """Try all properties on a copy with the defect, in this process."""
-    triton_mode.prepare("cpu")
+def attempts(subject: Subject, defect: str, seeds: int) -> Iterator[Attempt]:
+    """Try all properties on a subject with the defect, in this process."""
     profiles.register()
-    with tempfile.TemporaryDirectory() as folder, broken_subject(defect.variant, Path(folder)) as subject:
-        for tested in load_properties().values():
-            bench = Bench(subject, InProcess(subject, "cpu", sanitized=tested.launches))
-            if tested.not_applicable(bench) is not None:
-                continue
-            coverage.take()
-            tried = [_first_examples(tested, bench, seed) for seed in range(1, seeds + 1)]
-            kernels = tuple(sorted({how.kernel for how in coverage.take().launches}))
-            found, costs = sum(failed for failed, _ in tried), [cost for _, cost in tried]
-            cost, first = round(median(costs), 4), round(costs[0], 4)
-            yield Attempt(defect.name, tested.id, found, seeds, cost, first, kernels)
+    known = KnownDefectMatcher(subject.known_deviations, subject.profile)
+    for tested in load_properties().values():
+        bench = Bench(subject, ordinary_port(subject, "cpu", sanitized=tested.launches))
+        bench.known_by = known.known
+        if tested.not_applicable(bench) is not None:
+            continue
+        coverage.take()
+        tried = [_first_examples(tested, bench, seed) for seed in range(1, seeds + 1)]
+        kernels = tuple(sorted({how.kernel for how in coverage.take().launches}))
+        found, costs = sum(failed for failed, _ in tried), [cost for _, cost in tried]
+        cost, first = round(median(costs), 4), round(costs[0], 4)
+        yield Attempt(defect, tested.id, found, seeds, cost, first, kernels)
 
 
 def _first_examples(tested: Property, bench: Bench, seed: int) -> tuple[bool, float]:
@@ -154,17 +158,17 @@ def _added(chances: Mapping[str, float], missed: Mapping[str, float]) -> float:
     return sum(missed[defect] * chance for defect, chance in chances.items())
 
 
-def _attempted(defect: Breakage, seeds: int) -> list[Attempt]:
+def _attempted(defect: HuntedDefect, seeds: int) -> list[Attempt]:
     """In a process of its own; what it has printed by the end of its time."""
     command = [sys.executable, "-m", "tests.hunt.learn", "--seeds", str(seeds), "--defect", defect.name]
-    with tempfile.TemporaryDirectory() as kernels:
-        # As of a new machine: no kernel has been compiled.
-        variables = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "TRITON_CACHE_DIR": kernels}
+    with tempfile.TemporaryDirectory(prefix="statecheck-learn-") as name:
+        folder = Path(name)
+        planted = defect.plant(folder)
         try:
             printed = subprocess.run(
-                command,
+                [*command, "--subject", planted.subject],
                 cwd=ROOT,
-                env=os.environ | variables,
+                env=new_machine(folder) | dict(planted.variables),
                 stdout=subprocess.PIPE,
                 timeout=_DEFECT_SECONDS,
                 check=False,
@@ -173,38 +177,57 @@ def _attempted(defect: Breakage, seeds: int) -> list[Attempt]:
             printed = late.stdout or b""
     lines = [line for line in printed.decode().splitlines() if line.endswith("}")]
     print(f"{defect.name}: {len(lines)} properties", flush=True)
-    return [Attempt(**json.loads(line)) for line in lines]
+    return [_read(json.loads(line)) for line in lines]
+
+
+def _read(row: dict[str, Any]) -> Attempt:
+    return Attempt(**row | {"kernels": tuple(row["kernels"])})
 
 
 def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m tests.hunt.learn", description=__doc__)
     made.add_argument("--seeds", type=int, default=5, help="of each property on each copy (default 5)")
+    made.add_argument("--groups", default="", help="as of tests.hunt (default: all copies of impl)")
+    made.add_argument(
+        "--every", type=int, default=1, help="every so manieth defect of each group (default 1)"
+    )
     made.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="copies at once")
-    made.add_argument("--out", type=Path, default=ROOT / "build" / "learn.json", help="what was tried")
+    made.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "build" / "learn.json",
+        help="where what was tried is kept; what stands there stays",
+    )
     made.add_argument(
         "--write", action="store_true", help=f"write {learned.FILE.name} from it, and try nothing"
     )
     made.add_argument("--defect", default="", help=argparse.SUPPRESS)
+    made.add_argument("--subject", default="", help=argparse.SUPPRESS)
     return made
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.defect:
-        for one in attempts(next(one for one in BREAKAGES if one.name == options.defect), options.seeds):
+        if kernels_of(options.subject, "cpu"):
+            triton_mode.prepare("cpu")
+        for one in attempts(load(options.subject), options.defect, options.seeds):
             print(json.dumps(asdict(one)), flush=True)
         return 0
+    kept = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else []
+    tried = [_read(row) for row in kept]
     if options.write:
-        rows = json.loads(options.out.read_text(encoding="utf-8"))
-        tried = [Attempt(**row | {"kernels": tuple(row["kernels"])}) for row in rows]
         learned.FILE.write_text(json.dumps(order(tried), indent=1) + "\n", encoding="utf-8")
         return 0
-    with ThreadPoolExecutor(options.workers) as pool:
-        tried = [
-            one for found in pool.map(lambda one: _attempted(one, options.seeds), BREAKAGES) for one in found
-        ]
+    groups = tuple(filter(None, options.groups.split(",")))
+    done = {one.defect for one in tried}
+    wanted = [one for one in planted_defects(groups, every=options.every) if one.name not in done]
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps([asdict(one) for one in tried], indent=0) + "\n", encoding="utf-8")
+    with ThreadPoolExecutor(options.workers) as pool:
+        for found in pool.map(lambda one: _attempted(one, options.seeds), wanted):
+            tried += found
+            rows = [asdict(one) for one in tried]
+            options.out.write_text(json.dumps(rows, indent=0) + "\n", encoding="utf-8")
     return 0
 
 

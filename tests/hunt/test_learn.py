@@ -11,6 +11,7 @@ import pytest
 from statecheck.campaign.schedule import learned
 from statecheck.execution.registry import load_properties
 from tests.breakages.table import BREAKAGES
+from tests.breakages.variants import broken_subject
 from tests.hunt import learn
 from tests.hunt.learn import Attempt, attempts, order
 
@@ -43,13 +44,16 @@ def test_the_first_property_that_launches_a_kernel_has_to_wait_for_the_compiler(
     assert order([replace(one, first=one.cost) for one in tried]) == ["launches", "computes", "launches too"]
 
 
-def test_the_first_examples_of_properties_are_tried_on_a_broken_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_examples_of_properties_are_tried_on_a_broken_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chosen = {
         name: one for name, one in load_properties().items() if one.id in ("cdiv/either-sign", "cdiv/tensor")
     }
     monkeypatch.setattr(learn, "load_properties", lambda: chosen)
     defect = next(one for one in BREAKAGES if "cdiv/tensor" in one.caught_by)
-    tried = {one.property_id: one for one in attempts(defect, 3)}
+    with broken_subject(defect.variant, tmp_path) as subject:
+        tried = {one.property_id: one for one in attempts(subject, defect.name, 3)}
     assert tried["cdiv/tensor"].found
     assert set(tried) == {"cdiv/either-sign", "cdiv/tensor"}
     assert all(one.seeds == 3 and one.cost > 0 for one in tried.values())

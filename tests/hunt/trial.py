@@ -124,7 +124,7 @@ def _command(
             "--out",
             str(folder),
         ]
-    return [sys.executable, "-m", *command], folder, _environment(folder) | dict(planted.variables)
+    return [sys.executable, "-m", *command], folder, new_machine(folder) | dict(planted.variables)
 
 
 def _campaign(planted: Planted, folder: Path) -> list[str]:
@@ -181,8 +181,8 @@ def _tests_read(ended: Hunt, written: str, code: int) -> Hunt | None:
     return replace(ended, examples=examples, failure=ended.report if found else None, property_id=found)
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """As of a new machine: nothing is in a cache, and no variable asks for anything."""
+def new_machine(folder: Path) -> dict[str, str]:
+    """The variables of a new machine: nothing is in a cache, and nothing is asked for."""
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR")}
     return kept | {
         "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
