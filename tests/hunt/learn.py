@@ -36,7 +36,7 @@ from statecheck.kernels import coverage, triton_mode
 from statecheck.subject import Subject, load
 from statecheck.workers.forkserver import kernels_of
 from tests.breakages.table import hunting
-from tests.hunt.defects import HuntedDefect, planted_defects
+from tests.hunt.defects import HuntedDefect, planted_defects, release_python
 from tests.hunt.trial import ROOT, new_machine
 
 _MOST_SECONDS = 2.0
@@ -160,13 +160,14 @@ def _added(chances: Mapping[str, float], missed: Mapping[str, float]) -> float:
 
 def _attempted(defect: HuntedDefect, seeds: int) -> list[Attempt]:
     """In a process of its own; what it has printed by the end of its time."""
-    command = [sys.executable, "-m", "tests.hunt.learn", "--seeds", str(seeds), "--defect", defect.name]
     with tempfile.TemporaryDirectory(prefix="statecheck-learn-") as name:
         folder = Path(name)
         planted = defect.plant(folder)
+        python = release_python(planted.subject, defect.release) if defect.release else sys.executable
+        about = ["--subject", planted.subject, "--defect", defect.name, "--seeds", str(seeds)]
         try:
             printed = subprocess.run(
-                [*command, "--subject", planted.subject],
+                [python, "-m", "tests.hunt.learn", *about],
                 cwd=ROOT,
                 env=new_machine(folder) | dict(planted.variables),
                 stdout=subprocess.PIPE,
