@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, get_args
 
 from statecheck.case.compare import Difference, brief_raised
@@ -232,6 +233,7 @@ def _touched(raised: Raised | None) -> str:
     return access[3] if access else ""
 
 
+@lru_cache(4096)
 def without_indices(place: str) -> str:
     """A place without indices, and without the numbers of things of a kind: `pool0[3]` is `pool`."""
     place = re.sub(r"^byte \d+ (before|behind) |\.shape$", "", place)

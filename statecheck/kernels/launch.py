@@ -139,6 +139,9 @@ class Kernel:
     ) -> None:
         self._function, self._names, self.variant, self.why = function, parameters, variant, why
         self._bfloat16, self._ir = bfloat16, ir
+        nested = any("[" in name for name in parameters)
+        self._kept = None if nested else [name in parameters for name in function.arg_names]
+        """By argument, whether the kernel has a parameter for it; None where it has some for items of tuples."""
         place = coverage.place_of(function.fn)
         self._how = How(function.__name__, INTERPRETED if variant is None else EXECUTED, why, place)
         self._taken = set() if variant is None else coverage.noted(self._how.kernel, place, variant.branches)
@@ -153,9 +156,7 @@ class Kernel:
             self._interpret((x, y, z), arguments)
             return
         LAUNCHES[self._how] += 1
-        flat = list(_flat(self._function.arg_names, arguments))
-        kept = [(name, argument) for name, argument in flat if name in self._names]
-        names, handed = [name for name, _ in kept], [argument for _, argument in kept]
+        handed, names = self._handed(arguments), self._names
         values = [
             _value(argument, kind) for argument, kind in zip(handed, self.variant.parameters, strict=True)
         ]
@@ -166,6 +167,13 @@ class Kernel:
             run(launch)
         else:
             STATE.around(launch, lambda: run(launch))
+
+    def _handed(self, arguments: Sequence[Any]) -> list[Any]:
+        """Those of a launch's arguments that the kernel has a parameter for, in order."""
+        if self._kept is not None:
+            return [argument for argument, kept in zip(arguments, self._kept, strict=True) if kept]
+        flat = _flat(self._function.arg_names, arguments)
+        return [argument for name, argument in flat if name in self._names]
 
     def _interpret(self, grid: Program, arguments: Sequence[Any]) -> None:
         why = self.why or "tensors that are not on the CPU"
@@ -187,10 +195,12 @@ def _refuse_bfloat16(function: Any, why: str) -> NoReturn:
 
 
 def _elsewhere(argument: Any) -> bool:
+    if type(argument) is int:
+        return False
     if isinstance(argument, tuple):
         return any(_elsewhere(item) for item in argument)
     tensor = getattr(argument, "base", argument) if not isinstance(argument, torch.Tensor) else argument
-    return isinstance(tensor, torch.Tensor) and tensor.device.type != "cpu"
+    return isinstance(tensor, torch.Tensor) and not tensor.is_cpu
 
 
 def _flat(names: Sequence[str], arguments: Sequence[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -3,6 +3,7 @@
 import importlib
 import importlib.metadata
 import re
+import sys
 from typing import Any
 
 
@@ -31,7 +32,7 @@ def first_offered(*places: str) -> Any:
     for place in places:
         module, _, name = place.partition(":")
         try:
-            found = importlib.import_module(module)
+            found = sys.modules.get(module) or importlib.import_module(module)
         except ModuleNotFoundError as error:
             # That a package is missing which the release needs does not mean that the release lacks the name.
             if not f"{module}.".startswith(f"{error.name}."):

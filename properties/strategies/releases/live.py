@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from itertools import chain
 from typing import Any, Protocol, Self
 
@@ -243,6 +244,7 @@ def with_finer_hits(world: LiveWorld) -> st.SearchStrategy[LiveWorld]:
     )
 
 
+@cache
 def live_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
     """What may happen next."""
     adds = st.builds(
@@ -262,10 +264,18 @@ def live_stories(runner: str) -> st.SearchStrategy[LiveStory]:
     """Scenarios of the engine with this model runner."""
 
     def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
-        # Lists of lists are longer than lists, and become as short.
-        several = st.lists(live_events(world.num_spec), max_size=8)
-        events = st.lists(several, max_size=8).map(lambda parts: tuple(chain.from_iterable(parts)))
-        first = st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12))
-        return st.builds(lambda one, more: LiveStory(world, (one, *more)), first, events)
+        return st.builds(
+            lambda one, more: LiveStory(world, (one, *more)), _FIRST, _several_events(world.num_spec)
+        )
 
     return live_worlds(runner).flatmap(of)
+
+
+_FIRST = st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12))
+
+
+@cache
+def _several_events(num_spec: int) -> st.SearchStrategy[tuple[LiveEvent, ...]]:
+    # Hypothesis looks through each strategy that it has not seen before. Lists of lists are longer than lists, and become as short.
+    several = st.lists(live_events(num_spec), max_size=8)
+    return st.lists(several, max_size=8).map(lambda parts: tuple(chain.from_iterable(parts)))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 from hypothesis import strategies as st
 
 from properties.strategies.releases.live import (
     LiveAbort,
     LiveAdd,
+    LiveEvent,
     LiveReset,
     LiveStory,
     LiveTurns,
@@ -91,5 +93,9 @@ def stories_with_situations(runner: str) -> st.SearchStrategy[LiveStory]:
 
 def _continued(story: LiveStory, runner: str) -> st.SearchStrategy[LiveStory]:
     world = replace(story.world, runner=runner)
-    more = st.lists(live_events(world.num_spec), max_size=6).map(tuple)
-    return st.builds(lambda events: LiveStory(world, story.events + events), more)
+    return st.builds(lambda events: LiveStory(world, story.events + events), _more_events(world.num_spec))
+
+
+@cache
+def _more_events(num_spec: int) -> st.SearchStrategy[tuple[LiveEvent, ...]]:
+    return st.lists(live_events(num_spec), max_size=6).map(tuple)

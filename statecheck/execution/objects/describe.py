@@ -29,13 +29,14 @@ from statecheck.execution.objects.build import Bound
 from statecheck.execution.objects.plain import (
     SCALARS,
     NotPlainError,
+    SubjectCode,
+    are_integers,
     attribute,
     is_plain_key,
     numbers,
     part_of_scalar,
     require_few,
     scalar,
-    subject_code,
     type_name,
     undescribable,
 )
@@ -80,7 +81,7 @@ class Describer:
             return []
         tensors = (one for one in found if type(one) is torch.Tensor)
         try:
-            with subject_code():
+            with SubjectCode():
                 return on_host(one for one in tensors if self._imaged(one) is one)
         except NotPlainError:
             # Each is read alone then, and the error says which it was.
@@ -117,7 +118,7 @@ class Describer:
     def _below(self, found: Any, path: str) -> Value:
         """What an object of the subject's holds there."""
         try:
-            with subject_code():
+            with SubjectCode():
                 for part in filter(None, path.split(".")):
                     found = getattr(found, part)
                 return self._contents(found)
@@ -174,7 +175,7 @@ class _Description:
                 return scalar(found)
             if type(found) in (tuple, list):
                 return self._nested(found, path, self._items)
-            with subject_code():
+            with SubjectCode():
                 return self._described(found, path)
         except NotPlainError as error:
             return undescribable(found, str(error))
@@ -227,8 +228,13 @@ class _Description:
         kind = list if issubclass(type(found), list) else tuple
         # What it holds: a class of the subject's own may say of itself what it likes.
         parts = self._some(kind.__iter__(found))
-        self._read(parts)
-        items = [self.of(item, f"{path}[{i}]") for i, item in enumerate(parts)]
+        if are_integers(parts):
+            # What most lists hold.
+            self.parts += len(parts)
+            items: list[Value] = parts
+        else:
+            self._read(parts)
+            items = [self.of(item, f"{path}[{i}]") for i, item in enumerate(parts)]
         if type(found).__iter__ is not kind.__iter__ and items != self._iterated(found, path):
             raise NotPlainError("other items when it is iterated than it holds")
         return kind(items)
@@ -260,6 +266,8 @@ class _Description:
         return Record(kind, tuple(described))
 
     def _read(self, parts: Iterable[Any]) -> None:
+        if self.describer.device == "cpu":
+            return
         known = () if self.by_content else self.scope.paths
         pairs = self.describer.read(one for one in parts if id(one) not in known)
         # With the tensor, or else another one could come to have its id.

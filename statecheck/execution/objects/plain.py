@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,6 +14,7 @@ SCALARS = (type(None), bool, int, float, str)
 _OUR_RECORDS = frozenset({"Damaged", "Missing", "Undescribable"})
 _MOST_ELEMENTS = 1 << 24
 _LONGEST_INT = 4096
+_TOO_LARGE = 1 << _LONGEST_INT
 _LONGEST_TEXT = 1_000_000
 
 
@@ -28,26 +27,27 @@ class NotPlainError(Exception):
     """It cannot be described, for this reason; its cause is what the subject raised, if it did."""
 
 
-@contextmanager
-def subject_code() -> Iterator[None]:
+class SubjectCode:
     """Attributes, iterators and tensors of the subject's may raise anything; here it is `NotPlainError`.
 
     What says that the device lacks memory, or has had a fault, is left to the caller, which knows about devices.
     """
-    try:
-        yield
-    except (NotPlainError, MemoryError, torch.OutOfMemoryError, torch.AcceleratorError):
-        raise
-    except BaseException as error:
-        if from_outside(error):
-            raise
+
+    def __enter__(self) -> None:
+        """The subject's code begins."""
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: object) -> None:
+        """Raise the `NotPlainError` that stands for what the subject raised."""
+        kept = (NotPlainError, MemoryError, torch.OutOfMemoryError, torch.AcceleratorError)
+        if error is None or isinstance(error, kept) or from_outside(error):
+            return
         raise NotPlainError(error_text(error)) from error
 
 
 def attribute(found: Any, name: str) -> Any:
     """An attribute of an object of the subject's, or the `NotPlainError` that stands for what it raised."""
     try:
-        with subject_code():
+        with SubjectCode():
             return getattr(found, name)
     except NotPlainError as error:
         return error
@@ -62,6 +62,11 @@ def scalar(found: Any) -> Value:
             raise NotPlainError(f"{len(found)} characters")
         return plain_text(found)
     return math.nan if type(found) is float and math.isnan(found) else found
+
+
+def are_integers(found: list[Any]) -> bool:
+    """Whether all items are integers that `scalar` leaves as they are; there is at least one."""
+    return set(map(type, found)) == {int} and min(found) > -_TOO_LARGE and max(found) < _TOO_LARGE
 
 
 def part_of_scalar(found: Any) -> Record:

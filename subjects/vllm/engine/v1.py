@@ -4,6 +4,7 @@ The constructor and every method of the runner run. Ours are the layers, the sam
 device, which there is none of, are replaced by ones that are done at once.
 """
 
+import functools
 import importlib
 import sys
 from typing import Any
@@ -58,6 +59,7 @@ class LiveWorkerV1(LiveWorker):
         if "is_pin_memory_available" in vars(module):
             # Without a device there is nothing to pin memory for, whatever the platform says.
             vars(module)["is_pin_memory_available"] = lambda: False
+        _load_plugins_once()
         # The release's n-gram search needs numba, and is not what is run.
         sys.modules["vllm.v1.spec_decode.ngram_proposer"] = planned_ngrams()
         context = self.config.compilation_config.static_forward_context
@@ -110,6 +112,14 @@ class LiveWorkerV1(LiveWorker):
         drafts = self.runner.scheduled.scheduled_spec_decode_tokens.get(found.request, ())
         known = self.texts[found.request][: found.computed + len(found.tokens) - len(drafts)]
         return self.plan(found.request, [*known, *sampled], self.settings.num_spec)
+
+
+def _load_plugins_once() -> None:
+    """A runner looks for processors of logits in the metadata of all installed packages, which stay the same."""
+    module = sys.modules.get("vllm.v1.sample.logits_processor")
+    load = getattr(module, "_load_logitsprocs_plugins", None)
+    if load is not None and not hasattr(load, "cache_info"):
+        vars(module)["_load_logitsprocs_plugins"] = functools.cache(load)
 
 
 def _runner_of(released: Any) -> Any:
