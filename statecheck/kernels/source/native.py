@@ -98,10 +98,7 @@ class _Writer(Values):
             self._line(f"{name}[{at}] = {literal(bits)};")
 
     def _tt_make_range(self, op: Operation) -> None:
-        start = tiles.integer(op.text, "start")
-        name = self._own(op.result, array=True)
-        with self._each_lane(op.result):
-            self._line(f"{name}[i] = {start} + i;")
+        self._elements[op.result] = f"({tiles.integer(op.text, 'start')} + i)"
 
     def _tt_get_program_id(self, op: Operation) -> None:
         self._names[op.result] = f"p{'xyz'.index(op.text.strip())}"
@@ -117,7 +114,7 @@ class _Writer(Values):
 
     def _tt_broadcast(self, op: Operation) -> None:
         source = op.operands[0]
-        if source not in self._arrays:
+        if source not in self._arrays and source not in self._elements:
             self._same(op.result, source)
             return
         shape, have = op.result.type.shape or (), source.type.shape or ()
@@ -126,9 +123,7 @@ class _Writer(Values):
             for axis, size in enumerate(shape)
             if have[axis] > 1
         )
-        name = self._own(op.result, array=True)
-        with self._each_lane(op.result):
-            self._line(f"{name}[i] = {self._lane(source, at or '0')};")
+        self._elements[op.result] = self._lane(source, f"({at or 0})")
 
     def _tt_load(self, op: Operation) -> None:
         pointer, element = op.operands[0], op.result.type.element
@@ -137,7 +132,7 @@ class _Writer(Values):
         if len(op.operands) > 1:
             other = self._lane(op.operands[2]) if len(op.operands) > 2 else "0"
             read = f"{self._lane(op.operands[1])} ? {read} : {other}"
-        self._set(op.result, read, op.operands)
+        self._set(op.result, read, op.operands, now=True)
 
     def _tt_store(self, op: Operation) -> None:
         pointer, value = op.operands[:2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import prod
@@ -33,12 +34,18 @@ _DIVISIONS = {"arith.divsi": "/", "arith.remsi": "%"}
 IN_ANY_ORDER = frozenset({*_ARITHMETIC, *_BITWISE, *_CHOICES} - {"arith.subi"})
 """Operations that may take the elements of a tile one after the other in any order."""
 _ORDERS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_LONGEST = 400
+"""Letters of an expression that is written out wherever it is used."""
 _MOST_BYTES = 1 << 20
 """Of the tiles of a program, which stand on the stack."""
 
 
 class Values:
-    """Writes lines of one function: values of which all elements are the same are one variable, others are arrays."""
+    """Writes lines of one function: values of which all elements are the same are one variable, others are arrays.
+
+    A tile that is computed from others is no array, but an expression of element `i` of those. Where it is used, they still hold what they
+    held: a variable of theirs changes only where its operation comes again, and the tile's does then, too, before it is used.
+    """
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -46,6 +53,8 @@ class Values:
         self._names: dict[Value, str] = {}
         """Of values that are the same in all elements, an expression; of tiles, an array."""
         self._arrays: set[Value] = set()
+        self._elements: dict[Value, str] = {}
+        """Of tiles that are no arrays, an expression of element `i`."""
         self._constants: dict[Value, int] = {}
         self._temporaries = self._bytes = 0
 
@@ -76,6 +85,8 @@ class Values:
         return self._names[value]
 
     def _lane(self, value: Value, at: str = "i") -> str:
+        if value in self._elements:
+            return re.sub(r"\bi\b", at, self._elements[value])
         return f"{self._names[value]}[{at}]" if value in self._arrays else self._names[value]
 
     @contextmanager
@@ -83,9 +94,12 @@ class Values:
         with self._braces(f"for (int i = 0; i < {prod(value.type.shape or ())}; i++)"):
             yield
 
-    def _set(self, value: Value, text: str, operands: Iterable[Value]) -> None:
-        """Give a value an expression of lanes `i` of operands."""
-        array = any(operand in self._arrays for operand in operands)
+    def _set(self, value: Value, text: str, operands: Iterable[Value], *, now: bool = False) -> None:
+        """Give a value an expression of elements `i` of operands; `now` if it depends on when it is computed."""
+        array = any(operand in self._arrays or operand in self._elements for operand in operands)
+        if array and not now and len(text) < _LONGEST:
+            self._elements[value] = f"(({type_of(value)})({text}))"
+            return
         name = self._own(value, array=array)
         if array:
             with self._each_lane(value):
@@ -115,6 +129,9 @@ class Values:
             self._line(f"{name} = {text};")
 
     def _same(self, value: Value, source: Value) -> None:
+        if source in self._elements:
+            self._elements[value] = self._elements[source]
+            return
         self._names[value] = self._names[source]
         if source in self._arrays:
             self._arrays.add(value)
