@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 FIRST_SAMPLED, VOCABULARY = 1000, 1_000_003
 """Tokens that the model says begin there, and so many of them there are; prompts have others."""
@@ -9,6 +10,7 @@ UNKNOWN = -1
 """What stands for bytes that are no state."""
 
 
+@lru_cache(1 << 16)
 def advanced(state: int, token: int) -> int:
     """The state after one token more; 0 is the one before the first, and no later one is 0."""
     text = f"{state} {token}".encode()

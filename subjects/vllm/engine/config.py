@@ -79,8 +79,13 @@ def with_defaults(cls: Any, **attributes: Any) -> Any:
 
 def made_with(cls: Any, **named: Any) -> Any:
     """An object of the class, of those arguments that its constructor has in this release."""
-    taken = inspect.signature(cls).parameters
+    taken = _parameters(cls)
     return cls(**{name: value for name, value in named.items() if name in taken})
+
+
+@functools.cache
+def _parameters(cls: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(cls).parameters)
 
 
 def _default(field: Any) -> Any:

@@ -19,6 +19,9 @@ from subjects.vllm.engine.settings import (
     states_of,
 )
 
+_STATES = 1 << 33
+"""States are numbers below it."""
+
 
 def _own(layer: int, element: int) -> int:
     return (layer % 7 * 8 + element + 1) << 57
@@ -34,8 +37,10 @@ class LiveLayer:
         blocks, elements = memory.shape
         self.length = states_of(settings, dim_first)[1]
         conv = self.length * CONV_CHANNELS
+        self._elements = [_own(number, at) for at in range(CONV_CHANNELS + TEMPORAL)]
         if kind == "attention":
             self.states = [memory[:, : settings.kv_block_size]]
+            self._arrays = [self.states[0].numpy()]
             return
         shape, strides = (self.length, CONV_CHANNELS), (CONV_CHANNELS, 1)
         if dim_first:
@@ -43,42 +48,40 @@ class LiveLayer:
         self.states = [memory.as_strided((blocks, *shape), (elements, *strides))]
         if kind != "short_conv":
             self.states.append(memory.as_strided((blocks, TEMPORAL), (elements, 1), conv))
-
-    @property
-    def conv(self) -> torch.Tensor:
-        """[blocks, rows, channels]"""
-        return self.states[0].transpose(1, 2) if self.dim_first else self.states[0]
+        # The same memory, which NumPy reads and writes in a fraction of the time; conv states as [blocks, rows, channels].
+        self._arrays = [state.numpy() for state in self.states]
+        if dim_first:
+            self._arrays[0] = self._arrays[0].swapaxes(1, 2)
 
     def window(self, block: int, first: int) -> list[int]:
         """The tokens' states of the conv rows from `first` on that a forward reads."""
-        rows = self.conv[block, first : first + CONV_WIDTH - 1].tolist()
+        rows = self._arrays[0][block, first : first + CONV_WIDTH - 1].tolist()
         return [self._state(row, 0) for row in rows]
 
     def temporal(self, block: int) -> int:
-        return self._state(self.states[1][block].tolist(), CONV_CHANNELS)
+        return self._state(self._arrays[1][block].tolist(), CONV_CHANNELS)
 
     def keys(self, block: int) -> list[int]:
         """Of an attention page, the state after each of its tokens."""
-        return [self._state([value], 0) for value in self.states[0][block].tolist()]
+        own = self._elements[0]
+        found = (value and value ^ own for value in self._arrays[0][block].tolist())
+        return [state if 0 <= state < _STATES else UNKNOWN for state in found]
 
     def write_window(self, block: int, states: list[int]) -> None:
-        rows = [[self._element(state, at) for at in range(CONV_CHANNELS)] for state in states]
-        self.conv[block, : len(rows)] = torch.tensor(rows, dtype=torch.int64)
+        own = self._elements[:CONV_CHANNELS]
+        rows = [[state and state ^ element for element in own] for state in states]
+        self._arrays[0][block, : len(rows)] = rows
 
     def write_temporal(self, block: int, state: int) -> None:
-        values = [self._element(state, CONV_CHANNELS + at) for at in range(TEMPORAL)]
-        self.states[1][block] = torch.tensor(values, dtype=torch.int64)
+        self._arrays[1][block] = [state and state ^ element for element in self._elements[CONV_CHANNELS:]]
 
     def write_key(self, block: int, offset: int, state: int) -> None:
-        self.states[0][block, offset] = self._element(state, 0)
-
-    def _element(self, state: int, at: int) -> int:
-        return state ^ _own(self.number, at) if state else 0
+        self._arrays[0][block, offset] = state and state ^ self._elements[0]
 
     def _state(self, elements: list[int], first: int) -> int:
-        found = {value and value ^ _own(self.number, first + at) for at, value in enumerate(elements)}
+        found = {value and value ^ own for value, own in zip(elements, self._elements[first:], strict=False)}
         state = found.pop()
-        return UNKNOWN if found or not 0 <= state < 1 << 33 else state
+        return UNKNOWN if found or not 0 <= state < _STATES else state
 
 
 class LiveMemory:
