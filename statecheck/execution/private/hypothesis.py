@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -79,6 +80,8 @@ _OWN = tuple(
     for folder in (PACKAGE, *(FOLDER / name for name in ("oracle", "properties", "subjects", "tools")))
 )
 _REFERENCE = f"{FOLDER / 'impl'}/"
+_NEVER_LOCAL = (*_OWN, f"{sysconfig.get_path('stdlib')}/")
+"""Python's own library is not local either. Hypothesis finds that out for one module after the other, of a thousand of them."""
 
 
 def leave_out_own_constants() -> None:
@@ -102,4 +105,4 @@ class _OthersFiles:
     def __call__(self, path: str) -> bool:
         if path.startswith(_REFERENCE):
             return True
-        return not path.startswith(_OWN) and self._is_local(path)
+        return not path.startswith(_NEVER_LOCAL) and self._is_local(path)
