@@ -78,7 +78,7 @@ def sanitize(*, record: bool = False) -> Iterator[Sanitizer]:
     from statecheck.kernels.watched import watching
 
     watch, before = Sanitizer(record=record), coverage.interpreted()
-    with watching(watch):
+    with watching(lambda: watch):
         yield watch
     for launch in coverage.interpreted() - before:
         message = (

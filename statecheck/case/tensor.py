@@ -6,6 +6,7 @@ import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 from typing import Any, Literal
 
@@ -110,6 +111,7 @@ class Tensor:
         return replace(self, on="host")
 
 
+@lru_cache(4096)
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of a tensor without gaps, in row-major order."""
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))

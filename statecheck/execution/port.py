@@ -206,7 +206,7 @@ class InProcess:
         process = os.getpid()
         try:
             with (
-                self._sync_debug_mode(),
+                self._sync_debug_mode() if self._sync_mode == "error" else nullcontext(),
                 watching,
                 program_schedule(call.schedule),
                 self._state.kept(call.function),
@@ -233,7 +233,7 @@ class InProcess:
 
     @contextmanager
     def _sync_debug_mode(self) -> Iterator[None]:
-        if self.device == "cpu" or self._sync_mode == "default":
+        if self.device == "cpu":
             yield
             return
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
 
@@ -13,9 +13,17 @@ from statecheck.kernels.sanitizer.watch import Sanitizer
 
 
 @contextlib.contextmanager
-def watching(watch: Sanitizer) -> Iterator[None]:
-    """Every access of an executed launch in this context is shown to the sanitizer before it is made."""
-    with launch.running(memory=lambda launched: WatchedMemory(watch, launched), unwatched=watch.all_written):
+def watching(sanitizer: Callable[[], Sanitizer]) -> Iterator[None]:
+    """Every access of an executed launch in this context is shown to the sanitizer before it is made.
+
+    Args:
+        sanitizer: is asked for it at each launch.
+    """
+
+    def memory(launched: launch.Launched) -> WatchedMemory:
+        return WatchedMemory(sanitizer(), launched)
+
+    with launch.running(memory=memory, unwatched=lambda: sanitizer().all_written()):
         yield
 
 

@@ -8,7 +8,7 @@ import torch
 
 from statecheck.case.values import CANARY, Tensor
 from statecheck.execution.objects.arena import Arena
-from statecheck.execution.objects.blocks import GUARD_BYTES, Allocation, Window, array_of, contents, view_of
+from statecheck.execution.objects.blocks import GUARD_BYTES, Allocation, Window, array_of, guarded_view
 
 _VAST = 2**30
 
@@ -89,11 +89,8 @@ class Allocator:
         if block is not None:
             return block
         memory = self._memory(tensor, device)
-        block = Allocation(memory, memory)
-        block.view = view_of(block.inside, tensor)
-        if tensor.elements is not None:
-            block.before = memory.clone()
-        return block
+        before = None if tensor.elements is None else memory.clone()
+        return Allocation(guarded_view(memory, tensor), memory, before)
 
     def _in_arena(self, tensor: Tensor) -> Allocation | None:
         if self.arena is None:
@@ -107,9 +104,8 @@ class Allocator:
         image, right = self.arena.image_at(begin, nbytes)
         raw = None if tensor.elements is None else array_of(tensor.elements, tensor.dtype)
         self.arena.put(begin, begin + nbytes, GUARD_BYTES, CANARY, raw)
-        block = Allocation(memory, memory, right if raw is not None else None, image=image)
-        block.view = view_of(block.inside, tensor)
-        return block
+        before = right if raw is not None else None
+        return Allocation(guarded_view(memory, tensor), memory, before, image=image)
 
     def _memory(self, tensor: Tensor, device: str) -> torch.Tensor:
         dtype = getattr(torch, tensor.dtype)
@@ -117,8 +113,13 @@ class Allocator:
             memory = self._blank_memory(tensor.storage_size * dtype.itemsize + 2 * GUARD_BYTES, device)
             memory[:GUARD_BYTES] = memory[-GUARD_BYTES:] = CANARY
             return memory
-        guard = torch.full((GUARD_BYTES,), CANARY, dtype=torch.uint8)
-        return torch.cat((guard, contents(tensor.elements, dtype), guard)).to(device)
+        raw = array_of(tensor.elements, tensor.dtype)
+        # NumPy writes it, which takes half the time; torch has it, whose memory a subject may resize.
+        memory = torch.empty(len(raw) + 2 * GUARD_BYTES, dtype=torch.uint8)
+        whole = memory.numpy()
+        whole[:GUARD_BYTES] = whole[-GUARD_BYTES:] = CANARY
+        whole[GUARD_BYTES:-GUARD_BYTES] = raw
+        return memory.to(device)
 
     def _blank_memory(self, nbytes: int, device: str) -> torch.Tensor:
         """Memory whose contents are not looked at; pools with huge strides take gigabytes, so a call is lent one."""

@@ -61,7 +61,8 @@ class Allocation:
         """The bytes before and behind the storage."""
         if not self.guarded:
             return b"", b""
-        return raw_bytes(self.seen[:GUARD_BYTES]), raw_bytes(self.seen[-GUARD_BYTES:])
+        seen = self.seen.cpu().numpy()
+        return seen[:GUARD_BYTES].tobytes(), seen[-GUARD_BYTES:].tobytes()
 
     def accept(self) -> None:
         """What the storage holds now is right; guard bytes never change rightly."""
@@ -141,9 +142,11 @@ class Scope:
 
 def _read_together(flags: list[torch.Tensor | bool]) -> list[bool]:
     """The values of flags; those on a device in one transfer, since each one waits for all that it has to do."""
-    unread = [flag for flag in flags if isinstance(flag, torch.Tensor)]
+    unread = [flag for flag in flags if flag is not True and flag is not False]
+    if not unread:
+        return [bool(flag) for flag in flags]
     device = next((flag.device for flag in unread if flag.device.type != "cpu"), torch.device("cpu"))
-    read = iter(torch.stack([flag.to(device) for flag in unread]).tolist() if unread else [])
+    read = iter(torch.stack([flag.to(device) for flag in unread]).tolist())
     return [next(read) if isinstance(flag, torch.Tensor) else flag for flag in flags]
 
 
@@ -187,6 +190,17 @@ def raw_bytes(tensor: torch.Tensor) -> bytes:
 def joined(path: str, name: str) -> str:
     """Where `name` of the object at `path` is; `self` goes without saying."""
     return f"{path}.{name}" if path not in ("", "self") else name
+
+
+def guarded_view(memory: torch.Tensor, tensor: Tensor) -> torch.Tensor:
+    """The tensor in memory that has guards around just its storage; as `view_of`, with fewer calls of torch."""
+    dtype = getattr(torch, tensor.dtype)
+    if memory.numel() % dtype.itemsize:
+        return view_of(memory[GUARD_BYTES:-GUARD_BYTES], tensor)
+    strides = tensor.strides or dense_strides(tensor.shape)
+    whole = memory.view(dtype)
+    begin = whole.storage_offset() + GUARD_BYTES // dtype.itemsize + tensor.offset
+    return whole.as_strided(tensor.shape, strides, begin)
 
 
 def view_of(inside: torch.Tensor, tensor: Tensor | View) -> torch.Tensor:

@@ -17,6 +17,7 @@ import torch
 from statecheck.case.raised import plain_text
 from statecheck.case.values import CANARY, Place, Record, SameAs, Tensor, Value, record
 from statecheck.execution.objects.blocks import (
+    GUARD_BYTES,
     Allocation,
     Named,
     Scope,
@@ -44,6 +45,7 @@ from statecheck.execution.objects.transfer import on_host
 
 _ADDRESS_FIELDS = {("MambaCopySpec", "start_addr")}
 MISSING = record("Missing")
+_GUARD = bytes([CANARY]) * GUARD_BYTES
 _DEEPEST = 50
 _MOST_PARTS = 100_000
 
@@ -55,6 +57,7 @@ class Describer:
         self, device: str, imaged: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor
     ) -> None:
         self.device = device
+        self._kind = torch.device(device).type
         self._imaged = imaged
 
     def result(self, result: Any, path: str, scope: Scope, *, by_content: bool = False) -> Value:
@@ -97,7 +100,7 @@ class Describer:
 
     def _place(self, tensor: torch.Tensor) -> Place:
         kind = tensor.device.type
-        if kind not in ("cpu", torch.device(self.device).type):
+        if kind not in ("cpu", self._kind):
             raise NotPlainError(f"on device {tensor.device}")
         return "host" if self.device != "cpu" and kind == "cpu" else "device"
 
@@ -127,10 +130,18 @@ class Describer:
                 MISSING if isinstance(error.__cause__, AttributeError) else undescribable(found, str(error))
             )
 
+    def _alone(self, tensor: torch.Tensor) -> Value:
+        """As `result`, of a tensor that is part of nothing, by content."""
+        try:
+            with subject_code():
+                return self.tensor(tensor)
+        except NotPlainError as error:
+            return undescribable(tensor, str(error))
+
     def _block(self, block: Allocation) -> Value:
         inside = self._storage(block)
         before, after = block.guards()
-        if set(before + after) <= {CANARY}:
+        if before == after == _GUARD:
             return inside
         return record("Damaged", before=before, inside=inside, after=after)
 
@@ -150,6 +161,8 @@ class Describer:
             raw = raw_bytes(self._imaged(found))
             shape = tuple(found.shape) if found.dtype is torch.uint8 else (len(raw),)
             return Tensor("uint8", shape, raw, on=place)
+        if type(found) is torch.Tensor:
+            return self._alone(found)
         return self.result(found, "", Scope(), by_content=True)
 
 

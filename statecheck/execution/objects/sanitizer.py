@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 
 import torch
 
@@ -23,8 +24,13 @@ class Watched:
         self.record = record
         self.begin()
 
+    @cached_property
+    def sanitizer(self) -> Sanitizer:
+        """Made when it is needed: most functions launch nothing."""
+        return Sanitizer(record=self.record)
+
     def begin(self) -> None:
-        self.sanitizer = Sanitizer(record=self.record)
+        vars(self).pop("sanitizer", None)
         self._by_host: dict[int, int] = {}
         self._kept: set[tuple[object, ...]] = set()
 
@@ -38,14 +44,25 @@ class Watched:
         # Not before the process is prepared: Triton reads TRITON_INTERPRET when it is imported.
         from statecheck.kernels.watched import watching
 
-        views = {_key(view): (path, view) for path, (_, view) in scope.found.items()}
-        new = {key: found for key, found in views.items() if key not in self._kept}
-        for path, view in new.values():
-            self.sanitizer.register(view, path)
+        new: dict[tuple[object, ...], tuple[str, torch.Tensor]] = {}
+        asked = False
+
+        def informed() -> Sanitizer:
+            nonlocal asked
+            if not asked:
+                asked = True
+                views = {_key(view): (path, view) for path, (_, view) in scope.found.items()}
+                new.update((key, found) for key, found in views.items() if key not in self._kept)
+                for path, view in new.values():
+                    self.sanitizer.register(view, path)
+            return self.sanitizer
+
         if kept:
+            informed()
             self._kept.update(new)
         try:
-            with watching(self.sanitizer):
+            # At the first launch: most functions launch nothing.
+            with watching(informed):
                 yield
         finally:
             if not kept:

@@ -97,7 +97,7 @@ def _watching(script: SanitizedScript, seen: _SeenLaunches) -> Iterator[None]:
     from statecheck.kernels.watched import watching
 
     watch = Sanitizer()
-    with watching(watch), contextlib.ExitStack() as more:
+    with watching(lambda: watch), contextlib.ExitStack() as more:
         if script.empties:
             more.enter_context(empties_unwritten(watch))
         more.enter_context(program_schedule(script.order))
