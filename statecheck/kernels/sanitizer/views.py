@@ -31,6 +31,8 @@ class StridedBytes:
             self._take_in_dimensions()
         self.span = int(self._inner_span() + sum((n - 1) * s for n, s in self.outer)) if not empty else 0
         self.flat = not self.outer and len(self.starts) == 1
+        self.run = int(self.ends[0]) if len(self.starts) == 1 else 0
+        """Bytes of the inner run, if there is one alone."""
 
     def _take_in_dimensions(self) -> None:
         stepping = ((s, n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1 and s)
@@ -62,7 +64,7 @@ class StridedBytes:
             return np.zeros(offsets.shape, np.bool_)
         rest = offsets
         for count, stride in self.outer:
-            rest = rest - np.clip(rest // stride, 0, count - 1) * stride
+            rest = rest - np.minimum(np.maximum(rest // stride, 0), count - 1) * stride
         if len(self.starts) == 1:
             return (rest >= 0) & (rest + nbytes <= self.ends[0])
         run = np.maximum(np.searchsorted(self.starts, rest, "right") - 1, 0)
@@ -70,9 +72,11 @@ class StridedBytes:
 
     def has(self, offset: int, nbytes: int) -> bool:
         """The same for one offset, quicker."""
-        if self.flat:
-            return offset >= 0 and offset + nbytes <= self.span
-        return bool(self.inside(np.array([offset], np.int64), nbytes)[0])
+        if len(self.starts) != 1:
+            return bool(self.inside(np.array([offset], np.int64), nbytes)[0])
+        for count, stride in self.outer:
+            offset -= min(max(offset // stride, 0), count - 1) * stride
+        return offset >= 0 and offset + nbytes <= self.run
 
     def index(self, offset: int) -> tuple[int, ...] | None:
         """The element at an offset; outside the view by counting its outermost dimension on, None between elements."""
@@ -129,8 +133,12 @@ class TensorView:
             return False
         if self.geometry.flat:
             return True
-        if low == high:
-            return self.geometry.has(low - self.base, nbytes)
+        # Mostly all of them are in one run of bytes, and then nothing has to be asked of each.
+        if low == high or high + nbytes - low <= self.geometry.run:
+            if self.geometry.has(low - self.base, high + nbytes - low):
+                return True
+            if low == high:
+                return False
         return bool(self.inside(addresses, nbytes).all())
 
     def index(self, address: int) -> tuple[int, ...] | None:
