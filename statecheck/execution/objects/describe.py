@@ -133,7 +133,7 @@ class Describer:
     def _alone(self, tensor: torch.Tensor) -> Value:
         """As `result`, of a tensor that is part of nothing, by content."""
         try:
-            with subject_code():
+            with SubjectCode():
                 return self.tensor(tensor)
         except NotPlainError as error:
             return undescribable(tensor, str(error))
