@@ -41,6 +41,8 @@ def name_of(kind: type) -> str:
 
 def plain_text(text: str) -> str:
     """`text` as a plain string that can be written as UTF-8, which lone surrogates cannot."""
+    if type(text) is str and text.isascii():
+        return text
     return str.encode(text, "utf-8", "backslashreplace").decode()
 
 

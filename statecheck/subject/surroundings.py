@@ -144,10 +144,13 @@ class _Timers:
     def __init__(self) -> None:
         self._at = time.monotonic()
         self._set = {which: signal.getitimer(which) for which in _TIMERS}
+        self._is_unset = not any(map(any, self._set.values()))
         self._found: dict[int, tuple[float, float]] = {}
 
     def restore(self, where: str) -> None:
         """Have each as it was then, less the time that has passed."""
+        if self._is_unset and not self._found and not any(map(any, map(signal.getitimer, _TIMERS))):
+            return
         # Stopped before anything else: a handler that runs here may raise, and this is begun again.
         for which in _TIMERS:
             self._found.setdefault(which, signal.setitimer(which, 0.0))
