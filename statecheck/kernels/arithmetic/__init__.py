@@ -75,21 +75,7 @@ def operation(
         compute = _math(name, operands[0])
     else:
         compute = _triton(name, operands, result, attributes) if dialect == "tt" else None
-    if compute is None:
-        return None
-    call = _of_scalars_too(compute, operands)
-    exact = integers.OF_PYTHON_INTEGERS.get(name) if dialect == "arith" and operands[0] != "i1" else None
-    return call if exact is None else _of_python_integers(exact, call)
-
-
-def _of_python_integers(exact: Function, others: Function) -> Function:
-    """What computes two of Python's integers by `exact`: kernels divide many, and NumPy takes ten times as long for each."""
-
-    def call(a: Any, b: Any) -> Any:
-        # By 0 and by -1 there is more to say.
-        return exact(a, b) if type(a) is int is type(b) and not -2 < b < 1 else others(a, b)
-
-    return call
+    return None if compute is None else _of_scalars_too(compute, operands)
 
 
 def _of_scalars_too(compute: Function, operands: tuple[str, ...]) -> Function:

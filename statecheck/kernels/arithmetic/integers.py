@@ -104,18 +104,6 @@ OF_TRUTH_VALUES: dict[str, Function] = {
 }
 """The signed i1 that is set is -1."""
 
-
-def _quotient(a: int, b: int) -> int:
-    found = abs(a) // abs(b)
-    return found if (a < 0) is (b < 0) else -found
-
-
-OF_PYTHON_INTEGERS: dict[str, Function] = {
-    "divsi": _quotient,
-    "remsi": lambda a, b: a - b * _quotient(a, b),
-}
-"""Of signed numbers; the divisor is neither 0 nor -1."""
-
 _ORDER: dict[str, Function] = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
 
 
