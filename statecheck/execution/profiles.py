@@ -12,12 +12,13 @@ import os
 
 from hypothesis import HealthCheck, Phase, settings
 
-from statecheck.execution.private.hypothesis import leave_out_own_constants
+from statecheck.execution.private.hypothesis import leave_out_own_constants, read_no_composites
 
 
 def register() -> None:
     """Make the profiles known to Hypothesis, and have it draw no constants of the harness."""
     leave_out_own_constants()
+    read_no_composites()
     # Settings inherit from the profile that is loaded, which may be the one without a database.
     base = settings(
         settings.get_profile("default"),

@@ -32,3 +32,27 @@ def test_constants_are_those_of_the_subject_and_none_of_the_harness(tmp_path: Pa
         check=True,
     ).stdout
     assert printed.strip() == "[70123]"
+
+
+_COMPOSITES = """
+import inspect
+from statecheck.execution import profiles
+profiles.load("nightly")
+from hypothesis import strategies as st
+read = []
+find_source = inspect.getsource
+inspect.getsource = lambda found: read.append(found) or find_source(found)
+st.composite(lambda draw: draw(st.integers()))
+print(len(read))
+"""
+
+
+def test_the_source_of_a_composite_strategy_is_not_read() -> None:
+    printed = subprocess.run(
+        [sys.executable, "-c", _COMPOSITES],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert printed.strip() == "0"

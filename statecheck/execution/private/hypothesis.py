@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis.errors import StopTest, UnsatisfiedAssumption
 from hypothesis.internal.entropy import RANDOMS_TO_MANAGE
 from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.strategies._internal import core as strategies
 
 from statecheck.rooms import FOLDER, PACKAGE
 
@@ -25,6 +26,7 @@ __all__ = [
     "ENDS_EXAMPLES",
     "MADE_FOR",
     "leave_out_own_constants",
+    "read_no_composites",
     "run_machine",
     "states_kept_once",
     "with_no_database_key",
@@ -94,6 +96,18 @@ def leave_out_own_constants() -> None:
     is_local = getattr(providers, _QUESTION, None)
     if is_local is not None and not isinstance(is_local, _OthersFiles):
         setattr(providers, _QUESTION, _OthersFiles(is_local))
+
+
+_CHECK = "is_first_param_referenced_in_function"
+
+
+def read_no_composites() -> None:
+    """Have Hypothesis not read the source of each composite strategy that is made, in this process.
+
+    It looks whether the strategy draws at all, which ruff does for ours. That takes .7 ms for each, of which some are made for each block size.
+    """
+    if hasattr(strategies, _CHECK):
+        setattr(strategies, _CHECK, lambda function: True)
 
 
 class _OthersFiles:
