@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import pickle
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from statecheck.case.codec import encode
 from statecheck.case.packed import pack, unpack
 from statecheck.case.values import Let, Name, Overwrite, Tensor, View, call, int32, record
 from statecheck.execution.example import Bench, Trial
@@ -72,6 +74,12 @@ def test_a_failing_case_comes_back_as_it_was() -> None:
 def test_anything_else_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="steps"):
         unpack(data)
+
+
+def test_the_json_of_a_log_of_an_earlier_version_is_read() -> None:
+    step, case = call("f", x=int32([0, 3]), y={"k": b"\xff"}), a_case()
+    assert unpack(json.dumps([encode(step)]).encode()) == [step]
+    assert unpack(json.dumps(case.to_data()).encode()) == case
 
 
 @pytest.mark.parametrize(
