@@ -79,7 +79,13 @@ def test_every_property_has_a_dozen_examples_before_one_has_more() -> None:
     tasks = Played(1, 6).tasks(9)
     assert [task.property for task in tasks[3:6]] == [*NAMES]
     assert {task.enough for task in tasks[3:6]} == {6}
-    assert {task.enough for task in tasks[6:9]} == {48}
+    assert {task.enough for task in tasks[6:9]} == {18}
+
+
+def test_a_property_with_few_inputs_keeps_no_other_from_its_next_dozens() -> None:
+    tasks = Played(1, 6, slow=1).tasks(9)
+    assert sorted(task.property for task in tasks[6:9]) == sorted(NAMES)
+    assert {task.enough for task in tasks[6:9]} == {18, 28}
 
 
 def test_a_property_with_few_examples_comes_up_more_often_and_shifts_no_seed_of_others() -> None:

@@ -27,8 +27,8 @@ FIRST_EXAMPLES, FIRST_COMPARED, FIRST_SCENARIOS = 9, 2, 1
 one that there is, the second any one: of ten or more, Hypothesis would make the second another simple one, which finds a fifth as many defects."""
 _FIXED_EXAMPLES, _FIXED_SCENARIOS = 40, 4
 # First a dozen of everything, since each further example of one property finds less. Of a defect that one example in 20 shows, 60 compared
-# examples miss it once in 20 times. A scenario has a dozen steps.
-_FEW, _FEW_SCENARIOS = (12, 60), (3, 12)
+# examples miss it once in 20 times. A scenario has a dozen steps. Of each level, slow properties come last, so that the levels may not be far apart.
+_FEW, _FEW_SCENARIOS = (12, 30, 60), (3, 6, 12)
 # Not every round: properties that are slow would keep all others waiting in a campaign of some minutes.
 _ROUNDS_OF_FEW = 3
 # A property of whose examples fewer than one in ten is compared is not waited for.
@@ -149,6 +149,8 @@ class Assignment:
             self._examples_at_turn = self._ledger.examples
         chosen = [standing for standing in self._ledger.standings.values() if standing.open]
         if self._by_time and self.done % (1 + _ROUNDS_OF_FEW) < _ROUNDS_OF_FEW:
+            # A round for each level: a property with too few inputs, or too little time, for a level keeps no other from the next.
+            self._level = max(self._level, min(self.done, len(_FEW) - 1))
             while not any(self._missing(one) > 0 for one in chosen) and self._level + 1 < len(_FEW):
                 self._level += 1
             few = [one for one in chosen if one.unshrunk or self._missing(one) > 0]
