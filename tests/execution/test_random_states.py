@@ -8,7 +8,10 @@ import numpy as np
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
+from statecheck.execution.example import Bench, Trial
+from statecheck.execution.port import InProcess
 from statecheck.execution.private.hypothesis import states_kept_once
+from tests.breakages.broken import a_property, toy
 
 _SEARCHED = settings(max_examples=20, database=None, deadline=None)
 
@@ -49,15 +52,14 @@ def test_states_are_afterwards_what_they_were_before_the_search() -> None:
 def test_a_search_without_a_seed_is_not_repeated() -> None:
     drawn = list[int]()
 
-    @_SEARCHED
-    @given(st.integers(0, 1 << 60))
-    def search(number: int) -> None:
+    def body(trial: Trial, number: int) -> None:  # noqa: ARG001 - a body has both
         drawn.append(number)
 
-    with states_kept_once():
-        """One with a seed came before."""
-    search()
+    tested = a_property(body, strategies={"number": st.integers(0, 1 << 60)})
+    subject = toy(cdiv=lambda x, y: -(-x // y))
+    bench = Bench(subject, InProcess(subject, "cpu"))
+    tested.run(bench, _SEARCHED)
     first = drawn.copy()
     drawn.clear()
-    search()
+    tested.run(bench, _SEARCHED)
     assert drawn != first
