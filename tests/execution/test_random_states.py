@@ -13,7 +13,8 @@ from statecheck.execution.port import InProcess
 from statecheck.execution.private.hypothesis import states_kept_once
 from tests.breakages.broken import a_property, toy
 
-_SEARCHED = settings(max_examples=20, database=None, deadline=None)
+# Where the variable CI is set, Hypothesis derandomizes every search that does not say otherwise.
+_SEARCHED = settings(max_examples=20, database=None, deadline=None, derandomize=False)
 
 
 def _numbers_drawn_by_examples() -> list[tuple[int, float, float]]:
