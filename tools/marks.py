@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import oracle.situations
-import statecheck.expectations.situations  # noqa: F401 - it observes, as the oracle's do
-from oracle.situations.registry import declared
 from statecheck.campaign.marks import TABLE, drawing_only, noted, unnoted
 from statecheck.execution.example import Bench
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.ports.rules import RulesPort
 from statecheck.execution.registry import Property, load_properties
+from statecheck.expectations.situations import every_situation
 from statecheck.subject import Subject
 
 _CHUNK = 10
@@ -61,7 +60,7 @@ def rows(found: Mapping[str, Mapping[str, int]]) -> dict[str, list[str]]:
 
     A scenario counts as many examples as it may have steps.
     """
-    reached: dict[str, list[tuple[int, str]]] = {name: [] for name in declared()}
+    reached: dict[str, list[tuple[int, str]]] = {name: [] for name in every_situation()}
     for name, marks in found.items():
         tested = load_properties()[name]
         weight = tested.machine.steps if isinstance(tested, MachineProperty) else 1
@@ -96,8 +95,9 @@ def main(arguments: list[str] | None = None) -> int:
     content = rows(found)
     if options.write:
         write(content)
-    missed = [name for name, names in content.items() if not names and not declared()[name].never]
-    wrong = [name for name, names in content.items() if names and declared()[name].never]
+    never = {name for name, one in every_situation().items() if one.never}
+    missed = [name for name, names in content.items() if not names and name not in never]
+    wrong = [name for name, names in content.items() if names and name in never]
     sys.stdout.write("".join(f"no property reached: {name}\n" for name in missed))
     sys.stdout.write("".join(f"reached, although nothing should reach it: {name}\n" for name in wrong))
     return 1 if missed or wrong else 0

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Final
@@ -24,17 +25,26 @@ _Place = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class RefusalSite:
-    """Where a refusal is made: `function` refuses `argument`, which should follow `rule`; `calls` lead to it, the refusal itself first."""
+    """Where a refusal is made: `function` refuses `argument`, which should follow `rule`; `calls` lead to it, the refusal itself first.
+
+    `uncalled`: the function checks what others are given, and nothing in the files that were read calls it.
+    """
 
     function: str
     argument: str
     rule: str
     calls: tuple[_Place, ...]
+    uncalled: bool = False
 
     @property
     def name(self) -> str:
         """A sentence for it, such as "chunk_size should be >= 1 [chunks.chunk_indices]"."""
         return f"{self.argument} should {self.rule} [{self.function}]"
+
+    @property
+    def topic(self) -> str:
+        """The function's module."""
+        return self.function.rpartition(".")[0]
 
 
 class _Function:
@@ -109,35 +119,57 @@ class _Function:
 
 
 class Refusals:
-    """The refusals in the sources of packages, apart from their situations, each of them a situation of the function's module."""
+    """The refusals in the sources of packages, apart from their situations, each of them a situation of the function's module.
+
+    Sources are read when they are needed: all of them by `declared`, and the files of a traceback by `note`.
+
+    Args:
+        exceptions: those that are not reached on every device. `names` of each has patterns in which "*" stands for any
+            text; `never` says why no property reaches them, or `device` is the only one on which they come up.
+    """
 
     def __init__(self, *packages: ModuleType, exceptions: Iterable[Mapping[str, Any]] = ()) -> None:
-        """Declare them.
+        self._modules = {str(path): name for package in packages for path, name in _modules(package)}
+        self._exceptions = exceptions
+        self._functions: dict[str, list[_Function]] = {}
+        self._noted: dict[tuple[str, ...], list[RefusalSite]] = {}
 
-        Args:
-            exceptions: those that are not reached on every device. `names` of each has patterns in which "*" stands for any
-                text; `never` says why no property reaches them, or `device` is the only one on which they come up.
+    @cache  # noqa: B019 - there are as many of these as packages of rules
+    def declared(self) -> dict[str, Situation]:
+        """By name. The first call reads all sources.
 
         Raises:
-            ValueError: a pattern fits no refusal, or one refusal has two exceptions.
+            ValueError: a pattern of an exception fits no refusal, or one refusal has two exceptions.
         """
-        self.situations: dict[str, Situation] = {}
-        self._by_file: dict[str, list[RefusalSite]] = {}
-        found = [*_whole([function for package in packages for function in _functions(package)])]
-        excepted = _excepted({one.name for one in found}, exceptions)
-        for one in found:
-            if one.name not in self.situations:
-                declare = situations_of(one.function.rpartition(".")[0])
-                self.situations[one.name] = declare(one.name, **excepted.get(one.name, {}))
-            self._by_file.setdefault(one.calls[0][0], []).append(one)
+        found = {one.name: one for one in _whole(self._in([*self._modules]))}
+        excepted = _excepted(found.keys(), self._exceptions)
+        return {
+            name: situations_of(one.topic)(name, **excepted.get(name, {})) for name, one in found.items()
+        }
 
     def note(self, error: Exception) -> None:
         """The refusal that was raised was reached."""
         calls = list(_calls(error.__traceback__))
         is_int = getattr(error, "rule", "") == _INT
-        for one in self._by_file.get(calls[0][0], ()) if calls else ():
-            if (one.rule == _INT) == is_int and _within(calls, one.calls):
-                self.situations[one.name].reached()
+        for one in self._on_the_way(calls):
+            if (one.rule == _INT) != is_int or not _within(calls, one.calls):
+                continue
+            # What other files call refuses in the names of callers there.
+            if not one.uncalled or one.name in self.declared():
+                Situation(one.name, one.topic).reached()
+
+    def _on_the_way(self, calls: Sequence[tuple[str, int]]) -> list[RefusalSite]:
+        """The refusals in the files of these calls, as far as each of them leads."""
+        files = tuple(dict.fromkeys(file for file, _ in calls if file in self._modules))
+        if files not in self._noted:
+            self._noted[files] = [*_whole(self._in(files))]
+        return self._noted[files]
+
+    def _in(self, files: Iterable[str]) -> list[_Function]:
+        for file in files:
+            if file not in self._functions:
+                self._functions[file] = [*_functions(Path(file), self._modules[file])]
+        return [function for file in files for function in self._functions[file]]
 
 
 def _excepted(names: AbstractSet[str], exceptions: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
@@ -172,14 +204,18 @@ def _within(calls: Sequence[tuple[str, int]], places: Sequence[_Place]) -> bool:
     )
 
 
-def _functions(package: ModuleType) -> Iterator[_Function]:
+def _modules(package: ModuleType) -> Iterator[tuple[Path, str]]:
+    """The files of rules, and the names of their modules below the package."""
     root = Path(str(package.__file__)).parent
     for path in sorted(root.rglob("*.py")):
         if "situations" not in path.parts and path.name not in _OWN:
-            module = ".".join(path.relative_to(root).with_suffix("").parts)
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.FunctionDef):
-                    yield _Function(str(path), module, node)
+            yield path, ".".join(path.relative_to(root).with_suffix("").parts)
+
+
+def _functions(path: Path, module: str) -> Iterator[_Function]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef):
+            yield _Function(str(path), module, node)
 
 
 def _whole(functions: Sequence[_Function]) -> Iterator[RefusalSite]:
@@ -201,7 +237,10 @@ def _whole(functions: Sequence[_Function]) -> Iterator[RefusalSite]:
         callers = [one for one in called if not callee.name.startswith("_") or one[0].file == callee.file]
         found += [(one, one.filled_in(refusal, call, callee)) for one, call in callers]
         if not callers:
-            yield replace(refusal, argument=_open(refusal.argument), rule=_open(refusal.rule))
+            uncalled = callee.checks and not callee.name.startswith("_")
+            yield replace(
+                refusal, argument=_open(refusal.argument), rule=_open(refusal.rule), uncalled=uncalled
+            )
 
 
 def _inside(node: ast.AST) -> Iterator[ast.AST]:

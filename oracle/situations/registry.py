@@ -58,6 +58,11 @@ def reached(situations: Iterable[Situation]) -> None:
         situation.reached()
 
 
+def put_back(names: Iterable[str]) -> None:
+    """What `take` has taken is there again."""
+    _REACHED.update(names)
+
+
 def declared() -> dict[str, Situation]:
     """Every situation of the modules that are imported, by name, in the order in which they were declared."""
     return dict(_DECLARED)

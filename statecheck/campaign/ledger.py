@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ class Ledger:
 
     Args:
         skipped: reasons by property that does not apply.
-        expected: the marks that should be reached.
+        expected: gives the marks that should be reached. The sources of all rules are read for it, when the marks are asked for.
         first_seen: date and commit for buckets that were never met before.
         keeper: takes cases that workers could not write.
         kept_before: ids of the buckets that were kept when the campaign began.
@@ -44,16 +45,16 @@ class Ledger:
         self,
         properties: Iterable[Property],
         skipped: dict[str, str],
-        expected: Iterable[Situation],
+        expected: Callable[[], Iterable[Situation]],
         first_seen: dict[str, str],
         keeper: Keeper | None = None,
         kept_before: Collection[str] = (),
     ) -> None:
         self.standings = {row.name: Standing(row, skipped.get(row.name, "")) for row in properties}
         self.buckets: dict[str, BucketRecord] = {}
-        self.marks = {one.name: MarkRecord(one.name, one.topic) for one in expected}
-        self.unexpected: dict[str, MarkRecord] = {}
-        """Marks that were reached, and that nothing says of these properties."""
+        self._expected = expected
+        self._marked: dict[str, MarkRecord] = {}
+        """Marks that were reached, without their topics."""
         self.corpus: list[CorpusRecord] = []
         self.covered = Coverage()
         self.reached: set[Point] = set()
@@ -66,6 +67,23 @@ class Ledger:
         self._kept_before = frozenset(kept_before)
         # This process has imported the subject, too.
         self.remark(take_remarks())
+
+    @cached_property
+    def _topics(self) -> dict[str, str]:
+        return {one.name: one.topic for one in self._expected()}
+
+    @property
+    def marks(self) -> dict[str, MarkRecord]:
+        """The marks that should be reached."""
+        return {
+            name: replace(self._marked.get(name) or MarkRecord(name, ""), topic=topic)
+            for name, topic in self._topics.items()
+        }
+
+    @property
+    def unexpected(self) -> dict[str, MarkRecord]:
+        """Marks that were reached, and that nothing says of these properties."""
+        return {name: mark for name, mark in self._marked.items() if name not in self._topics}
 
     @property
     def examples(self) -> int:
@@ -107,7 +125,7 @@ class Ledger:
 
     def _mark(self, message: Explored, at: float) -> None:
         for name, examples in message.marks.items():
-            mark = self.marks.get(name) or self.unexpected.setdefault(name, MarkRecord(name, ""))
+            mark = self._marked.setdefault(name, MarkRecord(name, ""))
             if mark.at is None:
                 mark.at, mark.property = round(at, 1), message.property
             mark.examples += examples

@@ -15,12 +15,12 @@ from typing import Any
 
 from hypothesis import Phase, settings
 
-import statecheck.expectations.situations  # noqa: F401 - it observes, as the oracle's do
-from oracle.situations.registry import Situation, declared, take
+from oracle.situations.registry import Situation, put_back, take
 from statecheck.execution import profiles
 from statecheck.execution.example import Trial
 from statecheck.execution.machines import MachineProperty, TrialMachine
 from statecheck.execution.registry import Property, load_properties
+from statecheck.expectations.situations import every_situation
 
 TABLE = Path(__file__).with_suffix(".json")
 
@@ -46,7 +46,7 @@ def expected(names: Iterable[str], device: str) -> list[Situation]:
     found = reachable(chosen)
     return [
         mark
-        for name, mark in declared().items()
+        for name, mark in every_situation().items()
         if mark.device in (None, device)
         and not mark.never
         and (name in found or (everything and not known.get(name)))
@@ -102,8 +102,7 @@ def unnoted() -> Iterator[None]:
         yield
     finally:
         take()
-        for name in before:
-            declared()[name].reached()
+        put_back(before)
 
 
 @contextmanager

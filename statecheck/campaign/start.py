@@ -59,11 +59,15 @@ def begun(plan: Plan) -> Beginning:
     names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
     chosen, skipped = applicable(names, tested, subject, plan.device)
     skipped = {name: why for name, why in unsupported(plan, tested).items() if name in names} | skipped
-    marks = expected([name for name in chosen if name not in skipped], plan.device)
+    explored = [name for name in chosen if name not in skipped]
     # A corpus that is replayed says for itself which cases it has.
     before = kept_in(Path(plan.kept)) if plan.kept else frozenset()
     ledger = Ledger(
-        [tested[name] for name in names], skipped, marks, first_seen(plan, subject), kept_before=before
+        [tested[name] for name in names],
+        skipped,
+        lambda: expected(explored, plan.device),
+        first_seen(plan, subject),
+        kept_before=before,
     )
     ledger.keeper = Keeper(Path(plan.keeps_in), Path(plan.reports), lambda: subject.module, ledger.trouble)
     defects = KnownDefects(

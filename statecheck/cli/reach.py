@@ -78,7 +78,7 @@ def _show(out: Console, campaign: Any, folder: Path, rooms: dict[str, list[str]]
 
     ledger = campaign.ledger
     marks = ledger.marks | ledger.unexpected
-    page = reach_page(REFUSALS.situations, marks, ledger.reached, rooms, ledger.covered)
+    page = reach_page(REFUSALS.declared(), marks, ledger.reached, rooms, ledger.covered)
     table = Table("", "reached", "there are", show_edge=False, pad_edge=False)
     for name, reached, number in page.table():
         table.add_row(name, f"{reached:,}", f"{number:,}")

@@ -10,7 +10,7 @@ import oracle
 from oracle.align.pointers import Entry
 from oracle.rules import watches
 from oracle.situations.refusals import Refusals
-from oracle.situations.registry import situations_of
+from oracle.situations.registry import Situation, declared, situations_of
 from statecheck import expectations
 from statecheck.case.values import Call
 from statecheck.expectations import refusal_of
@@ -20,6 +20,13 @@ from statecheck.expectations.builders import replayed
 _EXCEPTIONS = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text(encoding="utf-8"))
 REFUSALS = Refusals(oracle, expectations, exceptions=_EXCEPTIONS["refusals"])
 """Of the rules, and of the types that arguments have to have before the rules are asked."""
+
+
+def every_situation() -> dict[str, Situation]:
+    """By name, of all modules that are imported, and every refusal; the first call reads the sources of all rules."""
+    REFUSALS.declared()
+    return declared()
+
 
 _of_lists = situations_of("harness.expectations.align_buffers")
 STAYS = _of_lists("a request that stays where it is adds no entry to the lists")

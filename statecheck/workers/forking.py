@@ -46,6 +46,8 @@ def preload(device: str, modules: Sequence[str]) -> None:
 
     Without a device, only `modules`.
     """
+    # Nearly all that is imported stays: collections would look through it in vain.
+    gc.disable()
     if device:
         _preload_for(device)
     for module in modules:
@@ -53,6 +55,7 @@ def preload(device: str, modules: Sequence[str]) -> None:
     # A collection writes to every object that it looks at, and so copies pages that forks share with this process. None is
     # begun for what is garbage by now: it would take longer than all forks do.
     gc.freeze()
+    gc.enable()
 
 
 def _preload_for(device: str) -> None:

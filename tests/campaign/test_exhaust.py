@@ -145,7 +145,7 @@ def test_what_a_bound_counts_and_leaves_out_is_printed(tmp_path: Path) -> None:
 @pytest.fixture
 def exhaustion() -> Exhaustion:
     plan = Plan("dealt", engines=2, budget=60.0, exhaustive=True)
-    return Exhaustion(plan, Ledger([load_properties()[CHUNKS]], {}, [], {}))
+    return Exhaustion(plan, Ledger([load_properties()[CHUNKS]], {}, tuple, {}))
 
 
 def given(exhaustion: Exhaustion) -> Explore:
@@ -195,7 +195,7 @@ def test_a_part_that_was_lost_is_tried_again_with_the_subject_apart(exhaustion: 
 def test_a_failure_that_a_sibling_decision_met_falsifies_this_decision_too() -> None:
     [name] = {one.property for one in enumerations().values() if one.decision == "prefixes"}
     tested = next(one for one in load_properties().values() if one.id == name)
-    ledger = Ledger([tested], {}, [], {})
+    ledger = Ledger([tested], {}, tuple, {})
     ledger.standings[tested.name].buckets.add("a bucket")
     exhaustion = Exhaustion(Plan("siblings", engines=2, budget=60.0, exhaustive=True), ledger)
     assert {"prefixes", "rows with drafts"} <= exhaustion.progress.keys()

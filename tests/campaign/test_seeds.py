@@ -38,7 +38,7 @@ class Played:
     def tasks(self, count: int) -> list[Explore]:
         functions = {self.engine: ("LiveEngine",)}
         properties = [a_property(name=name, functions=functions.get(name, ("divide",))) for name in NAMES]
-        ledger = Ledger(properties, {}, (), {})
+        ledger = Ledger(properties, {}, tuple, {})
         assignment = Assignment(self.plan, ledger, frozenset())
         pool, done = [Worker() for _ in range(self.workers)], list[Explore]()
         while len(done) < count:
@@ -124,7 +124,7 @@ def test_how_many_examples_an_exploration_runs_depends_on_the_machine() -> None:
 def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[str, int, int]], int]:
     """The tasks of a campaign in examples to its end, and how many ran; the first property's shrinking takes some more."""
     plan = Plan("toys", examples=budget, seed=7)
-    ledger = Ledger([a_property(name=name) for name in NAMES], {}, (), {})
+    ledger = Ledger([a_property(name=name) for name in NAMES], {}, tuple, {})
     assignment = Assignment(plan, ledger, frozenset())
     pool, done = [Worker() for _ in range(workers)], list[Explore]()
     while True:

@@ -267,7 +267,7 @@ def quietly() -> Iterator[None]:
 def preload() -> None:
     """What every worker needs, and what would take each of them a part of a second by itself."""
     from statecheck.execution.registry import load_properties
-    from statecheck.expectations import situations  # noqa: F401 - it reads the sources of the rules
+    from statecheck.expectations import situations  # noqa: F401 - it observes, as the oracle's do
 
     load_properties()
 

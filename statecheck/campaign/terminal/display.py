@@ -56,7 +56,7 @@ class Display:
     def __init__(self, console: Console) -> None:
         self.console = console
         self._status = console.status("")
-        self._last_line = 0.0
+        self._last_line = time.monotonic()
         self._printed: set[str] = set()
 
     def __enter__(self) -> Self:

@@ -311,7 +311,7 @@ def test_a_known_defect_that_was_not_tried_is_no_news() -> None:
 
 
 def test_a_defect_of_several_properties_is_known_where_it_shows() -> None:
-    ledger = Ledger([a_property(), a_property(name="toys_add")], {}, [], {})
+    ledger = Ledger([a_property(), a_property(name="toys_add")], {}, tuple, {})
     for name, known in (("toys_divide", {"large": 1}), ("toys_add", {})):
         ledger.progress(name, 10, 10)
         ledger.explored(Explored(name, "passed", 1.0, known=known), at=1.0)

@@ -50,7 +50,7 @@ LAUNCHED = Coverage(
 
 def a_ledger(*marks: Situation, **skipped: str) -> Ledger:
     names = (NAME, "toys_add", *skipped)
-    return Ledger([a_property(name=name) for name in names], skipped, marks, FIRST_SEEN)
+    return Ledger([a_property(name=name) for name in names], skipped, lambda: marks, FIRST_SEEN)
 
 
 def found(case: Case = DIVIDED, *others: str, **changes: Any) -> Found:
@@ -241,7 +241,7 @@ def test_fields_that_nothing_reads_any_more_are_left_out_of_an_earlier_record() 
 
 @pytest.mark.parametrize("saved", ["", "toys/halves"])
 def test_a_case_of_the_corpus_that_fails_is_named_with_the_id_of_its_property(saved: str) -> None:
-    ledger = Ledger([a_property(name=NAME, id="toys/divide")], {}, (), FIRST_SEEN)
+    ledger = Ledger([a_property(name=NAME, id="toys/divide")], {}, tuple, FIRST_SEEN)
     case = replace(DIVIDED, property_id=saved)
     ledger.replayed(CorpusRecord("a.json", "FAILED", ""), Path("corpus/a.json"), case.to_data())
     assert ledger.buckets[ONE].named == f"{NAME} ({saved or 'toys/divide'})"
@@ -250,7 +250,7 @@ def test_a_case_of_the_corpus_that_fails_is_named_with_the_id_of_its_property(sa
 @pytest.mark.parametrize("kept_before", [True, False])
 def test_a_failure_whose_case_was_kept_before_is_not_new(kept_before: bool) -> None:
     ids = {ONE} if kept_before else set()
-    ledger = Ledger([a_property(name=NAME)], {}, (), FIRST_SEEN, kept_before=ids)
+    ledger = Ledger([a_property(name=NAME)], {}, tuple, FIRST_SEEN, kept_before=ids)
     ledger.replayed(CorpusRecord("a.json", "FAILED", ""), Path("corpus/a.json"), DIVIDED.to_data())
     ledger.corpus.clear()
     record = ledger.fill(CampaignRecord("again", "toy", "cpu", "", began=f"{FIRST_SEEN['date']}T10:00:00"))

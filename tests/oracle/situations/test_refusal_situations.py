@@ -13,11 +13,11 @@ import pytest
 
 from oracle.situations import registry
 from oracle.situations.refusals import Refusals
-from oracle.situations.registry import declared, take
+from oracle.situations.registry import take
 from statecheck.case.values import call, int32
 from statecheck.execution.registry import load_properties
 from statecheck.expectations import answer
-from statecheck.expectations.situations import REFUSALS
+from statecheck.expectations.situations import REFUSALS, every_situation
 
 RULES = """\
 from oracle.errors import Refused, require, require_int
@@ -120,7 +120,7 @@ def package() -> ModuleType:
 
 @pytest.mark.usefixtures("rules")
 def test_every_refusal_is_found_once_for_each_function_that_is_checked() -> None:
-    found = Refusals(package()).situations
+    found = Refusals(package()).declared()
     halved = {NO_INT, NEGATIVE, ODD, EMPTY_NAME, NO_NAMES, MANY}
     tripled, others = {LARGE_THIRD, PIECES}, {LARGE_FOURTH, NO_FOURTH}
     assert found.keys() == {*halved, EMPTY_NAME_OF, ZERO, NO_DOUBLE, LARGE, *tripled, *others}
@@ -137,7 +137,7 @@ def test_checks_of_two_modules_may_not_share_a_name(rules: ModuleType) -> None:
     with pytest.raises(
         ValueError, match="require_small = a check, but should have a name of its own: more has"
     ):
-        Refusals(package())
+        Refusals(package()).declared()
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_reason_belongs_to_the_refusals_that_its_pattern_fits() -> None:
         {"names": ["number *[numbers.halved]"], "never": "x"},
         {"names": [NO_NAMES], "device": "cuda"},
     ]
-    found = Refusals(package(), exceptions=exceptions).situations
+    found = Refusals(package(), exceptions=exceptions).declared()
     assert {name for name, one in found.items() if one.never == "x"} == {NO_INT, NEGATIVE, ODD}
     assert {name for name, one in found.items() if one.device} == {NO_NAMES}
 
@@ -182,7 +182,7 @@ def test_a_reason_belongs_to_the_refusals_that_its_pattern_fits() -> None:
 @pytest.mark.parametrize("names", [["number should be prime *"], [NO_NAMES, "names should not *"]])
 def test_a_reason_for_no_refusal_or_a_second_reason_is_an_error(names: list[str]) -> None:
     with pytest.raises(ValueError, match=r"names = .*, but should fit refusals of its own \[Refusals\]"):
-        Refusals(package(), exceptions=[{"names": names, "never": "x"}])
+        Refusals(package(), exceptions=[{"names": names, "never": "x"}]).declared()
 
 
 def test_an_answer_that_refuses_notes_the_refusal() -> None:
@@ -194,6 +194,6 @@ def test_an_answer_that_refuses_notes_the_refusal() -> None:
 
 def test_every_refusal_is_a_mark_of_a_module_of_rules_or_answers() -> None:
     load_properties()
-    assert REFUSALS.situations.items() <= declared().items()
-    reasons = [one.never for one in REFUSALS.situations.values() if one.never]
+    assert REFUSALS.declared().items() <= every_situation().items()
+    reasons = [one.never for one in REFUSALS.declared().values() if one.never]
     assert all(len(reason.split()) >= 5 for reason in reasons)
