@@ -27,7 +27,7 @@ _Place = tuple[str, int, int]
 class RefusalSite:
     """Where a refusal is made: `function` refuses `argument`, which should follow `rule`; `calls` lead to it, the refusal itself first.
 
-    `uncalled`: the function checks what others are given, and nothing in the files that were read calls it.
+    `uncalled`: the function checks what others are given, and nothing that was looked at calls it.
     """
 
     function: str
@@ -121,7 +121,7 @@ class _Function:
 class Refusals:
     """The refusals in the sources of packages, apart from their situations, each of them a situation of the function's module.
 
-    Sources are read when they are needed: all of them by `declared`, and the files of a traceback by `note`.
+    Sources are read when they are needed: all of them by `declared`, and the functions of a traceback by `note`.
 
     Args:
         exceptions: those that are not reached on every device. `names` of each has patterns in which "*" stands for any
@@ -131,8 +131,9 @@ class Refusals:
     def __init__(self, *packages: ModuleType, exceptions: Iterable[Mapping[str, Any]] = ()) -> None:
         self._modules = {str(path): name for package in packages for path, name in _modules(package)}
         self._exceptions = exceptions
-        self._functions: dict[str, list[_Function]] = {}
-        self._noted: dict[tuple[str, ...], list[RefusalSite]] = {}
+        self._trees: dict[str, ast.Module] = {}
+        self._functions: dict[ast.FunctionDef, _Function] = {}
+        self._noted: dict[tuple[_Function, ...], list[RefusalSite]] = {}
 
     @cache  # noqa: B019 - there are as many of these as packages of rules
     def declared(self) -> dict[str, Situation]:
@@ -141,11 +142,15 @@ class Refusals:
         Raises:
             ValueError: a pattern of an exception fits no refusal, or one refusal has two exceptions.
         """
-        found = {one.name: one for one in _whole(self._in([*self._modules]))}
+        functions = [
+            _Function(file, module, node)
+            for file, module in self._modules.items()
+            for node in ast.walk(_tree(file))
+            if isinstance(node, ast.FunctionDef)
+        ]
+        found = {one.name: one for one in _whole(functions)}
         excepted = _excepted(found.keys(), self._exceptions)
-        return {
-            name: situations_of(one.topic)(name, **excepted.get(name, {})) for name, one in found.items()
-        }
+        return {name: situations_of(one.topic)(name, **excepted.get(name, {})) for name, one in found.items()}
 
     def note(self, error: Exception) -> None:
         """The refusal that was raised was reached."""
@@ -159,17 +164,23 @@ class Refusals:
                 Situation(one.name, one.topic).reached()
 
     def _on_the_way(self, calls: Sequence[tuple[str, int]]) -> list[RefusalSite]:
-        """The refusals in the files of these calls, as far as each of them leads."""
-        files = tuple(dict.fromkeys(file for file, _ in calls if file in self._modules))
-        if files not in self._noted:
-            self._noted[files] = [*_whole(self._in(files))]
-        return self._noted[files]
+        """The refusals in the functions of these calls, as far as each of them leads."""
+        around = [self._function(file, line) for file, line in calls if file in self._modules]
+        functions = tuple(dict.fromkeys(one for one in around if one is not None))
+        if functions not in self._noted:
+            self._noted[functions] = [*_whole(functions)]
+        return self._noted[functions]
 
-    def _in(self, files: Iterable[str]) -> list[_Function]:
-        for file in files:
-            if file not in self._functions:
-                self._functions[file] = [*_functions(Path(file), self._modules[file])]
-        return [function for file in files for function in self._functions[file]]
+    def _function(self, file: str, line: int) -> _Function | None:
+        """The innermost function around a line that was executed in a call, None for a lambda outside of functions."""
+        if file not in self._trees:
+            self._trees[file] = _tree(file)
+        node = _around(self._trees[file], line)
+        if node is None:
+            return None
+        if node not in self._functions:
+            self._functions[node] = _Function(file, self._modules[file], node)
+        return self._functions[node]
 
 
 def _excepted(names: AbstractSet[str], exceptions: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
@@ -212,10 +223,17 @@ def _modules(package: ModuleType) -> Iterator[tuple[Path, str]]:
             yield path, ".".join(path.relative_to(root).with_suffix("").parts)
 
 
-def _functions(path: Path, module: str) -> Iterator[_Function]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef):
-            yield _Function(str(path), module, node)
+def _tree(file: str) -> ast.Module:
+    return ast.parse(Path(file).read_text(encoding="utf-8"))
+
+
+@cache
+def _around(node: ast.AST, line: int) -> ast.FunctionDef | None:
+    """The innermost function in a node that is around a line."""
+    for one in ast.iter_child_nodes(node):
+        if isinstance(one, ast.stmt) and one.lineno <= line <= (one.end_lineno or 0):
+            return _around(one, line) or (one if isinstance(one, ast.FunctionDef) else None)
+    return None
 
 
 def _whole(functions: Sequence[_Function]) -> Iterator[RefusalSite]:

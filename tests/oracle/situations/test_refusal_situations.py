@@ -167,6 +167,14 @@ def test_a_refusal_is_noted_by_where_it_was_made(
     assert take() == {name}
 
 
+def test_a_check_that_others_call_refuses_in_their_names_only(rules: Any) -> None:
+    refusals = Refusals(package())
+    with pytest.raises(ValueError, match="number = 9, but should be small") as caught:
+        rules.require_small("number", 9)
+    refusals.note(caught.value)
+    assert take() == frozenset()
+
+
 @pytest.mark.usefixtures("rules")
 def test_a_reason_belongs_to_the_refusals_that_its_pattern_fits() -> None:
     exceptions = [
