@@ -99,8 +99,10 @@ def _lowered(source: ASTSource, options: Any, backend: Any) -> str:
     functions = backend.get_codegen_implementation(options)
     module = source.make_ir(TARGET, options, functions, backend.get_module_map(), context)
     module = backend.make_ttir(module, {}, options, _CAPABILITY)
-    if "tensordesc" in str(module):
-        _without_descriptors(module)
+    text = str(module)
+    if "tensordesc" not in text:
+        return text
+    _without_descriptors(module)
     return str(module)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 
 class NotUnderstoodError(Exception):
@@ -131,6 +132,7 @@ def _with_shape(kind: Type, shape: tuple[int, ...]) -> Type:
 _ELEMENT = re.compile(r"^(i1|i8|i16|i32|i64|index|bf16|f16|f32|f64|f8\w+)$")
 
 
+@cache
 def type_of(text: str) -> Type:
     """A type by its text.
 
@@ -168,6 +170,8 @@ def split(text: str) -> list[str]:
 
 def outside_brackets(text: str, letter: str) -> Iterator[int]:
     """Where a letter stands in the text, outside of all brackets."""
+    if letter not in text:
+        return
     depth = 0
     for at, found in enumerate(text):
         if found in "(<[{":

@@ -25,12 +25,15 @@ class Locations:
             match.group(1): match.group(2) for line in lines if (match := _LOC_LINE.match(line)) is not None
         }
         self._stacks: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._places: dict[tuple[tuple[str, int], ...], SourcePlace] = {(): NOWHERE}
 
     def place(self, name: str) -> SourcePlace:
         stack = self._stack(name)
-        # What a function of Triton's library does, the line that calls it does.
-        own = next((at for at, (file, _) in enumerate(stack) if not file.startswith(_LIBRARY)), 0)
-        return SourcePlace(*stack[own], stack[own + 1 :]) if stack else NOWHERE
+        if stack not in self._places:
+            # What a function of Triton's library does, the line that calls it does.
+            own = next((at for at, (file, _) in enumerate(stack) if not file.startswith(_LIBRARY)), 0)
+            self._places[stack] = SourcePlace(*stack[own], stack[own + 1 :])
+        return self._places[stack]
 
     def _stack(self, name: str) -> tuple[tuple[str, int], ...]:
         if name not in self._stacks:
