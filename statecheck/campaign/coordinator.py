@@ -65,7 +65,7 @@ class Campaign:
         self._assignment = self.exhaustion or self._explorations(start.scenarios)
         self._queue = TaskQueue(plan, self._assignment)
         self._recovery = Recovery(self.folder, self.ledger, self.defects)
-        self._saved_at = self._shown_at = float("-inf")
+        self._saved_at, self._shown_at = time.monotonic(), float("-inf")
         self._saved_buckets = 0
         self._gpus: Gpus
         self._pool: WorkerPool
