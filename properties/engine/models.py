@@ -93,17 +93,17 @@ class Recurrences:
             following.append(after)
         return written, following
 
-    def _layers(self, read: Read) -> list[LayerState]:
+    def _layers(self, read: Read) -> tuple[LayerState, ...]:
         layers: dict[int, list[StatePlace]] = {}
         for place in self.places:
             layers.setdefault(place.layer, []).append(place)
-        return [
+        return tuple(
             LayerState(
                 tuple(read.states[place.number] for place in layers[layer] if place.window),
                 tuple(read.states[place.number][0] for place in layers[layer] if not place.window),
             )
             for layer in sorted(layers)
-        ]
+        )
 
     def by_place(self, states: Sequence[LayerState]) -> dict[int, bytes]:
         """The newest row of each window, and each temporal state, by number of the place."""

@@ -7,8 +7,10 @@ One token is the same operations on the same shapes however tokens are grouped, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 from typing import ClassVar, Self
 
 import torch
@@ -25,6 +27,7 @@ HEADS = 2
 HIDDEN = 16
 ITEMSIZE = 4
 _EPSILON = 1e-5
+_NETWORKS_KEPT, _STEPS_KEPT = 32, 8192
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,41 @@ class Mamba2(Layer):
         return after, (after * c).sum(-1)
 
 
+@dataclass(frozen=True, eq=False)
+class Network:
+    """The weights of a model: `embedding` and `head` [vocabulary, HIDDEN], and its layers."""
+
+    embedding: Tensor
+    layers: tuple[Layer, ...]
+    head: Tensor
+
+
+@lru_cache(_NETWORKS_KEPT)
+def network(seed: int, sorts: tuple[type[Layer], ...], vocabulary: int) -> Network:
+    """The weights that follow from a seed."""
+    generator = Generator().manual_seed(seed)
+    embedding = _normal(generator, vocabulary, HIDDEN)
+    layers = tuple(sort.draw(generator) for sort in sorts)
+    # A token speaks against itself, or many a text would end in one token for ever.
+    return Network(embedding, layers, _normal(generator, vocabulary, HIDDEN) - 2 * embedding)
+
+
+@lru_cache(_STEPS_KEPT)
+def advanced(
+    model: Network, states: tuple[LayerState, ...], token: int
+) -> tuple[tuple[LayerState, ...], int]:
+    """The states of all layers after one more token, and the token that comes next.
+
+    The same bytes give the same bytes, so that they are kept: the run without an engine asks first what an engine then asks.
+    """
+    hidden, after = model.embedding[token], []
+    for layer, state in zip(model.layers, states, strict=True):
+        left, added = layer.step(state, hidden)
+        hidden = hidden + added
+        after.append(left)
+    return tuple(after), int(torch.argmax(model.head @ _scaled(hidden)))
+
+
 class Recurrent:
     """A language model of GDN layers and then Mamba-2 layers, with weights from `seed` and a greedy head.
 
@@ -178,40 +216,32 @@ class Recurrent:
             raise ValueError(f"layout = {layout!r}, but should be 'SD' or 'DS' [Recurrent]")
         self.setup = _setup(num_spec, block_size, layout, gdn_layers, mamba2_layers)
         self.vocabulary = vocabulary
-        self._draw(Generator().manual_seed(seed), (GatedDeltaNet,) * gdn_layers + (Mamba2,) * mamba2_layers)
+        self.network = network(seed, (GatedDeltaNet,) * gdn_layers + (Mamba2,) * mamba2_layers, vocabulary)
 
-    def _draw(self, generator: Generator, sorts: tuple[type[Layer], ...]) -> None:
-        self.embedding = _normal(generator, self.vocabulary, HIDDEN)
-        self.layers: tuple[Layer, ...] = tuple(sort.draw(generator) for sort in sorts)
-        # A token speaks against itself, or many a text would end in one token for ever.
-        self.head = _normal(generator, self.vocabulary, HIDDEN) - 2 * self.embedding
-
-    def initial(self) -> list[LayerState]:
+    def initial(self) -> tuple[LayerState, ...]:
         """The states before the first token, by layer."""
-        return [layer.initial() for layer in self.layers]
+        return tuple(layer.initial() for layer in self.network.layers)
 
-    def advance(self, states: Sequence[LayerState], token: int) -> tuple[list[LayerState], int]:
+    def advance(self, states: tuple[LayerState, ...], token: int) -> tuple[tuple[LayerState, ...], int]:
         """The states of all layers after one more token, and the token that the model says next."""
         if not 0 <= token < self.vocabulary:
             raise ValueError(f"token = {token}, but should be in [0, {self.vocabulary}) [Recurrent.advance]")
-        hidden, after = self.embedding[token], []
-        for layer, state in zip(self.layers, states, strict=True):
-            left, added = layer.step(state, hidden)
-            hidden = hidden + added
-            after.append(left)
-        return after, int(torch.argmax(self.head @ _scaled(hidden)))
+        return advanced(self.network, states, token)
+
+    def continued(self, prompt: Sequence[int]) -> Iterator[int]:
+        """The tokens that follow `prompt`, without an end, each computed when it is asked for."""
+        states, said = self.initial(), 0
+        for token in prompt:
+            states, said = self.advance(states, token)
+        while True:
+            yield said
+            states, said = self.advance(states, said)
 
     def generate(self, prompt: Sequence[int], count: int) -> list[int]:
         """The `count` tokens that follow `prompt`, in one go."""
         if not prompt:
             raise ValueError("prompt = [], but should have a token [Recurrent.generate]")
-        states, said, spoken = self.initial(), 0, []
-        for token in prompt:
-            states, said = self.advance(states, token)
-        for _ in range(count):
-            spoken.append(said)
-            states, said = self.advance(states, said)
-        return spoken
+        return list(islice(self.continued(prompt), count))
 
 
 def _setup(num_spec: int, block_size: int, layout: str, gdn_layers: int, mamba2_layers: int) -> Setup:

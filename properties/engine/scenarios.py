@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from oracle.lifecycle.requests import Request, ScheduledRequest, Stage, Wish
@@ -119,22 +120,23 @@ class GreedyScenario(Scenario):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._one_runs: dict[str, list[int]] = {}
+        self._one_runs: dict[str, tuple[Iterator[int], list[int]]] = {}
 
     def make_engine(self) -> Engine:
         return Engine(self.world, self.execute, partial(Recurrences, recurrent=self.recurrent), checked=False)
 
-    def one_run(self, request: Request) -> list[int]:
-        """What the model says after the request's prompt, without an engine."""
+    def one_run(self, request: Request, count: int) -> list[int]:
+        """The first `count` tokens that the model says after the request's prompt, without an engine."""
         if request.id not in self._one_runs:
-            count = self.world.max_model_len - request.num_prompt + self.world.num_spec + 2
-            self._one_runs[request.id] = self.recurrent.generate(request.tokens[: request.num_prompt], count)
-        return self._one_runs[request.id]
+            self._one_runs[request.id] = self.recurrent.continued(request.tokens[: request.num_prompt]), []
+        coming, said = self._one_runs[request.id]
+        said += islice(coming, max(0, count - len(said)))
+        return said[:count]
 
     def wish(self, request: Request, turn: Turn) -> Wish:
         """Drafts of which the first ones are right, as many as are to be accepted."""
         said = len(request.tokens) - request.num_prompt
-        coming = self.one_run(request)[said : said + turn.drafts]
+        coming = self.one_run(request, said + turn.drafts)[said:]
         right = coming[: turn.accepted]
         wrong = [(token + 1) % self.recurrent.vocabulary for token in coming[turn.accepted :]]
         return Wish(request.id, self.prompt_tokens(turn), (*right, *wrong))
@@ -150,7 +152,8 @@ class GreedyScenario(Scenario):
     def look(self) -> None:
         for request in self.live:
             said = request.tokens[request.num_prompt :]
-            for number, (token, wanted) in enumerate(zip(said, self.one_run(request), strict=False)):
+            one_run = self.one_run(request, len(said))
+            for number, (token, wanted) in enumerate(zip(said, one_run, strict=True)):
                 if token != wanted:
                     after = token_count(request.num_prompt + number)
                     raise Violation(

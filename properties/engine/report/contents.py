@@ -40,7 +40,7 @@ class Contents:
     ledger: StateLedger
     mirror: Mirror
     model: Model
-    _states: dict[int, list[LayerState]] = field(default_factory=dict)
+    _states: dict[int, tuple[LayerState, ...]] = field(default_factory=dict)
 
     def copied(self) -> Pools:
         """The pools as they are now."""
@@ -98,7 +98,7 @@ class Contents:
             return bytes(place.row_bytes if place.window else place.array.shape[1])
         return self.model.by_place(self._after(prefix))[place.number]
 
-    def _after(self, prefix: int) -> list[LayerState]:
+    def _after(self, prefix: int) -> tuple[LayerState, ...]:
         """What a real model's layers hold after the tokens of a prefix, in one run."""
         assert isinstance(self.model, Recurrences)
         if prefix not in self._states:

@@ -57,10 +57,10 @@ def text(seed: int, count: int) -> list[int]:
 
 
 def after(
-    recurrent: Recurrent, tokens: Sequence[int], states: Sequence[LayerState] = ()
-) -> tuple[list[LayerState], int]:
+    recurrent: Recurrent, tokens: Sequence[int], states: tuple[LayerState, ...] = ()
+) -> tuple[tuple[LayerState, ...], int]:
     """The states after `tokens`, which follow `states`, and the token said then."""
-    current, said = list(states) or recurrent.initial(), -1
+    current, said = states or recurrent.initial(), -1
     for token in tokens:
         current, said = recurrent.advance(current, token)
     return current, said
@@ -184,28 +184,28 @@ def test_any_chunking_gives_the_same_bits(seed: int, tokens: list[int], data: st
 
 def test_a_layer_reads_the_token_and_what_the_layers_before_it_added() -> None:
     recurrent = model(1)
-    (first, second), hidden = recurrent.layers, recurrent.embedding[7]
+    (first, second), hidden = recurrent.network.layers, recurrent.network.embedding[7]
     states, _ = recurrent.advance(recurrent.initial(), 7)
     left, added = first.step(first.initial(), hidden)
-    assert states == [left, second.step(second.initial(), hidden + added)[0]]
+    assert states == (left, second.step(second.initial(), hidden + added)[0])
 
 
 @pytest.mark.parametrize("byte", [b"\xee", b"\xff"])
 def test_states_that_were_never_written_still_give_a_token(byte: bytes) -> None:
-    poisoned = [
+    poisoned = tuple(
         LayerState(
             tuple(tuple(byte * len(row) for row in window) for window in state.windows),
             tuple(byte * len(raw) for raw in state.temporal),
         )
         for state in model().initial()
-    ]
+    )
     assert 0 <= model().advance(poisoned, 1)[1] < VOCABULARY
 
 
 # Wrong states give other text.
 
 
-def continued(recurrent: Recurrent, states: Sequence[LayerState], said: int, count: int) -> list[int]:
+def continued(recurrent: Recurrent, states: tuple[LayerState, ...], said: int, count: int) -> list[int]:
     """What follows when `said` is the next token to go on from `states`."""
     spoken = []
     for _ in range(count):
