@@ -200,6 +200,8 @@ class Scenarios(TrialMachine):
         if self.scenario is not None:
             for mark in sorted(self.engine.marks.seen) if currently_in_test_context() else ():
                 event(mark)
+            self.scenario = None
+        super().teardown()
 
 
 def found(trial: Trial, scenario: Scenario, error: Violation) -> NoReturn:

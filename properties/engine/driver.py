@@ -37,6 +37,23 @@ Sampler = Callable[[ScheduledRequest, Sequence[int]], Sequence[int]]
 
 
 @dataclass(eq=False)
+class NotedCalls:
+    """Executes steps of a case, and notes the engine's step that each call was part of.
+
+    It does not know the engine: an engine is freed at once, with all that its scenario has kept, if no cycle leads back to it.
+    """
+
+    execute: Execute
+    engine_step: int = 0
+    of_calls: list[int] = field(default_factory=list)
+
+    def __call__(self, step: CaseStep) -> Outcome | None:
+        if isinstance(step, Call):
+            self.of_calls.append(self.engine_step)
+        return self.execute(step)
+
+
+@dataclass(eq=False)
 class Engine:
     """Requests on their way through a subject.
 
@@ -51,10 +68,8 @@ class Engine:
     marks: Marks = field(default_factory=Marks)
 
     def __post_init__(self) -> None:
-        self.steps = 0
-        self.calls: list[int] = []
-        """The engine's step that each call was part of."""
-        self.execute = self._counted(self.execute)
+        self._noted = NotedCalls(self.execute)
+        self.execute = self._noted
         self.scheduler = Scheduler(self.world.geometry)
         self.ledger = StateLedger(self.world.geometry, self.scheduler.prefixes)
         self.mirror = Mirror(self.world)
@@ -74,13 +89,15 @@ class Engine:
         except SubjectFailed as error:
             raise Violation(error.flaw("before the first step")) from error
 
-    def _counted(self, execute: Execute) -> Execute:
-        def counted(step: CaseStep) -> Outcome | None:
-            if isinstance(step, Call):
-                self.calls.append(self.steps)
-            return execute(step)
+    @property
+    def steps(self) -> int:
+        """Steps that the engine has taken."""
+        return self._noted.engine_step
 
-        return counted
+    @property
+    def calls(self) -> list[int]:
+        """The engine's step that each call was part of."""
+        return self._noted.of_calls
 
     def arrive(self, request_id: str, prompt: Sequence[int]) -> Request:
         return self.scheduler.arrive(request_id, prompt)
@@ -126,7 +143,7 @@ class Engine:
         self.marks.note("preemption for want of blocks", not set(scheduled.preempted) <= set(preempted))
         self.marks.step(self.world, scheduled, sampled, self.scheduler)
         self.scheduler.commit(scheduled, sampled)
-        self.steps += 1
+        self._noted.engine_step += 1
         return scheduled
 
     def _padding(self, rows: Sequence[ScheduledRequest], wanted: int) -> int:

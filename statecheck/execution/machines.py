@@ -39,6 +39,10 @@ class TrialMachine(RuleBasedStateMachine):
         """Let a scenario of these arguments happen, in place of a drawn one; its machine has them if there are enumerations of it."""
         raise NotImplementedError
 
+    def teardown(self) -> None:
+        """The scenario is over. Hypothesis has the machine in cycles of its own, and what these keep waits to be collected."""
+        del self.trial
+
     def agrees(self, *steps: Step) -> None:
         if self.known_failure:
             return

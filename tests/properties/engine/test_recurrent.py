@@ -216,14 +216,14 @@ def continued(recurrent: Recurrent, states: tuple[LayerState, ...], said: int, c
 
 def swapped(
     right: Sequence[LayerState], wrong: Sequence[LayerState], layer: int, part: Part
-) -> list[LayerState]:
+) -> tuple[LayerState, ...]:
     """`right` states, but one kind of state of one layer is as in `wrong`."""
     states = list(right)
     if part == "windows":
         states[layer] = replace(states[layer], windows=wrong[layer].windows)
     else:
         states[layer] = replace(states[layer], temporal=wrong[layer].temporal)
-    return states
+    return tuple(states)
 
 
 def other_prefix(prompt: list[int]) -> list[int]:
