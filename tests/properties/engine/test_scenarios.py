@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import pytest
+from hypothesis import settings
 
 from oracle.lifecycle.requests import Stage
 from properties.engine.flaws import Violation
@@ -13,7 +16,9 @@ from properties.engine.scenarios import GreedyScenario, Scenario, Turn
 from properties.engine.world import World
 from properties.strategies.align.runner import PREPROCESS
 from statecheck.execution.example import Bench
+from statecheck.execution.machines import MachineProperty
 from statecheck.execution.port import InProcess
+from statecheck.execution.registry import load_properties
 from subjects import load
 from tests.properties.engine.test_engine import Tampered, nothing_copied, world
 
@@ -73,3 +78,30 @@ def test_a_state_that_was_not_precopied_shows_in_the_text(port: InProcess) -> No
     assert timeline.finding.text.endswith(str(caught.value))
     before = [cell for one in timeline.moments[:moment] for row in one.rows for cell in row.cells]
     assert [cell for cell in before if cell.wrong] == []
+
+
+def objects_of(kind: str) -> int:
+    """How many objects of this class there are."""
+    return sum(type(found).__name__ == kind for found in gc.get_objects())
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Objects in cycles are not freed meanwhile."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("kind", ["Engine", "Run"])
+def test_a_scenario_is_freed_when_it_ends(trial: Bench, kind: str) -> None:
+    tested = load_properties()["requests_in_slots_read_the_state_of_their_tokens"]
+    assert isinstance(tested, MachineProperty)
+    with no_collection():
+        before = objects_of(kind)
+        tested.run(trial, settings(max_examples=3, database=None, **tested.own_settings), 1)
+        assert objects_of(kind) - before <= 1
+    assert trial.counts.examples >= 3
