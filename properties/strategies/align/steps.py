@@ -119,8 +119,10 @@ def _fitting(batch):  # type: ignore[no-untyped-def]
 @st.composite
 def _standings(draw: st.DrawFn, mapped: bool, crowds: Sequence[int]) -> BatchLayout:
     """Where the rows of up to four requests are; it is the batch that knows how many these are."""
-    order, slots = draw(_ORDERS), draw(_SLOTS) if mapped else 0
     ahead = draw(st.sampled_from(crowds))
+    # What is wrong with rows of the second vector alone shows where no row before them does the same.
+    order = draw(_ORDERS) if not ahead or draw(st.booleans()) else 0
+    slots = draw(_SLOTS) if mapped else 0
     return BatchLayout(ahead, order, slots, draw(_SPARE), tuple(sorted(draw(_SKIPPED))) if mapped else ())
 
 
