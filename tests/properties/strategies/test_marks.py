@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from oracle.situations import registry
-from oracle.situations.registry import Situation, declared, situations_of, take
+from oracle.situations.registry import Situation, situations_of, take
 from oracle.types import cdiv
 from properties.strategies.chunks import Packed
 from statecheck.campaign import marks
@@ -21,6 +21,7 @@ from statecheck.campaign.marks import expected, noted, reachable
 from statecheck.execution.example import Trial
 from statecheck.execution.machines import MachineProperty, TrialMachine
 from statecheck.execution.registry import Property, load_properties
+from statecheck.expectations.situations import every_situation
 from tools.marks import asked_bench, explored, main, rows, write
 
 SECONDS, EXAMPLES = 120.0, 3000
@@ -69,8 +70,8 @@ def reached_elsewhere(mark: str, besides: str) -> bool:
 
 def test_every_mark_that_is_declared_is_reached_by_a_property() -> None:
     load_properties()
-    assert marks.table().keys() == declared().keys()
-    never = {name for name, one in declared().items() if one.never}
+    assert marks.table().keys() == every_situation().keys()
+    never = {name for name, one in every_situation().items() if one.never}
     assert {name for name, names in marks.table().items() if not names} == never
 
 
@@ -179,7 +180,7 @@ def test_an_example_that_fails_has_its_marks() -> None:
 def test_a_mark_s_topic_is_where_its_rule_is() -> None:
     load_properties()
     topics = [
-        declared()[name].topic
+        every_situation()[name].topic
         for name in (ROUNDED, EMPTY, "slot reuse", "DS move with bias 2 inside one block")
     ]
     assert topics == ["types", "chunks", "engine.marks", "align.memory"]
@@ -206,7 +207,9 @@ def test_a_declared_mark_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None
 def test_names_are_plain_sentences() -> None:
     load_properties()
     untidy = [
-        name for name in declared() if name != " ".join(name.split()) or name.endswith(".") or len(name) > 140
+        name
+        for name in every_situation()
+        if name != " ".join(name.split()) or name.endswith(".") or len(name) > 140
     ]
     assert untidy == []
 
@@ -224,9 +227,9 @@ def test_a_property_is_expected_to_reach_what_it_is_known_to_reach() -> None:
 
 def test_marks_that_need_a_gpu_are_expected_there_only() -> None:
     by_device = {device: names_of(expected(load_properties(), device)) for device in ("cpu", "cuda")}
-    needing = {name for name, one in declared().items() if one.device == "cuda"}
+    needing = {name for name, one in every_situation().items() if one.device == "cuda"}
     assert by_device["cuda"] - by_device["cpu"] == needing != set()
-    assert by_device["cuda"] == {name for name, one in declared().items() if not one.never}
+    assert by_device["cuda"] == {name for name, one in every_situation().items() if not one.never}
 
 
 def test_a_mark_that_no_property_is_known_to_reach_is_expected_of_all_properties_together(
