@@ -15,7 +15,7 @@ from properties.engine.driver import Engine
 from properties.engine.flaws import Violation
 from properties.engine.scenarios import Scenario, Turn
 from properties.strategies.builders import CLASSES
-from properties.strategies.lifecycle import turns, worlds
+from properties.strategies.lifecycle import parts, worlds
 from properties.test_align_sessions import ROWS, SLOTS
 from statecheck.execution.example import KnownFailure, OutsideDomain, Trial
 from statecheck.execution.machines import TrialMachine, machine_prop
@@ -97,7 +97,7 @@ class Scenarios(TrialMachine):
     @rule(data=st.data(), order=st.permutations(range(4)), padding=st.integers(0, 2))
     def step(self, data: st.DataObject, order: list[int], padding: int) -> None:
         """Each request takes a turn of its own."""
-        drawn = data.draw(st.lists(turns(self.num_spec), min_size=1, max_size=4), label="turns")
+        drawn = data.draw(parts(self.num_spec), label="turns")
         ids = [request.id for request in self.alive]
         ordered = sorted(ids, key=lambda request: order[ids.index(request) % len(order)])
         self.take(lambda number, _: drawn[number % len(drawn)], tuple(ordered), padding)

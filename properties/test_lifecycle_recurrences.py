@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ VOCABULARY = 24
 SEEDS = 8
 
 
+@cache
 def greedy_worlds(
     modes: tuple[str, ...], runners: tuple[str, ...]
 ) -> st.SearchStrategy[tuple[World, Recurrent]]:

@@ -35,10 +35,17 @@ def turns(num_spec: int) -> st.SearchStrategy[Turn]:
     return found()
 
 
+@cache
+def parts(num_spec: int) -> st.SearchStrategy[list[Turn]]:
+    """Turns for the requests of a step, which go round where there are more requests."""
+    return st.lists(turns(num_spec), min_size=1, max_size=4)
+
+
 _SKIPPED = st.sampled_from((False, False, False, False, True))
 _BLOCKS = st.sampled_from((32, 1, 2))
 
 
+@cache
 def worlds(*, modes: tuple[str, ...], runners: tuple[str, ...]) -> st.SearchStrategy[World]:
     """Engines in one of these modes with one of these runners, with blocks enough for one request at least."""
     return _worlds(modes, runners).map(noted)

@@ -15,6 +15,8 @@ from statecheck.kernels.sanitizer.views import Integers
 
 _PENDING = 1 << 20
 """So many addresses are kept as they are before they become intervals."""
+_FEW_PAIRS = 1 << 11
+"""Pairs of accesses that are looked at one by one before any interval is made."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,9 @@ class AccessLog:
     def meetings(self) -> list[Meeting]:
         """Where one program writes what another one touches, unless all of them do so atomically."""
         written = [touch for touch in self.touches if touch.writes]
-        if not written:
+        if not written or (
+            len(written) * len(self.touches) <= _FEW_PAIRS and not _near(written, self.touches)
+        ):
             return []
         self._compact(final=True)
         starts, ends, numbers = (np.concatenate(part) for part in zip(*self._intervals, strict=True))
@@ -86,6 +90,18 @@ class AccessLog:
         written = np.bincount(segments, writes, count) > 0
         unordered = np.bincount(segments, plain, count) > 0
         return np.flatnonzero((first < last) & written & unordered)
+
+
+def _near(written: list[Touch], touches: list[Touch]) -> bool:
+    """Whether an access may touch what another program writes, and one of the two is not atomic."""
+    return any(
+        touch.low < one.high
+        and touch.high > one.low
+        and touch.program != one.program
+        and not (touch.kind == one.kind == "atomic")
+        for one in written
+        for touch in touches
+    )
 
 
 def _cut(starts: Integers, ends: Integers, numbers: Integers) -> tuple[Integers, Integers, Integers]:

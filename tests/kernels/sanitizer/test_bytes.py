@@ -77,14 +77,15 @@ def suspicious(byte: int, all_touches: list[Touch]) -> bool:
     return plain and others and any(touch.writes for touch in here)
 
 
-@pytest.mark.parametrize("pending", [0, 5, 1 << 20])
+@pytest.mark.parametrize(("pending", "pairs"), [(0, 0), (5, 0), (1 << 20, 0), (1 << 20, 1 << 11)])
 @given(data=st.data())
-def test_meetings_are_the_bytes_that_programs_share(pending: int, data: st.DataObject) -> None:
+def test_meetings_are_the_bytes_that_programs_share(pending: int, pairs: int, data: st.DataObject) -> None:
     all_touches = data.draw(st.lists(touches(), max_size=8))
     wanted = {byte for byte in range(40) if suspicious(byte, all_touches)}
     by_number = {byte: {i for i, t in enumerate(all_touches) if byte in touched(t)} for byte in wanted}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_module, "_PENDING", pending)
+        patch.setattr(log_module, "_FEW_PAIRS", pairs)
         log = AccessLog()
         for touch in all_touches:
             log.add(touch)
