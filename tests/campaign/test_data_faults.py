@@ -55,7 +55,7 @@ def test_a_held_lock_costs_a_second_once_and_the_case_goes_elsewhere(
 
 
 def test_the_coordinator_writes_a_case_that_its_worker_could_not(tmp_path: Path) -> None:
-    ledger = Ledger([], {}, [], {"date": "2026-11-25", "commit": "0123"})
+    ledger = Ledger([], {}, tuple, {"date": "2026-11-25", "commit": "0123"})
     ledger.keeper = Keeper(tmp_path / "corpus", tmp_path, lambda: ModuleType("toy"), ledger.trouble)
     case = a_case()
     ledger.find(Found((bucket_of(case).id,), case.to_data(), "", "", ""), 1.0)

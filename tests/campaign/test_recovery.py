@@ -22,7 +22,7 @@ from tests.breakages.broken import a_case, toy
 
 
 def recovery_in(folder: Path, *declared: KnownDeviation) -> tuple[Recovery, Ledger]:
-    ledger = Ledger([], {}, (), {})
+    ledger = Ledger([], {}, tuple, {})
     ledger.keeper = Keeper(folder / "kept", folder / "reports", lambda: toy().module, ledger.trouble)
     defects = KnownDefects(declared, selected=False, profile=DOCUMENTS)
     return Recovery(folder / "reports" / "campaigns" / "night", ledger, defects), ledger

@@ -19,7 +19,7 @@ from statecheck.kernels import coverage
 from statecheck.text import on_one_line, visible
 from statecheck.text.terminal import cell, said
 
-_LINE_SECONDS = 10.0
+_FIRST_LINE_SECONDS, _LINE_SECONDS = 3.0, 10.0
 _STYLES = {
     Status.FALSIFIED.value: "bold red",
     Status.ERROR.value: "bold red",
@@ -56,7 +56,7 @@ class Display:
     def __init__(self, console: Console) -> None:
         self.console = console
         self._status = console.status("")
-        self._last_line = time.monotonic()
+        self._next_line = time.monotonic() + _FIRST_LINE_SECONDS
         self._printed: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -73,8 +73,8 @@ class Display:
         if self.console.is_terminal:
             shown = Text(on_one_line(line(campaign)), no_wrap=True, overflow="ellipsis")
             self._status.update(shown)
-        elif time.monotonic() - self._last_line > _LINE_SECONDS:
-            self._last_line = time.monotonic()
+        elif time.monotonic() > self._next_line:
+            self._next_line = time.monotonic() + _LINE_SECONDS
             self.say(line(campaign))
         for key, text in _news(campaign):
             if key not in self._printed:

@@ -21,7 +21,7 @@ EXAMPLES = {name: 10 + at for at, name in enumerate(NAMES)}
 
 def schedule(seed: int = 1) -> tuple[FixedExamples, Ledger]:
     tested = [one for one in load_properties().values() if one.id in EXAMPLES]
-    ledger = Ledger(tested, {}, (), {})
+    ledger = Ledger(tested, {}, tuple, {})
     return FixedExamples(Plan("fixed", profile="functions", seed=seed), ledger, EXAMPLES), ledger
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from oracle.lifecycle.requests import Stage
+from properties.engine.driver import Engine
 from properties.engine.flaws import Violation
 from properties.engine.recurrent import Recurrent
 from properties.engine.scenarios import GreedyScenario, Scenario, Turn
@@ -19,6 +20,7 @@ from statecheck.execution.example import Bench
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import load_properties
+from statecheck.execution.run import Run
 from subjects import load
 from tests.properties.engine.test_engine import Tampered, nothing_copied, world
 
@@ -80,9 +82,9 @@ def test_a_state_that_was_not_precopied_shows_in_the_text(port: InProcess) -> No
     assert [cell for cell in before if cell.wrong] == []
 
 
-def objects_of(kind: str) -> int:
+def objects_of(kind: type) -> int:
     """How many objects of this class there are."""
-    return sum(type(found).__name__ == kind for found in gc.get_objects())
+    return sum(type(found) is kind for found in gc.get_objects())
 
 
 @contextmanager
@@ -96,8 +98,8 @@ def no_collection() -> Iterator[None]:
         gc.enable()
 
 
-@pytest.mark.parametrize("kind", ["Engine", "Run"])
-def test_a_scenario_is_freed_when_it_ends(trial: Bench, kind: str) -> None:
+@pytest.mark.parametrize("kind", [Engine, Run])
+def test_a_scenario_is_freed_when_it_ends(trial: Bench, kind: type) -> None:
     tested = load_properties()["requests_in_slots_read_the_state_of_their_tokens"]
     assert isinstance(tested, MachineProperty)
     with no_collection():
