@@ -33,7 +33,7 @@ from statecheck.campaign.start import begun, terminated_like_interrupted, uninte
 _POLL_SECONDS = 0.2
 _TIMES_THE_LIMIT = 3
 """After the end of the budget, calls are waited for so many times as long as each may take, if other processes have the CPU."""
-_SAVE_SECONDS, _SHOW_SECONDS = 10.0, 0.2
+_FIRST_SECONDS, _SAVE_SECONDS, _SHOW_SECONDS = 3.0, 10.0, 0.2
 
 Watch = Callable[["Campaign"], None]
 
@@ -65,7 +65,7 @@ class Campaign:
         self._assignment = self.exhaustion or self._explorations(start.scenarios)
         self._queue = TaskQueue(plan, self._assignment)
         self._recovery = Recovery(self.folder, self.ledger, self.defects)
-        self._saved_at, self._shown_at = time.monotonic(), float("-inf")
+        self._save_at, self._shown_at = time.monotonic() + _FIRST_SECONDS, float("-inf")
         self._saved_buckets = 0
         self._gpus: Gpus
         self._pool: WorkerPool
@@ -198,8 +198,8 @@ class Campaign:
     def _show(self) -> None:
         now = time.monotonic()
         # What people have been shown must not be forgotten in a crash.
-        if now - self._saved_at > _SAVE_SECONDS or len(self.ledger.buckets) > self._saved_buckets:
-            self._saved_at, self._saved_buckets = now, len(self.ledger.buckets)
+        if now > self._save_at or len(self.ledger.buckets) > self._saved_buckets:
+            self._save_at, self._saved_buckets = now + _SAVE_SECONDS, len(self.ledger.buckets)
             self._save()
         if now - self._shown_at > _SHOW_SECONDS:
             self._shown_at = now

@@ -54,7 +54,7 @@ class Ledger:
         self.buckets: dict[str, BucketRecord] = {}
         self._expected = expected
         self._marked: dict[str, MarkRecord] = {}
-        """Marks that were reached, without their topics."""
+        """Marks that were reached, and, once the marks are asked for, those that should be."""
         self.corpus: list[CorpusRecord] = []
         self.covered = Coverage()
         self.reached: set[Point] = set()
@@ -69,21 +69,18 @@ class Ledger:
         self.remark(take_remarks())
 
     @cached_property
-    def _topics(self) -> dict[str, str]:
-        return {one.name: one.topic for one in self._expected()}
-
-    @property
     def marks(self) -> dict[str, MarkRecord]:
         """The marks that should be reached."""
-        return {
-            name: replace(self._marked.get(name) or MarkRecord(name, ""), topic=topic)
-            for name, topic in self._topics.items()
-        }
+        found = {}
+        for one in self._expected():
+            found[one.name] = self._marked.setdefault(one.name, MarkRecord(one.name, ""))
+            found[one.name].topic = one.topic
+        return found
 
     @property
     def unexpected(self) -> dict[str, MarkRecord]:
         """Marks that were reached, and that nothing says of these properties."""
-        return {name: mark for name, mark in self._marked.items() if name not in self._topics}
+        return {name: mark for name, mark in self._marked.items() if name not in self.marks}
 
     @property
     def examples(self) -> int:
