@@ -56,8 +56,8 @@ __all__ = [
 class Bench:
     """Where examples run: a subject behind a port, and what is counted on the way.
 
-    `on_example`, `on_falsified` and `on_error` let a campaign watch: the first is called when an example begins, and may end
-    the search; the second sees every failing example, shrunk or not, and the third every example whose property raised, although
+    `on_example`, `on_example_end`, `on_falsified` and `on_error` let a campaign watch: the first is called when an example begins, the
+    second when it has ended without a failure, unless it is a machine's, and both may end the search; the third sees every failing example, shrunk or not, and the fourth every example whose property raised, although
     each outcome is what the rules expect. A failing example that `passes_by` names is known already, and ends as one that passes. `known_by` stands in for what the subject declares.
     """
 
@@ -67,6 +67,7 @@ class Bench:
     counts: Counts = field(default_factory=Counts)
     known_failures: set[KnownDeviation] = field(default_factory=set)
     on_example: Callable[[], None] = lambda: None
+    on_example_end: Callable[[], None] = lambda: None
     on_falsified: Callable[[Case], None] = lambda case: None
     on_error: Callable[[Case, Exception], None] = lambda case, error: None
     passes_by: Callable[[Case], bool] = lambda case: False

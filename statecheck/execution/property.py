@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from statecheck.execution.private.hypothesis import (
     ENDS_EXAMPLES,
     states_kept_once,
     with_no_database_key,
+    without_simplest,
 )
 from statecheck.subject import Subject, is_engine
 
@@ -99,6 +100,7 @@ class Property:
             with trial.reading():
                 self.body(trial, **_of_release(drawn, trial.profile))
             trial.end()
+        bench.on_example_end()
 
     def test(self) -> Callable[..., None]:
         """The Hypothesis test; its argument `trial` is the `Bench` to run on."""
@@ -138,10 +140,15 @@ class Property:
         """Run the examples of a test run under the user's own profile; raises what the test raises for the shrunk one."""
         self.run(bench, self._settings(self.examples(bench, most)))
 
-    def explore(self, bench: Bench, *, seed: int, max_examples: int) -> None:
-        """Run up to `max_examples` fresh examples; raises what the test raises for the shrunk one."""
+    def explore(self, bench: Bench, *, seed: int, max_examples: int, simplest: bool = True) -> None:
+        """Run up to `max_examples` fresh examples; raises what the test raises for the shrunk one.
+
+        Args:
+            simplest: begin with the simplest example. Otherwise that is run only if another one fails; not of a state machine.
+        """
+        explored = self if simplest else replace(self, strategies=without_simplest(self.strategies))
         # The corpus remembers what failed; with a database, a seed would draw other inputs after a failure.
-        self.run(bench, self._settings(max_examples, database=None), seed)
+        explored.run(bench, self._settings(max_examples, database=None), seed)
 
     def _settings(self, max_examples: int, **others: Any) -> settings:
         """What holds for properties whatever the profile; it decides about the rest."""

@@ -27,7 +27,6 @@ from statecheck.campaign.processes.tasks import (
 )
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.record_parts import CorpusRecord
-from statecheck.campaign.schedule.assignment import FIRST_COMPARED, FIRST_EXAMPLES
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import call
@@ -60,7 +59,7 @@ def statuses(record: CampaignRecord) -> dict[str, str]:
 
 def is_first(task: Explore) -> bool:
     """Whether the task only tries a property; later ones look for more compared examples, or for none in particular."""
-    return (task.enough, task.max_examples) == (FIRST_COMPARED, FIRST_EXAMPLES)
+    return not task.simplest
 
 
 def test_every_property_is_tried_before_rounds_begin(tmp_path: Path) -> None:

@@ -9,8 +9,11 @@ import pytest
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import Explore, Explored
-from statecheck.campaign.schedule.assignment import Assignment
+from statecheck.campaign.schedule.assignment import Assignment, first_compared
 from statecheck.execution.counts import Counts
+from statecheck.execution.machines import MachineProperty
+from statecheck.execution.registry import load_properties
+from statecheck.execution.selection import follows_requests
 from tests.breakages.broken import a_property
 
 NAMES = ("toys_add", "toys_divide", "toys_multiply")
@@ -73,6 +76,19 @@ def test_the_first_pass_is_in_the_learned_order(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("statecheck.campaign.schedule.assignment.place", latest_first)
     assert [task.property for task in Played(1, 6).tasks(3)] == [*reversed(NAMES)]
     assert len(asked) == len(NAMES)
+
+
+def test_the_first_pass_leaves_out_the_simplest_example_and_later_rounds_do_not() -> None:
+    tasks = Played(1, 6).tasks(9)
+    assert {(task.simplest, task.enough) for task in tasks[:3]} == {(False, 1)}
+    assert all(task.simplest for task in tasks[3:])
+
+
+def test_the_first_pass_runs_the_simplest_scenario_of_a_machine() -> None:
+    machines = [one for one in load_properties().values() if isinstance(one, MachineProperty)]
+    (alone,) = (one for one in machines if not follows_requests(one))
+    assert (alone.id, first_compared(alone)) == ("builder/no-stale-step", 2)
+    assert {first_compared(one) for one in machines if one is not alone} == {1}
 
 
 def test_every_property_has_a_dozen_examples_before_one_has_more() -> None:

@@ -25,13 +25,12 @@ from typing import Any
 
 from statecheck.campaign.known_defects import KnownDefectMatcher
 from statecheck.campaign.schedule import learned
-from statecheck.campaign.schedule.assignment import FIRST_COMPARED, FIRST_EXAMPLES, FIRST_SCENARIOS
+from statecheck.campaign.schedule.assignment import FIRST_EXAMPLES, first_compared
 from statecheck.execution import profiles
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.ports import ordinary_port
 from statecheck.execution.property import Property
 from statecheck.execution.registry import load_properties
-from statecheck.execution.selection import follows_requests
 from statecheck.kernels import coverage, triton_mode
 from statecheck.subject import Subject, load
 from statecheck.workers.forkserver import kernels_of
@@ -88,20 +87,20 @@ def attempts(subject: Subject, defect: str, seeds: int) -> Iterator[Attempt]:
 
 def _first_examples(tested: Property, bench: Bench, seed: int) -> tuple[bool, float]:
     """Whether one of the first examples fails, and their CPU seconds until then."""
-    enough = FIRST_SCENARIOS if follows_requests(tested) else FIRST_COMPARED
+    enough = first_compared(tested)
     began, failed, over = time.process_time(), list[float](), list[bool]()
     bench.counts.take()
 
-    def on_example() -> None:
+    def end_if_enough() -> None:
         if bench.counts.compared >= enough or time.process_time() - began > _MOST_SECONDS:
             over.append(True)
             raise _Enough
 
-    bench.on_example = on_example
+    bench.on_example = bench.on_example_end = end_if_enough
     bench.on_falsified = lambda case: failed.append(time.process_time() - began)
     try:
         with suppress(_Enough, Falsified), hunting(shrink=False):
-            tested.explore(bench, seed=seed, max_examples=FIRST_EXAMPLES)
+            tested.explore(bench, seed=seed, max_examples=FIRST_EXAMPLES, simplest=False)
     except Exception as error:
         # A state machine that ends between two draws is taken for one that draws something else each time.
         if not over:

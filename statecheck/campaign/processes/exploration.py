@@ -69,7 +69,8 @@ class Exploration:
         worker.known_defects.clear()
         bench.port = self._isolated or (worker.watched if task.sanitized else worker.plain)
         bench.passes_by = self._failures.is_known
-        bench.on_example, bench.on_falsified = self._on_example, self._on_falsified
+        bench.on_example, bench.on_example_end = self._on_example, self._on_example_end
+        bench.on_falsified = self._on_falsified
         bench.on_error = self._failures.keep_unread
         if worker.log is not None:
             worker.log.begin_task(self._about())
@@ -83,7 +84,8 @@ class Exploration:
         bench.port = self.worker.watched
         bench.passes_by = lambda case: False
         bench.on_error = lambda case, error: None
-        bench.on_example, bench.on_falsified = lambda: None, lambda case: None
+        bench.on_example = bench.on_example_end = lambda: None
+        bench.on_falsified = lambda case: None
 
     def _about(self) -> dict[str, str | int]:
         """What the log says of all examples."""
@@ -123,7 +125,9 @@ class Exploration:
         try:
             tested = noted(self.tested, self._marks.update, self.worker.trace.watching)
             if task.inputs is None:
-                tested.explore(self.bench, seed=task.seed, max_examples=task.max_examples)
+                tested.explore(
+                    self.bench, seed=task.seed, max_examples=task.max_examples, simplest=task.simplest
+                )
             else:
                 for number in task.inputs.tried(tested, self.bench):
                     self._tried += number
@@ -169,6 +173,12 @@ class Exploration:
         if time.monotonic() - self._reported_at > _PROGRESS_SECONDS:
             self._tell_progress()
 
+    def _on_example_end(self) -> None:
+        # Not when the next one begins: that would have been drawn in vain.
+        if self._is_enough():
+            self._over = True
+            raise _TimeIsUp
+
     def _on_falsified(self, case: Case) -> None:
         is_first = self._failures.latest is None
         # On disk before anything is sent.
@@ -180,12 +190,11 @@ class Exploration:
             self.worker.events.send(ExampleFailed(self.task.property))
 
     def _is_over(self) -> bool:
-        enough = (
-            self.task.enough
-            and self._failures.latest is None
-            and self.bench.counts.compared >= self.task.enough
-        )
-        return bool(enough) or self._is_late()
+        return self._is_enough() or self._is_late()
+
+    def _is_enough(self) -> bool:
+        wanted = self.task.enough
+        return 0 < wanted <= self.bench.counts.compared and self._failures.latest is None
 
     def _is_late(self) -> bool:
         now = time.monotonic()

@@ -1,6 +1,6 @@
 """What is explored when, and with how many examples.
 
-First every property gets one or two examples, in the order of `learned`. Then rounds follow, in which every property comes up once:
+First every property gets an example or two, in the order of `learned`. Then rounds follow, in which every property comes up once:
 first what soon has enough examples. Three of four rounds are of properties with few compared examples only, as long as there are some. Where
 the budget is in examples, nothing may depend on how fast machine or worker are: a unit of work gives the same wherever it is done.
 """
@@ -18,13 +18,15 @@ from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Explore, Explored
 from statecheck.campaign.schedule.learned import place
 from statecheck.campaign.standing import Standing
+from statecheck.execution.machines import MachineProperty
+from statecheck.execution.property import Property
+from statecheck.execution.selection import follows_requests
 from statecheck.subject import is_engine
 
 # With 170 properties on four workers, rounds of 2 s each take 85 s, and rounds of 0.3 s take 13 s, for which a minute has room.
 _SLICE, _SHORTEST_SLICE = 2.0, 0.3
-FIRST_EXAMPLES, FIRST_COMPARED, FIRST_SCENARIOS = 9, 2, 1
-"""Of the first pass: at most so many examples of a property, until so many are compared, or of scenarios so many. The first is the simplest
-one that there is, the second any one: of ten or more, Hypothesis would make the second another simple one, which finds a fifth as many defects."""
+FIRST_EXAMPLES = 9
+"""Of a property in the first pass, at most: of ten or more, Hypothesis would make the second a simple one, which finds a fifth as many defects."""
 _FIXED_EXAMPLES, _FIXED_SCENARIOS = 40, 4
 # First a dozen of everything, since each further example of one property finds less. Of a defect that one example in 20 shows, 60 compared
 # examples miss it once in 20 times. A scenario has a dozen steps. Of each level, slow properties come last, so that the levels may not be far apart.
@@ -42,6 +44,13 @@ _TURNS = 4
 """How often a property is tried in the first pass that its time was too short for."""
 GRACE_SECONDS = 10.0
 """How long after the end of the budget a worker may go on shrinking."""
+
+
+def first_compared(tested: Property) -> int:
+    """With how many compared examples the first pass ends for a property: any one. A state machine has the simplest one, too; where it
+    follows requests, which takes longer, only that.
+    """
+    return 2 if isinstance(tested, MachineProperty) and not follows_requests(tested) else 1
 
 
 class Assignment:
@@ -101,7 +110,6 @@ class Assignment:
         untried = 1 + len(self._first) + len(self._in_hand)
         patience = max(_LEAST_PATIENCE, left * self._plan.engines / untried)
         self._in_hand.add(name)
-        enough = FIRST_SCENARIOS if name in self._scenarios else FIRST_COMPARED
         standing = self._ledger.standings[name]
         number = f"{name}!{self._turns[name]}" if self._turns[name] else f"{name}!"
         return Explore(
@@ -111,7 +119,8 @@ class Assignment:
             known=standing.known,
             patience=min(patience, left),
             deadline=left + GRACE_SECONDS / 2,
-            enough=enough,
+            enough=first_compared(standing.tested),
+            simplest=False,
         )
 
     def ended(self, task: Explore, message: Explored | None) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from hypothesis import core as _core
 from hypothesis import settings
+from hypothesis.control import current_build_context
 from hypothesis.errors import StopTest, UnsatisfiedAssumption
 from hypothesis.internal.entropy import RANDOMS_TO_MANAGE
 from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.strategies import SearchStrategy, just
 from hypothesis.strategies._internal import core as strategies
 
 from statecheck.rooms import FOLDER, PACKAGE
@@ -30,6 +32,7 @@ __all__ = [
     "run_machine",
     "states_kept_once",
     "with_no_database_key",
+    "without_simplest",
 ]
 
 MADE_FOR = ("6.100", "6.170")
@@ -50,6 +53,22 @@ def with_no_database_key(test: Callable[..., None]) -> Callable[..., None]:
     """A test that has no database, and so needs no key: Hypothesis would read its source and take it apart in every run."""
     test._hypothesis_internal_database_key = None  # type: ignore[attr-defined]
     return test
+
+
+def without_simplest(strategies: Mapping[str, SearchStrategy[Any]]) -> dict[str, SearchStrategy[Any]]:
+    """The same strategies, for one search. Hypothesis begins with the simplest input, and is told that this is too long.
+
+    It remembers nothing about such an input: the simplest one is drawn by chance as any other one, and tried where a smaller failing input
+    is searched for.
+    """
+    begun = iter((False,))
+
+    def unless_first(strategy: SearchStrategy[Any]) -> SearchStrategy[Any]:
+        if not next(begun, True):
+            current_build_context().data.mark_overrun()
+        return strategy
+
+    return {name: just(strategy).flatmap(unless_first) for name, strategy in strategies.items()}
 
 
 @contextmanager
