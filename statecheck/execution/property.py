@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from statecheck.case import Case
 from statecheck.execution.example import ORDER_FREE, REFUSAL, Bench, KnownFailure
 from statecheck.execution.private.hypothesis import (
     ENDS_EXAMPLES,
+    no_more_constants,
     states_kept_once,
     with_no_database_key,
     without_simplest,
@@ -144,11 +146,13 @@ class Property:
         """Run up to `max_examples` fresh examples; raises what the test raises for the shrunk one.
 
         Args:
-            simplest: begin with the simplest example. Otherwise that is run only if another one fails; not of a state machine.
+            simplest: begin with the simplest example. Otherwise that is run only if another one fails, and no constants are read from the
+                subject's source. A state machine begins with the simplest one always.
         """
         explored = self if simplest else replace(self, strategies=without_simplest(self.strategies))
-        # The corpus remembers what failed; with a database, a seed would draw other inputs after a failure.
-        explored.run(bench, self._settings(max_examples, database=None), seed)
+        with nullcontext() if simplest else no_more_constants():
+            # The corpus remembers what failed; with a database, a seed would draw other inputs after a failure.
+            explored.run(bench, self._settings(max_examples, database=None), seed)
 
     def _settings(self, max_examples: int, **others: Any) -> settings:
         """What holds for properties whatever the profile; it decides about the rest."""

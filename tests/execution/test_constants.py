@@ -6,6 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
+
+from statecheck.execution.example import Bench
+from tests.breakages.broken import a_property
 
 ROOT = Path(__file__).resolve().parents[2]
 _PROGRAM = """
@@ -32,6 +40,25 @@ def test_constants_are_those_of_the_subject_and_none_of_the_harness(tmp_path: Pa
         check=True,
     ).stdout
     assert printed.strip() == "[70123]"
+
+
+def test_only_examples_of_the_first_pass_wait_for_no_source(
+    trial: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bool] = []
+
+    def noted() -> Any:
+        read.append(True)
+        return providers._local_constants
+
+    monkeypatch.setattr(providers, "_get_local_constants", noted)
+    # Of 20 integers one is a constant.
+    many = {"x": st.lists(st.integers(), min_size=200, max_size=201)}
+    tested = a_property(lambda trial, x: None, strategies=many)
+    tested.explore(trial, seed=1, max_examples=9, simplest=False)
+    assert not read
+    tested.explore(trial, seed=1, max_examples=9)
+    assert read
 
 
 _COMPOSITES = """

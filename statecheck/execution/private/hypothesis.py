@@ -28,6 +28,7 @@ __all__ = [
     "ENDS_EXAMPLES",
     "MADE_FOR",
     "leave_out_own_constants",
+    "no_more_constants",
     "read_no_composites",
     "run_machine",
     "states_kept_once",
@@ -115,6 +116,23 @@ def leave_out_own_constants() -> None:
     is_local = getattr(providers, _QUESTION, None)
     if is_local is not None and not isinstance(is_local, _OthersFiles):
         setattr(providers, _QUESTION, _OthersFiles(is_local))
+
+
+_CONSTANTS, _KNOWN = "_get_local_constants", "_local_constants"
+
+
+@contextmanager
+def no_more_constants() -> Iterator[None]:
+    """While it is entered, Hypothesis reads no sources for constants, which takes .1 s; it draws those that it has read before."""
+    reads, known = getattr(providers, _CONSTANTS, None), getattr(providers, _KNOWN, None)
+    if reads is None or known is None:
+        yield
+        return
+    setattr(providers, _CONSTANTS, lambda: known)
+    try:
+        yield
+    finally:
+        setattr(providers, _CONSTANTS, reads)
 
 
 _CHECK = "is_first_param_referenced_in_function"
