@@ -22,7 +22,7 @@ from statecheck.campaign.pages import page
 from statecheck.campaign.processes.tasks import Explore
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.record_parts import PropertyRecord
-from statecheck.campaign.schedule.learned import place
+from statecheck.campaign.schedule.learned import visits
 from statecheck.campaign.standing import Standing
 from statecheck.campaign.terminal.display import Display
 from statecheck.case import Case
@@ -246,7 +246,7 @@ def test_a_clean_campaign_says_how_it_was_run_and_exits_0(tmp_path: Path) -> Non
 
 
 def test_what_there_was_no_time_for_is_named_with_the_budget_that_would_do(tmp_path: Path) -> None:
-    last = max((EXACT, ROUNDS_UP, PADDED), key=lambda name: place(id_of(name)))
+    last = max((EXACT, ROUNDS_UP, PADDED), key=lambda name: visits().index(id_of(name)))
 
     def slow(task: Explore, actor: Actor) -> None:
         if task.property == last:

@@ -42,6 +42,12 @@ ALL = {EXACT, ROUNDS_UP, PADDED}
 pytestmark = pytest.mark.usefixtures("default_signals")
 
 
+@pytest.fixture(autouse=True)
+def tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No order of properties was learned."""
+    monkeypatch.setattr("statecheck.campaign.schedule.assignment.visits", lambda: ())
+
+
 def code_of(record: CampaignRecord) -> int:
     return verdict(record).exit_code
 

@@ -40,7 +40,10 @@ class Played:
 
     def tasks(self, count: int) -> list[Explore]:
         functions = {self.engine: ("LiveEngine",)}
-        properties = [a_property(name=name, functions=functions.get(name, ("divide",))) for name in NAMES]
+        properties = [
+            a_property(name=name, id=f"toys/{name}", functions=functions.get(name, ("divide",)))
+            for name in NAMES
+        ]
         ledger = Ledger(properties, {}, tuple, {})
         assignment = Assignment(self.plan, ledger, frozenset())
         pool, done = [Worker() for _ in range(self.workers)], list[Explore]()
@@ -67,15 +70,16 @@ def seeds(played: Played, count: int = 30) -> dict[str, list[int]]:
 
 
 def test_the_first_pass_is_in_the_learned_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def latest_first(property_id: str) -> int:
-        asked.append(property_id)
-        return -len(asked)
-
-    monkeypatch.setattr("statecheck.campaign.schedule.assignment.place", latest_first)
-    assert [task.property for task in Played(1, 6).tasks(3)] == [*reversed(NAMES)]
-    assert len(asked) == len(NAMES)
+    add, divide, multiply = NAMES
+    learned = [f"toys/{name}" for name in (multiply, divide, multiply)]
+    monkeypatch.setattr("statecheck.campaign.schedule.assignment.visits", lambda: ("toys/none", *learned))
+    for workers in (1, 3):
+        tasks = Played(workers, 6).tasks(7)[:7]
+        # What was not measured comes last, and rounds follow.
+        assert [task.property for task in tasks[:4]] == [multiply, divide, multiply, add]
+        assert [task.simplest for task in tasks] == [False] * 4 + [True] * 3
+        # Another visit has other examples.
+        assert len({task.seed for task in tasks}) == 7
 
 
 def test_the_first_pass_leaves_out_the_simplest_example_and_later_rounds_do_not() -> None:

@@ -109,7 +109,7 @@ def _first_examples(tested: Property, bench: Bench, seed: int) -> tuple[bool, fl
 
 
 def order(tried: Sequence[Attempt]) -> list[str]:
-    """Properties by what they are expected to add per CPU second to those before them."""
+    """Properties by what they are expected to add per CPU second to those before them, some of them several times."""
     chances: dict[str, dict[str, float]] = defaultdict(dict)
     costs: dict[str, list[float]] = defaultdict(list)
     kernels: dict[str, set[str]] = defaultdict(set)
@@ -124,11 +124,11 @@ def order(tried: Sequence[Attempt]) -> list[str]:
     def value(name: str) -> float:
         cost = max(_LEAST, median(costs[name] or [_LEAST]))
         cost += sum(compiling.get(kernel, 0.0) for kernel in kernels[name] - compiled)
-        return (_UNKNOWN + _added(chances[name], missed)) / cost
+        return (_UNKNOWN * (name not in ordered) + _added(chances[name], missed)) / cost
 
     ordered = list[str]()
-    while left := sorted(set(chances) - set(ordered)):
-        best = max(left, key=value)
+    while set(chances) - set(ordered):
+        best = max((name for name in sorted(chances) if ordered.count(name) < _MOST_VISITS), key=value)
         ordered.append(best)
         compiled |= kernels[best]
         for defect, chance in chances[best].items():
@@ -148,7 +148,9 @@ def _compiling(tried: Iterable[Attempt]) -> dict[str, float]:
     return {kernel: median(seconds) for kernel, seconds in extra.items()}
 
 
-_LEAST = 0.01
+_MOST_VISITS = 3
+"""How often a property may be tried. With one visit of each, an order finds the median defect after .70 CPU s, and with three after .38."""
+_LEAST = 0.004
 """CPU seconds that the first examples of any property take, when Hypothesis has begun."""
 _UNKNOWN = 0.3
 """Defects that every property is taken to find beside the planted ones. In an order that is learned from four fifths of the defects, the

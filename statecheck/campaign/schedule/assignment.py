@@ -1,6 +1,6 @@
 """What is explored when, and with how many examples.
 
-First every property gets an example or two, in the order of `learned`. Then rounds follow, in which every property comes up once:
+First every property gets an example, in the order of `learned`, and those that find much a second and a third one. Then rounds follow, in which every property comes up once:
 first what soon has enough examples. Three of four rounds are of properties with few compared examples only, as long as there are some. Where
 the budget is in examples, nothing may depend on how fast machine or worker are: a unit of work gives the same wherever it is done.
 """
@@ -16,7 +16,7 @@ from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Explore, Explored
-from statecheck.campaign.schedule.learned import place
+from statecheck.campaign.schedule.learned import visits
 from statecheck.campaign.standing import Standing
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.property import Property
@@ -53,6 +53,17 @@ def first_compared(tested: Property) -> int:
     return 2 if isinstance(tested, MachineProperty) and not follows_requests(tested) else 1
 
 
+def _first_visits(untried: Sequence[Standing], scenarios: frozenset[str]) -> Iterator[str]:
+    """The names of properties in the order of the first pass; those that were not measured come last, and scenarios behind them."""
+    names = {standing.tested.id: standing.name for standing in untried if standing.tested.id}
+    yield from (names[id_] for id_ in visits() if id_ in names)
+    measured = set(visits())
+    others = [standing for standing in untried if standing.tested.id not in measured]
+    yield from (
+        one.name for one in sorted(others, key=lambda one: (one.name in scenarios, one.tested.launches))
+    )
+
+
 class Assignment:
     """Gives out the explorations of a campaign.
 
@@ -69,14 +80,13 @@ class Assignment:
         """Explorations that ended with their workers, to be done again."""
         self._homes: dict[str, WorkerHandle] = {}
         self._examples_at_turn = -1
-        self._turns: Counter[str] = Counter()
+        self._visits = Counter[str]()
         self._explored = Counter[str]()
         self._level = 0
         """Which of the numbers of `_FEW` every property is to reach now."""
         untried = [standing for standing in ledger.standings.values() if standing.open and not standing.tried]
-        untried.sort(key=lambda one: (place(one.tested.id), one.name in scenarios, one.tested.launches))
-        self._first: deque[str] = deque(standing.name for standing in untried if self._by_time)
-        self._in_hand: set[str] = set()
+        self._first = deque(_first_visits(untried, scenarios) if self._by_time else ())
+        self._in_hand = Counter[str]()
 
     @property
     def _by_time(self) -> bool:
@@ -85,7 +95,7 @@ class Assignment:
     @property
     def every_property_was_tried(self) -> bool:
         """Whether the first pass is over."""
-        return not self._first and not self._in_hand
+        return not self._first and not self._in_hand.total()
 
     def next(self, worker: WorkerHandle, workers: Sequence[WorkerHandle], left: float) -> Explore | None:
         """A task for one of the workers, None where there is nothing for it now.
@@ -95,6 +105,8 @@ class Assignment:
         """
         if left <= 0:
             return None
+        while self._first and not self._may_be_tried(self._first[0]):
+            self._first.popleft()
         if self._first:
             return self._to_try(left)
         if self.lost:
@@ -105,13 +117,19 @@ class Assignment:
             return None
         return self._sized(self._chosen(worker), left)
 
+    def _may_be_tried(self, name: str) -> bool:
+        standing = self._ledger.standings[name]
+        # What has ended a worker would do so again, and others have not been tried yet.
+        return standing.open and not standing.deaths
+
     def _to_try(self, left: float) -> Explore:
         name = self._first.popleft()
-        untried = 1 + len(self._first) + len(self._in_hand)
+        untried = 1 + len(self._first) + self._in_hand.total()
         patience = max(_LEAST_PATIENCE, left * self._plan.engines / untried)
-        self._in_hand.add(name)
         standing = self._ledger.standings[name]
-        number = f"{name}!{self._turns[name]}" if self._turns[name] else f"{name}!"
+        number = f"{name}!{self._visits[name]}" if self._visits[name] else f"{name}!"
+        self._visits[name] += 1
+        self._in_hand[name] += 1
         return Explore(
             name,
             seed_of(self._plan, self._plan.first_round, number),
@@ -125,14 +143,13 @@ class Assignment:
 
     def ended(self, task: Explore, message: Explored | None) -> None:
         """An exploration has ended, or was lost with its worker."""
-        if task.property not in self._in_hand:
+        name, standing = task.property, self._ledger.standings[task.property]
+        if not self._in_hand[name]:
             return
-        self._in_hand.discard(task.property)
-        self._turns[task.property] += 1
-        standing = self._ledger.standings[task.property]
+        self._in_hand[name] -= 1
         too_short = message is not None and message.late and not standing.counts.compared
-        if too_short and standing.open and self._turns[task.property] < _TURNS:
-            self._first.append(task.property)
+        if too_short and standing.open and name not in self._first and self._visits[name] < _TURNS:
+            self._first.append(name)
 
     def again(self, task: Explore) -> None:
         """Have a task done next that was lost."""

@@ -1,6 +1,7 @@
-"""In which order properties are tried first: by what they found per second among planted defects.
+"""In which order properties are tried first, and how often: by what they found per second among planted defects.
 
-The order stands in `order.json`, a list of ids. `python -m tests.hunt.learn` measures, and writes the file.
+The order stands in `order.json`, a list of ids; a property that finds much has several places. `python -m tests.hunt.learn` measures, and
+writes the file.
 """
 
 from __future__ import annotations
@@ -13,12 +14,6 @@ FILE = Path(__file__).with_name("order.json")
 
 
 @cache
-def places() -> dict[str, int]:
-    """The place of each property in the order, by its id."""
-    names = json.loads(FILE.read_text(encoding="utf-8"))
-    return {name: number for number, name in enumerate(names)}
-
-
-def place(property_id: str) -> int:
-    """The place of a property; of all that were not measured, the one behind the last."""
-    return places().get(property_id, len(places()))
+def visits() -> tuple[str, ...]:
+    """The ids of properties in the order in which they are tried, each as often as it is tried."""
+    return tuple(json.loads(FILE.read_text(encoding="utf-8")))
