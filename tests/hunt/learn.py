@@ -122,7 +122,7 @@ def order(tried: Sequence[Attempt]) -> list[str]:
     missed: dict[str, float] = defaultdict(lambda: 1.0)
 
     def value(name: str) -> float:
-        cost = max(_LEAST, median(costs[name] or [_LEAST]))
+        cost = _AROUND + median(costs[name] or [_LEAST])
         cost += sum(compiling.get(kernel, 0.0) for kernel in kernels[name] - compiled)
         return (_UNKNOWN * (name not in ordered) + _added(chances[name], missed)) / cost
 
@@ -149,12 +149,13 @@ def _compiling(tried: Iterable[Attempt]) -> dict[str, float]:
 
 
 _MOST_VISITS = 3
-"""How often a property may be tried. With one visit of each, an order finds the median defect after .70 CPU s, and with three after .38."""
-_LEAST = 0.004
-"""CPU seconds that the first examples of any property take, when Hypothesis has begun."""
-_UNKNOWN = 0.3
-"""Defects that every property is taken to find beside the planted ones. In an order that is learned from four fifths of the defects, the
-other fifth takes a tenth longer with none, and as long with .3 as with 1, with which the median of those that are learned from takes a third longer."""
+"""How often a property may be tried. With one visit, half of the defects are found after .68 CPU s of the first pass and three quarters in later
+rounds; with three visits, after .52 and 1.65."""
+_LEAST, _AROUND = 0.003, 0.003
+"""CPU seconds of the first examples of a property that finds nothing wherever it ends, and of what a campaign does before and after them."""
+_UNKNOWN = 0.2
+"""Defects that every property is taken to find beside the planted ones, with its first visit. In an order that is learned from four fifths of the
+defects, half of the other fifth takes 1.28 CPU s with .05, and .98 with .2 or with .3."""
 
 
 def _added(chances: Mapping[str, float], missed: Mapping[str, float]) -> float:
