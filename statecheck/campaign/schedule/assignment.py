@@ -139,6 +139,7 @@ class Assignment:
             deadline=left + GRACE_SECONDS / 2,
             enough=first_compared(standing.tested),
             simplest=False,
+            sanitized=standing.next_sanitized(),
         )
 
     def ended(self, task: Explore, message: Explored | None) -> None:
