@@ -56,8 +56,9 @@ __all__ = [
 class Bench:
     """Where examples run: a subject behind a port, and what is counted on the way.
 
-    `on_example`, `on_example_end`, `on_falsified` and `on_error` let a campaign watch: the first is called when an example begins, the
-    second when it has ended without a failure, unless it is a machine's, and both may end the search; the third sees every failing example, shrunk or not, and the fourth every example whose property raised, although
+    A campaign watches through callbacks. `on_example` is called when an example begins. `on_example_end` is called when an example has
+    ended without a failure, except for state machines. Both may end the search. `on_falsified` gets every failing example, shrunk or
+    not. `on_error` gets every example whose property raised, although
     each outcome is what the rules expect. A failing example that `passes_by` names is known already, and ends as one that passes. `known_by` stands in for what the subject declares.
     """
 

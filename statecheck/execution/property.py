@@ -19,9 +19,9 @@ from statecheck.case import Case
 from statecheck.execution.example import ORDER_FREE, REFUSAL, Bench, KnownFailure
 from statecheck.execution.private.hypothesis import (
     ENDS_EXAMPLES,
-    no_more_constants,
     states_kept_once,
     with_no_database_key,
+    without_reading_constants,
     without_simplest,
 )
 from statecheck.subject import Subject, is_engine
@@ -146,11 +146,12 @@ class Property:
         """Run up to `max_examples` fresh examples; raises what the test raises for the shrunk one.
 
         Args:
-            simplest: begin with the simplest example. Otherwise that is run only if another one fails, and no constants are read from the
-                subject's source. A state machine begins with the simplest one always.
+            simplest: begin with the simplest example. If False, the first example is a random one, the simplest example is only a
+                candidate of the shrinker, and no constants are read from the subject's source. A state machine always begins
+                with the simplest example.
         """
         explored = self if simplest else replace(self, strategies=without_simplest(self.strategies))
-        with nullcontext() if simplest else no_more_constants():
+        with nullcontext() if simplest else without_reading_constants():
             # The corpus remembers what failed; with a database, a seed would draw other inputs after a failure.
             explored.run(bench, self._settings(max_examples, database=None), seed)
 

@@ -41,7 +41,7 @@ class OwnCode:
         modules = [module for name, module in list(sys.modules.items()) if _is_ours(name)]
         self._entries = tuple(entry for module in modules for entry in _entries_of(module))
         by_owner = [list(entries) for _, entries in groupby(self._entries, attrgetter("owner"))]
-        self._owners = [(one[0].names, _together(entry.name for entry in one)) for one in by_owner]
+        self._owners = [(one[0].names, _getter(entry.name for entry in one)) for one in by_owner]
         self._found = tuple(entry.found for entries in by_owner for entry in (*entries, entries[0]))
         self._functions = tuple(one.found for one in self._entries if one.code is not None)
         self._codes = tuple(one.code for one in self._entries if one.code is not None)
@@ -61,7 +61,7 @@ class OwnCode:
         return tuple(f"{_name_of(one.owner)}.{one.name}" for one in replaced)
 
     def _is_unchanged(self) -> bool:
-        # After each exploration, thousands of names: a loop over entries takes six times as long.
+        # This runs after each exploration, over 3,500 names. A loop over the entries takes five times as long.
         try:
             found = chain.from_iterable(get(names) for names, get in self._owners)
             same = all(map(is_, found, self._found))
@@ -70,8 +70,11 @@ class OwnCode:
         return same and all(map(is_, map(attrgetter("__code__"), self._functions), self._codes))
 
 
-def _together(names: Iterable[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Gets what these names stand for, and at the end the first again, since of one name there would be no tuple."""
+def _getter(names: Iterable[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """A function that gets the values of these names as a tuple.
+
+    The first value is repeated at the end: for a single name, `itemgetter` returns no tuple.
+    """
     first, *others = names
     return itemgetter(first, *others, first)
 

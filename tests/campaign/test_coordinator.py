@@ -31,6 +31,7 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import call
 from statecheck.execution.counts import Counts
+from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import TELLING
 from statecheck.kernels.coverage import EXECUTED, Coverage, How
 from tests.breakages.broken import EXACT, PADDED, ROUNDS_UP, a_case
@@ -44,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("default_signals")
 
 @pytest.fixture(autouse=True)
 def tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No order of properties was learned."""
+    """Every property has one visit in the first pass."""
     monkeypatch.setattr("statecheck.campaign.schedule.assignment.visits", lambda: ())
 
 
@@ -267,6 +268,23 @@ def test_a_worker_that_dies_is_replaced_and_its_property_explored_apart(
     assert given.index(again) == 3
     assert statuses(record) == dict.fromkeys(ALL, "passed")
     assert record.troubles == [f"{EXACT}: a worker died with exit code 7 (seed {died.seed})"]
+
+
+def test_a_property_whose_worker_died_has_no_second_visit_before_others_are_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = {name: one.id for name, one in load_properties().items()}
+    learned = (ids[EXACT], ids[EXACT], ids[PADDED], ids[ROUNDS_UP], ids[EXACT])
+    monkeypatch.setattr("statecheck.campaign.schedule.assignment.visits", lambda: learned)
+
+    def dies_once(task: Explore, actor: Actor) -> None:
+        if task.property == EXACT and not task.isolated:
+            actor.die()
+        passes(task, actor)
+
+    _, given = pretended(tmp_path, dies_once, budget=1.0)
+    assert [task.property for task in given[:4]] == [EXACT, PADDED, ROUNDS_UP, EXACT]
+    assert (given[3].seed, given[3].isolated) == (given[0].seed, True)
 
 
 def test_a_property_that_kills_workers_in_every_way_is_given_up_and_others_are_not(tmp_path: Path) -> None:

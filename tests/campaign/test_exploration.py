@@ -195,7 +195,7 @@ def test_no_example_is_drawn_after_enough_compared_ones(make: Make) -> None:
     assert explored(worker, enough=3).counts.compared == len(drawn) == 3
 
 
-def test_without_the_simplest_example_any_other_one_is_the_first(make: Make) -> None:
+def test_a_search_without_the_simplest_example_begins_with_a_random_one(make: Make) -> None:
     seen: list[int] = []
 
     def body(trial: Trial, x: int) -> None:
@@ -205,13 +205,13 @@ def test_without_the_simplest_example_any_other_one_is_the_first(make: Make) -> 
     drawn, worker = _drawing(make(body))
     ended = [explored(worker, seed=seed, max_examples=9, enough=1, simplest=False) for seed in range(20)]
     assert all((end.status, end.counts.examples, end.counts.compared) == ("passed", 1, 1) for end in ended)
-    # The simplest one is not drawn either, and is as likely as others then.
+    # The simplest example is not drawn first. It can be drawn by chance.
     assert (drawn, len(seen)) == (seen, 20)
     assert seen.count(0) < 10
 
 
 def _drawing(worker: Worker) -> tuple[list[int], Worker]:
-    """What it draws from now on, and the worker."""
+    """The values that the worker draws from now on, and the worker."""
     drawn: list[int] = []
 
     def noted(x: int) -> int:
@@ -223,12 +223,12 @@ def _drawing(worker: Worker) -> tuple[list[int], Worker]:
     return drawn, worker
 
 
-def test_the_only_example_is_run_also_where_it_is_the_simplest(make: Make) -> None:
+def test_a_search_without_the_simplest_example_runs_the_only_example(make: Make) -> None:
     end = explored(make(least=7, most=7), max_examples=9, enough=1, simplest=False)
     assert (end.status, end.counts.compared) == ("passed", 1)
 
 
-def test_what_fails_without_the_simplest_example_is_shrunk_to_that(make: Make) -> None:
+def test_a_search_without_the_simplest_example_shrinks_to_the_simplest_example(make: Make) -> None:
     worker = make(least=200)
     for seed in range(5):
         found = first(explored(worker, seed=seed, max_examples=9, enough=1, simplest=False))

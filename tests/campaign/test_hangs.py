@@ -275,7 +275,7 @@ def test_an_unexpected_exception_is_tried_again_in_another_worker(tmp_path: Path
     failing = fails(1)
     record, given = pretended(tmp_path, body, only=EXACT, budget=0.7)
     assert (record.properties[0].status, code_of(record)) == ("passed", 0)
-    # After the other visits of the first pass.
+    # The retry comes after the other visits of the first pass.
     assert given[0].seed in [task.seed for task in given[1:]]
     assert pids[0] not in pids[1:]
     (trouble,) = record.troubles

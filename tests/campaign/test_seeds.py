@@ -75,7 +75,7 @@ def test_the_first_pass_is_in_the_learned_order(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("statecheck.campaign.schedule.assignment.visits", lambda: ("toys/none", *learned))
     for workers in (1, 3):
         tasks = Played(workers, 6).tasks(7)[:7]
-        # What was not measured comes last, and rounds follow.
+        # A property without a learned place comes last. Then rounds follow.
         assert [task.property for task in tasks[:4]] == [multiply, divide, multiply, add]
         assert [task.simplest for task in tasks] == [False] * 4 + [True] * 3
         # Another visit has other examples.

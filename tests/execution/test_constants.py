@@ -42,7 +42,7 @@ def test_constants_are_those_of_the_subject_and_none_of_the_harness(tmp_path: Pa
     assert printed.strip() == "[70123]"
 
 
-def test_only_examples_of_the_first_pass_wait_for_no_source(
+def test_the_first_pass_reads_no_constants_and_later_rounds_do(
     trial: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[bool] = []

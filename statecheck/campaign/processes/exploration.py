@@ -174,7 +174,7 @@ class Exploration:
             self._tell_progress()
 
     def _on_example_end(self) -> None:
-        # Not when the next one begins: that would have been drawn in vain.
+        # At the next `on_example`, Hypothesis has already drawn another example.
         if self._is_enough():
             self._over = True
             raise _TimeIsUp

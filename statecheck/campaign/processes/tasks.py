@@ -46,7 +46,7 @@ class Explore:
         shrinking: seconds for which the first failing input is shrunk.
         as_found: the first failing input ends it, and is reported as it is: neither shrunk nor run again.
         enough: it ends after so many compared examples; 0: it does not.
-        simplest: it begins with the simplest example (see `Property.explore`).
+        simplest: the exploration begins with the simplest example (see `Property.explore`).
         sanitized: the sanitizer watches, where it does in the campaign.
         isolated: the subject runs in a process of its own, also where the campaign has it in the worker.
         inputs: those to try, in place of drawn ones.

@@ -1,6 +1,7 @@
 """What is explored when, and with how many examples.
 
-First every property gets an example, in the order of `learned`, and those that find much a second and a third one. Then rounds follow, in which every property comes up once:
+First every property gets one example, in the order of `learned`. Properties that find many defects get up to three. Then rounds follow, in
+which every property comes up once:
 first what soon has enough examples. Three of four rounds are of properties with few compared examples only, as long as there are some. Where
 the budget is in examples, nothing may depend on how fast machine or worker are: a unit of work gives the same wherever it is done.
 """
@@ -26,7 +27,7 @@ from statecheck.subject import is_engine
 # With 170 properties on four workers, rounds of 2 s each take 85 s, and rounds of 0.3 s take 13 s, for which a minute has room.
 _SLICE, _SHORTEST_SLICE = 2.0, 0.3
 FIRST_EXAMPLES = 9
-"""Of a property in the first pass, at most: of ten or more, Hypothesis would make the second a simple one, which finds a fifth as many defects."""
+"""The most examples of a property in the first pass. With ten or more, Hypothesis draws simple examples first, which find a fifth as many defects."""
 _FIXED_EXAMPLES, _FIXED_SCENARIOS = 40, 4
 # First a dozen of everything, since each further example of one property finds less. Of a defect that one example in 20 shows, 60 compared
 # examples miss it once in 20 times. A scenario has a dozen steps. Of each level, slow properties come last, so that the levels may not be far apart.
@@ -47,14 +48,16 @@ GRACE_SECONDS = 10.0
 
 
 def first_compared(tested: Property) -> int:
-    """With how many compared examples the first pass ends for a property: any one. A state machine has the simplest one, too; where it
-    follows requests, which takes longer, only that.
+    """The compared examples that a property needs in the first pass.
+
+    One random example. A state machine begins with the simplest example, so it needs a second one. A scenario of requests takes as long as
+    many examples, so the simplest scenario is enough.
     """
     return 2 if isinstance(tested, MachineProperty) and not follows_requests(tested) else 1
 
 
 def _first_visits(untried: Sequence[Standing], scenarios: frozenset[str]) -> Iterator[str]:
-    """The names of properties in the order of the first pass; those that were not measured come last, and scenarios behind them."""
+    """The names of properties in the order of the first pass. Properties without a learned place come last, scenarios behind the others."""
     names = {standing.tested.id: standing.name for standing in untried if standing.tested.id}
     yield from (names[id_] for id_ in visits() if id_ in names)
     measured = set(visits())
@@ -119,7 +122,7 @@ class Assignment:
 
     def _may_be_tried(self, name: str) -> bool:
         standing = self._ledger.standings[name]
-        # What has ended a worker would do so again, and others have not been tried yet.
+        # A property that ended its worker would end the next worker too, before other properties are tried.
         return standing.open and not standing.deaths
 
     def _to_try(self, left: float) -> Explore:

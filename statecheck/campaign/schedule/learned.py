@@ -1,7 +1,7 @@
-"""In which order properties are tried first, and how often: by what they found per second among planted defects.
+"""The order of properties in the first pass of a campaign, learned from planted defects.
 
-The order stands in `order.json`, a list of ids; a property that finds much has several places. `python -m tests.hunt.learn` measures, and
-writes the file.
+`order.json` is a list of property ids. A property that finds many defects is in the list up to three times. `python -m tests.hunt.learn`
+measures the properties and writes the file.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ FILE = Path(__file__).with_name("order.json")
 
 @cache
 def visits() -> tuple[str, ...]:
-    """The ids of properties in the order in which they are tried, each as often as it is tried."""
+    """The property ids in the order of the first pass, one entry for each visit."""
     return tuple(json.loads(FILE.read_text(encoding="utf-8")))

@@ -28,11 +28,11 @@ __all__ = [
     "ENDS_EXAMPLES",
     "MADE_FOR",
     "leave_out_own_constants",
-    "no_more_constants",
     "read_no_composites",
     "run_machine",
     "states_kept_once",
     "with_no_database_key",
+    "without_reading_constants",
     "without_simplest",
 ]
 
@@ -57,19 +57,19 @@ def with_no_database_key(test: Callable[..., None]) -> Callable[..., None]:
 
 
 def without_simplest(strategies: Mapping[str, SearchStrategy[Any]]) -> dict[str, SearchStrategy[Any]]:
-    """The same strategies, for one search. Hypothesis begins with the simplest input, and is told that this is too long.
+    """The same strategies for one search that does not begin with the simplest input.
 
-    It remembers nothing about such an input: the simplest one is drawn by chance as any other one, and tried where a smaller failing input
-    is searched for.
+    Hypothesis draws the simplest input first. The first draw reports an overrun, so Hypothesis drops that input and caches no result. The
+    simplest input can still be drawn later, and the shrinker can still try it.
     """
-    begun = iter((False,))
+    first = iter((True,))
 
-    def unless_first(strategy: SearchStrategy[Any]) -> SearchStrategy[Any]:
-        if not next(begun, True):
+    def overrun_first(strategy: SearchStrategy[Any]) -> SearchStrategy[Any]:
+        if next(first, False):
             current_build_context().data.mark_overrun()
         return strategy
 
-    return {name: just(strategy).flatmap(unless_first) for name, strategy in strategies.items()}
+    return {name: just(strategy).flatmap(overrun_first) for name, strategy in strategies.items()}
 
 
 @contextmanager
@@ -118,21 +118,21 @@ def leave_out_own_constants() -> None:
         setattr(providers, _QUESTION, _OthersFiles(is_local))
 
 
-_CONSTANTS, _KNOWN = "_get_local_constants", "_local_constants"
+_READ, _KNOWN = "_get_local_constants", "_local_constants"
 
 
 @contextmanager
-def no_more_constants() -> Iterator[None]:
-    """While it is entered, Hypothesis reads no sources for constants, which takes .1 s; it draws those that it has read before."""
-    reads, known = getattr(providers, _CONSTANTS, None), getattr(providers, _KNOWN, None)
-    if reads is None or known is None:
+def without_reading_constants() -> Iterator[None]:
+    """Inside this context, Hypothesis reads no source files for constants, which takes .1 s. It draws only constants that are known already."""
+    read_constants, known = getattr(providers, _READ, None), getattr(providers, _KNOWN, None)
+    if read_constants is None or known is None:
         yield
         return
-    setattr(providers, _CONSTANTS, lambda: known)
+    setattr(providers, _READ, lambda: known)
     try:
         yield
     finally:
-        setattr(providers, _CONSTANTS, reads)
+        setattr(providers, _READ, read_constants)
 
 
 _CHECK = "is_first_param_referenced_in_function"
