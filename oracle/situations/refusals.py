@@ -10,8 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cache
+from inspect import getblock
+from linecache import getlines
 from pathlib import Path
-from types import ModuleType, TracebackType
+from textwrap import dedent
+from types import CodeType, ModuleType, TracebackType
 from typing import Any, Final
 
 from oracle.situations.registry import Situation, situations_of
@@ -121,7 +124,7 @@ class _Function:
 class Refusals:
     """The refusals in the sources of packages, apart from their situations, each of them a situation of the function's module.
 
-    Sources are read when they are needed: all of them by `declared`, and the functions of a traceback by `note`.
+    Sources are read when they are needed: all of them by `declared`, and those of the functions of a traceback by `note`.
 
     Args:
         exceptions: those that are not reached on every device. `names` of each has patterns in which "*" stands for any
@@ -131,8 +134,7 @@ class Refusals:
     def __init__(self, *packages: ModuleType, exceptions: Iterable[Mapping[str, Any]] = ()) -> None:
         self._modules = {str(path): name for package in packages for path, name in _modules(package)}
         self._exceptions = exceptions
-        self._trees: dict[str, ast.Module] = {}
-        self._functions: dict[ast.FunctionDef, _Function] = {}
+        self._functions: dict[CodeType, _Function] = {}
         self._noted: dict[tuple[_Function, ...], list[RefusalSite]] = {}
 
     @cache  # noqa: B019 - there are as many of these as packages of rules
@@ -154,33 +156,29 @@ class Refusals:
 
     def note(self, error: Exception) -> None:
         """The refusal that was raised was reached."""
-        calls = list(_calls(error.__traceback__))
+        codes = list(_calls(error.__traceback__))
+        calls = [(code.co_filename, line) for code, line in codes]
         is_int = getattr(error, "rule", "") == _INT
-        for one in self._on_the_way(calls):
+        for one in self._on_the_way([code for code, _ in codes]):
             if (one.rule == _INT) != is_int or not _within(calls, one.calls):
                 continue
             # What other files call refuses in the names of callers there.
             if not one.uncalled or one.name in self.declared():
                 Situation(one.name, one.topic).reached()
 
-    def _on_the_way(self, calls: Sequence[tuple[str, int]]) -> list[RefusalSite]:
-        """The refusals in the functions of these calls, as far as each of them leads."""
-        around = [self._function(file, line) for file, line in calls if file in self._modules]
-        functions = tuple(dict.fromkeys(one for one in around if one is not None))
+    def _on_the_way(self, codes: Sequence[CodeType]) -> list[RefusalSite]:
+        """The refusals in the functions of a traceback, as far as each of them leads."""
+        # A lambda or a comprehension is a part of the function behind it in the traceback.
+        named = [code for code in codes if code.co_filename in self._modules and code.co_name[0] != "<"]
+        functions = tuple(self._function(code) for code in dict.fromkeys(named))
         if functions not in self._noted:
             self._noted[functions] = [*_whole(functions)]
         return self._noted[functions]
 
-    def _function(self, file: str, line: int) -> _Function | None:
-        """The innermost function around a line that was executed in a call, None for a lambda outside of functions."""
-        if file not in self._trees:
-            self._trees[file] = _tree(file)
-        node = _around(self._trees[file], line)
-        if node is None:
-            return None
-        if node not in self._functions:
-            self._functions[node] = _Function(file, self._modules[file], node)
-        return self._functions[node]
+    def _function(self, code: CodeType) -> _Function:
+        if code not in self._functions:
+            self._functions[code] = _Function(code.co_filename, self._modules[code.co_filename], _node(code))
+        return self._functions[code]
 
 
 def _excepted(names: AbstractSet[str], exceptions: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
@@ -197,13 +195,13 @@ def _excepted(names: AbstractSet[str], exceptions: Iterable[Mapping[str, Any]]) 
     return found
 
 
-def _calls(traceback: TracebackType | None) -> Iterator[tuple[str, int]]:
-    """File and line of each call of the rules on the way to what was raised, the last one first."""
+def _calls(traceback: TracebackType | None) -> Iterator[tuple[CodeType, int]]:
+    """Code and line of each call of the rules on the way to what was raised, the last one first."""
     found = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
         if Path(code.co_filename).name not in _OWN:
-            found.append((code.co_filename, traceback.tb_lineno))
+            found.append((code, traceback.tb_lineno))
         traceback = traceback.tb_next
     return reversed(found)
 
@@ -223,17 +221,17 @@ def _modules(package: ModuleType) -> Iterator[tuple[Path, str]]:
             yield path, ".".join(path.relative_to(root).with_suffix("").parts)
 
 
+def _node(code: CodeType) -> ast.FunctionDef:
+    """The definition of a function, with the line numbers of the file. To parse the whole file takes 5 ms."""
+    above = code.co_firstlineno - 1
+    lines = getblock(getlines(code.co_filename)[above:])
+    (node,) = ast.parse("\n" * above + dedent("".join(lines))).body
+    assert isinstance(node, ast.FunctionDef)
+    return node
+
+
 def _tree(file: str) -> ast.Module:
     return ast.parse(Path(file).read_text(encoding="utf-8"))
-
-
-@cache
-def _around(node: ast.AST, line: int) -> ast.FunctionDef | None:
-    """The innermost function in a node that is around a line."""
-    for one in ast.iter_child_nodes(node):
-        if isinstance(one, ast.stmt) and one.lineno <= line <= (one.end_lineno or 0):
-            return _around(one, line) or (one if isinstance(one, ast.FunctionDef) else None)
-    return None
 
 
 def _whole(functions: Sequence[_Function]) -> Iterator[RefusalSite]:

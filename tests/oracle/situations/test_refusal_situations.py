@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import pytest
 
 from oracle.situations import registry
-from oracle.situations.refusals import Refusals
+from oracle.situations.refusals import Refusals, _node
 from oracle.situations.registry import take
 from statecheck.case.values import call, int32
 from statecheck.execution.registry import load_properties
@@ -205,3 +207,26 @@ def test_every_refusal_is_a_mark_of_a_module_of_rules_or_answers() -> None:
     assert REFUSALS.declared().items() <= every_situation().items()
     reasons = [one.never for one in REFUSALS.declared().values() if one.never]
     assert all(len(reason.split()) >= 5 for reason in reasons)
+
+
+def test_the_definition_of_each_rule_is_that_of_the_whole_file() -> None:
+    load_properties()
+    parts = 0
+    for module in [one for name, one in sys.modules.items() if name.startswith("oracle.")]:
+        source = Path(str(module.__file__)).read_text(encoding="utf-8")
+        whole = {ast.dump(node, include_attributes=True) for node in ast.walk(ast.parse(source))}
+        for code in _functions_in(compile(source, str(module.__file__), "exec")):
+            # Columns count from the beginning of the line, and a method is indented.
+            indented = code.co_qualname != code.co_name
+            assert indented or ast.dump(_node(code), include_attributes=True) in whole
+            assert _node(code).name == code.co_name
+            parts += 1
+    assert parts > 300
+
+
+def _functions_in(code: CodeType) -> Iterator[CodeType]:
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            if one.co_name[0] != "<" and one.co_flags & inspect.CO_OPTIMIZED:
+                yield one
+            yield from _functions_in(one)
