@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from statecheck.rooms import FOLDER, is_checkout, open_rooms, with_working_folder
-from statecheck.workers.own_process import begin_command
+from statecheck.workers.own_process import begin_command, end_command
 
 
 def main() -> int:
@@ -22,7 +22,9 @@ def main() -> int:
         os.environ.setdefault("STATECHECK_COMMAND", "statecheck" if _is_script() else "python -m statecheck")
     from statecheck.cli.process import run
 
-    return run()
+    code = run()
+    end_command(code)
+    return code
 
 
 def _is_script() -> bool:

@@ -222,8 +222,6 @@ def start_server(device: str, *modules: str) -> None:
         _Server(device, theirs).serve()
     theirs.close()
     _put_environment(ours_before)
-    # At its end, this process frees what it has imported.
-    gc.unfreeze()
     # Ended with this process, and waited for: its CPU time is part of the command's.
     atexit.register(adopt(device, ours, pid).close)
 
