@@ -1,7 +1,7 @@
 """A campaign on one machine, short or all night: one process that assigns tasks to workers and applies their events to a ledger.
 
-First the workers start, which takes nothing of the budget. Then the canary is run and the corpus replayed; then every property
-gets an example or a few, and rounds follow until the time is up.
+First the workers start, which takes nothing of the budget. Then the corpus is replayed; then every property gets an example or a few,
+and rounds follow until the time is up. The canary runs first in a short campaign, and after three seconds in a longer one.
 
 When the budget ends, no new example begins, and those that run get their full time limit. The pool decides about hangs from
 outside; `device.log` has the input of each call, whatever becomes of its worker.
@@ -155,7 +155,8 @@ class Campaign:
     def _is_over(self) -> bool:
         """Whether there is nothing to wait for: no worker is busy, or those that are have had their time."""
         busy, over = self._pool.busy, -self.left
-        if over < 0 and not all(worker.ready for worker in self._pool.workers):
+        has_time = over < 0 or (over < GRACE_SECONDS and self._queue.canary_waits)
+        if has_time and not all(worker.ready for worker in self._pool.workers):
             return False
         # By the clock, since a call that waits for its turn on a busy machine has not had its time.
         if not busy or over > GRACE_SECONDS + _TIMES_THE_LIMIT * self.plan.time_limit:
@@ -179,6 +180,8 @@ class Campaign:
             self.ledger.trouble(
                 f"{self._queue.left_out} cases of the corpus were not replayed for want of time"
             )
+        if self._queue.canary_waits:
+            self.ledger.trouble("the canary was not run: the campaign ended before its turn")
         self.record.complete = bool(self._gpus.usable) and not self.record.interrupted and self._is_done()
         self.defects.conclude(self.ledger.standings)
         with suppress(OSError):

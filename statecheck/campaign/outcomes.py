@@ -193,7 +193,8 @@ class Outcomes:
 
     def _replace(self, worker: WorkerHandle) -> None:
         may_start = self._failed_starts < _ATTEMPTS * self._plan.engines
-        if not worker.gpu.gone and may_start and self._campaign.left > 0:
+        is_needed = self._campaign.left > 0 or self._queue.canary_waits
+        if not worker.gpu.gone and may_start and is_needed:
             self._pool.spawn()
 
     def _leave(self, worker: WorkerHandle, task: Explore, why: str) -> int:

@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.pages.summary import verdict
+from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import (
     DeviceLost,
     ExampleFailed,
@@ -24,9 +26,11 @@ from statecheck.campaign.processes.tasks import (
     Found,
     Replay,
     Replayed,
+    RunCanary,
 )
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.record_parts import CorpusRecord
+from statecheck.campaign.schedule.task_queue import TaskQueue
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import call
@@ -35,7 +39,7 @@ from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import TELLING
 from statecheck.kernels.coverage import EXECUTED, Coverage, How
 from tests.breakages.broken import EXACT, PADDED, ROUNDS_UP, a_case
-from tests.campaign.pretended import Actor, falsifies, found_in, passes, pretended
+from tests.campaign.pretended import COMMIT, Actor, falsifies, found_in, passes, pretended
 
 ALL = {EXACT, ROUNDS_UP, PADDED}
 
@@ -343,6 +347,39 @@ def test_a_canary_whose_worker_died_is_run_three_times(
     record, _ = pretended(tmp_path, passes, lost_canaries=lost, examples=30)
     assert (record.canary, code_of(record)) == (canary, code)
     assert trouble in record.troubles
+
+
+@pytest.mark.parametrize(
+    ("budget", "at", "is_canary"),
+    [(29.0, 0.0, True), (30.0, 0.0, False), (30.0, 2.9, False), (30.0, 3.0, True), (None, 0.0, True)],
+)
+def test_the_canary_runs_first_in_a_short_campaign_and_after_three_seconds_in_a_longer_one(
+    tmp_path: Path, budget: float | None, at: float, is_canary: bool
+) -> None:
+    plan = Plan("queued", only=EXACT, budget=budget, examples=30, corpus=str(tmp_path), commit=COMMIT)
+    explore = Explore(EXACT, 1, 30)
+    explorations = SimpleNamespace(next=lambda *_: explore, every_property_was_tried=False)
+    queue = TaskQueue(plan, explorations)  # type: ignore[arg-type]
+    queue.begin(tmp_path, None)
+    tasks = [queue.next(None, [], at, 1.0) for _ in range(2)]  # type: ignore[arg-type]
+    assert [isinstance(task, RunCanary) for task in tasks] == [is_canary, False]
+    assert queue.canary_waits is not is_canary
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_the_canary_runs_after_a_failure_that_ends_the_campaign(tmp_path: Path, lost: int) -> None:
+    record, given = pretended(
+        tmp_path, falsifies, lost_canaries=lost, only=EXACT, budget=300.0, exit_first=True
+    )
+    assert (record.canary, len(given), len(record.buckets)) == ("found", 1, 1)
+    lost_first = "a worker died with exit code 7 before the canary was found"
+    assert record.troubles.count(lost_first) == lost
+
+
+def test_a_campaign_that_is_interrupted_before_the_canary_is_not_to_be_trusted(tmp_path: Path) -> None:
+    record, _ = pretended(tmp_path, passes, budget=300.0, watch=_ends_after(1))
+    assert record.troubles == ["the canary was not run: the campaign ended before its turn"]
+    assert (record.interrupted, verdict(record).word, code_of(record)) == (True, "NOT TO BE TRUSTED", 2)
 
 
 def test_what_a_worker_had_in_hand_is_found_though_its_device_is_lost(tmp_path: Path) -> None:

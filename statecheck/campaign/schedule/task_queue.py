@@ -1,4 +1,4 @@
-"""What a campaign does next: the canary, the corpus, explorations."""
+"""What a campaign does next: the corpus, explorations, the canary."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ Explorations = Assignment | Exhaustion | FixedExamples
 
 _REPLAY_SHARE = 0.2
 """The part of the budget in which the corpus is replayed before properties are explored; the rest of it comes after."""
+_CANARY_SECONDS, _LONG_BUDGET = 3.0, 30.0
+"""With such a budget or a longer one, the canary runs after three seconds, so that a failure is found sooner. In a short campaign, it runs
+first: an example may keep a worker busy until the end."""
 
 
 class TaskQueue:
@@ -30,26 +33,35 @@ class TaskQueue:
 
     def __init__(self, plan: Plan, assignment: Explorations) -> None:
         self._plan, self._assignment = plan, assignment
-        self._first: deque[Task] = deque()
+        self._first: deque[Replay] = deque()
+        self._canary: RunCanary | None = None
 
     @property
     def left_out(self) -> int:
         """Cases of the corpus that wait to be replayed."""
-        return sum(isinstance(task, Replay) for task in self._first)
+        return len(self._first)
 
-    def put_first(self, task: Task) -> None:
+    @property
+    def canary_waits(self) -> bool:
+        """Whether the canary has yet to be given to a worker."""
+        return self._canary is not None
+
+    def put_first(self, task: Replay | RunCanary) -> None:
         """Have a task done that a worker could not do."""
-        self._first.appendleft(task)
+        if isinstance(task, RunCanary):
+            self._canary = task
+        else:
+            self._first.appendleft(task)
 
     def begin(self, folder: Path, chosen: Container[str] | None) -> None:
-        """Before anything is explored: the canary, and the corpus.
+        """Note the canary, and the cases of the corpus.
 
         Args:
             chosen: properties whose cases are replayed, None for all.
         """
         done = set[str]()
         if self._plan.canary:
-            self._first.append(RunCanary(str(folder / "canary")))
+            self._canary = RunCanary(str(folder / "canary"))
         if not self._plan.replayed:
             return
         for corpus in dict.fromkeys((self._plan.corpus, self._plan.keeps_in)):
@@ -68,13 +80,24 @@ class TaskQueue:
             at: seconds since the campaign began.
             left: seconds of the budget.
         """
-        if left > 0 and self._first and self._comes_first(self._first[0], at):
+        if self._canary is not None and at >= self._canary_at:
+            return self._taken_canary()
+        if left > 0 and self._first and self._replays_now(at):
             return self._first.popleft()
-        return self._assignment.next(worker, workers, left)
+        return self._assignment.next(worker, workers, left) or self._taken_canary()
 
-    def _comes_first(self, task: Task, at: float) -> bool:
-        """Whether it is its turn now: in a short campaign the corpus may not keep properties from being tried at all."""
+    @property
+    def _canary_at(self) -> float:
         budget = self._plan.budget
-        if not isinstance(task, Replay) or budget is None or self._assignment.every_property_was_tried:
+        return _CANARY_SECONDS if budget is not None and budget >= _LONG_BUDGET else 0.0
+
+    def _taken_canary(self) -> RunCanary | None:
+        taken, self._canary = self._canary, None
+        return taken
+
+    def _replays_now(self, at: float) -> bool:
+        """Whether a case is replayed now: in a short campaign the corpus may not keep properties from being tried at all."""
+        budget = self._plan.budget
+        if budget is None or self._assignment.every_property_was_tried:
             return True
         return at < _REPLAY_SHARE * budget
