@@ -215,6 +215,10 @@ class Campaign:
         return self.ledger.fill(self.record)
 
     def _save(self) -> None:
+        from statecheck.report.environment import environment
+
+        # Not at the start, since versions and the revision take .05 s.
+        self.record.environment = self.record.environment or environment()
         try:
             self.current().save(self.folder / FILE)
         except OSError as error:

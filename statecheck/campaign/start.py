@@ -81,8 +81,6 @@ def begun(plan: Plan) -> Beginning:
 
 
 def _empty_record(plan: Plan, release: str) -> CampaignRecord:
-    from statecheck.report.environment import environment
-
     return CampaignRecord(
         id=plan.id,
         subject=plan.subject,
@@ -98,7 +96,6 @@ def _empty_record(plan: Plan, release: str) -> CampaignRecord:
         first_round=plan.first_round,
         budget=plan.budget,
         examples_wanted=plan.examples,
-        environment=environment(),
         seed=plan.seed,
         fail_on_untested=plan.fail_on_untested,
         profile=plan.profile,

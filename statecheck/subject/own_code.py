@@ -43,8 +43,10 @@ class OwnCode:
         by_owner = [list(entries) for _, entries in groupby(self._entries, attrgetter("owner"))]
         self._owners = [(one[0].names, _getter(entry.name for entry in one)) for one in by_owner]
         self._found = tuple(entry.found for entries in by_owner for entry in (*entries, entries[0]))
-        self._functions = tuple(one.found for one in self._entries if one.code is not None)
-        self._codes = tuple(one.code for one in self._entries if one.code is not None)
+        # A function that several modules import is looked at once.
+        coded = {id(one.found): one for one in self._entries if one.code is not None}.values()
+        self._functions = tuple(one.found for one in coded)
+        self._codes = tuple(one.code for one in coded)
 
     def restore(self) -> tuple[str, ...]:
         """Put back all that was replaced since; the full names of it."""

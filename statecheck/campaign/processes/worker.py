@@ -266,6 +266,7 @@ def quietly() -> Iterator[None]:
 
 def preload() -> None:
     """What every worker needs, and what would take each of them a part of a second by itself."""
+    from statecheck.execution import port  # noqa: F401 - the coordinator asks the port what applies, and a worker calls it
     from statecheck.execution.registry import load_properties
     from statecheck.expectations import situations  # noqa: F401 - it observes, as the oracle's do
 

@@ -55,22 +55,24 @@ class Display:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self._status = console.status("")
+        # Not for a file: the status imports modules for .013 s.
+        self._status = console.status("") if console.is_terminal else None
         self._next_line = time.monotonic() + _FIRST_LINE_SECONDS
         self._printed: set[str] = set()
 
     def __enter__(self) -> Self:
-        if self.console.is_terminal:
+        if self._status is not None:
             self._status.start()
         return self
 
     def __exit__(self, *details: object) -> None:
-        with suppress(OSError):
-            self._status.stop()
+        if self._status is not None:
+            with suppress(OSError):
+                self._status.stop()
 
     def watch(self, campaign: Campaign) -> None:
         """Show where it stands, and each new failure once."""
-        if self.console.is_terminal:
+        if self._status is not None:
             shown = Text(on_one_line(line(campaign)), no_wrap=True, overflow="ellipsis")
             self._status.update(shown)
         elif time.monotonic() > self._next_line:
