@@ -278,7 +278,7 @@ def test_a_property_whose_worker_died_has_no_second_visit_before_others_are_trie
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = {name: one.id for name, one in load_properties().items()}
-    learned = (ids[EXACT], ids[EXACT], ids[PADDED], ids[ROUNDS_UP], ids[EXACT])
+    learned = [(ids[name], 1) for name in (EXACT, EXACT, PADDED, ROUNDS_UP, EXACT)]
     monkeypatch.setattr("statecheck.campaign.schedule.assignment.visits", lambda: learned)
 
     def dies_once(task: Explore, actor: Actor) -> None:

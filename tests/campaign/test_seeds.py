@@ -71,12 +71,13 @@ def seeds(played: Played, count: int = 30) -> dict[str, list[int]]:
 
 def test_the_first_pass_is_in_the_learned_order(monkeypatch: pytest.MonkeyPatch) -> None:
     add, divide, multiply = NAMES
-    learned = [f"toys/{name}" for name in (multiply, divide, multiply)]
-    monkeypatch.setattr("statecheck.campaign.schedule.assignment.visits", lambda: ("toys/none", *learned))
+    learned = [("toys/none", 1), (f"toys/{multiply}", 1), (f"toys/{divide}", 3), (f"toys/{multiply}", 2)]
+    monkeypatch.setattr("statecheck.campaign.schedule.assignment.visits", lambda: learned)
     for workers in (1, 3):
         tasks = Played(workers, 6).tasks(7)[:7]
         # A property without a learned place comes last. Then rounds follow.
         assert [task.property for task in tasks[:4]] == [multiply, divide, multiply, add]
+        assert [task.enough for task in tasks[:4]] == [1, 3, 2, 1]
         assert [task.simplest for task in tasks] == [False] * 4 + [True] * 3
         # Another visit has other examples.
         assert len({task.seed for task in tasks}) == 7
@@ -93,6 +94,7 @@ def test_the_first_pass_runs_the_simplest_scenario_of_a_machine() -> None:
     (alone,) = (one for one in machines if not follows_requests(one))
     assert (alone.id, first_compared(alone)) == ("builder/no-stale-step", 2)
     assert {first_compared(one) for one in machines if one is not alone} == {1}
+    assert first_compared(alone, 3) == 4
 
 
 def test_every_property_has_a_dozen_examples_before_one_has_more() -> None:

@@ -1,8 +1,7 @@
 """What is explored when, and with how many examples.
 
-First every property gets one example, in the order of `learned`. Properties that find many defects get up to three. Then rounds follow, in
-which every property comes up once:
-first what soon has enough examples. Three of four rounds are of properties with few compared examples only, as long as there are some. Where
+First every property gets one example, in the order of `learned`. Properties that find many defects get more, at once or later. Then rounds
+follow, in which every property comes up once: first what soon has enough examples. Three of four rounds are of properties with few compared examples only, as long as there are some. Where
 the budget is in examples, nothing may depend on how fast machine or worker are: a unit of work gives the same wherever it is done.
 """
 
@@ -12,6 +11,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan, seed_of
@@ -47,24 +47,32 @@ GRACE_SECONDS = 10.0
 """How long after the end of the budget a worker may go on shrinking."""
 
 
-def first_compared(tested: Property) -> int:
-    """The compared examples that a property needs in the first pass.
+def first_compared(tested: Property, random: int = 1) -> int:
+    """The compared examples that a property needs in the first pass for so many random examples.
 
-    One random example. A state machine begins with the simplest example, so it needs a second one. A scenario of requests takes as long as
-    many examples, so the simplest scenario is enough.
+    A state machine begins with the simplest example, so it needs a further one. A scenario of requests takes as long as many examples, so
+    the simplest scenario is the first of them.
     """
-    return 2 if isinstance(tested, MachineProperty) and not follows_requests(tested) else 1
+    return random + (isinstance(tested, MachineProperty) and not follows_requests(tested))
 
 
-def _first_visits(untried: Sequence[Standing], scenarios: frozenset[str]) -> Iterator[str]:
-    """The names of properties in the order of the first pass. Properties without a learned place come last, scenarios behind the others."""
+class _Visit(NamedTuple):
+    """A property's turn in the first pass, with so many random examples."""
+
+    name: str
+    examples: int = 1
+
+
+def _first_visits(untried: Sequence[Standing], scenarios: frozenset[str]) -> Iterator[_Visit]:
+    """The order of the first pass. Properties without a learned place come last, scenarios behind the others."""
     names = {standing.tested.id: standing.name for standing in untried if standing.tested.id}
-    yield from (names[id_] for id_ in visits() if id_ in names)
-    measured = set(visits())
+    for id_, examples in visits():
+        if id_ in names:
+            yield _Visit(names[id_], examples)
+    measured = {id_ for id_, _ in visits()}
     others = [standing for standing in untried if standing.tested.id not in measured]
-    yield from (
-        one.name for one in sorted(others, key=lambda one: (one.name in scenarios, one.tested.launches))
-    )
+    for one in sorted(others, key=lambda one: (one.name in scenarios, one.tested.launches)):
+        yield _Visit(one.name)
 
 
 class Assignment:
@@ -108,7 +116,7 @@ class Assignment:
         """
         if left <= 0:
             return None
-        while self._first and not self._may_be_tried(self._first[0]):
+        while self._first and not self._may_be_tried(self._first[0].name):
             self._first.popleft()
         if self._first:
             return self._to_try(left)
@@ -126,7 +134,7 @@ class Assignment:
         return standing.open and not standing.deaths
 
     def _to_try(self, left: float) -> Explore:
-        name = self._first.popleft()
+        name, examples = self._first.popleft()
         untried = 1 + len(self._first) + self._in_hand.total()
         patience = max(_LEAST_PATIENCE, left * self._plan.engines / untried)
         standing = self._ledger.standings[name]
@@ -140,7 +148,7 @@ class Assignment:
             known=standing.known,
             patience=min(patience, left),
             deadline=left + GRACE_SECONDS / 2,
-            enough=first_compared(standing.tested),
+            enough=first_compared(standing.tested, examples),
             simplest=False,
             sanitized=standing.next_sanitized(),
         )
@@ -152,8 +160,9 @@ class Assignment:
             return
         self._in_hand[name] -= 1
         too_short = message is not None and message.late and not standing.counts.compared
-        if too_short and standing.open and name not in self._first and self._visits[name] < _TURNS:
-            self._first.append(name)
+        waits = any(visit.name == name for visit in self._first)
+        if too_short and standing.open and not waits and self._visits[name] < _TURNS:
+            self._first.append(_Visit(name))
 
     def again(self, task: Explore) -> None:
         """Have a task done next that was lost."""
