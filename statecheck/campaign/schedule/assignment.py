@@ -1,8 +1,9 @@
 """What is explored when, and with how many examples.
 
 First every property gets one example, in the order of `learned`. Properties that find many defects get more, at once or later. Then rounds
-follow, in which every property comes up once: first what soon has enough examples. Three of four rounds are of properties with few compared examples only, as long as there are some. Where
-the budget is in examples, nothing may depend on how fast machine or worker are: a unit of work gives the same wherever it is done.
+follow, in which every property comes up once: first what soon has enough examples. Three of four rounds are of properties with few compared
+examples only, as long as there are some. Where the budget is in examples, nothing may depend on how fast machine or worker are: a unit of
+work gives the same wherever it is done.
 """
 
 from __future__ import annotations
