@@ -158,7 +158,7 @@ def test_a_folder_without_campaigns_is_refused(tmp_path: Path, capsys: pytest.Ca
 
 _CAMPAIGN = """
 import json, os, pathlib, sys
-print("said")
+print("said", flush=True)
 if os.environ["VLLM"] != "0.2":
     row = {"name": os.environ["VLLM"], "sentence": "", "kind": "", "status": "passed"}
     record = {"schema": 3, "id": "x", "subject": "vllm", "device": "cpu", "commit": "", "properties": [row]}

@@ -10,6 +10,7 @@ import gc
 import io
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import cached_property
@@ -266,11 +267,13 @@ def quietly() -> Iterator[None]:
 
 def preload() -> None:
     """What every worker needs, and what would take each of them a part of a second by itself."""
-    from statecheck.execution import port  # noqa: F401 - the coordinator asks the port what applies, and a worker calls it
     from statecheck.execution.registry import load_properties
     from statecheck.expectations import situations  # noqa: F401 - it observes, as the oracle's do
 
     load_properties()
+    if "torch" in sys.modules:
+        # What calls the subject, except in campaigns without tensors.
+        from statecheck.execution import port  # noqa: F401
 
 
 def main(descriptor: int, surroundings: Surroundings, setting: Setting) -> None:
