@@ -10,7 +10,6 @@ import gc
 import io
 import os
 import signal
-import sys
 import tempfile
 from collections.abc import Iterator
 from functools import cached_property
@@ -271,9 +270,6 @@ def preload() -> None:
     from statecheck.expectations import situations  # noqa: F401 - it observes, as the oracle's do
 
     load_properties()
-    if "torch" in sys.modules:
-        # What calls the subject, except in campaigns without tensors.
-        from statecheck.execution import port  # noqa: F401
 
 
 def main(descriptor: int, surroundings: Surroundings, setting: Setting) -> None:
