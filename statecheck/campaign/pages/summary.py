@@ -48,7 +48,7 @@ class CampaignVerdict:
 def verdict(record: CampaignRecord) -> CampaignVerdict:
     """What the campaign says of the subject, or why it says nothing."""
     wrong, missing = list(_wrong(record)), list(_missing(record))
-    lost = "The canary was NOT FOUND: the property that must fail was not reported, so nothing that passed is proof."
+    lost = "The canary was NOT FOUND, or NOT RUN: the property that must fail was not reported, so nothing that passed is proof."
     untrusted = [] if record.canary else [lost]
     words = {"NOT CLEAN": wrong, "NOT TO BE TRUSTED": untrusted, "INCOMPLETE": missing}
     word = next((word for word, reasons in words.items() if reasons), "CLEAN")
