@@ -72,8 +72,7 @@ MISSPELT := $(shell $(if $(PYTHON),$(PY),python3) statecheck/cli/make.py $(first
 $(if $(MISSPELT),$(error $(MISSPELT)))
 endif
 
-# OUT is the folder of whatever writes one; conformance vectors have another one by default.
-VECTORS = $(if $(filter file,$(origin OUT)),build/vectors,$(OUT))
+# OUT is the folder of whatever writes one; mutants have another one by default.
 MUTANTS = $(if $(filter file,$(origin OUT)),build/mutants,$(OUT))
 
 # Where make was called: every command line that a run prints runs there.
@@ -92,7 +91,7 @@ CAMPAIGN_OF_SEQUENCES = $(if $(MODELS),STATECHECK_MODELS=$(call quote,$(MODELS))
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz conform exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants hunt prove vllm sglang transformers mlx llamacpp compatibility vectors lint types table check-table site wheel ci clean
+TARGETS := help test fuzz conform exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants hunt prove vllm sglang transformers mlx llamacpp compatibility lint types table check-table site wheel ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -108,7 +107,7 @@ help:  ## this list
 	@echo '  BUDGET=$(BUDGET) SUBJECT=$(SUBJECT) DEVICE=$(DEVICE) ONLY=<expr> SEED=<int> CASE=<case.json> PYTEST_ARGS=<args>'
 	@echo '  of nightly: BUDGET=8h GPUS=0,1,2,3|all RAY=<address> SHARD=2/8; of merge: DIRS="shard0 shard1"'
 	@echo '  of replay-trace: TRACE=<file.jsonl> REQUESTS=2000 FACTOR=64 RUNNER=V1|V2 REPLAY_ARGS="--blocks 200"'
-	@echo '  of bench: ONLY=builders|align SUBJECT=<module> VLLM=0.33.0 OUT=$(OUT); of vectors: OUT=$(VECTORS)'
+	@echo '  of bench: ONLY=builders|align SUBJECT=<module> VLLM=0.33.0 OUT=$(OUT)'
 	@echo '  of mutants: FILES="impl/align oracle" SAMPLE=200 WORKERS=4 EXAMPLES=25 SHARD=1/4 BUDGET=8m AGAIN=1 OUT=$(MUTANTS)'
 	@echo '  of hunt: PLANTED=stateless,builders,align,engines SEEDS=20 WORKERS=16 BUDGET=8m SHARD=1/4 OUT=build/hunt HUNT_ARGS="--limit 60s"'
 	@echo '  of vllm: VLLM=0.33.0 or VLLM_PATH=<checkout> BUDGET=5m INSIDE=<module> FUZZ_ARGS=<args>; of sglang: SGLANG=0.5.23 or SGLANG_PATH=<checkout>; of transformers: TRANSFORMERS=5.24.0; of mlx: MLX_LM=0.32.2; of llamacpp: XLLAMACPP=2026.10.11549 or LLAMACPP_PATH=<library>; of compatibility: RELEASES=0.25.1,0.33.0 BUDGET=3m'
@@ -199,11 +198,6 @@ compatibility: $(READY)  ## campaigns on releases of vLLM, or of SUBJECT=sglang,
 	@$(RUN) compatibility --write $(if $(filter file,$(origin SUBJECT)),,--subject $(call quote,$(SUBJECT))) $(if $(RELEASES),--releases $(call quote,$(RELEASES))) \
 	  $(if $(filter file,$(origin BUDGET)),,--budget $(call quote,$(BUDGET))) --device $(call quote,$(DEVICE)) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
-
-vectors: $(READY)  ## conformance vectors for ports to other languages, checked with node where there is one: OUT, ONLY, SEED
-	@$(RUN) vectors --out $(call quote,$(VECTORS)) \
-	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
-	@if command -v node >/dev/null; then node $(call quote,$(VECTORS)/check.js) $(call quote,$(VECTORS)); fi
 
 mutants: $(READY)  ## small changes of a subject's source, and which no property notices: FILES, SAMPLE, SUBJECT, WORKERS, EXAMPLES, SHARD, BUDGET, SEED, AGAIN, OUT
 	@$(RUN) mutants --subject $(call quote,$(SUBJECT)) --out $(call quote,$(MUTANTS)) $(if $(FILES),--files $(FILES)) \

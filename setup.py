@@ -5,7 +5,7 @@ from pathlib import Path
 from setuptools import setup
 
 ROOMS = ("impl", "oracle", "properties", "subjects")
-DATA = ("corpus", "vectors")
+DATA = ("corpus",)
 
 
 def packages_in(room: str) -> list[str]:

@@ -13,7 +13,6 @@ _UNMARKED = {
     "corpus": ("*.json",),
     "replay-trace": ("replay.json", "violation.json"),
     "reports": ("campaigns", "campaign.json", "known", "pending", "????-??-??-*"),
-    "vectors": (),
 }
 """By kind, files of which one says as much, since there are folders older than the marker."""
 _NOBODYS = ("lost+found", "README.md")
@@ -23,7 +22,7 @@ def require_own(folder: Path, kind: str, argument: str, command: str) -> None:
     """Refuse a folder that holds something else, before anything is written into it.
 
     Args:
-        kind: what the folder is to hold, such as "vectors".
+        kind: what the folder is to hold, such as "reports".
         argument: of the command, that names the folder.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The command line: `python -m statecheck fuzz|nightly|replay|compatibility|vectors|…`; `--help` lists all commands."""
+"""The command line: `python -m statecheck fuzz|nightly|replay|compatibility|…`; `--help` lists all commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from statecheck.cli.releases.compatibility import add_compatibility
 from statecheck.cli.releases.replay_trace import add_replay_trace
 from statecheck.cli.sanitize import add_sanitize
 from statecheck.cli.upstream import add_upstream
-from statecheck.cli.vectors import add_vectors
 from statecheck.cli.workflow import add_workflow
 from statecheck.cli.xfails import add_xfails
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
@@ -102,7 +101,6 @@ def parser() -> CommandParser:
     add_exhaust(commands)
     add_sanitize(commands)
     add_prove(commands)
-    add_vectors(commands)
     add_mutants(commands)
     add_compatibility(commands)
     add_examples(commands.choices, program)

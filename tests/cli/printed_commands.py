@@ -10,7 +10,7 @@ from pathlib import Path
 from statecheck.cli.help import EXAMPLES
 from tests.breakages.broken import ROOT
 
-DOCUMENTS = ("*.md", "docs/*.md", "corpus/*.md", "vectors/*.md", "tests/*.md")
+DOCUMENTS = ("*.md", "docs/*.md", "corpus/*.md", "tests/*.md")
 READY_FILES = (".ci/run", ".github/workflows/*.yml", "deploy/*")
 A_CASE = "0cf9c118dc"
 PLACEHOLDERS = {
@@ -32,7 +32,7 @@ PLACEHOLDERS = {
 """What stands for something of the reader's, and what it is here."""
 FLAGS = ("pytest -k", "python -O")
 """Not commands, but an option of one that is meant."""
-_PROGRAM = r"(?:[A-Z_]+=\S+ )*(?:make|node|git bisect|pytest|statecheck|python3?|\S+/bin/python) "
+_PROGRAM = r"(?:[A-Z_]+=\S+ )*(?:make|git bisect|pytest|statecheck|python3?|\S+/bin/python) "
 _LINE = re.compile(rf"^(?: {{4}}|\$ )({_PROGRAM}\S.*?)(?:\s{{2,}}#.*| # .*)?$", re.MULTILINE)
 _SPAN = re.compile(rf"`({_PROGRAM}[^`]+)`")
 _READY = re.compile(r"\b((?:make|python3 -m statecheck) [a-z-]+(?: (?:\"[^\"]*\"|[^\s\"',&|;])+)*)")

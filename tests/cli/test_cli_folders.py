@@ -13,7 +13,6 @@ from tests.breakages.broken import ROOT, a_case
 from tools.bench import __main__ as bench
 
 WRITERS = {
-    "vectors": ("vectors", "--out"),
     "bench": ("bench", "--out"),
     "replay-trace": ("replay-trace", str(ROOT / "README.md"), "--subject", "impl", "--out"),
     "compatibility": ("compatibility", "--reports"),
@@ -51,9 +50,9 @@ def test_reports_do_not_go_where_a_checkout_is() -> None:
 
 
 def test_what_a_command_has_written_it_may_write_again(tmp_path: Path) -> None:
-    mark(tmp_path / "new", "vectors")
+    mark(tmp_path / "new", "reports")
     (tmp_path / "new" / "index.json").touch()
-    require_own(tmp_path / "new", "vectors", "out", "vectors")
+    require_own(tmp_path / "new", "reports", "out", "fuzz")
     with pytest.raises(ValueError, match="one of bench"):
         require_own(tmp_path / "new", "bench", "out", "bench")
 
@@ -73,4 +72,4 @@ def test_a_corpus_is_known_by_its_cases(tmp_path: Path) -> None:
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="but should be a new or empty folder"):
-        require_own(tmp_path / "file", "vectors", "out", "vectors")
+        require_own(tmp_path / "file", "reports", "out", "fuzz")

@@ -17,7 +17,7 @@ import pytest
 
 from tests.breakages.broken import ROOT
 
-SOURCES = ("impl", "oracle", "properties", "statecheck", "subjects", "corpus", "vectors")
+SOURCES = ("impl", "oracle", "properties", "statecheck", "subjects", "corpus")
 FILES = ("pyproject.toml", "setup.py", "LICENSE")
 ROOMS = "statecheck/_installed/"
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"

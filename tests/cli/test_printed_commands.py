@@ -53,8 +53,6 @@ def test_a_command_is_one_that_there_is(command: str) -> None:
     match words:
         case ["make", *rest]:
             _read_by_make(rest)
-        case ["node", script, *_]:
-            assert (ROOT / "vectors" / Path(script).name).is_file()
         case ["git", "bisect", "run", *rest]:
             assert rest == ["python", "repro.py", "--bisect"]
         case ["statecheck", *rest]:
@@ -117,7 +115,6 @@ SHORTER = (
     (r"(make (fuzz|nightly)( SUBJECT=\S+)?)$", r"\1 BUDGET=2s"),
     (r"(-m statecheck (fuzz|nightly))$", r"\1 --budget 2s"),
     (r"(--device cpu --only.*)", r"\1 --budget 2s"),
-    (r"make vectors( |$)", r"make vectors ONLY=division "),
 )
 """The same command, with less to do."""
 LEFT_OUT = {
@@ -187,7 +184,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    shutil.copyfile(folder / "vectors/port_batches.js", folder / "my_port.js")
     shutil.copytree(folder / "corpus", folder / "my/corpus")
     _write_script(folder)
     _put_a_campaign(folder)
@@ -258,10 +254,6 @@ RUN = [
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("command", RUN)
 def test_a_command_runs_as_it_is_shown(command: str, place: Path) -> None:
-    if command.startswith("node") and shutil.which("node") is None:
-        pytest.skip("Node.js is not installed")
-    if "vectors/check.js" in command:
-        run("python -m statecheck vectors --out build/vectors --only division", place)
     done = run(command, place)
     output = f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
     assert "Traceback" not in done.stderr, output
