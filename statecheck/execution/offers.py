@@ -46,13 +46,12 @@ class Offers:
 
     @property
     def sentence(self) -> str:
-        """How many there are, which, and what may be a slip; on a second line what its author may change."""
+        """How many there are, which, and what may be a slip."""
         shown, more = self.offered[:_SHOWN], len(self.offered) - _SHOWN
         listed = ", ".join(shown) + (f", and {more} more" if more > 0 else "")
         counted = f"{self.subject.name} offers {len(self.offered)} of {len(self.names)}"
         engines = "".join(f", and the engine {name}" for name in self.engines)
-        advice = f"\n{self.subject.advice}" if self.subject.advice else ""
-        return f"{counted}{': ' if shown else ''}{listed}{engines}{''.join(self._questions())}{advice}"
+        return f"{counted}{': ' if shown else ''}{listed}{engines}{''.join(self._questions())}"
 
     def _questions(self) -> Iterator[str]:
         for name, near in self.alike.items():

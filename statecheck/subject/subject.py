@@ -92,8 +92,6 @@ class Subject:
     sequences: SequenceChoices | None = None
     functions: tuple[str, ...] = field(default=(), init=False)
     """What its author can offer, where these are other names than the documents'."""
-    advice: str = field(default="", init=False)
-    """What its author may change, in one line."""
 
     def __post_init__(self) -> None:
         self._environment: dict[str, str] | None = None

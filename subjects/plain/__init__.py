@@ -28,10 +28,8 @@ from subjects.plain.protocol import (
     SUPPLIED,
     TAKE_STARTS,
     VERSION,
-    VERSIONS,
     Plain,
 )
-from subjects.plain.version1 import FUNCTIONS_IN_1, argument_of, function_of, renamed_since_1
 
 TOPICS = ("chunks", "batch", "states", "context", "kernels", "lists", "runner")
 
@@ -60,8 +58,7 @@ class PlainSubject(Subject):
             carried=__name__,
         )
         self.supplied = frozenset(SUPPLIED)
-        self.functions = tuple(function_of(port, plain.name) for plain in FUNCTIONS)
-        self.advice = _advice_for(port)
+        self.functions = tuple(plain.name for plain in FUNCTIONS)
         self._names = SimpleNamespace(**_documented_names())
 
     def has(self, function: str) -> bool:
@@ -70,13 +67,13 @@ class PlainSubject(Subject):
         return function in NEEDS and all(map(self._offers, NEEDS[function]))
 
     def _offers(self, plain: str) -> bool:
-        return offers(self.module, function_of(self.module, plain))
+        return offers(self.module, plain)
 
     def own_name(self, function: str) -> str:
-        return function_of(self.module, NEEDS[function][0]) if function in NEEDS else function
+        return NEEDS[function][0] if function in NEEDS else function
 
     def documented_names(self, function: str) -> tuple[str, ...]:
-        return _documented_names_of(self.module, function)
+        return _documented_names_of(function)
 
     def own_calls(self) -> int:
         return calls_so_far()
@@ -114,7 +111,7 @@ class _NotedPort(ModuleType):
     def __init__(self, port: ModuleType, note: NoteCall) -> None:
         super().__init__(port.__name__)
         self._port, self._note = port, note
-        self._functions = {plain.name: plain for plain in (one.as_in(port) for one in FUNCTIONS)}
+        self._functions = {plain.name: plain for plain in FUNCTIONS}
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._port, name)
@@ -132,10 +129,9 @@ def adapted(port: ModuleType) -> PlainSubject:
         ValueError: the module does not follow the protocol of its version.
     """
     version = getattr(port, "STATECHECK_PROTOCOL", None)
-    if version not in VERSIONS:
-        _refuse("STATECHECK_PROTOCOL", repr(version), " or ".join(map(str, reversed(VERSIONS))), port)
-    functions = [plain.as_in(port) for plain in FUNCTIONS]
-    offered = [plain for plain in functions if offers(port, plain.name)]
+    if version != VERSION:
+        _refuse("STATECHECK_PROTOCOL", repr(version), str(VERSION), port)
+    offered = [plain for plain in FUNCTIONS if offers(port, plain.name)]
     if not offered:
         _refuse("functions", "none", f"at least one of those in PROTOCOL.md{_meant(port)}", port)
     for plain in offered:
@@ -149,24 +145,9 @@ def adapted(port: ModuleType) -> PlainSubject:
 
 def _meant(port: ModuleType) -> str:
     """Which functions of the protocol some of its names may have been meant to be."""
-    names = [function_of(port, plain.name) for plain in FUNCTIONS]
-    near = {name: meant_by(name, names) for name in dir(port)} | renamed_since_1(port)
+    names = [plain.name for plain in FUNCTIONS]
+    near = {name: meant_by(name, names) for name in dir(port)}
     return "".join(f"; did you mean {near[name]} by {name}?" for name in near if near[name])
-
-
-def _advice_for(port: ModuleType) -> str:
-    """How to change a port that has names of version 1, in one line; "" for any other port."""
-    if getattr(port, "STATECHECK_PROTOCOL", None) != 1:
-        left = [f"{old} to {new}" for old, new in renamed_since_1(port).items()]
-        return (
-            f"{port.__name__} has names of version 1: rename {', '.join(left)} [PROTOCOL.md]" if left else ""
-        )
-    offered = [plain for plain in FUNCTIONS if offers(port, function_of(port, plain.name))]
-    functions = [(function_of(port, plain.name), plain.name) for plain in offered]
-    arguments = [(argument_of(port, name), name) for plain in offered for name in plain.arguments]
-    changed = [f"{old} to {new}" for old, new in dict.fromkeys(functions + arguments) if old != new]
-    how = f"rename {', '.join(changed)}" if changed else "nothing else changes"
-    return f"STATECHECK_PROTOCOL = 1, but should be {VERSION}: {how} [{port.__name__}; PROTOCOL.md]"
 
 
 def require_declared(module: ModuleType) -> None:
@@ -176,8 +157,7 @@ def require_declared(module: ModuleType) -> None:
         ValueError: it does.
     """
     documented = {symbol.partition(".")[0] for symbol in NEEDS}
-    names = [name for plain in FUNCTIONS for name in (plain.name, FUNCTIONS_IN_1.get(plain.name, plain.name))]
-    plain = [name for name in dict.fromkeys(names) if offers(module, name)]
+    plain = [function.name for function in FUNCTIONS if offers(module, function.name)]
     if not plain or any(offers(module, name) for name in documented):
         return
     meant = [name for name in dir(module) if name.startswith("STATECHECK_")]
@@ -231,10 +211,9 @@ def _known_of(port: ModuleType) -> tuple[KnownDeviation, ...]:
         _refuse("KNOWN", repr(path), "the path of a file", port)
     folder = Path(port.__file__ or "").parent
     declared = known_in(folder / path, str(safe_getattr(port, "RELEASE", "0")))
-    return tuple(with_documented_names(one, partial(_documented_names_of, port)) for one in declared)
+    return tuple(with_documented_names(one, _documented_names_of) for one in declared)
 
 
-def _documented_names_of(port: ModuleType, function: str) -> tuple[str, ...]:
-    """The documented symbols that a function of the port answers for; the name itself, where it is none of these functions."""
-    found = (one.answers_for for one in FUNCTIONS if function in (one.name, function_of(port, one.name)))
-    return next(found, (function,))
+def _documented_names_of(function: str) -> tuple[str, ...]:
+    """The documented symbols that a function of the protocol answers for; the name itself for any other function."""
+    return next((plain.answers_for for plain in FUNCTIONS if function == plain.name), (function,))

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from statecheck.subject.not_offered import NotOffered
-from subjects.plain.version1 import argument_of, function_of
 
 _in_use: dict[str, ModuleType] = {}
 _calls = [0]
@@ -38,16 +37,13 @@ def ask(function: str, documented: Mapping[str, str] | None = None, /, **argumen
     port = current_port()
     _require_promise(port)
     _calls[0] += 1
-    own_names = {name: argument_of(port, name) for name in arguments}
-    function = function_of(port, function)
     try:
-        return getattr(port, function)(**{own_names[name]: value for name, value in arguments.items()})
+        return getattr(port, function)(**arguments)
     except NotImplementedError as error:
         lacks = f"{port.__name__} does not implement {function}"
         raise NotOffered(f"{lacks}: {error}" if str(error) else lacks) from error
     except ValueError as error:
-        renamed = {own: (documented or {}).get(name, name) for name, own in own_names.items()}
-        raise ValueError(_renamed(str(error), renamed)) from error
+        raise ValueError(_renamed(str(error), documented or {})) from error
 
 
 def handed(function: str, starts: torch.Tensor) -> Any:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from types import ModuleType
+from dataclasses import dataclass
 
-from subjects.plain.version1 import argument_of, function_of
-
-VERSIONS = (1, 2)
 VERSION = 2
 _CONTEXT = "MambaSpecDecodeGPUContext"
 FAMILIES = ("linear_attention", "mamba1", "mamba2", "short_conv", "gated_delta_net", "kda")
@@ -28,11 +24,6 @@ class Plain:
     @property
     def signature(self) -> str:
         return f"{self.name}({', '.join(self.arguments)})"
-
-    def as_in(self, port: ModuleType) -> Plain:
-        """The same function by the names of the version that the port follows."""
-        arguments = tuple(argument_of(port, name) for name in self.arguments)
-        return replace(self, name=function_of(port, self.name), arguments=arguments)
 
 
 _SIGNATURES = {

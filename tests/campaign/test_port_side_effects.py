@@ -78,7 +78,7 @@ REMARKS = (
 _KNOWN = """\
 import os, sys, time
 from subjects import KnownDeviation, Symptom, adapted
-STATECHECK_PROTOCOL = 1
+STATECHECK_PROTOCOL = 2
 def chunk_offsets(cu_seqlens, chunk_size):
     return [1] * len(cu_seqlens)
 SUBJECT = adapted(sys.modules[__name__])
@@ -149,7 +149,7 @@ def test_a_condition_without_an_answer_leaves_a_new_finding(tmp_path: Path, cond
 
 _CLOSES = """\
 import os
-STATECHECK_PROTOCOL = 1
+STATECHECK_PROTOCOL = 2
 def chunk_offsets(cu_seqlens, chunk_size):
     os.closerange(3, 200)
     counts = [-(-(b - a) // chunk_size) for a, b in zip(cu_seqlens, cu_seqlens[1:])]
@@ -170,7 +170,7 @@ def test_a_port_that_closes_the_descriptors_of_its_process_is_falsified(tmp_path
 
 _REMOVES = """\
 import os, shutil
-STATECHECK_PROTOCOL = 1
+STATECHECK_PROTOCOL = 2
 def chunk_offsets(cu_seqlens, chunk_size):
     for folder in ("reports", "corpus"):
         shutil.rmtree({folder!r} + "/" + folder, ignore_errors=True)

@@ -22,16 +22,13 @@ from properties.strategies.align.setup import Setup
 from statecheck.case import Case
 from statecheck.case.values import Call, Device, call, int32
 from statecheck.execution.example import Bench, Falsified, OutsideDomain
-from statecheck.execution.offers import Offers
 from statecheck.execution.port import InProcess
 from statecheck.execution.ports import ordinary_port
 from statecheck.execution.registry import load_properties
 from statecheck.report.repro.script import repro_script
-from subjects import NotOffered, Subject, load
+from subjects import Subject, load
 from subjects.plain import PlainSubject, adapted
-from subjects.plain.port import ask
-from subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED, Plain
-from subjects.plain.version1 import ARGUMENTS_IN_1, FUNCTIONS_IN_1
+from subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED
 from tests.breakages.broken import ROOT, a_property, module, run_scripts
 from tests.breakages.table import hunt
 
@@ -82,13 +79,6 @@ def test_the_document_has_every_function_with_its_arguments_and_symbols() -> Non
     assert documented == [(plain.signature, plain.answers_for) for plain in FUNCTIONS]
 
 
-def test_the_document_has_every_name_of_version_1() -> None:
-    table = re.findall(r"^\| (?:argument )?`(\w+)` \| `(\w+)` \|$", DOCUMENT, re.MULTILINE)
-    renamed = {**FUNCTIONS_IN_1, **ARGUMENTS_IN_1}
-    assert {new: old for old, new in table} == renamed
-    assert set(renamed) <= {name for plain in FUNCTIONS for name in (plain.name, *plain.arguments)}
-
-
 def test_the_document_has_every_attribute_that_the_adapter_reads() -> None:
     source = inspect.getsource(inspect.getmodule(adapted) or ModuleType("none"))
     source += (ROOT / "subjects/plain/port.py").read_text(encoding="utf-8")
@@ -132,16 +122,9 @@ def test_the_example_offers_every_function() -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({"STATECHECK_PROTOCOL": 3}, "STATECHECK_PROTOCOL = 3, but should be 2 or 1 [toy_port]"),
+        ({"STATECHECK_PROTOCOL": 3}, "STATECHECK_PROTOCOL = 3, but should be 2 [toy_port]"),
         ({}, "functions = none, but should be at least one of those in PROTOCOL.md [toy_port]"),
-        (
-            {"forget_columns": lambda: None},
-            "functions = none, but should be at least one of those in PROTOCOL.md; did you mean drop_columns by forget_columns? [toy_port]",
-        ),
-        (
-            {"drop_columns": lambda: None, "STATECHECK_PROTOCOL": 1},
-            "functions = none, but should be at least one of those in PROTOCOL.md [toy_port]",
-        ),
+        ({"STATECHECK_PROTOCOL": 1}, "STATECHECK_PROTOCOL = 1, but should be 2 [toy_port]"),
         (
             {"chunk_offsets": lambda starts, chunk_size: []},
             "chunk_offsets = (starts, chunk_size), but should be chunk_offsets(cu_seqlens, chunk_size) [toy_port]",
@@ -155,7 +138,7 @@ def test_the_example_offers_every_function() -> None:
             "PROFILE['colour'] = 'red', but should be a field of oracle.profile.Profile [toy_port]",
         ),
     ],
-    ids=["version", "nothing", "names of 1", "names of 2", "arguments", "no function", "profile"],
+    ids=["version", "nothing", "version 1", "arguments", "no function", "profile"],
 )
 def test_a_module_that_does_not_follow_the_protocol_is_refused(names: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
@@ -220,75 +203,6 @@ def test_a_refusal_is_told_in_the_documents_words() -> None:
 
 
 # Version 1.
-
-
-def in_version_1(**names: Any) -> ModuleType:
-    """The example by the names of version 1."""
-
-    def function(plain: Plain) -> Any:
-        def called(**arguments: Any) -> Any:
-            today = {name: arguments.pop(ARGUMENTS_IN_1.get(name, name)) for name in plain.arguments}
-            assert not arguments
-            return getattr(numpy_port, plain.name)(**today)
-
-        return called
-
-    functions = {FUNCTIONS_IN_1.get(plain.name, plain.name): function(plain) for plain in FUNCTIONS}
-    return port_of(**functions | {"STATECHECK_PROTOCOL": 1} | names)
-
-
-@pytest.mark.parametrize("plain", FUNCTIONS, ids=lambda plain: plain.name)
-def test_a_function_by_its_names_of_version_1_passes(plain: Plain) -> None:
-    bench = bench_of(adapted(in_version_1()))
-    about = [one for one in load_properties().values() if {*one.functions} & {*plain.answers_for}]
-    applicable = [one for one in about if one.not_applicable(bench) is None]
-    for tested in sorted(applicable, key=lambda one: len(one.functions))[:2]:
-        tested.explore(bench, seed=1, max_examples=SLOW)
-    assert bench.counts.compared
-
-
-def forget_columns(columns: Any, finished: Any, preempted: Any, resumed: Any) -> None:
-    raise NotImplementedError
-
-
-def copy_runs(src: Any, dst: Any, sizes: Any) -> None:  # noqa: ARG001 - the protocol's
-    raise ValueError("src[0] = 5, but should be >= 8 [copy_runs]")
-
-
-OF_VERSION_1 = {"forget_columns": forget_columns, "copy_runs": copy_runs, "STATECHECK_PROTOCOL": 1}
-OFFSETS_ONLY = {"chunk_offsets": offsets_of(0)}
-
-
-@pytest.mark.parametrize(
-    ("names", "advice"),
-    [
-        (
-            OF_VERSION_1,
-            "STATECHECK_PROTOCOL = 1, but should be 2: rename forget_columns to drop_columns, src to src_ptrs, dst to dst_ptrs [toy_port; PROTOCOL.md]",
-        ),
-        (
-            OFFSETS_ONLY | {"STATECHECK_PROTOCOL": 1},
-            "STATECHECK_PROTOCOL = 1, but should be 2: nothing else changes [toy_port; PROTOCOL.md]",
-        ),
-        (
-            OFFSETS_ONLY | {"forget_columns": forget_columns},
-            "toy_port has names of version 1: rename forget_columns to drop_columns [PROTOCOL.md]",
-        ),
-    ],
-    ids=["version 1", "same names", "mixed"],
-)
-def test_a_port_with_names_of_version_1_is_advised_what_to_rename(names: dict[str, Any], advice: str) -> None:
-    assert Offers(subject_of(**names)).sentence.splitlines()[1:] == [advice]
-
-
-def test_failures_of_version_1_have_its_names() -> None:
-    subject = subject_of(**OF_VERSION_1)
-    assert subject.own_name("batch_memcpy") == "copy_runs"
-    assert subject.own_name("cleanup_mamba_state_idx") == "forget_columns"
-    with subject.environment({}), pytest.raises(NotOffered, match="not implement forget_columns"):
-        ask("drop_columns", columns={}, finished=[], preempted=[], resumed=[])
-    with subject.environment({}), pytest.raises(ValueError, match=r"^src_ptrs\[0\] = 5, "):
-        ask("copy_runs", src_ptrs=None, dst_ptrs=None, sizes=None)
 
 
 # The example.

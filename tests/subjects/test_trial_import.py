@@ -44,7 +44,7 @@ def test_an_import_that_never_ends_the_second_time_ends_the_process(tmp_path: Pa
     source = (
         "import os, time\n"
         "if os.path.exists('imported'):\n    time.sleep(1e6)\n"
-        "open('imported', 'w').close()\nSTATECHECK_PROTOCOL = 1\n"
+        "open('imported', 'w').close()\nSTATECHECK_PROTOCOL = 2\n"
     )
     (tmp_path / "toy_import.py").write_text(source, encoding="utf-8")
     script = (
