@@ -236,7 +236,7 @@ def test_an_order_of_programs_is_not_fixed_where_the_interpreter_ran_the_launch(
         LAUNCHES[How("divide_kernel", INTERPRETED, "tt.new")] += 1
         return right(x, y)
 
-    ordered = replace(DIVIDED, steps=(replace(DIVIDED.calls[0], schedule="shuffled:1"),))
+    ordered = replace(DIVIDED, steps=(replace(DIVIDED.calls[0], schedule="switches:0>2,3>0"),))
     words = (
         "nothing watches launches in Triton's interpreter: divide_kernel (the executor does not know tt.new)"
     )

@@ -590,7 +590,7 @@ def tenfold_kernel(out_ptr, start, STEP: tl.constexpr):  # type: ignore[no-untyp
     tl.store(out_ptr + program, start + program * STEP)
 
 
-@pytest.mark.parametrize("schedule", ["", "reversed", "interleaved:3"])
+@pytest.mark.parametrize("schedule", ["", "reversed", "switches:1>1,2>0"])
 def test_a_kernel_of_the_subject_is_launched_with_its_arguments(run: Run, schedule: str) -> None:
     step = call(
         "harness.launch",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
+from statecheck.case.program_schedule import Switch, schedule_text
 from statecheck.kernels.orders.schedule import program_schedule
 
 
@@ -98,10 +100,16 @@ def span(size: int) -> torch.Tensor:
     return torch.arange(size, dtype=torch.int32)
 
 
-SEEDS = range(12)
-WHOLE = ("reversed", *(f"shuffled:{seed}" for seed in SEEDS))
+def drawn_switches(seed: int) -> str:
+    """A schedule of one to six switches, the same for the same seed."""
+    numbers = random.Random(seed)
+    drawn = [Switch(numbers.randrange(8), numbers.randrange(10)) for _ in range(numbers.randint(1, 6))]
+    return schedule_text([drawn])
+
+
+WHOLE = ("reversed", "switches:0>1", "switches:0>2", "switches:0>3")
 INTERLEAVED = (
-    *(f"{kind}:{seed}" for kind in ("interleaved", "priorities") for seed in SEEDS),
+    *map(drawn_switches, range(24)),
     *("switches:", "switches:1>1", "switches:0>5,2>1,1>9,0>3", "switches:1>7,1>6,1>5,1>4,1>3,1>2"),
 )
 KINDS = {"whole": WHOLE, "interleaved": INTERLEAVED}

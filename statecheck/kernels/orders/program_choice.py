@@ -1,8 +1,7 @@
-"""Which program makes the next operation of a launch: by given switches, in an order, or by chance."""
+"""Which program makes the next operation of a launch: by given switches, or in an order."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 
 from statecheck.case.program_schedule import Switch
@@ -11,11 +10,6 @@ LIVE = 16
 """Programs that have begun and not ended, at most: of larger launches, as on a GPU, not every one is under way at once."""
 PATIENCE = 10_000
 """Operations in a row after which a program is taken to wait for another one."""
-_KEEP_GOING = (0.0, 0.5, 0.9)
-"""How likely the running program is to go on: fine interleavings find other races than long runs do."""
-_CHANGES = (1, 2, 3)
-_LONGER = (1, 1, 2, 4)
-"""How many times as many operations a launch may have as its code has places for them: there are loops."""
 
 
 class Ready:
@@ -117,63 +111,5 @@ def in_turn(order: Sequence[int]) -> ProgramChoice:
         while at < len(order) and order[at] not in ready:
             at += 1
         return order[at] if at < len(order) else ready.lowest
-
-    return choice
-
-
-def uniform(count: int, choices: random.Random) -> ProgramChoice:
-    """A program drawn after every operation; with some probability the same one."""
-    keep_going = choices.choice(_KEEP_GOING)
-    waiting = list(range(count))
-    choices.shuffle(waiting)
-    live: list[int] = []
-
-    def choice(running: int | None, ready: Ready) -> int:
-        if running is not None and choices.random() < keep_going:
-            return running
-        if running is None:
-            live[:] = [number for number in live if number in ready]
-            while waiting and len(live) < LIVE:
-                live.append(waiting.pop())
-        return choices.choice(live)
-
-    return choice
-
-
-def _change_points(count: int, places: int, choices: random.Random) -> list[int]:
-    """Numbers of operations, the largest first."""
-    # PCT draws them from 1 to k, the number of operations of a launch, which is not known before the launch has run. If the
-    # estimate is too low, no change comes late; if it is too high, changes fall behind the end, and the launch runs by its first
-    # priorities. A launch that loops has more operations than its code has places, so k is drawn, too.
-    operations = max(2, places * min(count, LIVE) * choices.choice(_LONGER))
-    return sorted(choices.randrange(1, operations) for _ in range(choices.choice(_CHANGES)))[::-1]
-
-
-def priorities(count: int, places: int, choices: random.Random) -> ProgramChoice:
-    """The one of the highest priority, which falls behind all others at a few places: PCT.
-
-    Burckhardt, Kothari, Musuvathi and Nagarakatte, "A randomized scheduler with probabilistic guarantees of finding bugs".
-
-    Args:
-        places: of operations in the kernel's code.
-    """
-    ranks = list(range(count))
-    choices.shuffle(ranks)
-    changes = _change_points(count, places, choices)
-    made = lowest = 0
-
-    def choice(running: int | None, ready: Ready) -> int:
-        nonlocal made, lowest
-        changed = False
-        while changes and changes[-1] <= made:
-            changes.pop()
-            if running is not None:
-                lowest -= 1
-                ranks[running] = lowest
-                changed = True
-        made += 1
-        if running is not None and not changed:
-            return running
-        return max(ready.all(), key=ranks.__getitem__)
 
     return choice

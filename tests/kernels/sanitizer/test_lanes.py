@@ -146,7 +146,7 @@ LAUNCHES: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any], str]] = {
 """Kernel, arguments (sizes of tensors, of those named *_ptr), constants, and a part of what is found."""
 
 
-@pytest.mark.parametrize("schedule", ["", "reversed", "interleaved:1"])
+@pytest.mark.parametrize("schedule", ["", "reversed", "switches:1>1,1>0,2>2"])
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_lanes_that_touch_each_other_s_bytes_need_a_barrier(name: str, schedule: str) -> None:
     kernel, given, constants, words = LAUNCHES[name]

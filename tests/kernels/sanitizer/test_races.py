@@ -9,11 +9,12 @@ import pytest
 import triton
 import triton.language as tl
 
+from tests.kernels.order_toys import drawn_switches
 from tests.kernels.watching import found, zeros
 
 pytestmark = pytest.mark.usefixtures("executed")
 
-SCHEDULES = ("", "reversed", "shuffled:1", *(f"interleaved:{seed}" for seed in range(6)))
+SCHEDULES = ("", "reversed", "switches:0>2,3>0", *map(drawn_switches, range(6)))
 BOTH = "nothing orders the two"
 
 
@@ -235,6 +236,6 @@ def test_masked_lanes_of_atomic_loads_and_stores_touch_nothing() -> None:
 
 
 @pytest.mark.skipif(not hasattr(tl, "atomic_poll"), reason="this version has no polls")
-@pytest.mark.parametrize("schedule", ["", "interleaved:1", "interleaved:2"])
+@pytest.mark.parametrize("schedule", ["", "switches:1>1,1>0,2>2", "switches:2>1,1>2,1>0"])
 def test_a_program_that_waits_for_a_flag_has_what_was_published_with_it(schedule: str) -> None:
     Programs(wait_kernel, 3, (1, 1, 3), leaves={2: [0, 7, 7]}).check(schedule)

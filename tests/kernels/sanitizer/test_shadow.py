@@ -36,7 +36,7 @@ def copy(source: torch.Tensor, target: torch.Tensor, count: int) -> None:
     copy_kernel[(-(-count // 4),)](source, target, count, SIZE=4)
 
 
-@pytest.mark.parametrize("schedule", ["", "reversed", "shuffled:2", "interleaved:2"])
+@pytest.mark.parametrize("schedule", ["", "reversed", "switches:0>1", "switches:2>1,1>2,1>0"])
 def test_a_read_of_unwritten_memory_is_found(schedule: str) -> None:
     memory = numbers(8)
     caught = finding(lambda: copy(memory, numbers(8), 8), lambda watch: watch.unwritten(memory[6:]), schedule)
@@ -122,7 +122,7 @@ def test_marked_memory_is_kept_alive() -> None:
         assert address not in [numbers(1000).data_ptr() for _ in range(20)]
 
 
-@pytest.mark.parametrize("schedule", ["", "reversed", "shuffled:2", "interleaved:2"])
+@pytest.mark.parametrize("schedule", ["", "reversed", "switches:0>1", "switches:2>1,1>2,1>0"])
 @pytest.mark.parametrize("reads", [False, True])
 def test_a_freed_block_is_neither_read_nor_written(reads: bool, schedule: str) -> None:
     blocks = numbers(8)

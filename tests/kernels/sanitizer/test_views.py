@@ -18,7 +18,7 @@ from tests.toy_kernels import copy_kernel, poke_kernel
 
 pytestmark = pytest.mark.usefixtures("executed")
 
-SCHEDULES = ("", "reversed", "shuffled:1", "interleaved:1", "interleaved:2")
+SCHEDULES = ("", "reversed", "switches:0>2,3>0", "switches:1>1,1>0,2>2", "switches:2>1,1>2,1>0")
 Launch = tuple[Any, tuple[Any, ...], dict[str, torch.Tensor], dict[str, Any]]
 """A kernel, its arguments, the tensors that are registered, and constants."""
 
