@@ -126,7 +126,7 @@ exhaust: $(READY)  ## all inputs of each decision up to a bound that grows until
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(WORKERS),--workers $(call quote,$(WORKERS)))
 
 prove: $(TOOLS)  ## lemmas about the kernels' decisions for every int32, each proved or with a case: SUBJECT, ONLY, PROVE_ARGS; on a release: VLLM=0.33.0
-	@$(RELEASE) $(RUN) prove --subject $(call quote,$(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT))),$(RELEASED),$(SUBJECT))) \
+	@$(RELEASE) $(PYTHON_OF_MAKE) -m lab.prove --subject $(call quote,$(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT))),$(RELEASED),$(SUBJECT))) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(PROVE_ARGS)
 
 reach: $(READY)  ## a campaign that lists the refusals, lines and branches that no example came to: BUDGET, SUBJECT, ONLY, SEED, WORKERS
@@ -167,7 +167,7 @@ replay-trace: $(READY)  ## recorded traffic through a release's own engine: VLLM
 	  $(if $(SEED),--seed $(call quote,$(SEED))) $(REPLAY_ARGS)
 
 bench: $(READY)  ## host time of the builders, device time of the copies: ONLY, OUT; beside another: SUBJECT, VLLM=0.33.0
-	@$(RELEASE) $(PYTHON_OF_MAKE) -m tools.bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
+	@$(RELEASE) $(PYTHON_OF_MAKE) -m lab.bench --device $(call quote,$(DEVICE)) --out $(call quote,$(OUT)) \
 	  $(if $(VLLM)$(VLLM_PATH),--subject vllm,$(if $(filter file,$(origin SUBJECT)),,--subject $(call quote,$(SUBJECT)))) $(if $(ONLY),--only $(call quote,$(ONLY))) $(BENCH_ARGS)
 
 vllm: $(READY)  ## a campaign on a released vLLM, or a checkout of it: VLLM=0.33.0 or VLLM_PATH=<folder>, INSIDE, BUDGET (5m here), DEVICE, ONLY, SEED
@@ -200,13 +200,13 @@ compatibility: $(READY)  ## campaigns on releases of vLLM, or of SUBJECT=sglang,
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEED),--seed $(call quote,$(SEED)))
 
 mutants: $(READY)  ## small changes of a subject's source, and which no property notices: FILES, SAMPLE, SUBJECT, WORKERS, EXAMPLES, SHARD, BUDGET, SEED, AGAIN, OUT
-	@$(RUN) mutants --subject $(call quote,$(SUBJECT)) --out $(call quote,$(MUTANTS)) $(if $(FILES),--files $(FILES)) \
+	@$(PYTHON_OF_MAKE) -m lab.mutants --subject $(call quote,$(SUBJECT)) --out $(call quote,$(MUTANTS)) $(if $(FILES),--files $(FILES)) \
 	  $(if $(SAMPLE),--sample $(call quote,$(SAMPLE))) $(if $(WORKERS),--workers $(call quote,$(WORKERS))) \
 	  $(if $(EXAMPLES),--examples $(call quote,$(EXAMPLES))) $(if $(SHARD),--shard $(call quote,$(SHARD))) \
 	  $(if $(filter file,$(origin BUDGET)),,--budget $(call quote,$(BUDGET))) $(if $(SEED),--seed $(call quote,$(SEED))) $(if $(AGAIN),--again)
 
 hunt: $(READY)  ## how many examples and CPU seconds it takes to find each planted defect: PLANTED, ONLY, SEEDS, BUDGET, WORKERS, SHARD, OUT
-	@$(PY) -m tests.hunt $(if $(PLANTED),--groups $(call quote,$(PLANTED))) $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEEDS),--seeds $(call quote,$(SEEDS))) \
+	@$(PY) -m lab.hunt $(if $(PLANTED),--groups $(call quote,$(PLANTED))) $(if $(ONLY),--only $(call quote,$(ONLY))) $(if $(SEEDS),--seeds $(call quote,$(SEEDS))) \
 	  $(if $(filter file,$(origin BUDGET)),,--budget $(call quote,$(BUDGET))) $(if $(WORKERS),--workers $(call quote,$(WORKERS))) \
 	  $(if $(filter file,$(origin OUT)),,--out $(call quote,$(OUT))) $(HUNT_ARGS)
 
@@ -214,19 +214,19 @@ lint: $(TOOLS)  ## ruff, formatting, import contracts, plain words
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
-	@$(PY) -m tools.words
+	@$(PY) -m lab.words
 
 types: $(TOOLS)  ## mypy
 	@$(PY) -m mypy
 
 table: $(TOOLS)  ## regenerate the tables of README and docs
-	@$(PYTHON_OF_MAKE) -m tools.docs --write
+	@$(PYTHON_OF_MAKE) -m lab.docs --write
 
 check-table: $(TOOLS)  ## fail if a table is out of date, or a citation or link leads nowhere
-	@$(PYTHON_OF_MAKE) -m tools.docs --check
+	@$(PYTHON_OF_MAKE) -m lab.docs --check
 
 site: $(READY)  ## the site of docs/ in build/site; its tools go into build/site-tools (the extra `site`)
-	@$(PY) -m tools.site
+	@$(PY) -m lab.site
 	@test -x build/site-tools/bin/mkdocs || { $(PY) -m venv build/site-tools && \
 	  build/site-tools/bin/python -m pip install -qq --disable-pip-version-check $$($(PY) -c 'import tomllib; \
 	print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["site"])'); }
@@ -241,7 +241,7 @@ ci: test lint types check-table  ## test, lint, types and check-table; .ci/run h
 
 clean:  ## remove the environment and the caches; .hypothesis/ and reports/ stay
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache *.egg-info
-	find impl oracle properties statecheck subjects tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find impl oracle properties statecheck subjects tests lab -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch is asked for alone: a CPU build on disk is taken by this exact request only. PyPI's build for Linux brings gigabytes of CUDA and insists
 # on triton 3.7.1; the pin of triton refuses it, and torch comes from TORCH_INDEX instead. To run on a GPU, bring an interpreter that has torch

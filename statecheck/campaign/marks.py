@@ -1,6 +1,6 @@
 """Which marks which properties reach: what a campaign of some properties is expected to reach.
 
-`python -m tools.marks --write` explores every property and writes the table, `marks.json`.
+`python -m lab.marks --write` explores every property and writes the table, `marks.json`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from statecheck.cli.conform import add_conform
 from statecheck.cli.exhaust import add_exhaust
 from statecheck.cli.help import add_examples
 from statecheck.cli.merge import add_merge
-from statecheck.cli.mutants import add_mutants
 from statecheck.cli.nightly import add_nightly
 from statecheck.cli.options import (
     add_campaign_options,
@@ -24,7 +23,6 @@ from statecheck.cli.options import (
     location,
     seconds,
 )
-from statecheck.cli.prove import add_prove
 from statecheck.cli.reach import add_reach
 from statecheck.cli.releases.bisect import add_bisect
 from statecheck.cli.releases.compatibility import add_compatibility
@@ -100,8 +98,6 @@ def parser() -> CommandParser:
     add_replay_trace(commands)
     add_exhaust(commands)
     add_sanitize(commands)
-    add_prove(commands)
-    add_mutants(commands)
     add_compatibility(commands)
     add_examples(commands.choices, program)
     return parser

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.bench import __main__ as bench
 from statecheck.cli import main as cli
 from statecheck.cli.folders import require_own
 from statecheck.data.marked import mark
 from tests.breakages.broken import ROOT, a_case
-from tools.bench import __main__ as bench
 
 WRITERS = {
     "bench": ("bench", "--out"),

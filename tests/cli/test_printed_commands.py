@@ -18,16 +18,24 @@ from pathlib import Path
 import pytest
 import torch
 
+from lab.bench.__main__ import parser as bench_parser
+from lab.docs.__main__ import parser as docs_parser
+from lab.mutants.__main__ import parser as mutants_parser
+from lab.prove.__main__ import parser as prove_parser
 from statecheck.campaign.record import FILE
 from statecheck.case.values import call
 from statecheck.cli.main import parser
 from tests.breakages.broken import ROOT, a_case
 from tests.campaign.nightly_examples import a_record
 from tests.cli.printed_commands import copied, shown
-from tools.bench.__main__ import parser as bench_parser
-from tools.docs.__main__ import parser as docs_parser
 
-PARSERS = {"statecheck": parser, "tools.bench": bench_parser, "tools.docs": docs_parser}
+PARSERS = {
+    "statecheck": parser,
+    "lab.bench": bench_parser,
+    "lab.docs": docs_parser,
+    "lab.mutants": mutants_parser,
+    "lab.prove": prove_parser,
+}
 SHOWN = shown()
 FEWEST = 75
 NEEDS = re.compile(r"make [a-z-]+ needs [A-Z_]+=")
@@ -94,10 +102,10 @@ def _read_by_command(words: list[str], module: str = "statecheck") -> None:
 
 
 def _read_by_pytest(words: list[str]) -> None:
-    paths = [word for word in words if word.endswith(".py")]
+    paths = [word for word in words if word.endswith(".py") or word.startswith("lab/")]
     modules = [words[i + 1] for i, word in enumerate(words) if word in ("-p", "--pyargs")]
     assert paths or modules
-    assert all((ROOT / path).is_file() for path in paths)
+    assert all((ROOT / path).exists() for path in paths)
     assert all(find_spec(module) is not None for module in modules)
 
 
@@ -118,9 +126,9 @@ SHORTER = (
 )
 """The same command, with less to do."""
 LEFT_OUT = {
-    r"make (lint|types|test|table$|ci)|tools\.docs": "the suite itself, and what .ci/run does beside it",
+    r"make (lint|types|test|table$|ci)|lab\.docs": "the suite itself, and what .ci/run does beside it",
     r"demo|tests\.": "has a test of its own",
-    r"tools\.bench|make bench|\breach\b": "is run by its own tests, on less",
+    r"lab\.bench|make bench|\breach\b": "is run by its own tests, on less",
     r"compatibility": "takes hours; its parts are tested with a release that is pretended",
     r"RAY=": "needs a cluster",
     r"^python -m statecheck$": "names what has commands",
@@ -130,10 +138,10 @@ LEFT_OUT = {
     r"-m pytest": "needs a GPU",
     r"[Vv][Ll][Ll][Mm]|[Ss][Gg][Ll]ang|SGLANG|(make|statecheck) bisect|replay-trace": "needs a release of an engine",
     r"make site|make wheel": "installs the tools of the site, or of the build",
-    r"tools\.conformance": "needs two results, and has a test of its own",
-    r"make (llamacpp|transformers|mlx)\b|tools\.sequence_": "needs a release of a library",
-    r"make hunt|tests\.hunt": "takes hours; tests/hunt hunts for one defect",
-    r"mutants\b": "takes minutes or hours; tests/mutants judges a small module",
+    r"lab\.conformance": "needs two results, and has a test of its own",
+    r"make (llamacpp|transformers|mlx)\b|lab\.sequence_": "needs a release of a library",
+    r"make hunt|lab\.hunt": "takes hours; lab/hunt hunts for one defect",
+    r"mutants\b": "takes minutes or hours; lab/tests judges a small module",
     r"\b(conform|xfails|upstream)\b": "has a test of its own, on ports of one function",
     r"^make (sanitize|vllm|sglang)$": "a name; the command has an argument",
 }
@@ -236,7 +244,7 @@ def shorter(command: str) -> str:
 
 def kind(command: str) -> str:
     """The command and what it is given, without values; how long it runs and by whom is left out."""
-    words = re.sub(r"-m (statecheck |tools\.)", "make ", command).split()
+    words = re.sub(r"-m (statecheck |lab\.)", "make ", command).split()
     target = words[words.index("make") + 1] if "make" in words else words[0]
     given = (one.strip("-").partition("=")[0].lower() for one in words if re.match(r"--[a-z]|[A-Z_]+=", one))
     return " ".join([target, *sorted(set(given) - {"budget", "python", "pythonpath", "only"})])
@@ -262,7 +270,7 @@ def test_a_command_runs_as_it_is_shown(command: str, place: Path) -> None:
         assert done.returncode == 128, output
     elif NO_GPU.search(command) and torch.cuda.device_count() < FOUR:
         assert done.returncode in (2, 3), output
-    elif " prove" in command and find_spec("z3") is None:
+    elif re.search(r"[ .]prove", command) and find_spec("z3") is None:
         assert "(the extra `prove`)" in done.stderr, output
     elif "sanitize" in command:
         # The kernel that the README shows is wrong.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from lab.docs import citations
+from lab.docs.deciding import decided_by
 from statecheck.execution.registry import found, load_properties
 from statecheck.expectations.symbols import MANIFEST, Symbol
-from tools.docs import citations
-from tools.docs.deciding import decided_by
 
 
 def test_every_symbol_stands_in_the_manifest_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lab.marks import asked_bench
 from properties.refusals import (
     test_align_refusals,
     test_align_wrong_values,
@@ -13,7 +14,6 @@ from properties.refusals import (
     test_refused_places,
 )
 from statecheck.execution.registry import load_properties
-from tools.marks import asked_bench
 
 EXAMPLES = 10
 PROPERTIES = load_properties()

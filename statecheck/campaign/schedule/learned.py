@@ -1,7 +1,7 @@
 """The order of properties in the first pass of a campaign, learned from planted defects.
 
 `order.json` is a list of property ids, one for each random example. A property that finds many defects is in the list several times. Where an
-id follows itself, the examples are run together, which takes less than one by one. `python -m tests.hunt.learn` measures the properties and
+id follows itself, the examples are run together, which takes less than one by one. `python -m lab.hunt.learn` measures the properties and
 writes the file.
 """
 

@@ -99,7 +99,7 @@ def _seeded(seed: int = 0) -> Iterator[None]:
 _QUESTION = "is_local_module_file"
 _OWN = tuple(
     f"{folder}/"
-    for folder in (PACKAGE, *(FOLDER / name for name in ("oracle", "properties", "subjects", "tools")))
+    for folder in (PACKAGE, *(FOLDER / name for name in ("oracle", "properties", "subjects", "lab")))
 )
 _REFERENCE = f"{FOLDER / 'impl'}/"
 _NEVER_LOCAL = (*_OWN, f"{sysconfig.get_path('stdlib')}/")

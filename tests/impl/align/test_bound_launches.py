@@ -10,14 +10,14 @@ import pytest
 import torch
 from triton import knobs
 
+from lab.bench.cache import COPY_FUNCTIONS, BenchCache, in_layout
+from lab.bench.copies import TINY
+from lab.bench.loads import CopyLoad, postprocess, postprocess_align, precopy
 from statecheck.kernels.coverage import LAUNCHES
 from statecheck.kernels.launch import Launched, launching
 from statecheck.kernels.private import JITFunction
 from statecheck.sanitizer import FreedBlock, sanitize
 from statecheck.subject import Subject, load
-from tools.bench.cache import COPY_FUNCTIONS, BenchCache, in_layout
-from tools.bench.copies import TINY
-from tools.bench.loads import CopyLoad, postprocess, postprocess_align, precopy
 
 ROWS = 4
 DRIVERS = {

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from lab.marks import asked_bench, explored, main, rows, write
 from oracle.situations import registry
 from oracle.situations.registry import Situation, situations_of, take
 from oracle.types import cdiv
@@ -22,7 +23,6 @@ from statecheck.execution.example import Trial
 from statecheck.execution.machines import MachineProperty, TrialMachine
 from statecheck.execution.registry import Property, load_properties
 from statecheck.expectations.situations import every_situation
-from tools.marks import asked_bench, explored, main, rows, write
 
 SECONDS, EXAMPLES = 120.0, 3000
 EASIEST = 8

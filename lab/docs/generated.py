@@ -1,0 +1,61 @@
+"""The generated parts of README and docs/: each stands between two markers, and CI fails where one is out of date."""
+
+from __future__ import annotations
+
+import sys
+
+from lab.docs import citations, property_table, symbols
+from lab.sources import ROOT
+from statecheck.execution.registry import load_properties
+from statecheck.releases.compatibility.record import loaded, results_of
+from statecheck.releases.compatibility.table import FILES as OF_RELEASES
+from statecheck.releases.compatibility.table import parts as parts_of_releases
+from statecheck.releases.project import PROJECTS
+from statecheck.subject import load
+from statecheck.text.command_lines import python
+from statecheck.text.marked_parts import MarkedPart
+
+FILES = {
+    "symbols": "docs/symbols.md",
+    "properties": "docs/properties.md",
+    **OF_RELEASES,
+}
+"""Where each part stands, by its name."""
+
+
+def run_table(write: bool, check: bool) -> int:
+    """Print the generated parts, put them into their files, or hold these and what is cited against them.
+
+    Returns:
+        1 if a symbol lacks a room, or a file is out of date or has no place for a part, or a citation or link leads nowhere.
+    """
+    tested = load_properties()
+    complaints = symbols.complaints(load("impl"), tested) + (citations.complaints() if check else [])
+    parts = {"symbols": symbols.table(tested), "properties": property_table.table(tested)} | _saved()
+    for name, text in parts.items():
+        if write and not complaints:
+            complaints += part(name).write(text)
+        elif check:
+            complaints += part(name).differences(text, f"{python()} -m lab.docs --write")
+        elif not write:
+            print(text, end="\n\n")
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    return 1 if complaints else 0
+
+
+def _saved() -> dict[str, str]:
+    """The tables of releases, from what was saved: to make them anew takes hours. They may be left out."""
+    kept = {project: results_of(project) for project in PROJECTS.values()}
+    parts = {
+        name: text
+        for project, path in kept.items()
+        if path.exists()
+        for name, text in parts_of_releases(loaded(path), project).items()
+    }
+    return {name: text for name, text in parts.items() if not part(name).complaint}
+
+
+def part(name: str) -> MarkedPart:
+    """Where the part of that name stands."""
+    return MarkedPart(name, ROOT, FILES[name])

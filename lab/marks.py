@@ -1,0 +1,107 @@
+"""Explores every property, and writes down which marks it reaches: `python -m lab.marks --write --seconds 4`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import oracle.situations
+from statecheck.campaign.marks import TABLE, drawing_only, noted, unnoted
+from statecheck.execution.example import Bench
+from statecheck.execution.machines import MachineProperty
+from statecheck.execution.ports.rules import RulesPort
+from statecheck.execution.registry import Property, load_properties
+from statecheck.expectations.situations import every_situation
+from statecheck.subject import Subject
+
+_CHUNK = 10
+"""Examples between two looks at the clock."""
+_SCENARIOS = 5
+"""How many times as long as others a property is explored whose examples are scenarios."""
+
+
+def explored(
+    tested: Property,
+    bench: Bench,
+    *,
+    seconds: float,
+    max_examples: int,
+    wanted: Iterable[str] | None = None,
+) -> dict[str, int]:
+    """The marks that a property reaches, each with the number of the first example that reached it.
+
+    The same examples every time. Ends once the time is up or all marks that are `wanted` were reached.
+    """
+    found: dict[str, int] = {}
+    examples = 0
+
+    def note(reached: frozenset[str]) -> None:
+        nonlocal examples
+        examples += 1
+        for name in reached:
+            found.setdefault(name, examples)
+
+    watched, until = noted(tested, note), time.monotonic() + seconds
+    missing = None if wanted is None else set(wanted)
+    with drawing_only():
+        for seed in range(-(-max_examples // _CHUNK)):
+            if time.monotonic() > until or (missing is not None and missing <= found.keys()):
+                break
+            watched.explore(bench, seed=seed, max_examples=min(_CHUNK, max_examples - seed * _CHUNK))
+    return found
+
+
+def rows(found: Mapping[str, Mapping[str, int]]) -> dict[str, list[str]]:
+    """By mark, the properties that reached it, from what each of the properties has reached.
+
+    A scenario counts as many examples as it may have steps.
+    """
+    reached: dict[str, list[tuple[int, str]]] = {name: [] for name in every_situation()}
+    for name, marks in found.items():
+        tested = load_properties()[name]
+        weight = tested.machine.steps if isinstance(tested, MachineProperty) else 1
+        for mark, examples in marks.items():
+            reached[mark].append((examples * weight, name))
+    return {mark: [name for _, name in sorted(pairs)] for mark, pairs in reached.items()}
+
+
+def write(content: Mapping[str, list[str]], path: Path = TABLE) -> None:
+    """Write the table, a line for each mark."""
+    lines = (f" {json.dumps(mark)}: {json.dumps(names)}" for mark, names in content.items())
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def asked_bench() -> Bench:
+    """A bench where the rules answer in a subject's place."""
+    # Marks of an example are reached where its trial asks the rules, not where the port does.
+    return Bench(Subject("the rules", oracle), RulesPort(around=unnoted))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Explore every property, and tell which marks were missed; 1 if some were."""
+    parser = argparse.ArgumentParser(prog="python -m lab.marks", description=main.__doc__)
+    parser.add_argument("--write", action="store_true", help=f"write {TABLE.name}")
+    parser.add_argument("--seconds", type=float, default=4.0, help="for each property (default 4)")
+    parser.add_argument("--examples", type=int, default=3000, help="of each property, at most (default 3000)")
+    options = parser.parse_args(arguments)
+    bench, found = asked_bench(), {}
+    for name, tested in load_properties().items():
+        seconds = options.seconds * (_SCENARIOS if isinstance(tested, MachineProperty) else 1)
+        found[name] = explored(tested, bench, seconds=seconds, max_examples=options.examples)
+    content = rows(found)
+    if options.write:
+        write(content)
+    never = {name for name, one in every_situation().items() if one.never}
+    missed = [name for name, names in content.items() if not names and name not in never]
+    wrong = [name for name, names in content.items() if names and name in never]
+    sys.stdout.write("".join(f"no property reached: {name}\n" for name in missed))
+    sys.stdout.write("".join(f"reached, although nothing should reach it: {name}\n" for name in wrong))
+    return 1 if missed or wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

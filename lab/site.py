@@ -1,0 +1,170 @@
+"""`python -m lab.site`: the pages of the site, in build/site-pages; `make site` builds the site from them.
+
+A page links to other pages. A link to a file of this repository that is no page becomes its text, since the site has no sources. The
+scoreboard is made of results as JSON: `compatibility*.json`, and `conformance*.json` in docs/results.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.sources import ROOT
+
+PAGES = ROOT / "build/site-pages"
+ROOT_PAGES = {"README.md": "overview.md", "PROTOCOL.md": "PROTOCOL.md", "CHANGELOG.md": "CHANGELOG.md"}
+"""Pages outside of docs, and where they are on the site: a README.md beside index.md would be its page, too."""
+FOUND_FIRST = {"tutorial.md", "verdicts.md", "faq.md", "install.md", "conformance.md", "expected-failures.md"}
+"""Pages that the site's search names before long ones, in which each word stands more often."""
+_BOOST = "---\nsearch:\n  boost: 4\n---\n\n"
+RESULTS = {"vLLM": "compatibility.json", "SGLang": "compatibility-sglang.json"}
+_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
+_FENCE = re.compile(r"^( *)```", re.MULTILINE)
+_STYLE = ".md-grid{max-width:76rem}\n.md-typeset table:not([class]){display:block;overflow-x:auto}\n"
+
+
+def site_path(path: str) -> str:
+    """Where a page of the repository is on the site; "" for a file that is none."""
+    if path in ROOT_PAGES:
+        return ROOT_PAGES[path]
+    return path.removeprefix("docs/") if path.startswith("docs/") and path.endswith(".md") else ""
+
+
+def with_links_of_the_site(text: str, path: str) -> str:
+    """A page's text; its links to other pages lead to where these are, and links to other files are text alone."""
+
+    def changed(found: re.Match[str]) -> str:
+        image, label, target = found.groups()
+        name, hash_, anchor = target.partition("#")
+        if image or "://" in target or not name:
+            return found[0]
+        there = site_path(posixpath.normpath(posixpath.join(posixpath.dirname(path), name)))
+        if not there:
+            return label
+        here = posixpath.dirname(site_path(path)) or "."
+        return f"[{label}]({posixpath.relpath(there, here)}{hash_}{anchor})"
+
+    pieces = _FENCE.split(text)
+    # Outside of blocks of code: `split` leaves the indentation of each fence between the pieces.
+    for at in range(0, len(pieces), 4):
+        pieces[at] = _LINK.sub(changed, pieces[at])
+    return "".join(piece if at % 2 == 0 else f"{piece}```" for at, piece in enumerate(pieces))
+
+
+def scoreboard() -> str:
+    """The page of results by engine and release."""
+    lines = [
+        "# Scoreboard",
+        "",
+        "What was verified in each release, what differs, and since when. *Passed* counts properties of which an example was compared and none failed; a *known* defect is",
+        "declared and described. The cells of each release are on the pages of [vLLM](compatibility.md), [engines](engines.md) and [sequences](sequences-tables.md).",
+        "",
+    ]
+    for engine, file in RESULTS.items():
+        lines += _of_engine(engine, json.loads((ROOT / file).read_text(encoding="utf-8")), _date_of(file))
+    lines += _conformance(sorted((ROOT / "docs/results").glob("conformance*.json")))
+    return "\n".join(lines) + "\n"
+
+
+def _of_engine(engine: str, data: Mapping[str, Any], date: str) -> Iterator[str]:
+    defects = {one["id"]: one for one in data["known"]}
+    yield from (f"## {engine}", "", f"Results in `{RESULTS[engine]}`, last changed on {date}.", "")
+    yield from (
+        "| release | device | passed | known | new | not applicable | examples |",
+        "|---|---|---|---|---|---|---|",
+    )
+    for release in reversed(data["releases"]):
+        states = Counter(cell["state"] for cell in release["cells"].values())
+        known, new = states.pop("known defect", 0), states.pop("new", 0) + states.pop("NEW", 0)
+        row = (release["release"], release["device"], states["passed"], known, new, states["not applicable"])
+        yield f"| {' | '.join(map(str, row))} | {release['examples']:,} |"
+    yield from ("", "| what differs | releases that show it |", "|---|---|")
+    for name, first, last in _ranges(data["releases"]):
+        yield f"| {_linked(defects.get(name, {'title': name}))} | {first if first == last else f'{first} to {last}'} |"
+    yield ""
+
+
+def _ranges(releases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, str]]:
+    """Each defect with the first and the last release in which it showed, the latest first."""
+    shown: dict[str, list[int]] = {}
+    for at, release in enumerate(releases):
+        for name, standing in release["standings"].items():
+            if standing == "showed":
+                shown.setdefault(name, []).append(at)
+    for name, places in sorted(shown.items(), key=lambda item: (-item[1][-1], item[0])):
+        # Without what stands behind the number, such as the name of a GPU.
+        first, last = (str(releases[places[at]]["release"]).partition(" ")[0] for at in (0, -1))
+        yield name, first, last
+
+
+def _linked(defect: Mapping[str, Any]) -> str:
+    title, link = str(defect["title"]).replace("|", "\\|"), str(defect.get("link", ""))
+    return f"[{title}]({link.removeprefix('docs/')})" if link else title
+
+
+def _conformance(files: Sequence[Path]) -> Iterator[str]:
+    if not files:
+        return
+    yield from (
+        "## Conformance runs",
+        "",
+        "| subject | release | profile | suite | date | verdict | properties |",
+    )
+    yield "|---|---|---|---|---|---|---|"
+    for file in files:
+        run = json.loads(file.read_text(encoding="utf-8"))
+        counts = ", ".join(f"{count} {status}" for status, count in run["counts"].items())
+        profile = f"{run['profile']} {run['profile_version']}"
+        row = (
+            run["subject"],
+            run["release"],
+            profile,
+            run["suite"],
+            run["date"][:10],
+            run["verdict"],
+            counts,
+        )
+        yield f"| {' | '.join(map(str, row))} |"
+
+
+def _date_of(file: str) -> str:
+    line = ["git", "log", "-1", "--format=%as", "--", file]
+    found = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "an unknown date"
+
+
+def write_pages(folder: Path) -> None:
+    """Make the folder anew, with all pages and their pictures."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for path in (*ROOT_PAGES, *(one.relative_to(ROOT).as_posix() for one in (ROOT / "docs").rglob("*.md"))):
+        target = folder / site_path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = with_links_of_the_site((ROOT / path).read_text(encoding="utf-8"), path)
+        target.write_text(_BOOST * (site_path(path) in FOUND_FIRST) + text, encoding="utf-8")
+    for picture in (ROOT / "docs").rglob("*.svg"):
+        target = folder / picture.relative_to(ROOT / "docs")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(picture, target)
+    (folder / "scoreboard.md").write_text(
+        with_links_of_the_site(scoreboard(), "docs/scoreboard.md"), encoding="utf-8"
+    )
+    (folder / "site.css").write_text(_STYLE, encoding="utf-8")
+
+
+def main() -> int:
+    """Write the pages."""
+    write_pages(PAGES)
+    print(f"pages: {PAGES.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
