@@ -23,6 +23,7 @@ from statecheck.campaign.processes.handle import START_SECONDS, WorkerHandle
 from statecheck.campaign.processes.pool import WorkerPool
 from statecheck.campaign.processes.tasks import Explore, Setting
 from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.record_parts import NOT_REPLAYED
 from statecheck.campaign.recovery import Recovery
 from statecheck.campaign.schedule.assignment import GRACE_SECONDS, Assignment
 from statecheck.campaign.schedule.exhaustion import Exhaustion
@@ -176,10 +177,9 @@ class Campaign:
         self._gpus.close()
         self._outcomes.conclude()
         self._recovery.restore()
-        if self._queue.left_out:
-            self.ledger.trouble(
-                f"{self._queue.left_out} cases of the corpus were not replayed for want of time"
-            )
+        for path in self._queue.not_replayed:
+            why = "since the campaign was interrupted" if self.record.interrupted else "for want of time"
+            self.ledger.replayed(self._queue.passed_over(path, NOT_REPLAYED, why), path, {})
         if self._queue.canary_waits:
             self.ledger.trouble("the canary was not run: the campaign ended before its turn")
         self.record.complete = bool(self._gpus.usable) and not self.record.interrupted and self._is_done()

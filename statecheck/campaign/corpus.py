@@ -17,8 +17,9 @@ from statecheck.campaign.writable import WritableFolders, print_case
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.codec import encode
-from statecheck.case.former import first_name
+from statecheck.case.former import first_name, name_today
 from statecheck.data.files import in_file_name, require_inside, write_whole
+from statecheck.data.json_files import load as load_json
 from statecheck.data.locks import locked_folder
 from statecheck.diagnose.replay import replay_case
 from statecheck.execution.ports import Port
@@ -94,12 +95,22 @@ class Corpus:
     def entries(self) -> list[CorpusFile]:
         """Every file, by name; those that cannot be read with what is wrong with them."""
         try:
+            paths = self.paths()
+        except OSError as error:
+            return [CorpusFile(self.folder, None, f"cannot be listed: {error.strerror}")]
+        return [entry for entry in map(read, paths) if entry is not None]
+
+    def paths(self) -> list[Path]:
+        """Every file, by name; none is opened.
+
+        Raises:
+            OSError: the folder cannot be listed.
+        """
+        try:
             names = sorted(entry.name for entry in os.scandir(self.folder) if entry.name.endswith(".json"))
         except FileNotFoundError:
             return []
-        except OSError as error:
-            return [CorpusFile(self.folder, None, f"cannot be listed: {error.strerror}")]
-        return [entry for entry in (read(self.folder / name) for name in names) if entry is not None]
+        return [self.folder / name for name in names]
 
     def find(self, wanted: str) -> Path:
         """The file of a bucket, by its id, the first digits of it, the file's name, or the name or id of its property.
@@ -190,6 +201,16 @@ def file_name(case: Case) -> str:
 def _weight(case: Case) -> Weight:
     text = json.dumps(encode(case.steps))
     return len(text), text
+
+
+def property_in(path: Path) -> str:
+    """The name of the property that a file's case is of, "" where nothing says it. The case is not decoded, which may take long."""
+    try:
+        data = load_json(path, "a case")
+    except (OSError, ValueError):
+        return ""
+    name = data.get("property_name") if isinstance(data, dict) else None
+    return name_today(name) if isinstance(name, str) else ""
 
 
 def read(path: Path) -> CorpusFile | None:

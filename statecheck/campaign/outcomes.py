@@ -142,12 +142,15 @@ class Outcomes:
         if isinstance(task, Explore):
             self._end_exploration(worker, task, running, why, fault)
         elif isinstance(task, Replay):
+            self._ledger.trouble(f"{Path(task.path).name} of the corpus: {why}")
             self._end_replay(task, why, fault)
         elif isinstance(task, RunCanary):
             self._end_canary(task, why)
         elif not worker.ready:
             self._failed_starts += 1
             self._ledger.trouble(f"{why} before it was ready")
+        else:
+            self._ledger.trouble(f"{why} between two tasks")
         self._replace(worker)
 
     def _end_exploration(
@@ -212,7 +215,9 @@ class Outcomes:
         running = self._recovery.running(worker)
         if isinstance(task, Replay):
             path = Path(task.path)
-            self._ledger.replayed(CorpusRecord(path.name, LEFT_OUT, "left out: the time was up"), path, {})
+            self._ledger.replayed(
+                self._queue.passed_over(path, LEFT_OUT, "left out: the time was up"), path, {}
+            )
         if not isinstance(task, Explore):
             return
         found = self._leave(worker, task, "the campaign ended")

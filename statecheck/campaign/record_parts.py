@@ -135,13 +135,33 @@ def bucket_in(file: str) -> str:
     return found[1] if found else ""
 
 
+NOT_REPLAYED = "NOT REPLAYED"
+"""The verdict on a case of the corpus that the campaign had no time for."""
+CORPUS_VERDICTS = (
+    "FAILED",
+    "UNREADABLE",
+    "KNOWN",
+    "FIXED",
+    "NOT REPRODUCED",
+    "NOT APPLICABLE",
+    "LEFT OUT",
+    NOT_REPLAYED,
+)
+"""All verdicts on cases of a corpus. Of the verdicts of several shards on a case, the first in this order counts: another shard may have
+replayed what there was no time for in this one."""
+
+
 @dataclass
 class CorpusRecord:
-    """What became of a case of the corpus: "UNREADABLE", or as `Replay` says."""
+    """What became of a case of the corpus: "UNREADABLE", "NOT REPLAYED", or as `ReplayVerdict` says.
+
+    `last`: of a case that was not replayed to its end, its verdict when it last was, "" if that is not known.
+    """
 
     file: str
     verdict: str
     message: str
+    last: str = ""
 
 
 @dataclass

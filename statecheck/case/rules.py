@@ -42,6 +42,10 @@ MOST_BYTES = 64 * 2**30
 MOST_RUNS = 1 << 20
 """Pieces of memory of one view, each of which costs time by itself."""
 _MOST_WRITTEN = 1 << 24
+_MOST_AXES = 64
+"""As many as torch has. Each axis takes part in products, of which thousands take minutes."""
+_INT_BITS, _MOST_BITS = 64, 2048
+"""Bits that all ints beyond 64 bits may have together. A result is described up to 14,000 bits, so that a formula's product of them is described, too."""
 _LONGEST_NAME = 200
 _ID = re.compile(r"[a-z0-9-]+/[a-z0-9-]+")
 _INDEX = r"\[(?:\d{1,9}|'[A-Za-z0-9_. ]{1,200}')\]"
@@ -91,11 +95,41 @@ def check_cost(case: Case) -> None:
     """
     whole = 0
     for place, value in values_inside((*case.steps, *case.expected), "steps"):
+        if isinstance(value, (Tensor, View, Fake)):
+            _require_few_axes(value, place)
         if isinstance(value, (Tensor, View)):
             whole += _Form(value, place).checked()
     if whole > MOST_BYTES:
         rule = f"at most {MOST_BYTES}"
         raise Misfit("bytes of all tensors", whole, f"{rule}, or replaying the case would use up the machine")
+    bits = _large_bits(case.steps)
+    if bits > _MOST_BITS:
+        rule = f"at most {_MOST_BITS}, or no result of them could be written down"
+        raise Misfit(f"bits of all ints beyond {_INT_BITS} bits", bits, rule)
+
+
+def _require_few_axes(value: Tensor | View | Fake, place: str) -> None:
+    """Refuse what takes long for each axis; an axis may be a filling that takes no room in the file."""
+    for name, numbers in (("shape", value.shape), ("strides", value.strides or ())):
+        if len(numbers) > _MOST_AXES:
+            raise Misfit(f"{place}.{name}", numbers, f"of at most {_MOST_AXES} axes")
+
+
+def _large_bits(value: Any) -> int:
+    """The bits of all ints in a value that an int64 or a uint64 cannot hold."""
+    if type(value) is int:
+        return value.bit_length() if value.bit_length() > _INT_BITS else 0
+    if isinstance(value, (list, tuple)):
+        kinds = set(map(type, value))
+        # Of elements of tensors there may be millions.
+        if kinds <= {int} and (not value or (max(value) >> _INT_BITS) | (min(value) >> _INT_BITS) in (0, -1)):
+            return 0
+        return sum(map(_large_bits, value)) if kinds - {str, float, bool} else 0
+    if isinstance(value, dict):
+        return sum(_large_bits(key) + _large_bits(item) for key, item in value.items())
+    if is_dataclass(value):
+        return sum(_large_bits(getattr(value, field.name)) for field in fields(value))
+    return 0
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from statecheck.case import Case
-from statecheck.diagnose.rerun import NotTried, replay
+from statecheck.diagnose.rerun import NotTried, Rerun
 from statecheck.execution.breadth import require_narrow
 from statecheck.execution.patience import Patient, TooLong
 from statecheck.execution.ports import Port, choose_device, ordinary_port
@@ -18,7 +18,7 @@ from statecheck.execution.selection import NEED_CUDA, missing_functions
 from statecheck.kernels import coverage, triton_mode
 from statecheck.kernels.coverage import How
 from statecheck.subject import Subject, load
-from statecheck.subject.identity import SOURCE, source_of
+from statecheck.subject.identity import SOURCE, source_of, system_named, system_of
 from statecheck.workers.forking import start_server
 from statecheck.workers.forkserver import kernels_of
 from statecheck.workers.port import InWorker
@@ -34,7 +34,7 @@ class ReplayVerdict:
     """What came of a case, a line that explains it, and the case as it is now.
 
     `verdict` is "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE"; "NOT REPRODUCED" where nothing failed, but the failure takes more than
-    the case has; or, where the rules took too long, "LEFT OUT". `declared` is the id and the link of a known defect.
+    the case has, or the case has none; or, where the rules took too long, "LEFT OUT". `declared` is the id and the link of a known defect.
     """
 
     verdict: str
@@ -98,15 +98,18 @@ def replay_case(
     """As `replay_file`; `port` may lend one that is open already, for cases that can do it no harm.
 
     Raises:
-        ValueError: the case calls what no document has.
+        ValueError: the case calls nothing, or what no document has.
     """
+    if not case.calls:
+        raise ValueError("calls = none, but should be one at least, or there is nothing to compare [replay]")
     reason = _not_applicable(case, subject, device)
     if reason is not None:
         return ReplayVerdict(NOT_APPLICABLE, reason, case)
     try:
         with _port_for(case, subject, device, port) as used:
             before = _interpreted(used)
-            found = replay(case, used, subject, Patient(rules_of(subject.profile)))
+            rerun = Rerun(case, used, subject, Patient(rules_of(subject.profile)))
+            found = rerun.first_failure()
             interpreted = coverage.unwatched(_interpreted(used) - before)
     except NotTried as left:
         return ReplayVerdict(NOT_APPLICABLE, str(left), case)
@@ -115,7 +118,7 @@ def replay_case(
     if found is None and interpreted and (case.sanitized or any(call.schedule for call in case.calls)):
         return ReplayVerdict(NOT_APPLICABLE, interpreted, case)
     if found is None:
-        return _not_failed(case, subject, watched=_watches(port, device))
+        return _not_failed(case, subject, compared=rerun.compared, watched=_watches(port, device))
     known = None if as_new else subject.defect_index.find_apart(_with_id(found, subject))
     if known is not None:
         declared = ", ".join(filter(None, (known.id, known.link)))
@@ -125,7 +128,11 @@ def replay_case(
     return ReplayVerdict(FAILED, "; ".join(filter(None, (_sentence(found), *notes))), found)
 
 
-def _not_failed(case: Case, subject: Subject, *, watched: bool) -> ReplayVerdict:
+def _not_failed(case: Case, subject: Subject, *, compared: int, watched: bool) -> ReplayVerdict:
+    """The verdict on a case of which no call failed: it is fixed only if something was compared that had failed."""
+    if not compared:
+        message = f"nothing was compared: the case runs no function of {subject.name}"
+        return ReplayVerdict(NOT_APPLICABLE, message, case)
     if case.sanitized and not watched:
         return ReplayVerdict(NOT_APPLICABLE, "the sanitizer found it, and watches no kernels here", case)
     if not case.is_decisive:
@@ -134,7 +141,10 @@ def _not_failed(case: Case, subject: Subject, *, watched: bool) -> ReplayVerdict
     if case.subject == subject.name and case.first_seen.get(SOURCE) == source_of(subject) != "":
         message = f"nothing failed, but the source of {subject.name} is the one in which the case was found"
         return ReplayVerdict(NOT_REPRODUCED, message, case)
-    return ReplayVerdict(FIXED, f"{subject.name} now answers {case.property_name} by the rules", case)
+    if case.failure is None:
+        return ReplayVerdict(NOT_REPRODUCED, "nothing failed, and the case has no failure to reproduce", case)
+    now = "now " if case.subject == subject.name else ""
+    return ReplayVerdict(FIXED, f"{subject.name} {now}answers {case.property_name} by the rules", case)
 
 
 def _with_id(case: Case, subject: Subject) -> Case:
@@ -152,6 +162,9 @@ def _sentence(case: Case) -> str:
 
 
 def _not_applicable(case: Case, subject: Subject, device: str) -> str | None:
+    system = system_of(case)
+    if system and system != system_named(subject.name):
+        return f"the case is of {system}, and what it does there says nothing of {subject.name}"
     missing = missing_functions(case, subject)
     if missing:
         return f"{subject.name} has no {', '.join(missing)}"

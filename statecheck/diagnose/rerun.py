@@ -41,6 +41,8 @@ class Rerun:
         self.case = case
         self.run = Run(port, expect or recorded(case.expected))
         self._subject = subject
+        self.compared = 0
+        """Outcomes of the subject's own functions that were held against what was expected."""
         port.begin()
 
     def __iter__(self) -> Iterator[Taken]:
@@ -60,7 +62,16 @@ class Rerun:
         reason = not_offered(taken.outcome) if taken is not None else None
         if reason is not None:
             raise NotTried(reason)
+        self.compared += taken is not None and taken.outcome.by_subject
         return taken
+
+    def first_failure(self) -> Case | None:
+        """Take all steps; the case as it fails first, None where it does not."""
+        for _ in self:
+            found = self.failed()
+            if found is not None:
+                return found
+        return self.still_stated()
 
     def failed(self) -> Case | None:
         """The case as it fails at the call that was taken last, None where that came out as expected."""
@@ -101,12 +112,7 @@ def replay(
     case: Case, port: Port, subject: Subject | None = None, expect: Expectation | None = None
 ) -> Case | None:
     """The case as it fails first on `port`, None where it does not; arguments and errors as of `Rerun`."""
-    rerun = Rerun(case, port, subject, expect)
-    for _ in rerun:
-        found = rerun.failed()
-        if found is not None:
-            return found
-    return rerun.still_stated()
+    return Rerun(case, port, subject, expect).first_failure()
 
 
 def ends_earlier(case: Case, port: Port) -> Case | None:

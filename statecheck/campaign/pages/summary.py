@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from statecheck.campaign.pages.causes import grouped, summed_up
 from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import BucketRecord, bucket_in
+from statecheck.campaign.record_parts import NOT_REPLAYED, BucketRecord, CorpusRecord, bucket_in
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, Status
 from statecheck.rooms import working_folder
 from statecheck.text import counted, first_names
@@ -121,6 +121,19 @@ def _missing(record: CampaignRecord) -> Iterator[str]:
     left_out = sum(replay.verdict == "LEFT OUT" for replay in record.corpus)
     if left_out:
         yield f"{counted(left_out, 'case')} of the corpus took too long and {'was' if left_out == 1 else 'were'} left out."
+    waiting = [replay for replay in record.corpus if replay.verdict == NOT_REPLAYED]
+    if waiting:
+        yield _not_replayed(waiting)
+
+
+def _not_replayed(waiting: Sequence[CorpusRecord]) -> str:
+    """The cases of the corpus that were not replayed, those that failed last first."""
+    ordered = sorted(waiting, key=lambda replay: replay.last != "FAILED")
+    listed = first_names([replay.file for replay in ordered], _MOST_NAMES)
+    count = counted(len(waiting), "case of the corpus was", "cases of the corpus were")
+    failed = sum(replay.last == "FAILED" for replay in waiting)
+    those = f" ({failed} of them failed last)" if failed else ""
+    return f"{count} not replayed {waiting[0].message}{those}: {listed}."
 
 
 def replay_line(bucket: BucketRecord, device: str) -> str:

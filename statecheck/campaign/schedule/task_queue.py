@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import filecmp
 from collections import deque
-from collections.abc import Container, Sequence
-from pathlib import Path
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePath
 
-from statecheck.campaign.corpus import Corpus
-from statecheck.campaign.plan import Plan
+from statecheck.campaign.corpus import Corpus, property_in
+from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Replay, RunCanary, Task
+from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.record_parts import NOT_REPLAYED, CorpusRecord
 from statecheck.campaign.schedule.assignment import Assignment
 from statecheck.campaign.schedule.exhaustion import Exhaustion
 from statecheck.campaign.schedule.fixed import FixedExamples
@@ -22,6 +26,10 @@ _REPLAY_SHARE = 0.2
 _CANARY_SECONDS, _LONG_BUDGET = 3.0, 30.0
 """With such a budget or a longer one, the canary runs after three seconds, so that a failure is found sooner. In a short campaign, it runs
 first: an example may keep a worker busy until the end."""
+_RECORDS = 5
+"""Records of earlier campaigns that are looked through for what became of cases."""
+_PASSED_OVER = ("LEFT OUT", NOT_REPLAYED)
+_SETTLED = ("KNOWN", "FIXED", "NOT REPRODUCED", "NOT APPLICABLE")
 
 
 class TaskQueue:
@@ -35,16 +43,22 @@ class TaskQueue:
         self._plan, self._assignment = plan, assignment
         self._first: deque[Replay] = deque()
         self._canary: RunCanary | None = None
+        self.last: dict[str, str] = {}
+        """By the name of a case's file, its verdict when it was replayed last, as far as that is known."""
 
     @property
-    def left_out(self) -> int:
+    def not_replayed(self) -> list[Path]:
         """Cases of the corpus that wait to be replayed."""
-        return len(self._first)
+        return [Path(task.path) for task in self._first]
 
     @property
     def canary_waits(self) -> bool:
         """Whether the canary has yet to be given to a worker."""
         return self._canary is not None
+
+    def passed_over(self, path: Path, verdict: str, why: str) -> CorpusRecord:
+        """The record of a case that was not replayed to its end."""
+        return CorpusRecord(path.name, verdict, why, self.last.get(path.name, ""))
 
     def put_first(self, task: Replay | RunCanary) -> None:
         """Have a task done that a worker could not do."""
@@ -59,17 +73,24 @@ class TaskQueue:
         Args:
             chosen: properties whose cases are replayed, None for all.
         """
-        done = set[str]()
         if self._plan.canary:
             self._canary = RunCanary(str(folder / "canary"))
         if not self._plan.replayed:
             return
-        for corpus in dict.fromkeys((self._plan.corpus, self._plan.keeps_in)):
-            for entry in Corpus(Path(corpus)).entries():
-                is_chosen = chosen is None or entry.case is None or entry.case.property_name in chosen
-                if entry.path.name not in done and is_chosen:
-                    done.add(entry.path.name)
-                    self._first.append(Replay(str(entry.path)))
+        paths = list(_files((self._plan.corpus, self._plan.keeps_in)))
+        if chosen is not None:
+            paths = [path for path in paths if (name := property_in(path)) in chosen or not name]
+        self.last = last_verdicts(self._plan) if paths else {}
+        self._first.extend(Replay(str(path)) for path in self._in_order(paths))
+
+    def _in_order(self, paths: Sequence[Path]) -> list[Path]:
+        """What failed last, or was never replayed, comes first. Among equals the order is drawn: what there is no time for differs each time."""
+
+        def place(path: Path) -> tuple[bool, int]:
+            is_settled = self.last.get(path.name, "") in _SETTLED
+            return is_settled, seed_of(self._plan, self._plan.first_round, f"{path.name} of the corpus")
+
+        return sorted(paths, key=place)
 
     def next(
         self, worker: WorkerHandle, workers: Sequence[WorkerHandle], at: float, left: float
@@ -101,3 +122,57 @@ class TaskQueue:
         if budget is None or self._assignment.every_property_was_tried:
             return True
         return at < _REPLAY_SHARE * budget
+
+
+def _files(folders: Iterable[str]) -> list[Path]:
+    """The files of several corpora; of files with the same name and the same contents, one."""
+    found: dict[str, list[Path]] = {}
+    for folder in dict.fromkeys(folders):
+        try:
+            paths = Corpus(Path(folder)).paths()
+        except OSError:
+            # A worker says why it cannot be read.
+            paths = [Path(folder)]
+        for path in paths:
+            same = found.setdefault(path.name, [])
+            if not any(_are_equal(path, other) for other in same):
+                same.append(path)
+    return [path for same in found.values() for path in same]
+
+
+def _are_equal(one: Path, other: Path) -> bool:
+    try:
+        return filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
+
+
+def last_verdicts(plan: Plan) -> dict[str, str]:
+    """By the name of a case's file, what came of it in the latest campaigns of the subject on the device; cases that failed there, too."""
+    found: dict[str, str] = {}
+    for record in _latest(plan):
+        verdicts = {PurePath(bucket.corpus).name: "FAILED" for bucket in record.buckets if bucket.corpus}
+        for row in record.corpus:
+            verdict = row.last if row.verdict in _PASSED_OVER else row.verdict
+            if verdict and verdicts.get(row.file) != "FAILED":
+                verdicts[row.file] = verdict
+        found = verdicts | found
+    return found
+
+
+def _latest(plan: Plan) -> Iterator[CampaignRecord]:
+    """The latest records of campaigns of the plan's subject and device, the newest first."""
+    paths: list[tuple[float, Path]] = []
+    for path in (Path(plan.reports) / "campaigns").glob(f"*/{FILE}"):
+        with suppress(OSError):
+            paths.append((path.stat().st_mtime, path))
+    number = 0
+    for _, path in sorted(paths, reverse=True):
+        # What cannot be read says nothing.
+        with suppress(OSError, ValueError):
+            record = CampaignRecord.load(path)
+            if (record.subject, record.device) == (plan.subject, plan.device):
+                number += 1
+                yield record
+        if number >= _RECORDS:
+            return

@@ -12,6 +12,7 @@ from statecheck.campaign.launched import launches_of, records_of
 from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import (
+    CORPUS_VERDICTS,
     BucketRecord,
     CorpusRecord,
     KnownRecord,
@@ -37,7 +38,6 @@ _STRONGEST = (
 )
 _STATUSES = [status.value for status in _STRONGEST]
 _STANDINGS = ["showed", "not tried enough", "no longer fails", "not tried"]
-_VERDICTS = ["FAILED", "UNREADABLE", "LEFT OUT", "KNOWN", "FIXED", "NOT REPRODUCED", "NOT APPLICABLE"]
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -241,7 +241,7 @@ def _mark(group: list[MarkRecord]) -> MarkRecord:
 
 
 def _replayed(group: list[CorpusRecord]) -> CorpusRecord:
-    return min(group, key=lambda record: _rank(_VERDICTS, record.verdict))
+    return min(group, key=lambda record: _rank(CORPUS_VERDICTS, record.verdict))
 
 
 def _troubles(parts: Sequence[Part]) -> list[str]:

@@ -13,7 +13,8 @@ from statecheck.case.values import Record, Value, record
 SCALARS = (type(None), bool, int, float, str)
 _OUR_RECORDS = frozenset({"Damaged", "Missing", "Undescribable"})
 _MOST_ELEMENTS = 1 << 24
-_LONGEST_INT = 4096
+_LONGEST_INT = 14_000
+"""Bits. Python writes down at most 4,300 digits, which are 14,284 bits."""
 _TOO_LARGE = 1 << _LONGEST_INT
 _LONGEST_TEXT = 1_000_000
 
