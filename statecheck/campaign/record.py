@@ -5,12 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
 from statecheck.campaign.launched import KernelRecord
 from statecheck.campaign.record_parts import (
+    CORPUS_VERDICTS,
+    STANDINGS,
     BucketRecord,
     CorpusRecord,
     KnownRecord,
@@ -22,6 +25,7 @@ from statecheck.case.rules import require_path
 from statecheck.data.decode import Decoder, Misfit, format_value, require_once
 from statecheck.data.files import write_whole
 from statecheck.data.json_files import load, parse
+from statecheck.execution.verdict import Status
 
 SCHEMA = 3
 FILE = "campaign.json"
@@ -62,6 +66,7 @@ class CampaignRecord:
         tolerates_fixed: a declared defect that no longer fails is no failure.
         release: of the subject, such as "0.33.0", "" where it is not known.
         first_failure: examples and seconds until an example failed for the first time; empty where none did.
+        mixed_versions: of a campaign of several shards or units, the versions that were not the same in all of them, by name.
         marks: every declared one that the chosen properties could reach; `examples` 0 is a missed one.
     """
 
@@ -99,6 +104,7 @@ class CampaignRecord:
     tolerates_fixed: bool = False
     release: str = ""
     first_failure: dict[str, float] = field(default_factory=dict)
+    mixed_versions: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def examples(self) -> int:
@@ -195,6 +201,7 @@ def _check(record: CampaignRecord) -> None:
         shard = f"{record.shard} of {record.shards}"
         raise Misfit("shard", shard, f"one of 1 to {_MOST_SHARDS} shards, counted from 0")
     _check_time(record.began)
+    _check_words(record)
     _check_buckets(record)
     require_once((row.name for row in record.properties), "properties")
     require_once((mark.name for mark in record.marks), "marks")
@@ -202,6 +209,19 @@ def _check(record: CampaignRecord) -> None:
     for at, case in enumerate(record.corpus):
         if PurePath(case.file).name != case.file:
             raise Misfit(f"corpus[{at}].file", case.file, "the name of a file")
+
+
+def _check_words(record: CampaignRecord) -> None:
+    """Refuse a status, a verdict or a standing that no version has: what counts for nothing would count as passed."""
+    statuses = [status.value for status in Status]
+    words: list[tuple[str, str, Sequence[str]]] = [
+        *((f"properties[{at}].status", row.status, statuses) for at, row in enumerate(record.properties)),
+        *((f"corpus[{at}].verdict", row.verdict, CORPUS_VERDICTS) for at, row in enumerate(record.corpus)),
+        *((f"known[{at}].standing", row.standing, STANDINGS) for at, row in enumerate(record.known)),
+    ]
+    for place, word, known in words:
+        if word not in known:
+            raise Misfit(place, word, f"one of {', '.join(known)}")
 
 
 def _check_time(began: str) -> None:

@@ -164,6 +164,10 @@ class CorpusRecord:
     last: str = ""
 
 
+STANDINGS = ("showed", "not tried enough", "no longer fails", "not tried")
+"""All standings of known defects. Of those of several shards, the first in this order counts."""
+
+
 @dataclass
 class KnownRecord:
     """A known defect as the campaign met it.

@@ -19,7 +19,7 @@ from statecheck.text.terminal import said, say
 
 _DESCRIPTION = f"""Add up the shards of a campaign and write its report. Folders are searched for {FILE}; where they hold
 shards of several campaigns, --id chooses. One campaign that has no shards only gets its report written again. Shards of another
-subject, commit or seed, and two different records of one shard, are refused before anything is written. 0: clean. 1: something is
+subject, release, commit or seed, and two different records of one shard, are refused before anything is written. 0: clean. 1: something is
 wrong. 2: incomplete, or a {FILE} could not be read. 3: nothing that can be merged."""
 
 

@@ -111,6 +111,9 @@ def _missing(record: CampaignRecord) -> Iterator[str]:
         yield "The campaign was interrupted."
     elif not record.complete:
         yield "The campaign has not used up its budget."
+    if record.mixed_versions:
+        names = (f"{name} {' and '.join(versions)}" for name, versions in record.mixed_versions.items())
+        yield f"The shards ran with different versions, so that no version had all examples: {', '.join(names)}."
     for status in UNDECIDED:
         found = sum(row.status == status for row in record.properties)
         if found:

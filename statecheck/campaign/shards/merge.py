@@ -13,6 +13,7 @@ from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import (
     CORPUS_VERDICTS,
+    STANDINGS,
     BucketRecord,
     CorpusRecord,
     KnownRecord,
@@ -24,7 +25,9 @@ from statecheck.execution.verdict import Status
 _NUMBERS = ("examples", "seconds", "compared", "discarded", "parts")
 _COUNTS = ("outside", "not_offered", "known", "no_evidence", "unchecked")
 """Fields of a property's record that add up."""
-_SAME = ("id", "subject", "device", "only", "commit", "seed", "shards")
+_SAME = ("id", "subject", "release", "device", "only", "profile", "commit", "seed", "shards")
+_VERSIONS = ("python", "torch", "triton", "numpy", "hypothesis", "statecheck")
+"""Names of a record's environment on which the drawn examples and their outcomes depend."""
 _STRONGEST = (
     Status.FALSIFIED,
     Status.ERROR,
@@ -37,7 +40,6 @@ _STRONGEST = (
     Status.NOT_APPLICABLE,
 )
 _STATUSES = [status.value for status in _STRONGEST]
-_STANDINGS = ["showed", "not tried enough", "no longer fails", "not tried"]
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -125,6 +127,7 @@ def _surroundings(parts: Sequence[Part]) -> dict[str, Any]:
         "gpus": {f"{part.name}: {key}": name for part in parts for key, name in part.record.gpus.items()},
         "began": min(records, key=lambda record: record.start).began,
         "environment": _environment(records),
+        "mixed_versions": _mixed_versions(records),
         "troubles": _troubles(parts),
         "remarks": [*dict.fromkeys(_each(records, "remarks"))],
         "canary": _joined(record.canary for record in records)
@@ -175,6 +178,16 @@ def _environment(records: Sequence[CampaignRecord]) -> dict[str, str]:
     return {name: _joined(record.environment.get(name, "") for record in records) for name in names}
 
 
+def _mixed_versions(records: Sequence[CampaignRecord]) -> dict[str, list[str]]:
+    """The versions that are not the same in all records, by name."""
+    found = {
+        name: [*dict.fromkeys(record.environment.get(name, "unknown") for record in records)]
+        for name in _VERSIONS
+        if any(name in record.environment for record in records)
+    }
+    return {name: versions for name, versions in found.items() if len(versions) > 1}
+
+
 def _rank(order: Sequence[str], value: str) -> int:
     return order.index(value) if value in order else len(order)
 
@@ -196,7 +209,7 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def _known(group: list[KnownRecord]) -> KnownRecord:
     """A defect that showed in one part showed."""
-    strongest = min(group, key=lambda record: _rank(_STANDINGS, record.standing))
+    strongest = min(group, key=lambda record: _rank(STANDINGS, record.standing))
     properties = _summed(record.properties for record in group)
     return replace(strongest, properties=properties)
 

@@ -15,6 +15,7 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import (
     BucketRecord,
     CorpusRecord,
+    KnownRecord,
     MarkRecord,
     PropertyRecord,
 )
@@ -214,6 +215,8 @@ def test_what_cannot_be_read_is_named_and_the_others_are_merged(
         ({"device": "cuda"}, "device = 'cuda', but should be 'cpu'"),
         ({"only": "chunk"}, "only = 'chunk', but should be ''"),
         ({"shard": 0}, "shard = 1/2, but should be another one"),
+        ({"release": "0.33.0"}, "release = '0.33.0', but should be ''"),
+        ({"profile": "engines"}, "profile = 'engines', but should be ''"),
     ],
     ids=str,
 )
@@ -224,6 +227,44 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(
     assert desk.merge() == 3
     assert message in capsys.readouterr().err
     assert (desk.reports.exists(), desk.corpus.exists()) == (False, False)
+
+
+@pytest.mark.parametrize("name", ["torch", "triton", "python", "hypothesis"])
+@pytest.mark.parametrize("other", ["2.12.0", None], ids=["another one", "unknown"])
+def test_shards_with_other_versions_leave_the_campaign_incomplete(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, other: str | None
+) -> None:
+    first = a_shard(0, environment={name: "2.13.0", "platform": "Linux-1"})
+    second = a_shard(1, environment={"platform": "Linux-2"} | ({name: other} if other else {}))
+    assert Desk(tmp_path, [first, second]).merge() == 2
+    printed = capsys.readouterr().out
+    assert f"different versions, so that no version had all examples: {name} 2.13.0 and " in printed
+    assert "platform" not in printed
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"properties": [a_property("PASED")]},
+        {"corpus": [CorpusRecord("a.json", "FAIL", "")]},
+        {"known": [KnownRecord("a", standing="gone")]},
+    ],
+    ids=["property", "corpus", "known defect"],
+)
+def test_a_row_of_an_unknown_status_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], row: dict[str, Any]
+) -> None:
+    desk = Desk(tmp_path, [a_shard(0), a_shard(1, **row)])
+    assert desk.merge() == 2
+    assert "but should be one of" in capsys.readouterr().err
+    assert desk.written.complete is False
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_case_that_one_shard_replayed_counts_although_another_had_no_time(order: int) -> None:
+    rows = [CorpusRecord("a.json", "FIXED", ""), CorpusRecord("a.json", "NOT REPLAYED", "", "FAILED")]
+    one, other = ({"corpus": [row]} for row in rows[::order])
+    assert pair(one, other).corpus == [rows[0]]
 
 
 def test_campaigns_without_shards_in_the_same_folders_are_none_of_it(tmp_path: Path) -> None:
