@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from statecheck.cli.options import (
 )
 from statecheck.execution.verdict import CLEAN, FALSIFIED, MISCONFIGURED
 from statecheck.rooms import release
+from statecheck.text.command_lines import near
+from statecheck.text.terminal import said, say
 
 RESULT = "conformance.json"
 _IN_CI = (
@@ -54,7 +57,22 @@ def add_conform(commands: Any) -> None:
     add_reports_option(conform)
     add_port_options(conform)
     add_require_options(conform)
-    conform.set_defaults(run=run_conform, as_new=False, only="")
+    conform.set_defaults(run=run_conform, check=check_conform, as_new=False, only="")
+
+
+def check_conform(options: argparse.Namespace) -> None:
+    """Say at once what is wrong with the options: the environment of a release may take minutes.
+
+    Raises:
+        ValueError: no such profile, or the file of expected failures is not as documented.
+    """
+    from statecheck.campaign.conformance.profiles import profile_of
+    from statecheck.subject.known import ids_in, unsupported_in
+
+    profile_of(options.profile)
+    if options.xfails is not None and options.xfails.exists():
+        ids_in(options.xfails)
+        unsupported_in(options.xfails)
 
 
 def run_conform(options: argparse.Namespace) -> int:
@@ -67,12 +85,19 @@ def run_conform(options: argparse.Namespace) -> int:
     """
     from statecheck.campaign.conformance.profiles import seed_of_profile
 
+    xfails: Path | None = options.xfails
+    if xfails is not None and not xfails.exists():
+        # A workflow names the file before there is a failure to declare.
+        say(
+            f"note: {said(near(xfails))} is not there: no failure is expected. `statecheck xfails --update` writes it."
+        )
+        xfails = None
     plan = short_plan(
         options,
         "conform",
         seed=seed_of_profile(options.profile),
         profile=options.profile,
-        xfails="" if options.xfails is None else str(options.xfails),
+        xfails="" if xfails is None else str(xfails),
         tolerates_fixed=not options.fail_on_fixed,
         replayed=False,
     )
@@ -82,19 +107,29 @@ def run_conform(options: argparse.Namespace) -> int:
 
 def _write_result(out: Console, campaign: Any, folder: Path) -> None:
     """Write the result as JSON and as JUnit XML, and the summary where GitHub shows one."""
+    from statecheck.campaign.keeper import not_written
     from statecheck.campaign.pages.junit import junit
     from statecheck.campaign.pages.text import markdown
-    from statecheck.data.files import write_text
-    from statecheck.text.command_lines import near
+    from statecheck.data.files import append_text, write_text
+
+    def attempt(write: Callable[[Path, str], None], path: Path, text: Callable[[], str]) -> None:
+        """What cannot be written costs neither the other files nor the verdict."""
+        try:
+            write(path, text())
+        except OSError as error:
+            _print(out, f"warning: {said(not_written(path, error))}")
 
     record = campaign.current()
-    write_text(folder / RESULT, json.dumps(result_of(record), indent=1) + "\n")
-    write_text(folder / "junit.xml", junit(record))
-    out.print(f"result: {near(folder / RESULT)}", markup=False, highlight=False, soft_wrap=True)
+    attempt(write_text, folder / RESULT, lambda: json.dumps(result_of(record), indent=1) + "\n")
+    attempt(write_text, folder / "junit.xml", lambda: junit(record))
+    _print(out, f"result: {near(folder / RESULT)}")
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
-        with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(f"{markdown(record, folder)}\n{_IN_CI}\n")
+        attempt(append_text, Path(summary), lambda: f"{markdown(record, folder)}\n{_IN_CI}\n")
+
+
+def _print(out: Console, line: str) -> None:
+    out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def result_of(record: Any) -> dict[str, Any]:

@@ -57,6 +57,9 @@ def run_parsed(
     """
     options = parser.parse_args(arguments)
     try:
+        check = getattr(options, "check", None)
+        if check is not None:
+            check(options)
         go_on_in_release(options, arguments, module)
         code: int = options.run(options)
     except ValueError as error:

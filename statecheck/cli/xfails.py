@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from statecheck.cli.options import location
 from statecheck.execution.verdict import CLEAN
 from statecheck.text.command_lines import near
 from statecheck.text.terminal import said, say
+from statecheck.text.toml import toml_string
+
+if TYPE_CHECKING:
+    from statecheck.campaign.record import CampaignRecord
+    from statecheck.campaign.record_parts import BucketRecord
+    from statecheck.case.failure import Failure
+    from statecheck.subject import Subject
 
 DEFAULT = "statecheck-xfails.toml"
+_LONGEST_TITLE = 200
 
 
 def add_xfails(commands: Any) -> None:
@@ -42,10 +49,11 @@ def run_xfails(options: argparse.Namespace) -> int:
     """Print or append an entry for each failure that the file does not declare yet; `why` and `link` are left empty.
 
     Raises:
-        ValueError: the record or the file cannot be read, or is not as documented.
+        ValueError: the record or the file cannot be read, or is not as documented; or the file cannot be written.
     """
     from statecheck.campaign.record import CampaignRecord
-    from statecheck.data.files import write_text
+    from statecheck.data.files import read_text, write_whole
+    from statecheck.subject.known import LARGEST, ids_in
 
     file: Path = options.file
     try:
@@ -54,42 +62,100 @@ def run_xfails(options: argparse.Namespace) -> int:
         raise ValueError(
             f"campaign = {error.strerror or error}, but should be the record of a campaign [{near(options.campaign)}]"
         ) from error
-    before = file.read_text(encoding="utf-8") if file.is_file() else ""
-    entries = [text for id_, text in entries_of(record) if json.dumps(id_) not in before]
+    declared = ids_in(file) if file.exists() else frozenset()
+    entries = [text for id_, text in entries_of(record) if id_ not in declared]
     if not entries:
         say("no failure that is not declared yet")
         return CLEAN
     if not options.update:
         say("\n".join(entries))
         return CLEAN
-    write_text(file, before + ("\n" if before else "") + "\n".join(entries))
-    say(f"{len(entries)} entries in {said(near(file))}: complete `why` and `link` of each", sys.stderr)
+    try:
+        before = read_text(file, LARGEST) if file.exists() else ""
+        # Whole: a process that is killed during the write must not cost a project its entries.
+        write_whole(file.resolve(), before + ("\n" if before else "") + "\n".join(entries))
+    except OSError as error:
+        raise ValueError(
+            f"file = {error.strerror or error}, but should be a file that can be written [{near(file)}]"
+        ) from error
+    count = f"{len(entries)} entr{'y' if len(entries) == 1 else 'ies'}"
+    say(f"{count} in {said(near(file))}: complete `why` and `link` of each", sys.stderr)
     return CLEAN
 
 
-def entries_of(record: Any) -> Iterator[tuple[str, str]]:
-    """The id and the TOML of an entry for each thing that is wrong."""
+def entries_of(record: CampaignRecord) -> Iterator[tuple[str, str]]:
+    """The id and the TOML of an entry for each thing that is wrong; on the standard error, what no entry can declare."""
+    subject = _loaded(record.subject) if record.buckets else None
+    ids: set[str] = set()
+    for bucket in record.buckets:
+        try:
+            failure = _failure_of(bucket)
+        except ValueError as error:
+            say(f"left out: {bucket.id}: {said(str(error))}", sys.stderr)
+            continue
+        id_ = _id_of(bucket, ids)
+        ids.add(id_)
+        yield id_, _entry(id_, bucket, failure, _function_of(failure, subject))
+
+
+def _failure_of(bucket: BucketRecord) -> Failure:
+    """What a bucket's case says went wrong.
+
+    Raises:
+        ValueError: there is no case that can be read, or it names no place, by which an entry would match.
+    """
     from statecheck.case import Case
 
-    for bucket in record.buckets:
-        failure = Case.from_data(bucket.case).failure if bucket.case else None
-        if failure is None:
-            continue
-        id_ = f"{(bucket.property_id or bucket.property).replace('/', '-')}-{bucket.id[:6]}"
-        lines = [
-            "[[known]]",
-            f"id = {json.dumps(id_)}",
-            f"title = {json.dumps(bucket.message[:200])}",
-            f"properties = {json.dumps([bucket.property_id or bucket.property])}",
-            'versions = ">=0"',
-            'link = ""',
-            'why = ""',
-            "",
-            "[[known.symptoms]]",
-            f"kind = {json.dumps(failure.kind)}",
-            f"function = {json.dumps(failure.function)}",
-            f"place = {json.dumps(failure.part)}",
-        ]
-        if failure.exception:
-            lines.append(f"exception = {json.dumps(failure.exception)}")
-        yield id_, "\n".join(lines) + "\n"
+    failure = Case.from_data(bucket.case).failure if bucket.case else None
+    if failure is None or not failure.part:
+        raise ValueError(
+            "its failure names no place in a result, so that an entry cannot declare it [xfails]"
+        )
+    return failure
+
+
+def _id_of(bucket: BucketRecord, taken: set[str]) -> str:
+    """Short where the first digits of the bucket's id tell it apart."""
+    name = (bucket.property_id or bucket.property).replace("/", "-")
+    short = f"{name}-{bucket.id[:6]}"
+    return short if short not in taken else f"{name}-{bucket.id}"
+
+
+def _loaded(name: str) -> Subject | None:
+    """The port, by which functions are called as its author calls them; None for a subject with the documents' names, or where it cannot be imported."""
+    from statecheck.campaign.start import loaded
+    from statecheck.subject import BUILT_IN
+
+    if name.partition("+")[0] in BUILT_IN:
+        return None
+    try:
+        return loaded(name)
+    except ValueError as error:
+        say(f"note: the entries have the documents' names of functions: {said(str(error))}", sys.stderr)
+        return None
+
+
+def _function_of(failure: Failure, subject: Subject | None) -> str:
+    """The port's own name of the function, if a reader of the entry takes that for the same function."""
+    function = failure.function
+    own = subject.own_name(function) if subject is not None and function else function
+    return own if subject is not None and function in subject.documented_names(own) else function
+
+
+def _entry(id_: str, bucket: BucketRecord, failure: Failure, function: str) -> str:
+    fields = {"id": id_, "title": bucket.message[:_LONGEST_TITLE]}
+    symptom = {"kind": failure.kind, "function": function, "place": failure.part}
+    if failure.exception:
+        symptom["exception"] = failure.exception
+    lines = [
+        "[[known]]",
+        *(f"{name} = {toml_string(text)}" for name, text in fields.items()),
+        f"properties = [{toml_string(bucket.property_id or bucket.property)}]",
+        'versions = ">=0"',
+        'link = ""',
+        'why = ""',
+        "",
+        "[[known.symptoms]]",
+        *(f"{name} = {toml_string(text)}" for name, text in symptom.items()),
+    ]
+    return "\n".join(lines) + "\n"

@@ -23,6 +23,12 @@ def write_text(path: Path, text: str) -> None:
     path.write_bytes(encoded(text))
 
 
+def append_text(path: Path, text: str) -> None:
+    """As `write_text`, behind what the file has."""
+    with path.open("ab") as file:
+        file.write(encoded(text))
+
+
 def in_file_name(text: str) -> str:
     """The text as a part of a file's name."""
     return re.sub(r"[^A-Za-z0-9_]", "_", text)[:_LONGEST]

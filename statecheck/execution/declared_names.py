@@ -34,8 +34,12 @@ def require_names(declared: KnownDeviation, tested: Mapping[str, Property], subj
         for function in _called_by(one)
     }
     for symptom in declared.shown_by:
-        for name in (symptom.function,) if isinstance(symptom.function, str) else symptom.function:
-            if name and "*" not in name and not name.startswith(_OF_THE_HARNESS) and name not in called:
+        names = (symptom.function,) if isinstance(symptom.function, str) else symptom.function
+        # A port's function may stand for several of the documents', of which a property calls some.
+        own_names = {subject.own_name(name) for name in names if name in called}
+        for name in names:
+            is_called = name in called or subject.own_name(name) in own_names
+            if name and "*" not in name and not name.startswith(_OF_THE_HARNESS) and not is_called:
                 own = ", ".join(sorted({subject.own_name(one) for one in called if one}))
                 rule = f"a function that its properties call: {own or 'none, and function is an empty text'}"
                 raise ValueError(f"function = {name!r}, but should be {rule} [{where}]")

@@ -100,6 +100,15 @@ def unsupported_in(path: Path) -> tuple[Unsupported, ...]:
     return tuple(made)
 
 
+def ids_in(path: Path) -> frozenset[str]:
+    """The ids of the entries in the file, also of those whose author has not said the reason yet.
+
+    Raises:
+        ValueError: there is no such file, it is no TOML, or an entry lacks a field.
+    """
+    return frozenset(entry.id for entry in _file(path).known)
+
+
 def has(versions: str, release: str) -> bool:
     """Whether a release such as "0.25.1" is among `versions`, such as ">=0.20,<0.28"; "" is all of them.
 
