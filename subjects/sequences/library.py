@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from statecheck.case.faults import Faulted
 from statecheck.subject.not_offered import NotOffered
 from subjects.sequences.protocol import PortModule
-from subjects.sequences.served import PortError, ServedModel, plain
+from subjects.sequences.served import PortError, ServedModel, failed, plain
 
 FAILED = False
 """What an operation returns that reports that it failed."""
@@ -58,7 +58,7 @@ class Handles:
     def save(self, context: int, sequence: int, name: str) -> Any:
         """Save a sequence; the state stays here."""
         state = self._function("save")(self._contexts[context], sequence)
-        if state is False:
+        if failed(state):
             return FAILED
         self._saved[name] = state
         return None

@@ -14,6 +14,7 @@ from typing import IO, Any, NoReturn
 
 from statecheck import rooms
 from statecheck.case.faults import Fault, Faulted, death, hang
+from statecheck.data.decode import format_value
 from statecheck.workers.forkserver import NO_DEVICE, Fork, fork
 from statecheck.workers.inherited import Surroundings, move_to, surroundings
 from subjects.sequences.protocol import PortModule
@@ -108,16 +109,42 @@ class ServedModel:
 
 
 def plain(name: str, value: Any) -> Any:
-    """A function's result as numbers, lists and tuples: logits may be arrays."""
-    if name == "extend" and value is not False:
+    """A function's result as numbers, lists and tuples: logits may be arrays.
+
+    Raises:
+        ValueError: an operation that has no result returned neither None nor a truth value.
+    """
+    if name in ("extend", "generate") and failed(value):
+        return False
+    if name == "extend":
         return [[float(one) for one in _flat(row)] for row in value]
-    if name == "generate" and value is not False:
+    if name == "generate":
         return [int(token) for token in _flat(value)]
     if name == "length":
         return int(value)
     if name == "states":
         return [(str(state), [float(one) for one in _flat(numbers)]) for state, numbers in value]
-    return False if value is False else None
+    said = truth(value)
+    if said is None and value is not None:
+        # A library's 0 may mean success, as in C, or that nothing happened.
+        rule = "None where it happened, True or False"
+        raise ValueError(f"{name} = {format_value(value)}, but should be {rule} [docs/sequences.md]")
+    return False if said is False else None
+
+
+def truth(value: Any) -> bool | None:
+    """A truth value of Python, or an array's of one element, as a bool; None for anything else."""
+    if type(value) is bool:
+        return value
+    if getattr(value, "shape", None) == () and callable(item := getattr(value, "item", None)):
+        found = item()
+        return found if type(found) is bool else None
+    return None
+
+
+def failed(value: Any) -> bool:
+    """Whether a result says that the operation failed, and that nothing has changed."""
+    return truth(value) is False
 
 
 def _flat(row: Any) -> Any:
