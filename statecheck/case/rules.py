@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from statecheck.case.program_schedule import parsed
 from statecheck.case.tensor import outer_axes
 from statecheck.case.values import (
     ITEM_SIZES,
@@ -204,6 +205,12 @@ def _check(value: Any, place: str) -> None:
         require_path(path, f"{place}.{_PATHS[kind]}", indices=indices)
     if isinstance(value, Tensor):
         _check_elements(value, place, (int,))
+        if isinstance(value.elements, bytes) and value.dtype != "uint8":
+            raise Misfit(
+                f"{place}.elements",
+                value.elements,
+                f"ints, since only uint8 has bytes, and not {value.dtype}",
+            )
     if isinstance(value, Record):
         _require_names((name for name, _ in value.fields), f"{place}.fields")
     if isinstance(value, Call):
@@ -220,14 +227,20 @@ def _check_elements(tensor: Tensor, place: str, kinds: tuple[type, ...]) -> None
 def _check_call(call: Call, place: str) -> None:
     require_path(call.function, f"{place}.function", indices=False)
     _require_names((name for name, _ in (*call.arguments, *call.keywords)), f"{place}.arguments")
+    # Or else the port would raise it in the call, as if the subject had.
+    parsed(call.schedule)
     for field in ("bind", "updates"):
         if getattr(call, field):
             _require_name(getattr(call, field), f"{place}.{field}")
     for name in call.observes:
         require_path(name, f"{place}.observes", indices=False)
-    for name, _ in call.environment:
+    for name, text in call.environment:
         if name not in VARIABLES:
             raise Misfit(f"{place}.environment", name, f"one of {', '.join(sorted(VARIABLES))}")
+        if not text.isascii() or "\0" in text:
+            raise Misfit(
+                f"{place}.environment[{name!r}]", text, "text that an environment can have: ASCII without NUL"
+            )
 
 
 def _require_names(names: Iterable[str], place: str) -> None:

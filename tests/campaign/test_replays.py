@@ -19,9 +19,10 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.campaign.terminal.results import print_failures, print_verdict
 from statecheck.case import Case
-from statecheck.case.values import Device, Returned, call
+from statecheck.case.values import Call, Device, Fake, Returned, Tensor, call
 from statecheck.diagnose.replay import FIXED, NOT_APPLICABLE, NOT_REPRODUCED, replay_case
 from statecheck.subject import Subject, load
+from statecheck.subject.subject import LAYOUT_VARIABLE
 from tests.breakages.broken import EXACT, PADDED, a_case, toy
 from tests.campaign.pretended import Actor, passes, pretended
 
@@ -70,30 +71,30 @@ def noting(order: list[str], verdicts: dict[str, str], seconds: float = 0.0) -> 
 def test_cases_that_failed_last_are_replayed_first(tmp_path: Path) -> None:
     names = corpus_of(tmp_path, 12)
     failing = {names[7]: "FAILED", names[11]: "FAILED"}
-    pretended(tmp_path, passes, budget=1.0, engines=1, id="first", replay=noting([], failing))
+    pretended(tmp_path, passes, examples=30, engines=1, id="first", replay=noting([], failing))
     order: list[str] = []
-    pretended(tmp_path, passes, budget=1.0, engines=1, id="second", replay=noting(order, failing))
+    pretended(tmp_path, passes, examples=30, engines=1, id="second", replay=noting(order, failing))
     assert set(order[:2]) == set(failing)
     assert set(order) == set(names)
 
 
 def test_a_case_that_no_campaign_has_replayed_comes_before_fixed_ones(tmp_path: Path) -> None:
     names = corpus_of(tmp_path, 6)
-    pretended(tmp_path, passes, budget=1.0, engines=1, id="first", replay=noting([], {}))
+    pretended(tmp_path, passes, examples=30, engines=1, id="first", replay=noting([], {}))
     a_case(property_name=EXACT).save(tmp_path / "corpus" / "later.json")
     order: list[str] = []
-    pretended(tmp_path, passes, budget=1.0, engines=1, id="second", replay=noting(order, {}))
+    pretended(tmp_path, passes, examples=30, engines=1, id="second", replay=noting(order, {}))
     assert (order[0], len(order)) == ("later.json", len(names) + 1)
 
 
 def test_a_case_that_failed_and_was_not_replayed_since_still_comes_first(tmp_path: Path) -> None:
     names = corpus_of(tmp_path, 8)
     failing = {names[5]: "FAILED"}
-    pretended(tmp_path, passes, budget=1.0, engines=1, id="first", replay=noting([], failing))
+    pretended(tmp_path, passes, examples=30, engines=1, id="first", replay=noting([], failing))
     # Nothing is replayed: the budget is over before the first worker is asked.
     pretended(tmp_path, passes, budget=0.0, engines=1, id="second", replay=noting([], failing))
     order: list[str] = []
-    pretended(tmp_path, passes, budget=1.0, engines=1, id="third", replay=noting(order, failing))
+    pretended(tmp_path, passes, examples=30, engines=1, id="third", replay=noting(order, failing))
     assert order[0] == names[5]
 
 
@@ -103,7 +104,7 @@ def test_equal_cases_come_in_another_order_with_another_seed(tmp_path: Path) -> 
     orders = []
     for seed in (1, 2, 1):
         order: list[str] = []
-        pretended(tmp_path, passes, budget=1.0, engines=1, replay=noting(order, {}), seed=seed)
+        pretended(tmp_path, passes, examples=30, engines=1, replay=noting(order, {}), seed=seed)
         orders.append(order)
         shutil.rmtree(tmp_path / "reports")
     assert orders[0] == orders[2] != orders[1]
@@ -152,7 +153,7 @@ def test_a_case_that_another_file_of_its_name_hides_is_replayed_too(tmp_path: Pa
     a_case(property_name=EXACT).save(tmp_path / "corpus" / "same.json")
     a_case(property_name=EXACT).save(tmp_path / "kept" / "same.json")
     order: list[str] = []
-    pretended(tmp_path, passes, budget=1.0, replay=noting(order, {}), kept=str(tmp_path / "kept"))
+    pretended(tmp_path, passes, examples=30, replay=noting(order, {}), kept=str(tmp_path / "kept"))
     assert sorted(order) == ["one.json", "one.json", "same.json"]
 
 
@@ -260,7 +261,7 @@ def test_a_campaign_reads_no_case_before_its_workers_start(
     names = corpus_of(tmp_path, 3)
     monkeypatch.setattr(Case, "load", lambda path: pytest.fail("read"))
     order: list[str] = []
-    pretended(tmp_path, passes, budget=1.0, replay=noting(order, {}))
+    pretended(tmp_path, passes, examples=30, replay=noting(order, {}))
     assert sorted(order) == names
 
 
@@ -276,6 +277,34 @@ def test_an_int_of_many_digits_is_refused_and_no_failure_of_a_port(digits: int) 
         Case.from_json(case.to_json())
 
 
+@pytest.mark.parametrize("schedule", ["every:100000000", "dpor", "switches:", "switches:5", "reversed:1"])
+def test_an_order_of_programs_that_is_none_is_refused_and_no_failure_of_a_port(schedule: str) -> None:
+    case = replace(DIVIDED, steps=(replace(DIVIDED.calls[0], schedule=schedule),))
+    if schedule == "switches:":
+        assert Case.from_json(case.to_json()) == case
+        return
+    with pytest.raises(ValueError, match=r"^schedule = "):
+        Case.from_json(case.to_json())
+
+
+@pytest.mark.parametrize(
+    ("step", "refused"),
+    [
+        (call("cdiv", environment={LAYOUT_VARIABLE: "a\x00b"}, x=5, y=2), "an environment can have"),
+        (call("cdiv", environment={LAYOUT_VARIABLE: "\ud800"}, x=5, y=2), "an environment can have"),
+        (call("cdiv", x=Tensor("int32", (2,), b"abc"), y=2), "only uint8 has bytes"),
+        (call("cdiv", x=Fake("int32", (1,) * 65, None, 0), y=2), "at most 64 axes"),
+    ],
+    ids=["NUL", "half a surrogate pair", "bytes for ints", "axes of a tensor without memory"],
+)
+def test_an_input_that_only_the_harness_would_refuse_is_no_failure_of_a_port(
+    step: Call, refused: str
+) -> None:
+    case = replace(DIVIDED, steps=(step,))
+    with pytest.raises(ValueError, match=refused):
+        Case.from_json(case.to_json())
+
+
 # Workers that are killed.
 
 
@@ -287,7 +316,7 @@ def test_a_worker_that_is_killed_during_a_replay_is_mentioned(tmp_path: Path) ->
             actor.die(-9)
         actor.say(Replayed(CorpusRecord(Path(task.path).name, "FIXED", "")))
 
-    record, _ = pretended(tmp_path, passes, budget=1.0, replay=killed_once)
+    record, _ = pretended(tmp_path, passes, examples=30, replay=killed_once)
     assert any("exit code -9" in trouble and "case00.json" in trouble for trouble in record.troubles)
 
 
@@ -315,7 +344,7 @@ def test_the_reports_of_a_campaign_say_that_a_worker_was_killed(tmp_path: Path) 
             actor.die(-9)
         actor.say(Replayed(CorpusRecord(Path(task.path).name, "FIXED", "")))
 
-    record, _ = pretended(tmp_path, passes, budget=1.0, replay=killed_once)
+    record, _ = pretended(tmp_path, passes, examples=30, replay=killed_once)
     lines: list[str] = []
     print_failures(lines.append, record)
     assert any("exit code -9" in line for line in lines)
