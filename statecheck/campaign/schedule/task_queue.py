@@ -26,8 +26,8 @@ _REPLAY_SHARE = 0.2
 _CANARY_SECONDS, _LONG_BUDGET = 3.0, 30.0
 """With such a budget or a longer one, the canary runs after three seconds, so that a failure is found sooner. In a short campaign, it runs
 first: an example may keep a worker busy until the end."""
-_RECORDS = 5
-"""Records of earlier campaigns that are looked through for what became of cases."""
+_RECORDS, _MOST_READ = 5, 20
+"""Records of earlier campaigns in which is looked for what became of cases, and records that are read for them: others may be of other subjects."""
 _PASSED_OVER = ("LEFT OUT", NOT_REPLAYED)
 _SETTLED = ("KNOWN", "FIXED", "NOT REPRODUCED", "NOT APPLICABLE")
 
@@ -167,7 +167,7 @@ def _latest(plan: Plan) -> Iterator[CampaignRecord]:
         with suppress(OSError):
             paths.append((path.stat().st_mtime, path))
     number = 0
-    for _, path in sorted(paths, reverse=True):
+    for _, path in sorted(paths, reverse=True)[:_MOST_READ]:
         # What cannot be read says nothing.
         with suppress(OSError, ValueError):
             record = CampaignRecord.load(path)
