@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord
 from statecheck.case.failure import stated
@@ -182,8 +183,13 @@ def test_a_failure_whose_case_cannot_be_read_costs_the_others_nothing(
 def test_expected_failures_that_are_not_there_yet_are_none_and_are_noted_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plans = []
-    monkeypatch.setattr("statecheck.cli.conform.run_campaign", lambda plan, *_, **__: plans.append(plan) or 0)
+    plans: list[Plan] = []
+
+    def run_campaign(plan: Plan, *_: object, **__: object) -> int:
+        plans.append(plan)
+        return CLEAN
+
+    monkeypatch.setattr("statecheck.cli.conform.run_campaign", run_campaign)
     missing = tmp_path / "statecheck-xfails.toml"
     assert cli.main(["conform", "--subject", PORT, "--device", "cpu", "--xfails", str(missing)]) == CLEAN
     assert [plan.xfails for plan in plans] == [""]
