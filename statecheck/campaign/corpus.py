@@ -17,7 +17,6 @@ from statecheck.campaign.writable import WritableFolders, print_case
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.codec import encode
-from statecheck.case.former import first_name, name_today
 from statecheck.data.files import in_file_name, require_inside, write_whole
 from statecheck.data.json_files import load as load_json
 from statecheck.data.locks import locked_folder
@@ -195,7 +194,7 @@ def replayed(
 
 def file_name(case: Case) -> str:
     """The name of the file that a case's bucket has in every corpus."""
-    return f"{in_file_name(first_name(case.property_name))}-{bucket_of(case).id}.json"
+    return f"{in_file_name(case.property_name)}-{bucket_of(case).id}.json"
 
 
 def _weight(case: Case) -> Weight:
@@ -210,7 +209,7 @@ def property_in(path: Path) -> str:
     except (OSError, ValueError):
         return ""
     name = data.get("property_name") if isinstance(data, dict) else None
-    return name_today(name) if isinstance(name, str) else ""
+    return name if isinstance(name, str) else ""
 
 
 def read(path: Path) -> CorpusFile | None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, ClassVar
+from typing import Any
 
 from statecheck.campaign.launched import KernelRecord
 from statecheck.campaign.record_parts import (
@@ -20,7 +20,6 @@ from statecheck.campaign.record_parts import (
     MarkRecord,
     PropertyRecord,
 )
-from statecheck.case.former import name_today
 from statecheck.case.rules import require_path
 from statecheck.data.decode import Decoder, Misfit, format_value, require_once
 from statecheck.data.files import write_whole
@@ -70,7 +69,6 @@ class CampaignRecord:
         marks: every declared one that the chosen properties could reach; `examples` 0 is a missed one.
     """
 
-    RETIRED: ClassVar = ("series", "faults", "kernels")
     id: str
     subject: str
     device: str
@@ -142,7 +140,6 @@ class CampaignRecord:
         try:
             record: CampaignRecord = Decoder(check=_check_number).build(cls, content)
             _check(record)
-            _name_as_today(record)
         except ValueError as error:
             raise ValueError(f"{error} [Record.from_json]") from error
         return record
@@ -165,18 +162,6 @@ class CampaignRecord:
             return cls.from_data(load(path, _RULE, largest=_LARGEST))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-
-
-def _name_as_today(record: CampaignRecord) -> None:
-    """Call every property by the name that it has today."""
-    for row in record.properties:
-        row.name = name_today(row.name)
-    for bucket in record.buckets:
-        bucket.property = name_today(bucket.property)
-    for mark in record.marks:
-        mark.property = name_today(mark.property)
-    for known in record.known:
-        known.properties = {name_today(name): count for name, count in known.properties.items()}
 
 
 def require_id(name: str, place: str) -> None:

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, ClassVar
+from typing import Any
 
 from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import TELLING, Status
@@ -24,7 +24,6 @@ class PropertyRecord:
     records from before there were ids.
     """
 
-    RETIRED: ClassVar = ("behaviours",)
     name: str
     sentence: str
     kind: str
@@ -176,7 +175,6 @@ class KnownRecord:
     property.
     """
 
-    RETIRED: ClassVar = ("report",)
     id: str
     title: str = ""
     link: str = ""

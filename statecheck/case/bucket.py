@@ -8,7 +8,6 @@ import json
 from dataclasses import dataclass
 
 from statecheck.case.case import Case
-from statecheck.case.former import first_name
 from statecheck.case.values import Outcome, Raised
 
 _DIGITS = 10
@@ -22,7 +21,7 @@ class Bucket:
         rule: what the subject broke, see `Failure.rule`.
         fault: kind of the device's fault, or name of the sanitizer's finding; "" for a wrong answer.
         raised: function and text of the subject's line that an exception came from, which stay as they are where lines move;
-            "" where no exception is the failure, or none is known, as in cases before schema 10.
+            "" where no exception is the failure, or no line is known.
     """
 
     property: str
@@ -34,7 +33,7 @@ class Bucket:
     @builtins.property
     def id(self) -> str:
         """Ten hexadecimal digits, the same in every process and on every machine."""
-        parts = [first_name(self.property), self.rule, self.fault, self.subject]
+        parts = [self.property, self.rule, self.fault, self.subject]
         parts += [self.raised] if self.raised else []
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:_DIGITS]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from statecheck.case.codec import DECODER, encode, spread
 from statecheck.case.failure import Failure, WrongBytes
 from statecheck.case.faults import DEVICE_FAULT
 from statecheck.case.findings import FINDINGS
-from statecheck.case.former import FORMER_FUNCTIONS, failure_in, name_today
 from statecheck.case.rules import check_cost, check_names
 from statecheck.case.timeline import Timeline
 from statecheck.case.values import Call, Expected, Outcome, Raised, Step
@@ -20,20 +19,10 @@ from statecheck.data.decode import format_value
 from statecheck.data.files import write_whole
 from statecheck.data.json_files import load, parse
 
-SCHEMA = 12
-_READABLE = (12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
-_UNTIL: dict[int, tuple[str, ...]] = {10: ("order",), 12: ("interleaving",)}
-"""Fields that cases had before a schema: an order of programs in Triton's interpreter; a table of what programs did."""
-_SOURCES_UNTIL = 12
-"""Before that a timeline said which column each copy, and the wrong bytes, came from."""
-_SAVED_AS = {"wrong_bytes": "suspect"}
-"""Fields that have another name in files."""
+SCHEMA = 13
 EARLIER_CALLS, CHANCE = "earlier calls", "chance"
 DEPENDENCIES = ("", EARLIER_CALLS, CHANCE)
-_STRUCTURED = 6
-"""Before that a sentence, `message`, said what went wrong."""
-_VERSIONS = " or ".join(map(str, _READABLE))
-_RULE = f"a case of schema {_VERSIONS}"
+_RULE = f"a case of schema {SCHEMA}"
 
 
 @dataclass(frozen=True)
@@ -115,14 +104,14 @@ class Case:
     def to_data(self) -> dict[str, Any]:
         """What `to_json` spells, as part of other files."""
         names = self.__dataclass_fields__
-        return {"schema": SCHEMA} | {_SAVED_AS.get(name, name): encode(getattr(self, name)) for name in names}
+        return {"schema": SCHEMA} | {name: encode(getattr(self, name)) for name in names}
 
     @classmethod
     def from_json(cls, text: str) -> Case:
         """The case in `text`; executes nothing.
 
         Raises:
-            ValueError: not JSON, an unknown schema version, or fields that a case does not have.
+            ValueError: not JSON, another schema, or fields that a case does not have.
         """
         return cls.from_data(parse(text, _RULE))
 
@@ -131,47 +120,16 @@ class Case:
         """As `from_json`, of parsed JSON; `data` is not changed."""
         content = dict(data) if isinstance(data, dict) else {}
         schema = content.pop("schema", None)
-        if type(schema) is not int or schema not in _READABLE:
-            newer = type(schema) is int and schema > SCHEMA
-            why = ": a newer version has written it" if newer else ""
-            raise ValueError(
-                f"schema = {format_value(schema)}, but should be {_VERSIONS} [Case.from_json]{why}"
-            )
-        for until, removed in _UNTIL.items():
-            if schema < until:
-                content = _without(content, removed)
-        if schema < _SOURCES_UNTIL and "timeline" in content:
-            content["timeline"] = _without_sources(content["timeline"])
-        for name, saved in _SAVED_AS.items():
-            if saved in content:
-                content[name] = content.pop(saved)
-        message = None
-        if schema < _STRUCTURED:
-            message = content.pop("message", None)
-            content["failure"] = None
+        if type(schema) is not int or schema != SCHEMA:
+            known = type(schema) is int
+            why = f": {'a newer' if schema > SCHEMA else 'an older'} version has written it" if known else ""
+            raise ValueError(f"schema = {format_value(schema)}, but should be {SCHEMA} [Case.from_json]{why}")
         try:
             case: Case = DECODER.build(cls, content)
             case._check()
-            case = case._with_names_of_today()
         except ValueError as error:
             raise ValueError(f"{error} [Case.from_json]") from error
-        return case._with_failure(message) if schema < _STRUCTURED else case
-
-    def _with_names_of_today(self) -> Case:
-        steps = tuple(
-            replace(step, function=FORMER_FUNCTIONS.get(step.function, step.function))
-            if isinstance(step, Call)
-            else step
-            for step in self.steps
-        )
-        return replace(self, property_name=name_today(self.property_name), steps=steps)
-
-    def _with_failure(self, message: Any) -> Case:
-        """The case with the failure that its message describes, as earlier schemas have it."""
-        if not isinstance(message, str):
-            raise ValueError(f"message = {format_value(message)}, but should be text [Case.from_json]")
-        failure = failure_in(message, self.calls, self.expected, self.actual, self.device)
-        return replace(self, failure=failure)
+        return case
 
     def _check(self) -> None:
         """Refuse what has all the fields of a case and is none."""
@@ -218,19 +176,3 @@ class Case:
             return cls.from_data(load(path, _RULE))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-
-
-def _without(fields: dict[str, Any], removed: tuple[str, ...]) -> dict[str, Any]:
-    return {name: item for name, item in fields.items() if name not in removed}
-
-
-def _without_sources(timeline: Any) -> Any:
-    """A saved timeline without them; what has another form is refused later."""
-    fields = timeline.get("Timeline") if isinstance(timeline, dict) else None
-    if not isinstance(fields, dict):
-        return timeline
-    kept = _without(fields, ("arrows",))
-    cell = kept.get("finding")
-    if isinstance(cell, dict) and isinstance(cell.get("Finding"), dict):
-        kept["finding"] = {"Finding": _without(cell["Finding"], ("origin",))}
-    return {"Timeline": kept}

@@ -12,10 +12,8 @@ from statecheck.case import failure, tensor, timeline, values
 from statecheck.case.values import Value
 from statecheck.data.decode import Decoder
 
-_EARLIER_NAMES: dict[type, str] = {timeline.WrongCell: "Finding", failure.WrongBytes: "Suspect"}
-"""What saved cases call these."""
 TAGS: dict[str, type] = {
-    _EARLIER_NAMES.get(kind, name): kind
+    name: kind
     for module in (tensor, values, timeline, failure)
     for name, kind in vars(module).items()
     if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.__name__

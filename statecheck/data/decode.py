@@ -93,19 +93,15 @@ class Decoder:
         return self._as(data if self.kinds is None else self._untagged(data, place), hint, place)
 
     def build(self, kind: type, content: Mapping[str, Any], place: str = "") -> Any:
-        """The dataclass with these fields; a field that has a default may be absent.
-
-        Fields that `kind.RETIRED` names stand in data of earlier versions, and nothing reads them any more.
-        """
-        hints, required, retired = _hints(kind), _required(kind), getattr(kind, "RETIRED", ())
-        wrong = (set(content) - {*hints, *retired}) | (required - set(content))
+        """The dataclass with these fields; a field that has a default may be absent."""
+        hints, required = _hints(kind), _required(kind)
+        wrong = (set(content) - set(hints)) | (required - set(content))
         if wrong:
             rule = f"fields of {kind.__name__}, which has {sorted(hints)}"
             raise Misfit(f"{place or kind.__name__} fields", sorted(wrong), rule)
         values = {
             name: self.decode(item, hints[name], f"{place}.{name}".lstrip("."))
             for name, item in content.items()
-            if name not in retired
         }
         return kind(**values)
 

@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeVar, cast
 
 from hypothesis.strategies import SearchStrategy
 
-from statecheck.case.former import name_today
 from statecheck.case.rules import require_property_id
 from statecheck.case.values import Call
 from statecheck.execution.example import REFUSAL
@@ -168,11 +167,10 @@ def load_properties() -> dict[str, Property]:
 
 
 def found(name: str) -> Property:
-    """The registered property of that name or id; a name that it had once will do.
+    """The registered property of that name or id.
 
     Raises:
         KeyError: there is none.
     """
-    name = name_today(name)
     by_id = (one for one in PROPERTIES.values() if one.id == name)
     return PROPERTIES.get(name) or next(by_id, None) or PROPERTIES[name]

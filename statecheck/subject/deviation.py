@@ -131,7 +131,6 @@ class KnownDeviation:
 
     def __post_init__(self) -> None:
         _require_narrow("property", self.property, "KnownDeviation")
-        object.__setattr__(self, "property", _as_today(self.property))
         shown = self.symptoms if isinstance(self.symptoms, tuple) else (self.symptoms,)
         if not shown or not all(isinstance(one, Symptom) for one in shown):
             raise ValueError(
@@ -196,13 +195,6 @@ def with_documented_names(
         for one in declared.shown_by
     )
     return replace(declared, symptoms=shown)
-
-
-def _as_today(names: Names) -> Names:
-    """Names that properties once had, by those that they have today."""
-    from statecheck.case.former import name_today
-
-    return name_today(names) if isinstance(names, str) else tuple(map(name_today, names))
 
 
 def any_matches(names: Names, name: str) -> bool:

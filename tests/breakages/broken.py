@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.profile import Profile
 from statecheck.case import Case
-from statecheck.case.former import failure_in
-from statecheck.case.values import Call, DType, Raised, Refusal, Step, call, record
+from statecheck.case.compare import outcome_difference
+from statecheck.case.failure import Failure, failure_of, raised_instead, stated
+from statecheck.case.faults import DEVICE_FAULT
+from statecheck.case.findings import FINDINGS
+from statecheck.case.values import Call, DType, Expected, Outcome, Raised, Refusal, Step, call, record
 from subjects import KnownDeviation, Subject
 
 if TYPE_CHECKING:
@@ -94,6 +97,27 @@ def case_of(subject: Subject, device: str, *steps: Step) -> Case:
     raise AssertionError("a condition that is false held")
 
 
+def failure_in(
+    message: str, calls: Sequence[Call], expected: Sequence[Expected], actual: Sequence[Outcome], device: str
+) -> Failure:
+    """The failure that a message describes, with the fields that the outcomes of the calls give it."""
+    places = device != "cpu"
+    functions = dict.fromkeys(call.function for call in calls)
+    function = next((name for name in functions if f" [{name}(" in message), "")
+    sentence, _, shown = message.partition(f" [{function}(") if function else (message, "", "")
+    shown = f"{function}({shown.removesuffix(']')}" if function else ""
+    for number, (asked, wanted, seen) in enumerate(zip(calls, expected, actual, strict=False)):
+        difference = outcome_difference(wanted, seen, places=places)
+        fatal = isinstance(seen, Raised) and (seen.exception == DEVICE_FAULT or seen.exception in FINDINGS)
+        if difference is not None and (fatal or message.startswith(f"{difference} [")):
+            return failure_of(difference, wanted, seen, function=asked.function, call=number, shown=shown)
+    last = actual[-1] if actual else None
+    if isinstance(last, Raised) and message.startswith(f"the call = {last.exception}: {last.message}"):
+        return raised_instead(last, function=calls[-1].function, call=len(calls) - 1, shown=shown)
+    observed, _, rest = sentence.partition(", but ")
+    return stated(observed, rest, function=function, shown=shown)
+
+
 def a_case(**changes: Any) -> Case:
     """A case about `divide(x=5, y=2)`, made without running anything."""
     fields: dict[str, Any] = {
@@ -120,14 +144,6 @@ def in_order(case: Case, schedule: str) -> Case:
         for step in case.steps
     )
     return replace(case, steps=tuple(steps))
-
-
-def earlier_json(case: Case, schema: int, **changes: Any) -> str:
-    """The case as a version before `Failure` has written it: a sentence says what went wrong."""
-    since = {"timeline": 3, "suspect": 4, "finding": 4, "order": 4, "first_seen": 5}
-    content = json.loads(case.to_json()) | {"schema": schema, "message": case.message, "order": None}
-    later = {"failure", *(name for name, added in since.items() if added > schema)}
-    return json.dumps({name: item for name, item in (content | changes).items() if name not in later})
 
 
 @contextmanager

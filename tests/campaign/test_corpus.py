@@ -23,7 +23,7 @@ from statecheck.data.files import write_whole
 from statecheck.execution import registry
 from statecheck.execution.ports import ordinary_port
 from subjects import Subject
-from tests.breakages.broken import ROOT, a_case, earlier_json, toy
+from tests.breakages.broken import ROOT, a_case, toy
 from tests.processes import COMMANDS, Started, run_pytest
 
 SEEN = {"date": "2026-11-21", "commit": "0123456789ab"}
@@ -257,7 +257,10 @@ def test_a_case_larger_than_any_file_may_be_goes_elsewhere_whole_or_not_at_all(t
 # Files that are none
 
 
-@pytest.mark.parametrize("text", ["", a_case().to_json()[:300], json.dumps({"schema": SCHEMA + 1})])
+@pytest.mark.parametrize(
+    "text",
+    ["", a_case().to_json()[:300], json.dumps({"schema": SCHEMA + 1}), json.dumps({"schema": SCHEMA - 1})],
+)
 def test_a_file_that_cannot_be_read_is_not_overwritten_by_its_bucket(tmp_path: Path, text: str) -> None:
     bad = tmp_path / file_name(a_case())
     bad.write_text(text)
@@ -438,11 +441,6 @@ def test_a_test_run_replays_its_corpus_first_and_fails_by_what_fails_or_cannot_b
 
 
 # Schemas
-
-
-@pytest.mark.parametrize("schema", [1, 2, 3, 4])
-def test_a_case_of_an_earlier_schema_has_no_first_date(schema: int) -> None:
-    assert Case.from_json(earlier_json(a_case(), schema)) == a_case()
 
 
 def test_when_a_case_was_first_seen_is_no_part_of_its_identity() -> None:

@@ -348,14 +348,3 @@ def test_a_line_that_moves_stays_in_its_bucket(tmp_path: Path) -> None:
     after = raising_case(tmp_path, f"# A new comment.\n\n{PORT}", [0, 5])
     assert (":2 in" in before.message, ":4 in" in after.message) == (True, True)
     assert bucket_of(before) == bucket_of(after)
-
-
-def test_a_case_without_the_line_keeps_its_bucket(tmp_path: Path) -> None:
-    case = raising_case(tmp_path, PORT, [0, 5])
-    older = json.loads(case.to_json())
-    older["schema"] = 9
-    (raised,) = older["actual"]["tuple"]
-    del raised["Raised"]["at"]
-    read = Case.from_json(json.dumps(older))
-    assert read.actual == case.actual
-    assert bucket_of(read).raised == ""

@@ -15,7 +15,7 @@ from statecheck.case.codec import decode, encode
 from statecheck.case.compare import Difference, brief, difference, outcome_difference
 from statecheck.case.failure import KINDS as KINDS_OF_FAILURE
 from statecheck.case.resolving import resolve
-from statecheck.case.timeline import Cell, Moment, TableRow, Timeline, WrongCell
+from statecheck.case.timeline import WrongCell
 from statecheck.case.values import (
     Address,
     Attribute,
@@ -46,7 +46,7 @@ from statecheck.case.values import (
     int64,
     record,
 )
-from tests.breakages.broken import a_case, earlier_json
+from tests.breakages.broken import a_case
 
 names = st.text(max_size=6)
 integers = st.integers(-(2**70), 2**70)
@@ -227,57 +227,10 @@ def test_a_case_of_another_schema_version_is_refused(version: Any) -> None:
         Case.from_json(changed(schema=version))
 
 
-def test_a_case_of_schema_8_has_no_id() -> None:
-    content = json.loads(a_case(property_id="toys/divide").to_json()) | {"schema": 8}
-    del content["property_id"]
-    assert Case.from_json(json.dumps(content)) == a_case()
-
-
-def test_what_cases_had_before_schema_12_is_left_out() -> None:
-    row = TableRow("r0", 0, 1, (Cell(0, ""), Cell(5, "8 tokens")))
-    case = a_case(timeline=Timeline((Moment("step 1", (row,)),), WrongCell(0, "r0", 0, 1, "stale")))
-    content = json.loads(case.to_json()) | {"schema": 11, "interleaving": "| program 0 |"}
-    fields = {
-        "moment": 0,
-        "request": "r0",
-        "group": 0,
-        "source": 0,
-        "target": 1,
-        "label": "",
-        "arrived": True,
-    }
-    timeline = content["timeline"]["Timeline"]
-    timeline["arrows"] = {"tuple": [{"Arrow": fields}]}
-    timeline["finding"]["Finding"]["origin"] = {"tuple": [0, "r0", 0, 0]}
-    assert Case.from_json(json.dumps(content)) == case
-    with pytest.raises(ValueError, match=r"arrows|interleaving|origin"):
-        Case.from_json(json.dumps(content | {"schema": SCHEMA}))
-
-
 @pytest.mark.parametrize("id_", ["toys", "toys/di vide", "../x", "a/b/c", "`a`/b", "a/" + "b" * 200])
 def test_an_id_that_cannot_be_typed_is_refused(id_: str) -> None:
     with pytest.raises(ValueError, match=r"^property_id = .*, but should be <topic>/<word>"):
         Case.from_json(a_case(property_id=id_).to_json())
-
-
-def test_a_case_of_schema_1_is_read_with_defaults_for_what_it_lacks() -> None:
-    steps = """
-    {"tuple": [
-      {"Let": {"name": "a", "value": {"Tensor": {"dtype": "int32", "shape": {"tuple": [1]},
-        "elements": {"tuple": [1]}, "strides": null, "offset": 0, "on": "device"}}}},
-      {"Overwrite": {"name": "a", "elements": {"tuple": [2]}}},
-      {"Call": {"function": "f", "arguments": {"tuple": [{"tuple": ["x", {"Name": {"name": "a"}}]}]},
-        "keywords": {"tuple": []}, "environment": {"tuple": []}, "bind": "", "by_content": false}}
-    ]}"""
-    expected = {"tuple": [{"Refusal": {"argument": "x", "exception": "ValueError"}}]}
-    actual = {"tuple": [{"Raised": {"exception": "E", "message": "", "changed": {"tuple": []}}}]}
-    old = earlier_json(a_case(message=""), 1, steps=json.loads(steps), expected=expected, actual=actual)
-    assert Case.from_json(old) == a_case(
-        steps=(Let("a", int32([1])), Overwrite("a", (2,)), call("f", x=Name("a"))),
-        expected=(Refusal("x"),),
-        actual=(Raised("E", ""),),
-        message="",
-    )
 
 
 def test_a_case_with_an_unknown_field_is_refused_by_its_name() -> None:

@@ -175,12 +175,6 @@ def test_a_subject_that_no_other_process_can_import_is_not_confirmed(tmp_path: P
     assert (diagnosis.case, diagnosis.depends_on, diagnosis.note) == (found.case, "", "")
 
 
-def test_a_case_from_before_there_were_dependencies_is_decisive() -> None:
-    data = a_case().to_data()
-    del data["history"], data["depends_on"]
-    assert Case.from_data(data | {"schema": 9}).is_decisive
-
-
 @pytest.mark.parametrize("wrong", [{"depends_on": "the moon"}, {"history": -1}, {"history": 1}], ids=str)
 def test_a_dependency_that_cannot_be_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -27,7 +27,6 @@ from subjects import load
 from tests.breakages.broken import (
     a_case,
     case_of,
-    earlier_json,
     module,
 )
 from tests.report.defects import (
@@ -138,11 +137,6 @@ def test_the_digest_is_of_the_property_the_subject_and_the_input_alone() -> None
     assert a_case().digest not in {other.digest for other in others}
     same = a_case(seed=4, device="cuda", message="else", sentence="Else.", timeline=TIMELINE)
     assert a_case().digest == same.digest
-
-
-@pytest.mark.parametrize("schema", [1, 2])
-def test_a_case_from_before_timelines_is_read_as_one_without(schema: int) -> None:
-    assert Case.from_json(earlier_json(a_case(), schema)) == a_case()
 
 
 @pytest.mark.parametrize(
