@@ -29,7 +29,7 @@ def system_of(case: Case) -> str:
 
     The rules for documented functions are the documents', so that a case which calls these alone says something about every port of
     them. What an engine, a library of sequences or a release's own object is asked has that system's configuration, models and features.
-    A file needs no field for it: cases of every schema have the subject's name and the calls.
+    A file needs no field for it: a case has the subject's name and the calls.
     """
     functions = {call.function for call in case.calls}
     bound = any(not (name.startswith(_OF_THE_HARNESS) or is_documented(name)) for name in functions)

@@ -15,7 +15,6 @@ from statecheck.case.codec import decode, encode
 from statecheck.case.compare import Difference, brief, difference, outcome_difference
 from statecheck.case.failure import KINDS as KINDS_OF_FAILURE
 from statecheck.case.resolving import resolve
-from statecheck.case.timeline import WrongCell
 from statecheck.case.values import (
     Address,
     Attribute,
@@ -151,12 +150,6 @@ def test_every_kind_of_value_comes_back_from_json_as_it_was(kind: type, data: st
     assert same(decode(json.loads(json.dumps(encode(value)))), value)
 
 
-def test_a_wrong_cell_has_the_tag_that_saved_cases_have() -> None:
-    assert encode(WrongCell(0, "a", 0, 1, "stale")) == {
-        "Finding": {"moment": 0, "request": "a", "group": 0, "column": 1, "text": "stale"}
-    }
-
-
 @given(value=trees)
 def test_every_tree_of_values_comes_back_from_json_as_it_was(value: Value) -> None:
     assert same(decode(json.loads(json.dumps(encode(value)))), value)
@@ -165,7 +158,6 @@ def test_every_tree_of_values_comes_back_from_json_as_it_was(value: Value) -> No
 @given(case=cases())
 def test_every_case_comes_back_from_json_as_it_was(case: Case) -> None:
     saved = json.loads(case.to_json())
-    saved["wrong_bytes"] = saved.pop("suspect")
     fields = {name: decode(saved[name]) for name in Case.__dataclass_fields__}
     assert same(Case(**fields), case)
 
