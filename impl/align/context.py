@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..checks import describe, int_at_least, refuse
+from ..checks import INT32_MAX, describe, int_at_least, refuse
 from ..layout import MambaStateCopyFunc, is_conv_state_dim_first
 from .fused import bound_launches, rows_to_launch
 from .geometry import check_geometry, checked_tables
@@ -31,7 +31,9 @@ class MambaSpecDecodeGPUContext:
     bytes per element, conv rows (0: temporal), group, DS channels. `num_accepted_tokens_out`: int32
     [max_num_reqs]. `block_table_ptrs`: int64 [num_groups]; `block_table_stride_req`: elements between rows.
     `tiles` (int64 [num_tiles, 8]) cuts one request's states into what a program copies at a time, with all that it
-    needs to know; `counters` (int32 [2]) are the kernels' own. Source: document 4; contract 1.13.
+    needs to know; `counters` (int32 [2]) are the kernels' own. `block_table_width`: columns that every row of the
+    tables has. A context that is made with `is_initialized` has its vectors and tables from the caller.
+    Source: document 4; contract 1.13.
     """
 
     state_base_addrs: torch.Tensor
@@ -49,21 +51,35 @@ class MambaSpecDecodeGPUContext:
     num_groups: int
     num_accepted_tokens_out: torch.Tensor
     block_table_ptrs: torch.Tensor
-    num_speculative_blocks: int
-    counters: torch.Tensor
-    tiles: torch.Tensor
     block_table_stride_req: int = 0
-    block_table_width: int = 0
-    conv_state_dim_first: bool = False
     mamba_state_idx_buf: CpuGpuBuffer | None = None
     num_scheduled_tokens_buf: CpuGpuBuffer | None = None
     num_computed_tokens_buf: CpuGpuBuffer | None = None
     num_draft_tokens_buf: CpuGpuBuffer | None = None
     is_initialized: bool = False
+    # Fields of ours stand behind those of document 4, so that its callers may name theirs by position.
+    num_speculative_blocks: int = 0
+    counters: torch.Tensor = None  # type: ignore[assignment]
+    tiles: torch.Tensor = None  # type: ignore[assignment]
+    block_table_width: int = INT32_MAX
+    conv_state_dim_first: bool = False
 
     def __post_init__(self) -> None:
         # Made when there is something to launch; nothing that they are bound to changes after that.
         self._launches: dict[str, VectorLaunch] | None = None
+        if self.counters is None:
+            self.counters = torch.zeros(2, dtype=torch.int32, device=self.state_base_addrs.device)
+        if self.tiles is None:
+            self.tiles = torch.zeros((0, 8), dtype=torch.int64, device=self.state_base_addrs.device)
+            if self.is_initialized:
+                self._read_vectors()
+
+    def _read_vectors(self) -> None:
+        """Cut the states that a caller has written into the vectors into tiles; waits for the device."""
+        vectors = [getattr(self, name).tolist() for name in STATE_FIELDS]
+        rows = [StateRow.of_vectors(*values) for values in zip(*vectors, strict=True)]
+        self.conv_state_dim_first = any(row.state_dim_row_count for row in rows)
+        self._keep_tiles(rows, self.block_table_ptrs.tolist())
 
     @classmethod
     def create(
@@ -110,13 +126,11 @@ class MambaSpecDecodeGPUContext:
             num_groups=len(group_ids),
             num_accepted_tokens_out=zeros(capacity, dtype=torch.int32),
             block_table_ptrs=zeros(len(group_ids), dtype=torch.int64),
-            num_speculative_blocks=spec.num_speculative_blocks,
-            counters=zeros(2, dtype=torch.int32),
-            tiles=zeros((0, 8), dtype=torch.int64),
             mamba_state_idx_buf=staging(),
             num_scheduled_tokens_buf=staging(),
             num_computed_tokens_buf=staging(),
             num_draft_tokens_buf=staging(),
+            num_speculative_blocks=spec.num_speculative_blocks,
         )
 
     def initialize_from_forward_context(
@@ -161,6 +175,10 @@ class MambaSpecDecodeGPUContext:
             vector[: len(rows)].copy_(values, non_blocking=True)
         addresses = [signed(table.data_ptr()) for table in tables]
         self.block_table_ptrs.copy_(torch.tensor(addresses), non_blocking=True)
+        self._keep_tiles(rows, addresses)
+
+    def _keep_tiles(self, rows: Sequence[StateRow], addresses: Sequence[int]) -> None:
+        """Cut the states into tiles; `addresses`: of the groups' block tables."""
         most = tile_bytes(self.counters.device)
         entries = [
             (*row.entry(addresses[row.state_group_indices]), first, end)

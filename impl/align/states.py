@@ -46,6 +46,25 @@ class StateRow:
     row_bytes: int
     block_bytes: int
 
+    @classmethod
+    def of_vectors(
+        cls,
+        base: int,
+        stride: int,
+        elem: int,
+        inner: int,
+        width: int,
+        group: int,
+        channels: int,
+        channel_bytes: int,
+    ) -> StateRow:
+        """The row of these entries, in the order of STATE_FIELDS; without bytes where all of them are zero."""
+        if channels:
+            row_bytes, block_bytes = channel_bytes, channel_bytes * channels
+        else:
+            row_bytes, block_bytes = inner * elem, inner * elem * max(width, 1)
+        return cls(base, stride, elem, inner, width, group, channels, channel_bytes, row_bytes, block_bytes)
+
     def entry(self, table_address: int) -> tuple[int, ...]:
         """What a tile of this state says of it: see `copy_tile`."""
         return (
