@@ -1,5 +1,6 @@
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from oracle.batch import query_lens, require_starts
@@ -38,20 +39,18 @@ def varlen_chunk_metadata(query_start_loc: Sequence[int], chunk_size: int) -> Va
     sequence_starts = (start for start in query_start_loc if start < total)
     chunk_starts = sorted({*sequence_starts, *range(0, total, chunk_size)})
     seq_idx_chunks = tuple(_sequence_of(token, query_start_loc) for token in chunk_starts)
+    last_positions = {sequence: position for position, sequence in enumerate(seq_idx_chunks)}
     last_chunk_indices = tuple(
-        _last_position(sequence, seq_idx_chunks) for sequence in range(len(query_start_loc) - 1)
+        last_positions.get(sequence, -1) for sequence in range(len(query_start_loc) - 1)
     )
     return VarlenChunks((*chunk_starts, total), last_chunk_indices, seq_idx_chunks)
 
 
 def _sequence_of(token: int, starts: Sequence[int]) -> int:
     """The one sequence that starts at or before the token and ends after it."""
-    [owner] = [i for i, (start, end) in enumerate(pairwise(starts)) if start <= token < end]
+    owner = bisect_right(starts, token) - 1
+    assert starts[owner] <= token < starts[owner + 1]
     return owner
-
-
-def _last_position(wanted: int, values: Sequence[int]) -> int:
-    return max((position for position, value in enumerate(values) if value == wanted), default=-1)
 
 
 class ConvPrograms(NamedTuple):
@@ -118,11 +117,10 @@ def _pieces(starts: Sequence[int], size: int) -> list[tuple[int, int]]:
     return [
         (row, token // size)
         for row, length in enumerate(query_lens(starts))
-        for token in range(length)
-        if token % size == 0
+        for token in range(0, length, size)
     ]
 
 
 def _pieces_per_row(starts: Sequence[int], size: int) -> tuple[int, ...]:
-    rows = [row for row, _ in _pieces(starts, size)]
-    return tuple(rows.count(row) for row in range(len(starts) - 1))
+    pieces = Counter(row for row, _ in _pieces(starts, size))
+    return tuple(pieces[row] for row in range(len(starts) - 1))

@@ -9,6 +9,7 @@ from itertools import pairwise
 from hypothesis import strategies as st
 
 from oracle.chunks import causal_conv1d_metadata, chunk_indices, chunk_offsets, varlen_chunk_metadata
+from properties.strategies.bounds import MOST_CHUNKS
 from properties.strategies.chunks import (
     Packed,
     VectorForm,
@@ -27,16 +28,28 @@ VARLEN = "compute_varlen_chunk_metadata"
 CONV = "compute_causal_conv1d_metadata"
 INDICES, OFFSETS = "prepare_chunk_indices", "prepare_chunk_offsets"
 
-fla_sequences = packed_sequences(chunk_sizes=(64, 1, 2, 4))
-conv_sequences = packed_sequences(chunk_sizes=(8,))
-long_sequences = st.builds(Packed, st.sampled_from(((8200,), (4, 8193, 0, 1), (9000, 7000))), st.just(8))
+FLA_SIZES = (64, 1, 2, 4)
+sequences = packed_sequences()
+short_sequences = packed_sequences(wide=False)
+"""For all functions: programs of convolutions have eight tokens, so that millions of tokens are millions of programs."""
+long_packed_sequences = packed_sequences(most_chunks=MOST_CHUNKS)
+fla_sequences = packed_sequences(chunk_sizes=FLA_SIZES)
+long_fla_sequences = packed_sequences(chunk_sizes=FLA_SIZES, most_chunks=MOST_CHUNKS)
+conv_sequences = packed_sequences(chunk_sizes=(8,), wide=False)
+longer_conv_sequences = packed_sequences(chunk_sizes=(8,), wide=False, most_chunks=MOST_CHUNKS)
+long_sequences = st.builds(
+    Packed,
+    st.sampled_from(((8192,), (8184,), (8193,), (4, 8193, 0, 1), (8189, 3), (9000, 7000))),
+    st.just(8),
+)
+"""The least tables are for 1,024 programs: as many, one fewer and one more, in one row and in several."""
 
 
 def conv_call(starts: Tensor) -> Call:
     return Call(CONV, (("query_start_loc_p_cpu", starts.on_host()),), (("device", Device()),))
 
 
-@prop("varlen-chunks/ends", "agreement", VARLEN, packed=packed_sequences(), form=vector_forms())
+@prop("varlen-chunks/ends", "agreement", VARLEN, packed=long_packed_sequences, form=vector_forms())
 def test_chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size(
     trial: Trial, packed: Packed, form: VectorForm
 ) -> None:
@@ -46,7 +59,7 @@ def test_chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size(
     )
 
 
-@prop("varlen-chunks/partition", "partition", VARLEN, packed=packed_sequences())
+@prop("varlen-chunks/partition", "partition", VARLEN, packed=sequences)
 def test_chunks_cover_every_token_once(trial: Trial, packed: Packed) -> None:
     cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
     trial.holds(cu[0] == 0, f"cu_chunk_seqlens[0] = {cu[0]}", "should be 0", place="cu_chunk_seqlens")
@@ -70,7 +83,7 @@ def test_chunks_cover_every_token_once(trial: Trial, packed: Packed) -> None:
     )
 
 
-@prop("varlen-chunks/boundaries", "partition", VARLEN, packed=packed_sequences())
+@prop("varlen-chunks/boundaries", "partition", VARLEN, packed=sequences)
 def test_no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary(trial: Trial, packed: Packed) -> None:
     cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
     for chunk, ((begin, end), sequence) in enumerate(zip(pairwise(cu), sequences, strict=False)):
@@ -90,7 +103,7 @@ def test_no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary(trial: Tri
         )
 
 
-@prop("varlen-chunks/last-chunk", "padding", VARLEN, packed=packed_sequences())
+@prop("varlen-chunks/last-chunk", "padding", VARLEN, packed=sequences)
 def test_the_last_chunk_of_a_sequence_is_its_own_and_minus_one_where_it_is_empty(
     trial: Trial, packed: Packed
 ) -> None:
@@ -110,7 +123,7 @@ def test_the_last_chunk_of_a_sequence_is_its_own_and_minus_one_where_it_is_empty
         )
 
 
-@prop("varlen-chunks/empty-rows", "metamorphic", VARLEN, packed=packed_sequences(), rows=st.integers(1, 3))
+@prop("varlen-chunks/empty-rows", "metamorphic", VARLEN, packed=sequences, rows=st.integers(1, 3))
 def test_zero_length_rows_at_the_back_add_nothing_but_minus_ones(
     trial: Trial, packed: Packed, rows: int
 ) -> None:
@@ -149,7 +162,7 @@ def called_twice(function: str, before: Packed, after: Packed) -> tuple[Step, ..
     INDICES,
     OFFSETS,
     any_of=True,
-    packed=packed_sequences(),
+    packed=short_sequences,
     function=st.sampled_from(tuple(STARTS)),
 )
 def test_starts_that_changed_in_place_give_a_fresh_result(
@@ -162,7 +175,13 @@ def test_starts_that_changed_in_place_give_a_fresh_result(
     trial.agrees(*called_twice(function, packed, longer))
 
 
-@prop("conv1d-metadata/tiles", "agreement", CONV, packed=conv_sequences | long_sequences, form=vector_forms())
+@prop(
+    "conv1d-metadata/tiles",
+    "agreement",
+    CONV,
+    packed=longer_conv_sequences | long_sequences,
+    form=vector_forms(),
+)
 def test_each_prefill_row_is_cut_into_tiles_of_eight_tokens(
     trial: Trial, packed: Packed, form: VectorForm
 ) -> None:
@@ -217,9 +236,9 @@ def test_only_the_differences_of_prefill_starts_matter(trial: Trial, packed: Pac
 
 
 @statements(
-    statement("fla-chunks/indices", "agreement", [INDICES], packed=fla_sequences, form=vector_forms(), function=INDICES,
+    statement("fla-chunks/indices", "agreement", [INDICES], packed=long_fla_sequences, form=vector_forms(), function=INDICES,
         rule=chunk_indices, says="chunk indices name the sequence and the chunk within it"),
-    statement("fla-chunks/offsets", "agreement", [OFFSETS], packed=fla_sequences, form=vector_forms(), function=OFFSETS,
+    statement("fla-chunks/offsets", "agreement", [OFFSETS], packed=long_fla_sequences, form=vector_forms(), function=OFFSETS,
         rule=chunk_offsets, says="chunk offsets count the chunks before each sequence"),
 )  # fmt: skip
 def fla_chunks_are_the_rules(
@@ -257,7 +276,7 @@ def test_chunk_indices_of_a_sequence_stand_between_its_offsets(trial: Trial, pac
     CONV,
     INDICES,
     OFFSETS,
-    packed=packed_sequences(),
+    packed=short_sequences,
     data=st.data(),
 )
 def test_starts_that_step_back_are_refused(trial: Trial, packed: Packed, data: st.DataObject) -> None:
@@ -279,7 +298,7 @@ def test_starts_that_step_back_are_refused(trial: Trial, packed: Packed, data: s
     VARLEN,
     INDICES,
     OFFSETS,
-    packed=packed_sequences(),
+    packed=short_sequences,
     chunk_size=st.integers(-5, 0),
 )
 def test_a_chunk_size_below_one_is_refused(trial: Trial, packed: Packed, chunk_size: int) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from oracle.types import cdiv, divide, page_size_bytes, pages_per_request
 from properties.strategies.align.kept import DTYPES as BYTES
+from properties.strategies.bounds import WIDE_NUMBERS, counts, drafts
 from properties.strategies.layout import DTYPES, ONE_BYTE_DTYPES
 from statecheck.case.values import DType, Record, Tensor, call, record
 from statecheck.execution.example import Trial
@@ -46,9 +47,18 @@ def test_division_is_exact_or_refused(trial: Trial, x: int, y: int) -> None:
     trial.agrees(call("divide", x=x, y=y), rule=divide)
 
 
-def specs(**fixed: object) -> st.SearchStrategy[Record]:
-    """Specifications of one to three states, padded or not, in every cache mode."""
-    state = st.tuples(st.lists(st.integers(1, 6), min_size=1, max_size=3).map(tuple), st.sampled_from(DTYPES))
+SMALL, MAX_AXES, MAX_STATES = 6, 3, 3
+"""Elements of an axis, axes of a state, states of a layer: so few that all of them are small numbers."""
+WIDE_AXES = (2**11, 2**16)
+"""Elements of an axis, as numbers without memory: a page of two such axes has 16 MiB, 2 GiB or 4 GiB of one byte each."""
+BLOCKS = (1600, 7168)
+"""Tokens of a block beside those up to 64: as attention's pages make them in the field."""
+
+
+def specs(*, wide: bool = True, **fixed: object) -> st.SearchStrategy[Record]:
+    """Specifications of one to three states, padded or not, in every cache mode; pages of gigabytes if they are `wide`."""
+    axes = counts(SMALL, WIDE_AXES, min_value=1) if wide else st.integers(1, SMALL)
+    state = st.tuples(st.lists(axes, min_size=1, max_size=MAX_AXES).map(tuple), st.sampled_from(DTYPES))
     return st.builds(
         lambda states, block_size, mode, spec: record(
             "MambaSpec",
@@ -59,17 +69,23 @@ def specs(**fixed: object) -> st.SearchStrategy[Record]:
             num_speculative_blocks=spec,
             **fixed,
         ),
-        st.lists(state, min_size=1, max_size=3),
-        st.integers(1, 64),
+        st.lists(state, min_size=1, max_size=MAX_STATES),
+        counts(64, BLOCKS, min_value=1),
         st.sampled_from(("none", "align", "all")),
-        st.integers(0, 3),
+        drafts(few=3),
     )
+
+
+PADDED_SPECS = specs(wide=False, page_size_padded=SMALL**MAX_AXES * 4 * MAX_STATES) | specs(
+    page_size_padded=2**62
+)
+"""Pages with room for every state of small axes, of four bytes an element, and pages beyond all numbers of 32 bits."""
 
 
 @statements(
     statement("page-size/all-states", "agreement", [PAGE], spec=specs(),
         says="a page holds all states of a block"),
-    statement("page-size/padded", "agreement", [PAGE], spec=specs(page_size_padded=6**4 * 4 * 3),
+    statement("page-size/padded", "agreement", [PAGE], spec=PADDED_SPECS,
         says="a padded page is as large as its padding says"),
 )  # fmt: skip
 def a_page_is_as_large_as_the_rules_say(trial: Trial, spec: Record) -> None:
@@ -91,7 +107,11 @@ def test_a_padded_page_too_small_for_its_states_is_refused(trial: Trial, spec: R
     trial.refuses(call(PAGE, self=spec))
 
 
-@prop("memory-usage/cache-mode", "agreement", BUDGET, spec=specs(), max_model_len=st.integers(1, 300))
+LONGEST = counts(300, WIDE_NUMBERS, min_value=1)
+"""Tokens of a request at most: some blocks, or millions."""
+
+
+@prop("memory-usage/cache-mode", "agreement", BUDGET, spec=specs(), max_model_len=LONGEST)
 def test_a_request_holds_the_pages_that_its_cache_mode_needs(
     trial: Trial, spec: Record, max_model_len: int
 ) -> None:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TypeVar
 
 from hypothesis import strategies as st
 
+from properties.strategies.bounds import (
+    MANY_DRAFTS,
+    MOST_TOKENS,
+    WIDE_NUMBERS,
+    around,
+    counts,
+    crowded,
+    crowds,
+)
 from properties.strategies.chunks import lengths_around
 from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import Call, Record, Tensor, Value, boolean, int32, record
@@ -18,10 +27,14 @@ POISON = 0x7EADBEE
 """Fills memory that may not be read; no block has this id."""
 
 
+SLOTS = 64
+"""Entries of a slot mapping at most: it is no rule's argument."""
+
+
 T = TypeVar("T")
 
 
-_ID_BASES = st.sampled_from(((1, "int32"), (1, "int64"), (2**31 - 64, "int32"), (2**62, "int64")))
+_ID_BASES = st.sampled_from(((1, "int32"), (1, "int64"), (2**31 - 2**12, "int32"), (2**62, "int64")))
 
 
 @dataclass(frozen=True)
@@ -85,6 +98,12 @@ class Batch(NamedSituations):
             "uniform speculative decodes before padding": uniform and self.padded_rows > 0,
             "zero-length rows at the back": bool(rows) and self.padded_rows > 0,
             "padded tokens": self.padded_tokens > 0,
+            "a decode with five drafts or more": any(
+                one.query_len > 5 and not one.prefilling for one in rows
+            ),
+            "more rows than 64": len(rows) > 64,
+            "a request of more than 2^24 tokens": any(one.num_computed > 2**24 for one in rows),
+            "a request of more than 2^30 tokens": any(one.num_computed > 2**30 for one in rows),
         }
 
 
@@ -98,21 +117,48 @@ def _requests(
     return requests()
 
 
+FEW_COMPUTED = 20
+"""Tokens that most requests have computed: some blocks of every size that is usual here."""
+_COMPUTED = st.one_of(
+    *(st.integers(1, FEW_COMPUTED),) * 15,
+    st.sampled_from((*around(WIDE_NUMBERS), MOST_TOKENS - 2**17)),
+)
+_SOME_COMPUTED = st.just(0) | _COMPUTED
+MAX_ROWS = 5
+"""Rows that are drawn: enough for each kind between two of another one."""
+
+
 def decodes(*, num_spec: int = 0) -> st.SearchStrategy[RequestRow]:
     """Rows past their prompt: one token, and up to `num_spec` drafts."""
-    return _requests(st.integers(1, 1 + num_spec), st.integers(1, 20), prefilling=False)
+    return _requests(_query_lens(num_spec), _COMPUTED, prefilling=False)
+
+
+@cache
+def _query_lens(num_spec: int) -> st.SearchStrategy[int]:
+    return st.integers(1, 1 + num_spec)
 
 
 def prefills() -> st.SearchStrategy[RequestRow]:
     """Rows in their prompt: first chunks, later chunks, and single tokens of either."""
-    lengths = st.just(1) | lengths_around(4).map(lambda n: max(1, n))
-    return _requests(lengths, st.just(0) | st.integers(1, 20), prefilling=True)
+    lengths = st.just(1) | st.one_of(*(_SHORT_CHUNKS,) * 15, st.sampled_from(around(LONG_CHUNKS)))
+    return _requests(lengths, _SOME_COMPUTED, prefilling=True)
 
 
-def batches(*, num_spec: int = 2, max_rows: int = 5, padding: bool = True) -> st.SearchStrategy[Batch]:
+LONG_CHUNKS = (256, 2048, 65_536)
+"""Tokens of a prompt in a step: where a number of 8 or 16 bits ends, and what a step usually has room for."""
+_SHORT_CHUNKS = lengths_around(4).map(lambda n: max(1, n))
+
+
+def batches(
+    *, num_spec: int | None = None, max_rows: int = MAX_ROWS, padding: bool = True
+) -> st.SearchStrategy[Batch]:
     """Batches in the runner's order: decodes, chunks of started prompts (short ones first), first chunks, padding.
 
-    Uniform speculative batches, in which every row is as long as the first, are drawn on purpose.
+    Uniform speculative batches, in which every row is as long as the first, are drawn on purpose. Some batches repeat
+    their rows many times, unless they are asked to have fewer than `MAX_ROWS`.
+
+    Args:
+        num_spec: drafts of a decode at most; by default two, or more now and then.
     """
     return _batches(
         lambda rows: sorted(rows, key=_place), num_spec=num_spec, max_rows=max_rows, padding=padding
@@ -122,25 +168,34 @@ def batches(*, num_spec: int = 2, max_rows: int = 5, padding: bool = True) -> st
 def _batches(
     order: Callable[[list[RequestRow]], list[RequestRow]],
     *,
-    num_spec: int = 2,
-    max_rows: int = 5,
+    num_spec: int | None = None,
+    max_rows: int = MAX_ROWS,
     padding: bool = True,
 ) -> st.SearchStrategy[Batch]:
-    rows = _mostly_filled_lists(decodes(num_spec=num_spec) | prefills(), max_rows)
-    mixed = rows.map(order).map(tuple)
-    uniform = st.builds(
-        lambda drafts, found: tuple(replace(one, query_len=1 + drafts) for one in found),
-        st.integers(0, num_spec),
-        st.lists(decodes(), min_size=1, max_size=max_rows),
-    )
     few = st.just(0) | st.integers(1, 3) if padding else st.just(0)
-    requests = mixed | uniform
+    most = st.just(num_spec) if num_spec is not None else _DRAFTS
+    many = crowds() if max_rows >= MAX_ROWS else st.just(0)
 
     @st.composite
     def found(draw: st.DrawFn) -> Batch:
-        return noted(Batch(draw(requests), draw(few), draw(few)))
+        some = draw(_rows(draw(most), max_rows))
+        return noted(Batch(tuple(order(crowded(some, draw(many)))), draw(few), draw(few)))
 
     return found()
+
+
+_DRAFTS = st.one_of(*(st.just(2),) * 5, st.sampled_from(around(MANY_DRAFTS)))
+
+
+@cache
+def _rows(num_spec: int, max_rows: int) -> st.SearchStrategy[list[RequestRow]]:
+    mixed = _mostly_filled_lists(decodes(num_spec=num_spec) | prefills(), max_rows)
+    uniform = st.builds(
+        lambda drafts, found: [replace(one, query_len=1 + drafts) for one in found],
+        st.integers(0, num_spec),
+        st.lists(decodes(), min_size=1, max_size=max_rows),
+    )
+    return mixed | uniform
 
 
 def _mostly_filled_lists(elements: st.SearchStrategy[T], max_size: int) -> st.SearchStrategy[list[T]]:
@@ -166,6 +221,8 @@ def metadata(batch: Batch, *, block_table: Tensor | None = None, **changes: Valu
         int32(batch.query_start_loc),
         block_table or Tensor("int32", (batch.num_reqs, 1), (1,) * batch.num_reqs),
     )
+    # Nothing reads it, so that it need not be as long as thousands of tokens.
+    slots = min(batch.num_actual_tokens, SLOTS)
     fields: dict[str, Value] = {
         "query_start_loc": starts,
         "query_start_loc_cpu": starts.on_host(),
@@ -175,7 +232,7 @@ def metadata(batch: Batch, *, block_table: Tensor | None = None, **changes: Valu
         "max_query_len": max(batch.query_lens, default=0),
         "max_seq_len": max(batch.seq_lens, default=0),
         "block_table_tensor": table,
-        "slot_mapping": Tensor("int64", (batch.num_actual_tokens,), (0,) * batch.num_actual_tokens),
+        "slot_mapping": Tensor("int64", (slots,), (0,) * slots),
         "is_prefilling": boolean(batch.is_prefilling).on_host(),
     }
     return record("CommonAttentionMetadata", **fields | changes)
@@ -223,7 +280,7 @@ class Splitting(NamedSituations):
 
 
 def splittings(drawn: st.SearchStrategy[Batch] | None = None) -> st.SearchStrategy[Splitting]:
-    """Batches with every combination of options, thresholds up to three drafts or as long as one of the rows."""
+    """Batches with every combination of options, thresholds for drafts or as long as one of the rows."""
     return _splittings(batches() if drawn is None else drawn)
 
 
@@ -236,7 +293,8 @@ def _splittings(draw: st.DrawFn, drawn: st.SearchStrategy[Batch]) -> Splitting:
 
 
 # Strategies are made once: making them takes longer than drawing from them.
-_UP_TO_4 = st.integers(1, 4)
+_THRESHOLDS = counts(4, tuple(1 + bound for bound in MANY_DRAFTS), min_value=1)
+"""Tokens of a decode at most: one and up to three drafts, or as many as engines draft."""
 
 
 _UNIFORM = st.booleans()
@@ -250,7 +308,7 @@ _SLACKS = st.sampled_from((0, 0, 1, 5))
 
 @lru_cache(1024)
 def _thresholds(lens: tuple[int, ...]) -> st.SearchStrategy[int]:
-    return st.sampled_from(lens) | _UP_TO_4
+    return st.sampled_from(lens) | _THRESHOLDS
 
 
 _BLOCK_SIZES = st.sampled_from((1, 2, 3, 4, 8))

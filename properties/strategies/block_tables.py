@@ -16,6 +16,12 @@ from properties.strategies.batch import (
     POISON,
     _mostly_filled_lists,
 )
+from properties.strategies.bounds import (
+    crowded,
+    crowds,
+    drafts,
+    seldom,
+)
 from properties.strategies.chunks import lengths_around
 from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import Call, DType, Record, Tensor, call, int32, record
@@ -79,6 +85,10 @@ class BlockTable(NamedSituations):
             "speculative blocks": self.num_speculative_blocks > 0,
             "ids above 2^30": any(block > 2**30 for block in ids),
             "ids of 64 bits": self.dtype == "int64",
+            "five speculative blocks or more": self.num_speculative_blocks >= 5,
+            "more rows than 64": len(self.rows) > 64,
+            "a length above 2^24": max(self.seq_lens, default=0) > 2**24,
+            "a length above 2^30": max(self.seq_lens, default=0) > 2**30,
         }
 
 
@@ -93,17 +103,29 @@ def mamba_spec(block_size: int, num_speculative_blocks: int = 0) -> Record:
     )
 
 
+MAX_ROWS = 4
+"""Rows that are drawn: shorter and longer ones, and one of padding."""
+FEW_SPECULATIVE_BLOCKS = 3
+"""One more than `FEW_DRAFTS`, as a group may have a spare block."""
+WIDE_BLOCKS = (1600, 7168, 2**23, 2**28 + 2**27)
+"""Tokens of a block: as attention's pages make them in the field, and so many that three columns hold more tokens than 2^24, or
+than 2^30, and five columns fewer than an int32 can count."""
+MOST_SPARE_COLUMNS = 3
+"""Columns behind those of the longest row, to be poisoned."""
+_WIDE_BLOCKS = st.sampled_from(WIDE_BLOCKS)
+
+
 @st.composite
-def block_tables(
-    draw: st.DrawFn, *, max_rows: int = 4, max_spec: int = 3, rows_per_length: bool = False
-) -> BlockTable:
+def block_tables(draw: st.DrawFn, *, max_rows: int = MAX_ROWS, rows_per_length: bool = False) -> BlockTable:
     """Tables as the allocator leaves them in align mode.
 
     Columns before the running one are null but for the last of them, the running block and the speculative ones are
     physical and belong to no other row, the rest is poison.
     """
-    block_size, spec = draw(_BLOCK_SIZES), draw(_up_to(max_spec))
-    seq_lens = tuple(draw(_seq_lens(block_size, max_rows)))
+    block_size = draw(_WIDE_BLOCKS if draw(seldom()) else _BLOCK_SIZES)
+    spec = draw(drafts(few=FEW_SPECULATIVE_BLOCKS, one_in=8))
+    many = draw(crowds() if max_rows >= MAX_ROWS else st.just(0))
+    seq_lens = tuple(crowded(draw(_seq_lens(block_size, max_rows)), many))
     base, dtype = draw(_ID_BASES)
     fresh = itertools.count(base)
     rows = tuple(row_of_blocks(length, block_size, spec, fresh) for length in seq_lens)
@@ -115,7 +137,7 @@ def block_tables(
             seq_lens=seq_lens[: len(seq_lens) - dropped],
             block_size=block_size,
             num_speculative_blocks=spec,
-            width=widest + draw(_up_to(3)),
+            width=widest + draw(_up_to(1 if block_size > 2**24 else MOST_SPARE_COLUMNS)),
             dtype=dtype,
             extra_stride=draw(_STRIDES),
             offset=draw(_OFFSETS),

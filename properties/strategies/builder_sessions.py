@@ -7,6 +7,7 @@ from functools import cache, partial
 
 from hypothesis import strategies as st
 
+from properties.strategies.bounds import MANY_CHUNKS, MANY_ROWS, around, crowded, crowds, seldom
 from properties.strategies.builders import CLASSES, HUGE, BuildCall, BuilderSetup, Rows, StepRequest, setups
 from properties.strategies.situations import noted
 from statecheck.case.values import (
@@ -33,12 +34,15 @@ def _fitted(setup: BuilderSetup, step: BuildCall) -> BuildCall:
 def _steps_with(spec: int, longest: int, block_size: int, rows: Rows) -> st.SearchStrategy[BuildCall]:
     """Steps for builders with these limits, whatever else such a builder may ask for."""
     decodes = _decodes(spec, longest, block_size)
-    requests = st.lists(decodes if rows == "decodes" else decodes | _prefills(), max_size=5)
+    prefills = _prefills(longest, block_size)
+    requests = st.lists(decodes if rows == "decodes" else decodes | prefills, max_size=MAX_ROWS)
     if rows == "mixed":
-        requests = st.tuples(decodes, _prefills(), requests).map(lambda found: [*found[:2], *found[2]])
+        requests = st.tuples(decodes, prefills, requests).map(lambda found: [*found[:2], *found[2]])
     return st.builds(
         BuildCall,
-        requests.map(lambda found: tuple(sorted(found, key=_class))),
+        st.builds(crowded, requests, crowds(MANY_ROWS, one_in=24)).map(
+            lambda found: tuple(sorted(found, key=_class))
+        ),
         padded_rows=st.integers(0, 2),
         padded_tokens=st.integers(0, 2),
         marks=st.booleans(),
@@ -70,13 +74,35 @@ def _boundaries(unit: int, longest: int) -> tuple[int, ...]:
     return tuple(sorted(one for one in around if 1 <= one <= longest))
 
 
-def _prefills() -> st.SearchStrategy[StepRequest]:
-    return st.builds(
-        StepRequest,
-        st.integers(1, 9),
-        st.sampled_from((0, 0, 1)) | st.integers(1, 20),
-        st.just(True),
-    )
+MAX_ROWS = 5
+"""Rows that are drawn: enough for a row without drafts between two with drafts, and a prompt."""
+MOST_COMPUTED = 20
+"""Tokens that most prompts have computed: some blocks and chunks of every size that is usual here."""
+LONG_CHUNKS = (*MANY_CHUNKS, 8 * 1024)
+"""Tokens of a prompt in a step: as many chunks of one token as a number of eight bits counts, and as many programs of
+eight tokens as the least table has room for."""
+
+
+@cache
+def _prefills(longest: int, block_size: int) -> st.SearchStrategy[StepRequest]:
+    computed = st.sampled_from((0, 0, 1)) | st.integers(1, MOST_COMPUTED)
+    # Of an engine for long requests: there are none behind the longest chunk otherwise.
+    room = longest - max(LONG_CHUNKS)
+    wide = st.sampled_from(_boundaries(block_size, room) or (0,)) if room > 0 else computed
+
+    @st.composite
+    def prefills(draw: st.DrawFn) -> StepRequest:
+        length, before = draw(_FEW_TOKENS), draw(computed)
+        if room > 0:
+            before = draw(wide) if draw(seldom(3)) else before
+            length = draw(_LONG_CHUNKS) if draw(seldom(3)) else length
+        return StepRequest(length, before, True)
+
+    return prefills()
+
+
+_FEW_TOKENS = st.integers(1, 9)
+_LONG_CHUNKS = st.sampled_from(around(LONG_CHUNKS))
 
 
 def _class(row: StepRequest) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from typing import Literal
 from hypothesis import strategies as st
 
 from properties.strategies.batch import POISON
+from properties.strategies.bounds import MANY_ROWS, counts, drafts, seldom
 from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import (
     Call,
@@ -130,6 +131,10 @@ class BuilderSetup(NamedSituations):
             "spare speculative blocks": self.spare_blocks > 0,
             "parallel drafting": self.parallel_drafting,
             "decode context parallelism": self.decode_context_parallel_size > 1,
+            "five drafts or more": self.num_spec >= 5,
+            "room for more requests than 64": self.max_num_seqs > 64,
+            "requests of more than 2^24 tokens": self.max_model_len > 2**24,
+            "requests of more than 2^30 tokens": self.max_model_len > 2**30,
         }
 
 
@@ -268,8 +273,16 @@ class BuildCall(NamedSituations):
             "no counts": not self.counts,
             "a row without drafts between rows with drafts": any(
                 before.drafts >= 0 > row.drafts and after.drafts >= 0
-                for before, row, after in itertools.combinations(decodes, 3)
+                for before, row, after in itertools.combinations(decodes[:8], 3)
             ),
+            "a decode with five drafts or more": any(row.query_len > 5 for row in decodes),
+            "five drafts accepted or more": any(row.accepted > 5 for row in decodes),
+            "more rows than 64": len(rows) > 64,
+            "a prompt chunk of 255 tokens or more": any(
+                row.prefilling and row.query_len >= 255 for row in rows
+            ),
+            "a row of more than 2^24 tokens": any(row.num_computed > 2**24 for row in rows),
+            "a row of more than 2^30 tokens": any(row.num_computed > 2**30 for row in rows),
         }
 
 
@@ -283,17 +296,38 @@ def setups(
 @cache
 def _setups_of(kind: str, full: bool | None, min_spec: int) -> st.SearchStrategy[BuilderSetup]:
     modes = ("align", "none") if kind == "gdn" else ("align", "none", "all")
-    return st.builds(
+    small = st.builds(
         BuilderSetup,
         kind=st.just(kind),
         mode=st.sampled_from(modes),
         block_size=st.sampled_from((4, 2, 1, 8)),
-        num_spec=st.just(0) if kind == "mamba1" else st.integers(min_spec, 2),
+        num_spec=st.just(0) if kind == "mamba1" else drafts(min_spec),
         spare_blocks=st.sampled_from((0, 0, 1)),
-        max_num_seqs=st.integers(1, 8),
-        max_cudagraph_capture_size=st.none() | st.integers(1, 12),
+        max_num_seqs=counts(MOST_SEQS, MANY_ROWS, min_value=1),
+        max_cudagraph_capture_size=st.none() | counts(12, MANY_ROWS, min_value=1),
         full_cudagraphs=st.booleans() if full is None else st.just(full),
         chunk_size=st.sampled_from((4, 2, 3, 8, 1)),
         parallel_drafting=st.booleans(),
         decode_context_parallel_size=st.sampled_from((1, 2)),
     )
+
+    @st.composite
+    def found(draw: st.DrawFn) -> BuilderSetup:
+        setup = draw(small)
+        if not draw(seldom()):
+            return setup
+        block_size, chunk_size = draw(_WIDE_BLOCKS), draw(_WIDE_CHUNKS)
+        return replace(
+            setup, block_size=block_size, max_model_len=WIDE_COLUMNS * block_size, chunk_size=chunk_size
+        )
+
+    return found()
+
+
+MOST_SEQS = 8
+"""Requests of an engine, mostly: more and fewer of them than a batch has rows."""
+WIDE_COLUMNS = 4
+"""Blocks of a request of millions of tokens, whose blocks are as large, so that its table is as narrow as others."""
+_WIDE_BLOCKS = st.sampled_from((400, 1600, 7168, 2**22 + 8, 2**28 + 8))
+"""Tokens of a block as they are in the field, and a fourth of what a float32 or half of what an int32 counts, and a little more."""
+_WIDE_CHUNKS = st.sampled_from((256, 4, 2**22, 2**28))

@@ -8,6 +8,18 @@ from functools import cache
 
 from hypothesis import strategies as st
 
+from properties.strategies.bounds import (
+    MANY_CHUNKS,
+    MANY_ROWS,
+    MOST_CHUNKS,
+    MOST_TOKENS,
+    RARELY,
+    WIDE_NUMBERS,
+    around,
+    crowded,
+    crowds,
+    seldom,
+)
 from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import Call, Tensor, call, int32
 
@@ -38,6 +50,12 @@ class Packed(NamedSituations):
             "a length at k * chunk_size - 1": unit > 1 and any(n % unit == unit - 1 for n in lens),
             "a start inside a physical chunk": any(self.starts[sequence] % unit for sequence in filled),
             "several chunks in a sequence": any(n > unit for n in lens),
+            "more sequences than 64": len(lens) > 64,
+            "more sequences than 256": len(lens) > 256,
+            "256 chunks or more in a sequence": max(lens, default=0) > 255 * unit,
+            "65,536 chunks or more in a sequence": max(lens, default=0) > 65_535 * unit,
+            "a length above 2^24": max(lens, default=0) > 2**24,
+            "a length above 2^30": max(lens, default=0) > 2**30,
         }
 
 
@@ -63,18 +81,84 @@ def lengths_around(unit: int) -> st.SearchStrategy[int]:
 _MOVES = st.sampled_from((None, None, None, 0, 1, -1))
 
 
+CHUNK_SIZES = (1, 2, 3, 4, 7, 8, 16, 64, 256)
+"""Powers of two and others; 64 is FLA_CHUNK_SIZE, 256 the chunk of published Mamba-2 models."""
+MAX_SEQUENCES = 6
+"""Of different lengths: enough for empty ones at the front, in between and at the back of filled ones."""
+WIDE_CHUNKS = 8
+"""Chunks that a sequence of millions of tokens is cut into, so that it is as cheap as a short one."""
+
+
 def packed_sequences(
-    *, chunk_sizes: tuple[int, ...] = (1, 2, 3, 4, 7, 8, 16, 64, 256), max_sequences: int = 6
+    *,
+    chunk_sizes: tuple[int, ...] = CHUNK_SIZES,
+    max_sequences: int = MAX_SEQUENCES,
+    wide: bool = True,
+    most_chunks: int = MANY_CHUNKS[-1],
 ) -> st.SearchStrategy[Packed]:
-    """Packed sequences with one of `chunk_sizes`; the first of them is the simplest."""
-    found = st.sampled_from(chunk_sizes).flatmap(lambda size: _packed_sequences_of(size, max_sequences))
-    return found.map(noted)
+    """Packed sequences with one of `chunk_sizes`; the first of them is the simplest.
+
+    Args:
+        wide: sequences may have millions of tokens, with a chunk size of millions; not for programs of eight tokens.
+        most_chunks: a sequence may have about as many chunks; `MOST_CHUNKS` where nothing is done for each of them.
+    """
+    found = st.sampled_from(chunk_sizes).flatmap(
+        lambda size: _packed_sequences_of(size, max_sequences, most_chunks)
+    )
+    return (_some_of_millions(found) if wide else found).map(noted)
+
+
+@st.composite
+def _some_of_millions(draw: st.DrawFn, common: st.SearchStrategy[Packed]) -> Packed:
+    return draw(_wide_sequences() if draw(seldom()) else common)
 
 
 @cache
-def _packed_sequences_of(chunk_size: int, max_sequences: int) -> st.SearchStrategy[Packed]:
+def _packed_sequences_of(chunk_size: int, max_sequences: int, most_chunks: int) -> st.SearchStrategy[Packed]:
     lens = st.lists(lengths_around(chunk_size), max_size=max_sequences)
-    return lens.map(lambda found: Packed(tuple(found), chunk_size))
+    many = crowds(tuple(bound for bound in (*MANY_ROWS, 1024) if bound <= most_chunks))
+    longer = _longer(chunk_size, most_chunks)
+
+    @st.composite
+    def packed(draw: st.DrawFn) -> Packed:
+        found = crowded(draw(lens), draw(many))
+        return Packed((*found, *draw(longer)), chunk_size)
+
+    return packed()
+
+
+@cache
+def _longer(chunk_size: int, most_chunks: int) -> st.SearchStrategy[tuple[int, ...]]:
+    """A sequence more, of so many chunks that they need not be counted rightly; mostly none."""
+    lengths = tuple(near * chunk_size for near in around(MANY_CHUNKS) if near <= most_chunks + 1)
+    longest = tuple(near * chunk_size for near in around((MOST_CHUNKS,)) if near <= most_chunks + 1)
+
+    @st.composite
+    def longer(draw: st.DrawFn) -> tuple[int, ...]:
+        if draw(seldom()):
+            return (draw(st.sampled_from(lengths)),)
+        return (draw(st.sampled_from(longest)),) if longest and draw(seldom(RARELY)) else ()
+
+    return longer()
+
+
+@cache
+def _wide_sequences() -> st.SearchStrategy[Packed]:
+    """Sequences of which one is as long as a number of 24, 30 or 31 bits; few chunks each."""
+    longest = st.sampled_from((*around(WIDE_NUMBERS), MOST_TOKENS - 2**24))
+    few = st.lists(st.integers(0, 9), max_size=3)
+
+    @st.composite
+    def packed(draw: st.DrawFn) -> Packed:
+        length, before, after = draw(longest), draw(few), draw(few)
+        size = max(1, length // draw(st.integers(1, WIDE_CHUNKS)) + draw(_WIDE_MOVES))
+        return Packed((*before, length, *after), size)
+
+    return packed()
+
+
+_WIDE_MOVES = st.sampled_from((0, 1, -1))
+"""So that a chunk ends with the sequence, or one token beside it."""
 
 
 VectorForm = tuple[str, str]

@@ -8,6 +8,7 @@ from math import prod
 
 from hypothesis import strategies as st
 
+from properties.strategies.bounds import MOST_DRAFTS, PAGE_BYTES, drafts
 from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import Call, Tensor, call
 
@@ -15,7 +16,7 @@ LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
 LAYOUTS = ("SD", "DS")
 DTYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int8", "uint8")
 ONE_BYTE_DTYPES = DTYPES[3:]
-HUGE_STRIDE = 2**31 + 2**20
+HUGE_STRIDE = PAGE_BYTES + 2**20
 """Elements between blocks such that no 32-bit number holds the address of block 1; for dtypes of one byte."""
 
 
@@ -76,6 +77,7 @@ class Copy(NamedSituations):
             "no draft accepted": accepted == 1 < most,
             "some drafts accepted": 1 < accepted < most,
             "all drafts accepted": 1 < accepted == most,
+            "five drafts accepted or more": accepted > 5,
             "null blocks before the running one": self.cur_block_idx > 0,
             "blocks out of order": list(self.block_ids) != sorted(self.block_ids),
             "page padding": 0 < self.state.padding < HUGE_STRIDE,
@@ -99,7 +101,8 @@ def temporal_copies() -> st.SearchStrategy[Copy]:
 
 # Strategies are made once for each of the few numbers that they depend on: making them takes longer than drawing.
 _SIZES = st.integers(1, 5)
-_DRAFTS = st.integers(0, 2)
+_DRAFTS = drafts(one_in=8)
+_NULLS = st.integers(0, 2)
 _ROWS = st.integers(1, 3)
 _DTYPES = st.sampled_from(DTYPES)
 _PADDINGS = st.sampled_from((0, 0, 1, 7, 64))
@@ -136,7 +139,7 @@ def _copies(draw: st.DrawFn, drawn_layouts, block) -> Copy:  # type: ignore[no-u
     if padding >= HUGE_STRIDE:
         # Three blocks take four gigabytes; more of them would ask for a larger GPU.
         accepted, rejected, most = min(accepted, 1), 0, 1
-    spec = accepted + rejected
+    spec = accepted + min(rejected, MOST_DRAFTS - accepted)
     state = PaddedState(
         num_blocks=1 + spec + draw(_up_to(most)),
         block_shape=block(draw, layout, spec),
@@ -144,7 +147,7 @@ def _copies(draw: st.DrawFn, drawn_layouts, block) -> Copy:  # type: ignore[no-u
         padding=padding,
         offset=draw(_offsets(padding)),
     )
-    nulls = draw(_DRAFTS)
+    nulls = draw(_NULLS)
     physical = draw(_permutations(state.num_blocks))[: 1 + spec]
     return noted(
         Copy(

@@ -7,13 +7,15 @@ from functools import cache
 
 from hypothesis import strategies as st
 
+from properties.strategies.bounds import counts, drafts
 from properties.strategies.layout import environment, layouts
 from properties.strategies.published_models import PUBLISHED_MODELS
 from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import Call
 
 CALCULATOR = "MambaStateShapeCalculator"
-TP_SIZES = (1, 2, 3, 4, 8)
+TP_SIZES = (1, 2, 3, 4, 8, 16, 64)
+"""Ranks: up to a node's eight and an odd number, and several nodes."""
 TAKES_NUM_SPEC = frozenset(
     {"mamba2_state_shape", "short_conv_state_shape", "gated_delta_net_state_shape", "kda_state_shape"}
 )
@@ -54,12 +56,17 @@ class ShapeArguments(NamedSituations):
             "groups shared": self.tp_size > 1 and sizes.get("n_groups", 1) % self.tp_size == 0,
             "arguments left to their defaults": not _OPTIONAL.get(self.family, frozenset()) <= sizes.keys(),
             "channel-first layout": self.layout == "DS",
+            "five speculative tokens or more": self.num_spec >= 5,
+            "a size above 2^16": max(sizes.values()) > 2**16,
         }
 
 
 _OPTIONAL = {"kda_state_shape": frozenset({"num_k_heads", "head_k_dim", "conv_kernel_size"})}
-_SMALL = st.integers(1, 4)
-_KERNELS = st.integers(2, 5)
+WIDE_SIZES = (256, 2**16)
+"""Sizes are numbers: where one has more than 8 or 16 bits; the product of two of the latter is no int32."""
+_SMALL = counts(4, WIDE_SIZES, min_value=1, one_in=24)
+_KERNELS = counts(5, (8,), min_value=2)
+"""Taps of a convolution: models have 3 or 4; eight are a vector."""
 
 
 @st.composite
@@ -79,7 +86,7 @@ def models(draw: st.DrawFn, *, families: tuple[str, ...] = ()) -> ShapeArguments
 
 
 # Strategies are made once for each family: making them takes longer than drawing from them.
-_TP_SIZES, _DRAFTS, _LAYOUTS = st.sampled_from(TP_SIZES), st.integers(0, 3), layouts()
+_TP_SIZES, _DRAFTS, _LAYOUTS = st.sampled_from(TP_SIZES), drafts(few=3), layouts()
 
 
 @cache
