@@ -494,7 +494,7 @@ def test_a_decode_by_its_length_alone_is_refused_without_computed_tokens(
 def test_decodes_under_speculation_without_accepted_counts_are_refused(
     trial: Trial, setup: BuilderSetup, data: st.DataObject
 ) -> None:
-    setup = replace(setup, num_spec=2, max_model_len=40)
+    setup = replace(setup, num_spec=max(2, setup.num_spec), max_model_len=max(40, setup.max_model_len))
     step = data.draw(steps(setup, rows="decodes"))
     rows = (StepRequest(1, 4), *(row for row in step.requests if row.query_len == 1))
     trial.agrees(setup.construct())

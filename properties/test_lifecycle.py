@@ -14,8 +14,9 @@ from oracle.lifecycle.requests import Request
 from properties.engine.driver import Engine
 from properties.engine.flaws import Violation
 from properties.engine.scenarios import Scenario, Turn
+from properties.strategies.bounds import crowded
 from properties.strategies.builders import CLASSES
-from properties.strategies.lifecycle import parts, worlds
+from properties.strategies.lifecycle import FEW_SEQS, parts, worlds
 from properties.test_align_sessions import ROWS, SLOTS
 from statecheck.execution.example import KnownFailure, OutsideDomain, Trial
 from statecheck.execution.machines import TrialMachine, machine_prop
@@ -44,6 +45,10 @@ class Scenarios(TrialMachine):
             self.trial.finds(error.flaw.failure)
         except OutsideDomain:
             self.known_failure, lengths = True, []
+        else:
+            # Where many may run together, many arrive at once: one a step would take most of a scenario.
+            many = self.scenario.world.max_num_seqs
+            lengths = crowded(lengths, many) if many > FEW_SEQS else lengths
         for length in lengths:
             self.send(self.new_prompt(length))
 

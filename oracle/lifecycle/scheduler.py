@@ -67,6 +67,7 @@ class Scheduler:
         self.running.clear()
         self.pool.forget_all()
 
+    @rule
     def schedule(self, wishes: Iterable[Wish], preempted: Iterable[str] = ()) -> SchedulerStep:
         """The next step; requests in `preempted` are preempted first, and others where blocks run short.
 

@@ -30,6 +30,14 @@ GATHERED_PADDING = _declare("a row without tokens is gathered from column 0")
 FULL_BLOCK = _declare("the last token of a gathered row fills its block")
 TABLE_END = _declare("the gathered columns of a row end with the table")
 BEFORE_NULL = _declare("a null block stands before the gathered columns of a row")
+MANY_ROWS = _declare("a batch of more rows than 64 is split")
+LONG_DECODE = _declare("a decode has five drafts or more")
+LONG_QUERY = _declare("a query has more tokens than sixteen bits count")
+MANY_GATHERED = _declare("columns of more rows than 64 are gathered")
+MANY_COLUMNS = _declare("the columns of five drafts or more are gathered")
+LONG_REQUEST = _declare(
+    "the running column of a request longer than half of what an int32 counts is gathered"
+)
 
 
 @watches(split_decodes_and_prefills)
@@ -45,6 +53,9 @@ def _split(
     if num_actual_tokens > sum(lens):
         (TOKENS_TO_PREFILLS if lens[first:] else TOKENS_TO_DECODES).reached()
     NO_ROW.reached_if(not lens)
+    MANY_ROWS.reached_if(len(lens) > 64)
+    LONG_DECODE.reached_if(any(length > 5 for length in lens[:first]))
+    LONG_QUERY.reached_if(max(lens, default=0) > 65_535)
     if first < len(lens) and lens[first] <= decode_threshold:
         uneven = require_uniform and breaks_uniformity(first, lens, decode_threshold)
         (UNEVEN if uneven else SHORT_CHUNK).reached()
@@ -67,7 +78,12 @@ def _gathered(
     block_size: int,
     num_speculative_blocks: int,
 ) -> None:
-    for blocks, seq_len in zip(block_table, seq_lens, strict=False) if answer is not UNCHANGED else ():
+    if answer is UNCHANGED:
+        return
+    MANY_GATHERED.reached_if(len(seq_lens) > 64)
+    MANY_COLUMNS.reached_if(seq_lens and num_speculative_blocks >= 5)
+    LONG_REQUEST.reached_if(max(seq_lens, default=0) > 2**30)
+    for blocks, seq_len in zip(block_table, seq_lens, strict=False):
         longest = block_size * (len(block_table[0]) - num_speculative_blocks)
         running = max((seq_len - 1) // block_size, 0)
         GATHERED_PADDING.reached_if(seq_len == 0)

@@ -24,6 +24,7 @@ IN_PIECES = _declare("DS rows behind accepted drafts are refused, as they lie in
 DRAFTED_COLUMN = _declare("the state of an accepted draft is in a column of its own")
 LAST_COLUMN = _declare("the state of the last accepted token is in the request's last column")
 FAR_BLOCK = _declare("a specification of a block beyond 31 bits")
+MANY_ACCEPTED = _declare("a specification behind five accepted drafts or more")
 
 
 @watches(conv_state_layout)
@@ -41,6 +42,7 @@ def _conv(answer: ByteRun, geometry: StateGeometry, num_accepted_tokens: int) ->
     # DS answers only where no row is skipped.
     num_rows, first_row = geometry.block_shape[0], num_accepted_tokens - 1
     SKIPPED_ROWS.reached_if(first_row > 0)
+    MANY_ACCEPTED.reached_if(first_row >= 5)
     LAST_ROW.reached_if(0 < first_row == num_rows - 1)
     FAR_BLOCK.reached_if(answer.offset >= 2**31)
 
@@ -51,5 +53,6 @@ def _temporal(
 ) -> None:
     column = cur_block_idx + num_accepted_tokens - 1
     DRAFTED_COLUMN.reached_if(column > cur_block_idx)
+    MANY_ACCEPTED.reached_if(num_accepted_tokens > 5)
     LAST_COLUMN.reached_if(column == len(block_ids) - 1)
     FAR_BLOCK.reached_if(answer.offset >= 2**31)

@@ -10,6 +10,7 @@ ONE_ROW = _declare("a conv state of a single row")
 DRAFT_ROWS = _declare("a conv state with a row more for each draft")
 REPEATED = _declare("groups are repeated, as there are more ranks than groups")
 SHARED = _declare("several ranks share the groups without a rest")
+MANY_DRAFT_ROWS = _declare("a conv state with rows for five drafts or more")
 KEYS_AS_VALUES = _declare("key heads are not given, and are those of the values")
 
 
@@ -21,6 +22,7 @@ def _conv(_: ConvShape, state_len: int) -> None:
 @watches(history_rows)
 def _rows(_: int, num_spec: int) -> None:
     DRAFT_ROWS.reached_if(num_spec)
+    MANY_DRAFT_ROWS.reached_if(num_spec >= 5)
 
 
 @watches(repeated_groups)

@@ -10,6 +10,7 @@ _declare = situations_of("types")
 
 NEGATIVE = _declare("a negative quotient is rounded up")
 PADDED = _declare("a page has bytes behind its states")
+HUGE_PAGE = _declare("a page has more bytes than an int32 counts")
 PART = _declare("the last block of the longest request is not full")
 
 
@@ -21,6 +22,7 @@ def _quotient(answer: int, x: int, y: int) -> None:
 @watches(page_size_bytes)
 def _page(answer: int, shapes: Sequence[Sequence[int]], itemsizes: Sequence[int]) -> None:
     PADDED.reached_if(answer > natural_page_size(shapes, itemsizes))
+    HUGE_PAGE.reached_if(natural_page_size(shapes, itemsizes) >= 2**31)
 
 
 @watches(pages_per_request)

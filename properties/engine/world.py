@@ -116,4 +116,6 @@ class World(NamedSituations):
             "speculation": self.num_spec > 0,
             "pointer lists": self.pointers,
             "full graphs": self.full_graphs,
+            "four drafts or more": self.num_spec >= 4,
+            "room for more requests than eight": self.max_num_seqs > 8,
         }

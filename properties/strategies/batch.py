@@ -174,7 +174,7 @@ def _batches(
 ) -> st.SearchStrategy[Batch]:
     few = st.just(0) | st.integers(1, 3) if padding else st.just(0)
     most = st.just(num_spec) if num_spec is not None else _DRAFTS
-    many = crowds() if max_rows >= MAX_ROWS else st.just(0)
+    many = crowds(one_in=6) if max_rows >= MAX_ROWS else st.just(0)
 
     @st.composite
     def found(draw: st.DrawFn) -> Batch:

@@ -3,7 +3,7 @@
 Most examples are small: they are cheap, and what fails shrinks to a few numbers. But kernels, builders and engines have limits of
 their own (a counter of eight bits, a vector of 64 rows, a `float32` on the way), and a limit shows only in an input beyond it. So a
 strategy draws a small number, or in one of so many draws a bound, the number below it or the number above it. Where many elements
-are wanted, few are drawn and repeated: the number of repetitions shrinks by itself, and costs nothing to draw.
+are wanted, few are drawn and the first is repeated: their number shrinks by itself, and costs nothing to draw.
 
 A bound stands here where several strategies share it, and beside its strategy elsewhere; each has its reason at its line.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import cycle, islice
 from typing import TypeVar
 
 from hypothesis import strategies as st
@@ -41,8 +40,8 @@ PAGE_BYTES = 2**31
 
 SELDOM = 12
 """One in so many draws goes beyond what is usual, where that costs little: a property is explored by 12 examples at a time."""
-RARELY = 100
-"""One in so many draws, where the input takes a tenth of a second."""
+RARELY = 50
+"""One in so many draws, where the input takes a tenth of a second or two."""
 
 
 def around(bounds: Iterable[int], least: int = 0) -> tuple[int, ...]:
@@ -76,13 +75,13 @@ def drafts(min_value: int = 0, *, few: int = FEW_DRAFTS, one_in: int = 4) -> st.
 
 @cache
 def crowds(bounds: Sequence[int] = MANY_ROWS, *, one_in: int = SELDOM) -> st.SearchStrategy[int]:
-    """How many elements there are to be, by repeating those that were drawn; 0 mostly, for those alone."""
+    """How many elements there are to be, by repeating the first that was drawn; 0 mostly, for those alone."""
     return counts(0, bounds, one_in=one_in)
 
 
 def crowded(elements: Sequence[T], count: int) -> list[T]:
-    """The elements, repeated in their order until there are `count` of them; all of them where there are as many."""
-    return list(elements) if len(elements) >= count or not elements else list(islice(cycle(elements), count))
+    """The elements, the first of them repeated until there are `count`, so that the others stand behind a bound."""
+    return [*elements[:1] * (count - len(elements)), *elements]
 
 
 @cache

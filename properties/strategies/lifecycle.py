@@ -18,6 +18,9 @@ from properties.strategies.situations import noted
 DTYPES = ("uint8", "bfloat16", "float32", "float8_e4m3fn")
 KINDS = (("conv", "temporal"), ("temporal",), ("conv",), ("conv", "conv", "conv", "temporal"))
 LENGTHS = (24, 16, 40)
+"""Tokens of a request at most: two to ten blocks, which a scenario of thirty steps can fill."""
+FEW_SEQS, MANY_SEQS = 4, 9
+"""Requests that run together, mostly at most and now and then: nine are one more than a vector of eight."""
 
 
 # Strategies are made once for each of the few numbers that they depend on: making them takes longer than drawing.
@@ -58,6 +61,7 @@ def _worlds(draw: st.DrawFn, modes: tuple[str, ...], runners: tuple[str, ...]) -
     spec = 0 if mode == "all" else draw(_DRAFTS)
     layout, chosen = draw(_LAYOUTS), draw(_KINDS)
     block_size = max(2, 1 + spec) + draw(_ROOM)
+    seqs = draw(_SEQS)
     groups = tuple(draw(_some_groups(layout, spec, chosen)))
     shared = len(groups) > 1 and draw(_FLAGS)
     setup = Setup(groups, chosen, block_size, spec, layout, shared)
@@ -67,22 +71,24 @@ def _worlds(draw: st.DrawFn, modes: tuple[str, ...], runners: tuple[str, ...]) -
         kinds,
         mode,
         runner,
-        max_num_seqs=draw(_SEQS),
-        max_model_len=draw(_LENGTHS),
+        max_num_seqs=seqs,
+        max_model_len=max(draw(_LENGTHS), 2 * block_size),
         full_graphs=draw(_FLAGS),
         pointers=runner == "V1" and layout == "SD" and draw(_FLAGS),
         zero_marks=draw(_FLAGS),
         schedule=draw(schedules()),
     )
-    return with_blocks(world, draw(_REQUESTS), draw(_SPARE_BLOCKS))
+    held = draw(_REQUESTS)
+    return with_blocks(world, seqs if seqs > FEW_SEQS else held, draw(_SPARE_BLOCKS))
 
 
-_DRAFTS = st.sampled_from((2, 1, 0, 3))
+_DRAFTS = st.sampled_from((*(2, 1, 0, 3) * 6, 5, 4, 8))
+"""Up to three, and what engines in the field draft."""
 _LAYOUTS = st.sampled_from(("SD", "DS"))
 _KINDS = st.sampled_from(KINDS)
 _ROOM = st.sampled_from((0, 1, 3, 5))
 _FLAGS = st.booleans()
-_SEQS = st.sampled_from((2, 1, 3, 4))
+_SEQS = st.sampled_from((*(2, 1, 3, FEW_SEQS) * 5, MANY_SEQS))
 _LENGTHS = st.sampled_from(LENGTHS)
 _REQUESTS = st.sampled_from((2, 1, 4))
 _SPARE_BLOCKS = st.integers(0, 7)

@@ -21,12 +21,13 @@ from statecheck.execution.registry import Property, load_properties
 from statecheck.kernels import triton_mode
 from subjects import Subject
 from tests.breakages.align import ALIGN
+from tests.breakages.bounds import BOUNDS
 from tests.breakages.builder import BUILDERS
 from tests.breakages.lifecycle import LIFECYCLE
 from tests.breakages.stateless import STATELESS
 from tests.breakages.variants import Breakage, broken_subject
 
-BREAKAGES = (*STATELESS, *BUILDERS, *ALIGN, *LIFECYCLE)
+BREAKAGES = (*STATELESS, *BUILDERS, *ALIGN, *LIFECYCLE, *BOUNDS)
 SEED = 20
 SEEDS = 3
 MAX_EXAMPLES = 200

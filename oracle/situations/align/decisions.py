@@ -36,6 +36,9 @@ LEAPS = _declare("a state goes on by more than a column")
 UNCOUNTED = _declare("a slot that counts no token reads its first state")
 ALL_DRAFTS = _declare("a row with all its drafts is remembered by its last scheduled token")
 FORGOTTEN = _declare("a remembered row without all its drafts is forgotten")
+MANY_ACCEPTED = _declare("a row goes on behind five accepted drafts or more")
+LONG_REQUEST = _declare("a row has more tokens after its step than a float32 counts")
+MANY_ROWS = _declare("a step's decisions are made for more rows than 64")
 
 
 def at_boundary(run: int, first: int, last: int, block_size: int) -> set[Situation]:
@@ -52,6 +55,7 @@ def at_boundary(run: int, first: int, last: int, block_size: int) -> set[Situati
 @watches(after_step)
 def _after(_: object, run: int, first: int, last: int, block_size: int) -> None:
     reached(at_boundary(run, first, last, block_size))
+    LONG_REQUEST.reached_if(last > 2**24)
 
 
 @watches(after_v1_steps)
@@ -62,6 +66,7 @@ def _after_v1(
     drafts: Sequence[int],
     block_size: int,
 ) -> None:
+    MANY_ROWS.reached_if(len(answer) > 64)
     for row in range(len(answer)):
         chunk = ends_prompt_chunk(computed[row], scheduled[row], drafts[row], block_size)
         PROMPT_CHUNK.reached_if(chunk)
@@ -87,6 +92,7 @@ def at_slots(mapping: Sequence[int]) -> set[Situation]:
 @watches(before_step)
 def _before(_: object, previous: int, run: int, count: int) -> None:
     reached(at_change(previous, run, count))
+    MANY_ACCEPTED.reached_if(previous >= 0 and count > 5)
 
 
 def at_change(previous: int, run: int, count: int) -> set[Situation]:
@@ -103,6 +109,7 @@ def _advanced(answer: Slots, slots: Slots, mapping: Sequence[int]) -> None:
         if slot >= 0:
             reached(at_change(slots.columns[slot], answer.columns[slot], slots.counts[slot]))
             UNCOUNTED.reached_if(slots.counts[slot] == 0)
+            MANY_ACCEPTED.reached_if(slots.columns[slot] >= 0 and slots.counts[slot] > 5)
 
 
 @watches(precopy_moves)

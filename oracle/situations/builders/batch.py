@@ -23,6 +23,10 @@ PADDED_CAPTURE = _declare("a graph is captured with padded rows")
 SPEC_CAPTURE = _declare("a graph is captured for rows with drafts")
 TOO_MANY_ROWS = _declare("more rows than a full graph has buffers for")
 MORE_BLOCKS = _declare("more speculative blocks than drafts")
+MANY_ROWS = _declare("a builder's step with more rows than 64")
+MANY_DRAFTS = _declare("a builder's step with five drafts or more in a row")
+LONG_REQUEST = _declare("a request of a builder's step is longer than a float32 counts")
+LONG_CHUNK = _declare("a prompt chunk of a builder's step has more tokens than a byte counts")
 
 
 def look_at_split(step: BuilderStep, config: BuilderConfig, num_decodes: int, kind: str) -> None:
@@ -43,10 +47,15 @@ def look_at_rows(step: BuilderStep, config: BuilderConfig) -> None:
     """Look at any batch."""
     ON_DEVICE.reached_if(not step.on_host)
     MORE_BLOCKS.reached_if(config.mode != "all" and config.num_speculative_blocks > config.num_spec)
+    MANY_ROWS.reached_if(len(step.rows) > 64)
+    LONG_REQUEST.reached_if(any(row.seq_len > 2**24 for row in step.rows))
     for row in step.rows:
         if not is_prefill(step, row):
+            MANY_DRAFTS.reached_if(5 < row.query_len <= 1 + config.num_spec)
             expected = row.seq_len_upper_bound if step.has_upper_bound else None
             OPTIMISTIC.reached_if(expected is not None and expected > row.seq_len > 0)
+        elif row.query_len > 255:
+            LONG_CHUNK.reached()
         elif row.query_len == 1:
             (ONE_TOKEN_CHUNK if row.num_computed > 0 else ONE_TOKEN_PROMPT).reached()
         elif not row.is_padding:

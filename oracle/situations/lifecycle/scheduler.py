@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 
-from oracle.lifecycle.requests import Stage
+from oracle.lifecycle.requests import SchedulerStep, Stage
 from oracle.lifecycle.scheduler import Scheduler, aligned_length
 from oracle.rules import watches, watches_change
 from oracle.situations.registry import situations_of
@@ -16,6 +16,8 @@ PREEMPTED_ITSELF = _declare("a running request without enough blocks is preempte
 PREEMPTED_ANOTHER = _declare("a running request is preempted for another request")
 WAITING_ENDS = _declare("a request ends while it waits")
 SEVERAL_GROUPS = _declare("a hit is on blocks of several groups")
+MANY_ROWS = _declare("a step has more requests than eight")
+MANY_DRAFTS = _declare("a scheduled request has five drafts or more")
 RESET_HELD = _declare("the prefix cache is emptied while requests run")
 
 
@@ -29,6 +31,12 @@ def _finished(owner: Scheduler, request_id: str) -> Generator[None, None, None]:
     stage = owner.requests[request_id].stage
     yield
     WAITING_ENDS.reached_if(stage is Stage.WAITING)
+
+
+@watches(Scheduler.schedule)
+def _scheduled(answer: SchedulerStep) -> None:
+    MANY_ROWS.reached_if(len(answer.rows) > 8)
+    MANY_DRAFTS.reached_if(any(len(row.drafts) >= 5 for row in answer.rows))
 
 
 @watches_change(Scheduler.reset)

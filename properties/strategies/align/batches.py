@@ -31,6 +31,10 @@ OUT = "ctx.num_accepted_tokens_out"
 
 CROWDS = (32, 64)
 """As many requests as a kernel may look at together."""
+TILE = 256
+"""Rows of a program of the preprocess kernel, as documented; a CPU takes a while for as many."""
+FEW_AHEAD = 8
+"""Idle requests that stand before those of a small batch now and then: a vector of eight."""
 
 
 def table_by_slot(values: Sequence[T], slots: Sequence[int], size: int, unused: U) -> tuple[T | U, ...]:
@@ -162,8 +166,10 @@ class AlignBatch(NamedSituations):
         known = self.setup.conditions()
         return {
             "no request": self.num_reqs == 0,
+            "more rows than eight": self.num_reqs > FEW_AHEAD,
             "more rows than a vector": self.num_reqs > min(CROWDS),
             "more rows than two vectors": self.num_reqs > max(CROWDS),
+            "more rows than a tile": self.num_reqs > TILE,
             "spare rows": self.rows.spare > 0,
             **named((decisions.NO_SLOT, decisions.OUT_OF_ORDER), [decisions.at_slots(self.slots)]),
             "stale blocks in a row": self.filling.stale and self.num_reqs > 0,

@@ -13,6 +13,7 @@ from properties.strategies.align.cache import Cache, pattern
 from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.runner import copy_buffers
 from properties.strategies.align.setup import Setup
+from properties.strategies.bounds import MANY_ROWS, crowded, seldom
 from properties.strategies.orders import schedules
 from properties.strategies.situations import NamedSituations, named, noted
 from statecheck.case.values import (
@@ -215,6 +216,7 @@ class MovedRuns(NamedSituations):
             "adjacent": any(abs(run.distance) == run.size for run in self.runs),
             "several tiles, overlapping": any(run.size > 16384 for run in overlapping),
             "several runs": len(self.runs) > 1,
+            "more runs than 64": len(self.runs) > 64,
             "unused entries": self.spare > 0,
             "aligned": any(
                 (source | target | run.size) % 16 == 0
@@ -226,6 +228,8 @@ class MovedRuns(NamedSituations):
 SIZES = (*range(1, 21), 33, 64, 128, 1024, 1500, 4096, 17000, 17000, 17008, 17008, 32784, 32784)
 
 
+SMALL = 20
+"""Bytes of a run, of which there may be many."""
 LARGE = 4096
 """Bytes of a run from which on it is copied alone: a CPU copies it in many small steps."""
 
@@ -259,13 +263,15 @@ def _one_run(draw: st.DrawFn, sizes: st.SearchStrategy[int]) -> MovedRun:
 @st.composite
 def _runs(draw: st.DrawFn, some: st.SearchStrategy[list[MovedRun]]) -> MovedRuns:
     runs = _affordable(tuple(draw(some)))
+    if draw(_MANY) and max(run.size for run in runs) <= SMALL:
+        runs = tuple(crowded(runs, MANY_ROWS[1] + 1))
     return noted(MovedRuns(runs, draw(_SPARE), draw(_SEEDS), draw(schedules())))
 
 
 _SHIFTS, _BACK, _GAPS = st.integers(0, 7), st.booleans(), st.sampled_from(GAPS)
 
 
-_SPARE, _SEEDS = st.sampled_from((0, 0, 1)), st.integers(0, 7)
+_SPARE, _SEEDS, _MANY = st.sampled_from((0, 0, 1)), st.integers(0, 7), seldom(24)
 
 
 def _affordable(found: tuple[MovedRun, ...]) -> tuple[MovedRun, ...]:

@@ -208,7 +208,8 @@ def starting(
     """
     requests = st.one_of(hits(size, spec), leaving(size, spec), going_back(size, spec))
     if not moving:
-        requests = st.one_of(_new(size, spec), leaving(size, spec), going_on(size, spec), requests)
+        staying = going_on(size, spec) | going_to_the_end(size) if size > 1 else going_on(size, spec)
+        requests = st.one_of(_new(size, spec), leaving(size, spec), staying, requests)
     if uncounted:
         requests = _uncounted(requests)
     return _flawed(requests) if flawed else requests
@@ -257,6 +258,19 @@ def going_on(size: int, spec: int) -> st.SearchStrategy[Starting]:
     def requests(draw: st.DrawFn) -> Starting:
         first, length, accepted, rejected = draw(firsts), draw(lengths), draw(drafts), draw(drafts)
         return Starting(first, length, 1 + accepted, min(rejected, spec - accepted))
+
+    return requests()
+
+
+@cache
+def going_to_the_end(size: int) -> st.SearchStrategy[Starting]:
+    """Requests that compute the last tokens of their block, and none of the next one."""
+    short = st.integers(1, min(9, size - 1))
+
+    @st.composite
+    def requests(draw: st.DrawFn) -> Starting:
+        blocks, last = draw(_UP_TO_3), draw(short)
+        return Starting(blocks * size - last, last)
 
     return requests()
 

@@ -14,6 +14,7 @@ from properties.strategies.align.requests import Starting, starting
 from properties.strategies.align.runner import Scheduled, copy_buffers, preprocess, scheduler_output
 from properties.strategies.align.setup import KINDS, Setup
 from properties.strategies.align.setups import setups
+from properties.strategies.bounds import MANY_ROWS, crowded, crowds
 from properties.strategies.orders import schedules
 from properties.strategies.situations import NamedSituations, named, noted
 from statecheck.case.values import (
@@ -141,6 +142,8 @@ class RunnerStep(NamedSituations):
             "shared pool": self.setup.shared,
             "a group of another kind before": self.setup.attention,
             "stale blocks in a row": self.filling.stale,
+            "more requests than eight": len(self.requests) > 8,
+            "five drafts accepted or more": any(one.accepted > 5 for one in self.requests),
         }
 
 
@@ -167,7 +170,11 @@ def _steps(
 
 def _affordable(step: RunnerStep) -> RunnerStep:
     """The step with as many of its requests as are copied in a moment."""
-    return replace(step, requests=step.requests[: step.setup.most_requests(4)])
+    return replace(step, requests=step.requests[: step.setup.most_requests(MANY_ROWS[0] + 1)])
+
+
+MAX_REQUESTS = 4
+"""Requests that are drawn: each can stay, leave, go back or be new; more of them repeat these."""
 
 
 # Strategies are made once: making them takes longer than drawing from them.
@@ -185,7 +192,8 @@ _SPARE = st.integers(0, 2)
 
 @cache
 def _some(size: int, spec: int, moving: bool) -> st.SearchStrategy[list[Starting]]:
-    return st.lists(starting(size, spec, moving=moving), min_size=1, max_size=4)
+    some = st.lists(starting(size, spec, moving=moving), min_size=1, max_size=MAX_REQUESTS)
+    return st.builds(crowded, some, crowds(MANY_ROWS[:1]))
 
 
 @cache

@@ -18,6 +18,7 @@ from properties.strategies.align.runner import Scheduled
 from properties.strategies.align.setup import Setup
 from properties.strategies.align.setups import setups
 from properties.strategies.align.states import Recurrence, places
+from properties.strategies.bounds import MANY_ROWS, crowded, crowds
 from properties.strategies.orders import schedules
 from properties.strategies.situations import NamedSituations, named, noted
 from statecheck.case.values import Overwrite, Step, Value
@@ -191,6 +192,8 @@ class History(NamedSituations):
             "channel-first layout": self.setup.layout == "DS",
             "two groups": len(self.setup.groups) > 1,
             "slots out of order": self.slots > 0,
+            "more requests than eight": len(self.requests) > 8,
+            "five drafts accepted or more": any(one.accepted > 5 for one in every),
         }
 
 
@@ -207,8 +210,14 @@ def _histories(
 ) -> History:
     setup = draw(models)
     parts = draw(_parts(setup.block_size, setup.num_spec, max_requests, max_decodes))
-    requests = parts.pop("requests")[: setup.most_requests(max_requests)]
-    return History(setup, requests, **parts)
+    many = draw(_CROWDS) if setup.block_size < MOST_CROWDED_BLOCK else 0
+    requests = crowded(parts.pop("requests"), many)[: setup.most_requests(max(max_requests, many))]
+    return History(setup, tuple(requests), **parts)
+
+
+MOST_CROWDED_BLOCK = 2**20
+"""Tokens of a block from which on a step of many prompts has more tokens than an int32 counts."""
+_CROWDS = crowds(MANY_ROWS[:1], one_in=24)
 
 
 @cache

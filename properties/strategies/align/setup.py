@@ -37,8 +37,9 @@ KINDS = (
 COPY_FUNCTIONS = {"conv": "get_conv_copy_spec", "temporal": "get_temporal_copy_spec"}
 
 
-LARGE = 1024
-"""Bytes of a state that no more than one state of a model has, since a CPU copies them in many small steps."""
+LARGE = 1025
+"""Bytes of a state that no more than one state of a model has, since a CPU copies them in many small steps: one more than the
+documented tile of a copy."""
 
 
 MOST_BYTES, MOST_COPIES = 2400, 24
@@ -231,6 +232,8 @@ class Setup(NamedSituations):
             "several tiles": max(sizes) > 16384,
             "speculation": self.num_spec > 0,
             "block as long as the drafts allow": self.num_spec > 0 and self.block_size == 1 + self.num_spec,
+            "five drafts or more": self.num_spec >= 5,
+            "blocks of millions of tokens": self.block_size > 2**20,
             **{f"dtype {name}": any(state.dtype == name for state in states) for name in DTYPES},
         }
 

@@ -10,10 +10,18 @@ from hypothesis import strategies as st
 
 from properties.strategies.align.kept import DTYPES, Group, Kept
 from properties.strategies.align.setup import KINDS, LARGE, Setup
+from properties.strategies.bounds import MOST_DRAFTS, drafts, seldom
 from properties.strategies.situations import noted
 
 WIDE = (0,) * 15 + (304, 301, 17003)
 """Bytes of a block that is wider than a few threads, or than a program copies at a time."""
+TILES = (1024, 1023, 1025)
+"""Bytes of a block as long as the documented tile of a copy, and one byte beside it."""
+FEW_DRAFTS = 3
+"""Drafts of most models: with three, accepted tokens can end before a boundary, on it, and behind it by one and by two."""
+WIDE_BLOCKS = (1600, 2**23 + 1, 2**28 - 2**20)
+"""Tokens of a block: as in the field, more than half of what a float32 counts, and so many that four requests of two blocks each
+have just fewer tokens than an int32 counts."""
 
 
 LARGE_BY_CHANNEL = 4250
@@ -27,14 +35,16 @@ def setups(
     min_spec: int = 0,
     plain: bool = False,
     large: bool = True,
+    most_spec: int = MOST_DRAFTS,
 ) -> st.SearchStrategy[Setup]:
     """Models inside the documented domain.
 
     Args:
         plain: one layer with states of one byte per element.
         large: a state may be larger than what a program copies at a time, see `LARGE`.
+        most_spec: drafts at most, where each takes a page of gigabytes, or launches in every order.
     """
-    return _setups(tuple(layouts), tuple(kinds), min_spec, plain, large).map(noted)
+    return _setups(tuple(layouts), tuple(kinds), min_spec, most_spec, plain, large).map(noted)
 
 
 @st.composite
@@ -43,12 +53,13 @@ def _setups(
     layouts: tuple[str, ...],
     kinds: tuple[tuple[str, ...], ...],
     min_spec: int,
+    most_spec: int,
     plain: bool,
     large: bool,
 ) -> Setup:
     layout, chosen = draw(_one_of(layouts)), draw(_one_of(kinds))
-    spec = draw(_drafts(min_spec))
-    block_size = 1 + spec + draw(_ROOM)
+    spec = draw(_drafts(min_spec, most_spec))
+    block_size = draw(_WIDE_BLOCKS) if draw(seldom()) else 1 + spec + draw(_ROOM)
     first = draw(_groups(layout, spec, chosen, plain))
     if plain:
         return Setup((first,), chosen, block_size, spec, layout)
@@ -94,15 +105,18 @@ _ROWS, _CHANNELS = st.integers(1, 3), st.integers(1, 6)
 _DIMS = st.sampled_from((2, 1, 3))
 
 
-_WIDE = st.sampled_from(WIDE)
+_WIDE = st.sampled_from((*WIDE[:-3] * 3, *WIDE[-3:] * 3, *TILES))
+
+
+_WIDE_BLOCKS = st.sampled_from(WIDE_BLOCKS)
 
 
 _one_of = cache(st.sampled_from)
 
 
 @cache
-def _drafts(least: int) -> st.SearchStrategy[int]:
-    return st.integers(least, 3)
+def _drafts(least: int, most: int) -> st.SearchStrategy[int]:
+    return st.integers(least, most) if most <= FEW_DRAFTS else drafts(least, few=FEW_DRAFTS, one_in=10)
 
 
 @cache

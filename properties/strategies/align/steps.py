@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
+from typing import Any
 
 from hypothesis import strategies as st
 
 from properties.strategies.align.afters import After
-from properties.strategies.align.batches import CROWDS, BatchLayout
+from properties.strategies.align.batches import CROWDS, FEW_AHEAD, TILE, BatchLayout
 from properties.strategies.align.befores import Before
 from properties.strategies.align.cache import far_fillings, fillings
 from properties.strategies.align.requests import ending_in_place, leaving, passing, sampled, starting
-from properties.strategies.align.setups import setups
+from properties.strategies.align.setups import FEW_DRAFTS, setups
 from properties.strategies.orders import schedules
 from properties.strategies.situations import noted
 
@@ -36,12 +37,14 @@ def afters(
         reordered: small ones, since they are run in every order.
     """
     most = _MOST_REORDERED if reordered else _MOST
-    rows_shifted = setups(min_spec=1, kinds=(("conv",), ("conv", "temporal")), large=not reordered)
-    staying = _batches(After, rows_shifted, ending_in_place, mapped, crowded, most=most)
+    sizes = _SMALL if reordered else {}
+    rows_shifted = setups(min_spec=1, kinds=(("conv",), ("conv", "temporal")), **sizes)
+    staying = _batches(After, rows_shifted, ending_in_place, mapped, _ahead(crowded, reordered), most=most)
     if in_place:
         return staying.map(noted)
-    models = setups(large=not reordered)
-    any_requests = _batches(After, models, partial(sampled, flawed=flawed), mapped, crowded, most=most)
+    models = setups(**sizes)
+    one = partial(sampled, flawed=flawed)
+    any_requests = _batches(After, models, one, mapped, _ahead(crowded, reordered), most=most)
     # Behind idle rows, requests that stay in their block are few among all, and counted apart.
     some_staying = st.sampled_from((any_requests, staying)).flatmap(lambda chosen: chosen)
     return (some_staying if crowded else any_requests).map(noted)
@@ -63,29 +66,38 @@ def befores(
     """
     requests = partial(starting, flawed=flawed, moving=moving, uncounted=uncounted)
     tiles = (256, 32) if crowded else tiles
-    models = setups(large=not reordered)
+    models = setups(**(_SMALL if reordered else {}))
     most = _MOST_REORDERED if reordered else _MOST
-    return _batches(Before, models, requests, True, crowded, tiles, most=most).map(noted)
+    return _batches(Before, models, requests, True, _ahead(crowded, reordered), tiles, most=most).map(noted)
 
 
+_SMALL: dict[str, Any] = {"large": False, "most_spec": FEW_DRAFTS}
+"""Models of which a launch is made in every order."""
 _MOST, _MOST_REORDERED = 4, 2
-"""Requests of a batch."""
+"""Requests of a batch that are not idle: four can leave their columns in four ways, and two can race."""
+
+
+def _ahead(crowded: bool, reordered: bool) -> tuple[int, ...]:
+    """Idle requests before those of a batch; none where a launch is made in every order."""
+    if crowded:
+        return (*CROWDS * 6, TILE)
+    return (0,) if reordered else (*(0,) * 15, FEW_AHEAD)
 
 
 @st.composite
-def _batches(draw, kind, models, one_of, mapped, crowded, tiles=(), most=_MOST):  # type: ignore[no-untyped-def]
+def _batches(draw, kind, models, one_of, mapped, ahead, tiles=(), most=_MOST):  # type: ignore[no-untyped-def]
     setup = draw(models)
     one = one_of(setup.block_size, setup.num_spec)
-    parts = draw(_parts(one, mapped, crowded, tiles))
+    parts = draw(_parts(one, mapped, ahead, tiles))
     requests = parts.pop("requests")[: setup.most_requests(most)]
     return _fitting(kind(setup, requests, **parts))
 
 
 @cache
-def _parts(one, mapped: bool, crowded: bool, tiles):  # type: ignore[no-untyped-def]
+def _parts(one, mapped: bool, ahead: tuple[int, ...], tiles):  # type: ignore[no-untyped-def]
     """What a batch is made of beside its model, as keywords; made once, which takes longer than drawing."""
     some = st.lists(one, min_size=1, max_size=_MOST)
-    rows = _standings(mapped, CROWDS if crowded else (0,))
+    rows = _standings(mapped, ahead)
     drawn_tiles = {"tile": st.sampled_from(tiles)} if tiles else {}
 
     @st.composite
@@ -161,4 +173,4 @@ def _made(requests, size: int, spec: int):  # type: ignore[no-untyped-def]
     return requests(size, spec)
 
 
-_FAR = setups(plain=True, kinds=(("temporal",), ("conv",)))
+_FAR = setups(plain=True, kinds=(("temporal",), ("conv",)), most_spec=FEW_DRAFTS)
