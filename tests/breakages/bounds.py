@@ -33,10 +33,10 @@ BOUNDS = planted(
             ),
         },
         "batch.py": {
-            "rows behind the 64th are never too long": (
-                "too_long: npt.NDArray[np.bool_] = lengths > threshold",
-                "too_long: npt.NDArray[np.bool_] = (lengths > threshold) & (np.arange(lengths.size) < 64)",
-                "split/decodes-first",
+            "a batch has at most 64 rows": (
+                "ends = _ends_of_decodes(lengths, longest, threshold, require_uniform)",
+                "ends = _ends_of_decodes(lengths[:64], longest, threshold, require_uniform)",
+                "split/partition",
             ),
             "a batch has at most eight rows": (
                 "ends = _ends_of_decodes(lengths, longest, threshold, require_uniform)",

@@ -266,6 +266,7 @@ CALLS = [
         ("", ((3, 8),), (2,)),
         ("", ((3, 8),), (2,), 48),
         ("PADDED", ((3, 8),), (2,), 49),
+        ("HUGE_PAGE", ((2**16, 2**15),), (1,), None),
     ),
     *of(
         "types",
@@ -287,6 +288,13 @@ CALLS = [
         ("MEET", (0, 8, 16), 4),
         ("EMPTY MEET", (0, 4, 4, 6), 4),
         ("EMPTY", (0, 4, 4), 4),
+        ("", (0, 255), 1),
+        ("BYTE_OF_CHUNKS", (0, 256), 1),
+        ("BYTE_OF_CHUNKS WORD_OF_CHUNKS", (0, 65_536), 1),
+        ("", (0, 2**24), 2**24),
+        ("INEXACT_LENGTH ONE_TOKEN", (0, 2**24 + 1), 2**24),
+        ("HALF_OF_INT32 INEXACT_LENGTH ONE_TOKEN", (0, 2**30 + 1), 2**30),
+        ("MANY_SEQUENCES ONE_TOKEN", tuple(range(257)), 1000),
     ),
     *of(
         "chunks",
@@ -296,7 +304,8 @@ CALLS = [
         ("FULL_TILE", (0, 3, 11, 11)),
         ("", (0, 3, 8)),
         ("LATER_START", (1, 4)),
-        ("FULL_TILE", (0, 8192)),
+        ("FULL_TILE LEAST_BUFFER", (0, 8192)),
+        ("FULL_TILE MANY_PROGRAMS WORD_OF_PROGRAMS", (0, 8 * 65_536)),
         ("MANY_PROGRAMS", (0, 8193)),
     ),
     *of(
@@ -309,7 +318,9 @@ CALLS = [
         ("", (0, 0, 0), 4),
     ),
     *of("shapes", shapes.orient_conv_shape, ("ONE_ROW", 8, 1, "SD"), ("", 1, 2, "SD")),
-    *of("shapes", shapes.history_rows, ("", 4, 0), ("DRAFT_ROWS", 4, 1)),
+    *of(
+        "shapes", shapes.history_rows, ("", 4, 0), ("DRAFT_ROWS", 4, 1), ("DRAFT_ROWS MANY_DRAFT_ROWS", 4, 5)
+    ),
     *of(
         "shapes",
         shapes.repeated_groups,
