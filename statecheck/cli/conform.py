@@ -57,7 +57,7 @@ def add_conform(commands: Any) -> None:
     add_reports_option(conform)
     add_port_options(conform)
     add_require_options(conform)
-    conform.set_defaults(run=run_conform, check=check_conform, as_new=False, only="")
+    conform.set_defaults(run=run_conform, precheck=check_conform, as_new=False, only="")
 
 
 def check_conform(options: argparse.Namespace) -> None:

@@ -57,9 +57,8 @@ def run_parsed(
     """
     options = parser.parse_args(arguments)
     try:
-        check = getattr(options, "check", None)
-        if check is not None:
-            check(options)
+        if hasattr(options, "precheck"):
+            options.precheck(options)
         go_on_in_release(options, arguments, module)
         code: int = options.run(options)
     except ValueError as error:

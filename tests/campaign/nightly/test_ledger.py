@@ -233,12 +233,6 @@ def rich() -> Ledger:
     return ledger
 
 
-def test_fields_that_nothing_reads_any_more_are_left_out_of_an_earlier_record() -> None:
-    record = rich().fill(CampaignRecord("night", "toy", "cpu", ""))
-    content = json.loads(record.to_json()) | {"series": [{"at": 1.0, "examples": 2}]}
-    assert CampaignRecord.from_json(json.dumps(content)) == CampaignRecord.from_json(record.to_json())
-
-
 @pytest.mark.parametrize("saved", ["", "toys/halves"])
 def test_a_case_of_the_corpus_that_fails_is_named_with_the_id_of_its_property(saved: str) -> None:
     ledger = Ledger([a_property(name=NAME, id="toys/divide")], {}, tuple, FIRST_SEEN)
