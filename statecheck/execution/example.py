@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from statecheck.case import Case
-from statecheck.case.compare import Difference, outcome_difference
-from statecheck.case.failure import (
-    failure_of,
-    raised_instead,
-    stated,
-)
+from statecheck.case.compare import outcome_difference
+from statecheck.case.failure import raised_instead, stated
 from statecheck.case.form import form_difference
-from statecheck.case.unchecked import unchecked
 from statecheck.case.values import Outcome, Raised, Refusal, Returned, Step, Value
-from statecheck.execution.counts import Counts, parts_compared, parts_of
+from statecheck.execution.counts import Counts, parts_of
 from statecheck.execution.earlier_examples import EarlierExamples
 from statecheck.execution.ports import Port
 from statecheck.execution.running import (
@@ -125,22 +120,6 @@ class Trial(RunningExample):
         with self.bench.port.waiting_refused():
             self.agrees(*steps, rule=rule)
 
-    def _compare(self, number: int) -> None:
-        expected, actual = self._run.expected[number], self._run.actual[number]
-        if self._is_evidence(expected, actual):
-            self.compared(parts_compared(expected, actual))
-        found = outcome_difference(expected, actual, places=self.bench.port.device != "cpu")
-        if found is not None:
-            self._differs(number, found)
-        function = self._run.calls[number].function
-        self.bench.counts.unchecked.update(f"{function}: {place}" for place in unchecked(expected, actual))
-
-    def _differs(self, number: int, found: Difference) -> NoReturn:
-        expected, actual, call = self._run.expected[number], self._run.actual[number], self._run.calls[number]
-        self._fails(
-            failure_of(found, expected, actual, function=call.function, call=number, shown=self._shown(call))
-        )
-
     def _has_evidence_so_far(self) -> bool:
         """Whether a function of the subject has returned something that a condition can be about."""
         actual, expected = self._run.actual, self._run.expected
@@ -151,11 +130,14 @@ class Trial(RunningExample):
         return self._has_evidence
 
     def returns(self, *steps: Step) -> Value:
-        """Execute `steps`; the value that the last call returned, without comparing it. A call must not raise."""
+        """Execute `steps`; the value that the last call returned. A call must not raise.
+
+        Outcomes are held against the rules when the example ends, so that a condition on them speaks first.
+        """
         return self._returned(*steps).value
 
     def leaves(self, *steps: Step) -> dict[str, Value]:
-        """Execute `steps`; what the last call, which must not raise, leaves in all that it observes, without comparing it."""
+        """Execute `steps`; what the last call, which must not raise, leaves in all that it observes. As `returns`, it is compared at the end."""
         return dict(self._returned(*steps).after)
 
     def _returned(self, *steps: Step) -> Returned:
@@ -205,8 +187,7 @@ class Trial(RunningExample):
 
     def _cannot_read(self, error: Exception) -> None:
         self._run.settle()
-        for number in range(len(self._run.actual)):
-            self._compare(number)
+        self.compare_rest()
         if self._run.actual:
             self.bench.on_error(self._case(None), error)
 

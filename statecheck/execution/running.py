@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 from oracle.profile import Profile
 from statecheck.case import Case, Failure
-from statecheck.case.compare import brief
-from statecheck.case.failure import WrongBytes, fatal_among, with_cause
+from statecheck.case.compare import Difference, brief, outcome_difference
+from statecheck.case.failure import WrongBytes, failure_of, fatal_among, with_cause
 from statecheck.case.timeline import Timeline
+from statecheck.case.unchecked import unchecked
 from statecheck.case.values import Call, Expected, Outcome, Raised, Refusal, Step
+from statecheck.execution.counts import parts_compared
 from statecheck.execution.run import Run, is_lacked, left_out, not_offered, rules_of
 from statecheck.kernels import coverage
 from statecheck.kernels.orders.schedule import REORDERED
@@ -60,6 +62,8 @@ class RunningExample:
         self.is_compared = False
         self._read: list[int] = []
         """Numbers of the calls whose results were handed to the property."""
+        self._compared_calls: set[int] = set()
+        """Numbers of the calls whose outcomes were held against the rules."""
         self._looked_at = 0
         self._has_evidence = False
         self._reordered_before = REORDERED.launches
@@ -94,13 +98,48 @@ class RunningExample:
         return self.tested.kind != ORDER_FREE or REORDERED.launches > self._reordered_before
 
     def end(self) -> None:
-        """The property's body has come to its end, with nothing wrong."""
+        """The property's body has come to its end, and its own conditions hold: compare what is left.
+
+        Raises:
+            Falsified, KnownFailure: as `compare_rest`.
+        """
+        self.compare_rest()
         if self.is_compared:
             return
         if not self._has_its_subject_matter():
             self.bench.counts.no_evidence[_NO_ORDER] += 1
         elif self._run.actual and not any(one.by_subject for one in self._run.actual):
             self.bench.counts.no_evidence[f"no function of {self.bench.subject.name} was called"] += 1
+
+    def compare_rest(self) -> None:
+        """Hold against the rules each outcome that was not yet, but for what the subject does not offer: a property's own condition may be blind to a wrong one.
+
+        Of steps that were kept, see `keep`, the rules were not asked, and are not here.
+
+        Raises:
+            Falsified: an outcome is not what the rules expect, and the subject does not declare it.
+            KnownFailure: it does declare it.
+        """
+        for number in range(len(self._run.actual)):
+            if number not in self._compared_calls and not_offered(self._run.actual[number]) is None:
+                self._compare(number)
+
+    def _compare(self, number: int) -> None:
+        self._compared_calls.add(number)
+        expected, actual = self._run.expected[number], self._run.actual[number]
+        if self._is_evidence(expected, actual):
+            self.compared(parts_compared(expected, actual))
+        found = outcome_difference(expected, actual, places=self.bench.port.device != "cpu")
+        if found is not None:
+            self._differs(number, found)
+        function = self._run.calls[number].function
+        self.bench.counts.unchecked.update(f"{function}: {place}" for place in unchecked(expected, actual))
+
+    def _differs(self, number: int, found: Difference) -> NoReturn:
+        expected, actual, call = self._run.expected[number], self._run.actual[number], self._run.calls[number]
+        self._fails(
+            failure_of(found, expected, actual, function=call.function, call=number, shown=self._shown(call))
+        )
 
     def offered(self, *functions: str) -> tuple[str, ...]:
         """Those of the functions that the subject has; all of them where the rules are recorded without a subject."""
@@ -172,6 +211,7 @@ class RunningExample:
         return coverage.unwatched(coverage.interpreted() - self._interpreted_before) or None
 
     def _leave(self, counted: Counter[str], reason: str) -> NoReturn:
+        self.compare_rest()
         if not self.is_compared:
             counted[reason] += 1
         raise OutsideDomain(reason)

@@ -20,6 +20,7 @@ from statecheck.execution.example import REFUSAL, Bench, Falsified, Trial
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status, verdict_of
+from statecheck.subject import NotOffered
 from subjects import Outside, Subject, adapted
 from tests.breakages.broken import ROOT, a_property, toy
 
@@ -63,8 +64,9 @@ def test_a_condition_counts_once_after_a_function_of_the_subject_returned() -> N
         trial.holds(True, "6 / 2 = 3")
         trial.holds(True, "3 * 2 = 6")
 
+    # Two conditions and, at the end, the result.
     found = counts_of(body, toy(divide=lambda x, y: x // y))
-    assert (found.compared, found.parts) == (1, 2)
+    assert (found.compared, found.parts) == (1, 3)
 
 
 def test_a_refusal_is_evidence_in_a_property_about_refusals_alone() -> None:
@@ -287,3 +289,50 @@ def test_a_campaign_that_compared_no_function_of_the_subject_is_not_clean(
     assert done.returncode == code, done.stdout + done.stderr
     assert message in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def wrong_by_one(x: int, y: int) -> int:
+    return x // y + 1
+
+
+def test_a_wrong_result_that_a_condition_does_not_see_fails_at_the_end() -> None:
+    def body(trial: Trial) -> None:
+        one, other = trial.returns(DIVIDED), trial.returns(DIVIDED)
+        trial.holds(one == other, "two calls give different results")
+
+    with pytest.raises(Falsified) as raised:
+        a_property(body).example(bench_of(toy(divide=wrong_by_one)))
+    failure = raised.value.case.failure
+    assert failure is not None
+    assert (failure.call, failure.observed) == (0, "result = 4")
+
+
+def test_a_condition_that_is_false_speaks_before_a_wrong_result() -> None:
+    def body(trial: Trial) -> None:
+        trial.holds(trial.returns(DIVIDED) == 3, "6 / 2 = 4", "should be 3", place="quotient")
+
+    with pytest.raises(Falsified, match="6 / 2 = 4, but should be 3"):
+        a_property(body).example(bench_of(toy(divide=wrong_by_one)))
+
+
+def test_a_wrong_result_fails_where_the_example_ends_at_a_missing_function() -> None:
+    def divide_by_two_alone(x: int, y: int) -> int:
+        if y != 2:
+            raise NotOffered("not built")
+        return wrong_by_one(x, y)
+
+    def body(trial: Trial) -> None:
+        trial.returns(DIVIDED)
+        trial.returns(call("divide", x=6, y=3))
+
+    with pytest.raises(Falsified, match="result = 4"):
+        a_property(body).example(bench_of(toy(divide=divide_by_two_alone)))
+
+
+def test_each_result_is_compared_and_counted_once() -> None:
+    def body(trial: Trial) -> None:
+        trial.agrees(DIVIDED)
+        trial.returns(DIVIDED)
+
+    found = counts_of(body, toy(divide=lambda x, y: x // y))
+    assert (found.compared, found.parts) == (1, 2)
