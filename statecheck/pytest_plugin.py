@@ -5,7 +5,12 @@
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentTypeError
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from fnmatch import fnmatch
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +21,7 @@ from statecheck.rooms import FOLDER, open_rooms, property_files, with_working_fo
 _PACKAGE = "statecheck"
 _TESTS = FOLDER / "properties"
 _OPTIONS = "statecheck.suite.options"
+_SUPERVISION = "statecheck.suite.supervision"
 _VERDICTS = "statecheck properties"
 _TOLD = "statecheck property"
 
@@ -43,20 +49,77 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
-    """Where the package itself is to be tested, its tests and their options are those of a checkout."""
-    if not early_config.known_args_namespace.pyargs:
-        return
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> Generator[None, Any, Any]:
+    """Where the package itself is to be tested, its tests and their options are those of a checkout.
+
+    A session that may ask for properties is supervised before it imports anything of a project: conftest.py and test modules
+    import the subject. This wrapper is the first, outside of the one that captures output.
+    """
+    package = early_config.known_args_namespace.pyargs and _names_package(args)
+    if not package and not mentions_statecheck(early_config):
+        return (yield)
+    early_config.pluginmanager.import_plugin(_SUPERVISION)
+    from statecheck.suite.supervision import failing_end, supervise_command
+
+    supervise_command(early_config)
+    with failing_end():
+        if package:
+            open_rooms()
+            with_working_folder()
+            early_config.pluginmanager.import_plugin(_OPTIONS)
+        return (yield)
+
+
+def _names_package(args: list[str]) -> bool:
+    """Whether the properties are to be run; the package's name gives way to their files."""
     files = [*map(str, property_files())]
-    if _PACKAGE in args:
-        at = args.index(_PACKAGE)
-        args[at : at + 1] = files
-    elif not set(files) & set(args):
+    if _PACKAGE not in args:
+        return bool(set(files) & set(args))
+    at = args.index(_PACKAGE)
+    args[at : at + 1] = files
+    return True
+
+
+def mentions_statecheck(config: pytest.Config) -> bool:
+    """Whether a Python file that the session may import has this package's name in it: its properties are asked for by it.
+
+    Files are looked through, and not imported. Of an argument that is neither a path nor the name of a package nothing is known, as of
+    an option that is not: it has no files.
+    """
+    places = config.known_args_namespace.file_or_dir or config.getini("testpaths") or ["."]
+    ignored = config.getini("norecursedirs")
+    return any(
+        _PACKAGE.encode() in path.read_bytes()
+        for place in places
+        for root in _roots(config.invocation_params.dir, place)
+        for path in _python_files(root, ignored)
+    )
+
+
+def _roots(folder: Path, place: str) -> Iterator[Path]:
+    """Where an argument's files lie: a folder, that of a file, or that of a package."""
+    path = folder / place.partition("::")[0]
+    # Folders of an ini file may be patterns.
+    found = [path] if path.exists() else list(folder.glob(place)) if not Path(place).is_absolute() else []
+    if found:
+        yield from found
         return
-    open_rooms()
-    with_working_folder()
-    early_config.pluginmanager.import_plugin(_OPTIONS)
+    with suppress(ImportError, ValueError):
+        # Of the package alone: to find a module in it would import it.
+        spec = find_spec(place.partition("::")[0].partition(".")[0])
+        yield from map(Path, (spec.submodule_search_locations or ()) if spec is not None else ())
+
+
+def _python_files(root: Path, ignored: Sequence[str]) -> Iterator[Path]:
+    """The folder's files; for a file, those of its folder, and what is imported from the folders around it."""
+    if root.is_file():
+        yield from root.parent.glob("*.py")
+    for parent in root.resolve().parents:
+        yield from filter(Path.is_file, [parent / "conftest.py"])
+    for folder, names, files in os.walk(root):
+        names[:] = [one for one in names if not any(fnmatch(one, pattern) for pattern in ignored)]
+        yield from (path for name in files if name.endswith(".py") and (path := Path(folder, name)).is_file())
 
 
 def pytest_configure(config: pytest.Config) -> None:

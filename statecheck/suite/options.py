@@ -25,7 +25,7 @@ from statecheck.workers.port import InWorker
 
 __all__ = ["sanitizer"]
 
-pytest_plugins = ("statecheck.suite.slow_tests",)
+pytest_plugins = ("statecheck.suite.slow_tests", "statecheck.suite.supervision")
 
 PLUGIN = "statecheck properties"
 """Under this name pytest knows what gives properties their verdicts."""

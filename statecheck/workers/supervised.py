@@ -1,0 +1,125 @@
+"""A test session in a child process, whose parent tells an end of the session from an end of the process.
+
+In a test session, subjects run in the process whose exit code a shell or CI sees. Any code in a process can end it with exit code 0:
+`os._exit(0)` in a call, in an import or a thread, `exit(0)` of a C library, or `os.execv` of another program. Nothing within that
+process can prevent this, so the session runs in a fork, and the process that was started waits: it imports no subject, and knows an exit
+code of pytest's own from the code of a process that came to an end some other way.
+
+The two share a page of memory, which no subject can close as it can a pipe.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import struct
+import sys
+import threading
+from typing import NoReturn
+
+from statecheck.workers.forking import die_with_parent
+
+_SIZE = 4096
+_HEAD = struct.Struct("<BiH")
+"""Whether the session has ended, with which code, and the length of the text behind."""
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_OF_THE_TERMINAL = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+"""Signals that a terminal sends to each process of a command, the child among them."""
+_ENDED_BY_SIGNAL = 128
+"""What shells add to a signal's number."""
+
+
+class Session:
+    """The child's side of a supervised session."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+        self._process = os.getpid()
+
+    def note(self, activity: str) -> None:
+        """Say what the session is doing, for the sentence about a process that ends meanwhile."""
+        self._write(0, 0, activity)
+
+    def end(self, code: int) -> None:
+        """The session has come to its end with this exit code; whatever ends the process from now on changes nothing."""
+        self._write(1, code, "")
+
+    def _write(self, ended: int, code: int, text: str) -> None:
+        # A process that the subject has forked is no part of the session.
+        if os.getpid() == self._process:
+            written = text.encode(errors="replace")[: _SIZE - _HEAD.size]
+            self._memory[: _HEAD.size + len(written)] = _HEAD.pack(ended, code, len(written)) + written
+
+
+class _Running:
+    session: Session | None = None
+
+
+def session() -> Session | None:
+    """This process's supervised session, if it has one."""
+    return _Running.session
+
+
+def supervise() -> None:
+    """Go on in a child process, while this one waits for it, passes signals on and ends as the session does.
+
+    Nothing happens in a session that is supervised already, where there are threads, which a fork would lose, or on a system without
+    forks.
+    """
+    if _Running.session is not None or not hasattr(os, "fork") or threading.active_count() > 1:
+        return
+    memory = mmap.mmap(-1, _SIZE)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    # Blocked from here on, so that the end of a child that is fast is not missed.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*_FORWARDED, signal.SIGCHLD})
+    pid = os.fork()
+    if pid:
+        _wait(pid, memory)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    die_with_parent()
+    _Running.session = Session(memory)
+
+
+def _wait(pid: int, memory: mmap.mmap) -> NoReturn:
+    """Wait for the child, and end with its exit code, or with another one where the session did not come to its end."""
+    while (ended := os.waitpid(pid, os.WNOHANG))[0] == 0:
+        _forward_next(pid)
+    code, said = _exit_code(os.waitstatus_to_exitcode(ended[1]), memory)
+    if said:
+        print(f"\n{said}", file=sys.stderr, flush=True)
+    # Without exit handlers: the child has run its own.
+    os._exit(code)
+
+
+def _forward_next(pid: int) -> None:
+    """Wait for a signal, and pass it on unless the child has it already."""
+    awaited = {*_FORWARDED, signal.SIGCHLD}
+    if hasattr(signal, "sigwaitinfo"):
+        info = signal.sigwaitinfo(awaited)
+        # Positive where the kernel sent it, as it does for a terminal.
+        number, has_it = info.si_signo, info.si_code > 0
+    else:
+        number = signal.sigwait(awaited)
+        has_it = number in _OF_THE_TERMINAL
+    if number != signal.SIGCHLD and not has_it:
+        os.kill(pid, number)
+
+
+def _exit_code(code: int, memory: mmap.mmap) -> tuple[int, str]:
+    """The exit code to end with, and a sentence where the session did not come to its end.
+
+    Args:
+        code: of the child; the negative number of the signal that ended it.
+    """
+    ended, session_code, length = _HEAD.unpack(memory[: _HEAD.size])
+    as_shell = _ENDED_BY_SIGNAL - code if code < 0 else code
+    if ended:
+        return as_shell or session_code, ""
+    activity = memory[_HEAD.size : _HEAD.size + length].decode(errors="replace")
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return as_shell or 1, (
+        f"statecheck: the process of this test session {how} {activity}, before the session was over: no verdict. "
+        f"A campaign (statecheck fuzz) runs the subject in processes of its own, and reports the input that ends one."
+    )

@@ -1,0 +1,153 @@
+"""Sessions of pytest whose process a subject ends: the exit code is not 0, and a sentence says when it happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.breakages.broken import ROOT
+
+MENTION = "# statecheck\n"
+IMPORTS = "import atexit, ctypes, os, signal, sys, threading\n"
+PLUGIN = ("-p", "statecheck.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:randomly", "-q")
+NO_VERDICT = "before the session was over: no verdict"
+
+
+def run_pytest(folder: Path, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a session on one test module, in a folder without a project, as an installed plugin has it."""
+    (folder / "test_module.py").write_text(IMPORTS + source)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *PLUGIN, *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "os._exit(0)",
+        "ctypes.CDLL(None).exit(0)",
+        "os.execv('/bin/true', ['/bin/true'])",
+        "os.kill(os.getpid(), signal.SIGKILL)",
+        "os.abort()",
+        "threading.Thread(target=os._exit, args=(0,)).start(); signal.pause()",
+        "os.closerange(3, 99); os._exit(0)",
+    ],
+)
+def test_a_test_that_ends_its_process_ends_the_session_with_a_sentence(tmp_path: Path, end: str) -> None:
+    done = run_pytest(tmp_path, f"{MENTION}def test_it():\n    {end}\n")
+    assert done.returncode not in (0, 5), done.stdout
+    assert "during test_module.py::test_it, " in done.stderr
+    assert NO_VERDICT in done.stderr
+
+
+def test_an_import_that_ends_the_process_is_a_failure_of_the_session(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, f"{MENTION}os._exit(0)\n")
+    assert done.returncode == 1
+    assert "ended with exit code 0 during the collection of test_module.py, " in done.stderr
+
+
+def test_an_import_in_conftest_that_ends_the_process_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(f"{MENTION}import os; os._exit(0)\n")
+    done = run_pytest(tmp_path, "def test_it(): pass\n")
+    assert done.returncode == 1
+    assert NO_VERDICT in done.stderr
+
+
+@pytest.mark.parametrize(("test", "code"), [("pass", 0), ("assert False", 1)])
+def test_an_exit_handler_does_not_change_the_exit_code(tmp_path: Path, test: str, code: int) -> None:
+    handler = f"atexit.register(os._exit, {1 - code})\n" if code else ""
+    done = run_pytest(tmp_path, f"{MENTION}{handler}def test_it():\n    {test}\n")
+    assert (done.returncode, done.stderr) == (code, "")
+
+
+def test_a_thread_of_an_import_that_ends_the_process_is_a_failure(tmp_path: Path) -> None:
+    source = f"{MENTION}threading.Timer(0.2, os._exit, (0,)).start()\ndef test_it():\n    signal.pause()\n"
+    done = run_pytest(tmp_path, source)
+    assert done.returncode == 1
+    assert NO_VERDICT in done.stderr
+
+
+@pytest.mark.parametrize("source", ["os._exit(0)\n", "def test_it():\n    os._exit(0)\n"])
+def test_a_process_of_xdist_that_ends_is_a_failure(tmp_path: Path, source: str) -> None:
+    done = run_pytest(tmp_path, MENTION + source, "-n", "1", "--max-worker-restart", "0")
+    assert done.returncode != 0, done.stdout
+
+
+def test_a_process_that_starts_those_of_xdist_is_supervised(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        f"{MENTION}import os, threading\n"
+        "if 'PYTEST_XDIST_WORKER' not in os.environ: threading.Timer(1.0, os._exit, (0,)).start()\n"
+    )
+    done = run_pytest(tmp_path, "def test_it():\n    signal.pause()\n", "-n", "1")
+    assert done.returncode == 1
+    assert "while processes of xdist ran the tests, " in done.stderr
+
+
+def test_a_session_that_does_not_mention_the_package_runs_in_its_own_process(tmp_path: Path) -> None:
+    source = "def test_it():\n    assert os.getppid() == int(os.environ['STARTED_BY'])\n"
+    (tmp_path / "test_module.py").write_text(IMPORTS + source)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *PLUGIN],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "STARTED_BY": str(os.getpid())},
+        check=False,
+    )
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 2), (signal.SIGTERM, 128 + signal.SIGTERM)])
+def test_signals_reach_the_session(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    ready = tmp_path / "ready"
+    # A background job of a shell is begun with the signal ignored.
+    handled = "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    (tmp_path / "test_module.py").write_text(
+        f"{IMPORTS}{MENTION}{handled}def test_it():\n    open({str(ready)!r}, 'w').close()\n    signal.pause()\n"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *PLUGIN],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not ready.exists():
+        time.sleep(0.05)
+    running.send_signal(number)
+    output, errors = running.communicate(timeout=60)
+    assert running.returncode == code, output + errors
+    assert ("KeyboardInterrupt" in output) == (number == signal.SIGINT)
+
+
+def test_the_session_ends_with_the_process_that_was_started(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    (tmp_path / "test_module.py").write_text(
+        f"{IMPORTS}{MENTION}def test_it():\n    open({str(ready)!r}, 'w').write(str(os.getpid()))\n    signal.pause()\n"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *PLUGIN],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+    )
+    while not ready.exists() or not ready.read_text():
+        time.sleep(0.05)
+    running.kill()
+    running.wait()
+    child = Path("/proc", ready.read_text(), "stat")
+    until = time.monotonic() + 30
+    while child.exists() and child.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < until, "the session goes on"
+        time.sleep(0.05)
