@@ -77,8 +77,8 @@ class Case:
 
     @property
     def model(self) -> str:
-        """The model of a library of sequences that it is about, "" for none."""
-        made = next((call.named for call in self.calls if call.function == "Sequences"), {})
+        """The model of a library of sequences that it is about, "" for none; earlier examples come first, and may have others."""
+        made = next((call.named for call in reversed(self.calls) if call.function == "Sequences"), {})
         return str(made.get("model", ""))
 
     @property

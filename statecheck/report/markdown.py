@@ -154,8 +154,6 @@ def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
     harness = needs_statecheck(case)
     script = script_line(directory / "repro.py", case.subject, harness=harness)
     codes = "exits 1 while the defect is there and 0 once it is gone"
-    if case.model:
-        codes = "prints what differs"
     lines = [f"{code(script)} {codes}; it needs {_needs(case, subject)}."]
     if not case.model and not harness:
         test = script_line(directory / TEST, case.subject, *ALONE, harness=harness)
@@ -170,7 +168,8 @@ def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
 def _needs(case: Case, subject: Subject | None) -> str:
     """What the script runs with."""
     if case.model:
-        return "the library that is verified"
+        writes = subject is not None and subject.sequences is not None and subject.sequences.script is not None
+        return "the library that is verified" if writes else "the port, and the library that is verified"
     if needs_statecheck(case):
         return "torch, triton, the subject, and statecheck, which watches each access and runs programs in the order of the case"
     if subject is not None and is_plain(case, subject):

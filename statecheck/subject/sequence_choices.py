@@ -22,12 +22,16 @@ class SequenceChoices:
         list_features: of a model, those that a function has parameters for.
         script: of a port that writes scripts with its library alone, see docs/sequences.md.
         explain: the first call, layer and state in which a case differs, in a sentence; "" where that is not known.
+        tolerance: the share of the logits' scale by which they may differ from a fresh run's.
+        given_to_reference: features that fresh runs get, too.
     """
 
     list_models: Callable[[], Sequence[str]]
     list_features: Callable[[str, str], Features]
     script: Callable[..., str] | None = None
     explain: Callable[[Case], str] = lambda case: ""
+    tolerance: float = 0.01
+    given_to_reference: tuple[str, ...] = ()
 
     @cached_property
     def models(self) -> Sequence[str]:

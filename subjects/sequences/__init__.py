@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from statecheck.case import Case
+from statecheck.case.scenarios import last_scenario
 from statecheck.subject.known import known_in
 from statecheck.subject.sequence_choices import SequenceChoices
 from statecheck.subject.subject import Subject
@@ -34,6 +36,11 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
     found.__file__ = module.__file__
     scenarios: Any = type("Sequences", (Sequences,), {"library": library})
     found.Sequences = scenarios  # type: ignore[attr-defined]
+
+    def explain(case: Case) -> str:
+        own = last_scenario(case)
+        return first_difference(library, own) or first_layer(library, scenarios, own)
+
     known = known_in(Path(port.known), port.release, CONDITIONS) if port.known else ()
     return Subject(
         name or module.__name__,
@@ -45,6 +52,8 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
             port.models,
             library.features,
             port.function("script"),
-            lambda case: first_difference(library, case) or first_layer(library, scenarios, case),
+            explain,
+            port.tolerance,
+            port.given_to_reference,
         ),
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from oracle.profile import Profile
 from statecheck.case import Case
+from statecheck.case.scenarios import last_scenario
 from statecheck.subject.deviation import Condition
 from subjects.sequences.extensions import ROWS
 from subjects.sequences.histories import HISTORIES
@@ -75,7 +76,8 @@ class _Named(Mapping[str, Condition]):
         if not parts or not all(_is_known(prefix, names) for prefix, _, names in parts):
             raise KeyError(name)
 
-        def holds(case: Case, _: Profile) -> bool:
+        def holds(whole: Case, _: Profile) -> bool:
+            case = last_scenario(whole)
             return all(_PREFIXES[prefix](case, names.split(",")) for prefix, _, names in parts)
 
         return Condition(inputs=holds)

@@ -1,61 +1,259 @@
-"""A case of a library of sequences as a script: the port's own, which needs the library alone, or one that calls the port."""
+"""A case of a library of sequences as a script: straight-line calls of the library, each beside a fresh run over the same tokens.
+
+The calls are written by the port, for its library alone, or they are calls of the port. What stands around them is the same in every script: a
+comparison, and exit codes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+from oracle.sequences import SequenceTokens
 from statecheck.case import Case
+from statecheck.case.scenarios import Taken, scenarios
+from statecheck.case.values import Call, Outcome, Raised, Record, Returned
+from statecheck.report.filled import filled
 from statecheck.subject import Subject
+from statecheck.subject.sequence_choices import SequenceChoices
 from statecheck.text import visible
 
+_TEMPLATE = Path(__file__).parents[1] / "templates/sequences.py.j2"
 _LONGEST = 400
+_SECONDS = 60
+"""Until a script ends a library that hangs."""
+_Arguments = Mapping[str, Any]
+_PORT = '''\
+import importlib
+from pathlib import Path
+
+sys.path.insert(0, os.environ.get("SUBJECT_PATH") or str(Path(__file__).resolve().parent / {root!r}))
+port = importlib.import_module(os.environ.get("SUBJECT", {name!r}))
+
+
+def numbers(row):
+    return [float(one) for one in (row.tolist() if hasattr(row, "tolist") else row)]
+
+
+def fresh(tokens, **features):
+    context = port.new(model, seed, **given)
+    return numbers(port.extend(context, [(0, tokens)], **features)[0])
+
+
+def happened(result):
+    """The calls behind it rely on an operation that is done."""
+    if result is False:
+        leave(UNTRIED, "an operation is refused that was done: it cannot be tried here")
+    return result
+
+
+def refused(result):
+    """The calls behind it rely on an operation that changes nothing."""
+    if result is not False:
+        leave(UNTRIED, "an operation is done that was refused: it cannot be tried here")
+
+'''
+_GREEDY = '''
+def greedy(what, tokens, chosen, **features):
+    """Each chosen token has the largest logit of a fresh run over what stands before it, or one within the tolerance of it."""
+    for number, token in enumerate(chosen):
+        logits = fresh([*tokens, *chosen[:number]], **features)
+        mean = sum(logits) / len(logits)
+        scale = max(abs(one - mean) for one in logits)
+        best = max(range(len(logits)), key=logits.__getitem__)
+        near = logits[best] - logits[token] <= TOLERANCE * scale
+        equal(f"{what}, token {number}", token, token if near else best)
+
+'''
 
 
 def sequence_script(case: Case, subject: Subject, root: str) -> str:
     """The script's text.
 
     Args:
-        root: the folder that the port's module is imported from, "" where it is installed.
+        root: the folder that the port's module is imported from, relative to the script's; "" where it is installed.
     """
-    made, operations = _parts(case)
     choices = subject.sequences
-    written = choices.script if choices is not None else None
-    head = f"# {visible(shorten(case.message, _LONGEST))}\n"
-    if written is not None:
-        return head + written(made["model"], made["seed"], made["features"], operations)
-    lines = [f"import sys; sys.path.insert(0, {root!r})"] if root else []
-    lines += [f"import {subject.module.__name__} as port", ""]
-    contexts = sorted({arguments["context"] for _, arguments in operations} | {0})
-    new = f"port.new({made['model']!r}, {made['seed']}{_named(made['features'])})"
-    lines += [f"c{number} = {new}" for number in contexts]
-    return (
-        head + "\n".join([*lines, *(_line(name, dict(arguments)) for name, arguments in operations)]) + "\n"
+    assert choices is not None
+    if choices.script is not None:
+        body = "".join(_of_library(case, choices.script))
+    else:
+        body = "\n".join(_of_port(case, choices, subject.module.__name__, root)) + "\n"
+    return framed(body, case, choices.tolerance)
+
+
+def framed(body: str, case: Case, tolerance: float) -> str:
+    """Lines that call `compare` and `equal`, with what defines these, and with the exit codes."""
+    failure, last = case.failure, case.actual[-1] if case.actual else None
+    return filled(
+        _TEMPLATE,
+        {"in_docstring": _in_docstring},
+        case=case,
+        message=shorten(case.message, _LONGEST),
+        tolerance=tolerance,
+        raised=last.exception if isinstance(last, Raised) else "",
+        ends=failure is not None and failure.kind in ("fault", "hang"),
+        seconds=_SECONDS,
+        body=body.strip("\n"),
     )
 
 
-def _parts(case: Case) -> tuple[Mapping[str, Any], list[tuple[str, Mapping[str, Any]]]]:
-    """The arguments of the context, and the operations by name with theirs."""
-    first, *others = case.calls
-    return first.named, list(_operations(others))
+def _in_docstring(text: str) -> str:
+    return visible(text).replace("\\", "").replace('"""', "'''")
 
 
-def _operations(calls: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _of_library(case: Case, script: Any) -> Iterator[str]:
+    """What the port writes for each model in turn; scenarios on the same model have contexts of their own in one text."""
+    first = 0
+    made: tuple[Any, ...] = ()
+    operations: list[tuple[str, _Arguments]] = []
+    for (call, _), *others in scenarios(case):
+        named = call.named
+        if made and made != (named["model"], named["seed"], named["features"]):
+            yield script(*made, operations)
+            operations, first = [], 0
+        made = named["model"], named["seed"], named["features"]
+        moved = list(_operations([one for one, _ in others], first))
+        operations += moved
+        first = 1 + max((given["context"] for _, given in moved), default=first)
+    yield script(*made, operations)
+
+
+def _operations(calls: Sequence[Call], first: int) -> Iterator[tuple[str, _Arguments]]:
+    """Names and arguments; contexts are counted from `first`."""
     for call in calls:
         named = call.named
         named.pop("self", None)
-        yield call.function.rpartition(".")[2], named
+        yield call.function.rpartition(".")[2], named | {"context": first + named["context"]}
 
 
-def _line(name: str, arguments: dict[str, Any]) -> str:
-    context, features = f"c{arguments.pop('context')}", _named(arguments.pop("features", {}))
-    saved = str(arguments.pop("name", "")).replace(" ", "_")
-    given = "".join(f", {value!r}" for value in arguments.values())
-    call = f"port.{name}({context}{given}{f', {saved}' if name == 'load' else ''}{features})"
-    if name == "extend":
-        return f"print([list(row) for row in {call}])"
-    return f"{saved} = {call}" if name == "save" else call
+def _of_port(case: Case, choices: SequenceChoices, name: str, root: str) -> Iterator[str]:
+    yield _PORT.format(root=root, name=name)
+    taken = scenarios(case)
+    if any(call.function.endswith(".generate") for one in taken for call, _ in one):
+        yield _GREEDY
+    about_length = case.failure is not None and case.failure.place.endswith("length")
+    first = 0
+    for number, one in enumerate(taken):
+        writer = _Writer(choices, first, about_length=about_length and number == len(taken) - 1)
+        yield from writer.lines(one)
+        first += len(writer.contexts)
+
+
+@dataclass
+class _Writer:
+    """The lines of one scenario."""
+
+    choices: SequenceChoices
+    first: int
+    """The number of its first context in the script."""
+    about_length: bool
+    contexts: dict[int, str] = field(default_factory=dict)
+    tokens: SequenceTokens = field(default_factory=SequenceTokens)
+    _before_the_next: str = ""
+
+    def lines(self, taken: Taken) -> Iterator[str]:
+        (made, _), *others = taken
+        named = made.named
+        features: Mapping[str, Any] = named["features"]
+        given = {name: value for name, value in features.items() if name in self.choices.given_to_reference}
+        yield f"model, seed, given = {named['model']!r}, {named['seed']}, {given!r}"
+        new = f"port.new(model, seed{_named(features)})"
+        for call, outcome in [(made, None), *others]:
+            number = call.named.get("context", 0)
+            if number not in self.contexts:
+                self.contexts[number] = f"c{self.first + len(self.contexts)}"
+                yield f"{self.contexts[number]} = {new}"
+            if self._before_the_next:
+                yield self._before_the_next
+                self._before_the_next = ""
+            if call is not made:
+                yield from self._operation(call, outcome)
+
+    def _operation(self, call: Call, outcome: Outcome | None) -> Iterator[str]:
+        name, named = call.function.rpartition(".")[2], call.named
+        number, features = named.pop("context"), named.pop("features", {})
+        named.pop("self", None)
+        context = self.contexts[number]
+        saved = str(named.get("name", "")).replace(" ", "_")
+        given = [repr(_plain(value)) for key, value in named.items() if key != "name"]
+        given += [saved] if name == "load" else []
+        invocation = f"port.{name}({', '.join([context, *given])}{_named(features)})"
+        step = outcome.value if isinstance(outcome, Returned) else None
+        if not isinstance(step, Record):
+            # The call that fails by what it raises, the last one.
+            yield invocation
+        elif name == "extend":
+            yield from self._extend(invocation, number, named["rows"], features)
+        elif name == "generate":
+            yield from self._generate(invocation, context, number, named, features, step)
+        elif not step["happened"]:
+            yield f"refused({invocation})"
+        else:
+            getattr(self.tokens, name)(number, *named.values())
+            yield f"{f'{saved} = ' if name == 'save' else ''}happened({invocation})"
+        if isinstance(step, Record) and self.about_length:
+            yield from self._lengths(context, number, named)
+
+    def _extend(self, invocation: str, number: int, rows: Any, features: Mapping[str, Any]) -> Iterator[str]:
+        whole = self.tokens.extend(number, [(sequence, tuple(tokens)) for sequence, tokens in rows])
+        yield f"rows = {invocation}"
+        for at, ((sequence, _), tokens) in enumerate(zip(rows, whole, strict=True)):
+            wanted = f"fresh({list(tokens)}{self._given(features)})"
+            yield f'compare("sequence {sequence} of {self.contexts[number]}", numbers(rows[{at}]), {wanted})'
+
+    def _generate(
+        self,
+        invocation: str,
+        context: str,
+        number: int,
+        named: Mapping[str, Any],
+        features: Mapping[str, Any],
+        step: Record,
+    ) -> Iterator[str]:
+        sequence = named["sequence"]
+        before = self.tokens.of((number, sequence))
+        yield f"chosen = [int(token) for token in {invocation}]"
+        yield f'equal("number of tokens", len(chosen), {named["n"]})'
+        given = self._given(features)
+        if given:
+            yield "context = port.new(model, seed, **given)"
+            yield f"port.extend(context, [(0, {list(before)})])"
+            wanted = f"[int(token) for token in port.generate(context, 0, {named['n']}{given})]"
+            yield f'equal("generated tokens", chosen, {wanted})'
+        else:
+            yield f'greedy("generated", {list(before)}, chosen)'
+        lengths: Any = step["lengths"]
+        length = next((count for *place, count in lengths if place == [number, sequence]), None)
+        chosen: Any = step["generated"]
+        other = "other tokens are generated than before: it cannot be tried here"
+        self._before_the_next = f"if chosen != {list(chosen)}:\n    leave(UNTRIED, {other!r})"
+        self.tokens.generate(number, sequence, tuple(chosen), length)
+        if length is None:
+            yield f"port.drop({context}, {sequence})"
+
+    def _lengths(self, context: str, number: int, named: Mapping[str, Any]) -> Iterator[str]:
+        changed = {named[key] for key in ("sequence", "source", "target") if key in named}
+        changed |= {sequence for sequence, _ in named.get("rows", ())} | set(range(len(named.get("order", ()))))
+        for sequence in sorted(changed):
+            has = len(self.tokens.of((number, sequence)))
+            yield f'equal("length of sequence {sequence}", port.length({context}, {sequence}), {has})'
+
+    def _given(self, features: Mapping[str, Any]) -> str:
+        names = self.choices.given_to_reference
+        return _named({name: value for name, value in features.items() if name in names})
+
+
+def _plain(value: Any) -> Any:
+    """Rows and orders as a person writes them."""
+    if isinstance(value, (list, tuple)) and all(isinstance(one, int) for one in value):
+        return list(value)
+    if isinstance(value, (list, tuple)):
+        return [(sequence, list(tokens)) for sequence, tokens in value]
+    return value
 
 
 def _named(features: Mapping[str, Any]) -> str:
