@@ -7,6 +7,7 @@ comparison, and exit codes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
@@ -31,7 +32,7 @@ import importlib
 from pathlib import Path
 
 sys.path.insert(0, os.environ.get("SUBJECT_PATH") or str(Path(__file__).resolve().parent / {root!r}))
-port = importlib.import_module(os.environ.get("SUBJECT", {name!r}))
+{rooms}port = importlib.import_module(os.environ.get("SUBJECT", {name!r}))
 
 
 def numbers(row):
@@ -56,6 +57,12 @@ def refused(result):
         leave(UNTRIED, "an operation is done that was refused: it cannot be tried here")
 
 '''
+_ROOMS = """\
+from statecheck.rooms import open_rooms
+
+open_rooms()
+"""
+"""Ahead of a port that is a part of statecheck."""
 _GREEDY = '''
 def greedy(what, tokens, chosen, **features):
     """Each chosen token has the largest logit of a fresh run over what stands before it, or one within the tolerance of it."""
@@ -78,9 +85,12 @@ def sequence_script(case: Case, subject: Subject, root: str) -> str:
     """
     choices = subject.sequences
     assert choices is not None
+    body = ""
     if choices.script is not None:
-        body = "".join(_of_library(case, choices.script))
-    else:
+        # What the port does not write for the library alone is written for the port.
+        with suppress(NotImplementedError):
+            body = "".join(_of_library(case, choices.script))
+    if not body:
         body = "\n".join(_of_port(case, choices, subject.module.__name__, root)) + "\n"
     return framed(body, case, choices.tolerance)
 
@@ -131,7 +141,7 @@ def _operations(calls: Sequence[Call], first: int) -> Iterator[tuple[str, _Argum
 
 
 def _of_port(case: Case, choices: SequenceChoices, name: str, root: str) -> Iterator[str]:
-    yield _PORT.format(root=root, name=name)
+    yield _PORT.format(root=root, name=name, rooms=_ROOMS if name.startswith("subjects.") else "")
     taken = scenarios(case)
     if any(call.function.endswith(".generate") for one in taken for call, _ in one):
         yield _GREEDY

@@ -1,4 +1,4 @@
-"""A case as a script of at most sixty lines that needs the wheel of xllamacpp and nothing else."""
+"""A case as at most sixty lines that need the wheel of xllamacpp and nothing else, around which statecheck writes `compare` and `equal`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from subjects.sequences.llamacpp.architectures import architectures
 
 MODEL = """\
 # pip install xllamacpp==RELEASE; GGML_NO_BACKTRACE=1 python repro.py
-# Prints for each decode by how much logits differ from those of a fresh context over the same tokens, as a share of their scale.
 import ctypes as c, glob, importlib.util, random, struct, zlib
 L = c.CDLL(glob.glob(importlib.util.find_spec("xllamacpp").submodule_search_locations[0] + "/xllamacpp*.so")[0])
 ARCH, MICRO_BATCH, UNIFIED, KEPT_STATES = SETTINGS
@@ -57,8 +56,7 @@ class Context:
         return {number: f("llama_get_logits_ith", c.POINTER(c.c_float), P, I)(self.c, wanted[number])[:32] for number, _ in rows}
 METHODSdef check(context, rows, **how):
     for s, seen in context.extend(rows, **how).items():
-        fresh = Context().extend([(0, context.tokens[s])])[0]; mean = sum(fresh) / len(fresh)
-        print(rows, "sequence", s, "differs by", max(abs(a - b) for a, b in zip(seen, fresh)) / max(abs(b - mean) for b in fresh))
+        compare(f"sequence {s} behind {context.tokens[s]}", seen, Context().extend([(0, context.tokens[s])])[0])
 """
 
 
@@ -94,7 +92,13 @@ def script_of(
     operations: Sequence[tuple[str, Mapping[str, Any]]],
     release: str,
 ) -> str:
-    """The text: `features` of the context, and operations by name with their arguments."""
+    """The text: `features` of the context, and operations by name with their arguments.
+
+    Raises:
+        NotImplementedError: an operation is not written here.
+    """
+    if any(name not in ("extend", *_METHODS) for name, _ in operations):
+        raise NotImplementedError("a script with generate or reorder")
     layers = str(features.get("layers", 4))
     settings = (
         model,

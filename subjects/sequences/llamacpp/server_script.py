@@ -41,8 +41,7 @@ SPECULATE        self.server, self.tokens, self.used, self.slots = x.Server(p), 
         return [found[token] for token in range(32)], answer["tokens"]
 def check(server, s, tokens, ahead=1, **how):  # logarithms of probabilities, against those of a fresh server
     server.tokens[s] = server.tokens.get(s, []) + tokens; seen, _ = server.ask(s, ahead, **how)
-    one = Server(); one.tokens[0] = server.tokens[s]; fresh, _ = one.ask(0, 1); mean = sum(fresh) / len(fresh)
-    print("sequence", s, "behind", tokens, "differs by", max(abs(a - b) for a, b in zip(seen, fresh)) / max(abs(b - mean) for b in fresh))
+    one = Server(); one.tokens[0] = server.tokens[s]; compare(f"sequence {s} behind {server.tokens[s]}", seen, one.ask(0, 1)[0])
 """
 _NGRAM = """\
         if speculation != "none":
@@ -56,7 +55,7 @@ _DRAFT = """\
 """
 _GENERATE = """\
 def generate(server, s, n, **how):
-    tokens = server.ask(s, n, **how)[1]; one = Server(); one.tokens[0] = list(server.tokens[s]); print("generated", tokens, "a fresh server generates", one.ask(0, n)[1]); server.tokens[s] = server.tokens[s] + tokens
+    tokens = server.ask(s, n, **how)[1]; one = Server(); one.tokens[0] = list(server.tokens[s]); equal("generated tokens", tokens, one.ask(0, n)[1]); server.tokens[s] = server.tokens[s] + tokens
 """
 
 

@@ -13,7 +13,8 @@ from subjects.sequences.mlx_lm.context import MlxContext
 
 STEPS, BATCHES, DRAFTS = "generate_step", "BatchGenerator", "speculative_generate_step"
 ENGINES = (STEPS, BATCHES, DRAFTS)
-PASTS = ("none", "prompt cache", "server's store")
+STORE = "server's store"
+PASTS = ("none", "prompt cache", STORE)
 """The whole prompt is processed; all but its last token lie in a prompt cache; the server's store has that cache."""
 _MOST_STEPS = 1000
 

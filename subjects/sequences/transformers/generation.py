@@ -28,7 +28,8 @@ _REFUSALS = (
 NONE, CACHE, CONTINUED, CONTINUED_WHOLE = "none", "cache", "continued", "continued, whole prompt"
 HISTORIES = (NONE, CACHE, CONTINUED, CONTINUED_WHOLE)
 """No cache; the cache that `generate` makes; that of the sequence, behind which `generate` gets the new tokens or all of them."""
-MODES = ("plain", "lookup", "assistant", "continuous batching")
+CONTINUOUS = "continuous batching"
+MODES = ("plain", "lookup", "assistant", CONTINUOUS)
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def generate(context: TransformersContext, name: int, count: int, features: Gene
 
 def _generate(context: TransformersContext, name: int, count: int, features: GenerateFeatures) -> list[int]:
     prompt = context.tokens[name]
-    if features.mode == "continuous batching":
+    if features.mode == CONTINUOUS:
         # What it leaves in the model is for the feature `before` of contexts.
         return _batched(copy.deepcopy(context.model), prompt, count)
     first: list[int] = []
@@ -86,9 +87,8 @@ def _generate(context: TransformersContext, name: int, count: int, features: Gen
     options |= {"max_new_tokens": count - len(first), "do_sample": False, "pad_token_id": 0}
     label = ""
     if trace := current():
-        label = trace.generated(
-            ids, mask, options, cache_name(context.model), batch.label if continues else ""
-        )
+        held_by = batch.label if continues else ""
+        label = trace.generated(ids, mask, options, cache_name(context.model), held_by, [*prompt, *first])
     output = context.model.generate(
         input_ids=ids, attention_mask=mask, return_dict_in_generate=True, **options, **held
     )

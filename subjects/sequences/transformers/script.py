@@ -1,4 +1,4 @@
-"""A case as a script of about twenty lines that needs torch and transformers alone."""
+"""A case as about twenty lines that need torch and transformers alone, around which statecheck writes `compare` and `equal`."""
 
 import math
 from collections import defaultdict
@@ -13,6 +13,7 @@ from subjects.sequences.transformers import weights
 from subjects.sequences.transformers.architectures import configuration_class, model_class
 from subjects.sequences.transformers.context import TransformersContext
 from subjects.sequences.transformers.forward import cache_name
+from subjects.sequences.transformers.generation import CONTINUOUS
 from subjects.sequences.transformers.trace import tracing
 
 _TEMPLATE = """\
@@ -29,7 +30,7 @@ def run(rows, cache, **given):
     with torch.no_grad(): output = model(**given, {cache}=cache)
     for (column, tokens), logits in zip(rows, output.logits):
         with torch.no_grad(): fresh = copy.deepcopy(model)(torch.tensor([tokens])).logits[0, -1]
-        print(tokens, "differs by", ((logits[column] - fresh).abs().max() / fresh.abs().max()).item())
+        compare(f"behind {{tokens}}", logits[column].tolist(), fresh.tolist())
     return output.get("{cache}", cache)
 """
 
@@ -45,7 +46,12 @@ def script_of(
     Args:
         make: a new context.
         operations: by name, with their arguments.
+
+    Raises:
+        NotImplementedError: an operation leaves no trace.
     """
+    if any(given.get("features", {}).get("mode") == CONTINUOUS for _, given in operations):
+        raise NotImplementedError(f"a script with {CONTINUOUS}")
     saved: dict[str, Any] = {}
     contexts: defaultdict[int, TransformersContext] = defaultdict(make)
     context = contexts[0]

@@ -52,13 +52,20 @@ class Trace:
         return loaded
 
     def generated(
-        self, ids: torch.Tensor, mask: torch.Tensor, options: Mapping[str, Any], argument: str, held: str
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        options: Mapping[str, Any],
+        argument: str,
+        held: str,
+        whole: Sequence[int],
     ) -> str:
         """`generate` is about to run; the name of the cache that it returns.
 
         Args:
             argument: the name of the cache among the arguments of a forward.
             held: the name of the cache that it goes on with, "" for none.
+            whole: all tokens of the first row's sequence by then.
         """
         name = self._name()
         shown = {
@@ -78,18 +85,12 @@ class Trace:
             if key in shown
         }
         fresh = "".join(f", {key}={value}" for key, value in plain.items())
-        row = [
-            token
-            for token, real in zip(ids[0].tolist(), mask[0, -ids.shape[1] :].tolist(), strict=True)
-            if real
-        ]
-        if not held:
-            alone = f"model.generate(torch.tensor([{row}]), use_cache=False{fresh})[0, {len(row)}:].tolist()"
-            self.lines.append(
-                f'print(output.sequences[0, {ids.shape[1]}:].tolist(), "and without a cache", {alone})'
-            )
-        else:
-            self.lines.append("print(output.sequences[0].tolist())")
+        row = f"torch.tensor({[list(whole)]})"
+        masked = f"attention_mask=torch.ones(1, {len(whole)}, dtype=torch.long), use_cache=False"
+        alone = f"model.generate({row}, {masked}{fresh})[0, {len(whole)}:].tolist()"
+        self.lines.append(
+            f'equal("generated tokens", output.sequences[0, {ids.shape[1]}:].tolist(), {alone})'
+        )
         return name
 
     def did(self, line: str) -> None:

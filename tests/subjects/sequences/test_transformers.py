@@ -74,12 +74,16 @@ def test_a_case_becomes_a_script_of_twenty_lines_that_needs_the_library_alone() 
         ("extend", {"context": 0, "rows": [(0, (1, 2))], "features": {}}),
         ("extend", {"context": 0, "rows": [(0, (3,))], "features": {}}),
     ]
-    script = port.script(CORRECT, 0, {}, operations)
+    lines = port.script(CORRECT, 0, {}, operations)
     done = subprocess.run(
-        [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-I", "-c", framed(lines, a_case(), port.TOLERANCE)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
-    assert done.returncode == 0, done.stderr
-    assert len(script.splitlines()) <= 20
-    seen = [line.rpartition(" ") for line in done.stdout.splitlines()]
-    assert [head for head, _, _ in seen] == ["[1, 2] differs by", "[1, 2, 3] differs by"]
-    assert all(float(distance) < port.TOLERANCE for _, _, distance in seen)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(lines.splitlines()) <= 20
+    *seen, verdict = done.stdout.splitlines()
+    heads = [line.partition(":")[0] for line in seen]
+    assert (heads, verdict) == (["behind [1, 2]", "behind [1, 2, 3]"], "the defect is gone")
