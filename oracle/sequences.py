@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oracle.errors import require
+from oracle.laws import law
 
 Tokens = tuple[int, ...]
 Place = tuple[int, int]
@@ -85,12 +86,11 @@ class SequenceTokens:
 class SequenceLaws:
     """What a step of a scenario breaks, a sentence for each law."""
 
-    logits: str = "nothing"
-    """The logits of a sequence's next token are those of a fresh run over its tokens."""
-    tokens: str = "nothing"
-    """Generated tokens are those that a fresh run would choose."""
-    length: str = "nothing"
-    """The library reports as many tokens as a sequence has."""
+    logits: str = law(
+        "The logits of a sequence's next token are those of a fresh run over its tokens, however they were processed."
+    )
+    tokens: str = law("Generated tokens are those that a fresh run over the tokens before them chooses.")
+    length: str = law("The library reports as many tokens as a sequence has.")
 
 
 def scale(logits: Sequence[float]) -> float:

@@ -204,7 +204,8 @@ class Outcomes:
         """No worker does the task any more; how many failing inputs were in hand, which are findings now."""
         self._ledger.standings[task.property].end()
         self._assignment.ended(task, None)
-        note = f"{why[:1].upper()}{why[1:]} before this input was shrunk."
+        # What it was doing by then is not known: the input may be the smallest.
+        note = f"{why[:1].upper()}{why[1:]} before this failure was reported: there may be a smaller input."
         return self._recovery.find_pending(worker, note, self._campaign.at)
 
     # The end of the campaign.

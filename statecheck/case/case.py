@@ -67,11 +67,6 @@ class Case:
         return self.failure.message if self.failure is not None else "nothing is known to be wrong"
 
     @property
-    def should_hold(self) -> str:
-        """The property's sentence, and the id to type for it."""
-        return f"{self.sentence} ({self.property_id})" if self.property_id else self.sentence
-
-    @property
     def calls(self) -> tuple[Call, ...]:
         return tuple(step for step in self.steps if isinstance(step, Call))
 

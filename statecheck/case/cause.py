@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from statecheck.case.bucket import bucket_of, line_of
 from statecheck.case.case import Case
 from statecheck.case.compare import outcome_difference
 from statecheck.case.failure import without_indices
+from statecheck.case.scenarios import BEGINS, last_scenario
+from statecheck.case.values import Record, Value
+
+_PLAIN = frozenset({"add_request", "step"})
+"""What happens in nearly every scenario of an engine."""
+_SIZE = re.compile(r"max_|num_blocks|num_stages|_size|_tokens")
+"""Names of settings that say how many or how large, and turn nothing on."""
 
 
 @dataclass(frozen=True)
 class Cause:
     """Failures at the same call and place count as one cause; of a failure that no single call shows, its rule is the place.
+
+    An engine, or a library of sequences, has few calls, whose outcomes name a law: there the call and the place say little. Failures of an engine
+    count as one cause where, in their smallest inputs, the same features are on and the same things happen. Those of a library count as one where
+    they are of the same model and the same features of its context, whatever operation shows them.
 
     Args:
         function: the documents' name of what was called first with a wrong outcome, "" where no single call shows it.
@@ -21,6 +34,7 @@ class Cause:
         fault: the kind of the device's fault, or the name of the sanitizer's finding; "" for a wrong answer.
         own: what a port itself calls that function, if that is known.
         raised: the function of the subject whose line raised, with that line, see `Bucket`.
+        setting: of an engine or a library, the features that are on, and what happens beside plain steps; "" for any other subject.
     """
 
     function: str
@@ -28,16 +42,20 @@ class Cause:
     fault: str = ""
     own: str = ""
     raised: str = ""
+    setting: str = ""
 
     @property
     def title(self) -> str:
         """Such as "precopy_states: pool", or "varlen_chunks: the call: raised in chunk_ends"."""
         raised = f"raised in {self.raised.partition(':')[0]}" if self.raised else ""
-        return ": ".join(filter(None, (self.own or self.function, self.place, self.fault, raised)))
+        setting = f"with {self.setting}" if self.setting else ""
+        return ": ".join(filter(None, (self.own or self.function, self.place, self.fault, raised, setting)))
 
     @property
     def key(self) -> tuple[str, ...]:
-        return self.function, self.place, self.fault, self.raised
+        if self.function.startswith(f"{BEGINS}."):
+            return BEGINS, "", self.fault, self.raised, self.setting
+        return self.function, self.place, self.fault, self.raised, self.setting
 
 
 def cause_of(case: Case) -> Cause:
@@ -49,7 +67,31 @@ def cause_of(case: Case) -> Cause:
     call = case.calls[number]
     function = str(call.named["kernel"]) if call.function == "harness.launch" else call.function
     raised = line_of(case.actual[number])
-    return Cause(function, _place(case, number), bucket.fault, own_name(case, number), raised)
+    name = own_name(case, number)
+    return Cause(function, _place(case, number), bucket.fault, name, raised, _setting(last_scenario(case)))
+
+
+def _setting(case: Case) -> str:
+    """The features of an engine or a library that are on, and what happens in the case beside plain steps."""
+    made = case.calls[0].named if case.calls else {}
+    if case.model:
+        features: Mapping[str, Any] = made["features"]
+        return ", ".join([case.model, *(f"{name}={value}" for name, value in sorted(features.items()))])
+    settings = made.get("settings")
+    if not isinstance(settings, Record):
+        return ""
+    on = (_feature(name, value) for name, value in settings.fields)
+    happens = {call.function.rpartition(".")[2] for call in case.calls[1:]} - _PLAIN
+    return ", ".join([*filter(None, on), *sorted(happens)])
+
+
+def _feature(name: str, value: Value) -> str:
+    """A setting that turns something on or off; "" for a size."""
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    if isinstance(value, str):
+        return f"{name}={value}"
+    return name if isinstance(value, int) and not _SIZE.search(name) else ""
 
 
 def wrong_calls(case: Case) -> Iterator[int]:

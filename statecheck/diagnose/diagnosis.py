@@ -23,6 +23,8 @@ SECONDS, _SEARCH_SECONDS = 30.0, 3.0
 """For a diagnosis, and of it at least for the search of earlier calls: without them, a failure that depends on them cannot be shown."""
 _TIMES = 3
 _NOT_RUN = Confirmation(0, 0, ())
+_DID_NOT_REPEAT = "**This failure did not repeat when the same input was run again.**"
+_NOT_AT_ONCE = "In the process that found it, the same input did not fail when it was run again."
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,18 @@ class Diagnosis:
             f"behind {'it' if many == 1 else 'them'} it repeated in {self.confirmation.repeated} of {self.confirmation.times} fresh workers, "
             f"alone in {self.alone.repeated} of {self.alone.times}."
         )
+
+
+def note_of(diagnosis: Diagnosis, *, flaky: bool) -> str:
+    """How far a failure can be relied on, for the report and the terminal; one statement about whether it repeats.
+
+    Args:
+        flaky: the input did not fail when Hypothesis ran it again in the process that found it.
+    """
+    if not flaky or diagnosis.depends_on:
+        # What it depends on is why it did not repeat.
+        return diagnosis.note
+    return f"{diagnosis.note} {_NOT_AT_ONCE}" if diagnosis.confirmation.repeated else _DID_NOT_REPEAT
 
 
 @dataclass(frozen=True)

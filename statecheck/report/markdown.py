@@ -21,6 +21,7 @@ from statecheck.report.bisection import Bisection, save, with_section
 from statecheck.report.block_tables import LEGEND, block_tables
 from statecheck.report.case import ROOM, input_sections, outcome_sections
 from statecheck.report.environment import environment_table
+from statecheck.report.law import law_of, should_hold
 from statecheck.report.page import report_page
 from statecheck.report.repro.adapter import subject_of, titled
 from statecheck.report.repro.plain import is_plain
@@ -132,8 +133,10 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
 
 
 def _head(case: Case, subject: Subject | None, note: str) -> Iterator[str]:
-    yield f"# {inert(titled(case.subject, subject))}: {case.property_name.replace('_', ' ')}"
-    yield f"**Should hold:** {inert(case.should_hold)}"
+    model = f", {case.model}" if case.model else ""
+    title = law_of(case).rstrip(".") or case.property_name.replace("_", " ")
+    yield f"# {inert(titled(case.subject, subject) + model)}: {inert(title)}"
+    yield f"**Should hold:** {inert(should_hold(case))}"
     yield f"**Seen instead:** {code(_seen(case))}"
     effect, rule = served_text(case), rule_of(case)
     yield f"**In a served text:** {effect}" if effect else ""
@@ -168,7 +171,9 @@ def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
 def _needs(case: Case, subject: Subject | None) -> str:
     """What the script runs with."""
     if case.model:
-        writes = subject is not None and subject.sequences is not None and subject.sequences.script is not None
+        writes = (
+            subject is not None and subject.sequences is not None and subject.sequences.script is not None
+        )
         return "the library that is verified" if writes else "the port, and the library that is verified"
     if needs_statecheck(case):
         return "torch, triton, the subject, and statecheck, which watches each access and runs programs in the order of the case"

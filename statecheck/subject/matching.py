@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -66,21 +66,38 @@ class KnownDefectIndex:
         return None if number is None else self.declared[number]
 
     def nearest(self, case: Case) -> str:
-        """A sentence about the first declared defect from which a new failure differs in one field alone, such as by a slip in the place; or ""."""
-        failure = case.failure
-        if failure is None:
+        """A sentence about the first declared defect from which a new failure differs in one field alone, such as by a slip in the place; or "".
+
+        Its condition holds for the case: a defect of other inputs or of another model is none that the failure is near to.
+        """
+        near = [pair for one in self.declared for pair in self._almost(one, case)]
+        if not any(one.asks((symptom,)) for one, symptom, _ in near):
+            return near[0][2] if near else ""
+        try:
+            return str(answer_apart(lambda: self._first_accepted(near, case), ASK_SECONDS))
+        except NoAnswerError:
             return ""
-        for one in self.declared:
-            # Where all fields of a symptom are the failure's, a condition keeps it from matching.
-            if not one.covers(case.property_name, case.property_id) or one.fitting(case):
-                continue
-            for symptom in one.shown_by:
-                different = symptom.only_difference(failure)
-                if different is not None:
-                    field, declared, seen = different
-                    name = one.id or one.alone or one.link
-                    return f"Known defect {name} is declared for {field} = {declared!r}. This failure has {field} = {seen!r}, and differs in nothing else."
-        return ""
+
+    def _almost(self, one: KnownDeviation, case: Case) -> Iterator[tuple[KnownDeviation, Symptom, str]]:
+        """Its symptoms from which the failure differs in one field, each with the sentence."""
+        failure = case.failure
+        # Where all fields of a symptom are the failure's, a condition keeps it from matching.
+        if failure is None or not one.covers(case.property_name, case.property_id) or one.fitting(case):
+            return
+        for symptom in one.shown_by:
+            different = symptom.only_difference(failure)
+            if different is not None:
+                field, declared, seen = different
+                name = one.id or one.alone or one.link
+                yield (
+                    one,
+                    symptom,
+                    f"Known defect {name} is declared for {field} = {declared!r}. This failure has {field} = {seen!r}, and differs in nothing else.",
+                )
+
+    def _first_accepted(self, near: Sequence[tuple[KnownDeviation, Symptom, str]], case: Case) -> str:
+        with self._asking(case):
+            return next((said for one, symptom, said in near if self._accepts(one, case, (symptom,))), "")
 
     def _answer(self, case: Case) -> tuple[int | None, dict[str, str]]:
         found = self.find(case)

@@ -10,14 +10,12 @@ from hypothesis.errors import Flaky
 
 from statecheck.campaign.writable import WritableFolders, print_case
 from statecheck.case import Case
-from statecheck.diagnose.diagnosis import Scene, diagnose, explain
+from statecheck.diagnose.diagnosis import Scene, diagnose, explain, note_of
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.registry import Property
 from statecheck.report.markdown import write_report
 from statecheck.text.command_lines import command_line
 from statecheck.workers.port import InWorker
-
-_DID_NOT_REPEAT = "This failure **did not repeat** when the same input was run again."
 
 
 class LastFailure:
@@ -59,25 +57,22 @@ class LastFailure:
         bench.on_error = lambda case, error: None
         latest, self.latest = self.latest, None
         if isinstance(error, Falsified):
-            return self._reported(bench, error.case, "")
+            return self._reported(bench, error.case, flaky=False)
         if isinstance(error, Flaky) and latest is not None:
-            return [
-                latest.message,
-                _DID_NOT_REPEAT.replace("*", ""),
-                *self._reported(bench, latest, _DID_NOT_REPEAT),
-            ]
+            return [latest.message, *self._reported(bench, latest, flaky=True)]
         return [f"an input that failed is in {path}" for path in sorted(self._pending)]
 
-    def _reported(self, bench: Bench, case: Case, note: str) -> list[str]:
+    def _reported(self, bench: Bench, case: Case, *, flaky: bool) -> list[str]:
         module = bench.subject.module
         fresh = partial(InWorker, bench.subject.name, bench.port.device, spare=False)
         diagnosis = diagnose(case, Scene(bench.subject, bench.port, fresh, bench.earlier))
         near = bench.subject.defect_index.nearest(diagnosis.case)
-        note = " ".join(filter(None, (note, diagnosis.note, near)))
+        repeats = note_of(diagnosis, flaky=flaky)
+        note = " ".join(filter(None, (repeats, near)))
         self.reported = case = explain(diagnosis, bench.subject).case
         lines = [
             *bench.subject.defect_index.errors.values(),
-            *([diagnosis.note] if diagnosis.depends_on else []),
+            *([repeats.replace("*", "")] if diagnosis.depends_on or flaky else []),
             *([near] if near else []),
         ]
         directory = self._folders.put(lambda folder: write_report(case, folder, module, note=note))

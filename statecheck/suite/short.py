@@ -13,6 +13,7 @@ from statecheck.execution.private.pytest import (
     ReprFileLocation,
     ReprTraceback,
 )
+from statecheck.report.law import should_hold
 
 _WIDTH = 110
 _LONG = 320
@@ -32,7 +33,7 @@ def in_short(case: Case, file: str, line: int | None) -> ReprExceptionInfo:
 
 def lines(case: Case) -> list[str]:
     """At most eight of them."""
-    sentence = [*wrap(shorten(case.should_hold, 2 * _WIDTH, placeholder=" …"), _WIDTH)]
+    sentence = [*wrap(shorten(should_hold(case), 2 * _WIDTH, placeholder=" …"), _WIDTH)]
     failure = case.failure
     if failure is None:
         return [*sentence, shorten(case.message, _LONG, placeholder=" …")]

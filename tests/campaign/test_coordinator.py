@@ -313,7 +313,10 @@ def test_what_a_worker_had_in_hand_when_it_died_is_found(tmp_path: Path) -> None
 
     record, _ = pretended(tmp_path, dies, budget=1.0, only=EXACT)
     (bucket,) = record.buckets
-    assert bucket.note == "A worker died with exit code 7 before this input was shrunk."
+    assert (
+        bucket.note
+        == "A worker died with exit code 7 before this failure was reported: there may be a smaller input."
+    )
     assert Case.load(Path(bucket.corpus)).calls == a_case().calls
     assert (Path(bucket.report) / "report.md").is_file()
     assert statuses(record) == {EXACT: "FALSIFIED"}
@@ -392,7 +395,10 @@ def test_what_a_worker_had_in_hand_is_found_though_its_device_is_lost(tmp_path: 
     (trouble,) = record.troubles
     assert trouble.startswith("cpu is gone after ")
     assert trouble.endswith(", and there is no other: it has fallen off the bus")
-    assert record.buckets[0].note == "Its device was lost before this input was shrunk."
+    assert (
+        record.buckets[0].note
+        == "Its device was lost before this failure was reported: there may be a smaller input."
+    )
     assert (record.complete, code_of(record)) == (False, 1)
 
 
@@ -414,7 +420,7 @@ def test_a_counterexample_whose_shrinking_was_cut_short_is_kept(tmp_path: Path) 
 
     record, _ = pretended(tmp_path, shrinks, budget=0.3, only=EXACT)
     (bucket,) = record.buckets
-    assert bucket.note == "The campaign ended before this input was shrunk."
+    assert bucket.note == "The campaign ended before this failure was reported: there may be a smaller input."
     assert Case.load(Path(bucket.corpus)).calls == a_case().calls
     assert code_of(record) == 1
 

@@ -14,7 +14,8 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.case import CHANCE, EARLIER_CALLS
 from statecheck.case.values import Step, call, int32
-from statecheck.diagnose.diagnosis import Diagnosis, Scene, diagnose
+from statecheck.diagnose.confirm import Confirmation
+from statecheck.diagnose.diagnosis import Diagnosis, Scene, diagnose, note_of
 from statecheck.diagnose.earlier_calls import with_earlier_calls
 from statecheck.diagnose.replay import FAILED, FIXED, NOT_REPRODUCED, replay_file
 from statecheck.diagnose.rerun import replay
@@ -198,3 +199,20 @@ def test_arguments_of_earlier_calls_may_be_lists() -> None:
     subject = load("impl")
     port = partial(InWorker, "impl", "cpu", spare=False)
     assert with_earlier_calls(a_case(), earlier, port, rules_of(subject.profile), 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("repeated", "flaky", "words"),
+    [
+        (3, False, "Repeated in 3 of 3 fresh workers."),
+        (3, True, "Repeated in 3 of 3 fresh workers. In the process that found it,"),
+        (0, True, "**This failure did not repeat when the same input was run again.**"),
+    ],
+)
+def test_a_note_says_one_thing_about_whether_a_failure_repeats(
+    repeated: int, flaky: bool, words: str
+) -> None:
+    confirmation = Confirmation(repeated, 3 if repeated else 0, ())
+    note = note_of(Diagnosis(a_case(), confirmation, confirmation), flaky=flaky)
+    assert note.startswith(words)
+    assert ("did not repeat" in note) == (repeated == 0)

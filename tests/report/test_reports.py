@@ -20,6 +20,7 @@ from statecheck.case.values import (
 )
 from statecheck.report.bisection import Bisection, TriedRelease
 from statecheck.report.case import input_sections
+from statecheck.report.law import should_hold
 from statecheck.report.markdown import add_bisection, report_text, write_report
 from statecheck.report.repro.script import repro_script
 from statecheck.suite.short import lines
@@ -160,4 +161,4 @@ def test_a_report_a_script_and_a_test_say_the_id_beside_the_sentence(tmp_path: P
     case = a_case(property_id="toys/divide")
     written = (report_text(case, tmp_path), repro_script(case, tmp_path, None), "\n".join(lines(case)))
     assert [f"{case.sentence} (toys/divide)" in text for text in written] == [True, True, True]
-    assert case.should_hold != replace(case, property_id="").should_hold == case.sentence
+    assert should_hold(case) != should_hold(replace(case, property_id="")) == case.sentence

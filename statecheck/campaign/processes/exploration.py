@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from hypothesis.errors import Flaky
 
-from statecheck.campaign.processes.failures import DID_NOT_REPEAT, Failures
+from statecheck.campaign.processes.failures import Failures
 from statecheck.campaign.processes.tasks import ExampleFailed, ExamplesRun, Explore, Explored
 from statecheck.campaign.processes.worker import Worker, quietly
 from statecheck.case import Case
@@ -19,7 +19,7 @@ from statecheck.kernels.coverage import Coverage
 from statecheck.workers.shared_workers import DeviceGone
 
 _Kind = TypeVar("_Kind", bound=BaseException)
-_CUT_SHORT = "**The time was up before this input was shrunk to the end.**"
+_CUT_SHORT = "**The time was up while smaller inputs were tried: there may be one.**"
 _AS_FOUND = "**Several properties had failed before: this input was neither shrunk nor run again.**"
 _PROGRESS_SECONDS = 0.2
 
@@ -146,7 +146,7 @@ class Exploration:
         if self._failures.latest is None:
             return "error", "".join(traceback.format_exception(error))
         if isinstance(error, Flaky):
-            return self._failures.falsified(self._failures.latest, DID_NOT_REPEAT)
+            return self._failures.falsified(self._failures.latest, "", flaky=True)
         brief = f"{type(error).__name__}: {error}".splitlines()[0]
         self.worker.trouble(f"{self.task.property}: an error ended the search for a smaller input: {brief}")
         return self._failures.falsified(

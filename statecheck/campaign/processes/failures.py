@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from statecheck.diagnose.diagnosis import Scene
     from statecheck.workers.port import InWorker
 
-DID_NOT_REPEAT = "**This failure did not repeat when the same input was run again.**"
 _NOT_SHRUNK = "**Met on the way to another failure of this property, and not shrunk.**"
 _MOST_BESIDE = 20
 """Failures of other kinds that one exploration keeps beside its own."""
@@ -76,17 +75,18 @@ class Failures:
             what = f"fails in more than {_MOST_BESIDE} ways at once, and the others were not kept"
             self._worker.trouble(f"{self._task.property}: {what}")
 
-    def falsified(self, case: Case, note: str, *, shrunk: bool = True) -> tuple[str, str]:
-        from statecheck.diagnose.diagnosis import as_found, diagnose, explain
+    def falsified(
+        self, case: Case, note: str, *, shrunk: bool = True, flaky: bool = False
+    ) -> tuple[str, str]:
+        from statecheck.diagnose.diagnosis import as_found, diagnose, explain, note_of
 
         own = bucket_of(case).id
         case = replace(case, first_seen=dict(self._worker.setting.first_seen))
         diagnosis = as_found(case) if self._task.as_found else diagnose(case, self._scene())
         sanitizer = "" if self._task.sanitized else self._with_sanitizer(diagnosis.case)
-        # What it depends on is why it did not repeat.
-        note = "" if note == DID_NOT_REPEAT and diagnosis.depends_on else note
         near = self._worker.known_defects.nearest(diagnosis.case)
-        note = " ".join(filter(None, (note, sanitizer, diagnosis.note, near)))
+        repeats = note_of(diagnosis, flaky=flaky)
+        note = " ".join(filter(None, (note, sanitizer, repeats, near)))
         # Before it is explained: whatever happens to the report, this stands.
         stands = self._into_corpus(diagnosis.case)
         alike = [bucket for bucket in self.failing if bucket not in self._task.known and bucket != own]

@@ -9,6 +9,7 @@ from statecheck.case import Case
 from statecheck.case.cause import first_wrong_call
 from statecheck.case.values import Returned
 from statecheck.report.filled import filled
+from statecheck.report.law import should_hold
 from statecheck.report.repro.upstream import AS_LISTS, as_lists, failing_call, own_call, upstream_test
 from statecheck.subject import Subject
 from statecheck.text import visible
@@ -32,6 +33,7 @@ def plain_script(case: Case, subject: Subject | None, root: str) -> str:
         _TEMPLATE,
         {"in_docstring": _in_docstring},
         case=case,
+        should_hold=should_hold(case),
         message=shorten(case.message, _LONGEST),
         root=root,
         function=name,

@@ -15,6 +15,7 @@ from statecheck import rooms
 from statecheck.case import Case
 from statecheck.case.cause import first_wrong_call
 from statecheck.report.filled import filled
+from statecheck.report.law import should_hold
 from statecheck.report.repro.adapter import adapter_source, called, subject_of, titled
 from statecheck.report.repro.check import check_source
 from statecheck.report.repro.embed import BEFORE_TORCH, WATCHED, WITH_TORCH, source_of_module
@@ -118,6 +119,7 @@ def _text(case: Case, root: str, *, end: str = "", test: str = "") -> str:
         _TEMPLATES / "repro.py.j2",
         {"in_docstring": _in_docstring},
         case=case,
+        should_hold=should_hold(case),
         release=titled(case.subject, subject) if adapter else "",
         message=shorten(case.message, _LONGEST_MESSAGE),
         engine=engine,
@@ -140,6 +142,7 @@ def _replaying_script(case: Case, directory: Path, root: str) -> str:
         _TEMPLATES / "watched.py.j2",
         {"in_docstring": _in_docstring},
         case=case,
+        should_hold=should_hold(case),
         runtime=source_of_module(WATCHED),
         statement=statement,
     )

@@ -18,6 +18,7 @@ from statecheck.case import Case
 from statecheck.case.scenarios import Taken, scenarios
 from statecheck.case.values import Call, Outcome, Raised, Record, Returned
 from statecheck.report.filled import filled
+from statecheck.report.law import should_hold
 from statecheck.subject import Subject
 from statecheck.subject.sequence_choices import SequenceChoices
 from statecheck.text import visible
@@ -102,6 +103,7 @@ def framed(body: str, case: Case, tolerance: float) -> str:
         _TEMPLATE,
         {"in_docstring": _in_docstring},
         case=case,
+        should_hold=should_hold(case),
         message=shorten(case.message, _LONGEST),
         tolerance=tolerance,
         raised=last.exception if isinstance(last, Raised) else "",
@@ -247,7 +249,9 @@ class _Writer:
 
     def _lengths(self, context: str, number: int, named: Mapping[str, Any]) -> Iterator[str]:
         changed = {named[key] for key in ("sequence", "source", "target") if key in named}
-        changed |= {sequence for sequence, _ in named.get("rows", ())} | set(range(len(named.get("order", ()))))
+        changed |= {sequence for sequence, _ in named.get("rows", ())} | set(
+            range(len(named.get("order", ())))
+        )
         for sequence in sorted(changed):
             has = len(self.tokens.of((number, sequence)))
             yield f'equal("length of sequence {sequence}", port.length({context}, {sequence}), {has})'

@@ -23,7 +23,7 @@ from statecheck.diagnose.replay import FAILED, replay_case
 from statecheck.execution.example import Bench, Falsified, Trial
 from statecheck.execution.port import InProcess
 from statecheck.subject import KnownDefectIndex, matching
-from statecheck.subject.deviation import any_matches
+from statecheck.subject.deviation import Condition, any_matches
 from subjects import KnownDeviation, Symptom
 from tests.breakages.broken import a_case, a_property, toy
 
@@ -172,3 +172,11 @@ def test_a_new_failure_names_the_declared_defect_that_one_field_keeps_from_match
 def test_a_declared_defect_of_another_property_is_not_named() -> None:
     known = KnownDeviation("others_divide", "bug", Symptom("value", "cdiv", "resutl"), id="x")
     assert KnownDefectIndex((known,), DOCUMENTS).nearest(CASE) == ""
+
+
+@pytest.mark.parametrize(("holds", "names_it"), [(True, True), (False, False)])
+def test_a_declared_defect_of_other_inputs_is_not_named(holds: bool, names_it: bool) -> None:
+    condition = Condition(inputs=lambda case, profile: holds)
+    slip = Symptom("value", "cdiv", "resutl", condition=condition)
+    known = KnownDeviation("toys_divide", "bug", slip, id="x")
+    assert bool(KnownDefectIndex((known,), DOCUMENTS).nearest(CASE)) is names_it
