@@ -40,6 +40,6 @@ class BrokenLaws:
 def in_sentences(broken: Sequence[Broken]) -> BrokenLaws:
     """What a step broke, by its laws."""
     first: dict[str, str] = {}
-    for law, seen, wanted, _ in broken:
-        first.setdefault(law, f"{seen}, but {wanted}")
+    for name, seen, wanted, _ in broken:
+        first.setdefault(name, f"{seen}, but {wanted}")
     return BrokenLaws(**first)

@@ -36,6 +36,12 @@ def extended(*rows: tuple[int, tuple[int, ...]], **features: Any) -> Step:
 
 
 FORKED = (BEGIN, ONE_TOKEN, operation("fork", source=0, target=1), extended((0, (2,))), extended((1, (3,))))
+_USED = """\
+    global USED
+    used = globals().get('USED')
+    twice = used is not None and used is not context and bool(context.states)
+    USED = context if len(rows) > 1 else used
+    return [_row(context, sequence, list(tokens) * (1 + twice)) for sequence, tokens in rows]"""
 DEFECTS: dict[str, tuple[str, str, tuple[Step, ...]]] = {
     "a fork shares its states": (
         "context.states[target] = list(context.states[source])",
@@ -80,10 +86,7 @@ DEFECTS: dict[str, tuple[str, str, tuple[Step, ...]]] = {
     ),
     "an earlier context is read": (
         "    return [_row(context, sequence, list(tokens)) for sequence, tokens in rows]",
-        "    global USED\n    used = globals().get('USED')\n"
-        "    twice = used is not None and used is not context and bool(context.states)\n"
-        "    USED = context if len(rows) > 1 else used\n"
-        "    return [_row(context, sequence, list(tokens) * (1 + twice)) for sequence, tokens in rows]",
+        _USED,
         (BEGIN, extended((0, (1,)), (1, (2,))), BEGIN, ONE_TOKEN, ONE_TOKEN),
     ),
 }

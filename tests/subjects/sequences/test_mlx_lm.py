@@ -12,6 +12,8 @@ pytest.importorskip("mlx_lm", reason="mlx-lm is not installed here: run in an en
 
 import numpy as np
 
+from statecheck.case import Case
+from statecheck.report.repro.sequences import framed
 from subjects.sequences import mlx_lm as port
 
 CORRECT = "mamba2"
@@ -64,8 +66,9 @@ def test_a_case_becomes_a_script_of_twenty_lines_that_needs_the_library_alone() 
         ("extend", {"context": 0, "rows": [(0, (3,))], "features": {}}),
     ]
     lines = port.script(CORRECT, 0, {}, operations)
+    case = Case("toys_extend", "Toys extend.", "mlx_lm", (), (), (), None)
     done = subprocess.run(
-        [sys.executable, "-I", "-c", framed(lines, a_case(), port.TOLERANCE)],
+        [sys.executable, "-I", "-c", framed(lines, case, port.TOLERANCE)],
         capture_output=True,
         text=True,
         check=False,

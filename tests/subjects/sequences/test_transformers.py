@@ -14,6 +14,8 @@ pytest.importorskip(
 
 import numpy as np
 
+from statecheck.case import Case
+from statecheck.report.repro.sequences import framed
 from subjects.sequences import transformers as port
 from subjects.sequences.transformers import weights
 
@@ -75,8 +77,9 @@ def test_a_case_becomes_a_script_of_twenty_lines_that_needs_the_library_alone() 
         ("extend", {"context": 0, "rows": [(0, (3,))], "features": {}}),
     ]
     lines = port.script(CORRECT, 0, {}, operations)
+    case = Case("toys_extend", "Toys extend.", "transformers", (), (), (), None)
     done = subprocess.run(
-        [sys.executable, "-I", "-c", framed(lines, a_case(), port.TOLERANCE)],
+        [sys.executable, "-I", "-c", framed(lines, case, port.TOLERANCE)],
         capture_output=True,
         text=True,
         check=False,
