@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from statecheck.case import Case
-from statecheck.case.compare import outcome_difference
+from statecheck.case.compare import Difference, outcome_difference
 from statecheck.case.failure import raised_instead, stated
 from statecheck.case.form import form_difference
 from statecheck.case.values import Outcome, Raised, Refusal, Returned, Step, Value
@@ -207,26 +207,29 @@ class Trial(RunningExample):
             self.compared(1)
         if not condition:
             self._run.settle()
-            number, about = self._behind_condition()
+            number, wrong = self._wrong_call()
+            about = () if wrong is not None else tuple(self._read) or (number,)
             call = self._run.calls[number]
-            shown = "; ".join(self._shown(self._run.calls[one]) for one in about or (number,))
+            failure = stated(
+                observed,
+                expected,
+                place=place,
+                function=call.function,
+                call=number,
+                shown="; ".join(self._shown(self._run.calls[one]) for one in about or (number,)),
+                about=about,
+            )
+            # One defect makes this condition false for some inputs, and for others its result alone is wrong: it is one bucket.
             self._fails(
-                stated(
-                    observed,
-                    expected,
-                    place=place,
-                    function=call.function,
-                    call=number,
-                    shown=shown,
-                    about=about,
-                )
+                failure if wrong is None else replace(failure, rule=self._failure(number, wrong).rule)
             )
 
-    def _behind_condition(self) -> tuple[int, tuple[int, ...]]:
-        """The last call with a wrong outcome; where each alone is right, the last call, and all whose results were read."""
+    def _wrong_call(self) -> tuple[int, Difference | None]:
+        """The last call with a wrong outcome, and what differs; the last call and None where each outcome alone is right."""
         run, last = self._run, len(self._run.calls) - 1
         places = self.bench.port.device != "cpu"
         for number in range(last, -1, -1):
-            if outcome_difference(run.expected[number], run.actual[number], places=places) is not None:
-                return number, ()
-        return last, tuple(self._read) or (last,)
+            wrong = outcome_difference(run.expected[number], run.actual[number], places=places)
+            if wrong is not None:
+                return number, wrong
+        return last, None

@@ -62,6 +62,7 @@ class RunningExample:
         self.is_compared = False
         self._read: list[int] = []
         """Numbers of the calls whose results were handed to the property."""
+        self._has_failed = False
         self._compared_calls: set[int] = set()
         """Numbers of the calls whose outcomes were held against the rules."""
         self._looked_at = 0
@@ -120,7 +121,8 @@ class RunningExample:
             Falsified: an outcome is not what the rules expect, and the subject does not declare it.
             KnownFailure: it does declare it.
         """
-        for number in range(len(self._run.actual)):
+        # Behind a failure, other outcomes are mostly its consequences.
+        for number in range(0 if self._has_failed else len(self._run.actual)):
             if number not in self._compared_calls and not_offered(self._run.actual[number]) is None:
                 self._compare(number)
 
@@ -136,9 +138,12 @@ class RunningExample:
         self.bench.counts.unchecked.update(f"{function}: {place}" for place in unchecked(expected, actual))
 
     def _differs(self, number: int, found: Difference) -> NoReturn:
+        self._fails(self._failure(number, found))
+
+    def _failure(self, number: int, found: Difference) -> Failure:
         expected, actual, call = self._run.expected[number], self._run.actual[number], self._run.calls[number]
-        self._fails(
-            failure_of(found, expected, actual, function=call.function, call=number, shown=self._shown(call))
+        return failure_of(
+            found, expected, actual, function=call.function, call=number, shown=self._shown(call)
         )
 
     def offered(self, *functions: str) -> tuple[str, ...]:
@@ -240,6 +245,7 @@ class RunningExample:
         return with_cause(failure, raised, function=self._run.calls[number].function, call=number)
 
     def _ends(self, case: Case) -> NoReturn:
+        self._has_failed = True
         known = (self.bench.known_by or self.bench.subject.known)(case)
         if known is not None:
             self.bench.known_failures.add(known)

@@ -74,6 +74,7 @@ def going_on(tested: Property) -> Property:
     def body(trial: Trial, **drawn: object) -> None:
         with suppress(Falsified):
             tested.body(trial, **drawn)
+            trial.compare_rest()
 
     return replace(tested, body=body)
 
