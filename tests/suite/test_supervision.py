@@ -87,10 +87,9 @@ def test_a_process_of_xdist_that_ends_is_a_failure(tmp_path: Path, source: str) 
 
 def test_a_process_that_starts_those_of_xdist_is_supervised(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
-        f"{MENTION}import os, threading\n"
-        "if 'PYTEST_XDIST_WORKER' not in os.environ: threading.Timer(1.0, os._exit, (0,)).start()\n"
+        f"{MENTION}import os\n\n\ndef pytest_xdist_node_collection_finished():\n    os._exit(0)\n"
     )
-    done = run_pytest(tmp_path, "def test_it():\n    signal.pause()\n", "-n", "1")
+    done = run_pytest(tmp_path, "def test_it():\n    pass\n", "-n", "1")
     assert done.returncode == 1
     assert "while processes of xdist ran the tests, " in done.stderr
 
