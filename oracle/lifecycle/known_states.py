@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from oracle.lifecycle.named_states import VOCABULARY, advanced, next_token, states_before
+from oracle.lifecycle.named_states import (
+    VOCABULARY,
+    advanced,
+    named_place,
+    next_token,
+    states_before,
+    unnamed,
+)
 
 Found = tuple[str, int, tuple[int, ...]]
 """Whose state it is, after how many of its tokens, and after which other ones then: "" for zeros, "?" for a state of no request."""
@@ -72,7 +79,7 @@ class KnownStates:
             self.others[advanced(one, token)] = one, token
 
     def found(self, state: int, first: str = "") -> Found:
-        """Whose it is: that of request `first`, where several have it."""
+        """Whose it is: that of request `first`, where several have it. A state of another place is of no request; see `state_in`."""
         more: list[int] = []
         while True:
             if state == 0:
@@ -96,7 +103,14 @@ class KnownStates:
         return "", 0
 
     def meaning(self, state: int) -> str:
-        """A state in words."""
+        """A state in words; of a state that was written for another place, which place that is."""
+        place = named_place(state)
+        if place is not None:
+            layer, kind, element = place
+            where = f"what was written for layer {layer} as {kind}" + (
+                f", element {element}" if element else ""
+            )
+            return f"{where}: {self.meaning(unnamed(state))}"
         owner, count, more = self.found(state)
         if owner == "?":
             return "what is no request's state"
