@@ -126,7 +126,5 @@ def test_a_read_of_another_layers_state_breaks_the_law() -> None:
 
     assert broken(own) == []
     laws.requests["r0"].computed = 4
-    assert broken(moved) == [
-        "the forward of r0 reads what was written for layer 0 as temporal: the state after 4 tokens of r0"
-        " of block 2 of group 1"
-    ]
+    moved_to = "what was written for layer 0 as temporal: the state after 4 tokens of r0"
+    assert broken(moved) == [f"the forward of r0 reads {moved_to} of block 2 of group 1"]
