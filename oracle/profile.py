@@ -24,6 +24,8 @@ class Profile:
     """What else the buffer of mode "all" has columns for: speculative "tokens", their "blocks", or "nothing"."""
     keeps_all_blocks: bool = True
     """Whether there is a mode "all", whose fields the metadata have."""
+    blocks_wider_than_steps: bool = True
+    """Whether a recurrent block may have more tokens than a step in mode "align", or such a configuration is refused."""
     host_bounds: bool = True
     """Whether prefills have computed what the host's upper bounds say, which it knows, or what the device's lengths say."""
     kept_pages_of_drafts: bool = False

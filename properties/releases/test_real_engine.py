@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from properties.strategies.releases.live import (
-    LONGEST,
     EngineStory,
     LiveAbort,
     LiveAdd,
@@ -67,7 +66,7 @@ class LiveRun:
         shared = before[event.like % len(before)][: event.shared] if before else []
         prompt = (*shared, *range(self.fresh + 1, self.fresh + event.own + 1))
         self.fresh += event.own
-        room = LONGEST - 2 * self.story.world.num_spec - 2
+        room = self.story.world.max_model_len - 2 * self.story.world.num_spec - 2
         prompt = prompt[: room - 1]
         name = f"r{len(self.tokens)}"
         self.tokens[name] = list(prompt)
@@ -100,11 +99,11 @@ class LiveRun:
     def run_out(self) -> None:
         """Nothing more comes in, until all requests are gone."""
         late, before = self.story.world.late_steps, len(self.quiet)
-        most = 4 + 2 * sum(LONGEST for _ in self.alive)
+        most = 4 + 2 * self.story.world.max_model_len * len(self.alive)
         for _ in range(most + late * (1 + len(self.alive))):
             if self.step(LiveTurns()):
                 return
-            if late and all(self.quiet[before:][-late:]) and len(self.quiet) - before >= late:
+            if all(self.quiet[before:][-late:]) and len(self.quiet) - before >= late:
                 break
         left = ", ".join(self.alive)
         seen = f"after {len(self.quiet) - before} steps without arrivals, requests {left} are not finished"

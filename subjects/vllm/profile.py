@@ -20,6 +20,7 @@ CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
             "gdn_plain_decodes": True,
             "drafts_in_prompts": False,
             "host_bounds": False,
+            "blocks_wider_than_steps": False,
         },
     ),
     ((0, 22), {"kept_columns": "blocks"}),
@@ -28,6 +29,8 @@ CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
     ((0, 23), {"gdn_chunks_of_decodes": False}),
     ((0, 31), {"gdn_counts_padding": False, "gdn_padded_tokens": False}),
     ((0, 32), {"keeps_all_blocks": False, "gdn_plain_decodes": False}),
+    # Of releases before this one it was not read since when.
+    ((0, 33), {"blocks_wider_than_steps": True}),
 )
 """Since which release which field is what, of those about builders and configuration."""
 

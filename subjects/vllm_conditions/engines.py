@@ -189,6 +189,28 @@ def _begins_for_ever(s: RecordedScenario) -> bool:
     return len(begins) >= _LAST // 2 and all(begins) and any(not step for step in last)
 
 
+def _blocks_of_a_hit_inside(s: RecordedScenario, tokens: int) -> int:
+    """Blocks that the release counts before it admits so many tokens with a hit that ends inside of a block.
+
+    In attention one more than the tokens take; in each recurrent group the block that is hit, its copy, and the one that is run in.
+    """
+    states = 3 + s.settings["num_spec"] + bool(s.settings["checkpoints"])
+    return int(-(-tokens // s.attention_block_size) + 1 + len(s.settings["kinds"]) * states)
+
+
+def _waits_for_more_blocks_than_there_are(s: RecordedScenario) -> bool:
+    """Whether nothing runs, all blocks are free, and the first request that waits begins like an earlier one and wants more of them."""
+    last, waiting = (s.returned[-1], s.waiting) if s.returned else (None, [])
+    if last is None or not waiting or dict(last["scheduled"]) or last["owners"]:
+        return False
+    known = s.tokens
+    return any(
+        _blocks_of_a_hit_inside(s, len(known[name])) > last["free"]
+        and any(known[name][:1] == tokens[:1] for other, tokens in known.items() if other != name)
+        for name in waiting
+    )
+
+
 ENGINES: Mapping[str, Condition] = {
     "accepted_count_of_another_row": of_scenario(_moves_counts, lambda s: s.found_own and _rows_moved(s)),
     "drops_a_frame_for_each_draft": of_scenario(_overlaps_drafts, _preempts_by_a_reset),
@@ -236,5 +258,6 @@ ENGINES: Mapping[str, Condition] = {
     "smaller_attention_blocks": of_scenario(_smaller_attention_blocks, _crossed_there),
     "hits_inside_blocks": of_scenario(_hits_inside_blocks, _hit_inside_beside_others),
     "saves_inside_blocks": of_scenario(_saves_inside_blocks, _crossed_there),
+    "waits_for_the_copy_of_a_hit": of_scenario(_hits_inside_blocks, _waits_for_more_blocks_than_there_are),
     "begins_for_ever": of_scenario(lambda s: bool(s.settings["async_scheduling"]), _begins_for_ever),
 }

@@ -93,8 +93,29 @@ class RecordedScenario:
 
     def prompt(self, name: str) -> int:
         """Tokens of a request's prompt."""
+        return len(self.prompts.get(name, ()))
+
+    @cached_property
+    def prompts(self) -> dict[str, tuple[int, ...]]:
+        """By request, in the order in which they came in."""
         adds = (call.named for call in self.case.calls if call.function.endswith("add_request"))
-        return next((len(one["prompt"]) for one in adds if one["id"] == name), 0)
+        return {one["id"]: tuple(one["prompt"]) for one in adds}
+
+    @property
+    def tokens(self) -> dict[str, tuple[int, ...]]:
+        """By request, its prompt and what it has said."""
+        known = dict(self.prompts)
+        for step in self.returned:
+            for name, said in dict(step["outputs"]).items():
+                known[name] = (*known.get(name, ()), *said)
+        return known
+
+    @property
+    def waiting(self) -> list[str]:
+        """Requests that have neither ended nor been aborted."""
+        aborted = {call.named["id"] for call in self.case.calls if call.function.endswith("abort")}
+        gone = aborted.union(*(step["finished"] for step in self.returned))
+        return [name for name in self.prompts if name not in gone]
 
     @property
     def found_own(self) -> bool:

@@ -111,6 +111,28 @@ def failed(failing: tuple[int, ...], unloaded: tuple[str, ...], scheduled: dict[
     return with_connector(ends_with(rows=HIT, failing_loads=failing), unloaded=unloaded, scheduled=scheduled)
 
 
+def left_waiting(free: int, like: int = 4, scheduled: Any = (), owners: Any = (), **settings: Any) -> Case:
+    """r1 has 17 tokens, of which the first `like` are those of r0, which has ended, and so many blocks are free."""
+    chosen = {"kinds": ("mamba2",), "block_size": 8, "prefix_match_unit": 4, **settings}
+    made = call("LiveEngine", settings=record("LiveSettings", **chosen), bind="engine")
+    first, second = tuple(range(1, 8)), (*range(1, like + 1), *range(100, 117 - like))
+    adds = [
+        call("LiveEngine.add_request", id=f"r{number}", prompt=prompt, max_tokens=1)
+        for number, prompt in enumerate((first, second))
+    ]
+    nothing = {"outputs": {}, "findings": (), "finished": (), "scheduled": {}, "owners": (), "free": free}
+    steps = [nothing | {"outputs": {"r0": (1000,)}, "finished": ("r0",)}, nothing]
+    steps[-1] |= {"scheduled": dict(scheduled), "owners": owners}
+    ended = [Returned(record("LiveStep", **step)) for step in steps]
+    return replace(
+        a_case(
+            steps=(made, *adds, *[call("LiveEngine.step", turns={})] * 2),
+            actual=(*[Returned(None)] * 3, *ended),
+        ),
+        failure=Failure("value", "seen", place="progress", function="LiveEngine.step"),
+    )
+
+
 def ends_in(rows: tuple[Row | None, ...], **settings: Any) -> Case:
     """A scenario that ends with these steps, of which some have no rows."""
     case = ends_with(rows=(REST,), **settings)
@@ -244,6 +266,15 @@ def drafted_beside(beside: Row, found: Any, runner: str = "V2") -> Case:
         ("stuck_after_a_failed_load", failed((), ("r1",), {}), False),
         ("stuck_after_a_failed_load", failed((0,), (), {}), False),
         ("stuck_after_a_failed_load", failed((0,), ("r1",), {"r1": {}}), False),
+        ("waits_for_the_copy_of_a_hit", left_waiting(6), True),
+        ("waits_for_the_copy_of_a_hit", left_waiting(7), False),
+        ("waits_for_the_copy_of_a_hit", left_waiting(9, kinds=("gdn", "mamba2")), True),
+        ("waits_for_the_copy_of_a_hit", left_waiting(10, kinds=("gdn", "mamba2")), False),
+        ("waits_for_the_copy_of_a_hit", left_waiting(7, num_spec=1), True),
+        ("waits_for_the_copy_of_a_hit", left_waiting(6, like=0), False),
+        ("waits_for_the_copy_of_a_hit", left_waiting(6, prefix_match_unit=0), False),
+        ("waits_for_the_copy_of_a_hit", left_waiting(6, scheduled={"r1": {}}), False),
+        ("waits_for_the_copy_of_a_hit", left_waiting(6, owners=(("r1", 0, 0, 5),)), False),
         ("begins_for_ever", ends_in((ANEW, None) * 5, async_scheduling=True), True),
         ("begins_for_ever", ends_in((ANEW, None) * 5, async_scheduling=False), False),
         ("begins_for_ever", ends_in((ANEW, REST, ANEW, None) * 3, async_scheduling=True), False),

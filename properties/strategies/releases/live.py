@@ -11,10 +11,30 @@ from typing import Any, Protocol, Self
 from hypothesis import strategies as st
 
 from oracle.profile import Profile
+from properties.strategies.bounds import MANY_DRAFTS, around, counts, crowded, seldom
 from statecheck.case.values import Record, record
 
 LONGEST = 32
-"""Tokens of a request, at most."""
+"""Tokens of a request, at most: four blocks of eight, so that a request hits, passes and leaves several, and ends soon."""
+LONGEST_OF_WIDE = 64
+"""The same four blocks where blocks have 16 tokens or a step has many drafts, which leave a request less room."""
+FEW_DRAFTS = 3
+"""With three drafts some of those that are accepted, and some that are not, are neither the first nor the last."""
+FEW_REQUESTS = 4
+"""Requests of a step: enough for rows that move, prompts beside decodes, and a request that waits for the others."""
+MANY_REQUESTS = (8, 16)
+"""Requests of a step. A vector of eight ends at the first, and at the second 16 rows times nine tokens no longer fit the largest full
+graph of the engine, which has 64 tokens."""
+BLOCKS = (4, 2, 8)
+"""Tokens of a block: a chunk of a scan, half of it, and two."""
+WIDE_BLOCKS = (8, 16)
+"""Tokens of a block that takes several steps; in the field 1,600 to 7,168 tokens, against steps of 2,048."""
+STEPS = (16, 8, 4)
+"""Tokens of a step, at most: several blocks, a block, and half of one."""
+SHORT_STEPS = (4, 7)
+"""Tokens of a step in an engine with wide blocks: two or four steps to a block, and a number that no block is a multiple of."""
+SPARE_BLOCKS = 16
+"""Blocks that an engine mostly has beyond those of one request: states of up to five requests more, or none of them."""
 _CHUNK = 4
 """Tokens of a chunk of a recurrent layer's scan."""
 
@@ -71,6 +91,10 @@ class EngineWorld(Protocol):
     @property
     def late_steps(self) -> int:
         """Steps in which nothing may run, for each request, while something is carried."""
+
+    @property
+    def max_model_len(self) -> int:
+        """Tokens of a request, at most."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -151,9 +175,9 @@ class LiveWorld:
 
     @property
     def late_steps(self) -> int:
-        """A connector takes its time for loads and saves, and nothing else may run by then."""
+        """More steps than may be in flight. A connector takes its time for loads and saves, and nothing else may run by then."""
         steps = sum((*self.load_steps, *self.save_steps, self.late_lookups))
-        return 8 + 2 * steps if self.connector else 0
+        return 8 + 2 * steps * bool(self.connector)
 
     @property
     def blocks_of_one(self) -> int:
@@ -175,46 +199,79 @@ class LiveStory:
     events: tuple[LiveEvent, ...]
 
     def of_release(self, profile: Profile) -> Self:
-        """With the mode that the release has."""
-        if profile.keeps_all_blocks:
-            return self
-        return replace(self, world=replace(self.world, mamba_cache_mode="align"))
+        """With the mode that the release has, and steps as long as it wants them."""
+        world = self.world
+        if not profile.keeps_all_blocks:
+            world = replace(world, mamba_cache_mode="align")
+        if not profile.blocks_wider_than_steps and world.prefix_caching:
+            world = replace(world, max_num_batched_tokens=max(world.block_size, world.max_num_batched_tokens))
+        return replace(self, world=world)
 
 
 @st.composite
 def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
     """Engines of every feature, such that the release takes the configuration and a request of every length fits."""
-    num_spec = draw(st.integers(0, 3))
+    num_spec = draw(_DRAFTS)
     overlapped = draw(st.booleans())
     kinds = st.sampled_from(kinds_with(num_spec))
     # The first runner wants all recurrent groups to be alike.
     alike = st.builds(lambda kind, count: [kind] * count, kinds, st.integers(1, 2))
     # With steps that overlap a release takes no drafts but a model's.
     methods = st.just("eagle") if overlapped else st.sampled_from(("ngram", "eagle"))
+    wide = draw(_WIDE)
+    # A recurrent block has room for a step's drafts.
+    blocks = tuple(size for size in (WIDE_BLOCKS if wide else (*BLOCKS, 16)) if size > num_spec)
+    block_size = draw(st.sampled_from(blocks[:3]))
     world = LiveWorld(
         kinds=tuple(draw(alike if runner == "V1" else st.lists(kinds, min_size=1, max_size=2))),
         layers=draw(st.integers(1, 2)),
-        # A recurrent block has room for a step's drafts.
-        block_size=draw(st.sampled_from((4, 8) if num_spec > 1 else (4, 2, 8))),
+        block_size=block_size,
+        max_model_len=LONGEST_OF_WIDE if block_size > max(BLOCKS) or num_spec > FEW_DRAFTS else LONGEST,
         num_spec=num_spec,
         method=draw(methods) if num_spec else "ngram",
-        prefix_caching=draw(st.booleans()),
+        prefix_caching=wide or draw(st.booleans()),
         async_scheduling=overlapped,
         padding=draw(st.integers(0, 1)),
         layout=draw(st.sampled_from(("SD", "DS"))),
         runner=runner,
-        max_num_seqs=draw(st.integers(2, 4)),
+        max_num_seqs=draw(_REQUESTS),
     )
     if world.prefix_caching and runner == "V2":
         world = draw(with_finer_hits(world))
     # The second runner has no mode "all", nor have other layers. A scan ends where a block does.
-    if runner == "V1" and set(world.kinds) <= {"mamba1", "mamba2"} and world.block_size >= _CHUNK:
+    all_states = runner == "V1" and set(world.kinds) <= {"mamba1", "mamba2"} and world.block_size >= _CHUNK
+    if all_states and not wide:
         world = replace(world, mamba_cache_mode=draw(st.sampled_from(("align", "all"))))
-    # A step takes in a recurrent block, and drafts of all requests.
-    least = max(world.block_size, world.max_num_seqs * (1 + num_spec))
-    tokens = max(draw(st.sampled_from((16, 8, 4))), least)
-    blocks = world.blocks_of_one + draw(st.integers(0, 16))
-    return replace(world, max_num_batched_tokens=tokens, num_blocks=blocks)
+    world = draw(_with_short_steps(world)) if wide else draw(_with_steps(world))
+    spare = draw(_spare_blocks(world.max_num_seqs * (world.blocks_of_one - 1)))
+    return replace(world, num_blocks=world.blocks_of_one + spare)
+
+
+_DRAFTS = counts(FEW_DRAFTS, MANY_DRAFTS, one_in=6)
+_WIDE = seldom(6)
+_REQUESTS = counts(FEW_REQUESTS, MANY_REQUESTS, min_value=2)
+
+
+def _with_steps(world: LiveWorld) -> st.SearchStrategy[LiveWorld]:
+    """The engine with steps that take in a recurrent block, and drafts of all requests."""
+    least = max(world.block_size, world.max_num_seqs * (1 + world.num_spec))
+    tokens = st.sampled_from(STEPS).map(lambda drawn: max(drawn, least))
+    return tokens.map(lambda drawn: replace(world, max_num_batched_tokens=drawn))
+
+
+def _with_short_steps(world: LiveWorld) -> st.SearchStrategy[LiveWorld]:
+    """The engine with steps that are shorter than a block, and so few requests that all of their drafts fit."""
+    row = 1 + world.num_spec
+    rows = max(1, min(world.max_num_seqs, (world.block_size - 1) // row))
+    return st.sampled_from(SHORT_STEPS).map(
+        lambda tokens: replace(world, max_num_seqs=rows, max_num_batched_tokens=max(tokens, rows * row))
+    )
+
+
+@cache
+def _spare_blocks(of_all: int) -> st.SearchStrategy[int]:
+    """Blocks beyond those of one request: so few that blocks run out first, or about `of_all`, so that rows do."""
+    return counts(SPARE_BLOCKS, (of_all,), one_in=6)
 
 
 def kinds_with(num_spec: int) -> tuple[str, ...]:
@@ -227,6 +284,8 @@ def with_finer_hits(world: LiveWorld) -> st.SearchStrategy[LiveWorld]:
     # Only these kinds save states on the way, and a model does so with all of its layers or with none.
     saves = set(world.kinds) <= {"mamba2", "gdn"}
     half = world.block_size // 2
+    # In the field there are dozens of units in a block.
+    units = (0, half, world.block_size // 4) if world.block_size > 2 * _CHUNK else (0, half)
     return st.builds(
         lambda unit, attention, checkpoints, shared, retention: replace(
             world,
@@ -236,7 +295,7 @@ def with_finer_hits(world: LiveWorld) -> st.SearchStrategy[LiveWorld]:
             shared_prefix_checkpoint=shared,
             retention_interval=retention,
         ),
-        st.sampled_from((0, half)),
+        st.sampled_from(units),
         st.sampled_from((0, 0, half)),
         st.booleans() if saves else st.just(False),
         st.booleans(),
@@ -262,13 +321,36 @@ def live_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
 
 def live_stories(runner: str) -> st.SearchStrategy[LiveStory]:
     """Scenarios of the engine with this model runner."""
+    return live_worlds(runner).flatmap(events_in)
 
-    def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
-        return st.builds(
-            lambda one, more: LiveStory(world, (one, *more)), _FIRST, _several_events(world.num_spec)
-        )
 
-    return live_worlds(runner).flatmap(of)
+def events_in(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
+    """Scenarios of this engine, which begin with a request, or with about as many as a step has rows."""
+    more = _several_events(world.num_spec)
+    if world.max_num_seqs <= FEW_REQUESTS:
+        return st.builds(lambda one, then: LiveStory(world, (one, *then)), _FIRST, more)
+    crowd = _crowd(world.num_spec, world.max_num_seqs)
+    return st.builds(lambda one, then, last: LiveStory(world, (one, *then, *last)), _FIRST, crowd, more)
+
+
+@cache
+def _crowd(num_spec: int, rows: int) -> st.SearchStrategy[tuple[LiveEvent, ...]]:
+    """About as many requests as a step has rows, a few steps, and drafts of all of them."""
+    adds = st.builds(
+        LiveAdd,
+        own=st.integers(1, 6),
+        max_tokens=st.integers(1, 6),
+        shared=st.integers(0, 9),
+        like=st.integers(0, 3),
+    )
+    several = st.builds(crowded, st.lists(adds, min_size=1, max_size=3), st.sampled_from(around((rows,))))
+    accepted = st.integers(0, num_spec).map(lambda right: (right,) * rows)
+    return st.builds(
+        lambda requests, right, times: (*requests, LiveTurns(times=2), LiveTurns(right, times)),
+        several,
+        accepted,
+        st.integers(1, 4),
+    )
 
 
 _FIRST = st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12))

@@ -9,6 +9,7 @@ from typing import ClassVar
 from hypothesis import strategies as st
 
 from properties.strategies.releases.live import (
+    LONGEST,
     LiveAbort,
     LiveAdd,
     LiveEvent,
@@ -42,6 +43,7 @@ class RadixWorld:
     radix_cache: bool = True
     kind: str = "gdn"
     mamba_chunk_size: int = 4
+    max_model_len: ClassVar[int] = LONGEST
     late_steps: ClassVar[int] = 8
     """A request that was aborted and sent back computes its prompt once more before it ends."""
 

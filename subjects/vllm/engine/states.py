@@ -1,14 +1,15 @@
-"""The memory of the release's engine, and states in it that name their tokens exactly.
+"""The memory of the release's engine, and states in it that name their tokens, their layer and their kind.
 
 The state after tokens t0..tn is a number that is made of the state after t0..tn-1 and tn. Every element of a state, a conv row
-or an attention page holds that number plus one of its own, so that what is read says after which tokens it is the state.
+or an attention page holds that number under the name of its place (`named_states.py`), so that what is read says after which tokens it is
+the state, and of which layer, kind and element. A number that was written for another place is no state of this one.
 """
 
 from typing import Any
 
 import torch
 
-from oracle.lifecycle.named_states import UNKNOWN
+from oracle.lifecycle.named_states import named, place_name, state_in
 from subjects.vllm.engine.settings import (
     CONV_CHANNELS,
     CONV_WIDTH,
@@ -19,16 +20,12 @@ from subjects.vllm.engine.settings import (
     states_of,
 )
 
-_STATES = 1 << 33
-"""States are numbers below it."""
-
-
-def _own(layer: int, element: int) -> int:
-    return (layer % 7 * 8 + element + 1) << 57
-
 
 class LiveLayer:
-    """One layer's part of the memory: pages of `page` bytes that it shares with the layers of other groups."""
+    """One layer's part of the memory: pages of `page` bytes that it shares with the layers of other groups.
+
+    `number` is the layer's among all layers of the model, those of other groups and stages among them.
+    """
 
     def __init__(
         self, number: int, memory: torch.Tensor, settings: LiveSettings, kind: str, dim_first: bool
@@ -37,7 +34,9 @@ class LiveLayer:
         blocks, elements = memory.shape
         self.length = states_of(settings, dim_first)[1]
         conv = self.length * CONV_CHANNELS
-        self._elements = [_own(number, at) for at in range(CONV_CHANNELS + TEMPORAL)]
+        self._key = place_name(number, "keys")
+        self._channels = [place_name(number, "conv", at) for at in range(CONV_CHANNELS)]
+        self._elements = [place_name(number, "temporal", at) for at in range(TEMPORAL)]
         if kind == "attention":
             self.states = [memory[:, : settings.kv_block_size]]
             self._arrays = [self.states[0].numpy()]
@@ -56,39 +55,37 @@ class LiveLayer:
     def window(self, block: int, first: int) -> list[int]:
         """The tokens' states of the conv rows from `first` on that a forward reads."""
         rows = self._arrays[0][block, first : first + CONV_WIDTH - 1].tolist()
-        return [self._state(row, 0) for row in rows]
+        return [state_in(row, self._channels) for row in rows]
 
     def temporal(self, block: int) -> int:
-        return self._state(self._arrays[1][block].tolist(), CONV_CHANNELS)
+        return state_in(self._arrays[1][block].tolist(), self._elements)
 
     def keys(self, block: int) -> list[int]:
         """Of an attention page, the state after each of its tokens."""
-        own = self._elements[0]
-        found = (value and value ^ own for value in self._arrays[0][block].tolist())
-        return [state if 0 <= state < _STATES else UNKNOWN for state in found]
+        own = (self._key,)
+        return [value and state_in((value,), own) for value in self._arrays[0][block].tolist()]
 
     def write_window(self, block: int, states: list[int]) -> None:
-        own = self._elements[:CONV_CHANNELS]
-        rows = [[state and state ^ element for element in own] for state in states]
+        rows = [[named(state, place) for place in self._channels] for state in states]
         self._arrays[0][block, : len(rows)] = rows
 
     def write_temporal(self, block: int, state: int) -> None:
-        self._arrays[1][block] = [state and state ^ element for element in self._elements[CONV_CHANNELS:]]
+        self._arrays[1][block] = [named(state, place) for place in self._elements]
 
     def write_key(self, block: int, offset: int, state: int) -> None:
-        self._arrays[0][block, offset] = state and state ^ self._elements[0]
-
-    def _state(self, elements: list[int], first: int) -> int:
-        found = {value and value ^ own for value, own in zip(elements, self._elements[first:], strict=False)}
-        state = found.pop()
-        return UNKNOWN if found or not 0 <= state < _STATES else state
+        self._arrays[0][block, offset] = named(state, self._key)
 
 
 class LiveMemory:
-    """All layers of an engine, group by group; group 0 is attention. New memory holds no request's state."""
+    """All layers of an engine, or of a stage of it, group by group; group 0 is attention. New memory holds no request's state.
 
-    def __init__(self, settings: LiveSettings, dim_first: bool) -> None:
+    Args:
+        stage: its number; the layers of each stage have numbers of their own.
+    """
+
+    def __init__(self, settings: LiveSettings, dim_first: bool, stage: int = 0) -> None:
         self.settings, self.dim_first = settings, dim_first
+        first = stage * settings.layers * (1 + len(settings.kinds))
         page = page_size(settings, dim_first) // 8
         self.pools = [
             torch.full((settings.num_blocks, page), 0x5A5A5A5A5A5A5A5, dtype=torch.int64)
@@ -102,7 +99,7 @@ class LiveMemory:
         for group, kind in enumerate(("attention", *settings.kinds)):
             names = layer_names(settings, group)
             made = [
-                LiveLayer(group * settings.layers + at, self.pools[at], settings, kind, dim_first)
+                LiveLayer(first + group * settings.layers + at, self.pools[at], settings, kind, dim_first)
                 for at in range(len(names))
             ]
             self.groups.append(made)

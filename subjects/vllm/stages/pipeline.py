@@ -34,7 +34,8 @@ class LiveStage(LiveWorkerV2):
         config.compilation_config = copy.copy(config.compilation_config)
         config.compilation_config.static_forward_context = {}
         with Running.of(rank):
-            super().__init__(settings, config, copy.deepcopy(caches), LiveMemory(settings, dim_first), plan)
+            memory = LiveMemory(settings, dim_first, rank.rank)
+            super().__init__(settings, config, copy.deepcopy(caches), memory, plan)
             self._as_stage()
         self._worker = bare(
             find(f"{WORKER}:Worker"),
