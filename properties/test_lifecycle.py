@@ -23,6 +23,33 @@ from statecheck.execution.machines import TrialMachine, machine_prop
 
 BUILDERS = tuple(f"{name}.build" for name in CLASSES.values())
 WAYS = ("exactly", "by one", "by several")
+OF_COPIES = (
+    "boundary crossed by several",
+    "all accepted up to the boundary",
+    "backward move",
+    "no drafts in the whole batch after several accepted",
+    "sits a step out after several accepted",
+    "prefix hit then speculation",
+    "preemption for want of blocks",
+    "resume with a hit",
+    "resume after a reset",
+    "replay as short as a decode",
+    "slot reuse",
+    "block recycled",
+    "rows of padding",
+    "more rows in a step than four",
+    "more drafts in a row than three",
+)
+"""Where states are copied between blocks, and accepted counts carried from step to step, each of these is a case of its own."""
+WITHOUT_COPIES = (
+    "prefix hit of several blocks",
+    "resume with a hit",
+    "no drafts after several accepted",
+    "sits a step out after several accepted",
+    "block recycled",
+    "more rows in a step than four",
+)
+"""In the modes none and all there is no state to copy, and the metadata have to find it."""
 
 
 class Scenarios(TrialMachine):
@@ -32,6 +59,8 @@ class Scenarios(TrialMachine):
     follows_requests: ClassVar[bool] = True
     modes: ClassVar[tuple[str, ...]] = ("align",)
     runners: ClassVar[tuple[str, ...]] = ("V1", "V2")
+    purposes: ClassVar[tuple[str, ...]]
+    """Situations that the property is for, by their marks: a few hundred scenarios come to each of them."""
     scenario: Scenario | None = None
 
     @initialize(data=st.data(), lengths=st.lists(st.integers(1, 12), min_size=1, max_size=3))
@@ -222,6 +251,7 @@ class RequestsInRowsReadTheStateOfTheirTokens(Scenarios):
     """
 
     runners = ("V1",)
+    purposes = OF_COPIES
 
 
 @machine_prop("lifecycle/v2-provenance", "provenance", *BUILDERS, *SLOTS)
@@ -231,6 +261,7 @@ class RequestsInSlotsReadTheStateOfTheirTokens(Scenarios):
     """
 
     runners = ("V2",)
+    purposes = OF_COPIES
 
 
 @machine_prop("lifecycle/no-copies", "provenance", *BUILDERS)
@@ -238,3 +269,4 @@ class RequestsWithoutCopiesReadTheStateOfTheirTokens(Scenarios):
     """In the modes none and all, the metadata alone bring every forward to the state of exactly the computed tokens."""
 
     modes = ("none", "all")
+    purposes = WITHOUT_COPIES

@@ -53,6 +53,14 @@ class GreedyScenarios(Scenarios):
     """Requests of a real model."""
 
     modes = ("align", "none", "all")
+    purposes = (
+        "some drafts accepted",
+        "boundary crossed by one",
+        "sits a step out after several accepted",
+        "prefix hit",
+        "preemption",
+        "resume after preemption",
+    )
 
     def drawn_scenario(self, data: st.DataObject) -> Scenario:
         drawn = greedy_worlds(self.modes, self.runners)

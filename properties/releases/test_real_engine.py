@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from hypothesis import currently_in_test_context
+from hypothesis import event as hypothesis_event
+
+from properties.releases.live_marks import LiveMarks
 from properties.strategies.releases.live import (
     EngineStory,
     LiveAbort,
@@ -12,6 +16,7 @@ from properties.strategies.releases.live import (
     LiveReset,
     LiveStory,
     LiveTurns,
+    LiveWorld,
 )
 from properties.strategies.releases.live_connectors import connected_stories
 from properties.strategies.releases.live_situations import stories_with_situations
@@ -37,7 +42,19 @@ class LiveRun:
     quiet: list[bool] = field(default_factory=list)
     """Of each step, whether nothing was scheduled."""
 
+    def __post_init__(self) -> None:
+        world = self.story.world
+        self.marks = LiveMarks(world) if isinstance(world, LiveWorld) else None
+
     def run(self) -> None:
+        try:
+            self.run_through()
+        finally:
+            for mark in sorted(self.marks.seen) if self.marks and currently_in_test_context() else ():
+                hypothesis_event(mark)
+
+    def run_through(self) -> None:
+        """The events, and then steps until all requests have ended."""
         self.call(
             call(self.engine, settings=self.story.world.settings_with(self.trial.inside), bind="engine")
         )
@@ -54,6 +71,8 @@ class LiveRun:
         elif isinstance(event, LivePause):
             self.call(call(f"{self.engine}.pause", self=Name("engine"), retract=event.retract))
         elif isinstance(event, LiveReset):
+            if self.marks is not None:
+                self.marks.resets()
             self.call(call(f"{self.engine}.reset_prefix_cache", self=Name("engine"), preempt=event.preempt))
         else:
             assert isinstance(event, LiveTurns)
@@ -71,6 +90,8 @@ class LiveRun:
         name = f"r{len(self.tokens)}"
         self.tokens[name] = list(prompt)
         self.alive.append(name)
+        if self.marks is not None:
+            self.marks.adds(name, len(prompt))
         most = min(event.max_tokens, room - len(prompt))
         self.call(
             call(f"{self.engine}.add_request", self=Name("engine"), id=name, prompt=prompt, max_tokens=most)
@@ -78,6 +99,8 @@ class LiveRun:
 
     def abort(self, name: str) -> None:
         """A client goes away."""
+        if self.marks is not None:
+            self.marks.aborts(name)
         self.call(call(f"{self.engine}.abort", self=Name("engine"), id=name))
 
     def step(self, event: LiveTurns) -> bool:
@@ -87,6 +110,8 @@ class LiveRun:
         value = self.call(call(f"{self.engine}.step", self=Name("engine"), turns=turns))
         assert isinstance(value, Record)
         self.quiet.append(not value["scheduled"])
+        if self.marks is not None:
+            self.marks.step(value, self.alive)
         for name, tokens in value["outputs"].items():
             self.tokens[name] += tokens
         self.alive = [name for name in self.alive if name not in value["finished"]]

@@ -17,6 +17,13 @@ CONNECTORS = planted(
                 "            kept = self.store[move.group, move.prefix]\n",
                 "            kept = next(kept for (group, _), kept in self.store.items() if group == move.group)\n",
             ),
+            "the connector loads the states of the first layer into every layer": (
+                "            kept = self.store[move.group, move.prefix]\n",
+                (
+                    "            kept, layers = self.store[move.group, move.prefix], len(self.names[move.group])\n"
+                    "            kept = kept[: len(kept) // layers] * layers\n"
+                ),
+            ),
             "the connector says too early that a load is done": (
                 "                self.write(one)\n",
                 "                self.write(one) if one.sync else self.begin((dataclasses.replace(one, sync=True, steps=1),), ())\n",

@@ -228,6 +228,33 @@ PLANTED_GRAPHS = planted(
 )
 
 
+PLANTED_MIXUPS = planted(
+    {
+        "vllm.v1.worker.mamba_utils": {
+            "the temporal state of the first layer is copied into every layer": (
+                "    src_addr = state_base_addr + actual_src_block_id * state_block_stride\n",
+                (
+                    "    first = tl.load(state_base_addrs_ptr + state_idx % 2)\n"
+                    "    src_addr = first + actual_src_block_id * state_block_stride\n"
+                ),
+            ),
+            "the convolution is copied into the temporal state": (
+                "    src_addr = state_base_addr + actual_src_block_id * state_block_stride\n",
+                (
+                    "    conv = tl.load(state_base_addrs_ptr + tl.maximum(state_idx - 1, 0))\n"
+                    "    src_addr = conv + actual_src_block_id * state_block_stride\n"
+                ),
+            ),
+            "recurrent groups are copied by each other's tables": (
+                "            zip(block_tables, aligned_index_block_tables)\n",
+                "            zip(block_tables[::-1], aligned_index_block_tables)\n",
+            ),
+        },
+    }
+)
+"""Layers, kinds and groups of layers that are exchanged."""
+
+
 class Replanted(importlib.abc.MetaPathFinder):
     """Finds the defect's module in a changed copy, and leaves every other one alone."""
 
@@ -284,6 +311,6 @@ if __name__ == "__main__":
     chosen = (
         PLANTED_BOUNDARIES
         if version("vllm") == EVERY_BOUNDARY
-        else (*PLANTED, *PLANTED_UPDATES, *PLANTED_GRAPHS)
+        else (*PLANTED, *PLANTED_UPDATES, *PLANTED_GRAPHS, *PLANTED_MIXUPS)
     )
     print_table("tests.breakages.release", __doc__, "module", trials_of(chosen), MAX_EXAMPLES)

@@ -341,6 +341,40 @@ def test_engines_of_two_runners_stand_side_by_side_and_change_no_variable() -> N
     assert found.stdout.splitlines()[-2:] == ["False True", "nothing"]
 
 
+_READ_BY_OTHERS = """
+from statecheck.kernels import triton_mode
+triton_mode.prepare("cpu")
+from oracle.lifecycle.named_states import states_after
+from subjects.vllm.engine.settings import LiveSettings
+from subjects.vllm.engine.states import LiveMemory
+state = states_after((1, 2, 3))[-1]
+settings = LiveSettings(kinds=("mamba2", "gdn", "mamba1"), layers=2, num_blocks=4)
+memories = [LiveMemory(settings, False, stage) for stage in range(3)]
+layers = [layer for memory in memories for group in memory.groups[1:] for layer in group]
+taken = []
+for written in layers:
+    written.write_temporal(1, state)
+    written.write_window(1, [state, state])
+    temporal, rows = (written._arrays[at][1].copy() for at in (1, 0))
+    for read in layers:
+        read._arrays[1][2], read._arrays[0][2] = temporal, rows
+        own = read is written
+        taken += [own is (read.temporal(2) == state), own is (read.window(2, 0) == [state, state])]
+        read._arrays[1][2], read._arrays[0][2] = rows[0], temporal
+        taken += [read.temporal(2) != state, read.window(2, 0)[0] != state]
+print(len(layers), taken.count(False))
+"""
+
+
+@pytest.mark.slow
+@needs_release
+def test_what_a_layer_wrote_is_no_state_of_another_layer_kind_or_stage() -> None:
+    found = subprocess.run(
+        (str(PYTHON), "-c", _READ_BY_OTHERS), cwd=rooms.FOLDER, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines()[-1] == "18 0"
+
+
 _IN_STAGES = """
 from statecheck.kernels import triton_mode
 triton_mode.prepare("cpu")
