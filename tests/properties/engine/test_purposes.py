@@ -8,7 +8,7 @@ from properties.engine.marks import MARKS
 from properties.test_lifecycle import Scenarios
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import load_properties
-from tools.marks import asked_bench, explored
+from lab.marks import asked_bench, explored
 
 EXAMPLES = 400
 """Of a property: about what a campaign of two minutes makes of it."""
