@@ -245,9 +245,9 @@ PLANTED_MIXUPS = planted(
                     "    src_addr = conv + actual_src_block_id * state_block_stride\n"
                 ),
             ),
-            "recurrent groups are copied by each other's tables": (
+            "recurrent groups are copied by the first group's table": (
                 "            zip(block_tables, aligned_index_block_tables)\n",
-                "            zip(block_tables[::-1], aligned_index_block_tables)\n",
+                "            zip([block_tables[0]] * len(block_tables), aligned_index_block_tables)\n",
             ),
         },
     }

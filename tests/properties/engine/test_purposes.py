@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from lab.marks import asked_bench, explored
 from properties.engine.marks import MARKS
 from properties.test_lifecycle import Scenarios
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import load_properties
-from lab.marks import asked_bench, explored
 
 EXAMPLES = 400
 """Of a property: about what a campaign of two minutes makes of it."""
