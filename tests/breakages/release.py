@@ -254,6 +254,28 @@ PLANTED_MIXUPS = planted(
 )
 """Layers, kinds and groups of layers that are exchanged."""
 
+PLANTED_SIZES = planted(
+    {
+        "vllm.v1.core.sched.scheduler": {
+            "a chunk ends at a block's end also where no step is as long as a block": (
+                "            if aligned_end > start or block_size <= max_prefill_tokens:\n",
+                "            if True:\n",
+            ),
+        },
+        "vllm.v1.worker.mamba_utils": {
+            "no more than four tokens count as accepted": (
+                "    src_off = tl.maximum(num_accepted - 1, 0)\n",
+                "    src_off = tl.minimum(tl.maximum(num_accepted - 1, 0), 3)\n",
+            ),
+            "no more than eight requests are advanced": (
+                "    mask = offsets < num_reqs\n",
+                "    mask = offsets < tl.minimum(num_reqs, 8)\n",
+            ),
+        },
+    }
+)
+"""Limits that small scenarios do not come to."""
+
 
 class Replanted(importlib.abc.MetaPathFinder):
     """Finds the defect's module in a changed copy, and leaves every other one alone."""
@@ -311,6 +333,6 @@ if __name__ == "__main__":
     chosen = (
         PLANTED_BOUNDARIES
         if version("vllm") == EVERY_BOUNDARY
-        else (*PLANTED, *PLANTED_UPDATES, *PLANTED_GRAPHS, *PLANTED_MIXUPS)
+        else (*PLANTED, *PLANTED_UPDATES, *PLANTED_GRAPHS, *PLANTED_MIXUPS, *PLANTED_SIZES)
     )
     print_table("tests.breakages.release", __doc__, "module", trials_of(chosen), MAX_EXAMPLES)
