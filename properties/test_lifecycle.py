@@ -37,8 +37,8 @@ OF_COPIES = (
     "slot reuse",
     "block recycled",
     "rows of padding",
-    "more rows in a step than four",
-    "more drafts in a row than three",
+    "a step has more requests than eight",
+    "a scheduled request has five drafts or more",
 )
 """Where states are copied between blocks, and accepted counts carried from step to step, each of these is a case of its own."""
 WITHOUT_COPIES = (
@@ -47,7 +47,6 @@ WITHOUT_COPIES = (
     "no drafts after several accepted",
     "sits a step out after several accepted",
     "block recycled",
-    "more rows in a step than four",
 )
 """In the modes none and all there is no state to copy, and the metadata have to find it."""
 

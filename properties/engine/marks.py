@@ -13,8 +13,6 @@ from properties.engine.world import World
 
 MARKS = (
     "several requests in a step",
-    "more rows in a step than four",
-    "more drafts in a row than three",
     "decodes beside prompts",
     "prompt in several chunks",
     "first chunk of one token",
@@ -97,8 +95,6 @@ class Marks:
         rows = scheduled.rows
         decodes = [row for row in rows if not row.is_prefilling]
         self.note("several requests in a step", len(rows) > 1)
-        self.note("more rows in a step than four", len(rows) > 4)
-        self.note("more drafts in a row than three", any(len(row.drafts) > 3 for row in rows))
         self.note("decodes beside prompts", 0 < len(decodes) < len(rows))
         self.note("block recycled", bool(scheduled.lost))
         self.note("finished", bool(scheduled.finished))

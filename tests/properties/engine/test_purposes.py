@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lab.marks import asked_bench, explored
-from properties.engine.marks import MARKS
 from properties.test_lifecycle import Scenarios
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import load_properties
+from statecheck.expectations.situations import every_situation
 
 EXAMPLES = 400
 """Of a property: about what a campaign of two minutes makes of it."""
@@ -30,7 +30,10 @@ def test_every_property_of_the_engine_says_which_marks_it_is_for() -> None:
     assert {one.id for one in load_properties().values() if one.id.startswith("lifecycle/")} == {
         *of_scenarios()
     }
-    assert all(purposes_of(one) and set(purposes_of(one)) <= set(MARKS) for one in of_scenarios().values())
+    assert all(
+        purposes_of(one) and set(purposes_of(one)) <= every_situation().keys()
+        for one in of_scenarios().values()
+    )
 
 
 @pytest.mark.slow

@@ -34,10 +34,10 @@ LIVE: dict[str, tuple[Callable[[LiveWorld], object], float, float]] = {
 }
 """By name, of a hundred engines so many at least, and at most."""
 SIMULATED: dict[str, tuple[Callable[[World], object], float, float]] = {
-    "more than three drafts": (lambda world: world.num_spec > 3, 1, 20),
-    "eight drafts or more": (lambda world: world.num_spec >= 8, 0.4, 12),
-    "seven rows or more": (lambda world: world.max_num_seqs >= 7, 1, 20),
-    "16 rows or more": (lambda world: world.max_num_seqs >= 16, 0.4, 12),
+    "more than three drafts": (lambda world: world.num_spec > 3, 1, 25),
+    "eight drafts": (lambda world: world.num_spec == 8, 0.4, 15),
+    "nine rows or more": (lambda world: world.max_num_seqs >= 9, 1, 25),
+    "16 rows": (lambda world: world.max_num_seqs == 16, 0.4, 15),
 }
 
 
