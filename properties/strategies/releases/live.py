@@ -243,7 +243,10 @@ def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
     if all_states and not wide:
         world = replace(world, mamba_cache_mode=draw(st.sampled_from(("align", "all"))))
     world = draw(_with_short_steps(world)) if wide else draw(_with_steps(world))
-    spare = draw(_spare_blocks(world.max_num_seqs * (world.blocks_of_one - 1)))
+    of_all = world.max_num_seqs * (world.blocks_of_one - 1)
+    # Where there are many rows, they are to run at once.
+    many = st.sampled_from((of_all, of_all // 2))
+    spare = draw(many if world.max_num_seqs > FEW_REQUESTS else _spare_blocks(of_all))
     return replace(world, num_blocks=world.blocks_of_one + spare)
 
 
