@@ -272,9 +272,12 @@ def _steps(case: Case) -> list[Record]:
 
 
 def _about(steps: Sequence[Record], *laws: str) -> Mapping[str, Any]:
-    """What the last step found that breaks one of these laws, as data."""
+    """What the last step found that breaks one of these laws, as data; nothing where a state of another layer or kind was found, which no
+    defect of these explains.
+    """
     findings = steps[-1]["findings"] if steps else ()
-    return next((dict(about) for law, *_, about in findings if law in laws), {})
+    about = next((dict(about) for law, *_, about in findings if law in laws), {})
+    return {} if any(owner == "@" for owner, *_ in about.get("found", ())) else about
 
 
 @dataclass(frozen=True)

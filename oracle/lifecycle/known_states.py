@@ -13,7 +13,9 @@ from oracle.lifecycle.named_states import (
 )
 
 Found = tuple[str, int, tuple[int, ...]]
-"""Whose state it is, after how many of its tokens, and after which other ones then: "" for zeros, "?" for a state of no request."""
+"""Whose state it is, after how many of its tokens, and after which other ones then: "" for zeros, "?" for a state of no request, and
+`ANOTHER_PLACE` for a state that was written for another layer or as another kind of state."""
+ANOTHER_PLACE = "@"
 
 
 @dataclass
@@ -79,7 +81,9 @@ class KnownStates:
             self.others[advanced(one, token)] = one, token
 
     def found(self, state: int, first: str = "") -> Found:
-        """Whose it is: that of request `first`, where several have it. A state of another place is of no request; see `state_in`."""
+        """Whose it is: that of request `first`, where several have it. See `state_in` for a state of another place."""
+        if named_place(state) is not None:
+            return ANOTHER_PLACE, 0, ()
         more: list[int] = []
         while True:
             if state == 0:
@@ -107,7 +111,7 @@ class KnownStates:
         place = named_place(state)
         if place is not None:
             layer, kind, element = place
-            where = f"what was written for layer {layer} as {kind}" + (
+            where = f"what was written as {kind} of layer {layer}" + (
                 f", element {element}" if element else ""
             )
             return f"{where}: {self.meaning(unnamed(state))}"

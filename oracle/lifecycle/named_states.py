@@ -69,8 +69,11 @@ def place_name(layer: int, kind: str, element: int = 0) -> int:
 
 
 def named(state: int, place: int) -> int:
-    """The word of a state at a place, whose name is `place`; the state before the first token is zeros at every place."""
-    return state and state | place
+    """The word of a state at a place, whose name is `place`; the state before the first token is zeros at every place.
+
+    What is no plain state keeps its bits: `UNKNOWN`, and a state that names a place already, as `state_in` finds it in a wrong place.
+    """
+    return state | place if 0 < state < 1 << _STATE_BITS else state
 
 
 def named_place(word: int) -> tuple[int, str, int] | None:

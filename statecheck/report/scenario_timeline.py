@@ -233,7 +233,7 @@ class _Wrong:
 def _holding(cell: Cell, founds: Founds) -> Cell:
     """The cell with these states in its block, the owner that of the first."""
     owner, count, _ = founds[0] if founds else ("?", 0, ())
-    named = owner not in ("", "?")
+    named = owner not in ("", "?", "@")
     words = " / ".join(map(holds, founds))
     return replace(cell, holds=words, tokens=count if named else None, owner=owner if named else "")
 

@@ -22,6 +22,8 @@ def holds(found: Found) -> str:
     owner, count, more = found
     if owner == "?":
         return "no state"
+    if owner == "@":
+        return "a state of another layer or kind"
     known = tokens(count) if owner else "zeros"
     return f"{known} + {len(more)} other" if more else known
 

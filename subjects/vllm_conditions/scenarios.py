@@ -125,7 +125,7 @@ class RecordedScenario:
     @property
     def found_requests(self) -> bool:
         """Whether states of requests, or zeros, were found. A block may be named after another request than its writer."""
-        return self._found(lambda owner: owner != "?")
+        return self._found(lambda owner: owner not in ("?", "@"))
 
     @property
     def found_own_or_unwritten(self) -> bool:

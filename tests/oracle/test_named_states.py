@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oracle.lifecycle.known_states import KnownStates
+from oracle.lifecycle.known_states import ANOTHER_PLACE, KnownStates
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import (
     KINDS,
@@ -95,15 +95,15 @@ def test_places_that_a_word_cannot_name_are_refused(layer: int, kind: str, eleme
         place_name(layer, kind, element)
 
 
-def test_a_state_of_another_place_is_of_no_request_and_says_which_place() -> None:
+def test_a_state_of_another_place_is_of_no_request_and_names_the_place() -> None:
     known = KnownStates()
     known.add("r0", PROMPT)
     state = known.requests["r0"].state(3)
     of_layer = named(state, place_name(2, "conv"))
-    assert known.found(of_layer) == ("?", 0, ())
-    assert known.meaning(of_layer) == "what was written for layer 2 as conv: the state after 3 tokens of r0"
+    assert known.found(of_layer) == (ANOTHER_PLACE, 0, ())
+    assert known.meaning(of_layer) == "what was written as conv of layer 2: the state after 3 tokens of r0"
     assert known.meaning(named(state, place_name(2, "conv", 5))).startswith(
-        "what was written for layer 2 as conv, element 5: "
+        "what was written as conv of layer 2, element 5: "
     )
 
 
@@ -126,5 +126,5 @@ def test_a_read_of_another_layers_state_breaks_the_law() -> None:
 
     assert broken(own) == []
     laws.requests["r0"].computed = 4
-    moved_to = "what was written for layer 0 as temporal: the state after 4 tokens of r0"
+    moved_to = "what was written as temporal of layer 0: the state after 4 tokens of r0"
     assert broken(moved) == [f"the forward of r0 reads {moved_to} of block 2 of group 1"]

@@ -11,7 +11,7 @@ from subjects.sglang.engine.drafts import parents_of
 from subjects.sglang.engine.host import install_host_parts
 from subjects.sglang.engine.kernels import NamedKernels
 from subjects.sglang.engine.mamba2 import Mamba2Kernels, begun_states, run_mixer
-from subjects.sglang.engine.names import columns_of
+from subjects.sglang.engine.names import columns_of, fill_rows
 from subjects.sglang.engine.pools import Pools
 from subjects.sglang.engine.releases import names_in
 from subjects.sglang.engine.settings import INTERVAL, LAYERS, STATES, VOCABULARY
@@ -84,9 +84,10 @@ class NamedForward:
     def _recurrent(self, layer: int, batch: Any, tokens: Sequence[int], starts: Sequence[int]) -> list[int]:
         """Run a layer of the release; the state after each token, as it is computed from what is in memory."""
         module = self.runner.model.model.layers[layer]
+        self.kernels.layer = layer
         pool = self.runner.req_to_token_pool.mamba2_layer_cache(layer)
         states: list[int] = []
-        begun = begun_states(self.linear.forward_metadata, pool.temporal)
+        begun = begun_states(self.linear.forward_metadata, pool.temporal, layer)
         for row, before, first, end in zip(self.rows, begun, starts, starts[1:], strict=False):
             parents = row.parents or range(-1, end - first - 1)
             states += map(advanced, states_before(before, tokens[first:end], parents), tokens[first:end])
@@ -94,7 +95,7 @@ class NamedForward:
             run_mixer(self.linear, layer, module.mamba, batch, states, tokens)
         else:
             attention = module.linear_attn.attn
-            rows = columns_of(states, tokens, pool.conv[0].shape[1])
+            rows = columns_of(states, tokens, pool.conv[0].shape[1], layer)
             gates = torch.zeros(len(tokens), attention.num_v_heads)
             run = self.linear.forward_decode if batch.forward_mode.is_decode() else self.linear.forward_extend
             run(layer=attention, forward_batch=batch, mixed_qkv=rows, a=gates, b=gates)
@@ -125,9 +126,8 @@ class NamedForward:
         self.pools.keys.get_kv_buffer(layer)
         self._read_keys(batch, number)
         slots = batch.out_cache_loc[: len(states)]
-        for buffer in (pool.k_buffer[number], pool.v_buffer[number]):
-            words = buffer.view(torch.int64)
-            words[slots] = torch.tensor(states).reshape(-1, *[1] * (words.dim() - 1)).expand_as(words[slots])
+        fill_rows(pool.k_buffer[number], slots, states, layer, "keys")
+        fill_rows(pool.v_buffer[number], slots, states, layer, "values")
 
     def _read_keys(self, batch: Any, layer: int) -> None:
         table = self.runner.req_to_token_pool.req_to_token

@@ -3,13 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
-
 from oracle.lifecycle.observed import SlotPool, Stored
 from subjects.sglang.engine.copies import COPIES, install_late_copies
-from subjects.sglang.engine.names import filled, window_of
+from subjects.sglang.engine.names import filled, filled_rows, window_of
 from subjects.sglang.engine.releases import names_in
-from subjects.sglang.engine.settings import ATTENTION, STATES
+from subjects.sglang.engine.settings import ATTENTION, ATTENTION_LAYERS, RECURRENT_LAYERS, STATES
 from subjects.sglang.engine.tree import Prefix, tree_lists_nodes
 from subjects.sglang.release import RELEASE, NotOffered
 
@@ -108,14 +106,19 @@ class HostMemory:
             page = prefix.host_keys[at] // self.page
             if page in late_pages:
                 continue
-            buffers = [buffer[page] for buffer in (self.keys.k_buffer, self.keys.v_buffer)]
-            contents = [("keys", _numbers(layer)) for buffer in buffers for layer in buffer]
+            contents = [
+                ("keys", filled_rows(buffer[page, at], layer, kind))
+                for kind, buffer in (("keys", self.keys.k_buffer), ("values", self.keys.v_buffer))
+                for at, layer in enumerate(ATTENTION_LAYERS)
+            ]
             yield ATTENTION, HOST + page, name, first + at + self.page, contents
         if prefix.host_state is not None and prefix.host_state not in late_states:
             temporal = self.states.temporal_buffer[prefix.host_state]
             windows = self.states.conv_buffer[0][prefix.host_state]
-            kept: list[tuple[str, Any]] = [("temporal", filled(layer)) for layer in temporal]
-            kept += [("conv", window_of(layer[0])) for layer in windows]
+            kept: list[tuple[str, Any]] = []
+            for at, layer in enumerate(RECURRENT_LAYERS):
+                kept.append(("temporal", filled(temporal[at], layer)))
+                kept.append(("conv", window_of(windows[at][0], layer)))
             yield STATES, HOST + prefix.host_state, name, count, kept
 
     def observed(self, cached: Sequence[Prefix]) -> list[SlotPool]:
@@ -144,9 +147,3 @@ class HostMemory:
 
 def _free(pool: Any) -> list[int]:
     return [slot for listed in (pool.free_slots, *pool.release_slots) for slot in listed.tolist()]
-
-
-def _numbers(page: Any) -> tuple[int, ...]:
-    """The states that the keys of a page name, of a layer."""
-    words = page.contiguous().view(torch.int64).reshape(page.shape[0], -1)
-    return tuple(filled(row) for row in words)

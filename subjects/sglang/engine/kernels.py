@@ -38,6 +38,8 @@ class NamedKernels:
         self.read: list[tuple[int, int]] = []
         """By row, the slot and the state that it held."""
         self.tokens: list[list[int]] = []
+        self.layer = 0
+        """The number of the layer that runs, which the states name that it writes and reads."""
 
     def install(self) -> None:
         """Layers of Gated DeltaNet are given them one by one."""
@@ -50,7 +52,7 @@ class NamedKernels:
         self.windows = []
         for slot, has, first, end in zip(slots, initial, starts, starts[1:], strict=False):
             before = states[slot] if has else torch.zeros_like(states[slot])
-            self.windows.append((slot, window_of(before)))
+            self.windows.append((slot, window_of(before, self.layer)))
             if slot != self.padding:
                 states[slot] = torch.cat([before, x[:, first:end]], dim=1)[:, -before.shape[1] :]
         return x
@@ -62,7 +64,7 @@ class NamedKernels:
             return self._convolve_drafts(x, states, conv_state_indices.tolist(), **given)
         for row, slot in enumerate(conv_state_indices.tolist()):
             before = states[slot]
-            self.windows.append((slot, window_of(before)))
+            self.windows.append((slot, window_of(before, self.layer)))
             if slot != self.padding:
                 states[slot] = torch.cat([before[:, 1:], x[row][:, None]], dim=1)
         return x
@@ -79,7 +81,7 @@ class NamedKernels:
                 links = (given[f"retrieve_next_{name}"][row].tolist() for name in ("token", "sibling"))
                 parents = parents_of(*links)
                 above[row] = torch.tensor(parents, dtype=above.dtype)
-            self.windows.append((slot, window_of(states[slot])))
+            self.windows.append((slot, window_of(states[slot], self.layer)))
             after: list[Any] = []
             for at, parent in enumerate(parents):
                 before = after[parent] if parent >= 0 else states[slot]
@@ -95,17 +97,17 @@ class NamedKernels:
             if at % self.chunk == 0:
                 kept.append(state)
             if at == len(self.tokens[row]) - 1:
-                fill(states[slots[row]], advanced(state, self.tokens[row][at]))
+                fill(states[slots[row]], advanced(state, self.tokens[row][at]), self.layer)
         chunks = torch.zeros(1, len(kept), *states.shape[1:], dtype=states.dtype)
         for at, state in enumerate(kept):
-            fill(chunks[0, at], state)
+            fill(chunks[0, at], state, self.layer)
         return torch.zeros_like(v), None, chunks
 
     def decode(self, q: Any, k: Any, v: Any, a: Any, b: Any, **given: Any) -> Any:  # noqa: ARG002
         """The delta rule of a decode."""
         states, slots = given["ssm_states"], given["cache_indices"].tolist()
         for row, at, state in self._rows(v, states, slots, list(range(len(slots) + 1))):
-            fill(states[slots[row]], advanced(state, self.tokens[row][at]))
+            fill(states[slots[row]], advanced(state, self.tokens[row][at]), self.layer)
         return torch.zeros_like(v)
 
     def extend_by_name(self, q: Any, k: Any, v: Any, g: Any, beta: Any, **given: Any) -> Any:
@@ -125,7 +127,7 @@ class NamedKernels:
         above = given.get("retrieve_parent_token")
         parents = [] if above is None else above.tolist()
         for row, at, state in self._rows(v, states, slots, given["query_start_loc"].tolist(), parents):
-            fill(after[kept[row], at], advanced(state, self.tokens[row][at]))
+            fill(after[kept[row], at], advanced(state, self.tokens[row][at]), self.layer)
         return torch.zeros_like(v)
 
     def _rows(
@@ -140,7 +142,7 @@ class NamedKernels:
 
         `parents` are, by row, the place of the token before each, where that is another one than the last.
         """
-        self.read = [(slot, filled(states[slot])) for slot in slots]
+        self.read = [(slot, filled(states[slot], self.layer)) for slot in slots]
         columns = v.reshape(-1, v.shape[-2] * v.shape[-1])
         self.tokens = [[token_of(columns[at]) for at in range(first, end)] for first, end in pairwise(starts)]
         for row, (slot, first) in enumerate(self.read):

@@ -40,7 +40,7 @@ class Mamba2Kernels(NamedKernels):
         """
         starts, initial = given["cu_seqlens"].tolist(), given["initial_states"]
         columns, shape = x.reshape(x.shape[1], -1), (*x.shape[2:], b.shape[-1])
-        begun = [0 if initial is None else filled(initial[row]) for row in range(len(starts) - 1)]
+        begun = [0 if initial is None else filled(initial[row], self.layer) for row in range(len(starts) - 1)]
         self.read = [(slot, state) for (slot, _), state in zip(self.windows, begun, strict=True)]
         # The state before each token of a row, and behind its last one; by the token of the batch, that of the row of the token before.
         states: dict[tuple[int, int], int] = {}
@@ -52,7 +52,7 @@ class Mamba2Kernels(NamedKernels):
         asked = [given.get(name) for name in ("track_seq_idx", "track_end_locs")]
         pairs = zip(*([] if one is None else one.tolist() for one in asked), strict=True)
         chunks, ends, tracked = (
-            _slots(found, shape)
+            _slots(found, shape, self.layer)
             for found in (
                 [passed[at] for at in range(0, starts[-1], chunk_size)],
                 [states[row, end] for row, end in enumerate(starts[1:])],
@@ -83,19 +83,19 @@ class Mamba2Kernels(NamedKernels):
         self.decode(None, None, x, None, None, ssm_states=states, cache_indices=state_batch_indices)
 
 
-def begun_states(metadata: Any, temporal: Any) -> list[int]:
-    """By row of the batch, the state that a layer of the release begins with; 0 where metadata of Mamba-2 call the slot a new one."""
+def begun_states(metadata: Any, temporal: Any, layer: int) -> list[int]:
+    """By row of the batch, the state that this layer of the release begins with; 0 where metadata of Mamba-2 call the slot a new one."""
     slots = metadata.mamba_cache_indices.tolist()
     mixed = getattr(metadata, "mixed_metadata", None)
     continues = [True] * len(slots) if mixed is None else mixed.has_initial_states.tolist()
-    return [filled(temporal[slot]) if one else 0 for slot, one in zip(slots, continues, strict=False)]
+    return [filled(temporal[slot], layer) if one else 0 for slot, one in zip(slots, continues, strict=False)]
 
 
 def run_mixer(
     linear: Any, layer: int, mixer: Any, batch: Any, states: Sequence[int], tokens: Sequence[int]
 ) -> None:
     """Run a layer of the release. What it projects are the states after each token, and the tokens."""
-    columns = columns_of(states, tokens, mixer.conv_dim)
+    columns = columns_of(states, tokens, mixer.conv_dim, layer)
     gates = torch.zeros(len(tokens), mixer.intermediate_size)
     steps = torch.zeros(len(tokens), mixer.num_heads)
     hidden = torch.zeros(len(tokens), 1)
@@ -118,8 +118,8 @@ def run_mixer(
     )
 
 
-def _slots(states: Sequence[int], shape: Sequence[int]) -> Any:
+def _slots(states: Sequence[int], shape: Sequence[int], layer: int) -> Any:
     found = torch.zeros(len(states), *shape)
     for slot, state in zip(found, states, strict=True):
-        fill(slot, state)
+        fill(slot, state, layer)
     return found

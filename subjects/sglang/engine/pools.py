@@ -8,9 +8,9 @@ import torch
 from oracle.lifecycle.named_states import UNKNOWN
 from oracle.lifecycle.observed import Owner, SlotPool
 from subjects.sglang.engine.copies import COPIES
-from subjects.sglang.engine.names import filled, window_of
+from subjects.sglang.engine.names import filled, filled_rows, window_of
 from subjects.sglang.engine.releases import HeldSlots
-from subjects.sglang.engine.settings import ATTENTION, STATES
+from subjects.sglang.engine.settings import ATTENTION, ATTENTION_LAYERS, RECURRENT_LAYERS, STATES
 
 
 class Pools:
@@ -84,19 +84,17 @@ class Pools:
     def keys_at(self, slots: Sequence[int], layer: int | None = None) -> list[tuple[int, ...]]:
         """Of each layer's keys, and of each layer's values, the states that slots name; of one layer, if it has a number."""
         index = torch.tensor(slots, dtype=torch.int64)
-        found = []
         pool = self.keys.full_kv_pool
-        buffers = self._buffers() if layer is None else [pool.k_buffer[layer], pool.v_buffer[layer]]
-        for buffer in buffers:
-            words = buffer.view(torch.int64).reshape(buffer.shape[0], -1)[index]
-            right = (words == words[:, :1]).all(dim=1)
-            found.append(tuple(torch.where(right, words[:, 0], UNKNOWN).tolist()))
-        return found
+        return [
+            filled_rows(buffers[at][index], ATTENTION_LAYERS[at], kind)
+            for kind, buffers in (("keys", pool.k_buffer), ("values", pool.v_buffer))
+            for at in (range(len(buffers)) if layer is None else [layer])
+        ]
 
     def state_at(self, slot: int) -> list[tuple[str, Any]]:
         """Of each layer, what a slot's convolution and its temporal state name."""
         found: list[tuple[str, Any]] = []
-        for layer in range(self.states.temporal.shape[0]):
-            found.append(("temporal", filled(self.states.temporal[layer, slot])))
-            found.append(("conv", window_of(self.states.conv[0][layer, slot])))
+        for at, layer in enumerate(RECURRENT_LAYERS):
+            found.append(("temporal", filled(self.states.temporal[at, slot], layer)))
+            found.append(("conv", window_of(self.states.conv[0][at, slot], layer)))
         return found

@@ -6,6 +6,9 @@ CONV_WIDTH = 4
 """Tokens that a convolution sees; one fewer of them are kept."""
 LAYERS, INTERVAL = 4, 2
 """Layers of the model; every second one is attention."""
+ATTENTION_LAYERS = tuple(layer for layer in range(LAYERS) if (layer + 1) % INTERVAL == 0)
+RECURRENT_LAYERS = tuple(layer for layer in range(LAYERS) if (layer + 1) % INTERVAL)
+"""Their numbers in the model, in the order in which the pools have them."""
 VOCABULARY = 1000
 """Tokens that the model may say."""
 ATTENTION, STATES = 0, 1
