@@ -349,9 +349,73 @@ OF_MAMBA2 = planted(
     RELEASE,
     "radix-engine/mamba2-overlap",
 )
+_COPIED = """                self.mamba_cache.conv[i][:, dst_indices] = self.mamba_cache.conv[i][
+                    :, src_indices
+                ]
+            self.mamba_cache.temporal[:, dst_indices] = self.mamba_cache.temporal[
+                :, src_indices
+            ]
+"""
+_LOADED = "src={0},\n{2}dst={1}[layer_id],\n{2}src_indices=host_indices,\n{2}dst_indices=device_indices,\n{2}layer_id=layer_id,\n"
+_LOADED_CONV = _LOADED.format("self.conv_buffer[conv_idx]", "conv_layers[conv_idx]", " " * 24)
+_LOADED_TEMPORAL = _LOADED.format("self.temporal_buffer", "temporal_layers", " " * 24)
+OF_LAYERS_OF_COPIES = planted(
+    {
+        _POOL: {
+            "a copy of a state takes the temporal states of the layers in reverse order": (
+                _COPIED,
+                _COPIED.replace(
+                    "                :, src_indices\n            ]\n",
+                    "                :, src_indices\n            ].flip(0)\n",
+                ),
+            ),
+            "a copy of a state has the convolution of the first layer in every layer": (
+                _COPIED,
+                _COPIED.replace(
+                    "self.mamba_cache.conv[i][\n                    :, src_indices",
+                    "self.mamba_cache.conv[i][\n                    :1, src_indices",
+                ),
+            ),
+            "a copy of a state has the beginning of the temporal state as its convolution": (
+                _COPIED,
+                "                conv = self.mamba_cache.conv[i][:, dst_indices]\n"
+                "                flat = self.mamba_cache.temporal[:, src_indices].flatten(2)[..., : conv[0, 0].numel()]\n"
+                "                self.mamba_cache.conv[i][:, dst_indices] = flat.reshape(conv.shape)\n"
+                + _COPIED[_COPIED.index("            self.mamba_cache.temporal") :],
+            ),
+        },
+    },
+    RELEASE,
+    "radix-engine/no-buffer",
+)
+OF_LAYERS_OF_LOADS = planted(
+    {
+        f"{_CACHE}.pool_host.mamba": {
+            "a load puts the convolution of the first layer into every layer": (
+                _LOADED_CONV,
+                _LOADED_CONV.replace("layer_id=layer_id", "layer_id=0"),
+            ),
+            "a load puts the temporal state of a layer into the next one": (
+                _LOADED_TEMPORAL,
+                _LOADED_TEMPORAL.replace(
+                    "layer_id=layer_id", "layer_id=(layer_id + 1) % self.num_mamba_layers"
+                ),
+            ),
+        },
+        f"{_CACHE}.pool_host.mha": {
+            "a load exchanges keys and values": (
+                "                    src_ptrs=[self.k_buffer, self.v_buffer],\n                    dst_ptrs=[\n                        device_k,\n                        device_v,\n                    ],\n                    src_indices=host_indices,\n                    dst_indices=device_indices,\n                    layer_id=host_layer_id,\n",
+                "                    src_ptrs=[self.v_buffer, self.k_buffer],\n                    dst_ptrs=[\n                        device_k,\n                        device_v,\n                    ],\n                    src_indices=host_indices,\n                    dst_indices=device_indices,\n                    layer_id=host_layer_id,\n",
+            ),
+        },
+    },
+    RELEASE,
+    "radix-engine/write-through",
+)
 PLANTED = (
     *(OF_OVERLAP + OF_SCARCE + OF_LAST_STATES + OF_DRAFTS + OF_LAZY_DRAFTS + OF_HOST),
     *(OF_SESSIONS + OF_TREES + OF_LATE_COPIES + OF_LATE_BOUNDARIES + OF_EAGLE + OF_MAMBA2),
+    *(OF_LAYERS_OF_COPIES + OF_LAYERS_OF_LOADS),
 )
 
 

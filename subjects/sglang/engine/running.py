@@ -22,6 +22,10 @@ from subjects.sglang.engine.settings import RadixSettings
 _LAST: list["Running"] = []
 """The scheduler of this process, if there is one that can go on."""
 _MOST_TURNS = 200
+_KEPT_FROZEN = 8
+"""Schedulers that have ended and wait to be freed together: to look through all that the release has imported takes half a second."""
+_ENDED: list[int] = [0]
+"""How many wait."""
 
 
 class Running:
@@ -48,10 +52,9 @@ class Running:
         self.loop = Loop(self.scheduler)
         self._begin()
         self.pools.poison()
-        # The release collects garbage whenever it empties its cache, which takes half a second of all that is imported.
+        # The release collects garbage whenever it is made and empties its cache, which takes half a second of all that is imported.
         gc.collect()
         gc.freeze()
-        atexit.register(gc.unfreeze)
 
     def _begin(self) -> None:
         self.rows: Sequence[ForwardRow] = ()
@@ -148,8 +151,14 @@ class Running:
         """End the loop, and close its sockets."""
         self.loop.stop()
         channels(self.scheduler).recv_from_tokenizer.context.destroy(linger=0)
-        # What it holds is freed with it: its groups of processes have open files.
-        gc.unfreeze()
+        # What it holds is freed with it: its sockets and groups of processes have open files.
+        _ENDED[0] += 1
+        if _ENDED[0] == _KEPT_FROZEN:
+            _ENDED[0] = 0
+            gc.unfreeze()
+
+
+atexit.register(gc.unfreeze)
 
 
 def running(settings: RadixSettings) -> Running:
