@@ -31,6 +31,22 @@ class LiveRequest:
     index: dict[int, dict[str, int]] = field(default_factory=dict, repr=False)
     """By state, the requests that come to it, and after how many tokens; of all requests of a scenario, where they have it in common."""
     vocabulary: int = field(default=VOCABULARY, repr=False)
+    most: int | None = field(default=None, repr=False)
+    """Tokens that it says at most; None where that is not known."""
+    stop: int | None = field(default=None, repr=False)
+    """The token that ends it."""
+
+    @property
+    def end(self) -> int | None:
+        """After how many tokens that it says it ends: behind its stop token, and after `most` at the latest; None where that is not known."""
+        if self.most is None:
+            return None
+        said = (self.token(self.prompt + at) for at in range(self.most))
+        return next((at + 1 for at, token in enumerate(said) if token == self.stop), self.most)
+
+    def said_stop(self, count: int) -> bool:
+        """Whether the last of the first `count` tokens that it says is its stop token."""
+        return count > 0 and self.token(self.prompt + count - 1) == self.stop
 
     def state(self, count: int) -> int:
         """After its first `count` tokens, with those that it will come to say."""
@@ -68,10 +84,11 @@ class KnownStates:
     _index: dict[int, dict[str, int]] = field(default_factory=dict, repr=False)
     _order: dict[str, int] = field(default_factory=dict, repr=False)
 
-    def add(self, name: str, prompt: Sequence[int]) -> None:
-        """A request comes in."""
+    def add(self, name: str, prompt: Sequence[int], most: int | None = None, stop: int | None = None) -> None:
+        """A request comes in; see `LiveRequest` for `most` and `stop`."""
         self._order[name] = len(self._order)
         request = LiveRequest(name, len(prompt), list(prompt), index=self._index, vocabulary=self.vocabulary)
+        request.most, request.stop = most, stop
         self.requests[name] = request
 
     def remember(self, state: int, tokens: Sequence[int], parents: Sequence[int] = ()) -> None:

@@ -38,9 +38,9 @@ class LiveLaws:
         """By their names, those that are gone among them."""
         return self.known.requests
 
-    def add(self, name: str, prompt: Sequence[int]) -> None:
-        """A request comes in."""
-        self.known.add(name, prompt)
+    def add(self, name: str, prompt: Sequence[int], most: int | None = None, stop: int | None = None) -> None:
+        """A request comes in; see `LiveRequest` for `most` and `stop`."""
+        self.known.add(name, prompt, most, stop)
 
     def step(self, seen: ObservedStep) -> list[Broken]:
         """What the step broke: reads and writes first, since the rest follows from them."""
@@ -56,7 +56,8 @@ class LiveLaws:
     def managed(self, seen: ObservedStep) -> list[Broken]:
         """What the engine broke around the forward: owners, outputs, and what is left."""
         owners = broken_by_pools(seen) if seen.pools else broken_by_owners(seen, self.num_blocks)
-        return [*self._transfers(seen), *owners, *self._outputs(seen), *self._left(seen)]
+        said = [*self._outputs(seen), *self._ends(seen)]
+        return [*self._transfers(seen), *owners, *said, *self._left(seen)]
 
     def _rows(self, seen: ObservedStep) -> Iterator[Broken]:
         owned = {(name, group, block) for name, group, _, block in seen.owners}
@@ -281,6 +282,18 @@ class LiveLaws:
                     f"should say {list(wanted)}, as with every feature off",
                     {"request": name},
                 )
+
+    def _ends(self, seen: ObservedStep) -> Iterator[Broken]:
+        """A request ends behind its stop token, or after the tokens that it may say, and neither before nor behind that."""
+        for name in dict.fromkeys((*seen.outputs, *seen.ended)):
+            request = self.requests[name]
+            end = request.end
+            if end is None or request.said == end or (request.said < end and name not in seen.ended):
+                continue
+            said = tokens_in_words(request.said)
+            ended = f"{name} ends after {said}" if name in seen.ended else f"{name} says {said}"
+            by = "by its stop token" if request.said_stop(end) else "by its length"
+            yield "output", ended, f"should end after {end}, {by}", {"request": name}
 
     def _left(self, seen: ObservedStep) -> Iterator[Broken]:
         """Once all requests are gone, so is what they had."""

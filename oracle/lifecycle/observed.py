@@ -131,6 +131,7 @@ class ObservedStep:
         stages: of an engine whose layers are divided among stages, what a stage did with a batch, of this step or of an earlier one, by
             the stage's number: `scheduled` and `owners` as the batch was scheduled, `rows` and `stray`, `published`, and `host_memory`.
         host_memory: of each buffer of a stage that the device reads for a batch: its values as the batch was prepared, and as its output came.
+        ended: requests that came to their end in the step, and were not aborted; none where the adapter does not say.
     """
 
     scheduled: Mapping[str, Decided] = field(default_factory=dict)
@@ -149,3 +150,4 @@ class ObservedStep:
     pools: Sequence[SlotPool] = ()
     stages: Sequence[tuple[int, "ObservedStep"]] = ()
     host_memory: Sequence[tuple[tuple[int, ...], tuple[int, ...]]] = ()
+    ended: Sequence[str] = ()

@@ -79,13 +79,18 @@ class LiveRun:
             for _ in range(event.times):
                 self.step(event)
 
+    @property
+    def room(self) -> int:
+        """Tokens of a prompt and of what a request says, at most."""
+        return LONGEST - 2 * self.story.world.num_spec - 2
+
     def add(self, event: LiveAdd) -> None:
         """A request whose prompt begins like the tokens of another one so far."""
         before = list(self.tokens.values())
         shared = before[event.like % len(before)][: event.shared] if before else []
         prompt = (*shared, *range(self.fresh + 1, self.fresh + event.own + 1))
         self.fresh += event.own
-        room = self.story.world.max_model_len - 2 * self.story.world.num_spec - 2
+        room = self.room
         prompt = prompt[: room - 1]
         name = f"r{len(self.tokens)}"
         self.tokens[name] = list(prompt)
@@ -93,9 +98,13 @@ class LiveRun:
         if self.marks is not None:
             self.marks.adds(name, len(prompt))
         most = min(event.max_tokens, room - len(prompt))
-        self.call(
-            call(f"{self.engine}.add_request", self=Name("engine"), id=name, prompt=prompt, max_tokens=most)
-        )
+        given: dict[str, Value] = {"id": name, "prompt": prompt, "max_tokens": most}
+        given |= self.added_with(event, most)
+        self.call(call(f"{self.engine}.add_request", self=Name("engine"), **given))
+
+    def added_with(self, event: LiveAdd, most: int) -> dict[str, Value]:  # noqa: ARG002 - of other kinds of scenarios
+        """What a request of another kind of scenario is added with, besides; `most` are the tokens that it may say."""
+        return {}
 
     def abort(self, name: str) -> None:
         """A client goes away."""

@@ -59,10 +59,23 @@ class RadixEngine:
         """Sessions that were closed, and when."""
         self.idle_since: float | None = None
 
-    def add_request(self, id: str, prompt: tuple[int, ...], max_tokens: int) -> None:  # noqa: A002
-        """A request comes in."""
-        self.laws.add(id, prompt)
-        self.inputs.append(generate(id, prompt, max_tokens))
+    def add_request(
+        self,
+        id: str,  # noqa: A002
+        prompt: tuple[int, ...],
+        max_tokens: int,
+        stop_after: int = 0,
+    ) -> None:
+        """A request comes in. The token number `stop_after` that it says ends it, by a stop token of its own; none does with 0."""
+        stop = self._add(id, prompt, max_tokens, stop_after)
+        self.inputs.append(generate(id, prompt, max_tokens, stop))
+
+    def _add(self, name: str, prompt: tuple[int, ...], most: int, stop_after: int) -> int | None:
+        """The stop token of a request that comes in."""
+        self.laws.add(name, prompt, most)
+        request = self.laws.requests[name]
+        request.stop = request.token(len(prompt) + stop_after - 1) if stop_after else None
+        return request.stop
 
     def open_session(self, id: str, streaming: bool) -> None:  # noqa: A002
         """A session begins."""
@@ -79,6 +92,7 @@ class RadixEngine:
         offset: int,
         drops_output: bool,
         replaces: bool,
+        stop_after: int = 0,
     ) -> None:
         """A request comes in whose prompt is what a session has, and the tokens behind it that are sent.
 
@@ -92,10 +106,11 @@ class RadixEngine:
             offset: tokens of that one that it keeps, all with -1.
             drops_output: it keeps none that were said.
             replaces: it takes the place of all that continued that request.
+            stop_after: the number of the token that it says that is its stop token, 0 for none.
         """
-        self.laws.add(id, prompt)
+        stop = self._add(id, prompt, max_tokens, stop_after)
         parameters = session_parameters(session, after, offset, drops_output=drops_output, replaces=replaces)
-        self.inputs.append(generate(id, sent, max_tokens, session_params=parameters))
+        self.inputs.append(generate(id, sent, max_tokens, stop, session_params=parameters))
 
     def close_session(self, id: str) -> None:  # noqa: A002
         """A session ends; the release gives back what it keeps when it looks for such sessions."""
@@ -151,6 +166,7 @@ class RadixEngine:
         now = self.running
         now.turn(inputs)
         seen = ObservedStep(rows=now.rows, owners=now.owners, outputs=now.outputs, idle=now.idle)
+        seen.ended = [name for name in now.finished if name not in now.aborted]
         self.started -= now.queued
         seen.scheduled = {
             row.request: Decided(row.computed, len(row.tokens), now.drafts, row.request not in self.started)

@@ -17,10 +17,17 @@ def message(name: str, **given: Any) -> Any:
     return find(f"{_MESSAGES}:{name}")(**given)
 
 
-def generate(id: str, tokens: Sequence[int], max_tokens: int, **more: Any) -> Any:  # noqa: A002
-    """A request that samples greedily and stops after `max_tokens`."""
+def generate(
+    id: str,  # noqa: A002
+    tokens: Sequence[int],
+    max_tokens: int,
+    stop: int | None = None,
+    **more: Any,
+) -> Any:
+    """A request that samples greedily and stops after `max_tokens`, and before that behind the token `stop`."""
+    ends = {"ignore_eos": True} if stop is None else {"ignore_eos": False, "stop_token_ids": [stop]}
     parameters = find("sglang.srt.sampling.sampling_params:SamplingParams")(
-        max_new_tokens=max_tokens, temperature=0.0, ignore_eos=True
+        max_new_tokens=max_tokens, temperature=0.0, **ends
     )
     parameters.normalize(None)
     made = find(f"{_MESSAGES}:TokenizedGenerateReqInput")
