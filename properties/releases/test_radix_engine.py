@@ -5,8 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from properties.releases.test_real_engine import LiveRun
-from properties.strategies.releases.radix import LateCopies, RadixStory, RadixWorld, radix_stories
-from statecheck.case.values import Name, call
+from properties.strategies.releases.live import LiveAdd
+from properties.strategies.releases.radix import (
+    KEYS_THAT_REMAIN,
+    LONGEST_STEP,
+    SCARCE_STATES,
+    LateCopies,
+    RadixAdd,
+    RadixStory,
+    RadixWorld,
+    radix_stories,
+)
+from statecheck.case.values import Name, Value, call
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop
 
@@ -14,12 +24,14 @@ ENGINE = "RadixEngine"
 _TRACKED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=12)
 _PAGED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=12, page_size=4)
 # A page has several chunks of a scan, and a chunk several pages.
+# A step takes in several pages, so that a prefill passes the end of a page, and keeps the state there.
 _WIDE_PAGES = RadixWorld(
     strategy="extra_buffer",
     max_mamba_cache_size=16,
     overlap=True,
     page_size=8,
     max_total_tokens=128,
+    chunked_prefill_size=LONGEST_STEP,
     mamba_track_interval=8,
 )
 _WIDE_CHUNKS = replace(_WIDE_PAGES, page_size=4, mamba_chunk_size=8, mamba_track_interval=16)
@@ -41,6 +53,9 @@ _EAGLE = replace(DRAFTS, draft_method="eagle")
 _WRITE_THROUGH = replace(SCARCE, host_policy="write_through")
 _WRITE_BACK = replace(SCARCE, host_policy="write_back")
 _WRITE_SELECTIVE = replace(SCARCE, host_policy="write_through_selective")
+_SCARCE_STATES = replace(
+    _WRITE_THROUGH, max_mamba_cache_size=SCARCE_STATES, max_total_tokens=KEYS_THAT_REMAIN
+)
 # Prefixes can fill all slots of states before they fill those of keys.
 _LAZY_DRAFTS = replace(
     DRAFTS, strategy="extra_buffer_lazy", max_mamba_cache_size=9, max_total_tokens=96, max_running_requests=2
@@ -53,6 +68,13 @@ class RadixRun(LiveRun):
     """A scenario of such an engine on its way."""
 
     engine: str = ENGINE
+
+    @property
+    def room(self) -> int:
+        return self.story.world.room
+
+    def added_with(self, event: LiveAdd, most: int) -> dict[str, Value]:
+        return {"stop_after": min(event.stop_after, most)} if isinstance(event, RadixAdd) else {}
 
     def happens(self, event: object) -> None:
         if not isinstance(event, LateCopies):
@@ -207,6 +229,14 @@ def test_requests_whose_prefixes_are_copied_to_host_memory_read_the_state_of_the
     trial: Trial, story: RadixStory
 ) -> None:
     """As with few slots; the tree copies prefixes to host memory, which holds the keys and states of exactly their tokens, and loads them back."""
+    RadixRun(trial, story).run()
+
+
+@prop("radix-engine/scarce-states", "provenance", ENGINE, device="cpu", story=radix_stories(_SCARCE_STATES))
+def test_requests_that_share_few_slots_of_states_read_the_state_of_their_tokens(
+    trial: Trial, story: RadixStory
+) -> None:
+    """As with prefixes that are copied to host memory; they fill all slots of states while most slots of keys are free."""
     RadixRun(trial, story).run()
 
 

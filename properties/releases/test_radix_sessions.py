@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from properties.releases.test_radix_engine import ENGINE, RadixRun
-from properties.strategies.releases.live import LONGEST, LivePause, LiveTurns
+from properties.strategies.releases.live import LivePause, LiveTurns
 from properties.strategies.releases.radix import RadixWorld
 from properties.strategies.releases.radix_sessions import (
     CloseSession,
@@ -109,7 +109,7 @@ class SessionRun(RadixRun):
             kept = kept[: self.prompts[after]]
         offset = min(event.offset, len(kept)) if branches and after else -1
         kept = kept[:offset] if offset > 0 else kept
-        room = LONGEST - 2 * self.story.world.num_spec - 2
+        room = self.room
         begun = self.begun_like(event) if not session.turns else ()
         if len(kept) + len(begun) + event.own >= room:
             return
@@ -124,8 +124,11 @@ class SessionRun(RadixRun):
             "after": "" if session.streaming else after,
             "offset": offset,
         }
-        flags = {"drops_output": drops, "replaces": replaces}
-        self.add_turn(name, prompt, own, min(event.max_tokens, room - len(prompt)), continued | flags)
+        flags: dict[str, Value] = {"drops_output": drops, "replaces": replaces}
+        most = min(event.max_tokens, room - len(prompt))
+        if event.stop_after:
+            flags["stop_after"] = min(event.stop_after, most)
+        self.add_turn(name, prompt, own, most, continued | flags)
 
     def refused(self, session: _Session, after: str, event: SessionTurn) -> None:
         """A request behind one that has not ended: the engine computes a token 0 in its place."""

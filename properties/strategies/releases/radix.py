@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import ClassVar
 
@@ -18,6 +18,29 @@ from properties.strategies.releases.live import (
     live_events,
 )
 from statecheck.case.values import Record, record
+
+STATES_OF_A_REQUEST = {"no_buffer": 3, "extra_buffer": 5, "extra_buffer_lazy": 4}
+"""Slots of states that the release counts for a request that runs, by strategy, so that no engine has fewer: its own, that of the prefix that it has
+locked, one for a copy, and those for boundaries. Without steps that overlap "extra_buffer" takes one less.
+"""
+SCARCE_STATES = 15
+"""Three requests' slots: prefixes of twelve requests hold them all, and those that run evict each other's."""
+MANY_STATES = 40
+"""More than a scenario of sixty-four events fills."""
+KEYS_THAT_REMAIN = 200
+"""Slots of keys that are not used up when all slots of states are."""
+FEWEST_KEYS = 36
+"""A request of the longest kind has room, and no two have."""
+LONGEST_STEP = 24
+"""Tokens of a step that takes in most prompts whole, and passes several boundaries, pages and chunks of a scan."""
+MOST_DRAFTS = 8
+"""The field runs 5 to 8; a step then passes boundaries by more tokens than a chunk of a scan has."""
+DRAFTS = (1, 2, 4, 5, 7, MOST_DRAFTS)
+"""The bounds of what was tried in the field, and their neighbours."""
+MOST_RUNNING = 9
+"""More than eight requests in a batch."""
+BETWEEN_VARIANTS = 20
+"""Examples of an engine's own sizes between two of other ones: an engine with other sizes takes the time of half an example more."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +76,40 @@ class RadixWorld:
         return max(0, self.num_draft_tokens - 1)
 
     @property
+    def states_of_a_request(self) -> int:
+        """The fewest slots of states of such an engine."""
+        return STATES_OF_A_REQUEST[self.strategy]
+
+    @property
+    def room(self) -> int:
+        """Tokens of a prompt and of what a request says, at most: steps with many drafts need longer requests."""
+        return LONGEST + 2 * max(0, self.num_spec - 3) - 2 * min(self.num_spec, 3) - 2
+
+    @property
     def environment(self) -> dict[str, str]:
         return {}
 
     def settings_with(self, inside: str) -> Record:  # noqa: ARG002 - no port stands inside of it
         """The settings as a call's argument."""
         return record("RadixSettings", **asdict(self))
+
+
+@dataclass(frozen=True)
+class RadixAdd(LiveAdd):
+    """A request that ends behind the token number `stop_after` that it says, which is a stop token of its own; 0 for none."""
+
+    stop_after: int = 0
+
+
+def add_of(event: LiveEvent, stop_after: int) -> LiveEvent:
+    """The event; a request that comes in has a stop token."""
+    if not isinstance(event, LiveAdd) or not stop_after:
+        return event
+    return RadixAdd(event.own, event.max_tokens, event.shared, event.like, stop_after)
+
+
+stops = st.sampled_from((0, 0, 0, 1, 2, 3, 5, 8))
+"""Numbers of the token that a request says that is its stop token; most requests have none."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +133,7 @@ class RadixStory:
 
 def radix_events(world: RadixWorld) -> st.SearchStrategy[RadixEvent]:
     """What may happen next. Mostly nothing special happens."""
-    usual = [live_events(world.num_spec)] * 7
+    usual = [st.builds(add_of, live_events(world.num_spec), stops)] * 7
     pauses = st.builds(LivePause, retract=st.booleans())
     if not world.host_policy:
         return st.one_of(*usual, pauses)
@@ -95,10 +146,87 @@ def late_copies() -> st.SearchStrategy[LateCopies]:
 
 
 def radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
-    """Scenarios of an engine like this. Prompts begin like those of other requests, with what these have said."""
+    """Scenarios of an engine like this, and now and then of one with other sizes. Prompts begin like those of other requests, with what these have said."""
+    own = stories_of(world)
+    others = other_sizes(world).flatmap(stories_of)
+    return st.integers(0, BETWEEN_VARIANTS).flatmap(lambda at: others if at == BETWEEN_VARIANTS else own)
+
+
+def other_sizes(world: RadixWorld) -> st.SearchStrategy[RadixWorld]:
+    """The engine with one of its sizes at a bound or beside it, or with pools of which that of states is full first, such that the release takes it."""
+    least = world.states_of_a_request
+    states = st.sampled_from((least, least + 1, 2 * least, SCARCE_STATES, MANY_STATES))
+    keys = st.sampled_from((FEWEST_KEYS, FEWEST_KEYS + world.page_size, KEYS_THAT_REMAIN))
+    changes = [
+        st.builds(
+            lambda pool, count: replace(world, max_mamba_cache_size=pool, max_total_tokens=count),
+            states,
+            keys,
+        ),
+        steps_of(world),
+        st.sampled_from((1, 2, MOST_RUNNING)).map(
+            lambda count: replace(
+                world,
+                max_running_requests=count,
+                max_mamba_cache_size=count * least,
+                max_total_tokens=KEYS_THAT_REMAIN,
+            )
+        ),
+    ]
+    # A page of keys has one token where only the last state is cached.
+    if world.strategy != "no_buffer":
+        changes.append(
+            st.tuples(st.sampled_from((1, 2, 4, 8, 16)), st.sampled_from((2, 4, 8, 16))).map(
+                lambda sizes: with_sizes(world, *sizes)
+            )
+        )
+    if world.num_spec:
+        changes.append(st.sampled_from(DRAFTS).map(lambda drafts: with_drafts(world, drafts)))
+    return st.one_of(changes)
+
+
+def steps_of(world: RadixWorld) -> st.SearchStrategy[RadixWorld]:
+    """The engine with steps of a page, of two, of a token more than a chunk of a scan where pages are that small, and of many."""
+    page, chunk = world.page_size, world.mamba_chunk_size
+    lengths = {
+        -(-count // page) * page for count in (page, 2 * page, chunk - 1, chunk, chunk + 1, LONGEST_STEP)
+    }
+    return st.sampled_from(sorted(lengths)).map(lambda count: replace(world, chunked_prefill_size=count))
+
+
+def with_sizes(world: RadixWorld, page: int, chunk: int) -> RadixWorld:
+    """The engine with such pages and chunks of a scan: states are kept at multiples of both."""
+    unit = max(page, chunk)
+    interval = unit * -(-world.mamba_track_interval // unit)
+    return replace(
+        world,
+        page_size=page,
+        mamba_chunk_size=chunk,
+        mamba_track_interval=interval,
+        chunked_prefill_size=max(page, world.chunked_prefill_size // page * page),
+        max_total_tokens=max(world.max_total_tokens, FEWEST_KEYS + 2 * page) // page * page + page,
+    )
+
+
+def with_drafts(world: RadixWorld, drafts: int) -> RadixWorld:
+    """The engine with so many drafts, and pools and boundaries that have room for them: a request passes no two boundaries in two steps."""
+    unit = max(world.page_size, world.mamba_chunk_size)
+    interval = unit * -(-max(world.mamba_track_interval, 2 * (1 + drafts)) // unit)
+    return replace(
+        world,
+        num_draft_tokens=1 + drafts,
+        mamba_track_interval=interval,
+        max_total_tokens=max(world.max_total_tokens, KEYS_THAT_REMAIN),
+    )
+
+
+def stories_of(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
+    """Scenarios of this engine."""
     several = st.lists(radix_events(world), max_size=8)
     events = st.lists(several, max_size=8).map(lambda parts: tuple(chain.from_iterable(parts)))
-    first = st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12))
+    first = st.builds(
+        add_of, st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12)), stops
+    )
     # Some scenarios have late copies from their beginning.
     late = st.lists(late_copies(), max_size=1).map(tuple) if world.host_policy else st.just(())
     any_events = st.builds(lambda one, early, more: (one, *early, *more), first, late, events)
@@ -107,6 +235,8 @@ def radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     named += [full_pools(world)] * (1 + 2 * (world.num_spec > 0)) * world.strategy.endswith("lazy")
     named += [ends_at_boundaries(world)] * (world.num_spec > 0)
     named += [prompts_at_once(world)] * (world.kind == "mamba2")
+    named += [many_prefixes(world)] * (bool(world.host_policy) and is_short_of_states(world))
+    named += [long_prompts(world)] * (world.page_size > 1)
     continued = st.builds(
         lambda begun, more: (*begun, *more),
         st.one_of(named),
@@ -115,6 +245,46 @@ def radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     # Most scenarios are drawn event by event, as far as these go.
     chosen = st.one_of(any_events, any_events, any_events, continued)
     return chosen.map(lambda all_events: RadixStory(world, all_events))
+
+
+def is_short_of_states(world: RadixWorld) -> bool:
+    """Whether prefixes fill the slots of states before they fill those of keys."""
+    return world.max_total_tokens >= KEYS_THAT_REMAIN and world.max_mamba_cache_size <= SCARCE_STATES
+
+
+def many_prefixes(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+    """Short requests fill the slots of states with prefixes; then several run at once, while copies to host memory keep prefixes locked."""
+    short = st.builds(
+        lambda own: (LiveAdd(own, max_tokens=1), LiveTurns(times=2)), st.integers(world.mamba_chunk_size, 10)
+    )
+    filled = st.lists(short, min_size=world.max_mamba_cache_size - 3, max_size=world.max_mamba_cache_size)
+    running = st.lists(
+        st.builds(LiveAdd, own=st.integers(4, 12), max_tokens=st.integers(2, 12)), min_size=1, max_size=3
+    )
+    late = st.builds(LateCopies, st.integers(2, 6), st.just(0))
+    return st.builds(
+        lambda first, prefixes, last: (first, *chain.from_iterable(prefixes), *last, LiveTurns(times=8)),
+        late,
+        filled,
+        running,
+    )
+
+
+def long_prompts(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+    """A prompt of more than a page, and another one behind it that begins alike, up to the end of a page or of some tokens beside it."""
+    page = world.page_size
+    return st.builds(
+        lambda own, more, shared, most: (
+            LiveAdd(own, most),
+            LiveTurns(times=6),
+            LiveAdd(more, most, shared=shared),
+            LiveTurns(times=6),
+        ),
+        st.integers(page + 1, 2 * page + 4),
+        st.integers(1, page + 2),
+        st.integers(page - 1, 2 * page + 1),
+        st.integers(1, 12),
+    )
 
 
 def aborts_at_boundaries() -> st.SearchStrategy[tuple[RadixEvent, ...]]:

@@ -8,7 +8,14 @@ from itertools import chain
 from hypothesis import strategies as st
 
 from properties.strategies.releases.live import LiveAbort, LiveReset, LiveTurns
-from properties.strategies.releases.radix import RadixEvent, RadixWorld, radix_events
+from properties.strategies.releases.radix import (
+    BETWEEN_VARIANTS,
+    RadixEvent,
+    RadixWorld,
+    other_sizes,
+    radix_events,
+    stops,
+)
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,7 @@ class SessionTurn:
     `session` is its number. The first turn of a session begins with the first `shared` tokens of request number `like`. In a session with branches the turn continues number `after` of those that finished, or begins the session
     again. It keeps the first `offset` tokens of these, all with -1, or only the prompt with `drops_output`. With `replaces` it takes the
     place of all that came after. An `eager` one does not wait until the request that it continues has ended, and should be refused.
+    The token number `stop_after` that it says is its stop token; none is with 0.
     """
 
     session: int = 0
@@ -37,6 +45,7 @@ class SessionTurn:
     eager: bool = False
     shared: int = 0
     like: int = 0
+    stop_after: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,13 @@ class SessionStory:
 
 
 def session_stories(world: RadixWorld) -> st.SearchStrategy[SessionStory]:
-    """Scenarios of an engine like this, with at most two sessions at a time."""
+    """Scenarios of an engine like this, and now and then of one with other sizes, with at most two sessions at a time."""
+    own, others = session_stories_of(world), other_sizes(world).flatmap(session_stories_of)
+    return st.integers(0, BETWEEN_VARIANTS).flatmap(lambda at: others if at == BETWEEN_VARIANTS else own)
+
+
+def session_stories_of(world: RadixWorld) -> st.SearchStrategy[SessionStory]:
+    """Scenarios of this engine."""
     turns = st.builds(
         SessionTurn,
         session=st.integers(0, 1),
@@ -77,6 +92,7 @@ def session_stories(world: RadixWorld) -> st.SearchStrategy[SessionStory]:
         drops_output=st.sampled_from((False, False, False, True)),
         replaces=st.sampled_from((False, False, True)),
         eager=st.booleans(),
+        stop_after=stops,
     )
     steps = st.builds(
         LiveTurns, st.lists(st.integers(0, world.num_spec), max_size=4).map(tuple), st.integers(1, 4)
