@@ -1,6 +1,6 @@
 """Which states a prefill keeps at boundaries, and the chunks in which its kernels go over the tokens of a batch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -73,7 +73,10 @@ def logical_chunks(tokens: Sequence[int], chunk_size: int) -> list[tuple[int, in
 
 
 def broken_allocation(
-    size: int, operations: Sequence[tuple[str, int]], given: Sequence[tuple[int, ...] | None]
+    size: int,
+    operations: Sequence[tuple[str, int]],
+    given: Sequence[tuple[int, ...] | None],
+    read_again: Sequence[Mapping[int, tuple[int, ...]]] = (),
 ) -> str:
     """What is wrong with the slots that an allocator of `size` slots gave out, in a sentence; "nothing" where nothing is.
 
@@ -81,6 +84,8 @@ def broken_allocation(
         operations: "alloc" with how many slots are wanted, "free" with the number of an allocation that is given back, "clear", "left", which asks how many
             slots are free, and "begin" and "end" of a group of allocations.
         given: what came of each: slots, None for none, and for "left" one number.
+        read_again: behind each operation, what the slots of earlier allocations are by then, by the number of the allocation. Slots that are held stay what they
+            were, whatever the allocator does with its memory.
     """
     held: dict[int, tuple[int, ...]] = {}
     for number, ((operation, argument), slots) in enumerate(zip(operations, given, strict=True)):
@@ -100,6 +105,10 @@ def broken_allocation(
             case "left":
                 if slots != (free,):
                     return f"operation {number}: {slots} slots are left, but should be {free}"
+        again = read_again[number] if read_again else held
+        for allocation, own in held.items():
+            if again[allocation] != own:
+                return f"the slots of allocation {allocation} are {again[allocation]} behind operation {number}, but should be {own}"
     return "nothing"
 
 

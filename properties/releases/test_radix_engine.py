@@ -54,7 +54,11 @@ _WRITE_THROUGH = replace(SCARCE, host_policy="write_through")
 _WRITE_BACK = replace(SCARCE, host_policy="write_back")
 _WRITE_SELECTIVE = replace(SCARCE, host_policy="write_through_selective")
 _SCARCE_STATES = replace(
-    _WRITE_THROUGH, max_mamba_cache_size=SCARCE_STATES, max_total_tokens=KEYS_THAT_REMAIN
+    _WRITE_THROUGH,
+    max_mamba_cache_size=SCARCE_STATES,
+    max_total_tokens=KEYS_THAT_REMAIN,
+    # A step is a chunk of a scan, so that a prompt of some chunks leaves as many states.
+    chunked_prefill_size=4,
 )
 # Prefixes can fill all slots of states before they fill those of keys.
 _LAZY_DRAFTS = replace(

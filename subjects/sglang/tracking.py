@@ -58,9 +58,11 @@ class TrackingPlan:
 
     @staticmethod
     def allocate(size: int, operations: Sequence[tuple[str, int]]) -> str:
-        """What is wrong with the slots that the release's allocator gives out."""
+        """What is wrong with the slots that the release's allocator gives out, when they are given and behind each later operation."""
         allocator = find("sglang.srt.mem_cache.allocator.mamba:MambaSlotAllocator")(size, "cpu")
         given: list[Any] = []
+        held: dict[int, Any] = {}
+        read_again: list[dict[int, tuple[int, ...]]] = []
         asked: list[tuple[str, int]] = []
         for operation, argument in operations:
             match operation:
@@ -71,17 +73,21 @@ class TrackingPlan:
                 case "alloc":
                     slots = allocator.alloc(argument)
                     given.append(None if slots is None else tuple(slots.tolist()))
+                    if slots is not None:
+                        held[len(asked)] = slots
                 case "free":
-                    freed = given[argument]
-                    if freed is not None:
-                        allocator.free(torch.tensor(freed, dtype=torch.int64))
+                    if argument in held:
+                        # The tensor that was given, as a request gives it back.
+                        allocator.free(held.pop(argument))
                     given.append(None)
                 case "clear":
                     allocator.clear()
+                    held.clear()
                     given.append(None)
                 case _:
                     given.append((allocator.available_size(),))
             # So that an allocation keeps its number.
             given += [None] * (len(asked) + 1 - len(given))
             asked.append((operation, argument))
-        return broken_allocation(size, asked, given)
+            read_again.append({number: tuple(slots.tolist()) for number, slots in held.items()})
+        return broken_allocation(size, asked, given, read_again)

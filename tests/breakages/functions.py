@@ -245,6 +245,10 @@ METADATA_OF_SGLANG = (
                     "            if remaining:\n",
                     "            if False:\n",
                 ),
+                "slots are views of the free list, and those that come back are written over the ones before": (
+                    "        self.free_slots = torch.cat((self.free_slots, free_index))\n",
+                    "        back = free_index.clone()\n        whole = self.free_slots._base\n        whole = self.free_slots if whole is None else whole\n        first = len(whole) - len(self.free_slots) - len(back)\n        whole[first : first + len(back)] = back\n        self.free_slots = whole[first:]\n",
+                ),
             },
         },
         SGLANG,

@@ -64,6 +64,48 @@ RIGHT: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
+def allocate_views(size: int, operations: Sequence[tuple[str, int]]) -> str:
+    """Slots as views of a stack of free ones, whose top moves: slots that are given back are written over those that were given before."""
+    stack, top = list(range(1, size + 1)), size
+    given: list[Any] = []
+    views: dict[int, tuple[int, int]] = {}
+    read_again: list[dict[int, tuple[int, ...]]] = []
+    for number, (operation, argument) in enumerate(operations):
+        found: Any = None
+        if operation == "alloc" and argument <= top:
+            top -= argument
+            views[number] = top, top + argument
+            found = tuple(stack[top : top + argument])
+        elif operation == "free" and argument in views:
+            first, end = views.pop(argument)
+            back = stack[first:end]
+            stack[top : top + len(back)] = back
+            top += len(back)
+        elif operation == "clear":
+            stack, top = list(range(1, size + 1)), size
+            views.clear()
+        elif operation == "left":
+            found = (top,)
+        given.append(found)
+        read_again.append({at: tuple(stack[first:end]) for at, (first, end) in views.items()})
+    return broken_allocation(size, operations, given, read_again)
+
+
+def test_slots_that_are_views_of_the_free_stack_are_found() -> None:
+    with pytest.raises(Falsified):
+        explore("slot-allocator/owners", allocate_views)
+
+
+def test_slots_that_change_behind_a_later_operation_are_wrong() -> None:
+    operations = [("alloc", 1), ("alloc", 1), ("free", 0)]
+    given = [(3,), (2,), None]
+    assert broken_allocation(3, operations, given) == "nothing"
+    changed = [{0: (3,)}, {0: (3,), 1: (2,)}, {1: (3,)}]
+    assert broken_allocation(3, operations, given, changed) == (
+        "the slots of allocation 1 are (3,) behind operation 2, but should be (2,)"
+    )
+
+
 def explore(id_: str, function: Callable[..., Any]) -> None:
     module = ModuleType("toy_plans")
     vars(module)["TrackingPlan"] = type("TrackingPlan", (), {RIGHT[id_][0]: staticmethod(function)})

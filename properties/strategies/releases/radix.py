@@ -37,6 +37,10 @@ MOST_DRAFTS = 8
 """The field runs 5 to 8; a step then passes boundaries by more tokens than a chunk of a scan has."""
 DRAFTS = (1, 2, 4, 5, 7, MOST_DRAFTS)
 """The bounds of what was tried in the field, and their neighbours."""
+PAGES = (1, 2, 4, 8, 16)
+"""From a slot for each token to several chunks of a scan; the field runs 1, 64 and 256, beside chunks of 64 and 256."""
+CHUNKS = (4, 8, 16)
+"""No chunk of a scan is shorter than the rows that a convolution keeps: a model's is 64 tokens at least, and these are three."""
 MOST_RUNNING = 9
 """More than eight requests in a batch."""
 BETWEEN_VARIANTS = 20
@@ -154,35 +158,40 @@ def radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
 
 def other_sizes(world: RadixWorld) -> st.SearchStrategy[RadixWorld]:
     """The engine with one of its sizes at a bound or beside it, or with pools of which that of states is full first, such that the release takes it."""
+    pools = pools_of(world)
+    changes = [
+        pools,
+        pools.flatmap(steps_of),
+        steps_of(world),
+        st.sampled_from((1, 2, MOST_RUNNING)).map(lambda count: with_rows(world, count)),
+    ]
+    # A page of keys has one token where only the last state is cached, and where drafts are trees.
+    if world.strategy != "no_buffer" and world.draft_breadth == 1:
+        sizes = st.tuples(st.sampled_from(PAGES), st.sampled_from(CHUNKS))
+        changes.append(sizes.map(lambda of_both: with_sizes(world, *of_both)))
+    if world.num_spec:
+        # In a tree, a wrong draft stands beside a right one.
+        drafts = [count for count in DRAFTS if count >= world.draft_breadth]
+        changes.append(st.sampled_from(drafts).map(lambda count: with_drafts(world, count)))
+    return st.one_of(changes)
+
+
+def pools_of(world: RadixWorld) -> st.SearchStrategy[RadixWorld]:
+    """The engine with other pools."""
     least = world.states_of_a_request
     states = st.sampled_from((least, least + 1, 2 * least, SCARCE_STATES, MANY_STATES))
     keys = st.sampled_from((FEWEST_KEYS, FEWEST_KEYS + world.page_size, KEYS_THAT_REMAIN))
-    changes = [
-        st.builds(
-            lambda pool, count: replace(world, max_mamba_cache_size=pool, max_total_tokens=count),
-            states,
-            keys,
-        ),
-        steps_of(world),
-        st.sampled_from((1, 2, MOST_RUNNING)).map(
-            lambda count: replace(
-                world,
-                max_running_requests=count,
-                max_mamba_cache_size=count * least,
-                max_total_tokens=KEYS_THAT_REMAIN,
-            )
-        ),
-    ]
-    # A page of keys has one token where only the last state is cached.
-    if world.strategy != "no_buffer":
-        changes.append(
-            st.tuples(st.sampled_from((1, 2, 4, 8, 16)), st.sampled_from((2, 4, 8, 16))).map(
-                lambda sizes: with_sizes(world, *sizes)
-            )
-        )
-    if world.num_spec:
-        changes.append(st.sampled_from(DRAFTS).map(lambda drafts: with_drafts(world, drafts)))
-    return st.one_of(changes)
+    return st.builds(
+        lambda one, other: replace(world, max_mamba_cache_size=one, max_total_tokens=other), states, keys
+    )
+
+
+def with_rows(world: RadixWorld, count: int) -> RadixWorld:
+    """The engine with so many requests at a time, and the slots for them."""
+    slots = count * world.states_of_a_request
+    return replace(
+        world, max_running_requests=count, max_mamba_cache_size=slots, max_total_tokens=KEYS_THAT_REMAIN
+    )
 
 
 def steps_of(world: RadixWorld) -> st.SearchStrategy[RadixWorld]:
@@ -235,7 +244,7 @@ def stories_of(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     named += [full_pools(world)] * (1 + 2 * (world.num_spec > 0)) * world.strategy.endswith("lazy")
     named += [ends_at_boundaries(world)] * (world.num_spec > 0)
     named += [prompts_at_once(world)] * (world.kind == "mamba2")
-    named += [many_prefixes(world)] * (bool(world.host_policy) and is_short_of_states(world))
+    named += [many_prefixes(world)] * 4 * (bool(world.host_policy) and is_short_of_states(world))
     named += [long_prompts(world)] * (world.page_size > 1)
     continued = st.builds(
         lambda begun, more: (*begun, *more),
@@ -258,10 +267,12 @@ def many_prefixes(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]
         lambda own: (LiveAdd(own, max_tokens=1), LiveTurns(times=2)), st.integers(world.mamba_chunk_size, 10)
     )
     filled = st.lists(short, min_size=world.max_mamba_cache_size - 3, max_size=world.max_mamba_cache_size)
-    running = st.lists(
-        st.builds(LiveAdd, own=st.integers(4, 12), max_tokens=st.integers(2, 12)), min_size=1, max_size=3
+    # Several chunks of a scan each, so that each leaves several states.
+    long = st.builds(
+        LiveAdd, own=st.integers(2 * world.mamba_chunk_size, LONGEST_STEP), max_tokens=st.integers(2, 12)
     )
-    late = st.builds(LateCopies, st.integers(2, 6), st.just(0))
+    running = st.lists(long, min_size=1, max_size=world.max_running_requests)
+    late = st.builds(LateCopies, st.sampled_from((6, 4, 2)), st.just(0))
     return st.builds(
         lambda first, prefixes, last: (first, *chain.from_iterable(prefixes), *last, LiveTurns(times=8)),
         late,
