@@ -216,6 +216,14 @@ def _slot_of_a_waiting_request(case: Case, _: Profile) -> bool:
     return any(tokens[:1] == prompts[name][:1] for tokens in waiting for name in begun & set(prompts))
 
 
+def _no_slot_while_copies_run(case: Case, _: Profile) -> bool:
+    """With prefixes that are copied to host memory when they are cached, late, an allocation of a slot of states fails."""
+    settings, last = dict(case.calls[0].named["settings"].fields), case.actual[-1]
+    late = any(name == "delay_copies" and given["to_host"] for name, given in _calls(case).all)
+    copies = str(settings.get("host_policy", "")).startswith("write_through")
+    return bool(isinstance(last, Raised) and "Can not alloc mamba cache" in last.message and copies and late)
+
+
 def _prompts(case: Case) -> Mapping[str, tuple[int, ...]]:
     """Those of requests, by name."""
     return {given["id"]: given["prompt"] for name, given in _calls(case).all if name == "add_request"}
@@ -450,6 +458,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "taken_behind_a_retracted_turn": Condition(outcome=_taken_behind_a_retracted_turn),
     "off_the_grid": Condition(outcome=_off_the_grid),
     "copied_before_it_came": Condition(outcome=_copied_before_it_came),
+    "no_slot_while_copies_run": Condition(outcome=_no_slot_while_copies_run),
     "slot_of_a_waiting_request": Condition(outcome=_slot_of_a_waiting_request),
     "copied_without_a_hit": Condition(outcome=_copied_without_a_hit),
     "short_row_with_nothing": Condition(outcome=_short_row_with_nothing),

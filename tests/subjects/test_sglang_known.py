@@ -20,6 +20,7 @@ from tests.breakages.broken import a_case
 FILE = Path(subjects.__file__).with_name("sglang_known.toml")
 MIXED = "nothing-kept-in-a-mixed-batch"
 GRID, COPIED = "mamba2-rows-on-one-grid", "copy-of-a-prefix-that-was-evicted"
+COPIES = "no-slot-while-copies-run"
 ALL = "session-replaced-as-a-whole"
 """Of all releases that are adapted."""
 FIRST, SECOND = ("r0", 4, ()), ("r0", 8, ())
@@ -86,7 +87,7 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
     assert set(ids("0.5.19")) == set(ids("0.5.18")) == {boundary, full, ALL, MIXED, *before_0_5_20}
     assert set(ids("0.5.20")) == set(ids("0.5.21")) == {boundary, full, ALL, MIXED}
     assert set(ids("0.5.22")) == {boundary, ALL, MIXED, *of_sessions}
-    assert set(ids("0.5.23")) == {boundary, ALL, *of_transfers, *of_sessions}
+    assert set(ids("0.5.23")) == {boundary, ALL, COPIES, *of_transfers, *of_sessions}
     of_mamba2 = {GRID, "mamba2-rows-that-keep-nothing"}
     of_boundaries = {"boundary-found-twice", "lazy-boundary-in-flight"}
     assert set(ids("0.5.17")) == set(ids("0.5.14")) == {*of_boundaries, ALL, MIXED, *of_mamba2, COPIED}
@@ -437,3 +438,25 @@ def test_a_slice_behind_a_slot_is_known_where_all_ranks_have_the_same() -> None:
     assert not matches(sent("mamba2", 2, 1, n_groups=2), "one_group_in_slices")
     assert matches(sent("zaya", 2, 1), "whole_state_in_slices")
     assert not matches(sent("mamba2", 2, 1), "whole_state_in_slices")
+
+
+def test_a_failed_allocation_is_known_while_prefixes_are_copied_to_host_memory() -> None:
+    def fails(policy: str, late: int, message: str = "Can not alloc mamba cache") -> Case:
+        delayed = ("delay_copies", {"to_host": late, "from_host": 0})
+        raised: tuple[Any, ...] = (Raised("AssertionError", message),)
+        return happened(delayed, STEP, actual=raised, host_policy=policy)
+
+    known = "no_slot_while_copies_run"
+    assert matches(fails("write_through", 3), known)
+    assert matches(fails("write_through_selective", 1), known)
+    assert not matches(fails("write_through", 0), known)
+    assert not matches(fails("write_back", 3), known)
+    assert not matches(fails("", 3), known)
+    assert not matches(fails("write_through", 3, "Not enough space for mamba ping pong idx"), known)
+
+
+def test_a_state_of_another_layer_is_no_known_defect() -> None:
+    other = ("@", 0, ())
+    assert not matches(scenario(other), "kept_in_the_same_slot")
+    assert not matches(scenario(other), "kept_in_the_other_slot")
+    assert not matches(scenario(other, mixed=True, between=[decode(3)]), "mixed_batch")
