@@ -151,7 +151,6 @@ class Running:
         """End the loop, and close its sockets."""
         self.loop.stop()
         channels(self.scheduler).recv_from_tokenizer.context.destroy(linger=0)
-        # What it holds is freed with it: its sockets and groups of processes have open files.
         _ENDED[0] += 1
         if _ENDED[0] == _KEPT_FROZEN:
             _ENDED[0] = 0
