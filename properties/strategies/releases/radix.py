@@ -43,8 +43,8 @@ CHUNKS = (4, 8, 16)
 """No chunk of a scan is shorter than the rows that a convolution keeps: a model's is 64 tokens at least, and these are three."""
 MOST_RUNNING = 9
 """More than eight requests in a batch."""
-BETWEEN_VARIANTS = 20
-"""Examples of an engine's own sizes between two of other ones: an engine with other sizes takes the time of half an example more."""
+BETWEEN_VARIANTS = 40
+"""Examples of an engine's own sizes between two of other ones: an engine with other sizes takes the time of three examples more."""
 
 
 @dataclass(frozen=True)

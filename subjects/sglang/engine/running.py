@@ -22,10 +22,6 @@ from subjects.sglang.engine.settings import RadixSettings
 _LAST: list["Running"] = []
 """The scheduler of this process, if there is one that can go on."""
 _MOST_TURNS = 200
-_KEPT_FROZEN = 8
-"""Schedulers that have ended and wait to be freed together: to look through all that the release has imported takes half a second."""
-_ENDED: list[int] = [0]
-"""How many wait."""
 
 
 class Running:
@@ -151,10 +147,6 @@ class Running:
         """End the loop, and close its sockets."""
         self.loop.stop()
         channels(self.scheduler).recv_from_tokenizer.context.destroy(linger=0)
-        _ENDED[0] += 1
-        if _ENDED[0] == _KEPT_FROZEN:
-            _ENDED[0] = 0
-            gc.unfreeze()
 
 
 atexit.register(gc.unfreeze)
@@ -166,5 +158,9 @@ def running(settings: RadixSettings) -> Running:
         return _LAST[0]
     while _LAST:
         _LAST.pop().stop()
+        # What it holds is freed with it: its sockets and groups of processes have open files. What is left is not looked through again.
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
     _LAST.append(Running(settings))
     return _LAST[0]
