@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
+from properties.engine.radix_marks import RadixMarks
 from properties.releases.test_real_engine import LiveRun
 from properties.strategies.releases.live import LiveAdd
 from properties.strategies.releases.radix import (
@@ -16,7 +18,7 @@ from properties.strategies.releases.radix import (
     RadixWorld,
     radix_stories,
 )
-from statecheck.case.values import Name, Value, call
+from statecheck.case.values import Name, Record, Value, call
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop
 
@@ -72,13 +74,29 @@ class RadixRun(LiveRun):
     """A scenario of such an engine on its way."""
 
     engine: str = ENGINE
+    stops: dict[str, int] = field(default_factory=dict)
+    """By request, the number of the token that it says that is its stop token."""
+    said: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.marks = RadixMarks(self.story.world)
+
+    def stepped(self, value: Record) -> None:
+        for name, tokens in value["outputs"].items():
+            self.said[name] += len(tokens)
+        self.marks.step(dict(value.fields), self.stops, self.said)
 
     @property
     def room(self) -> int:
         return self.story.world.room
 
     def added_with(self, event: LiveAdd, most: int) -> dict[str, Value]:
-        return {"stop_after": min(event.stop_after, most)} if isinstance(event, RadixAdd) else {}
+        if not isinstance(event, RadixAdd):
+            return {}
+        stop = min(event.stop_after, most)
+        # The request that comes in is the last of those that live.
+        self.stops[self.alive[-1]] = stop
+        return {"stop_after": stop}
 
     def happens(self, event: object) -> None:
         if not isinstance(event, LateCopies):

@@ -127,7 +127,7 @@ class SessionRun(RadixRun):
         flags: dict[str, Value] = {"drops_output": drops, "replaces": replaces}
         most = min(event.max_tokens, room - len(prompt))
         if event.stop_after:
-            flags["stop_after"] = min(event.stop_after, most)
+            flags["stop_after"] = self.stops[name] = min(event.stop_after, most)
         self.add_turn(name, prompt, own, most, continued | flags)
 
     def refused(self, session: _Session, after: str, event: SessionTurn) -> None:
@@ -166,6 +166,7 @@ class SessionRun(RadixRun):
         return bool(above) and (above == other or self.is_behind(above, other))
 
     def stepped(self, value: Record) -> None:
+        super().stepped(value)
         self.paused = False
         for name in value["finished"]:
             self.ended[name] = name not in value["aborted"]

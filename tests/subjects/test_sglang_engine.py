@@ -9,6 +9,7 @@ from functools import cache
 
 import pytest
 
+from properties.engine.radix_marks import SITUATIONS
 from statecheck import rooms
 from tests.subjects.sglang_scenarios import PLAIN
 
@@ -78,6 +79,21 @@ def test_shards_can_be_asked_for_in_the_process_of_a_scheduler() -> None:
 @pytest.mark.parametrize("name", LAWS)
 def test_a_planted_defect_breaks_its_law(name: str) -> None:
     assert LAWS[name] in broken()[name]
+
+
+def test_each_property_comes_to_the_situations_that_it_is_for() -> None:
+    done = subprocess.run(
+        [str(PYTHON), "-m", "tests.subjects.sglang_situations"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=rooms.added_to(dict(os.environ)),
+        cwd=rooms.FOLDER,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    reached: dict[str, dict[str, int]] = json.loads(done.stdout.splitlines()[-1])
+    assert set(reached) == set(SITUATIONS)
+    assert {name: mark for name, found in reached.items() for mark, count in found.items() if not count} == {}
 
 
 pytestmark = needs_release

@@ -1,0 +1,112 @@
+"""The situations that configurations of an engine with a radix tree are for: each property has some, and steps that are there are seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import find, settings
+from hypothesis import strategies as st
+
+from properties.engine import radix_marks as marks
+from properties.engine.radix_marks import SITUATIONS, RadixMarks
+from properties.strategies.releases.radix import (
+    DRAFTS,
+    KEYS_THAT_REMAIN,
+    MOST_RUNNING,
+    RadixAdd,
+    RadixStory,
+    RadixWorld,
+    other_sizes,
+    radix_stories,
+)
+from statecheck.execution.registry import load_properties
+
+OVERLAPPED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=16, overlap=True)
+WITH_DRAFTS = RadixWorld(
+    strategy="extra_buffer", max_mamba_cache_size=16, overlap=True, num_draft_tokens=3, mamba_track_interval=8
+)
+EXAMPLES = settings(max_examples=2000, database=None, derandomize=True)
+
+
+def row(computed: int, tokens: int, *, begins: bool = False, drafts: int = 0) -> dict[str, Any]:
+    return {"computed": computed, "tokens": tokens, "drafts": drafts, "begins": begins}
+
+
+def seen(world: RadixWorld, *steps: dict[str, Any], stops: dict[str, int] | None = None) -> set[str]:
+    """The marks of a scenario of these steps."""
+    usual: dict[str, Any] = {
+        "scheduled": {},
+        "finished": (),
+        "outputs": {},
+        "published": (),
+        "owners_after": (),
+    }
+    noted = RadixMarks(world)
+    said: dict[str, int] = {}
+    for step in steps:
+        for name, tokens in step.get("outputs", {}).items():
+            said[name] = said.get(name, 0) + len(tokens)
+        noted.step(usual | step, stops or {}, said)
+    return noted.seen
+
+
+def test_each_property_of_the_engine_has_a_situation() -> None:
+    ids = {one.id for one in load_properties().values() if one.id.startswith("radix-engine/")}
+    assert {f"radix-engine/{name}" for name in SITUATIONS} == ids
+
+
+@pytest.mark.parametrize(
+    ("mark", "step"),
+    [
+        (marks.HIT, {"scheduled": {"r0": row(4, 2, begins=True)}}),
+        (marks.PAGES, {"scheduled": {"r0": row(8, 2, begins=True)}}),
+        (marks.INSIDE, {"scheduled": {"r0": row(6, 2, begins=True)}}),
+        (marks.PASSED, {"scheduled": {"r0": row(0, 5, begins=True)}}),
+        (marks.BOUNDARY, {"scheduled": {"r0": row(3, 1)}}),
+        (marks.MIXED, {"scheduled": {"r0": row(3, 1), "r1": row(0, 4, begins=True)}}),
+        (marks.GRID, {"scheduled": {"r0": row(0, 3, begins=True), "r1": row(0, 4, begins=True)}}),
+        (marks.SOME, {"scheduled": {"r0": row(5, 3, drafts=2)}, "outputs": {"r0": (1, 2)}}),
+        (marks.SEVERAL, {"scheduled": {"r0": row(6, 3, drafts=2)}, "outputs": {"r0": (1, 2)}}),
+        (marks.STOPPED, {"outputs": {"r0": (1, 2)}, "finished": ("r0",)}),
+        (marks.FULL, {"owners_after": tuple(("r0", 1, at, at + 1) for at in range(16))}),
+    ],
+)
+def test_a_step_of_a_situation_is_seen(mark: str, step: dict[str, Any]) -> None:
+    world = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=16, overlap=True, page_size=4)
+    assert mark in seen(world, step, stops={"r0": 2})
+    assert mark not in seen(world, {"scheduled": {"r0": row(0, 2, begins=True)}}, stops={"r0": 2})
+
+
+def test_a_hit_of_host_memory_is_one_that_the_device_did_not_have() -> None:
+    hit = {"scheduled": {"r1": row(4, 2, begins=True)}}
+    assert marks.HOST in seen(OVERLAPPED, {"published": ((1, 1003, "r0", 4),)}, hit)
+    assert marks.HOST not in seen(OVERLAPPED, {"published": ((1, 1003, "r0", 4), (1, 3, "r0", 4))}, hit)
+
+
+@pytest.mark.parametrize(
+    ("world", "holds"),
+    [
+        (OVERLAPPED, lambda one: one.max_mamba_cache_size == 5 and one.max_total_tokens == KEYS_THAT_REMAIN),
+        (OVERLAPPED, lambda one: one.chunked_prefill_size > one.mamba_chunk_size + one.page_size),
+        (OVERLAPPED, lambda one: one.chunked_prefill_size < one.mamba_chunk_size),
+        (OVERLAPPED, lambda one: one.page_size > one.mamba_chunk_size),
+        (OVERLAPPED, lambda one: one.page_size < one.mamba_chunk_size and one.page_size > 1),
+        (OVERLAPPED, lambda one: one.max_running_requests == MOST_RUNNING),
+        *((WITH_DRAFTS, lambda one, drafts=drafts: one.num_spec == drafts) for drafts in DRAFTS),
+    ],
+)
+def test_each_bound_is_drawn(world: RadixWorld, holds: Any) -> None:
+    found = find(other_sizes(world), holds, settings=EXAMPLES)
+    assert found.mamba_track_interval % found.page_size == 0
+    assert found.mamba_track_interval >= found.num_draft_tokens
+    assert found.chunked_prefill_size % found.page_size == 0
+
+
+def test_scenarios_draw_other_sizes_and_stop_tokens() -> None:
+    def of(holds: Any) -> RadixStory:
+        stories: st.SearchStrategy[RadixStory] = radix_stories(WITH_DRAFTS)
+        return find(stories, holds, settings=EXAMPLES)
+
+    assert of(lambda story: story.world != WITH_DRAFTS)
+    assert of(lambda story: any(isinstance(one, RadixAdd) and one.stop_after for one in story.events))

@@ -1,0 +1,40 @@
+"""Which situations the properties of SGLang's engine come to: run in the environment of a release, it prints those that each misses."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from statecheck.kernels import triton_mode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+EXAMPLES = 120
+"""Of a property; each situation comes up in some of so many, whatever the seed."""
+SEED = 20
+
+
+def missed(names: Iterable[str]) -> dict[str, dict[str, int]]:
+    """By property, behind "radix-engine/", its situations, and how many scenarios came to each."""
+    triton_mode.prepare("cpu")
+    from properties.engine.radix_marks import REACHED, SITUATIONS
+    from statecheck.subject import load
+    from tests.breakages.scenarios import scenarios_until_wrong
+
+    subject = load("sglang")
+    found = {}
+    for name in names or SITUATIONS:
+        REACHED.clear()
+        scenarios_until_wrong(subject, f"radix-engine/{name}", EXAMPLES, SEED)
+        found[name] = {mark: REACHED[mark] for mark in SITUATIONS[name]}
+        print(name, found[name], file=sys.stderr, flush=True)
+    return found
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="properties, without radix-engine/; all if none is named")
+    print(json.dumps(missed(parser.parse_args().names)))
