@@ -221,7 +221,8 @@ def _no_slot_while_copies_run(case: Case, _: Profile) -> bool:
     settings, last = dict(case.calls[0].named["settings"].fields), case.actual[-1]
     late = any(name == "delay_copies" and given["to_host"] for name, given in _calls(case).all)
     copies = str(settings.get("host_policy", "")).startswith("write_through")
-    return bool(isinstance(last, Raised) and "Can not alloc mamba cache" in last.message and copies and late)
+    messages = "Can not alloc mamba cache", "Not enough space for mamba ping pong idx"
+    return copies and late and isinstance(last, Raised) and any(one in last.message for one in messages)
 
 
 def _prompts(case: Case) -> Mapping[str, tuple[int, ...]]:

@@ -8,6 +8,7 @@ from properties.releases.test_radix_engine import ENGINE, RadixRun
 from properties.strategies.releases.live import LivePause, LiveTurns
 from properties.strategies.releases.radix import RadixWorld
 from properties.strategies.releases.radix_sessions import (
+    MOST_SESSIONS,
     CloseSession,
     OpenSession,
     SecondPasses,
@@ -19,8 +20,6 @@ from statecheck.case.values import Name, Record, Value, call
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop
 
-MOST = 2
-"""Sessions at a time: each keeps a request's slots."""
 REFUSED = (0,)
 """What the engine computes of a request that it refuses."""
 _PLAIN = RadixWorld(
@@ -78,7 +77,7 @@ class SessionRun(RadixRun):
         self.aborted.add(name)
 
     def open(self, streaming: bool) -> None:
-        if len(self.sessions) == MOST:
+        if len(self.sessions) == MOST_SESSIONS:
             return
         name = f"s{self.opened}"
         self.opened += 1

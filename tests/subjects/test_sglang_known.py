@@ -452,7 +452,8 @@ def test_a_failed_allocation_is_known_while_prefixes_are_copied_to_host_memory()
     assert not matches(fails("write_through", 0), known)
     assert not matches(fails("write_back", 3), known)
     assert not matches(fails("", 3), known)
-    assert not matches(fails("write_through", 3, "Not enough space for mamba ping pong idx"), known)
+    assert matches(fails("write_through", 3, "Not enough space for mamba ping pong idx, try"), known)
+    assert not matches(fails("write_through", 3, "Not enough space for mamba cache"), known)
 
 
 def test_a_state_of_another_layer_is_no_known_defect() -> None:

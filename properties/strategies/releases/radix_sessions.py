@@ -17,6 +17,11 @@ from properties.strategies.releases.radix import (
     stops,
 )
 
+MOST_SESSIONS = 2
+"""Sessions at a time: each keeps a request's slots."""
+KEYS_OF_SESSIONS = 160
+"""Slots of keys of two sessions, of three requests of the longest kind, and of pages that are not full."""
+
 
 @dataclass(frozen=True)
 class OpenSession:
@@ -73,8 +78,22 @@ class SessionStory:
 
 def session_stories(world: RadixWorld) -> st.SearchStrategy[SessionStory]:
     """Scenarios of an engine like this, and now and then of one with other sizes, with at most two sessions at a time."""
-    own, others = session_stories_of(world), other_sizes(world).flatmap(session_stories_of)
+    own, others = (
+        session_stories_of(world),
+        other_sizes(world).map(with_room_for_sessions).flatmap(session_stories_of),
+    )
     return st.integers(0, BETWEEN_VARIANTS).flatmap(lambda at: others if at == BETWEEN_VARIANTS else own)
+
+
+def with_room_for_sessions(world: RadixWorld) -> RadixWorld:
+    """The engine with the slots that two sessions keep, besides those of a request that runs: without them the request waits for ever."""
+    slots = (MOST_SESSIONS + 1) * world.states_of_a_request
+    keys = KEYS_OF_SESSIONS // world.page_size * world.page_size
+    return replace(
+        world,
+        max_mamba_cache_size=max(world.max_mamba_cache_size, slots),
+        max_total_tokens=max(world.max_total_tokens, keys),
+    )
 
 
 def session_stories_of(world: RadixWorld) -> st.SearchStrategy[SessionStory]:
