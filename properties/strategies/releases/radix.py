@@ -180,7 +180,9 @@ def pools_of(world: RadixWorld) -> st.SearchStrategy[RadixWorld]:
     """The engine with other pools."""
     least = world.states_of_a_request
     states = st.sampled_from((least, least + 1, 2 * least, SCARCE_STATES, MANY_STATES))
-    keys = st.sampled_from((FEWEST_KEYS, FEWEST_KEYS + world.page_size, KEYS_THAT_REMAIN))
+    # Whole pages, and one more than the longest request fills.
+    fewest = (-(-FEWEST_KEYS // world.page_size) + (world.page_size > 1)) * world.page_size
+    keys = st.sampled_from((fewest, fewest + world.page_size, KEYS_THAT_REMAIN))
     return st.builds(
         lambda one, other: replace(world, max_mamba_cache_size=one, max_total_tokens=other), states, keys
     )
