@@ -44,7 +44,7 @@ SITUATIONS: Mapping[str, tuple[str, ...]] = {
     "extra-buffer": (HIT, BOUNDARY, STOPPED),
     "pages": (PAGES,),
     "wide-pages": (PASSED, PAGES),
-    "wide-chunks": (INSIDE,),
+    "wide-chunks": (PASSED, BOUNDARY),
     "overlap": (HIT, BESIDE, STOPPED),
     "rust-core": (HIT, BOUNDARY),
     "lazy-buffer": (BOUNDARY, FULL),
