@@ -82,7 +82,7 @@ class LiveRun:
     @property
     def room(self) -> int:
         """Tokens of a prompt and of what a request says, at most."""
-        return LONGEST - 2 * self.story.world.num_spec - 2
+        return self.story.world.max_model_len - 2 * self.story.world.num_spec - 2
 
     def add(self, event: LiveAdd) -> None:
         """A request whose prompt begins like the tokens of another one so far."""
