@@ -62,7 +62,10 @@ def require_processes(name: str, number: int, where: str) -> int:
 
 
 def select(names: list[str], expression: str, tested: Mapping[str, Property] | None = None) -> list[str]:
-    """The names that match a pytest `-k` expression. A word of it with "/" or "-" is a part of an id, any other of a name.
+    """The names that match a pytest `-k` expression.
+
+    A word of it that is a topic, such as "sequences", chooses the whole topic. Of other words, those with "/" or "-" are parts of an id,
+    and all others are parts of a name.
 
     Args:
         tested: the properties of these names, as far as there are any.
@@ -75,7 +78,8 @@ def select(names: list[str], expression: str, tested: Mapping[str, Property] | N
     from statecheck.execution.private.pytest import chosen_by
 
     ids = {name: one.id for name, one in (tested or {}).items()}
-    found = [name for name in names if chosen_by(expression, name, ids.get(name, ""))]
+    topics = {id_.partition("/")[0] for id_ in ids.values() if id_}
+    found = [name for name in names if chosen_by(expression, name, ids.get(name, ""), topics)]
     if not found:
         raise ValueError(
             f"only = {expression!r}, but should match a property; {_nearest(expression, names, ids)} [fuzz]"

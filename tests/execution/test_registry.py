@@ -98,12 +98,25 @@ def test_a_word_with_a_slash_or_a_hyphen_is_looked_for_in_ids(expression: str, c
     assert select(list(NAMED), expression, NAMED) == chosen
 
 
-def test_a_word_without_them_is_looked_for_in_names_alone() -> None:
-    """So that an expression keeps its meaning, whatever ids there are."""
+def test_a_word_that_is_a_topic_selects_the_whole_topic_and_nothing_else() -> None:
+    named = NAMED | {"split_chunks": a_property(name="split_chunks", id="fla-chunks/split")}
+    assert select(list(named), "split", named) == ["decodes_end"]
+    assert select(list(named), "split or cover", named) == ["chunks_cover", "decodes_end"]
+
+
+def test_a_word_that_is_no_topic_is_looked_for_in_names_alone() -> None:
     with pytest.raises(
-        ValueError, match=r"^only = 'split', but should match a property; like it are split, split/decodes"
+        ValueError, match=r"^only = 'chunk_fla', but should match a property; like it are fla-chunks"
     ):
-        select(list(NAMED), "split", NAMED)
+        select(list(NAMED), "chunk_fla", NAMED)
+
+
+def test_the_word_sequences_selects_all_properties_of_sequences() -> None:
+    tested = load_properties()
+    chosen = select(sorted(tested), "sequences", tested)
+    assert {tested[name].id for name in chosen} == {
+        one.id for one in tested.values() if one.id.startswith("sequences/")
+    }
 
 
 def test_a_name_without_a_property_has_no_id() -> None:
