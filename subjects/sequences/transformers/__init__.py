@@ -17,7 +17,7 @@ import transformers
 from subjects.sequences.sizes import NotBuilt
 from subjects.sequences.transformers import generation, weights
 from subjects.sequences.transformers import states as cache_states
-from subjects.sequences.transformers.architectures import architectures
+from subjects.sequences.transformers.architectures import architectures, model_class
 from subjects.sequences.transformers.context import TransformersContext, keeps_states
 from subjects.sequences.transformers.models import build, layer_kinds
 from subjects.sequences.transformers.script import script_of
@@ -42,6 +42,15 @@ logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)
 def models() -> list[str]:
     """Model types of the release's causal architectures."""
     return list(architectures())
+
+
+def preload() -> None:
+    """Import what all models need, once: the modules of the architectures, and what the first forward of a process imports."""
+    for model in models():
+        model_class(model)
+    extend(new(models()[0], 0), [(0, [1, 2, 3])])
+    # The processes of models begin with none made.
+    _model.cache_clear()
 
 
 def features(model: str) -> dict[str, Sequence[Any]]:
