@@ -82,6 +82,67 @@ class SequenceTokens:
             self.tokens[place] = tokens
 
 
+CONTINUATION, BATCH = "continuation", "batch"
+"""Beside the names of operations, what logits that are compared with those of a fresh run are evidence of: a sequence that had tokens got more,
+and a batch had several rows."""
+
+
+@dataclass
+class SequenceOrigins:
+    """By sequence and saved state, the operations that happened on the way to what it holds.
+
+    Logits of a sequence that agree with a fresh run are evidence that these operations keep the law, and of no other.
+    """
+
+    of_places: dict[Place, frozenset[str]] = field(default_factory=dict)
+    saved: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def of(self, place: Place) -> frozenset[str]:
+        """The operations on the way to what the sequence there holds."""
+        return self.of_places.get(place, frozenset())
+
+    def fork(self, context: int, source: int, target: int) -> None:
+        """Source and target go on independently of each other."""
+        self.of_places[context, target] = self.of((context, source)) | {"fork"}
+        self._add("fork", (context, source))
+
+    def roll_back(self, context: int, sequence: int, n: int) -> None:  # noqa: ARG002 - the arguments of the operation
+        """What is left comes from the rollback."""
+        self._add("roll_back", (context, sequence))
+
+    def save(self, context: int, sequence: int, name: str) -> None:
+        """The sequence goes on, and the saved state may be loaded."""
+        self._add("save", (context, sequence))
+        self.saved[name] = self.of((context, sequence))
+
+    def load(self, context: int, sequence: int, name: str) -> None:
+        """What the sequence had is gone."""
+        self.of_places[context, sequence] = self.saved.get(name, frozenset()) | {"load"}
+
+    def drop(self, context: int, sequence: int) -> None:
+        """What begins there reads nothing of the sequence, and all others of the context lose nothing."""
+        self.of_places[context, sequence] = frozenset()
+        for place in [place for place in self.of_places if place[0] == context]:
+            self._add("drop", place)
+
+    def reorder(self, context: int, order: Sequence[int]) -> None:
+        """Sequence i holds what `order[i]` held."""
+        before = [self.of((context, number)) for number in order]
+        for number, operations in enumerate(before):
+            self.of_places[context, number] = operations | {"reorder"}
+
+    def generate(self, context: int, sequence: int) -> None:
+        """The tokens that follow come from generation."""
+        self._add("generate", (context, sequence))
+
+    def extend(self, context: int, sequence: int) -> None:
+        """Tokens came in a batch."""
+        self.of_places.setdefault((context, sequence), frozenset())
+
+    def _add(self, operation: str, place: Place) -> None:
+        self.of_places[place] = self.of(place) | {operation}
+
+
 @dataclass(frozen=True)
 class SequenceLaws:
     """What a step of a scenario breaks, a sentence for each law."""

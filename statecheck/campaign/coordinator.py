@@ -97,7 +97,7 @@ class Campaign:
         plan, found = self.plan, tuple(self.ledger.first_seen.items())
         setting = Setting(**vars(plan), pending=str(self.pending), first_seen=found)
         self._recovery.adopt()
-        self._queue.begin(self.folder, self.ledger.standings if plan.is_selective else None)
+        self._queue.begin(self.folder, self.ledger.names if plan.is_selective else None)
         self._gpus = Gpus(plan.device, plan.subject, plan.gpus, setting.in_worker, plan.workers)
         self._pool = WorkerPool(setting, self._gpus)
         self._outcomes = Outcomes(self, self._pool, self._assignment, self._queue, self._recovery)
@@ -150,7 +150,7 @@ class Campaign:
         if task is None:
             return
         if isinstance(task, Explore):
-            self.ledger.standings[task.property].begin()
+            self.ledger.standings[task.unit].begin()
         worker.assign(task)
 
     def _is_over(self) -> bool:

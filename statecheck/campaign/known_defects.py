@@ -161,24 +161,22 @@ class KnownDefects:
     def count(self, rows: Mapping[str, Standing]) -> list[KnownRecord]:
         """The record of each, with the failing examples by property that the standings have."""
         for name, record in self.all.items():
-            record.properties = {
-                row.name: row.deviations[name] for row in rows.values() if row.deviations[name]
-            }
+            shown: Counter[str] = Counter()
+            for row in rows.values():
+                shown[row.name] += row.deviations[name]
+            record.properties = {property_name: count for property_name, count in shown.items() if count}
         return [*self.all.values()]
 
     def conclude(self, rows: Mapping[str, Standing]) -> None:
         """What to think of each at the end of a campaign."""
         self.count(rows)
-        tried_here = set(rows) | {row.tested.id for row in rows.values()}
-        for name, declared in self.matcher.declared.items():
+        tried_here = {row.name for row in rows.values()} | {row.tested.id for row in rows.values()}
+        tried = [(declared, _tried(declared, rows)) for declared in self.matcher.declared.values()]
+        for name, (declared, properties) in zip(self.matcher.declared, tried, strict=True):
             record = self.all[name]
             record.standing, record.remark = standing_of(
                 declared.one_in,
-                [
-                    TriedProperty(row.status is not Status.NOT_APPLICABLE, row.counts.compared, row.detail)
-                    for row in rows.values()
-                    if declared.covers(row.name, row.tested.id)
-                ],
+                properties,
                 showed=bool(record.properties),
                 complete=not self._selected or set(declared.names) <= tried_here,
             )
@@ -186,3 +184,19 @@ class KnownDefects:
                 is_stale = record.stale and not self._tolerates_fixed
                 if is_stale and declared.alone in (row.name, row.tested.id):
                     row.stale = f"declared as known, but no example failed: {declared.link}"
+
+
+def _tried(declared: KnownDeviation, rows: Mapping[str, Standing]) -> list[TriedProperty]:
+    """What came of each property that a declaration covers, with all configurations of the subject together."""
+    together: dict[str, list[Standing]] = {}
+    for row in rows.values():
+        if declared.covers(row.name, row.tested.id):
+            together.setdefault(row.name, []).append(row)
+    return [
+        TriedProperty(
+            any(row.status is not Status.NOT_APPLICABLE for row in same),
+            sum(row.counts.compared for row in same),
+            "; ".join(dict.fromkeys(row.detail for row in same if row.detail)),
+        )
+        for same in together.values()
+    ]

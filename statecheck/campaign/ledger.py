@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from oracle.situations.registry import Situation
 from statecheck.campaign.keeper import Keeper
 from statecheck.campaign.launched import records_of
-from statecheck.campaign.processes.tasks import Explored, Found
+from statecheck.campaign.processes.tasks import Explored, Found, unit_name
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import (
     BucketRecord,
     CorpusRecord,
     MarkRecord,
 )
-from statecheck.campaign.standing import Standing
+from statecheck.campaign.standing import Standing, record_of
 from statecheck.case import Case
 from statecheck.case.bucket import Bucket, bucket_of
 from statecheck.execution.registry import Property
@@ -34,11 +35,13 @@ class Ledger:
     """All of it. `record` is what it comes to.
 
     Args:
-        skipped: reasons by property that does not apply.
+        skipped: reasons by property that does not apply, or by unit.
         expected: gives the marks that should be reached. The sources of all rules are read for it, when the marks are asked for.
         first_seen: date and commit for buckets that were never met before.
         keeper: takes cases that workers could not write.
         kept_before: ids of the buckets that were kept when the campaign began.
+        configurations: by property, those of the subject that it is explored with, each for itself. `standings` has one for each unit
+            (see `tasks.unit_name`).
     """
 
     def __init__(
@@ -49,8 +52,18 @@ class Ledger:
         first_seen: dict[str, str],
         keeper: Keeper | None = None,
         kept_before: Collection[str] = (),
+        configurations: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        self.standings = {row.name: Standing(row, skipped.get(row.name, "")) for row in properties}
+        self.standings: dict[str, Standing] = {}
+        for row in properties:
+            applies = row.name not in skipped
+            for name in (configurations.get(row.name) if applies else None) or ("",):
+                reason = skipped.get(row.name, "") or skipped.get(unit_name(row.name, name), "")
+                self.standings[unit_name(row.name, name)] = Standing(row, reason, configuration=name)
+        self.names = frozenset(standing.name for standing in self.standings.values())
+        """Of the properties."""
+        self.shrinking = 0.0
+        """Seconds that workers have spent on inputs that had failed."""
         self.buckets: dict[str, BucketRecord] = {}
         self._expected = expected
         self._marked: dict[str, MarkRecord] = {}
@@ -93,19 +106,29 @@ class Ledger:
     def remark(self, remarks: dict[str, str]) -> None:
         self.remarks = remarks | self.remarks
 
-    def progress(self, name: str, examples: int, compared: int = 0) -> None:
-        """So many more examples of a property; the canary's count for nothing."""
-        if name in self.standings:
-            self.standings[name].counts.examples += examples
-            self.standings[name].counts.compared += compared
+    def standing_of(self, case: Case) -> Standing | None:
+        """The standing that a case belongs to; None where its property, or its configuration, was not chosen."""
+        unit = unit_name(case.property_name, case.model)
+        return self.standings.get(unit) or self.standings.get(case.property_name)
+
+    def progress(self, unit: str, examples: int, compared: int = 0) -> None:
+        """Add examples to a unit. Examples of the canary are not counted."""
+        if unit in self.standings:
+            self.standings[unit].counts.examples += examples
+            self.standings[unit].counts.compared += compared
 
     def note_failure(self, at: float) -> None:
         """An example has failed; only the first one of the campaign is noted."""
         self.first_failure = self.first_failure or {"examples": self.examples, "seconds": round(at, 2)}
 
-    def explored(self, message: Explored, at: float) -> None:
-        """An exploration has ended."""
-        self.standings[message.property].explored(message)
+    def explored(self, message: Explored, at: float, unit: str = "") -> None:
+        """An exploration has ended.
+
+        Args:
+            unit: that it was of; "" where the subject has no configurations.
+        """
+        self.standings[unit or message.property].explored(message)
+        self.shrinking += message.shrinking
         self.cover(message.covered)
         self.reached |= message.reached
         for trouble in message.troubles:
@@ -145,7 +168,7 @@ class Ledger:
             known.case, known.message, known.report = found.case, case.message, found.report
             known.note = found.note
         self.buckets[bucket.id].shrunk |= found.shrunk
-        standing = self.standings.get(case.property_name)
+        standing = self.standing_of(case)
         if standing is not None:
             buckets = (bucket.id, *found.buckets[1:])
             standing.found(buckets, case.message, found.report, shrunk=found.shrunk)
@@ -180,8 +203,8 @@ class Ledger:
 
     def _id_of(self, name: str) -> str:
         """The id that a property has now, of which cases from before there were ids say nothing."""
-        standing = self.standings.get(name)
-        return standing.tested.id if standing is not None else ""
+        ids = (standing.tested.id for standing in self.standings.values() if standing.name == name)
+        return next(ids, "")
 
     def _since(self, corpus: str) -> dict[str, str]:
         """When it was first seen, according to the corpus."""
@@ -202,7 +225,10 @@ class Ledger:
 
     def fill(self, record: CampaignRecord) -> CampaignRecord:
         """Write what is known into the record."""
-        record.properties = [standing.record() for standing in self.standings.values()]
+        together: dict[str, list[Standing]] = {}
+        for standing in self.standings.values():
+            together.setdefault(standing.name, []).append(standing)
+        record.properties = [record_of(standings) for standings in together.values()]
         record.buckets = list(self.buckets.values())
         record.marks = list(self.marks.values())
         record.corpus, record.troubles, record.canary = self.corpus, self.troubles, self.canary

@@ -61,7 +61,7 @@ class Outcomes:
         match event:
             case ExamplesRun():
                 if isinstance(worker.task, Explore):
-                    self._ledger.progress(event.property, event.examples, event.compared)
+                    self._ledger.progress(worker.task.unit, event.examples, event.compared)
             case ExampleFailed():
                 self._ledger.note_failure(self._campaign.at)
             case Explored() | Replayed() | CanaryResult():
@@ -88,8 +88,8 @@ class Outcomes:
             self._apply_canary(event)
 
     def _apply_exploration(self, worker: WorkerHandle, task: Explore, event: Explored) -> None:
-        self._ledger.explored(event, self._campaign.at)
-        self._ledger.standings[task.property].end()
+        self._ledger.explored(event, self._campaign.at, task.unit)
+        self._ledger.standings[task.unit].end()
         self._assignment.ended(task, event)
         if event.gone:
             self._lose_device(worker, event.gone)
@@ -98,9 +98,9 @@ class Outcomes:
 
     def _try_again(self, worker: WorkerHandle, task: Explore, detail: str) -> None:
         """An example ended in an exception that neither the subject nor the property raised: an earlier example may have left its cause in that process."""
-        if self._ledger.standings[task.property].errors == 1:
+        if self._ledger.standings[task.unit].errors == 1:
             last = (detail.strip().splitlines() or ["an error"])[-1]
-            self._ledger.trouble(f"{task.property}: tried again in another worker (seed {task.seed}): {last}")
+            self._ledger.trouble(f"{task.unit}: tried again in another worker (seed {task.seed}): {last}")
             self._assignment.again(task)
         self._stop(worker)
         self._replace(worker)
@@ -160,15 +160,15 @@ class Outcomes:
         found = False
         if fault is not None and running is not None:
             found = self._recovery.find_fault(running, fault, _NOT_SHRUNK, self._campaign.at)
-        standing = self._ledger.standings[task.property]
+        standing = self._ledger.standings[task.unit]
         # The next exploration runs the subject in a process that can be ended without the worker.
         standing.deaths += 1
         if not found:
             self._search_again(task, why)
 
     def _search_again(self, task: Explore, why: str) -> None:
-        standing = self._ledger.standings[task.property]
-        self._ledger.trouble(f"{task.property}: {why} (seed {task.seed})")
+        standing = self._ledger.standings[task.unit]
+        self._ledger.trouble(f"{task.unit}: {why} (seed {task.seed})")
         if not task.isolated and self._plan.device == "cpu":
             self._assignment.again(replace(task, isolated=True))
         elif standing.deaths >= _ATTEMPTS:
@@ -202,7 +202,7 @@ class Outcomes:
 
     def _leave(self, worker: WorkerHandle, task: Explore, why: str) -> int:
         """No worker does the task any more; how many failing inputs were in hand, which are findings now."""
-        self._ledger.standings[task.property].end()
+        self._ledger.standings[task.unit].end()
         self._assignment.ended(task, None)
         # What it was doing by then is not known: the input may be the smallest.
         note = f"{why[:1].upper()}{why[1:]} before this failure was reported: there may be a smaller input."
@@ -227,7 +227,7 @@ class Outcomes:
 
     def _note_unfinished(self, worker: WorkerHandle, task: Explore, running: Path | None) -> None:
         """An example was still running when its time was over."""
-        limit, standing = self._plan.time_limit, self._ledger.standings[task.property]
+        limit, standing = self._plan.time_limit, self._ledger.standings[task.unit]
         if running is None:
             if worker.activity.examples:
                 standing.unfinished = "its worker did not end when the time was up, between two examples"
@@ -241,5 +241,5 @@ class Outcomes:
     def conclude(self) -> None:
         """Note the properties that were to be explored again, and were not."""
         for task in [] if self._campaign.record.interrupted else self._assignment.lost:
-            standing = self._ledger.standings[task.property]
+            standing = self._ledger.standings[task.unit]
             standing.unfinished = "its exploration was lost, and there was no time for another one"

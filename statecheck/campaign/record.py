@@ -64,6 +64,7 @@ class CampaignRecord:
         profile: the conformance profile that it was run for, "" for none.
         tolerates_fixed: a declared defect that no longer fails is no failure.
         release: of the subject, such as "0.33.0", "" where it is not known.
+        applicable: properties that apply to the subject on the device, those that were not chosen among them; 0 where that is not known.
         first_failure: examples and seconds until an example failed for the first time; empty where none did.
         mixed_versions: of a campaign of several shards or units, the versions that were not the same in all of them, by name.
         marks: every declared one that the chosen properties could reach; `examples` 0 is a missed one.
@@ -103,10 +104,28 @@ class CampaignRecord:
     release: str = ""
     first_failure: dict[str, float] = field(default_factory=dict)
     mixed_versions: dict[str, list[str]] = field(default_factory=dict)
+    applicable: int = 0
 
     @property
     def examples(self) -> int:
         return sum(row.examples for row in self.properties)
+
+    @property
+    def compared(self) -> int:
+        """Examples in which something was compared."""
+        return sum(row.compared for row in self.properties)
+
+    @property
+    def selected(self) -> int:
+        """Applicable properties that were chosen."""
+        return sum(row.status != Status.NOT_APPLICABLE.value or row.examples > 0 for row in self.properties)
+
+    @property
+    def unverified(self) -> dict[str, str]:
+        """Models that no property could say anything of, since they cannot be verified, and why."""
+        reasons = {name: why for row in self.properties for name, why in row.unverified.items()}
+        compared = {name for row in self.properties for name, count in row.configurations.items() if count}
+        return {name: why for name, why in reasons.items() if name not in compared}
 
     @property
     def start(self) -> dt.datetime:

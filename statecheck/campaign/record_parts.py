@@ -11,11 +11,17 @@ from typing import Any
 
 from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import TELLING, Status
+from statecheck.text import first_names
+
+_MOST_NAMES, _SEVERAL = 6, 2
 
 
 @dataclass
 class PropertyRecord:
     """One property: what became of it, with how many examples in how many seconds of an engine's time.
+
+    Of a subject with configurations, such as the models of a library: `statuses` has the status of each, `reasons` why it is so,
+    `configurations` the compared examples, `unverified` why nothing can be said of it. `status` is then the worst of them that says something.
 
     `status` is a value of `verdict.Status`. `launches`: its examples launch kernels. In `compared` of the examples, `parts` rows, fields and bytes that the subject's
     functions returned were compared; `outside` and `not_offered` ended before, and `no_evidence` came to their end without what the property is about, by the reason; `discarded`
@@ -42,6 +48,10 @@ class PropertyRecord:
     unchecked: dict[str, int] = field(default_factory=dict)
     id: str = ""
     parts: int = 0
+    configurations: dict[str, int] = field(default_factory=dict)
+    unverified: dict[str, str] = field(default_factory=dict)
+    statuses: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
 
     @property
     def short(self) -> str:
@@ -59,12 +69,33 @@ class PropertyRecord:
         outside, not_offered = Counter(self.outside), Counter(self.not_offered)
         no_evidence, unchecked = Counter(self.no_evidence), Counter(self.unchecked)
         numbers = (self.examples, self.compared, outside, not_offered, self.discarded)
-        return Counts(*numbers, no_evidence, unchecked, self.parts)
+        models = Counter(self.configurations), dict(self.unverified)
+        return Counts(*numbers, no_evidence, unchecked, self.parts, *models)
+
+    def with_status(self, *wanted: Status) -> list[str]:
+        """The configurations with one of these statuses."""
+        values = {one.value for one in wanted}
+        return [name for name, status in self.statuses.items() if status in values]
+
+    @property
+    def share(self) -> str:
+        """Such as "passed for 17 of 30 models; FALSIFIED for 1: mamba; not tested for 12: …"; "" with one configuration or none."""
+        if len(self.statuses) < _SEVERAL:
+            return ""
+        passed = f"passed for {len(self.with_status(Status.PASSED))} of {len(self.statuses)} models"
+        others = {status: self.with_status(status) for status in Status if status is not Status.PASSED}
+        shown = (
+            f"{status.value} for {len(names)}: {first_names(names, _MOST_NAMES)}"
+            for status, names in others.items()
+            if names
+        )
+        return "; ".join([passed, *shown])
 
     @property
     def lacked_time(self) -> bool:
         """Whether it is not tested because there were too few examples to say why not."""
-        return self.status == Status.NOT_TESTED.value and self.examples < TELLING
+        few = max(TELLING, TELLING * len(self.statuses))
+        return self.status == Status.NOT_TESTED.value and self.examples < few
 
     @property
     def rate(self) -> float:

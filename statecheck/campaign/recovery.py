@@ -90,8 +90,9 @@ class Recovery:
             self._ledger.trouble(error)
         if name is None:
             return False
-        if case.property_name in self._ledger.standings:
-            self._ledger.standings[case.property_name].deviations[name] += 1
+        standing = self._ledger.standing_of(case)
+        if standing is not None:
+            standing.deviations[name] += 1
         return True
 
     def restore(self) -> None:

@@ -1,13 +1,14 @@
-"""What a campaign knows of one property."""
+"""What a campaign knows of one property, with one configuration of the subject where it has several."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from statecheck.campaign.processes.tasks import Explored
+from statecheck.campaign.processes.tasks import Explored, unit_name
 from statecheck.campaign.record_parts import PropertyRecord
 from statecheck.execution.counts import Counts
 from statecheck.execution.registry import Property
@@ -19,6 +20,8 @@ _ALIKE = 2
 _TRIES_TO_SHRINK = 3
 # The first may come from what an earlier example left in the process, the second happened in another one: it is an error.
 _MOST_ERRORS = 3
+# A model is verified once in a process. With other features, which are drawn, it may be another model, and offer something else.
+_TRIES_UNVERIFIED, _TRIES_NOT_OFFERED = 9, 100
 
 
 @dataclass
@@ -27,6 +30,7 @@ class Standing:
 
     Args:
         tested: the property.
+        configuration: of the subject, such as a model of a library of sequences; "" for a subject that has none.
         reason: why it does not apply, "" if it does.
         buckets: what was found wrong with it; `unshrunk` are those that were met only, `met` how often each was.
         deviations: failing examples of known defects, by the defect's name.
@@ -61,15 +65,32 @@ class Standing:
     deaths: int = 0
     running: int = 0
     started: float | None = None
+    configuration: str = ""
 
     @property
     def name(self) -> str:
         return self.tested.name
 
     @property
+    def unit(self) -> str:
+        """Its name among those of a campaign."""
+        return unit_name(self.tested.name, self.configuration)
+
+    @property
+    def shown(self) -> str:
+        """What people read of it while it runs."""
+        return unit_name(self.tested.id or self.tested.name, self.configuration)
+
+    @property
     def open(self) -> bool:
-        """Whether it can be explored."""
-        return not self.given_up and not self.reason
+        """Whether it can be explored, and has not been tried in vain."""
+        return not self.given_up and not self.reason and not self.in_vain
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether so many examples came to nothing that others of this configuration will, too: a model that does not offer it, or is not verified."""
+        tries = {Status.NOT_VERIFIED: _TRIES_UNVERIFIED, Status.NOT_APPLICABLE: _TRIES_NOT_OFFERED}
+        return bool(self.configuration) and self.examples >= tries.get(self.status, self.examples + 1)
 
     @property
     def status(self) -> Status:
@@ -159,15 +180,22 @@ class Standing:
         own, *others = buckets
         self.buckets.add(own)
         self.met[own] += 1
-        # What could not be shrunk again and again must not hide what is behind it.
-        given_up = self.met[own] >= _TRIES_TO_SHRINK
+        # What could not be shrunk again and again must not hide what is behind it. Of a unit with a configuration nothing is shrunk
+        # again: thirty models with one defect would take all time for it.
+        given_up = self.met[own] >= _TRIES_TO_SHRINK or bool(self.configuration)
         (self.unshrunk.discard if shrunk or given_up else self.unshrunk.add)(own)
         if not self.message or shrunk:
             self.message, self.report = message, report or self.report
         for other in others[:1]:
             self.alike[other] += 1
 
+    @property
+    def failed(self) -> bool:
+        """Whether something new was found wrong with it."""
+        return bool(self.buckets)
+
     def record(self) -> PropertyRecord:
+        """What is saved of it, without other configurations."""
         tested = self.tested
         counts: dict[str, Any] = {
             name: dict(count) if isinstance(count, Counter) else count
@@ -186,3 +214,34 @@ class Standing:
             id=tested.id,
             **counts,
         )
+
+
+_WORST_FIRST = (
+    Status.FALSIFIED,
+    Status.ERROR,
+    Status.UNEXPECTED_PASS,
+    Status.NOT_FINISHED,
+    Status.KNOWN,
+    Status.PASSED,
+    Status.NOT_TESTED,
+    Status.NOT_VERIFIED,
+    Status.NOT_APPLICABLE,
+)
+
+
+def record_of(standings: Sequence[Standing]) -> PropertyRecord:
+    """What is saved of a property: of its only standing, or of those of all configurations together."""
+    if len(standings) == 1 and not standings[0].configuration:
+        return standings[0].record()
+    worst = min(standings, key=lambda one: _WORST_FIRST.index(one.status))
+    together, counts = worst.record(), Counts()
+    for one in standings:
+        counts.add(one.counts)
+    for name, count in vars(counts).items():
+        setattr(together, name, dict(count) if isinstance(count, Counter) else count)
+    together.seconds = round(sum(one.seconds for one in standings), 3)
+    deviations: Counter[str] = sum((one.deviations for one in standings), Counter())
+    together.known = dict(deviations)
+    together.statuses = {one.configuration: one.status.value for one in standings}
+    together.reasons = {one.configuration: one.detail for one in standings if one.detail}
+    return together

@@ -6,11 +6,11 @@ import datetime as dt
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from statecheck.campaign.conformance.profiles import profile_of
 from statecheck.campaign.conformance.xfails import unsupported, with_xfails
@@ -20,10 +20,14 @@ from statecheck.campaign.known_defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.gpus import device_names
+from statecheck.campaign.processes.tasks import unit_name
 from statecheck.campaign.record import CampaignRecord
 from statecheck.execution.verdict import MISCONFIGURED
 from statecheck.subject import Subject
 from statecheck.subject.identity import SOURCE, source_of
+
+if TYPE_CHECKING:
+    from statecheck.execution.registry import Property
 
 
 @dataclass(frozen=True)
@@ -57,9 +61,12 @@ def begun(plan: Plan) -> Beginning:
         examples = profile_of(plan.profile).examples
         offered = [name for name in offered if tested[name].id in examples]
     names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
+    every, _ = applicable(sorted(tested), tested, subject, plan.device)
     chosen, skipped = applicable(names, tested, subject, plan.device)
     skipped = {name: why for name, why in unsupported(plan, tested).items() if name in names} | skipped
     explored = [name for name in chosen if name not in skipped]
+    configurations = _configurations(subject, [tested[name] for name in explored])
+    skipped |= _unsupported_models(plan, subject, tested, configurations)
     # A corpus that is replayed says for itself which cases it has.
     before = kept_in(Path(plan.kept)) if plan.kept else frozenset()
     ledger = Ledger(
@@ -68,6 +75,7 @@ def begun(plan: Plan) -> Beginning:
         lambda: expected(explored, plan.device),
         first_seen(plan, subject),
         kept_before=before,
+        configurations=configurations,
     )
     ledger.keeper = Keeper(Path(plan.keeps_in), Path(plan.reports), lambda: subject.module, ledger.trouble)
     defects = KnownDefects(
@@ -77,7 +85,31 @@ def begun(plan: Plan) -> Beginning:
         profile=subject.profile,
     )
     scenarios = frozenset(name for name, one in tested.items() if follows_requests(one))
-    return Beginning(_empty_record(plan, subject.release), ledger, defects, scenarios)
+    record = _empty_record(plan, subject.release)
+    refused = unsupported(plan, tested)
+    record.applicable = sum(name not in refused for name in every)
+    return Beginning(record, ledger, defects, scenarios)
+
+
+def _configurations(subject: Subject, explored: Sequence[Property]) -> dict[str, Sequence[str]]:
+    """By property, the configurations of the subject that it is explored with, each for itself: the models of a library of sequences."""
+    choices = subject.sequences
+    return {} if choices is None else {one.name: choices.all_models for one in explored if one.held}
+
+
+def _unsupported_models(
+    plan: Plan, subject: Subject, tested: Mapping[str, Property], configurations: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
+    """By unit, why the port, or the plan's file, declares its model as unsupported."""
+    choices = subject.sequences
+    reasons: dict[str, str] = {}
+    for model in choices.all_models if choices is not None and configurations else ():
+        why = choices.why_unsupported(model) if choices is not None else ""
+        of_model = unsupported(plan, tested, model)
+        if why:
+            of_model |= dict.fromkeys(configurations, f"declared as unsupported: {why}")
+        reasons |= {unit_name(name, model): of_model[name] for name in configurations if name in of_model}
+    return reasons
 
 
 def _empty_record(plan: Plan, release: str) -> CampaignRecord:

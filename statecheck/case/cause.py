@@ -63,7 +63,8 @@ def cause_of(case: Case) -> Cause:
     bucket = bucket_of(case)
     number = first_wrong_call(case)
     if number is None:
-        return Cause(case.failure.function if case.failure is not None else "", bucket.rule, bucket.fault)
+        function = case.failure.function if case.failure is not None else ""
+        return Cause(function, bucket.rule, bucket.fault, setting=_setting(last_scenario(case)))
     call = case.calls[number]
     function = str(call.named["kernel"]) if call.function == "harness.launch" else call.function
     raised = line_of(case.actual[number])

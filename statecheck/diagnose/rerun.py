@@ -16,7 +16,15 @@ from statecheck.case.findings import FINDINGS
 from statecheck.case.values import Raised, Step
 from statecheck.execution.example import spell
 from statecheck.execution.ports import Port
-from statecheck.execution.run import Expectation, Run, Taken, left_out, not_offered, recorded
+from statecheck.execution.run import (
+    Expectation,
+    Run,
+    Taken,
+    failed_operations,
+    left_out,
+    not_offered,
+    recorded,
+)
 from statecheck.subject import Subject
 
 
@@ -71,6 +79,8 @@ class Rerun:
             found = self.failed()
             if found is not None:
                 return found
+        if self._subject is not None:
+            self.require_operations()
         return self.still_stated()
 
     def failed(self) -> Case | None:
@@ -84,6 +94,19 @@ class Rerun:
         shown = spell(call, self._subject.own_name(call.function) if self._subject is not None else "")
         failure = failure_of(found, expected, actual, function=call.function, call=number, shown=shown)
         return replace(self.as_run(), failure=failure)
+
+    def require_operations(self) -> None:
+        """Refuse a run in which an operation of a library of sequences failed that had happened when the case was found.
+
+        Raises:
+            NotTried: there is such an operation: the case does not come to what it is about.
+        """
+        now = failed_operations(self.run.actual, self.run.calls)
+        before = failed_operations(self.case.actual, self.case.calls)
+        for number, name in now.items():
+            if number not in before:
+                message = f"{name} reported that it failed, which it had not when the case was found"
+                raise NotTried(": ".join(filter(None, (self.case.model, message))))
 
     def still_stated(self) -> Case | None:
         """Where a condition on several calls was broken, it is as long as these outcomes are the same."""

@@ -26,6 +26,8 @@ class Counts:
         not_offered: those that ended before, at something that the subject does not offer, by what it says.
         discarded: those that the property itself did not want.
         no_evidence: those that came to their end without what the property is about, by what was missing.
+        configurations: no further examples, but those compared of each configuration of the subject, such as a model of a library.
+        unverified: of configurations that cannot be verified, why not.
         unchecked: no examples, but what they have observed and no rule says anything about: "function: place", and how often.
     """
 
@@ -37,6 +39,8 @@ class Counts:
     no_evidence: Counter[str] = field(default_factory=Counter)
     unchecked: Counter[str] = field(default_factory=Counter)
     parts: int = 0
+    configurations: Counter[str] = field(default_factory=Counter)
+    unverified: dict[str, str] = field(default_factory=dict)
 
     @property
     def vacuous(self) -> int:
@@ -73,6 +77,8 @@ class Counts:
         self.no_evidence.update(other.no_evidence)
         self.unchecked.update(other.unchecked)
         self.parts += other.parts
+        self.configurations.update(other.configurations)
+        self.unverified.update(other.unverified)
 
     def take(self) -> Counts:
         """What was counted until now; counting starts anew."""

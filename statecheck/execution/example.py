@@ -69,6 +69,8 @@ class Bench:
     passes_by: Callable[[Case], bool] = lambda case: False
     known_by: Callable[[Case], KnownDeviation | None] | None = None
     earlier: EarlierExamples = field(default_factory=EarlierExamples)
+    configuration: str = ""
+    """The only configuration of the subject that examples are about, such as a model of a library; "": examples choose."""
 
     @property
     def examples(self) -> int:

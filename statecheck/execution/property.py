@@ -24,6 +24,7 @@ from statecheck.execution.private.hypothesis import (
     without_reading_constants,
     without_simplest,
 )
+from statecheck.expectations.sequences import OPERATIONS as SEQUENCE_OPERATIONS
 from statecheck.subject import Subject, is_engine
 
 ERRORS = "errors"
@@ -61,6 +62,8 @@ class Property:
     `name` is what files keep: buckets, the corpus, tables of defects. `id` is what a person types, such as
     "v1-postprocess/boundary"; "" for a property that only a test has. `device` restricts it to one device ("cuda") where the sentence has no meaning elsewhere.
     `any_of`: it is about each function alone, and applies where there is one of them.
+    `held`: of a property of a library of sequences, the operations, all of which an example has to hold against a fresh run in one
+    sequence to be compared; see `oracle.sequences.SequenceOrigins`.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Property:
     device: str | None = None
     id: str = ""
     any_of: bool = False
+    held: tuple[str, ...] = ()
 
     @property
     def topic(self) -> str:
@@ -187,12 +191,25 @@ class Property:
             return f"the adapter supplies {', '.join(wanted)}, not {bench.subject.name}"
         if self.kind == REFUSAL and not bench.subject.refuses:
             return f"{bench.subject.name} does not promise to refuse what is undocumented"
+        lacking = self._lacks_operations(bench.subject)
+        if lacking:
+            return lacking
         device = bench.port.device
         if self.device not in (None, device):
             return f"needs {self.device}, runs on {device}"
         if self.kind == ORDER_FREE and device != "cpu":
             return f"where kernels are compiled, on {device}, programs run in an order of the device's own"
         return self._outside(bench.subject, wanted)
+
+    def _lacks_operations(self, subject: Subject) -> str:
+        """What a library of sequences lacks of what the property is about, in a sentence; "" where it lacks nothing."""
+        choices = subject.sequences
+        if choices is None or not self.held:
+            return ""
+        if not choices.models:
+            return f"every model of {subject.name} is declared as unsupported"
+        missing = [name for name in self.held if name in SEQUENCE_OPERATIONS and not choices.offers(name)]
+        return f"{subject.name} has no {', '.join(missing)}" if missing else ""
 
     def _outside(self, subject: Subject, wanted: Sequence[str]) -> str | None:
         """Why no input of any function that it needs is inside of the subject's contract."""

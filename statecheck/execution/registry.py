@@ -113,6 +113,7 @@ def prop(
     *functions: str,
     device: str | None = None,
     any_of: bool = False,
+    held: tuple[str, ...] = (),
     **strategies: SearchStrategy[Any],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register the decorated body, `body(trial, **drawn)`, as a property.
@@ -123,6 +124,7 @@ def prop(
         functions: the documented symbols that it calls, dotted for methods.
         device: the only device on which it has a meaning, if there is one.
         any_of: it applies to a subject that has one of the functions; the body asks `trial.offered` which.
+        held: of a property of a library of sequences, see `Property`.
         strategies: what to draw for each of the body's arguments but `trial`.
     """
 
@@ -131,7 +133,7 @@ def prop(
         sentence = " ".join((body.__doc__ or name.replace("_", " ")).split())
         module = body.__module__
         return remember(
-            Property(name, sentence, kind, functions, body, strategies, module, device, id_, any_of)
+            Property(name, sentence, kind, functions, body, strategies, module, device, id_, any_of, held)
         )
 
     return register

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from oracle.profile import Profile
-from statecheck.case.values import Call, Expected, Outcome, Raised, Refusal, Step, Value
+from statecheck.case.values import Call, Expected, Outcome, Raised, Record, Refusal, Returned, Step, Value
 from statecheck.execution.objects.memory import KnownMemory
 from statecheck.execution.ports import Port, executed
 from statecheck.expectations import answer
-from statecheck.subject import Subject
+from statecheck.subject import NotVerified, Subject
 
 Expectation = Callable[[Call, Mapping[str, Value]], Expected]
 """What to expect of a call, all of whose names are resolved, by what is known before it."""
@@ -162,3 +163,30 @@ def not_offered(outcome: Outcome | None) -> str | None:
     if isinstance(outcome, Raised) and outcome.not_offered:
         return outcome.message
     return None
+
+
+def is_unverified(outcome: Outcome | None) -> bool:
+    """Whether a call was not tried because the model that it asks for cannot be verified."""
+    return isinstance(outcome, Raised) and outcome.not_offered and outcome.exception == NotVerified.__name__
+
+
+def operations_held(outcome: Outcome) -> frozenset[str]:
+    """The operations of a library of sequences that a step has held against a fresh run; none of another outcome."""
+    step = _sequence_step(outcome)
+    held: Any = step["held"] if step is not None else ()
+    return frozenset(held)
+
+
+def failed_operations(outcomes: Sequence[Outcome], calls: Sequence[Call]) -> dict[int, str]:
+    """The operations that a library of sequences reports as failed, by the numbers of their calls."""
+    steps = enumerate(zip(calls, map(_sequence_step, outcomes), strict=False))
+    return {
+        number: call.function.rpartition(".")[2]
+        for number, (call, step) in steps
+        if step is not None and not step["happened"]
+    }
+
+
+def _sequence_step(outcome: Outcome) -> Record | None:
+    value = outcome.value if isinstance(outcome, Returned) else None
+    return value if isinstance(value, Record) and value.type == "SequenceStep" else None

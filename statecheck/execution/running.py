@@ -14,7 +14,16 @@ from statecheck.case.timeline import Timeline
 from statecheck.case.unchecked import unchecked
 from statecheck.case.values import Call, Expected, Outcome, Raised, Refusal, Step
 from statecheck.execution.counts import parts_compared
-from statecheck.execution.run import Run, is_lacked, left_out, not_offered, rules_of
+from statecheck.execution.run import (
+    Run,
+    failed_operations,
+    is_lacked,
+    is_unverified,
+    left_out,
+    not_offered,
+    operations_held,
+    rules_of,
+)
 from statecheck.kernels import coverage
 from statecheck.kernels.orders.schedule import REORDERED
 from statecheck.subject.sequence_choices import SequenceChoices
@@ -60,6 +69,7 @@ class RunningExample:
         self._run = Run(self.bench.port, rules_of(self.profile))
         self.bench.earlier.begin(self._run.steps)
         self.is_compared = False
+        self.configuration = self.bench.configuration
         self._read: list[int] = []
         """Numbers of the calls whose results were handed to the property."""
         self._has_failed = False
@@ -74,6 +84,11 @@ class RunningExample:
     def profile(self) -> Profile:
         """Of the subject's release: its rules, where they are not those of the documents."""
         return self.bench.subject.profile
+
+    def model(self, number: int) -> str:
+        """The model of a library of sequences that the example is about: the bench's, or the one that a drawn number stands for."""
+        self.configuration = self.bench.configuration or self.sequences.model(number)
+        return self.configuration
 
     @property
     def sequences(self) -> SequenceChoices:
@@ -93,6 +108,8 @@ class RunningExample:
         if parts and not self.is_compared and self._has_its_subject_matter():
             self.is_compared = True
             self.bench.counts.compared += 1
+            if self.configuration:
+                self.bench.counts.configurations[self.configuration] += 1
 
     def _has_its_subject_matter(self) -> bool:
         """Nothing is said about orders where programs did not run in another one."""
@@ -109,6 +126,8 @@ class RunningExample:
             return
         if not self._has_its_subject_matter():
             self.bench.counts.no_evidence[_NO_ORDER] += 1
+        elif failed := self._failed_operation():
+            self.bench.counts.no_evidence[f"{self.configuration}: {failed} reported that it failed"] += 1
         elif self._run.actual and not any(one.by_subject for one in self._run.actual):
             self.bench.counts.no_evidence[f"no function of {self.bench.subject.name} was called"] += 1
 
@@ -145,6 +164,10 @@ class RunningExample:
         return failure_of(
             found, expected, actual, function=call.function, call=number, shown=self._shown(call)
         )
+    def _failed_operation(self) -> str:
+        """The first of the operations that the property is about that the library reports as failed; "" without any."""
+        failed = failed_operations(self._run.actual, self._run.calls).values()
+        return next((name for name in failed if name in self.tested.held), "")
 
     def offered(self, *functions: str) -> tuple[str, ...]:
         """Those of the functions that the subject has; all of them where the rules are recorded without a subject."""
@@ -207,6 +230,8 @@ class RunningExample:
     def _require_offered(self, outcome: Outcome | None) -> None:
         reason = not_offered(outcome) or self._unwatched()
         if reason is not None:
+            if is_unverified(outcome):
+                self.bench.counts.unverified[self.configuration] = reason
             self._leave(self.bench.counts.not_offered, reason)
 
     def _unwatched(self) -> str | None:
@@ -223,6 +248,8 @@ class RunningExample:
 
     def _is_evidence(self, expected: Expected | None, actual: Outcome) -> bool:
         """Whether the outcome is the subject's own, and of a kind that the property is about."""
+        if not set(self.tested.held) <= operations_held(actual):
+            return False
         refused = isinstance(expected, Refusal) and isinstance(actual, Raised)
         return actual.by_subject and (not refused or self.tested.kind == REFUSAL)
 

@@ -30,6 +30,7 @@ class Status(enum.Enum):
     UNEXPECTED_PASS = "UNEXPECTED PASS"
     ERROR = "ERROR"
     NOT_FINISHED = "not finished"
+    NOT_VERIFIED = "not verified"
     NOT_TESTED = "not tested"
     NOT_APPLICABLE = "not applicable"
 
@@ -58,6 +59,8 @@ def verdict_of(counts: Counts, *, known: bool = False) -> Verdict:
         return Verdict(Status.PASSED)
     if not counts.examples:
         return Verdict(Status.NOT_TESTED, "no example was run")
+    if counts.unverified:
+        return Verdict(Status.NOT_VERIFIED, "; ".join(counts.unverified.values()))
     if counts.not_offered or counts.no_evidence:
         # The others had nothing to compare, or were inputs that the contract leaves out: other inputs may be inside of it.
         return Verdict(Status.NOT_APPLICABLE, counts.left_out)

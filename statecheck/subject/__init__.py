@@ -9,7 +9,7 @@ if not rooms.is_checkout():
 from statecheck.subject.deviation import Condition, KnownDeviation, Symptom
 from statecheck.subject.loading import BUILT_IN, adapted, load
 from statecheck.subject.matching import KnownDefectIndex
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.not_offered import NotOffered, NotVerified
 from statecheck.subject.subject import (
     LAYOUT_VARIABLE,
     Outside,
@@ -25,6 +25,7 @@ __all__ = [
     "KnownDefectIndex",
     "KnownDeviation",
     "NotOffered",
+    "NotVerified",
     "Outside",
     "Subject",
     "Symptom",

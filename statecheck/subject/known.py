@@ -23,6 +23,7 @@ and in it a table `[[known.symptoms]]` for each way in which it shows, with the 
 and a table `[[unsupported]]` for what the subject cannot do:
 
     properties  names or ids of properties, with `*` for any characters, that are not applicable therefore
+    models      optional: names of models of a library of sequences, with `*` for any characters; the properties apply to all others
     why         the reason
 
 A failure is one of the defect's if it has all the fields of one symptom. Functions and places may have `*` for any
@@ -155,6 +156,7 @@ class Unsupported:
 
     properties: list[str]
     why: str
+    models: list[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,13 @@ class NotOffered(Exception):
     """
 
 
+class NotVerified(NotOffered):
+    """A model of a library cannot be verified: a fresh run of it fails, or its weights hide the state.
+
+    Nothing can be said of it, and a verdict names it.
+    """
+
+
 def version_of(package: str) -> tuple[int, ...]:
     """The numbers of the release; those of a checkout that was never built are 999."""
     try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +22,9 @@ class SequenceChoices:
         list_models: of the library.
         list_features: of a model, those that a function has parameters for.
         script: of a port that writes scripts with its library alone, see docs/sequences.md.
+        offers: whether the port has a function of this name.
+        warm_up: has all ready that examples of all models need, before the time of a campaign begins.
+        unsupported: why models cannot be verified, by name or pattern, as the port declares it.
         explain: the first call, layer and state in which a case differs, in a sentence; "" where that is not known.
         tolerance: the share of the logits' scale by which they may differ from a fresh run's.
         given_to_reference: features that fresh runs get, too.
@@ -32,11 +36,24 @@ class SequenceChoices:
     explain: Callable[[Case], str] = lambda case: ""
     tolerance: float = 0.01
     given_to_reference: tuple[str, ...] = ()
+    offers: Callable[[str], bool] = lambda function: True
+    warm_up: Callable[[], None] = lambda: None
+    unsupported: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def all_models(self) -> Sequence[str]:
+        """The names of all models, those that are declared as unsupported among them."""
+        return self.list_models()
 
     @cached_property
     def models(self) -> Sequence[str]:
-        """Their names."""
-        return self.list_models()
+        """The names of the models that are tried."""
+        return [name for name in self.all_models if not self.why_unsupported(name)]
+
+    def why_unsupported(self, model: str) -> str:
+        """Why the port declares a model as unsupported; "" where it does not."""
+        reasons = (why for name, why in self.unsupported.items() if fnmatchcase(model, name))
+        return next(reasons, "")
 
     def model(self, number: int) -> str:
         """The model that a drawn number stands for."""

@@ -19,6 +19,7 @@ from statecheck.execution.registry import Property, load_properties
 from statecheck.execution.verdict import TELLING, Status
 from statecheck.subject import KnownDeviation
 
+_EXAMPLES_OF_A_MODEL = 9
 KEY = "statecheck declared"
 """The name under which a test's report carries what is said here."""
 
@@ -53,6 +54,24 @@ def run_missing(bench: Bench, tested: Property) -> None:
     while before < bench.counts.compared < wanted and not _all_showed(bench, tested):
         before, seed = bench.counts.compared, seed + 1
         tested.explore(bench, seed=seed, max_examples=max(TELLING, wanted - before))
+
+
+def run_each_configuration(bench: Bench, tested: Property) -> None:
+    """After a test: try each model of a library of sequences that no example has compared, since drawn ones leave some out.
+
+    Raises:
+        Falsified: an example fails.
+    """
+    choices = bench.subject.sequences
+    if choices is None or not tested.held:
+        return
+    for model in choices.models:
+        if not bench.counts.configurations[model] and model not in bench.counts.unverified:
+            bench.configuration = model
+            try:
+                tested.explore(bench, seed=0, max_examples=_EXAMPLES_OF_A_MODEL, simplest=False)
+            finally:
+                bench.configuration = ""
 
 
 def _all_showed(bench: Bench, tested: Property) -> bool:

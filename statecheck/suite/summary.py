@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -22,6 +23,7 @@ _WORST_FIRST = (
     Status.ERROR,
     Status.KNOWN,
     Status.PASSED,
+    Status.NOT_VERIFIED,
     Status.NOT_TESTED,
     Status.NOT_APPLICABLE,
 )
@@ -32,12 +34,63 @@ _SHOWN = (
     Status.ERROR,
     Status.KNOWN,
     Status.NOT_APPLICABLE,
+    Status.NOT_VERIFIED,
     Status.NOT_TESTED,
 )
 PROPERTY, VERDICT, UNCHECKED = "statecheck property", "statecheck verdict", "statecheck unchecked"
-LAUNCHED, TRIED = "statecheck launches", "statecheck tried"
+LAUNCHED, TRIED, EVIDENCE = "statecheck launches", "statecheck tried", "statecheck evidence"
 """Names of the user properties in which the report of a test carries these from process to process."""
 _NAMES = 8
+
+
+@dataclass
+class SubjectEvidence:
+    """What the verdicts on a subject rest on."""
+
+    subject: str
+    applicable: int
+    selected: set[str] = field(default_factory=set)
+    examples: int = 0
+    compared: int = 0
+    models: dict[str, str] = field(default_factory=dict)
+    _compared: set[str] = field(default_factory=set)
+    _unverified: dict[str, str] = field(default_factory=dict)
+
+    def add(
+        self,
+        tested: str,
+        applies: bool,
+        examples: int,
+        compared: int,
+        models: int,
+        compared_models: list[str],
+        unverified: dict[str, str],
+    ) -> None:
+        """A test has ended."""
+        self.selected |= {tested} if applies else set()
+        self.examples += examples
+        self.compared += compared
+        self._compared.update(compared_models)
+        self._unverified |= unverified
+        if models and applies and examples:
+            self.models[tested] = f"compared for {len(compared_models)} of {models} models"
+
+    @property
+    def unverified(self) -> dict[str, str]:
+        """Models that cannot be verified, and why."""
+        return {name: why for name, why in self._unverified.items() if name not in self._compared}
+
+    def lines(self) -> Iterable[str]:
+        """What is printed of it."""
+        for tested, told in self.models.items():
+            yield f"statecheck: {tested}: {told}"
+        for why in self.unverified.values():
+            yield f"statecheck: {why}"
+        few = ", fewer than half" if 2 * self.compared < self.examples else ""
+        yield (
+            f"statecheck: {self.subject}: {len(self.selected)} of {self.applicable} applicable properties selected; "
+            f"{self.compared:,} of {self.examples:,} examples compared{few}"
+        )
 
 
 class Summary:
@@ -49,6 +102,7 @@ class Summary:
         self._launches: Counter[How] = Counter()
         self.defects = DeclaredDefects()
         self._tried: set[str] = set()
+        self._evidence: dict[str, SubjectEvidence] = {}
         self.others = 0
         """Tests that were run and are about no property."""
 
@@ -61,6 +115,9 @@ class Summary:
                 self._tried.add(of[PROPERTY])
         elif report.when == "call" and report.nodeid not in self._verdicts:
             self.others += 1
+        if EVIDENCE in of and (report.when == "call" or of.get(VERDICT)):
+            name, applicable, *more = json.loads(of[EVIDENCE])
+            self._evidence.setdefault(name, SubjectEvidence(name, applicable)).add(*more)
         self._unchecked.update(value for name, value in carried if name == UNCHECKED)
         if of.get(VERDICT) and report.when != "teardown":
             self.defects.add(value for name, value in carried if name == declared.KEY)
@@ -81,9 +138,16 @@ class Summary:
         found = (name for name, status in self._by_property().items() if status is Status.NOT_TESTED)
         return {name: name in self._tried for name in sorted(found)}
 
+    @property
+    def unverified(self) -> dict[str, str]:
+        """Models that cannot be verified, and why."""
+        return {model: why for one in self._evidence.values() for model, why in one.unverified.items()}
+
     def lines(self) -> Iterable[str]:
         if not self._verdicts:
             return
+        for one in self._evidence.values():
+            yield from one.lines()
         counted = Counter(self._by_property().values())
         counts = ", ".join(f"{counted[status]} {status.value}" for status in _SHOWN if counted[status])
         yield f"statecheck: {counts}"

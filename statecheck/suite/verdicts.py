@@ -17,14 +17,15 @@ from statecheck.case import Case
 from statecheck.execution.counts import Counts
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.machines import MachineProperty
-from statecheck.execution.registry import Property, property_of
+from statecheck.execution.registry import Property, load_properties, property_of
+from statecheck.execution.selection import applicable
 from statecheck.execution.verdict import TELLING, Status, Verdict, verdict_of
 from statecheck.kernels import coverage
 from statecheck.suite import declared
-from statecheck.suite.declared import examples_wanted, run_missing
+from statecheck.suite.declared import examples_wanted, run_each_configuration, run_missing
 from statecheck.suite.last_failure import LastFailure
 from statecheck.suite.short import in_short
-from statecheck.suite.summary import LAUNCHED, PROPERTY, TRIED, UNCHECKED, VERDICT, Summary
+from statecheck.suite.summary import EVIDENCE, LAUNCHED, PROPERTY, TRIED, UNCHECKED, VERDICT, Summary
 
 FAIL_ON_UNTESTED = "--fail-on-untested"
 _judged = pytest.StashKey[Verdict]()
@@ -91,8 +92,10 @@ class PropertyTests:
         result = yield
         if _is_collected(pyfuncitem) and _follows_declarations(pyfuncitem):
             run_missing(bench, tested)
+        if _is_own(pyfuncitem):
+            run_each_configuration(bench, tested)
         verdict = pyfuncitem.stash[_judged] = _verdict(tested, bench, own=_is_own(pyfuncitem))
-        if verdict.status in (Status.NOT_TESTED, Status.NOT_APPLICABLE):
+        if verdict.status in (Status.NOT_TESTED, Status.NOT_APPLICABLE, Status.NOT_VERIFIED):
             pytest.skip(f"{verdict.status.value}: {verdict.reason}")
         if verdict.status is Status.KNOWN:
             pytest.xfail(f"known: {verdict.reason}")
@@ -110,6 +113,7 @@ class PropertyTests:
         if tested is not None and status is not None:
             bench = self.bench_of(item)
             _tell(item, tested, status, bench.counts if call.when == "call" else Counts())
+            item.user_properties.append((EVIDENCE, json.dumps(_evidence(bench, tested, status, call.when))))
             if _is_own(item):
                 item.user_properties += [
                     (declared.KEY, text) for text in declared.report_of(bench, tested, status)
@@ -140,7 +144,7 @@ class PropertyTests:
         is_failure = untested and session.config.getoption(FAIL_ON_UNTESTED, False)
         if self._summary.defects.is_stale or is_failure:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        elif void or any(untested.values()):
+        elif void or any(untested.values()) or self._summary.unverified:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -203,6 +207,37 @@ def _status(item: pytest.Item, when: str, error: BaseException | None, latest: C
     if isinstance(error, Falsified) or (isinstance(error, Flaky) and latest is not None):
         return Status.FALSIFIED
     return Status.ERROR if error is not None else None
+
+
+def _evidence(bench: Bench, tested: Property, status: Status, when: str) -> list[Any]:
+    """What a test says of its examples: the subject, how many properties apply to it, the property's id, whether it applies, how many examples were
+    run and compared, how many models there are, and of these the compared and the unverified ones.
+    """
+    counts = bench.counts if when == "call" else Counts()
+    choices = bench.subject.sequences if tested.held else None
+    return [
+        bench.subject.name,
+        _applicable(bench),
+        tested.id or tested.name,
+        status is not Status.NOT_APPLICABLE or counts.examples > 0,
+        counts.examples,
+        counts.compared,
+        len(choices.all_models) if choices is not None else 0,
+        sorted(counts.configurations),
+        counts.unverified,
+    ]
+
+
+_counted: dict[tuple[str, str], int] = {}
+
+
+def _applicable(bench: Bench) -> int:
+    """How many properties apply to the subject."""
+    key = bench.subject.name, bench.port.device
+    if key not in _counted:
+        tested = load_properties()
+        _counted[key] = len(applicable(sorted(tested), tested, bench.subject, bench.port.device)[0])
+    return _counted[key]
 
 
 def _tell(item: pytest.Item, tested: Property, status: Status, counts: Counts) -> None:

@@ -55,5 +55,8 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
             explain,
             port.tolerance,
             port.given_to_reference,
+            offers=library.offers,
+            warm_up=library.warm_up,
+            unsupported=port.unsupported,
         ),
     )

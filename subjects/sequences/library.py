@@ -10,15 +10,16 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from statecheck.case.faults import Faulted
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.not_offered import NotOffered, NotVerified
 from subjects.sequences.protocol import PortModule
-from subjects.sequences.served import PortError, ServedModel, failed, plain
+from subjects.sequences.served import ServedModel, failed, plain
 
 FAILED = False
 """What an operation returns that reports that it failed."""
-_MOST_PROCESSES = 6
-"""Processes of models that are kept: each has a model, and some have an environment of two hundred megabytes."""
+_FEW_PROCESSES, _MOST_PROCESSES, _MOST_MEGABYTES = 6, 40, 2048
+"""Processes of models that are kept whatever they need; the most of them; and what they may need together. A fork of a process that has imported all
+needs 16 MB, one that has an environment of its own two hundred.
+"""
 
 
 class Handle(NamedTuple):
@@ -112,17 +113,34 @@ class Library(ABC):
         """Of functions for a context, those of fresh runs, too."""
         self._saved_in: dict[str, int] = {}
 
+    @abstractmethod
+    def warm_up(self) -> None:
+        """Import what all models need, before the time of a campaign begins."""
+
     def offers(self, name: str) -> bool:
         """Whether the port has the function."""
         return self.port.function(name) is not None
 
     def features(self, model: str, function: str) -> Mapping[str, Sequence[Any]]:
-        """See `PortModule.features`; nothing of a model that cannot say it, which `new` then shows."""
+        """See `PortModule.features`; nothing of a model for which it fails, see `require_listed_features`."""
         try:
             found: Mapping[str, Sequence[Any]] = self._in(model, 0, "features", model, function)
-        except (Faulted, PortError):
+        except Exception:
             return {}
         return found
+
+    def require_listed_features(self, model: str) -> None:
+        """Refuse a model of which the port cannot say what may vary.
+
+        Raises:
+            NotVerified: `features` of the port raises.
+        """
+        try:
+            self._in(model, 0, "features", model, "new")
+        except Exception as error:
+            raise NotVerified(
+                f"{model}: not verified: features ends in {type(error).__name__}: {error}"
+            ) from error
 
     @cached_property
     def _models(self) -> frozenset[str]:
@@ -208,6 +226,9 @@ class Local(Library):
     def _forget(self, model: str) -> None:  # noqa: ARG002
         self._handles.forget()
 
+    def warm_up(self) -> None:
+        """All is imported with the port."""
+
 
 class Isolated(Library):
     """Each model in processes of its own, which are made anew when they have come to their end."""
@@ -239,8 +260,19 @@ class Isolated(Library):
         if key not in self._served or not self._served[key].alive:
             if key in self._served:
                 self._served.pop(key).end()
-            while len(self._served) >= _MOST_PROCESSES:
+            while self._is_full():
                 self._served.popitem(last=False)[1].end()
             self._served[key] = ServedModel(self.port)
         self._served.move_to_end(key)
         return self._served[key]
+
+    def warm_up(self) -> None:
+        """Have the process ready that those of models are forked from."""
+        ServedModel(self.port).end()
+
+    def _is_full(self) -> bool:
+        """Whether a process has to end before there is another one."""
+        if len(self._served) < _FEW_PROCESSES:
+            return False
+        megabytes = sum(served.megabytes for served in self._served.values())
+        return len(self._served) >= _MOST_PROCESSES or megabytes > _MOST_MEGABYTES

@@ -30,6 +30,7 @@ class PortModule:
     megabytes: int
     known: str
     release: str
+    unsupported: Mapping[str, str]
 
     @classmethod
     def of(cls, module: ModuleType) -> Self:
@@ -57,6 +58,7 @@ class PortModule:
             int(getattr(module, "MEGABYTES", 4096)),
             str(getattr(module, "KNOWN", "")),
             str(getattr(module, "RELEASE", "")),
+            _unsupported(module),
         )
 
     def function(self, name: str) -> Callable[..., Any] | None:
@@ -70,9 +72,17 @@ class PortModule:
         Raises:
             ValueError: there is none, a name is no text, or a choice is the name of none.
         """
-        names = tuple(self.module.models())
+        try:
+            names = tuple(self.module.models())
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}"
+            raise ValueError(f"models() = {message}, but should be names [{self.module.__name__}]") from error
         if not names or not all(isinstance(name, str) and name for name in names):
             raise ValueError(f"models() = {names!r}, but should be names [{self.module.__name__}]")
+        if len(set(names)) < len(names):
+            raise ValueError(
+                f"models() = {names!r}, but should name each model once [{self.module.__name__}]"
+            )
         chosen = os.environ.get(CHOSEN_MODELS, "")
         return _chosen(names, chosen.split(",")) if chosen else names
 
@@ -83,6 +93,18 @@ class PortModule:
             return {}
         taken = inspect.signature(made).parameters
         return {name: tuple(values) for name, values in dict(listed(model)).items() if name in taken}
+
+
+def _unsupported(module: ModuleType) -> Mapping[str, str]:
+    found = getattr(module, "UNSUPPORTED", {})
+    texts = isinstance(found, Mapping) and all(
+        isinstance(text, str) and text.strip() for pair in found.items() for text in pair
+    )
+    if not texts:
+        raise ValueError(
+            f"UNSUPPORTED = {found!r}, but should be reasons by the names or patterns of models [{module.__name__}]"
+        )
+    return dict(found)
 
 
 def _chosen(names: Sequence[str], patterns: Sequence[str]) -> Sequence[str]:

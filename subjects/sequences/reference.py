@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oracle.sequences import Tokens, distance
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.not_offered import NotOffered, NotVerified
 from subjects.sequences.library import Handle, Library
 
 _HISTORIES: tuple[Tokens, ...] = ((1, 2, 3, 4, 5, 6), (9, 7, 5, 3, 1, 2), (4, 4, 8, 8))
@@ -58,7 +58,8 @@ class Reference:
         """Refuse a model whose logits do not depend enough on the history.
 
         Raises:
-            NotOffered: the model is not verified.
+            NotVerified: they do not, or a fresh run fails.
+            NotOffered: the library does not offer the model.
         """
         fresh = self._library.fresh
         key = ("canary", self._model, self._seed, *sorted(self._features.items()))
@@ -66,12 +67,22 @@ class Reference:
             fresh[key] = self._moved()
         moved = fresh[key]
         if isinstance(moved, str):
-            raise NotOffered(f"{self._model}: not verified: a fresh run ends in {moved}")
-        if not MOVES * self.tolerance <= moved < float("inf"):
-            raise NotOffered(
-                f"{self._model}: not verified: without the history the logits move by {moved:.2g} of their scale,"
+            raise NotVerified(f"{self._named}: not verified: a fresh run ends in {moved}")
+        if not moved < float("inf"):
+            raise NotVerified(
+                f"{self._named}: not verified: logits of fresh runs are no finite numbers, or not of one size"
+            )
+        if moved < MOVES * self.tolerance:
+            raise NotVerified(
+                f"{self._named}: not verified: without the history the logits move by {moved:.2g} of their scale,"
                 f" but should by {MOVES * self.tolerance:g} or more"
             )
+
+    @property
+    def _named(self) -> str:
+        """The model, with the features that make it another one."""
+        features = ", ".join(f"{name} = {value!r}" for name, value in sorted(self._features.items()))
+        return f"{self._model} with {features}" if features else self._model
 
     def _moved(self) -> float | str:
         """By how much the logits move without the history; where a fresh run fails, how."""

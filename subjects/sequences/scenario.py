@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from oracle.sequences import Place, SequenceLaws, SequenceTokens, Tokens, is_greedy, wrong_lengths
+from oracle.sequences import (
+    BATCH,
+    CONTINUATION,
+    Place,
+    SequenceLaws,
+    SequenceOrigins,
+    SequenceTokens,
+    Tokens,
+    is_greedy,
+    wrong_lengths,
+)
 from statecheck.case.values import Record, record
 from statecheck.subject.not_offered import NotOffered
 from subjects.sequences.library import FAILED, Handle, Library
@@ -32,8 +42,9 @@ class Sequences:
 
     def __init__(self, model: str, seed: int, features: Mapping[str, Any]) -> None:
         self.model, self.features = model, dict(features)
-        self.tokens = SequenceTokens()
+        self.tokens, self.origins = SequenceTokens(), SequenceOrigins()
         self.library.begin(model)
+        self.library.require_listed_features(model)
         self.library.require_features(model, "new", self.features)
         self.reference = Reference(self.library, model, seed, self.features)
         self.reference.require_verified()
@@ -50,6 +61,7 @@ class Sequences:
         logits = self._call("extend", context, given, **features)
         if logits is FAILED:
             raise ValueError("extend = False, but should be logits [docs/sequences.md]")
+        held = self._held_by_rows(context, [number for number, _ in given])
         whole = self.tokens.extend(context, [(number, tuple(tokens)) for number, tokens in given])
         pairs = list(zip(given, whole, logits, strict=True))
         far = [
@@ -62,7 +74,15 @@ class Sequences:
                 f"sequence {number} with tokens {_brief(tokens)}: logits differ by {largest:.3g} of their scale from a fresh run's,"
                 f" more than {self.reference.tolerance:g}"
             )
-        return self._step(context, [row[0] for row in given], largest=largest, logits=said)
+        return self._step(context, [row[0] for row in given], largest=largest, logits=said, held=held)
+
+    def _held_by_rows(self, context: int, numbers: Sequence[int]) -> set[str]:
+        """What the logits of a batch are evidence of, before its tokens count."""
+        held = {operation for number in numbers for operation in self.origins.of((context, number))}
+        held |= {CONTINUATION} if any(self.tokens.of((context, number)) for number in numbers) else set()
+        for number in numbers:
+            self.origins.extend(context, number)
+        return held | ({BATCH} if len(numbers) > 1 else set())
 
     def fork(self, context: int, source: int, target: int) -> Record:
         """Copy a sequence."""
@@ -99,9 +119,11 @@ class Sequences:
         wrong = self._wrong_tokens(before, tokens, n, features)
         length = self._reported(context, [sequence]).get((context, sequence))
         self.tokens.generate(context, sequence, tokens, length)
+        self.origins.generate(context, sequence)
+        held = {CONTINUATION, *self.origins.of((context, sequence))}
         if length is None:
             self._call("drop", context, sequence)
-        return self._step(context, [sequence], tokens=wrong, generated=tokens)
+        return self._step(context, [sequence], tokens=wrong, generated=tokens, held=held)
 
     def _wrong_tokens(self, before: Tokens, tokens: Tokens, n: int, features: Mapping[str, Any]) -> str:
         if len(tokens) != n:
@@ -122,6 +144,7 @@ class Sequences:
         happened = self._call(name, context, *given) is not FAILED
         if happened:
             getattr(self.tokens, name)(context, *arguments)
+            getattr(self.origins, name)(context, *arguments)
         return self._step(context, changed, happened=happened)
 
     def _step(
@@ -152,6 +175,7 @@ class Sequences:
             lengths=lengths,
             distance=largest,
             generated=generated,
+            held=tuple(sorted(seen.get("held", ()))),
         )
 
     def _reported(self, context: int, numbers: Sequence[int]) -> dict[Place, int]:

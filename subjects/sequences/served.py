@@ -21,6 +21,7 @@ from subjects.sequences.protocol import PortModule
 
 _ENDED_SECONDS = 5.0
 _LONGEST = 300
+_UNKNOWN_MEGABYTES = 400.0
 _LINUX = sys.platform == "linux"
 """Elsewhere, libraries of the system do not work in a fork of a process that has loaded them, and there is no `/proc`."""
 
@@ -55,6 +56,14 @@ class ServedModel:
     def alive(self) -> bool:
         """Whether it can be asked."""
         return self._process.is_alive()
+
+    @property
+    def megabytes(self) -> float:
+        """Memory that it shares with no other process; where the system does not say it, as much as an environment of its own takes."""
+        with suppress(OSError, ValueError, IndexError):
+            rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text()
+            return int(rollup.partition("Private_Dirty:")[2].split()[0]) / 1024
+        return _UNKNOWN_MEGABYTES
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Have it call a method of `library.Handles`.

@@ -32,9 +32,12 @@ def test_a_port_that_keeps_the_law_passes(tested: Property) -> None:
     subject = load(PORT)
     bench = Bench(subject, ordinary_port(subject, "cpu"))
     assert tested.not_applicable(bench) is None
-    tested.explore(bench, seed=1, max_examples=80)
-    assert bench.counts.compared > 5
+    bench.configuration = "forgetful"
+    tested.explore(bench, seed=1, max_examples=5)
     assert any("forgetful: not verified" in reason for reason in bench.counts.not_offered)
+    bench.configuration = "small"
+    tested.explore(bench, seed=1, max_examples=150)
+    assert bench.counts.compared > 5
 
 
 def test_a_port_needs_no_tensors_and_other_subjects_do() -> None:

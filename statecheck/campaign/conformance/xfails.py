@@ -38,8 +38,11 @@ def _all_declared(subject: Subject, path: Path) -> tuple[KnownDeviation, ...]:
     return (*subject.known_deviations, *added)
 
 
-def unsupported(plan: Plan, tested: Mapping[str, Property]) -> dict[str, str]:
+def unsupported(plan: Plan, tested: Mapping[str, Property], model: str = "") -> dict[str, str]:
     """By property, why it is not applicable according to the plan's file.
+
+    Args:
+        model: of a library of sequences: why it is not applicable to this model; "": why to none.
 
     Raises:
         ValueError: as `with_xfails`; or a name in an entry matches no property.
@@ -52,5 +55,7 @@ def unsupported(plan: Plan, tested: Mapping[str, Property]) -> dict[str, str]:
         found = [
             name for name, one in tested.items() if any_matches(names, name) or any_matches(names, one.id)
         ]
+        if not any_matches(tuple(entry.models), model) if entry.models else bool(model):
+            continue
         reasons |= dict.fromkeys(found, f"declared as unsupported: {entry.why}")
     return reasons

@@ -14,6 +14,7 @@ _KINDS = {
     Status.UNEXPECTED_PASS.value: "failure",
     Status.ERROR.value: "error",
     Status.NOT_FINISHED.value: "error",
+    Status.NOT_VERIFIED.value: "error",
     Status.NOT_APPLICABLE.value: "skipped",
     Status.NOT_TESTED.value: "skipped",
 }
@@ -21,7 +22,7 @@ _KINDS = {
 
 
 def junit(record: CampaignRecord) -> str:
-    """A test for each property; a falsified one has a failure for each bucket."""
+    """A test for each property, and for each model that cannot be verified; a falsified one has a failure for each bucket."""
     root = Element("testsuite", name="statecheck", timestamp=record.began, time=f"{record.seconds:.3f}")
     for row in record.properties:
         test = SubElement(root, "testcase", classname="statecheck", name=row.short, time=f"{row.seconds:.3f}")
@@ -30,6 +31,11 @@ def junit(record: CampaignRecord) -> str:
         for message in found or ([row.detail] if kind is not None else []):
             child = SubElement(test, kind or "failure", message=brief(message, _TITLE), type=row.status)
             child.text = visible(message[:_TEXT])
+    for model, why in record.unverified.items():
+        test = SubElement(root, "testcase", classname="statecheck", name=f"model {model}", time="0.000")
+        SubElement(test, "error", message=brief(why, _TITLE), type=Status.NOT_VERIFIED.value).text = visible(
+            why[:_TEXT]
+        )
     for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         root.set(name, str(sum(test.find(kind) is not None for test in root)))
     root.set("tests", str(len(root)))

@@ -16,7 +16,7 @@ from statecheck.text import counted, first_names
 from statecheck.text.command_lines import command_line
 
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
-UNDECIDED = (Status.ERROR.value, Status.NOT_FINISHED.value)
+UNDECIDED = (Status.ERROR.value, Status.NOT_FINISHED.value, Status.NOT_VERIFIED.value)
 _MOST_NAMES = 5
 
 
@@ -107,6 +107,8 @@ def _missing(record: CampaignRecord) -> Iterator[str]:
     untested = _untested(record)
     if untested and not record.fail_on_untested:
         yield untested
+    for model, why in record.unverified.items():
+        yield f"Model {model} cannot be verified: {why.removeprefix(f'{model}: not verified: ')}."
     if record.interrupted:
         yield "The campaign was interrupted."
     elif not record.complete:
@@ -137,6 +139,21 @@ def _not_replayed(waiting: Sequence[CorpusRecord]) -> str:
     failed = sum(replay.last == "FAILED" for replay in waiting)
     those = f" ({failed} of them failed last)" if failed else ""
     return f"{count} not replayed {waiting[0].message}{those}: {listed}."
+
+
+def evidence(record: CampaignRecord) -> str:
+    """How many of the applicable properties were selected, and how many examples were compared: what the verdict rests on."""
+    selected = f"{record.selected} of {record.applicable}" if record.applicable else f"{record.selected}"
+    return f"{selected} applicable properties selected; {record.compared:,} of {counted(record.examples, 'example')} compared"
+
+
+def little_compared(record: CampaignRecord) -> str:
+    """A warning that names the properties of whose examples fewer than half were compared; "" without any."""
+    few = [row for row in record.properties if 0 < 2 * row.compared < row.examples]
+    named = [f"{row.short} ({row.compared:,} of {row.examples:,})" for row in few]
+    return (
+        f"fewer than half of the examples were compared: {first_names(named, _MOST_NAMES)}" if named else ""
+    )
 
 
 def replay_line(bucket: BucketRecord, device: str) -> str:

@@ -14,8 +14,10 @@ from statecheck.campaign.pages.summary import (
     UNDECIDED,
     WRONG,
     duration,
+    evidence,
     facts,
     is_new,
+    little_compared,
     replay_line,
     verdict,
 )
@@ -75,6 +77,8 @@ def markdown(record: CampaignRecord, directory: Path, most: Most = SUMMARY) -> s
         directory=directory,
         most=most,
         verdict=verdict(record),
+        evidence=evidence(record),
+        little_compared=little_compared(record),
         facts=facts(record),
         groups=in_order(record),
         standing=lambda group: _standing(group, record),
@@ -195,6 +199,7 @@ _HEADS = {
         "property, status, examples, compared, rows fields bytes, outside, not offered, no evidence, discarded, vacuous, examples/s, "
         "seconds, detail"
     ),
+    "Models": "property, models, compared",
     "Known defects": "defect, standing, examples, properties, title, remark",
     "Marks, the missed ones first": "situation, topic, examples, first after, by",
     "Launched kernels": "kernel, where, executed, interpreted, because of",
@@ -212,6 +217,15 @@ def _tables(record: CampaignRecord) -> list[tuple[str, list[str], list[Sequence[
             for status, found in by_status(record.properties)
             if status != Status.NOT_APPLICABLE.value
             for row in found
+        ),
+        (
+            (
+                row.short,
+                row.share,
+                ", ".join(f"{name} {count:,}" for name, count in sorted(row.configurations.items())),
+            )
+            for row in record.properties
+            if row.statuses
         ),
         (
             (one.id, one.standing, one.examples, len(one.properties), one.title, one.remark)
@@ -247,7 +261,8 @@ def _property(row: PropertyRecord) -> tuple[str | int, ...]:
     counts = row.counts
     ended = (counts.outside.total(), counts.not_offered.total(), counts.no_evidence.total())
     numbers = (row.examples, row.compared, row.parts, *ended, row.discarded, max(0, counts.vacuous))
-    return row.named, row.status, *numbers, f"{row.rate:,.1f}", f"{row.seconds:,.1f}", row.detail
+    detail = "; ".join(filter(None, (row.share, row.detail)))
+    return row.named, row.status, *numbers, f"{row.rate:,.1f}", f"{row.seconds:,.1f}", detail
 
 
 def _kernel(kernel: KernelRecord) -> tuple[str | int, ...]:

@@ -45,6 +45,7 @@ class Exploration:
         self._reported = Counts()
         self._reported_at = 0.0
         self._gone = ""
+        self._failed_at: float | None = None
         self._tried, self._exhausted = 0, False
 
     def run(self) -> Explored:
@@ -64,7 +65,7 @@ class Exploration:
         bench.counts.take()
         # Launched for other tasks, which is nothing that this property took.
         self._covered_before = worker.take_coverage()
-        bench.seed = task.seed
+        bench.seed, bench.configuration = task.seed, task.configuration
         bench.known_failures.clear()
         worker.known_defects.clear()
         bench.port = self._isolated or (worker.watched if task.sanitized else worker.plain)
@@ -81,7 +82,7 @@ class Exploration:
         bench, log = self.bench, self.worker.log
         if log is not None and log.problem:
             self.worker.trouble(f"{log.path} could not be written: {log.problem}")
-        bench.port = self.worker.watched
+        bench.port, bench.configuration = self.worker.watched, ""
         bench.passes_by = lambda case: False
         bench.on_error = lambda case, error: None
         bench.on_example = bench.on_example_end = lambda: None
@@ -148,7 +149,7 @@ class Exploration:
         if isinstance(error, Flaky):
             return self._failures.falsified(self._failures.latest, "", flaky=True)
         brief = f"{type(error).__name__}: {error}".splitlines()[0]
-        self.worker.trouble(f"{self.task.property}: an error ended the search for a smaller input: {brief}")
+        self.worker.trouble(f"{self.task.unit}: an error ended the search for a smaller input: {brief}")
         return self._failures.falsified(
             self._failures.latest, f"**An error ended the search for a smaller input: {brief}**", shrunk=False
         )
@@ -184,6 +185,7 @@ class Exploration:
         # On disk before anything is sent.
         self._failures.keep(case)
         if is_first:
+            self._failed_at = time.monotonic()
             seconds = 0.0 if self.task.as_found else self.task.shrinking
             self._deadline = min(self._deadline, time.monotonic() + seconds)
             self._tell_progress()
@@ -232,6 +234,7 @@ class Exploration:
             found=tuple(failures.found),
             failing=dict(failures.failing),
             late=self._late,
+            shrinking=time.monotonic() - self._failed_at if self._failed_at is not None else 0.0,
             marks=dict(self._marks),
             reached=worker.trace.take(),
             covered=self._covered_before + self._covered_by_search + worker.take_coverage(),

@@ -19,6 +19,11 @@ from statecheck.kernels.coverage import Coverage
 from statecheck.reach.source import Point
 
 
+def unit_name(name: str, configuration: str = "") -> str:
+    """The unit of schedule and verdict: a property with a configuration of the subject, such as a model of a library of sequences."""
+    return f"{name} of {configuration}" if configuration else name
+
+
 @dataclass(frozen=True)
 class Setting(Plan):
     """What all tasks of a campaign have in common: its plan, and where a worker finds what it needs.
@@ -50,6 +55,7 @@ class Explore:
         sanitized: the sanitizer watches, where it does in the campaign.
         isolated: the subject runs in a process of its own, also where the campaign has it in the worker.
         inputs: those to try, in place of drawn ones.
+        configuration: the only one of the subject's that is tried, such as a model of a library; "" for a subject that has none.
     """
 
     property: str
@@ -66,6 +72,12 @@ class Explore:
     sanitized: bool = True
     isolated: bool = False
     inputs: Slice | None = None
+    configuration: str = ""
+
+    @property
+    def unit(self) -> str:
+        """What it is about, see `unit_name`."""
+        return unit_name(self.property, self.configuration)
 
 
 @dataclass(frozen=True)
@@ -137,6 +149,7 @@ class Explored:
         found: the smallest case, and others that failed in another way and were not shrunk.
         failing: failing examples by bucket.
         late: it ended because its time was up.
+        shrinking: of the seconds, those after its first failing example.
         marks: situations that examples reached, with how many did.
         reached: lines and branches that examples came to for the first time in this process, where the campaign asks for them.
         covered: kernels launched since then, and branches that they took; a branch that exists is named once by each process.
@@ -156,6 +169,7 @@ class Explored:
     found: tuple[Found, ...] = ()
     failing: dict[str, int] = field(default_factory=dict)
     late: bool = False
+    shrinking: float = 0.0
     marks: dict[str, int] = field(default_factory=dict)
     reached: frozenset[Point] = frozenset()
     covered: Coverage = field(default_factory=Coverage)

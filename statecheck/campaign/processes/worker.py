@@ -89,6 +89,8 @@ class Worker:
             subject, setting.device, sanitized=setting.sanitized, log=self.log
         )
         self._apart: InWorker | None = None
+        if subject.sequences is not None and not setting.in_worker:
+            subject.sequences.warm_up()
         self.plain = self._without_sanitizer()
         self.bench = Bench(subject, self.watched)
         keeps_in, reports = Path(setting.keeps_in), Path(setting.reports)

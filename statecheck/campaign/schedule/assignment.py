@@ -1,6 +1,7 @@
 """What is explored when, and with how many examples.
 
-First every property gets one example, in the order of `learned`. Properties that find many defects get more, at once or later. Then rounds
+The unit is a property, or, where the subject has configurations, such as the models of a library of sequences, a property with one of them.
+First every unit gets one example, in the order of `learned`. Properties that find many defects get more, at once or later. Then rounds
 follow, in which every property comes up once: first what soon has enough examples. Three of four rounds are of properties with few compared
 examples only, as long as there are some. Where the budget is in examples, nothing may depend on how fast machine or worker are: a unit of
 work gives the same wherever it is done.
@@ -12,7 +13,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan, seed_of
@@ -44,6 +45,8 @@ _PATIENT = 3.0
 _LEAST_PATIENCE = 0.5
 _TURNS = 4
 """How often a property is tried in the first pass that its time was too short for."""
+_SHRINKING_SHARE, _SHRINKING_STEP, _LEAST_SHRINKING = 0.25, 1 / 3, 1.0
+"""The part of all workers' time in which failing inputs are shrunk; the part of what is left of it that one input gets; seconds that each gets."""
 GRACE_SECONDS = 10.0
 """How long after the end of the budget a worker may go on shrinking."""
 
@@ -58,22 +61,26 @@ def first_compared(tested: Property, random: int = 1) -> int:
 
 
 class _Visit(NamedTuple):
-    """A property's turn in the first pass, with so many random examples."""
+    """A unit's turn in the first pass, with so many random examples; `configuration` is the unit's."""
 
-    name: str
+    unit: str
     examples: int = 1
+    configuration: str = ""
 
 
 def _first_visits(untried: Sequence[Standing], scenarios: frozenset[str]) -> Iterator[_Visit]:
     """The order of the first pass. Properties without a learned place come last, scenarios behind the others."""
-    names = {standing.tested.id: standing.name for standing in untried if standing.tested.id}
+    units = {standing.tested.id: standing.unit for standing in untried if standing.tested.id}
     for id_, examples in visits():
-        if id_ in names:
-            yield _Visit(names[id_], examples)
+        if id_ in units:
+            yield _Visit(units[id_], examples)
     measured = {id_ for id_, _ in visits()}
     others = [standing for standing in untried if standing.tested.id not in measured]
-    for one in sorted(others, key=lambda one: (one.name in scenarios, one.tested.launches)):
-        yield _Visit(one.name)
+    # Units of one configuration follow each other: what it takes to have a model is paid once.
+    for one in sorted(
+        others, key=lambda one: (one.name in scenarios, one.tested.launches, one.configuration)
+    ):
+        yield _Visit(one.unit, configuration=one.configuration)
 
 
 class Assignment:
@@ -101,6 +108,11 @@ class Assignment:
         self._in_hand = Counter[str]()
 
     @property
+    def _open(self) -> int:
+        """Units that can be explored."""
+        return sum(standing.open for standing in self._ledger.standings.values())
+
+    @property
     def _by_time(self) -> bool:
         return self._plan.examples is None
 
@@ -117,10 +129,10 @@ class Assignment:
         """
         if left <= 0:
             return None
-        while self._first and not self._may_be_tried(self._first[0].name):
+        while self._first and not self._may_be_tried(self._first[0].unit):
             self._first.popleft()
         if self._first:
-            return self._to_try(left)
+            return self._to_try(worker, left)
         if self.lost:
             # Not before: what ends its process takes long to shrink, and others have not been tried yet.
             deadline = left + GRACE_SECONDS / 2
@@ -129,21 +141,21 @@ class Assignment:
             return None
         return self._sized(self._chosen(worker), left)
 
-    def _may_be_tried(self, name: str) -> bool:
-        standing = self._ledger.standings[name]
+    def _may_be_tried(self, unit: str) -> bool:
+        standing = self._ledger.standings[unit]
         # A property that ended its worker would end the next worker too, before other properties are tried.
         return standing.open and not standing.deaths
 
-    def _to_try(self, left: float) -> Explore:
-        name, examples = self._first.popleft()
+    def _to_try(self, worker: WorkerHandle, left: float) -> Explore:
+        unit, examples, configuration = self._first_of(worker)
         untried = 1 + len(self._first) + self._in_hand.total()
         patience = max(_LEAST_PATIENCE, left * self._plan.engines / untried)
-        standing = self._ledger.standings[name]
-        number = f"{name}!{self._visits[name]}" if self._visits[name] else f"{name}!"
-        self._visits[name] += 1
-        self._in_hand[name] += 1
+        standing = self._ledger.standings[unit]
+        number = f"{unit}!{self._visits[unit]}" if self._visits[unit] else f"{unit}!"
+        self._visits[unit] += 1
+        self._in_hand[unit] += 1
         return Explore(
-            name,
+            standing.name,
             seed_of(self._plan, self._plan.first_round, number),
             FIRST_EXAMPLES,
             known=standing.known,
@@ -152,30 +164,52 @@ class Assignment:
             enough=first_compared(standing.tested, examples),
             simplest=False,
             sanitized=standing.next_sanitized(),
+            configuration=configuration,
+            **self._shrinking(standing),
         )
+
+    def _first_of(self, worker: WorkerHandle) -> _Visit:
+        """The next turn of the first pass, if possible of a configuration that this worker has, or that none has."""
+        if not self._first[0].configuration:
+            return self._first.popleft()
+        homes = (self._homes.get(visit.configuration, worker) for visit in self._first)
+        number = next((number for number, home in enumerate(homes) if home is worker), 0)
+        visit = self._first[number]
+        del self._first[number]
+        self._homes.setdefault(visit.configuration, worker)
+        return visit
+
+    def _shrinking(self, standing: Standing) -> dict[str, Any]:
+        """For how long a failing input may be shrunk: a share of what is left for that, so that no failure takes the time of all properties."""
+        if not self._by_time:
+            return {}
+        if standing.configuration and standing.failed:
+            return {"as_found": True}
+        whole = _SHRINKING_SHARE * (self._plan.budget or 0) * self._plan.engines
+        return {"shrinking": max(_LEAST_SHRINKING, (whole - self._ledger.shrinking) * _SHRINKING_STEP)}
 
     def ended(self, task: Explore, message: Explored | None) -> None:
         """An exploration has ended, or was lost with its worker."""
-        name, standing = task.property, self._ledger.standings[task.property]
-        if not self._in_hand[name]:
+        unit, standing = task.unit, self._ledger.standings[task.unit]
+        if not self._in_hand[unit]:
             return
-        self._in_hand[name] -= 1
+        self._in_hand[unit] -= 1
         too_short = message is not None and message.late and not standing.counts.compared
-        waits = any(visit.name == name for visit in self._first)
-        if too_short and standing.open and not waits and self._visits[name] < _TURNS:
-            self._first.append(_Visit(name))
+        waits = any(visit.unit == unit for visit in self._first)
+        if too_short and standing.open and not waits and self._visits[unit] < _TURNS:
+            self._first.append(_Visit(unit, configuration=task.configuration))
 
     def again(self, task: Explore) -> None:
         """Have a task done next that was lost."""
         self.lost.append(task)
 
     def _chosen(self, worker: WorkerHandle) -> Explore:
-        """The next task, if possible of a property that this worker or none has explored: it has its strategies ready."""
-        homes = (self._homes.get(task.property, worker) for task in self._queue)
+        """The next task, if possible of a property or a configuration that this worker or none has explored: it has its strategies or its model ready."""
+        homes = (self._homes.get(task.configuration or task.property, worker) for task in self._queue)
         number = next((number for number, home in enumerate(homes) if home is worker), 0)
         task = self._queue[number]
         del self._queue[number]
-        self._homes[task.property] = worker
+        self._homes[task.configuration or task.property] = worker
         return task
 
     def _turn(self, workers: Sequence[WorkerHandle]) -> bool:
@@ -223,28 +257,33 @@ class Assignment:
         )
 
     def _explore(self, standing: Standing, number: int) -> Explore:
-        name = standing.name
-        # Counted by the property, since which rounds it is in depends on how fast others are.
-        nth = self._explored[name] - (number > 0)
-        self._explored[name] += not number
-        seed = seed_of(self._plan, self._plan.first_round + nth, name if not number else f"{name}#{number}")
-        return Explore(name, seed, 0)
+        unit = standing.unit
+        # Counted by the unit, since which rounds it is in depends on how fast others are.
+        nth = self._explored[unit] - (number > 0)
+        self._explored[unit] += not number
+        seed = seed_of(self._plan, self._plan.first_round + nth, unit if not number else f"{unit}#{number}")
+        return Explore(standing.name, seed, 0, configuration=standing.configuration)
 
     def _shared(self, tasks: Iterable[Explore]) -> Iterator[Explore]:
         """What is left of the examples goes to the tasks in this order; what shrinking takes beyond that, only later rounds lack."""
         left = (self._plan.examples or 0) - self._ledger.examples
         for task in tasks:
-            fixed = _FIXED_SCENARIOS if task.property in self._scenarios else _FIXED_EXAMPLES
+            fixed = (
+                _FIXED_SCENARIOS
+                if task.property in self._scenarios or task.configuration
+                else _FIXED_EXAMPLES
+            )
             size = min(fixed, left)
             left -= size
             if size > 0:
                 yield replace(task, max_examples=size)
 
     def _sized(self, task: Explore, left: float) -> Explore:
-        standing = self._ledger.standings[task.property]
+        standing = self._ledger.standings[task.unit]
         # What has ended a worker would do so in every round.
         isolated = standing.deaths > 0
         sized = replace(task, known=standing.known, sanitized=standing.next_sanitized(), isolated=isolated)
+        sized = replace(sized, **self._shrinking(standing))
         if not self._by_time:
             return replace(sized, patience=left, deadline=left + GRACE_SECONDS / 2)
         if (missing := self._missing(standing)) > 0:
@@ -262,7 +301,7 @@ class Assignment:
 
     def _slice(self, standing: Standing, left: float) -> float:
         """Seconds of a worker that a property gets in a round."""
-        fair = (self._plan.budget or 0) * self._plan.engines / (3 * max(1, len(self._ledger.standings)))
+        fair = (self._plan.budget or 0) * self._plan.engines / (3 * max(1, self._open))
         times = _ENGINES if any(map(is_engine, standing.tested.functions)) else 1
         slice_ = min(_SLICE, max(_SHORTEST_SLICE, fair)) * times
         return min(slice_, max(_SHORTEST_SLICE, left * 0.8))

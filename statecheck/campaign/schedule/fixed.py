@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.processes.handle import WorkerHandle
-from statecheck.campaign.processes.tasks import Explore, Explored
+from statecheck.campaign.processes.tasks import Explore, Explored, unit_name
 
 SHRINKING_SECONDS, MANY = 30.0, 4
 """A scenario of an engine may take seconds, and Hypothesis alone would shrink for 300 s: seven wrong properties would outlast the limit of a CI job.
 Once so many properties have failed, the inputs of further ones, mostly of the same cause, are reported as they are found: to import a
 release once more in order to repeat a failure takes up to half a minute."""
+_LEAST_OF_CONFIGURATION = 4
+"""Examples of a property with each of many configurations, such as the models of a library: with fewer, mostly one without anything compared."""
+
+
+def _share(examples: int, configurations: int) -> int:
+    """The examples of a property with each of so many configurations."""
+    return max(-(-examples // configurations), min(examples, _LEAST_OF_CONFIGURATION))
 
 
 class FixedExamples:
@@ -35,10 +42,17 @@ class FixedExamples:
         """Explorations that ended with their workers, to be done again."""
         self._ledger = ledger
         chosen = [one for one in ledger.standings.values() if one.open]
+        shares = Counter(one.name for one in chosen)
         # Long ones first, so that no worker is left with a long one at the end.
-        chosen.sort(key=lambda one: (not one.tested.launches, one.tested.id))
+        chosen.sort(key=lambda one: (not one.tested.launches, one.configuration, one.tested.id))
         self._waiting = deque(
-            Explore(one.name, seed_of(plan, 0, one.tested.id), examples[one.tested.id]) for one in chosen
+            Explore(
+                one.name,
+                seed_of(plan, 0, unit_name(one.tested.id, one.configuration)),
+                _share(examples[one.tested.id], shares[one.name]),
+                configuration=one.configuration,
+            )
+            for one in chosen
         )
 
     def next(self, worker: WorkerHandle, workers: Sequence[WorkerHandle], left: float) -> Explore | None:  # noqa: ARG002 - an assignment's
@@ -46,9 +60,9 @@ class FixedExamples:
         waiting = self.lost or self._waiting
         while waiting:
             task = waiting.popleft()
-            standing = self._ledger.standings[task.property]
+            standing = self._ledger.standings[task.unit]
             if standing.open:
-                failed = sum(bool(one.buckets) for one in self._ledger.standings.values())
+                failed = sum(one.failed for one in self._ledger.standings.values())
                 return replace(
                     task,
                     known=standing.known,

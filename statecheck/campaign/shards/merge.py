@@ -23,7 +23,7 @@ from statecheck.campaign.record_parts import (
 from statecheck.execution.verdict import Status
 
 _NUMBERS = ("examples", "seconds", "compared", "discarded", "parts")
-_COUNTS = ("outside", "not_offered", "known", "no_evidence", "unchecked")
+_COUNTS = ("outside", "not_offered", "known", "no_evidence", "unchecked", "configurations")
 """Fields of a property's record that add up."""
 _SAME = ("id", "subject", "release", "device", "only", "profile", "commit", "seed", "shards")
 _VERSIONS = ("python", "torch", "triton", "numpy", "hypothesis", "statecheck")
@@ -37,6 +37,7 @@ _STRONGEST = (
     Status.UNEXPECTED_PASS,
     Status.PASSED,
     Status.NOT_TESTED,
+    Status.NOT_VERIFIED,
     Status.NOT_APPLICABLE,
 )
 _STATUSES = [status.value for status in _STRONGEST]
@@ -110,6 +111,7 @@ def _amounts(parts: Sequence[Part]) -> dict[str, Any]:
         "rounds": sum(record.rounds for record in records),
         "complete": all(record.complete for record in records),
         "interrupted": any(record.interrupted for record in records),
+        "applicable": max(record.applicable for record in records),
         "fail_on_untested": any(record.fail_on_untested for record in records),
         "first_failure": min(
             (record.first_failure for record in records if record.first_failure),
@@ -197,7 +199,18 @@ def _property(group: list[PropertyRecord]) -> PropertyRecord:
     sums: dict[str, Any] = {name: sum(getattr(record, name) for record in group) for name in _NUMBERS}
     counts: dict[str, Any] = {name: _summed(getattr(record, name) for record in group) for name in _COUNTS}
     launches = any(record.launches for record in group)
-    return replace(strongest, launches=launches, **sums, **counts)
+    texts: dict[str, Any] = {
+        name: {key: text for record in group for key, text in getattr(record, name).items()}
+        for name in ("unverified", "reasons")
+    }
+    statuses = {
+        key: min(
+            (record.statuses[key] for record in group if key in record.statuses),
+            key=lambda status: _rank(_STATUSES, status),
+        )
+        for key in dict.fromkeys(key for record in group for key in record.statuses)
+    }
+    return replace(strongest, launches=launches, statuses=statuses, **sums, **counts, **texts)
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -116,10 +116,8 @@ def _last_line(standing: Standing) -> str:
 def line(campaign: Campaign) -> str:
     """Where the campaign stands, in a line."""
     ledger, plan, spent = campaign.ledger, campaign.plan, campaign.at
-    falsified = sum(standing.status is Status.FALSIFIED for standing in ledger.standings.values())
-    running = [
-        standing.tested.id or standing.name for standing in ledger.standings.values() if standing.running
-    ]
+    falsified = len({standing.name for standing in ledger.standings.values() if standing.failed})
+    running = [standing.shown for standing in ledger.standings.values() if standing.running]
     now = f"; running {', '.join(running)}" if running else ""
     of = f" of {plan.budget:.0f}" if plan.budget is not None else ""
     rate = ledger.examples / max(spent, 1e-9)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePath
 
 from statecheck.campaign.pages.causes import CauseGroup, grouped
-from statecheck.campaign.pages.summary import replay_line, verdict
+from statecheck.campaign.pages.summary import evidence, little_compared, replay_line, verdict
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import BucketRecord, KnownRecord, bucket_in
 from statecheck.execution.verdict import Status
@@ -45,8 +45,24 @@ def print_failures(say: Say, record: CampaignRecord) -> None:
     if unchecked:
         say(f"observed, and not compared with any rule: {said(first_names(unchecked, _MOST_NAMES))}")
     for one in record.properties:
+        if one.share:
+            say(f"{said(one.short)}: {said(one.share)}")
+    for reason, names in _without_evidence(record).items():
+        say(f"models that nothing applies to: {said(first_names(names, _MOST_NAMES))}: {said(reason)}")
+    for one in record.properties:
         if one.status in (Status.PASSED.value, Status.KNOWN.value) and one.detail:
             say(f"{said(one.named)}: {said(one.detail)}")
+
+
+def _without_evidence(record: CampaignRecord) -> dict[str, list[str]]:
+    """The models that no property says anything about, by the reason, which is the same for each property."""
+    found: dict[str, list[str]] = {}
+    for model in dict.fromkeys(name for row in record.properties for name in row.statuses):
+        rows = [row for row in record.properties if model in row.statuses]
+        reasons = {row.reasons.get(model, "").removeprefix(f"{model}: ") for row in rows if row.share}
+        if all(row.statuses[model] == Status.NOT_APPLICABLE.value for row in rows) and len(reasons) == 1:
+            found.setdefault(reasons.pop(), []).append(model)
+    return found
 
 
 def _by_reason(record: CampaignRecord, status: Status) -> dict[str, list[str]]:
@@ -73,9 +89,14 @@ def _briefly(record: CampaignRecord, found: dict[str, list[str]]) -> dict[str, l
 def not_reached(record: CampaignRecord) -> str:
     """A line that names the properties that there was no time for, and the budget that would do; "" without any."""
     names = [row.short for row in record.properties if row.lacked_time]
-    if not names:
+    pairs = [status for row in record.properties if row.share for status in row.statuses.values()]
+    untested = pairs.count(Status.NOT_TESTED.value)
+    if not names and not untested:
         return ""
-    line = f"not tested for want of time: {first_names(names, _MOST_NAMES)}"
+    line = f"not tested for want of time: {first_names(names, _MOST_NAMES)}" if names else ""
+    if untested:
+        told = f"{untested:,} of {len(pairs):,} pairs of a property and a model were not tested"
+        line = "; ".join(filter(None, (line, told)))
     enough = budget_that_would_do(record)
     return f"{line}; {option('budget', f'{enough}s')} would do" if enough else line
 
@@ -85,9 +106,10 @@ def budget_that_would_do(record: CampaignRecord) -> int:
     if record.budget is None:
         return 0
     applicable = [row for row in record.properties if row.status != Status.NOT_APPLICABLE.value]
-    reached = sum(not row.lacked_time for row in applicable)
+    units = [status for row in applicable for status in row.statuses.values() or (row.lacked_time,)]
+    reached = sum(unit not in (True, Status.NOT_TESTED.value) for unit in units)
     # What comes last costs most.
-    wanted = 1.5 * record.budget * len(applicable) / max(1, reached)
+    wanted = 1.5 * record.budget * len(units) / max(1, reached)
     return 10 * math.ceil(max(wanted, record.budget + 10) / 10)
 
 
@@ -130,7 +152,10 @@ def print_verdict(say: Say, record: CampaignRecord, directory: PurePath) -> int:
     """
     outcome = verdict(record)
     canary = f"canary: {record.canary}" if record.canary else ""
-    for line in (not_reached(record), canary, outcome.word, *(f"  {reason}" for reason in outcome.reasons)):
+    few = little_compared(record)
+    warning = f"warning: {said(few)}" if few else ""
+    reasons = (f"  {said(reason)}" for reason in outcome.reasons)
+    for line in (not_reached(record), canary, warning, outcome.word, *reasons, f"  {evidence(record)}"):
         if line:
             say(line)
     say(f"report: {near(directory / 'report.html')}")
