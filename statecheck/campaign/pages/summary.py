@@ -107,8 +107,15 @@ def _missing(record: CampaignRecord) -> Iterator[str]:
     untested = _untested(record)
     if untested and not record.fail_on_untested:
         yield untested
-    for model, why in record.unverified.items():
-        yield f"Model {model} cannot be verified: {why.removeprefix(f'{model}: not verified: ')}."
+    unverified = {
+        model: why.removeprefix(f"{model}: not verified: ") for model, why in record.unverified.items()
+    }
+    if len(unverified) > _MOST_NAMES:
+        named = [f"{model} ({why})" for model, why in unverified.items()]
+        yield f"{len(unverified)} models cannot be verified: {first_names(named, _MOST_NAMES)}."
+        unverified = {}
+    for model, why in unverified.items():
+        yield f"Model {model} cannot be verified: {why}."
     if record.interrupted:
         yield "The campaign was interrupted."
     elif not record.complete:
