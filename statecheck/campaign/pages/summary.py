@@ -17,7 +17,7 @@ from statecheck.text.command_lines import command_line
 
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
 UNDECIDED = (Status.ERROR.value, Status.NOT_FINISHED.value, Status.NOT_VERIFIED.value)
-_MOST_NAMES = 5
+_MOST_NAMES, _MOST_MODELS = 5, 2
 
 
 def duration(seconds: float) -> str:
@@ -110,7 +110,7 @@ def _missing(record: CampaignRecord) -> Iterator[str]:
     unverified = {
         model: why.removeprefix(f"{model}: not verified: ") for model, why in record.unverified.items()
     }
-    if len(unverified) > _MOST_NAMES:
+    if len(unverified) > _MOST_MODELS:
         named = [f"{model} ({why})" for model, why in unverified.items()]
         yield f"{len(unverified)} models cannot be verified: {first_names(named, _MOST_NAMES)}."
         unverified = {}

@@ -60,7 +60,7 @@ _FILTERS: dict[str, Callable[..., str]] = {
     "without_emphasis": without_emphasis,
     "thousands": "{:,}".format,
 }
-SUMMARY, PAGE = Most(11, 5, whole=False), Most(200, 1000, whole=True)
+SUMMARY, PAGE = Most(10, 5, whole=False), Most(200, 1000, whole=True)
 
 
 def markdown(record: CampaignRecord, directory: Path, most: Most = SUMMARY) -> str:
