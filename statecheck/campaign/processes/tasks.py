@@ -7,6 +7,7 @@ worker from outside.
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -74,7 +75,7 @@ class Explore:
     inputs: Slice | None = None
     configuration: str = ""
 
-    @property
+    @builtins.property
     def unit(self) -> str:
         """What it is about, see `unit_name`."""
         return unit_name(self.property, self.configuration)

@@ -61,7 +61,8 @@ def test_a_property_is_not_applicable_to_a_port_that_lacks_its_function(name: st
 @pytest.mark.parametrize("name", [name for name in _OPTIONAL if name != "generate"])
 def test_a_property_is_not_applicable_where_its_operation_always_reports_failure(name: str) -> None:
     function = _OPTIONAL[name][-1]
-    bench = explored(f"sequences/{name}", **{function: lambda *_: False})
+    failing: dict[str, Any] = {function: lambda *_: False}
+    bench = explored(f"sequences/{name}", **failing)
     verdict = verdict_of(bench.counts)
     assert (verdict.status, bench.counts.compared) == (Status.NOT_APPLICABLE, 0)
     assert verdict.reason == f"small: {function} reported that it failed"
