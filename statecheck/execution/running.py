@@ -164,6 +164,7 @@ class RunningExample:
         return failure_of(
             found, expected, actual, function=call.function, call=number, shown=self._shown(call)
         )
+
     def _failed_operation(self) -> str:
         """The first of the operations that the property is about that the library reports as failed; "" without any."""
         failed = failed_operations(self._run.actual, self._run.calls).values()

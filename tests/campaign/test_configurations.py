@@ -158,7 +158,7 @@ def test_failures_of_two_models_are_two_causes() -> None:
     for model in MODELS[:2]:
         ended(ledger, Explore("forks", 0, 1, configuration=model), Counts(1), a_failure(model))
     groups = grouped(record_of(ledger).buckets)
-    assert [group.title.partition(":")[0] for group in groups] == ["mamba", "jamba"]
+    assert [group.title.rpartition("with ")[2] for group in groups] == ["mamba", "jamba"]
     assert (
         record_of(ledger)
         .properties[0]
