@@ -76,7 +76,7 @@ def _setting(case: Case) -> str:
     """The features of an engine or a library that are on, and what happens in the case beside plain steps."""
     made = case.calls[0].named if case.calls else {}
     if case.model:
-        features: Mapping[str, Any] = made["features"]
+        features: Mapping[str, Any] = made.get("features", {})
         return ", ".join([case.model, *(f"{name}={value}" for name, value in sorted(features.items()))])
     settings = made.get("settings")
     if not isinstance(settings, Record):
