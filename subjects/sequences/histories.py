@@ -95,21 +95,27 @@ def several_rows(case: Case) -> bool:
     return any(name == "extend" and len(arguments["rows"]) > 1 for name, arguments, _ in _operations(case))
 
 
-def load_of_a_new_fork(case: Case) -> bool:
-    """A sequence that was forked from another one was saved before the next decode of its context, and loaded; caches are separate."""
-    new: set[Place] = set()
+def pending_copy(case: Case) -> bool:
+    """Between a fork and the next decode of its context the target was saved, and loaded, or a state was loaded into the target or the source.
+
+    Caches are separate: keys and values of a fork are copied at the next decode.
+    """
+    copies: set[tuple[Place, Place]] = set()
     saved: set[str] = set()
     if _features(case).get("unified"):
         return False
     for name, arguments, happened in _operations(case):
         context = arguments.get("context", 0)
+        place = context, arguments.get("sequence", 0)
         if name == "extend":
-            new = {place for place in new if place[0] != context}
+            copies = {copy for copy in copies if copy[0][0] != context}
         elif happened and name == "fork":
-            new.add((context, arguments["target"]))
-        elif happened and name == "save" and (context, arguments["sequence"]) in new:
+            copies.add(((context, arguments["source"]), (context, arguments["target"])))
+        elif happened and name == "save" and any(place == target for _, target in copies):
             saved.add(arguments["name"])
-        elif happened and name == "load" and arguments["name"] in saved:
+        elif happened and name == "load" and (
+            arguments["name"] in saved or any(place in copy for copy in copies)
+        ):
             return True
     return False
 
@@ -133,7 +139,7 @@ HISTORIES: Mapping[str, Callable[[Case], bool]] = {
     "fork-after-rollback": fork_after_rollback,
     "rows-of-several-tokens": rows_of_several_tokens,
     "several-rows": several_rows,
-    "load-of-a-new-fork": load_of_a_new_fork,
+    "pending-copy": pending_copy,
     "requests-at-once": requests_at_once,
     "checkpoint-of-another-token": checkpoint_of_another_token,
 }

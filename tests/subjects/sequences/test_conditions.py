@@ -64,10 +64,23 @@ HISTORIES: dict[str, tuple[tuple[tuple[Operation, ...], bool], ...]] = {
         ((extend((0, 80)),), False),
     ),
     "several-rows": (((extend((0, 1), (3, 1)),), True), ((extend((0, 1)),), False)),
-    "load-of-a-new-fork": (
+    "pending-copy": (
         ((extend((0, 3)), FORK, SAVE, LOAD), True),
         ((extend((0, 3)), FORK, extend((0, 1)), SAVE, LOAD), False),
         ((extend((0, 3)), FORK, SAVE), False),
+        ((extend((0, 3)), FORK, named("save", sequence=0, name="a"), LOAD), False),
+        ((extend((0, 3)), named("save", sequence=0, name="a"), FORK, named("load", sequence=0, name="a")), True),
+        ((extend((0, 3)), named("save", sequence=0, name="a"), FORK, named("load", sequence=1, name="a")), True),
+        (
+            (
+                extend((0, 3)),
+                named("save", sequence=0, name="a"),
+                FORK,
+                extend((3, 1)),
+                named("load", sequence=1, name="a"),
+            ),
+            False,
+        ),
     ),
 }
 
