@@ -113,8 +113,10 @@ def pending_copy(case: Case) -> bool:
             copies.add(((context, arguments["source"]), (context, arguments["target"])))
         elif happened and name == "save" and any(place == target for _, target in copies):
             saved.add(arguments["name"])
-        elif happened and name == "load" and (
-            arguments["name"] in saved or any(place in copy for copy in copies)
+        elif (
+            happened
+            and name == "load"
+            and (arguments["name"] in saved or any(place in copy for copy in copies))
         ):
             return True
     return False

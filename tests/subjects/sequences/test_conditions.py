@@ -69,8 +69,14 @@ HISTORIES: dict[str, tuple[tuple[tuple[Operation, ...], bool], ...]] = {
         ((extend((0, 3)), FORK, extend((0, 1)), SAVE, LOAD), False),
         ((extend((0, 3)), FORK, SAVE), False),
         ((extend((0, 3)), FORK, named("save", sequence=0, name="a"), LOAD), False),
-        ((extend((0, 3)), named("save", sequence=0, name="a"), FORK, named("load", sequence=0, name="a")), True),
-        ((extend((0, 3)), named("save", sequence=0, name="a"), FORK, named("load", sequence=1, name="a")), True),
+        (
+            (extend((0, 3)), named("save", sequence=0, name="a"), FORK, named("load", sequence=0, name="a")),
+            True,
+        ),
+        (
+            (extend((0, 3)), named("save", sequence=0, name="a"), FORK, named("load", sequence=1, name="a")),
+            True,
+        ),
         (
             (
                 extend((0, 3)),

@@ -20,7 +20,12 @@ def test_padding_in_a_chunk_of_one_token_does_not_enter_the_states(make_model):
     )
     model = make_model(BambaForCausalLM, config)
     ids = torch.randint(1, 64, (1, 3))
-    options = {"max_new_tokens": 1, "do_sample": False, "return_dict_in_generate": True, "output_logits": True}
+    options = {
+        "max_new_tokens": 1,
+        "do_sample": False,
+        "return_dict_in_generate": True,
+        "output_logits": True,
+    }
     alone = model.generate(ids, attention_mask=torch.ones_like(ids), **options).logits[0]
 
     zeros = torch.zeros_like(ids)

@@ -25,7 +25,12 @@ def test_a_static_cache_generates_with_the_window_of_sliding_layers(make_model):
     )
     model = make_model(Inkling2ForCausalLM, config)
     ids = torch.randint(2, 64, (1, 5))
-    options = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 3, "do_sample": False, "eos_token_id": None}
+    options = {
+        "attention_mask": torch.ones_like(ids),
+        "max_new_tokens": 3,
+        "do_sample": False,
+        "eos_token_id": None,
+    }
     options |= {"output_logits": True, "return_dict_in_generate": True, "pad_token_id": 0}
     dynamic = model.generate(ids, **options).logits
 
