@@ -8,12 +8,20 @@ from typing import Any
 
 from oracle.sequences import BATCH, CONTINUATION
 from properties.strategies.sequences import (
+    ALL_TOKENS,
     CONTEXTS,
+    COPY,
+    DROPPED,
+    LARGEST_TOKEN,
+    LAST_CALL,
     LONGEST,
+    SAVED,
+    SOURCE,
     Drop,
     Extend,
     ForkSequence,
     Generate,
+    Grow,
     Load,
     Reorder,
     RollBack,
@@ -37,7 +45,12 @@ class SequenceRun:
     story: SequenceStory
     model: str = ""
     lengths: dict[tuple[int, int], int] = field(default_factory=dict)
-    saved: list[int] = field(default_factory=list)
+    saved: list[tuple[str, int]] = field(default_factory=list)
+    """Names and lengths of what was saved."""
+    places: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """What SAVED, COPY, SOURCE and DROPPED stand for."""
+    last_call: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By sequence, how many tokens it got last."""
 
     def run(self) -> None:
         choices = self.trial.sequences
@@ -46,6 +59,7 @@ class SequenceRun:
         self.trial.agrees(call(LIBRARY, model=self.model, seed=0, features=features, bind="library"))
         happen: dict[type, Callable[[Any], None]] = {
             Extend: self.extend,
+            Grow: self.grow,
             ForkSequence: self.fork,
             RollBack: self.roll_back,
             Save: self.save,
@@ -69,31 +83,53 @@ class SequenceRun:
         if rows:
             features = self.trial.sequences.features(self.model, "extend", event.features)
             self.take("extend", context=event.context, rows=rows, features=features)
+            for number, tokens in rows:
+                self.last_call[event.context, number] = len(tokens)
+
+    def grow(self, event: Grow) -> None:
+        context, number = self.places.get(event.sequence, (0, max(event.sequence, 0)))
+        lengths = [*(length for _, length in reversed(self.saved[-1:])), *self.lengths.values()]
+        wanted = min(lengths[event.like % len(lengths)] + event.more, LONGEST - 1) if lengths else 0
+        has = self.lengths.get((context, number), 0)
+        if has > wanted and self.trial.sequences.offers("drop"):
+            self.take("drop", context=context, sequence=number)
+            has = 0
+        if wanted > has:
+            tokens = tuple((5 * at + number) % LARGEST_TOKEN + 1 for at in range(has, wanted))
+            self.extend(Extend(((number, tokens),), context))
 
     def fork(self, event: ForkSequence) -> None:
+        if event.optional and not self.trial.sequences.offers("fork"):
+            return
         for context, source in self.of(event.source):
             if source != event.target:
                 self.take("fork", context=context, source=source, target=event.target)
+                self.places |= {COPY: (context, event.target), SOURCE: (context, source)}
 
     def roll_back(self, event: RollBack) -> None:
         for context, sequence in self.of(event.sequence):
-            n = 1 + event.more % self.lengths[context, sequence]
-            self.take("roll_back", context=context, sequence=sequence, n=n)
+            length = self.lengths[context, sequence]
+            beside = {LAST_CALL: self.last_call.get((context, sequence), 1), ALL_TOKENS: length}
+            n = beside[event.beside] + event.more if event.beside else 1 + event.more % length
+            self.take("roll_back", context=context, sequence=sequence, n=max(1, min(n, length)))
 
     def save(self, event: Save) -> None:
         for context, sequence in self.of(event.sequence):
-            name = f"saved {len(self.saved)}"
+            name, length = f"saved {len(self.saved)}", self.lengths[context, sequence]
             if self.take("save", context=context, sequence=sequence, name=name)["happened"]:
-                self.saved.append(len(self.saved))
+                self.saved.append((name, length))
+                self.places[SAVED] = (context, sequence)
 
     def load(self, event: Load) -> None:
         if self.saved:
-            name = f"saved {self.saved[event.saved % len(self.saved)]}"
-            self.take("load", context=event.context, sequence=event.target, name=name)
+            name, _ = self.saved[-1 - event.saved % len(self.saved)]
+            context, target = self.places.get(event.target, (event.context, max(event.target, 0)))
+            self.take("load", context=context, sequence=target, name=name)
 
     def drop(self, event: Drop) -> None:
         for context, sequence in self.of(event.sequence):
             self.take("drop", context=context, sequence=sequence)
+            self.places[DROPPED] = (context, sequence)
 
     def reorder(self, event: Reorder) -> None:
         for context, _ in self.of(0):
@@ -113,7 +149,9 @@ class SequenceRun:
                 self.take("extend", context=context, rows=[(number, (1,))], features={})
 
     def of(self, count: int) -> list[tuple[int, int]]:
-        """Context and number of the sequence with tokens that has this count; nothing where all are empty."""
+        """Context and number of the sequence with tokens that has this count, or that SAVED and others stand for; nothing where all are empty."""
+        if self.places.get(count) in self.lengths:
+            return [self.places[count]]
         places = list(self.lengths)
         return [places[count % len(places)]] if places else []
 

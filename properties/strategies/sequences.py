@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from hypothesis import strategies as st
 
 Numbers = tuple[int, ...]
+Features = tuple[tuple[int, int], ...]
+"""Pairs of numbers: of a feature, and of one of its values beside the default."""
 SEQUENCES, CONTEXTS, LONGEST = 4, 3, 96
 LARGEST_TOKEN = 15
+SAVED, COPY, SOURCE, DROPPED = -1, -2, -3, -4
+"""In place of a sequence's number: the sequence that was saved last, target and source of the last fork, and the sequence that was dropped last."""
+LAST_CALL, ALL_TOKENS = "last call", "all tokens"
+"""What the length of a rollback is drawn beside: the tokens of the last call for the sequence, and all of its tokens."""
 
 
 @dataclass(frozen=True)
@@ -17,23 +24,37 @@ class Extend:
 
     rows: tuple[tuple[int, Numbers], ...]
     context: int = 0
-    features: Numbers = ()
+    features: Features = ()
+
+
+@dataclass(frozen=True)
+class Grow:
+    """`sequence` gets tokens until it is `more` tokens longer than what `like` counts: what was saved last, and the sequences that have tokens.
+
+    Where it is longer already, it is dropped first.
+    """
+
+    sequence: int
+    like: int
+    more: int
 
 
 @dataclass(frozen=True)
 class ForkSequence:
-    """`source` counts the sequences that have tokens."""
+    """`source` counts the sequences that have tokens. `optional`: not where the library has no fork."""
 
     source: int
     target: int
+    optional: bool = False
 
 
 @dataclass(frozen=True)
 class RollBack:
-    """Of the sequence that `sequence` counts, `more + 1` tokens, or as many as there are."""
+    """`more + 1` tokens of the sequence that `sequence` counts; or, `more` tokens more than `beside` says. Never more tokens than there are."""
 
     sequence: int
     more: int
+    beside: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,7 +66,7 @@ class Save:
 
 @dataclass(frozen=True)
 class Load:
-    """`saved` counts what was saved."""
+    """`saved` counts what was saved, the latest first."""
 
     saved: int
     target: int
@@ -72,10 +93,10 @@ class Generate:
 
     sequence: int
     more: int
-    features: Numbers = ()
+    features: Features = ()
 
 
-Operation = Extend | ForkSequence | RollBack | Save | Load | Drop | Reorder | Generate
+Operation = Extend | Grow | ForkSequence | RollBack | Save | Load | Drop | Reorder | Generate
 
 
 @dataclass(frozen=True)
@@ -83,7 +104,7 @@ class SequenceStory:
     """A scenario: a model by its number among the library's, values of features by theirs, and operations."""
 
     model: int
-    features: Numbers
+    features: Features
     operations: tuple[Operation, ...]
 
 
@@ -91,8 +112,12 @@ def _numbers(most: int) -> st.SearchStrategy[int]:
     return st.integers(0, most - 1)
 
 
-def _features() -> st.SearchStrategy[Numbers]:
-    return st.lists(_numbers(4), max_size=10).map(tuple)
+def _features() -> st.SearchStrategy[Features]:
+    """One or two features at a time, since many of them refuse each other; many at a time now and then."""
+    feature = st.tuples(_numbers(16), _numbers(3))
+    return st.one_of(
+        st.lists(feature, max_size=2), st.lists(feature, max_size=2), st.lists(feature, max_size=8)
+    ).map(tuple)
 
 
 def _tokens() -> st.SearchStrategy[Numbers]:
@@ -134,22 +159,72 @@ def _one_sequence() -> st.SearchStrategy[Operation]:
     return st.builds(Extend, rows, st.just(0), _features())
 
 
+Operations = tuple[Operation, ...]
+
+
+def _each(operation: st.SearchStrategy[Operation]) -> st.SearchStrategy[Operations]:
+    return operation.map(lambda one: (one,))
+
+
+_BESIDE = st.integers(-1, 1)
+"""Lengths are drawn equal to a length that matters, one less and one more: libraries take the equal case, or one of the others, for another."""
 _FORKS = st.builds(ForkSequence, _numbers(SEQUENCES), _numbers(SEQUENCES))
-_ROLLBACKS = st.builds(RollBack, _numbers(SEQUENCES), st.one_of(_numbers(4), _numbers(LONGEST)))
+_ROLLBACKS = st.one_of(
+    st.builds(RollBack, _numbers(SEQUENCES), st.one_of(_numbers(4), _numbers(LONGEST))),
+    st.builds(RollBack, _numbers(SEQUENCES), _BESIDE, st.sampled_from((LAST_CALL, ALL_TOKENS))),
+)
 _SAVES = st.builds(Save, _numbers(SEQUENCES))
 _LOADS = st.builds(Load, _numbers(4), _numbers(SEQUENCES), _numbers(CONTEXTS))
+_LOADS_BACK = st.builds(Load, _numbers(2), st.just(SAVED))
 _DROPS = st.builds(Drop, _numbers(SEQUENCES))
 _REORDERS = st.lists(_numbers(SEQUENCES), min_size=1, max_size=SEQUENCES).map(
     lambda order: Reorder(tuple(order))
 )
-_GENERATIONS = st.builds(Generate, _numbers(SEQUENCES), _numbers(6), _features())
-_OTHERS: dict[str, st.SearchStrategy[Operation]] = {
-    "fork": _FORKS,
-    "roll_back": _ROLLBACKS,
-    "save": _SAVES | _LOADS,
-    "drop": _DROPS,
-    "reorder": _REORDERS,
-    "generate": _GENERATIONS,
+_GENERATIONS = st.builds(
+    Generate, _numbers(SEQUENCES), st.one_of(_numbers(6), _numbers(6), _numbers(16)), _features()
+)
+
+
+def _grows(sequence: int) -> st.SearchStrategy[Operation]:
+    return st.builds(Grow, st.just(sequence), _numbers(4), _BESIDE)
+
+
+def _changes_of_the_saved() -> st.SearchStrategy[Operation]:
+    return st.one_of(_grows(SAVED), st.just(Drop(SAVED)), _extends())
+
+
+def _saved_and_loaded() -> st.SearchStrategy[Operations]:
+    """A sequence is saved, changed, and loaded again: over itself, so that a save that copies nothing shows."""
+    return st.tuples(_SAVES, _changes_of_the_saved(), _LOADS_BACK)
+
+
+def _loaded_beside_a_length() -> st.SearchStrategy[Operations]:
+    """A load into a sequence that is as long as what is loaded, or a token shorter or longer."""
+    number = _numbers(SEQUENCES)
+    return st.tuples(_SAVES, number, _BESIDE).map(
+        lambda drawn: (drawn[0], Grow(drawn[1], 0, drawn[2]), Load(0, drawn[1]))
+    )
+
+
+def _loaded_over_a_fork() -> st.SearchStrategy[Operations]:
+    """A load into a sequence that was copied, or into its copy, before either has gone on."""
+    fork = st.builds(ForkSequence, _numbers(SEQUENCES), _numbers(SEQUENCES), st.just(True))
+    return st.tuples(_SAVES, fork, st.builds(Load, _numbers(2), st.sampled_from((COPY, SOURCE))))
+
+
+_OTHERS: dict[str, st.SearchStrategy[Operations]] = {
+    "fork": _each(_FORKS),
+    "roll_back": _each(_ROLLBACKS),
+    "save": st.one_of(
+        _each(_SAVES),
+        _each(_LOADS),
+        _saved_and_loaded(),
+        _loaded_beside_a_length(),
+        _loaded_over_a_fork(),
+    ),
+    "drop": st.one_of(_each(_DROPS), st.tuples(_DROPS, _grows(DROPPED))),
+    "reorder": _each(_REORDERS),
+    "generate": _each(_GENERATIONS),
 }
 
 
@@ -158,10 +233,13 @@ def sequence_stories(*names: str, most_rows: int = SEQUENCES) -> st.SearchStrate
     extends = _extends(most_rows) if most_rows > 1 else _one_sequence()
     # What is saved in a context is loaded into another one, which may have sequences by then.
     later = _extends(most_rows, CONTEXTS) if "save" in names else extends
-    kinds = [later, *(_OTHERS[name] for name in names)]
+    # Operations by themselves come first, so that a case shrinks to them.
+    kinds = [_each(later), *(_OTHERS[name] for name in names)]
     operations = st.lists(st.one_of(kinds), max_size=8)
     return st.builds(
-        lambda model, features, first, more: SequenceStory(model, features, (first, *more)),
+        lambda model, features, first, more: SequenceStory(
+            model, features, (first, *chain.from_iterable(more))
+        ),
         _numbers(64),
         _features(),
         extends,

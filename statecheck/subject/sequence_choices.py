@@ -59,9 +59,13 @@ class SequenceChoices:
         """The model that a drawn number stands for."""
         return self.models[number % len(self.models)]
 
-    def features(self, model: str, function: str, numbers: Sequence[int]) -> dict[str, Any]:
-        """The values that drawn numbers stand for, one for each feature in turn; without a number, the default is not named."""
-        named = zip(self.list_features(model, function).items(), numbers, strict=False)
-        return {
-            name: values[number % len(values)] for (name, values), number in named if number % len(values)
-        }
+    def features(self, model: str, function: str, numbers: Sequence[tuple[int, int]]) -> dict[str, Any]:
+        """The values that drawn pairs stand for: a number for the feature, and one for its value, which is never the default."""
+        found: dict[str, Any] = {}
+        varied = [
+            (name, values) for name, values in self.list_features(model, function).items() if len(values) > 1
+        ]
+        for which, number in numbers if varied else ():
+            name, values = varied[which % len(varied)]
+            found[name] = values[1 + number % (len(values) - 1)]
+        return found

@@ -84,6 +84,48 @@ PLANTED = {
         "    return list(context.states[sequence])",
         "    return [(one[0], EMPTY[1]) for one in context.states[sequence]]",
     ),
+    "a load into a sequence that is a token longer changes nothing": (
+        "sequences/save",
+        "    context.states[sequence] = list(saved)",
+        (
+            "    if len(context.states.get(sequence, ())) != len(saved) + 1:\n"
+            "        context.states[sequence] = list(saved)"
+        ),
+    ),
+    "a load into a sequence that is a token shorter changes nothing": (
+        "sequences/save",
+        "    context.states[sequence] = list(saved)",
+        (
+            "    if len(context.states.get(sequence, ())) != len(saved) - 1:\n"
+            "        context.states[sequence] = list(saved)"
+        ),
+    ),
+    "a load over a fork is lost": (
+        "sequences/save",
+        "    context.states[sequence] = list(saved)",
+        (
+            "    held = context.states.get(sequence)\n"
+            "    if held is None or all(held is other or held != other for other in context.states.values()):\n"
+            "        context.states[sequence] = list(saved)"
+        ),
+    ),
+    "a saved state is what the sequence has later": (
+        "sequences/save",
+        "    return list(context.states[sequence])",
+        "    return context.states[sequence]",
+    ),
+    "a rollback of exactly the tokens of the last call takes one more": (
+        "sequences/roll-back",
+        "    del context.states[sequence][-n:]",
+        (
+            "    states = context.states[sequence]\n"
+            "    more = n == context.last.get(sequence) and n < len(states)\n"
+            "    last = states[-1 - n - more] if n + more < len(states) else EMPTY\n"
+            "    del states[-n:]\n"
+            "    if states and more:\n"
+            "        states[-1] = last"
+        ),
+    ),
     "a dropped sequence leaves its state behind": (
         "sequences/drop",
         "    context.states.pop(sequence, None)",
@@ -103,16 +145,37 @@ PLANTED = {
         ),
     ),
 }
-_LEFT_BEHIND = (
-    "            states = context.states.setdefault(sequence, [])",
-    (
-        "            states = context.states.setdefault(sequence, [])\n"
-        "            left = context.states.get(-1 - sequence)\n"
-        "            if left and not states:\n"
-        "                states.append(step(context, left[-1], token))\n"
-        "                continue"
+ALSO_PLANTED = {
+    "a dropped sequence leaves its state behind": (
+        (
+            "            states = context.states.setdefault(sequence, [])",
+            (
+                "            states = context.states.setdefault(sequence, [])\n"
+                "            left = context.states.get(-1 - sequence)\n"
+                "            if left and not states:\n"
+                "                states.append(step(context, left[-1], token))\n"
+                "                continue"
+            ),
+        ),
     ),
-)
+    "a rollback of exactly the tokens of the last call takes one more": (
+        (
+            "    states: dict[int, list[State]] = field(default_factory=dict)",
+            (
+                "    states: dict[int, list[State]] = field(default_factory=dict)\n"
+                "    last: dict[int, int] = field(default_factory=dict)"
+            ),
+        ),
+        (
+            "    for first in range(0, len(tokens), context.micro_batch):",
+            (
+                "    context.last[sequence] = len(tokens)\n"
+                "    for first in range(0, len(tokens), context.micro_batch):"
+            ),
+        ),
+    ),
+}
+"""Further changes of the sources, by defect."""
 
 
 @pytest.fixture
@@ -122,8 +185,8 @@ def planted(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     _, right, wrong = PLANTED[name]
     assert _SOURCE.count(right) == 1
     source = _SOURCE.replace(right, wrong)
-    if name.startswith("a dropped"):
-        source = source.replace(*_LEFT_BEHIND)
+    for others in ALSO_PLANTED.get(name, ()):
+        source = source.replace(*others)
     module = ModuleType("planted_port")
     module.__file__ = __file__
     sys.modules["planted_port"] = module
