@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oracle.sequences import BATCH, CONTINUATION
+from oracle.situations.registry import put_back
 from properties.strategies.sequences import (
     ALL_TOKENS,
     CONTEXTS,
@@ -160,6 +161,8 @@ class SequenceRun:
         outcome = self.trial.agrees(call(f"{LIBRARY}.{name}", self=Name("library"), **arguments))
         assert isinstance(outcome, Returned)
         step: Record = outcome.value
+        effects: Any = step["effects"]
+        put_back(effects)
         self.lengths = {(context, number): count for context, number, count in step["lengths"]}
         return step
 

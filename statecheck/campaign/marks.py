@@ -16,13 +16,17 @@ from typing import Any
 from hypothesis import Phase, settings
 
 from oracle.situations.registry import Situation, put_back, take
+from statecheck.campaign.record_parts import EFFECTS
 from statecheck.execution import profiles
 from statecheck.execution.example import Trial
 from statecheck.execution.machines import MachineProperty, TrialMachine
 from statecheck.execution.registry import Property, load_properties
 from statecheck.expectations.situations import every_situation
+from statecheck.subject import Subject
 
 TABLE = Path(__file__).with_suffix(".json")
+SEQUENCES = "sequences/"
+"""What ids of properties of sequences begin with."""
 
 Note = Callable[[frozenset[str]], None]
 Around = Callable[[], AbstractContextManager[None]]
@@ -51,6 +55,25 @@ def expected(names: Iterable[str], device: str) -> list[Situation]:
         and not mark.never
         and (name in found or (everything and not known.get(name)))
     ]
+
+
+def effects(subject: Subject, ids: Iterable[str]) -> list[Situation]:
+    """What features of a port of sequences may do that properties of these ids draw; nothing of other subjects."""
+    if subject.sequences is None:
+        return []
+    chosen = set(ids)
+    return [
+        Situation(name, EFFECTS)
+        for name, operation in subject.sequences.effects.items()
+        if chosen.intersection(_drawn_by(operation, chosen))
+    ]
+
+
+def _drawn_by(operation: str, ids: Iterable[str]) -> set[str]:
+    """Properties of sequences whose scenarios have an operation."""
+    if operation == "extend":
+        return {id_ for id_ in ids if id_.startswith(SEQUENCES)}
+    return {f"{SEQUENCES}any", f"{SEQUENCES}{operation.replace('_', '-')}"}
 
 
 @cache

@@ -148,6 +148,10 @@ class BucketRecord:
         return f"{self.property} ({self.property_id})" if self.property_id else self.property
 
 
+EFFECTS = "effects of features"
+"""The topic of marks that are what features of a port of sequences have done, see docs/sequences.md."""
+
+
 @dataclass
 class MarkRecord:
     """A named situation, the topic that declares it, how many examples reached it, and which property did so first."""

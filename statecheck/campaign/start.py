@@ -46,7 +46,7 @@ def begun(plan: Plan) -> Beginning:
     Raises:
         ValueError: a plan that cannot be carried out.
     """
-    from statecheck.campaign.marks import expected
+    from statecheck.campaign.marks import effects, expected
     from statecheck.execution.breadth import require_narrow
     from statecheck.execution.enumerations import enumerated
     from statecheck.execution.registry import load_properties
@@ -72,7 +72,10 @@ def begun(plan: Plan) -> Beginning:
     ledger = Ledger(
         [tested[name] for name in names],
         skipped,
-        lambda: expected(explored, plan.device),
+        lambda: [
+            *expected(explored, plan.device),
+            *effects(subject, (tested[name].id for name in explored)),
+        ],
         first_seen(plan, subject),
         kept_before=before,
         configurations=configurations,

@@ -25,6 +25,7 @@ class SequenceChoices:
         offers: whether the port has a function of this name.
         warm_up: has all ready that examples of all models need, before the time of a campaign begins.
         unsupported: why models cannot be verified, by name or pattern, as the port declares it.
+        effects: names of what features of the port may do, with the operation that shows each; see docs/sequences.md.
         explain: the first call, layer and state in which a case differs, in a sentence; "" where that is not known.
         tolerance: the share of the logits' scale by which they may differ from a fresh run's.
         given_to_reference: features that fresh runs get, too.
@@ -39,6 +40,7 @@ class SequenceChoices:
     offers: Callable[[str], bool] = lambda function: True
     warm_up: Callable[[], None] = lambda: None
     unsupported: Mapping[str, str] = field(default_factory=dict)
+    effects: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def all_models(self) -> Sequence[str]:

@@ -58,5 +58,6 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
             offers=library.offers,
             warm_up=library.warm_up,
             unsupported=port.unsupported,
+            effects=port.effects,
         ),
     )

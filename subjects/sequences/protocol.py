@@ -15,7 +15,8 @@ NEEDED = ("models", "new", "extend")
 CHOSEN_MODELS = "STATECHECK_MODELS"
 """Variable of the environment: names or patterns of the models to draw from, separated by commas."""
 WITH_FEATURES = ("new", "extend", "generate")
-OPTIONAL = ("fork", "roll_back", "save", "load", "drop", "reorder", "length", "generate", "states", "close")
+OPERATIONS = ("extend", "fork", "roll_back", "save", "load", "drop", "reorder", "generate")
+OPTIONAL = (*OPERATIONS[1:], "length", "states", "effects", "close")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class PortModule:
     known: str
     release: str
     unsupported: Mapping[str, str]
+    effects: Mapping[str, str]
 
     @classmethod
     def of(cls, module: ModuleType) -> Self:
@@ -59,6 +61,7 @@ class PortModule:
             str(getattr(module, "KNOWN", "")),
             str(getattr(module, "RELEASE", "")),
             _unsupported(module),
+            _effects(module),
         )
 
     def function(self, name: str) -> Callable[..., Any] | None:
@@ -105,6 +108,14 @@ def _unsupported(module: ModuleType) -> Mapping[str, str]:
             f"UNSUPPORTED = {found!r}, but should be reasons by the names or patterns of models [{module.__name__}]"
         )
     return dict(found)
+def _effects(module: ModuleType) -> Mapping[str, str]:
+    found = dict(getattr(module, "EFFECTS", {}))
+    for name, operation in found.items():
+        if operation not in OPERATIONS:
+            raise ValueError(
+                f"EFFECTS[{name!r}] = {operation!r}, but should be one of {', '.join(OPERATIONS)} [{module.__name__}]"
+            )
+    return found
 
 
 def _chosen(names: Sequence[str], patterns: Sequence[str]) -> Sequence[str]:

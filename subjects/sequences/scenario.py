@@ -49,6 +49,7 @@ class Sequences:
         self.reference = Reference(self.library, model, seed, self.features)
         self.reference.require_verified()
         self._contexts: dict[int, Handle] = {}
+        self._effects: dict[int, Mapping[str, int]] = {}
         self._seed = seed
         self._context(0)
 
@@ -176,7 +177,25 @@ class Sequences:
             distance=largest,
             generated=generated,
             held=tuple(sorted(seen.get("held", ()))),
+            effects=self._new_effects(context),
         )
+
+    def _new_effects(self, context: int) -> tuple[str, ...]:
+        """Names of what features of the port have done since the last call in this context.
+
+        Raises:
+            ValueError: `EFFECTS` of the port has no such name.
+        """
+        if not self.library.offers("effects"):
+            return ()
+        counts, before = self._call("effects", context), self._effects.get(context, {})
+        self._effects[context] = counts
+        for name in counts:
+            if name not in self.library.port.effects:
+                raise ValueError(
+                    f"effects = {name!r}, but should be one of {list(self.library.port.effects)} [docs/sequences.md]"
+                )
+        return tuple(sorted(name for name, count in counts.items() if count > before.get(name, 0)))
 
     def _reported(self, context: int, numbers: Sequence[int]) -> dict[Place, int]:
         if not self.library.offers("length"):

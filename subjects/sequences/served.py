@@ -133,6 +133,8 @@ def plain(name: str, value: Any) -> Any:
         return int(value)
     if name == "states":
         return [(str(state), [float(one) for one in _flat(numbers)]) for state, numbers in value]
+    if name == "effects":
+        return {str(effect): int(count) for effect, count in dict(value).items()}
     said = truth(value)
     if said is None and value is not None:
         # A library's 0 may mean success, as in C, or that nothing happened.

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from statecheck.campaign.pages.causes import CauseGroup, grouped
 from statecheck.campaign.pages.summary import evidence, little_compared, replay_line, verdict
 from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import BucketRecord, KnownRecord, bucket_in
+from statecheck.campaign.record_parts import EFFECTS, BucketRecord, KnownRecord, bucket_in
 from statecheck.execution.verdict import Status
 from statecheck.text import first_names
 from statecheck.text.command_lines import near, option
@@ -101,6 +101,15 @@ def not_reached(record: CampaignRecord) -> str:
     return f"{line}; {option('budget', f'{enough}s')} would do" if enough else line
 
 
+def without_effect(record: CampaignRecord) -> str:
+    """A line that names what features of a port of sequences never did; "" where each did it."""
+    found = [mark for mark in record.marks if mark.topic == EFFECTS]
+    names = [mark.name for mark in found if not mark.examples]
+    return (
+        f"not tested: {len(names)} of {len(found)} effects of features: {'; '.join(names)}" if names else ""
+    )
+
+
 def budget_that_would_do(record: CampaignRecord) -> int:
     """Seconds in which a campaign as fast as this one comes to every property, in tens; 0 where nothing can be said."""
     if record.budget is None:
@@ -155,7 +164,8 @@ def print_verdict(say: Say, record: CampaignRecord, directory: PurePath) -> int:
     few = little_compared(record)
     warning = f"warning: {said(few)}" if few else ""
     reasons = (f"  {said(reason)}" for reason in outcome.reasons)
-    for line in (not_reached(record), canary, warning, outcome.word, *reasons, f"  {evidence(record)}"):
+    first = (not_reached(record), without_effect(record), canary, warning)
+    for line in (*first, outcome.word, *reasons, f"  {evidence(record)}"):
         if line:
             say(line)
     say(f"report: {near(directory / 'report.html')}")

@@ -18,6 +18,22 @@ STATECHECK_SEQUENCES = 1
 TOLERANCE = 0.001
 """Correct results differ by at most 5e-5 of the scale of the logits."""
 GIVEN_TO_REFERENCE = ("first_layer",)
+EFFECTS = {
+    "first_layer: another kind of layer comes first": "extend",
+    "step: a row came in several chunks": "extend",
+    "extend: rows of a batch were padded": "extend",
+    "extend: rows that have tokens were merged": "extend",
+    "reorder: rows of a batch changed places": "reorder",
+    "roll_back: a cache was trimmed": "roll_back",
+    "engine: a draft was accepted": "generate",
+    "engine: a draft was rejected": "generate",
+    "past: the cache of a prompt was continued": "generate",
+    "past: a cache of the server's store was continued": "generate",
+    "neighbours: rows of a batch were generated together": "generate",
+    "late: a row joined one that was being generated": "generate",
+    "together: a request waited for another one": "generate",
+    "prefill: a prompt came in several chunks": "generate",
+}
 ISOLATED = True
 SECONDS = 25.0
 KNOWN = str(Path(__file__).parent.with_name("mlx_lm_known.toml"))
@@ -41,12 +57,16 @@ def features(model: str) -> dict[str, Sequence[Any]]:
         "late": (0, 1, 2),
         "together": (8, 1, 2),
         "prefill": (2048, 1, 2, 3),
+        "drafts": (2, 1, 3, 5),
+        "wrong_drafts": (2, 1, 3, 0),
     }
 
 
 def new(model: str, seed: int, *, first_layer: str = "recurrent", step: int = 0) -> MlxContext:
     """A model whose first layer is of a kind, and no sequences; rows that are processed alone come in chunks of `step` tokens."""
-    return MlxContext(_model(model, seed, first_layer), step)
+    made = MlxContext(_model(model, seed, first_layer), step)
+    made.effects["first_layer: another kind of layer comes first"] += first_layer != "recurrent"
+    return made
 
 
 def extend(context: MlxContext, rows: list[tuple[int, list[int]]]) -> list[Any]:
@@ -94,6 +114,11 @@ def states(context: MlxContext, sequence: int) -> list[tuple[str, list[float]]]:
     return cache_states.states(context.caches[sequence])
 
 
+def effects(context: MlxContext) -> Mapping[str, int]:
+    """How often what `EFFECTS` names has happened in the context."""
+    return context.effects
+
+
 def generate(
     context: MlxContext,
     sequence: int,
@@ -105,9 +130,13 @@ def generate(
     late: int = 0,
     together: int = 8,
     prefill: int = 2048,
+    drafts: int = 2,
+    wrong_drafts: int = 2,
 ) -> list[int]:
     """Tokens that the library chooses."""
-    chosen = generation.GenerationFeatures(engine, past, neighbours, late, together, prefill)
+    chosen = generation.GenerationFeatures(
+        engine, past, neighbours, late, together, prefill, drafts, wrong_drafts
+    )
     return generation.generate(context, sequence, n, chosen)
 
 

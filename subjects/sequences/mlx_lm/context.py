@@ -2,6 +2,7 @@
 
 import copy
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,24 +26,31 @@ class MlxContext:
 
     Args:
         step: tokens of a chunk of a row that is processed alone; 0 for one chunk.
+        effects: how often what `EFFECTS` of the port names has happened.
     """
 
     model: Any
     step: int = 0
+    effects: Counter[str] = field(default_factory=Counter)
     caches: dict[int, list[Any]] = field(default_factory=dict)
     tokens: dict[int, list[int]] = field(default_factory=dict)
 
     def extend(self, rows: Sequence[tuple[int, Sequence[int]]]) -> list[Any]:
         """A single row with its own cache; more rows are merged, padded on the right and taken apart again, as the batch generator does it."""
+        self.effects["extend: rows that have tokens were merged"] += len(rows) > 1 and any(
+            name in self.caches for name, _ in rows
+        )
         caches = [self.caches.get(name) or make_prompt_cache(self.model) for name, _ in rows]
         lengths = [len(tokens) for _, tokens in rows]
         cache = caches[0] if len(rows) == 1 else merged(caches)
         width = max(lengths)
         padding = [width - length for length in lengths]
         if any(padding):
+            self.effects["extend: rows of a batch were padded"] += 1
             for layer in cache:
                 layer.prepare(lengths=lengths, right_padding=padding)
         ids = mx.array([[*tokens, *[0] * (width - len(tokens))] for _, tokens in rows])
+        self.effects["step: a row came in several chunks"] += len(rows) == 1 and 0 < self.step < width
         logits = self._chunks(ids, cache, self.step if len(rows) == 1 else 0)
         if any(padding):
             for layer in cache:
@@ -70,6 +78,7 @@ class MlxContext:
         if sources:
             cache = merged([self.caches[source] for source in sources])
             rows = [sources.index(source) for source in order if source in tokens]
+            self.effects["reorder: rows of a batch changed places"] += rows != sorted(set(rows))
             for layer in cache:
                 layer.filter(mx.array(rows))
         row = 0
@@ -92,6 +101,7 @@ class MlxContext:
         trimmed = trim_prompt_cache(cache, count)
         if trimmed != count:
             raise NotImplementedError(f"{trimmed} of {count} tokens were trimmed")
+        self.effects["roll_back: a cache was trimmed"] += 1
         self.tokens[name] = self.tokens[name][:-count]
         if not self.tokens[name]:
             self.drop(name)

@@ -1,13 +1,14 @@
 """Generation with mlx-lm's features, behind the tokens of a sequence."""
 
-import copy
-from collections.abc import Sequence
+import inspect
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
 from mlx_lm.generate import BatchGenerator, generate_step, speculative_generate_step
-from mlx_lm.models.cache import LRUPromptCache, make_prompt_cache
+from mlx_lm.models import cache as library_caches
+from mlx_lm.models.cache import make_prompt_cache
 
 from subjects.sequences.mlx_lm.context import MlxContext
 
@@ -30,6 +31,8 @@ class GenerationFeatures:
         late: the neighbours are inserted when this many tokens were chosen; 0 for at once.
         together: requests that the batch generator processes at a time.
         prefill: tokens of a chunk of a prompt.
+        drafts: tokens that the draft model proposes at a time.
+        wrong_drafts: its proposal behind each token that this number divides is wrong; 0: none is.
     """
 
     engine: str = STEPS
@@ -38,6 +41,31 @@ class GenerationFeatures:
     late: int = 0
     together: int = 8
     prefill: int = 2048
+    drafts: int = 2
+    wrong_drafts: int = 2
+
+
+class ImperfectDraft:
+    """A draft model with the weights of the model, whose proposals are wrong behind every few tokens: drafts are accepted and rejected by turns.
+
+    A draft model that is a copy proposes what the model chooses, so that nothing is ever taken back.
+
+    Args:
+        wrong: behind tokens that this number divides; 0 for behind none.
+    """
+
+    def __init__(self, model: Any, wrong: int) -> None:
+        self._model, self._wrong = model, wrong
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def __call__(self, tokens: mx.array, cache: Any = None) -> mx.array:
+        """Logits [B, T, V] of the model, shifted by a token where they are to be wrong."""
+        logits = self._model(tokens, cache=cache)
+        if not self._wrong:
+            return logits
+        return mx.where((tokens % self._wrong == 0)[..., None], mx.roll(logits, 1, axis=-1), logits)
 
 
 def generate(context: MlxContext, name: int, count: int, features: GenerationFeatures) -> list[int]:
@@ -51,10 +79,11 @@ def generate(context: MlxContext, name: int, count: int, features: GenerationFea
     rest = prompt if cache is None else prompt[-1:]
     cache = make_prompt_cache(context.model) if cache is None else cache
     if features.engine == BATCHES:
-        tokens, after = _batched(context.model, prompt, rest, cache, count, features)
+        tokens, after = _batched(context, prompt, rest, cache, count, features)
     elif features.engine == DRAFTS:
-        tokens, after = _drafted(context.model, prompt, count), None
+        tokens, after = _drafted(context, prompt, count, features), None
     else:
+        context.effects["prefill: a prompt came in several chunks"] += len(rest) - 1 > features.prefill
         steps = generate_step(
             mx.array(rest),
             context.model,
@@ -75,56 +104,120 @@ def _past(context: MlxContext, prompt: Sequence[int], past: str) -> list[Any] | 
     cache = make_prompt_cache(context.model)
     mx.eval(context.model(mx.array([known]), cache=cache), [layer.state for layer in cache])
     if past == "prompt cache":
+        context.effects["past: the cache of a prompt was continued"] += 1
         return cache
-    store = LRUPromptCache(4)
+    store = _store()
     store.insert_cache("model", known, cache)
     fetched, rest = store.fetch_nearest_cache("model", list(prompt))
     if fetched is None or len(rest) != 1:
         raise NotImplementedError("the store has no cache of exactly these tokens")
+    context.effects["past: a cache of the server's store was continued"] += 1
     found: list[Any] = fetched
     return found
 
 
-def _drafted(model: Any, prompt: Sequence[int], count: int) -> list[int]:
-    """With drafts of a model of the same weights."""
+def _store() -> Any:
+    """The server's store of prompt caches, which releases before 0.31.2 have in the server's module."""
+    if hasattr(library_caches, "LRUPromptCache"):
+        return library_caches.LRUPromptCache(4)
+    from mlx_lm import server
+
+    return server.LRUPromptCache(4)
+
+
+def _drafted(
+    context: MlxContext, prompt: Sequence[int], count: int, features: GenerationFeatures
+) -> list[int]:
+    """With drafts of a model that is wrong now and then."""
+    draft = ImperfectDraft(context.model, features.wrong_drafts)
     try:
-        steps = speculative_generate_step(mx.array(list(prompt)), model, copy.copy(model), max_tokens=count)
-        return [int(token) for token, _, _ in steps]
+        steps = [
+            (int(token), bool(from_draft))
+            for token, _, from_draft in speculative_generate_step(
+                mx.array(list(prompt)),
+                context.model,
+                draft,
+                num_draft_tokens=features.drafts,
+                max_tokens=count,
+            )
+        ]
     except ValueError as error:
         if "trimmable" in str(error):
             raise NotImplementedError(str(error)) from error
         raise
+    accepted, rejected = _counted([from_draft for _, from_draft in steps], count, features.drafts)
+    context.effects["engine: a draft was accepted"] += accepted
+    context.effects["engine: a draft was rejected"] += rejected
+    return [token for token, _ in steps]
+
+
+def _counted(from_draft: Sequence[bool], count: int, drafts: int) -> tuple[int, int]:
+    """How many drafts were accepted, and how many were rejected before further tokens were chosen.
+
+    Args:
+        from_draft: of each token, whether it was a draft.
+        count: tokens that were asked for.
+        drafts: proposed at a time.
+    """
+    at = accepted = rejected = 0
+    while at < len(from_draft):
+        proposed = min(count - at, drafts)
+        right = next((n for n in range(proposed) if not from_draft[at + n]), proposed)
+        at, accepted = at + right + 1, accepted + right
+        rejected += (proposed - right) if at < count else 0
+    return accepted, rejected
 
 
 def _batched(
-    model: Any, prompt: list[int], rest: list[int], cache: list[Any], count: int, features: GenerationFeatures
+    context: MlxContext,
+    prompt: list[int],
+    rest: list[int],
+    cache: list[Any],
+    count: int,
+    features: GenerationFeatures,
 ) -> tuple[list[int], list[Any] | None]:
     """With the batch generator: the tokens, and the cache that it returns with the last one."""
     generator = BatchGenerator(
-        model,
+        context.model,
         max_tokens=count,
         prefill_step_size=features.prefill,
         prefill_batch_size=features.together,
         completion_batch_size=features.together,
     )
     others = neighbours(prompt, features.neighbours)
-    (name,) = generator.insert([rest], caches=[cache], all_tokens=[prompt[: len(prompt) - len(rest)]])
+    context.effects["together: a request waited for another one"] += len(others) >= features.together
+    context.effects["prefill: a prompt came in several chunks"] += len(rest) - 1 > features.prefill
+    more: dict[str, Any] = {}
+    if "all_tokens" in inspect.signature(generator.insert).parameters:
+        more["all_tokens"] = [prompt[: len(prompt) - len(rest)]]
+    (name,) = generator.insert([rest], caches=[cache], **more)
     chosen: list[int] = []
     after = None
+    late = False
     try:
         for _ in range(_MOST_STEPS):
             if others and len(chosen) >= features.late:
                 generator.insert(others)
-                others = []
-            for response in generator.next()[1]:
-                if response.uid == name:
-                    chosen.append(int(response.token))
-                    after = response.prompt_cache if response.finish_reason else None
+                late, others = bool(chosen), []
+            responses = list(_responses(generator))
+            own = [response for response in responses if response.uid == name]
+            beside = bool(own) and len(responses) > len(own)
+            context.effects["neighbours: rows of a batch were generated together"] += beside
+            context.effects["late: a row joined one that was being generated"] += beside and late
+            for response in own:
+                chosen.append(int(response.token))
+                after = response.prompt_cache if response.finish_reason else None
             if len(chosen) >= count:
                 break
     finally:
         generator.close()
-    return chosen, after
+    return chosen, after() if callable(after) else after
+
+
+def _responses(generator: Any) -> Iterator[Any]:
+    """Of one step, those with tokens. Releases before 0.31.3 return no others."""
+    found = generator.next()
+    yield from found[1] if isinstance(found, tuple) else found
 
 
 def neighbours(prompt: Sequence[int], count: int) -> list[list[int]]:
