@@ -20,6 +20,20 @@ STATECHECK_SEQUENCES = 1
 TOLERANCE = 0.01
 """Orders of summation differ between micro-batches: up to 0.0005 of the scale, 0.005 for some; a lost state is 0.1 or more."""
 GIVEN_TO_REFERENCE = ("layers",)
+EFFECTS = {
+    "micro_batch: a batch was cut": "extend",
+    "unified: several sequences were in one cache": "extend",
+    "layers: the model had fewer layers": "extend",
+    "extend: rows that have tokens went on in one batch": "extend",
+    "interleaved: tokens of rows came by turns": "extend",
+    "roll_back: positions were removed": "roll_back",
+    "snapshots: positions were removed by snapshots": "roll_back",
+    "drafts: a draft was accepted": "generate",
+    "drafts: a draft was rejected": "generate",
+    "undo: a checkpoint was put back": "generate",
+    "guess: the model made drafts": "generate",
+    **(server.EFFECTS if server.is_installed() else {}),
+}
 ISOLATED = True
 KNOWN = str(Path(__file__).parents[1] / "llamacpp_known.toml")
 
@@ -105,6 +119,7 @@ def new(
             "prompt_cache": prompt_cache,
             "reuse": reuse,
             "speculation": speculation,
+            "layers": layers,
         }
         files = [_model_file(model.removeprefix(server.PREFIX), layers, seed + more) for more in (0, 1)]
         return server.new(files[0], files[1], given)
@@ -114,7 +129,10 @@ def new(
     found = library.context(made, micro_batch=micro_batch, unified=unified, snapshots=snapshots)
     if found is None:
         raise NotImplementedError(f"no context: {' '.join(library.log[-2:])}")
-    return LlamaContext(library, made, found, library.call("llama_get_memory", found))
+    given = {"micro_batch": micro_batch, "unified": unified, "snapshots": snapshots}
+    context = LlamaContext(library, made, found, library.call("llama_get_memory", found), given)
+    context.effects["layers: the model had fewer layers"] += layers < max(map(int, architectures()[model]))
+    return context
 
 
 def extend(
@@ -161,6 +179,11 @@ def drop(context: Context, sequence: int) -> bool:
 def length(context: Context, sequence: int) -> int:
     """One more than the last position."""
     return context.length(sequence)
+
+
+def effects(context: Context) -> Mapping[str, int]:
+    """How often what `EFFECTS` names has happened in the context."""
+    return context.effects
 
 
 def generate(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes as c
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,12 +21,19 @@ _PARTIAL = 1
 
 @dataclass(eq=False)
 class LlamaContext:
-    """A context of the library, its memory, and of each sequence its tokens and the logits behind them."""
+    """A context of the library, its memory, and of each sequence its tokens and the logits behind them.
+
+    Args:
+        features: those that the context was made with.
+        effects: how often what `EFFECTS` of the port names has happened.
+    """
 
     library: LlamaCpp
     model: int
     context: int
     memory: int
+    features: Mapping[str, Any] = field(default_factory=dict)
+    effects: Counter[str] = field(default_factory=Counter)
     tokens: dict[int, list[int]] = field(default_factory=dict)
     last: dict[int, list[float]] = field(default_factory=dict)
 
@@ -39,8 +47,15 @@ class LlamaContext:
             for at, token in enumerate(tokens)
         ]
         if interleaved:
+            by_rows = list(entries)
             entries.sort(key=lambda entry: entry[1])
+            self.effects["interleaved: tokens of rows came by turns"] += entries != by_rows
+        begun = sum(sequence in self.tokens for sequence, _ in rows)
+        self.effects["extend: rows that have tokens went on in one batch"] += begun > 1
         self._decode(entries)
+        self.effects["unified: several sequences were in one cache"] += (
+            bool(self.features.get("unified")) and len(self.tokens.keys() | {row[0] for row in rows}) > 1
+        )
         for sequence, tokens in rows:
             self.tokens.setdefault(sequence, []).extend(tokens)
         at = {entry[2]: place for place, entry in enumerate(entries) if entry[3]}
@@ -62,6 +77,10 @@ class LlamaContext:
             return False
         del self.tokens[sequence][first:]
         self.last.pop(sequence, None)
+        self.effects["roll_back: positions were removed"] += first > 0
+        self.effects["snapshots: positions were removed by snapshots"] += (
+            first > 0 and self.features.get("snapshots", 0) > 0
+        )
         return True
 
     def save(self, sequence: int) -> tuple[list[int], bytes]:
@@ -134,6 +153,7 @@ class LlamaContext:
             right = other.generate(0, count)
         finally:
             other.close()
+        self.effects["guess: the model made drafts"] += 1
         return [*right[:-1], right[-1] % 15 + 1]
 
     def _accepted(self, sequence: int, tokens: list[int], undo: str) -> list[int]:
@@ -147,6 +167,7 @@ class LlamaContext:
             if sampled[-1] != (*tokens, None)[at + 1]:
                 break
         right = len(sampled)
+        self.effects["drafts: a draft was accepted"] += right > 1
         self.last[sequence] = self._logits(right - 1)
         self.tokens[sequence] += tokens
         if right < len(tokens):
@@ -166,6 +187,8 @@ class LlamaContext:
             raise NotImplementedError("drafts: the library cannot take back those that were not accepted")
         if kept is not None:
             self._decode([(token, before + at, sequence, False) for at, token in enumerate(right)])
+            self.effects["undo: a checkpoint was put back"] += 1
+        self.effects["drafts: a draft was rejected"] += 1
         self.last[sequence] = behind
 
     def _checkpoint(self, sequence: int) -> Any:
@@ -185,6 +208,7 @@ class LlamaContext:
 
     def _decode(self, entries: Sequence[tuple[int, int, int, bool]]) -> None:
         _require(self.library.call("llama_decode", self.context, batch_of(entries)), 0, "llama_decode")
+        self.effects["micro_batch: a batch was cut"] += len(entries) > self.features.get("micro_batch", 512)
 
     def _logits(self, at: int) -> list[float]:
         found = self.library.call("llama_get_logits_ith", self.context, at)

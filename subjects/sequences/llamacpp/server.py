@@ -12,6 +12,7 @@ import os
 import tempfile
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -27,6 +28,20 @@ PREFIX = "llama-server:"
 VOCABULARY = 32
 SPECULATION = ("none", "ngram", "draft", "other draft")
 """Drafts come from the sequence itself, from the same model, or from one with other weights, whose drafts are mostly wrong."""
+EFFECTS = {
+    "slots: a request took the slot of another sequence": "extend",
+    "cache_prompt: a prompt was processed anew": "extend",
+    "checkpoints: a request went back in its slot": "extend",
+    "prompt_cache: a request found its prompt outside of its slot": "extend",
+    "reuse: tokens behind others were reused": "extend",
+    "slot: a request named its slot": "extend",
+    "ahead: a request generated several tokens": "extend",
+    "at_once: requests came at the same time": "extend",
+    "load: a slot was restored from a file": "save",
+    "speculation: a draft was accepted": "generate",
+    "speculation: a draft was rejected": "generate",
+}
+"""What servers do beside the C interface; `complete` counts it by what answers say."""
 _SECONDS = 15.0
 _DRAFTS = 3
 _names = itertools.count()
@@ -55,10 +70,19 @@ def features() -> dict[str, Sequence[Any]]:
 
 @dataclass(eq=False)
 class ServerContext:
-    """A server, the tokens of each sequence, and the slot that a sequence used last."""
+    """A server, the tokens of each sequence, and the slot that a sequence used last.
+
+    Args:
+        features: those that the server was made with.
+        effects: how often what `EFFECTS` of the port names has happened.
+        held: by slot, the tokens that it has processed; None where they are not known.
+    """
 
     server: Any
     slots: int
+    features: Mapping[str, Any] = field(default_factory=dict)
+    effects: Counter[str] = field(default_factory=Counter)
+    held: dict[int, list[int] | None] = field(default_factory=dict)
     tokens: dict[int, list[int]] = field(default_factory=dict)
     used: dict[int, int] = field(default_factory=dict)
     files: list[Path] = field(default_factory=list)
@@ -91,8 +115,39 @@ class ServerContext:
             "id_slot": sequence % self.slots if slot == "own" else -1,
         }
         answer = self.post("/completion", body)
+        self._count(sequence, answer, slot=slot, cache_prompt=cache_prompt)
         self.used[sequence] = int(answer["id_slot"])
         return answer
+
+    def _count(self, sequence: int, answer: Any, *, slot: str, cache_prompt: bool) -> None:
+        """Count what the features did in a request, by what the server says of it."""
+        number, prompt = int(answer["id_slot"]), self.tokens[sequence]
+        timings, held = answer.get("timings", {}), self.held.get(number, [])
+        reused, found = int(timings.get("cache_n", 0)), self.effects
+        drafted, accepted = (int(timings.get(name, 0)) for name in ("draft_n", "draft_n_accepted"))
+        found["speculation: a draft was accepted"] += accepted
+        found["speculation: a draft was rejected"] += drafted - accepted
+        found["slot: a request named its slot"] += slot == "own"
+        others = {other for other, taken in self.used.items() if taken == number and other != sequence}
+        found["slots: a request took the slot of another sequence"] += bool(others)
+        found["micro_batch: a batch was cut"] += len(prompt) - reused > self.features.get("micro_batch", 512)
+        found["unified: several sequences were in one cache"] += (
+            bool(self.features.get("unified")) and len(self.tokens) > 1
+        )
+        if held is not None:
+            common = next(
+                (at for at, pair in enumerate(zip(held, prompt, strict=False)) if pair[0] != pair[1]),
+                min(len(held), len(prompt)),
+            )
+            found["cache_prompt: a prompt was processed anew"] += not cache_prompt and common > 1
+            found["checkpoints: a request went back in its slot"] += 0 < reused <= common < len(held)
+            beyond = reused > common
+            found["prompt_cache: a request found its prompt outside of its slot"] += (
+                beyond and not self.features.get("reuse")
+            )
+            found["reuse: tokens behind others were reused"] += beyond and bool(self.features.get("reuse"))
+        # The last token that was chosen is not processed.
+        self.held[number] = [*prompt, *(int(token) for token in answer["tokens"][:-1])]
 
     def extend(
         self,
@@ -109,6 +164,8 @@ class ServerContext:
         """
         for sequence, tokens in rows:
             self.tokens.setdefault(sequence, []).extend(tokens)
+        self.effects["at_once: requests came at the same time"] += at_once and len(rows) > 1
+        self.effects["ahead: a request generated several tokens"] += ahead > 1
         with ThreadPoolExecutor(len(rows) if at_once else 1) as pool:
             answers = [
                 pool.submit(
@@ -152,13 +209,17 @@ class ServerContext:
         self.post(f"/slots/{sequence % self.slots}?action=restore", {"filename": name})
         self.tokens[sequence] = list(tokens)
         self.used[sequence] = sequence % self.slots
+        self.held[self.used[sequence]] = None
+        self.effects["load: a slot was restored from a file"] += 1
         return True
 
     def drop(self, sequence: int) -> bool:
         """Erase the slot that the sequence used last."""
         self.tokens.pop(sequence, None)
         if sequence in self.used:
-            self.post(f"/slots/{self.used.pop(sequence)}?action=erase", {})
+            slot = self.used.pop(sequence)
+            self.post(f"/slots/{slot}?action=erase", {})
+            self.held.pop(slot, None)
         return True
 
     def length(self, sequence: int) -> int:
@@ -217,7 +278,7 @@ def new(model: Path, other: Path, given: Mapping[str, Any]) -> ServerContext:
     parameters.cache_ram_mib, parameters.n_cache_reuse = given["prompt_cache"], given["reuse"]
     parameters.slot_save_path = f"{_folder()}{os.sep}"
     _speculate(parameters, given["speculation"], other if given["speculation"] == "other draft" else model)
-    return ServerContext(xllamacpp.Server(parameters), given["slots"])
+    return ServerContext(xllamacpp.Server(parameters), given["slots"], given)
 
 
 def _speculate(parameters: Any, kind: str, draft: Path) -> None:

@@ -26,6 +26,32 @@ STATECHECK_SEQUENCES = 1
 TOLERANCE = 0.001
 """Correct results differ by at most 1e-5 of the scale of the logits."""
 GIVEN_TO_REFERENCE = ("first_layer", "beams")
+EFFECTS = {
+    "first_layer: another kind of layer comes first": "extend",
+    "padding: rows were padded on the left": "extend",
+    "padding: rows were padded on the right": "extend",
+    "padding: rows went on behind padding": "extend",
+    "inputs: a forward got the cache as it is": "extend",
+    "cache: tokens went on behind a static cache": "extend",
+    "cache: tokens before were processed again": "extend",
+    "extend: rows of one cache went on": "extend",
+    "before: continuous batching chose tokens": "extend",
+    "reorder: rows of a cache changed places": "reorder",
+    "roll_back: a cache was cropped": "roll_back",
+    "record: a recorded past was cropped": "roll_back",
+    "crop: a cache was cropped that says that it cannot be": "roll_back",
+    "reset: a sequence began with a cache that was reset": "drop",
+    "history: a cache of generate was used": "generate",
+    "history: the cache of the sequence was continued": "generate",
+    "history: the whole prompt came with the cache": "generate",
+    "beams: a beam took the place of another one": "generate",
+    "neighbours: the prompt was padded": "generate",
+    "chunk: the prompt came in several chunks": "generate",
+    "static: tokens were chosen with a static cache": "generate",
+    "mode: a candidate was accepted": "generate",
+    "mode: a candidate was rejected": "generate",
+    "mode: continuous batching chose tokens": "generate",
+}
 ISOLATED = True
 SECONDS = 25.0
 KNOWN = str(Path(__file__).parent.with_name("transformers_known.toml"))
@@ -34,6 +60,8 @@ RELEASE = transformers.__version__
 BATCHES = "generate_batch"
 COMPILED = "STATECHECK_COMPILED"
 """Variable of the environment: compiled forwards are among the features. They take seconds."""
+if os.environ.get(COMPILED):
+    EFFECTS["compiled: a forward was compiled"] = "generate"
 
 torch.set_num_threads(1)
 logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)
@@ -62,6 +90,7 @@ def features(model: str) -> dict[str, Sequence[Any]]:
         "cache": ("dynamic", "static", "none"),
         "record": (False, True),
         "crop": ("checked", "unchecked"),
+        "reset": (False, True),
         "before": ("nothing", BATCHES),
         "history": generation.HISTORIES,
         "beams": (1, 2, 3),
@@ -83,16 +112,20 @@ def new(
     cache: str = "dynamic",
     record: bool = False,
     crop: str = "checked",
+    reset: bool = False,
     before: str = "nothing",
 ) -> TransformersContext:
     """A model whose first layer is of a kind, and no sequences; before that continuous batching is tried with it, if `before` says so."""
-    made = _model(model, seed, first_layer or _first_layers(model)[0])
+    first, *others = _first_layers(model)
+    made = _model(model, seed, first_layer or first)
     if keeps_states(made) or before == BATCHES:
         # Its modules hold what other contexts must not share.
         made = copy.deepcopy(made)
-    if before == BATCHES:
-        generation.try_batches(made)
-    return TransformersContext(made, padding, inputs, cache, record, crop)
+    chose = before == BATCHES and generation.try_batches(made)
+    context = TransformersContext(made, padding, inputs, cache, record, crop, reset)
+    context.effects["before: continuous batching chose tokens"] += chose
+    context.effects["first_layer: another kind of layer comes first"] += first_layer in others
+    return context
 
 
 def extend(context: TransformersContext, rows: list[tuple[int, list[int]]]) -> list[Any]:
@@ -138,6 +171,11 @@ def length(context: TransformersContext, sequence: int) -> int:
 def states(context: TransformersContext, sequence: int) -> list[tuple[str, list[float]]]:
     """What the cache holds of a sequence, layer by layer."""
     return cache_states.states(context.batches[sequence], sequence)
+
+
+def effects(context: TransformersContext) -> Mapping[str, int]:
+    """How often what `EFFECTS` names has happened in the context."""
+    return context.effects
 
 
 def generate(

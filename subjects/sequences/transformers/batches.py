@@ -20,7 +20,7 @@ class CacheRows:
         cache: as the library made it.
         mask: int64 [B, P], 1 where a token of the cache is real.
         right: whether rows were padded behind their tokens, so that they cannot go on.
-        recorded: tokens since the prompt or the last crop, which `crop` can remove.
+        recorded: tokens since the beginning or the last crop, which `crop` can remove.
         label: the name of the cache in a trace.
     """
 
@@ -37,27 +37,33 @@ class CacheRows:
 
 
 def begin(
-    model: Any, rows: Sequence[tuple[int, Sequence[int]]], cache: Any, padding: str, inputs: str
+    model: Any,
+    rows: Sequence[tuple[int, Sequence[int]]],
+    cache: Any,
+    padding: str,
+    inputs: str,
+    label: str = "",
 ) -> tuple[CacheRows, torch.Tensor]:
     """Process new sequences in one forward, padded to the longest.
 
     Args:
         cache: empty, or None for that which the model makes.
         padding: "left" or "right".
+        label: the name of the cache in a trace.
 
     Returns: the batch, and logits [B, V] behind the last token of each row.
     """
     ids, mask = padded([tokens for _, tokens in rows], padding)
     width = ids.shape[1]
     last = [width - 1 if padding == "left" else len(tokens) - 1 for _, tokens in rows]
-    label = trace.begun(cache) if (trace := current()) else ""
     observe = _traced(model, label, last, [tokens for _, tokens in rows])
     if cache == NO_CACHE:
         result = uncached(model, ids, mask, observe)
     else:
         result = forward(model, ids, mask, cache, inputs, observe)
     right = padding == "right" and not bool(mask.all())
-    batch = CacheRows([name for name, _ in rows], result.cache, mask, right, label=label)
+    names = [name for name, _ in rows]
+    batch = CacheRows(names, result.cache, mask, right, recorded=width, label=label)
     return batch, result.logits[torch.arange(len(rows)), last]
 
 

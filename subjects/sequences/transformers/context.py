@@ -2,6 +2,7 @@
 
 import copy
 import io
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from transformers import DynamicCache, StaticCache
 
 from subjects.sequences.transformers import batches
 from subjects.sequences.transformers.batches import CacheRows
-from subjects.sequences.transformers.forward import NO_CACHE, forward
+from subjects.sequences.transformers.forward import DIRECT, NO_CACHE, forward
 from subjects.sequences.transformers.trace import current
 
 _Sequence = tuple[CacheRows, list[int], torch.Tensor]
@@ -28,8 +29,11 @@ class TransformersContext:
         padding: where a batch of unequal new sequences is padded, "left" or "right".
         inputs: "prepared" or "direct".
         cache: "dynamic", "static", or "none" for whole sequences with `use_cache=False`.
-        record: caches record the past behind the prompt, so that tokens can be removed.
+        record: caches record the past from their first token on, so that tokens can be removed, as assisted generation has it.
         crop: "checked" asks the cache first whether it can be cropped.
+        reset: a sequence that begins gets the cache of one that was dropped, which the library resets.
+        effects: how often what `EFFECTS` of the port names has happened.
+        dropped: caches of one row that were reset, with their names in a trace.
     """
 
     model: Any
@@ -38,6 +42,9 @@ class TransformersContext:
     cache: str = "dynamic"
     record: bool = False
     crop: str = "checked"
+    reset: bool = False
+    effects: Counter[str] = field(default_factory=Counter)
+    dropped: list[tuple[Any, str]] = field(default_factory=list)
     batches: dict[int, CacheRows] = field(default_factory=dict)
     tokens: dict[int, list[int]] = field(default_factory=dict)
     last: dict[int, torch.Tensor] = field(default_factory=dict)
@@ -53,6 +60,15 @@ class TransformersContext:
         while old:
             name = next(iter(old))
             batch = self._together(name, old)
+            self.effects["extend: rows of one cache went on"] += len(batch.names) > 1
+            self.effects["padding: rows went on behind padding"] += not bool(batch.mask.all())
+            self.effects["inputs: a forward got the cache as it is"] += (
+                self.inputs == DIRECT and batch.cache != NO_CACHE
+            )
+            self.effects["cache: tokens went on behind a static cache"] += isinstance(
+                batch.cache, StaticCache
+            )
+            self.effects["cache: tokens before were processed again"] += batch.cache == NO_CACHE
             new_tokens = [old[one] for one in batch.names]
             whole = [[*self.tokens[one], *old[one]] for one in batch.names]
             result = batches.extend(self.model, batch, new_tokens, whole, self.inputs)
@@ -73,6 +89,7 @@ class TransformersContext:
         if batch is not None and sorted(batch.names) == names and set(order) <= set(names):
             rows = [batch.names.index(name) for name in order]
             batches.reordered(batch.cache, rows, batch.label)
+            self.effects["reorder: rows of a cache changed places"] += rows != list(range(len(rows)))
             batch.mask, batch.names = batch.mask[rows], names
             self.tokens |= dict(enumerate([list(self.tokens[source]) for source in order]))
             self.last |= dict(enumerate([self.last.get(source, torch.empty(0)) for source in order]))
@@ -96,7 +113,8 @@ class TransformersContext:
         if count >= len(tokens):
             self.drop(name)
             return
-        if self.crop == "checked" and not getattr(batch.cache, "is_croppable", True):
+        croppable = getattr(batch.cache, "is_croppable", True)
+        if self.crop == "checked" and not croppable:
             raise NotImplementedError("the cache says that it is not croppable")
         layers = getattr(batch.cache, "layers", ())
         recording = [layer.record_past for layer in layers if hasattr(layer, "record_past")]
@@ -105,6 +123,9 @@ class TransformersContext:
         if trace := current():
             trace.did(f"{batch.label}.crop({-count})")
         batch.cache.crop(-count)
+        self.effects["roll_back: a cache was cropped"] += 1
+        self.effects["record: a recorded past was cropped"] += bool(recording)
+        self.effects["crop: a cache was cropped that says that it cannot be"] += not croppable
         batch.mask = batch.mask[:, :-count]
         batch.recorded = 0
         self._move([(name, (batch, tokens[:-count], last))])
@@ -124,7 +145,14 @@ class TransformersContext:
 
     def drop(self, name: int) -> None:
         """Forget a sequence. The rows that shared its cache go on without it."""
+        batch = self.batches.get(name)
+        alone = batch is not None and batch.names == [name] and hasattr(batch.cache, "reset")
         self._move([(name, None)])
+        if self.reset and alone and batch is not None:
+            if trace := current():
+                trace.did(f"{batch.label}.reset()")
+            batch.cache.reset()
+            self.dropped.append((batch.cache, batch.label))
 
     def length(self, name: int) -> int:
         """Tokens of a sequence, as its cache counts them, without padding.
@@ -154,16 +182,28 @@ class TransformersContext:
         self._move([(name, (batch, list(tokens), torch.empty(0)))])
 
     def _begin(self, rows: list[tuple[int, Sequence[int]]]) -> dict[int, torch.Tensor]:
-        batch, logits = batches.begin(
-            self.model, rows, empty_cache(self.model, self.cache), self.padding, self.inputs
-        )
-        if self.record and hasattr(batch.cache, "activate_past_recording"):
-            if trace := current():
-                trace.did(f"{batch.label}.activate_past_recording()")
-            batch.cache.activate_past_recording()
+        cache, label = self._empty(len(rows))
+        batch, logits = batches.begin(self.model, rows, cache, self.padding, self.inputs, label)
+        if not bool(batch.mask.all()):
+            self.effects[f"padding: rows were padded on the {self.padding}"] += 1
         for name, tokens in rows:
             self.batches[name], self.tokens[name] = batch, list(tokens)
         return dict(zip(batch.names, logits, strict=True))
+
+    def _empty(self, rows: int) -> tuple[Any, str]:
+        """A cache to begin with, and its name in a trace; None where the model makes its own."""
+        if self.dropped and rows == 1:
+            self.effects["reset: a sequence began with a cache that was reset"] += 1
+            return self.dropped.pop()
+        cache = empty_cache(self.model, self.cache)
+        if self.record and cache is None and own_cache(self.model) is DynamicCache:
+            cache = DynamicCache(config=self.model.config)
+        label = trace.begun(cache) if (trace := current()) else ""
+        if self.record and hasattr(cache, "activate_past_recording"):
+            if trace:
+                trace.recorded(label)
+            cache.activate_past_recording()
+        return cache, label
 
     def _together(self, name: int, rows: dict[int, Sequence[int]]) -> CacheRows:
         """The batch of the rows that can go on with `name`: as many tokens, and the same cache."""

@@ -1,9 +1,11 @@
 """`generate` with its features, behind the tokens of a sequence."""
 
 import copy
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -73,7 +75,9 @@ def _generate(context: TransformersContext, name: int, count: int, features: Gen
     prompt = context.tokens[name]
     if features.mode == CONTINUOUS:
         # What it leaves in the model is for the feature `before` of contexts.
-        return _batched(copy.deepcopy(context.model), prompt, count)
+        chosen = _batched(copy.deepcopy(context.model), prompt, count)
+        context.effects["mode: continuous batching chose tokens"] += 1
+        return chosen
     first: list[int] = []
     ids, mask = padded([prompt, *_neighbours(prompt, features.neighbours)], "left")
     options = _options(context.model, features)
@@ -89,9 +93,11 @@ def _generate(context: TransformersContext, name: int, count: int, features: Gen
     if trace := current():
         held_by = batch.label if continues else ""
         label = trace.generated(ids, mask, options, cache_name(context.model), held_by, [*prompt, *first])
-    output = context.model.generate(
-        input_ids=ids, attention_mask=mask, return_dict_in_generate=True, **options, **held
-    )
+    with observed(context.model) as forwards:
+        output = context.model.generate(
+            input_ids=ids, attention_mask=mask, return_dict_in_generate=True, **options, **held
+        )
+    context.effects.update(_effects(features, ids, mask, output, forwards))
     tokens = first + [int(token) for token in output.sequences[0, ids.shape[1] :]]
     found = cache_of(output)
     # A static cache is as long as what was asked for.
@@ -101,6 +107,62 @@ def _generate(context: TransformersContext, name: int, count: int, features: Gen
     else:
         _process(context, name, [*prompt, *tokens[:-1]])
     return tokens
+
+
+@contextmanager
+def observed(model: Any) -> Iterator[list[tuple[int, int]]]:
+    """While it is entered, of each forward of the model the position of its first token, and the one behind its last."""
+    positions: list[tuple[int, int]] = []
+
+    def note(_: Any, positional: Any, named: Mapping[str, Any]) -> None:
+        ids = named.get("input_ids", positional[0] if positional else None)
+        if ids is None:
+            return
+        given = named.get("position_ids")
+        # A model without positions never goes back.
+        before = positions[-1][1] if positions else 0
+        start = before if given is None else int(given.flatten()[0])
+        positions.append((start, start + ids.shape[1]))
+
+    hook = model.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        yield positions
+    finally:
+        hook.remove()
+
+
+def _effects(
+    features: GenerateFeatures,
+    ids: torch.Tensor,
+    mask: torch.Tensor,
+    output: Any,
+    forwards: Sequence[tuple[int, int]],
+) -> Counter[str]:
+    """What the features have done in a call of `generate`."""
+    found: Counter[str] = Counter()
+    found["history: a cache of generate was used"] += (
+        features.history == CACHE and cache_of(output) is not None
+    )
+    found["history: the cache of the sequence was continued"] += features.history == CONTINUED
+    found["history: the whole prompt came with the cache"] += features.history == CONTINUED_WHOLE
+    found["neighbours: the prompt was padded"] += not bool(mask.all())
+    found["static: tokens were chosen with a static cache"] += features.static
+    found["compiled: a forward was compiled"] += features.compiled
+    beams = output.get("beam_indices")
+    if beams is not None and features.beams > 1:
+        found["beams: a beam took the place of another one"] += _moves(beams[0].tolist())
+    chunks = [start for start, end in forwards if end <= int(mask[0].sum())]
+    found["chunk: the prompt came in several chunks"] += features.chunk > 0 and len(chunks) > 1
+    if features.mode in ("lookup", "assistant"):
+        for (start, end), (then, _) in pairwise(forwards):
+            found["mode: a candidate was rejected"] += then < end
+            found["mode: a candidate was accepted"] += then > max(start, ids.shape[1] - 1) + 1
+    return found
+
+
+def _moves(rows: Sequence[int]) -> int:
+    """How often the row of a beam changes; behind its end it has none."""
+    return sum(row != before for before, row in pairwise(row for row in rows if row >= 0))
 
 
 def _process(context: TransformersContext, name: int, tokens: list[int]) -> None:
@@ -166,10 +228,11 @@ def _assistant(model: Any) -> Any:
     return assistant
 
 
-def try_batches(model: Any) -> None:
-    """Generate with continuous batching, which the library may refuse."""
+def try_batches(model: Any) -> bool:
+    """Generate with continuous batching, which the library may refuse; whether it has chosen a token."""
     with suppress(ValueError, RuntimeError, NotImplementedError, AttributeError):
-        _batched(model, [1, 2], 1)
+        return bool(_batched(model, [1, 2], 1))
+    return False
 
 
 def _batched(model: Any, prompt: list[int], count: int) -> list[int]:

@@ -24,6 +24,10 @@ class Trace:
             self._empty[name] = f"transformers.{type(cache).__name__}(config=model.config{sizes})"
         return name
 
+    def recorded(self, name: str) -> None:
+        """An empty cache records its past from now on."""
+        self.lines.append(f"{name} = {self._empty.pop(name)}; {name}.activate_past_recording()")
+
     def ran(
         self, name: str, given: Mapping[str, Any], last: Sequence[int], rows: Sequence[Sequence[int]]
     ) -> None:

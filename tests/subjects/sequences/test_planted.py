@@ -114,6 +114,17 @@ PLANTED = {
         "    return list(context.states[sequence])",
         "    return context.states[sequence]",
     ),
+    "a save keeps the states in bfloat16": (
+        "sequences/save",
+        "    return list(context.states[sequence])",
+        (
+            "    import struct\n\n"
+            "    def short(number):\n"
+            "        bits = struct.unpack('<I', struct.pack('<f', number))[0]\n"
+            "        return struct.unpack('<f', struct.pack('<I', (bits + 0x8000) & 0xFFFF0000))[0]\n\n"
+            "    return [tuple(tuple(map(short, layer)) for layer in state) for state in context.states[sequence]]"
+        ),
+    ),
     "a rollback of exactly the tokens of the last call takes one more": (
         "sequences/roll-back",
         "    del context.states[sequence][-n:]",
