@@ -36,6 +36,8 @@ from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop
 
 LIBRARY = "Sequences"
+_FUNCTIONS: dict[type, str] = {Grow: "extend"}
+"""The port's functions that operations of scenarios need, where they have other names."""
 
 
 @dataclass(eq=False)
@@ -71,7 +73,7 @@ class SequenceRun:
         }
         for operation in self.story.operations:
             # What a port lacks ends no scenario that has other operations.
-            if choices.offers(happen[type(operation)].__name__):
+            if choices.offers(_FUNCTIONS.get(type(operation), happen[type(operation)].__name__)):
                 happen[type(operation)](operation)
         self.go_on()
 
@@ -100,8 +102,6 @@ class SequenceRun:
             self.extend(Extend(((number, tokens),), context))
 
     def fork(self, event: ForkSequence) -> None:
-        if event.optional and not self.trial.sequences.offers("fork"):
-            return
         for context, source in self.of(event.source):
             if source != event.target:
                 self.take("fork", context=context, source=source, target=event.target)

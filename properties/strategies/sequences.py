@@ -41,11 +41,10 @@ class Grow:
 
 @dataclass(frozen=True)
 class ForkSequence:
-    """`source` counts the sequences that have tokens. `optional`: not where the library has no fork."""
+    """`source` counts the sequences that have tokens."""
 
     source: int
     target: int
-    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -208,8 +207,7 @@ def _loaded_beside_a_length() -> st.SearchStrategy[Operations]:
 
 def _loaded_over_a_fork() -> st.SearchStrategy[Operations]:
     """A load into a sequence that was copied, or into its copy, before either has gone on."""
-    fork = st.builds(ForkSequence, _numbers(SEQUENCES), _numbers(SEQUENCES), st.just(True))
-    return st.tuples(_SAVES, fork, st.builds(Load, _numbers(2), st.sampled_from((COPY, SOURCE))))
+    return st.tuples(_SAVES, _FORKS, st.builds(Load, _numbers(2), st.sampled_from((COPY, SOURCE))))
 
 
 _OTHERS: dict[str, st.SearchStrategy[Operations]] = {

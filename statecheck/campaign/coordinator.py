@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from statecheck.campaign.conformance.profiles import profile_of
 from statecheck.campaign.keeper import not_written
 from statecheck.campaign.outcomes import Outcomes
 from statecheck.campaign.pending import pending_of
@@ -29,7 +28,7 @@ from statecheck.campaign.schedule.assignment import GRACE_SECONDS, Assignment
 from statecheck.campaign.schedule.exhaustion import Exhaustion
 from statecheck.campaign.schedule.fixed import FixedExamples
 from statecheck.campaign.schedule.task_queue import Explorations, TaskQueue
-from statecheck.campaign.start import begun, terminated_like_interrupted, uninterrupted
+from statecheck.campaign.start import Beginning, begun, terminated_like_interrupted, uninterrupted
 
 _POLL_SECONDS = 0.2
 _TIMES_THE_LIMIT = 3
@@ -63,7 +62,7 @@ class Campaign:
         self._started: float | None = None
         self._ended: float | None = None
         self.exhaustion = Exhaustion(plan, self.ledger) if plan.exhaustive else None
-        self._assignment = self.exhaustion or self._explorations(start.scenarios)
+        self._assignment = self.exhaustion or self._explorations(start)
         self._queue = TaskQueue(plan, self._assignment)
         self._recovery = Recovery(self.folder, self.ledger, self.defects)
         self._save_at, self._shown_at = time.monotonic() + _FIRST_SECONDS, float("-inf")
@@ -72,10 +71,10 @@ class Campaign:
         self._pool: WorkerPool
         self._outcomes: Outcomes
 
-    def _explorations(self, scenarios: frozenset[str]) -> Explorations:
+    def _explorations(self, start: Beginning) -> Explorations:
         if self.plan.profile:
-            return FixedExamples(self.plan, self.ledger, profile_of(self.plan.profile).examples)
-        return Assignment(self.plan, self.ledger, scenarios)
+            return FixedExamples(self.plan, self.ledger, start.examples)
+        return Assignment(self.plan, self.ledger, start.scenarios)
 
     @property
     def at(self) -> float:

@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Beginning:
-    """An empty record, what is to be known, and which of the properties are state machines."""
+    """An empty record, what is to be known, which of the properties are state machines, and the number of examples that a profile has of each."""
 
     record: CampaignRecord
     ledger: Ledger
     defects: KnownDefects
     scenarios: frozenset[str]
+    examples: Mapping[str, int]
 
 
 def begun(plan: Plan) -> Beginning:
@@ -57,8 +58,8 @@ def begun(plan: Plan) -> Beginning:
     subject, tested = with_xfails(plan, loaded(plan.subject)), load_properties()
     require_narrow(subject)
     offered = enumerated(tested, plan.device) if plan.exhaustive else sorted(tested)
+    examples = profile_of(plan.profile).examples(subject) if plan.profile else {}
     if plan.profile:
-        examples = profile_of(plan.profile).examples
         offered = [name for name in offered if tested[name].id in examples]
     names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
     every, _ = applicable(sorted(tested), tested, subject, plan.device)
@@ -91,7 +92,7 @@ def begun(plan: Plan) -> Beginning:
     record = _empty_record(plan, subject.release)
     refused = unsupported(plan, tested)
     record.applicable = sum(name not in refused for name in every)
-    return Beginning(record, ledger, defects, scenarios)
+    return Beginning(record, ledger, defects, scenarios, examples)
 
 
 def _configurations(subject: Subject, explored: Sequence[Property]) -> dict[str, Sequence[str]]:

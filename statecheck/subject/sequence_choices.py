@@ -26,6 +26,7 @@ class SequenceChoices:
         warm_up: has all ready that examples of all models need, before the time of a campaign begins.
         unsupported: why models cannot be verified, by name or pattern, as the port declares it.
         effects: names of what features of the port may do, with the operation that shows each; see docs/sequences.md.
+        isolated: models are in processes of their own.
         explain: the first call, layer and state in which a case differs, in a sentence; "" where that is not known.
         tolerance: the share of the logits' scale by which they may differ from a fresh run's.
         given_to_reference: features that fresh runs get, too.
@@ -41,6 +42,7 @@ class SequenceChoices:
     warm_up: Callable[[], None] = lambda: None
     unsupported: Mapping[str, str] = field(default_factory=dict)
     effects: Mapping[str, str] = field(default_factory=dict)
+    isolated: bool = False
 
     @cached_property
     def all_models(self) -> Sequence[str]:

@@ -59,5 +59,6 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
             warm_up=library.warm_up,
             unsupported=port.unsupported,
             effects=port.effects,
+            isolated=port.isolated,
         ),
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from statecheck.data.decode import Decoder
 from statecheck.data.files import read_text
+from statecheck.subject import Subject
 
 FILE = Path(__file__).with_name("profiles.toml")
 _LARGEST = 1 << 20
@@ -21,10 +22,15 @@ _LARGEST = 1 << 20
 
 @dataclass(frozen=True)
 class ExampleSet:
-    """Properties, by their ids, that get the same number of examples."""
+    """Properties, by their ids, that get the same number of examples.
+
+    Args:
+        in_process: the number for a port of sequences that needs no processes of its own, whose examples take milliseconds; 0 for `examples`.
+    """
 
     examples: int
     properties: list[str]
+    in_process: int = 0
 
 
 @dataclass(frozen=True)
@@ -35,10 +41,12 @@ class ConformanceProfile:
     version: int
     sets: list[ExampleSet]
 
-    @property
-    def examples(self) -> Mapping[str, int]:
+    def examples(self, subject: Subject) -> Mapping[str, int]:
         """The number of examples of each property, by the property's id."""
-        return {name: one.examples for one in self.sets for name in one.properties}
+        cheap = subject.sequences is not None and not subject.sequences.isolated
+        return {
+            name: (cheap and one.in_process) or one.examples for one in self.sets for name in one.properties
+        }
 
 
 @cache
