@@ -90,9 +90,25 @@ TRANSFORMERS = (
                     "..., -tokens_to_remove - self.conv_kernel_size[i] : -tokens_to_remove\n",
                     "..., -tokens_to_remove - self.conv_kernel_size[i] + 1 : -tokens_to_remove + 1 or None\n",
                 ),
+                "a crop of a recorded past removes a token too many": (
+                    "..., -tokens_to_remove - self.conv_kernel_size[i] : -tokens_to_remove\n",
+                    "..., -tokens_to_remove - 1 - self.conv_kernel_size[i] : -tokens_to_remove - 1\n",
+                ),
                 "a rollback removes the first keys": (
                     "self.keys = self.keys[..., : -abs(tokens_to_remove), :]\n",
                     "self.keys = self.keys[..., abs(tokens_to_remove) :, :]\n",
+                ),
+            }
+        },
+    ),
+    *_of(
+        _CORRECT,
+        "sequences/drop",
+        {
+            _CACHES: {
+                "a cache that is reset keeps its states": (
+                    "                self.recurrent_states[i].zero_()\n            self.has_previous_state[i] = False\n",
+                    "                pass\n",
                 ),
             }
         },
@@ -274,6 +290,10 @@ MLX_LM = (
         "sequences/save",
         {
             _MLX_CACHES: {
+                "a saved cache is in bfloat16": (
+                    "        if isinstance(data, mx.array):\n            return item\n",
+                    "        if isinstance(data, mx.array):\n            return i, data.astype(mx.bfloat16)\n",
+                ),
                 "a loaded cache has lost its last layer's states": (
                     "def load_prompt_cache(file_name, return_metadata=False):\n",
                     (

@@ -81,7 +81,7 @@ def generate(context: MlxContext, name: int, count: int, features: GenerationFea
     if features.engine == BATCHES:
         tokens, after = _batched(context, prompt, rest, cache, count, features)
     elif features.engine == DRAFTS:
-        tokens, after = _drafted(context, prompt, count, features), None
+        tokens, after = drafted(context, prompt, count, features), None
     else:
         context.effects["prefill: a prompt came in several chunks"] += len(rest) - 1 > features.prefill
         steps = generate_step(
@@ -125,7 +125,7 @@ def _store() -> Any:
     return server.LRUPromptCache(4)
 
 
-def _drafted(
+def drafted(
     context: MlxContext, prompt: Sequence[int], count: int, features: GenerationFeatures
 ) -> list[int]:
     """With drafts of a model that is wrong now and then."""

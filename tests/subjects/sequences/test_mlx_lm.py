@@ -10,11 +10,16 @@ import pytest
 
 pytest.importorskip("mlx_lm", reason="mlx-lm is not installed here: run in an environment of a release")
 
+import mlx.core as mx
 import numpy as np
+from mlx import nn
+from mlx_lm.models.cache import KVCache
 
 from statecheck.case import Case
 from statecheck.report.repro.sequences import framed
 from subjects.sequences import mlx_lm as port
+from subjects.sequences.mlx_lm import generation
+from subjects.sequences.mlx_lm.context import MlxContext
 
 CORRECT = "mamba2"
 
@@ -58,6 +63,48 @@ def test_generation_chooses_the_same_tokens_with_any_past(engine: str, past: str
     plain = port.new(CORRECT, 0)
     port.extend(plain, [(0, [1, 2, 3])])
     assert tokens == port.generate(plain, 0, 4)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "accepted", "rejected"), [(0, True, False), (1, False, True), (2, True, True)]
+)
+def test_drafts_are_accepted_and_rejected(wrong: int, accepted: bool, rejected: bool) -> None:
+    model = _Counting()
+    context = MlxContext(model)
+    tokens = [
+        token
+        for first in range(8)
+        for token in generation.drafted(
+            context, [first + 1], 12, generation.GenerationFeatures(wrong_drafts=wrong)
+        )
+    ]
+    assert bool(context.effects["engine: a draft was accepted"]) is accepted
+    assert bool(context.effects["engine: a draft was rejected"]) is rejected
+    assert tokens == [(first + at) % model.size for first in range(8) for at in range(2, 14)]
+
+
+def test_each_feature_has_an_effect() -> None:
+    counted = {name.partition(":")[0] for name in port.EFFECTS}
+    # Drafts that are proposed at a time and those that are wrong are those of the engine.
+    assert set(port.features(CORRECT)) - {"drafts", "wrong_drafts"} <= counted
+
+
+class _Counting(nn.Module):
+    """A model with a cache that can be trimmed, which chooses the number behind each token."""
+
+    size = 16
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers: list[object] = [object()]
+
+    def make_cache(self) -> list[KVCache]:
+        return [KVCache()]
+
+    def __call__(self, tokens: mx.array, cache: list[KVCache]) -> mx.array:
+        cache[0].update_and_fetch(*[mx.zeros((1, 1, tokens.shape[1], 1))] * 2)
+        following = (tokens.astype(mx.int32) + 1) % self.size
+        return (mx.arange(self.size) == following[..., None]).astype(mx.float32)
 
 
 def test_a_case_becomes_a_script_of_twenty_lines_that_needs_the_library_alone() -> None:

@@ -60,6 +60,60 @@ def test_a_recurrent_state_is_not_rolled_back_and_nothing_changes() -> None:
     assert port.length(context, 0) == 3
 
 
+@pytest.mark.parametrize("n", [1, 3, 7])
+def test_a_window_of_a_convolution_is_rolled_back_into_the_prompt(n: int) -> None:
+    context = port.new("lfm2", 0, record=True)
+    prompt = [1, 2, 3, 4, 1, 2, 3, 4, 1]
+    port.extend(context, [(0, prompt)])
+    port.roll_back(context, 0, n)
+    assert context.effects["record: a recorded past was cropped"] == 1
+    (row,) = port.extend(context, [(0, [9])])
+    (fresh,) = port.extend(port.new("lfm2", 0), [(0, [*prompt[:-n], 9])])
+    np.testing.assert_allclose(row, fresh, atol=port.TOLERANCE * abs(fresh).max())
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_a_sequence_begins_with_the_cache_of_another_one_that_was_reset(cache: str) -> None:
+    context = port.new(CORRECT, 0, cache=cache, reset=True)
+    port.extend(context, [(0, [1, 2, 3])])
+    port.drop(context, 0)
+    (row,) = port.extend(context, [(1, [4, 5])])
+    assert context.effects["reset: a sequence began with a cache that was reset"] == 1
+    (fresh,) = port.extend(port.new(CORRECT, 0), [(0, [4, 5])])
+    np.testing.assert_allclose(row, fresh, atol=port.TOLERANCE * abs(fresh).max())
+
+
+@pytest.mark.parametrize("mode", ["lookup", "assistant"])
+def test_candidates_are_accepted_and_rejected(mode: str) -> None:
+    context = port.new("lfm2", 0)
+    port.extend(context, [(0, [1, 2, 3, 4, 1, 2, 3, 4])])
+    port.generate(context, 0, 14, history="cache", mode=mode)
+    assert context.effects["mode: a candidate was rejected"]
+    if mode == "assistant":
+        assert context.effects["mode: a candidate was accepted"]
+
+
+@pytest.mark.parametrize(
+    ("features", "effect"),
+    [
+        ({"beams": 3}, "beams: a beam took the place of another one"),
+        ({"neighbours": 1}, "neighbours: the prompt was padded"),
+        ({"chunk": 2}, "chunk: the prompt came in several chunks"),
+        ({"static": True}, "static: tokens were chosen with a static cache"),
+    ],
+)
+def test_features_of_generate_take_effect(features: dict[str, Any], effect: str) -> None:
+    context = port.new(CORRECT, 0)
+    port.extend(context, [(0, [1, 2, 3, 4, 1, 2])])
+    port.generate(context, 0, 8, history="cache", **features)
+    assert context.effects[effect]
+
+
+def test_each_feature_has_an_effect() -> None:
+    counted = {name.partition(":")[0] for name in port.EFFECTS}
+    assert set(port.features(CORRECT)) <= counted
+
+
 @pytest.mark.parametrize("history", ["none", "cache", "continued", "continued, whole prompt"])
 def test_generate_chooses_the_same_tokens_with_any_history(history: str) -> None:
     context = port.new(CORRECT, 0)
