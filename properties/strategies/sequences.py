@@ -206,8 +206,9 @@ def _loaded_beside_a_length() -> st.SearchStrategy[Operations]:
 
 
 def _loaded_over_a_fork() -> st.SearchStrategy[Operations]:
-    """A load into a sequence that was copied, or into its copy, before either has gone on."""
-    return st.tuples(_SAVES, _FORKS, st.builds(Load, _numbers(2), st.sampled_from((COPY, SOURCE))))
+    """A load into a sequence that was copied, or into its copy, before either has gone on; what is loaded is older than the copy."""
+    loads = st.builds(Load, _numbers(2), st.sampled_from((COPY, SOURCE)))
+    return st.one_of(st.tuples(_FORKS, loads), st.tuples(_SAVES, _extends(), _FORKS, loads))
 
 
 _OTHERS: dict[str, st.SearchStrategy[Operations]] = {
