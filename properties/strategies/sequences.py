@@ -112,11 +112,9 @@ def _numbers(most: int) -> st.SearchStrategy[int]:
 
 
 def _features() -> st.SearchStrategy[Features]:
-    """One or two features at a time, since many of them refuse each other; many at a time now and then."""
+    """One or two features, since many of them refuse each other; or many, since some take effect with others only, as neighbours in a batch do."""
     feature = st.tuples(_numbers(16), _numbers(3))
-    return st.one_of(
-        st.lists(feature, max_size=2), st.lists(feature, max_size=2), st.lists(feature, max_size=8)
-    ).map(tuple)
+    return st.one_of(st.lists(feature, max_size=2), st.lists(feature, min_size=3, max_size=12)).map(tuple)
 
 
 def _tokens() -> st.SearchStrategy[Numbers]:
