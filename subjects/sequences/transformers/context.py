@@ -196,7 +196,7 @@ class TransformersContext:
             self.effects["reset: a sequence began with a cache that was reset"] += 1
             return self.dropped.pop()
         cache = empty_cache(self.model, self.cache)
-        if self.record and cache is None and own_cache(self.model) is DynamicCache:
+        if self.record and cache is None and own_cache(self.model) == DynamicCache:
             cache = DynamicCache(config=self.model.config)
         label = trace.begun(cache) if (trace := current()) else ""
         if self.record and hasattr(cache, "activate_past_recording"):
