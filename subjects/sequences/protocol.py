@@ -108,6 +108,8 @@ def _unsupported(module: ModuleType) -> Mapping[str, str]:
             f"UNSUPPORTED = {found!r}, but should be reasons by the names or patterns of models [{module.__name__}]"
         )
     return dict(found)
+
+
 def _effects(module: ModuleType) -> Mapping[str, str]:
     found = dict(getattr(module, "EFFECTS", {}))
     for name, operation in found.items():
