@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+from properties.releases.live_marks import Marks
 from properties.strategies.releases.radix import RadixWorld
+from statecheck.case.values import Record
 
 HIT, PAGES, PASSED, INSIDE = (
     "a request begins behind a hit",
@@ -74,57 +76,50 @@ SITUATIONS: Mapping[str, tuple[str, ...]] = {
     "rust-sessions": (HIT,),
 }
 """By the property's name behind "radix-engine/", what it is for."""
-REACHED: Counter[str] = Counter()
-"""How many scenarios of this process came to each."""
 _STATES, _HOST = 1, 1000
 
 
 @dataclass(eq=False)
-class RadixMarks:
-    """The marks of a scenario: what its steps were, one after the other."""
+class RadixMarks(Marks):
+    """The marks of a scenario: what its steps were, one after the other.
+
+    Args:
+        world: the engine.
+        stops: by request, the number of the token that it says that is its stop token; requests that come in later are added to it.
+    """
 
     world: RadixWorld
-    seen: set[str] = field(default_factory=set)
+    stops: Mapping[str, int]
+    _said: Counter[str] = field(default_factory=Counter)
     _begun: set[str] = field(default_factory=set)
     _passed: Counter[str] = field(default_factory=Counter)
     _prefilled: bool = False
     _published: tuple[tuple[int, int, str, int], ...] = ()
 
-    def note(self, mark: str, holds: object = True) -> None:
-        """The scenario has come to it."""
-        if holds and mark not in self.seen:
-            self.seen.add(mark)
-            REACHED[mark] += 1
-
-    def step(self, step: Mapping[str, Any], stops: Mapping[str, int], said: Mapping[str, int]) -> None:
-        """A step is over.
-
-        Args:
-            step: the fields of a `RadixStep`.
-            stops: by request, the number of the token that it says that is its stop token.
-            said: by request, how many tokens it has said by now.
-        """
-        rows: Mapping[str, Any] = dict(step["scheduled"])
+    def step(self, value: Record, alive: list[str]) -> None:  # noqa: ARG002 - of other engines
+        rows: Mapping[str, Any] = dict(value["scheduled"])
         prefills = {name for name, row in rows.items() if row["tokens"] - row["drafts"] > 1 or row["begins"]}
         self.note(BATCH, len(rows) > 1)
         self.note(MIXED, prefills and len(prefills) < len(rows))
         starts = accumulate((row["tokens"] for row in rows.values()), initial=0)
         chunk = self.world.mamba_chunk_size
         self.note(GRID, prefills and any(start % chunk for start, _ in zip(starts, rows, strict=False)))
-        outputs = dict(step["outputs"])
+        outputs = dict(value["outputs"])
+        for name, tokens in outputs.items():
+            self._said[name] += len(tokens)
         for name, row in rows.items():
             if name in prefills:
                 self._prefill(name, row)
             else:
                 self._decode(name, row, len(outputs.get(name, ())))
-        for name in step["finished"]:
-            self.note(STOPPED, stops.get(name) == said.get(name))
-        held = {(group, block) for _, group, _, block in step["owners_after"]}
-        held |= {(group, block) for group, block, *_ in step["published"] if block < _HOST}
+        for name in value["finished"]:
+            self.note(STOPPED, name in self.stops and self.stops[name] == self._said[name])
+        held = {(group, block) for _, group, _, block in value["owners_after"]}
+        held |= {(group, block) for group, block, *_ in value["published"] if block < _HOST}
         keys = len([1 for group, _ in held if group != _STATES]) * self.world.page_size
         states = sum(group == _STATES for group, _ in held)
         self.note(FULL, states >= self.world.max_mamba_cache_size and 2 * keys < self.world.max_total_tokens)
-        self._prefilled, self._published = bool(prefills), tuple(step["published"])
+        self._prefilled, self._published = bool(prefills), tuple(value["published"])
 
     def _prefill(self, name: str, row: Mapping[str, Any]) -> None:
         first, page = row["computed"], self.world.page_size

@@ -56,22 +56,40 @@ REACHED: Final[Counter[str]] = Counter()
 
 
 @dataclass
-class LiveMarks:
-    """The situations that one scenario has come to so far."""
+class Marks:
+    """The situations that one scenario of an engine has come to so far; an event that belongs to no situation notes nothing."""
 
-    world: LiveWorld
-    seen: set[str] = field(default_factory=set)
-    _prompts: dict[str, int] = field(default_factory=dict)
-    _computed: dict[str, int] = field(default_factory=dict)
-    _in_flight: bool = False
+    seen: set[str] = field(default_factory=set, init=False)
 
     def note(self, name: str, holds: object = True) -> None:
+        """The scenario has come to it."""
         if holds and name not in self.seen:
             self.seen.add(name)
             REACHED[name] += 1
 
     def adds(self, name: str, prompt: int) -> None:
         """A request with so many tokens comes in."""
+
+    def aborts(self, name: str) -> None:
+        """The client of a request goes away."""
+
+    def resets(self) -> None:
+        """The prefix cache is emptied."""
+
+    def step(self, value: Record, alive: list[str]) -> None:
+        """A step returned this; `alive` are the requests that had not ended before."""
+
+
+@dataclass
+class LiveMarks(Marks):
+    """The situations of scenarios of an engine with blocks."""
+
+    world: LiveWorld
+    _prompts: dict[str, int] = field(default_factory=dict)
+    _computed: dict[str, int] = field(default_factory=dict)
+    _in_flight: bool = False
+
+    def adds(self, name: str, prompt: int) -> None:
         self._prompts[name] = prompt
 
     def aborts(self, name: str) -> None:
@@ -81,7 +99,6 @@ class LiveMarks:
         self.note("the prefix cache is emptied while requests run", self._computed)
 
     def step(self, value: Record, alive: list[str]) -> None:
-        """A step returned this; `alive` are the requests that had not ended before."""
         rows = {name: dict(row) for name, row in dict(value["scheduled"]).items()}
         self._batch(rows, alive, value)
         for name, row in rows.items():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from properties.engine.radix_marks import RadixMarks
+from properties.releases.live_marks import Marks
 from properties.releases.test_real_engine import LiveRun
 from properties.strategies.releases.live import LiveAdd
 from properties.strategies.releases.radix import (
@@ -18,7 +18,7 @@ from properties.strategies.releases.radix import (
     RadixWorld,
     radix_stories,
 )
-from statecheck.case.values import Name, Record, Value, call
+from statecheck.case.values import Name, Value, call
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop
 
@@ -76,15 +76,9 @@ class RadixRun(LiveRun):
     engine: str = ENGINE
     stops: dict[str, int] = field(default_factory=dict)
     """By request, the number of the token that it says that is its stop token."""
-    said: Counter[str] = field(default_factory=Counter)
 
-    def __post_init__(self) -> None:
-        self.marks = RadixMarks(self.story.world)
-
-    def stepped(self, value: Record) -> None:
-        for name, tokens in value["outputs"].items():
-            self.said[name] += len(tokens)
-        self.marks.step(dict(value.fields), self.stops, self.said)
+    def new_marks(self) -> Marks:
+        return RadixMarks(self.story.world, self.stops)
 
     @property
     def room(self) -> int:

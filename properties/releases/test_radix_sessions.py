@@ -165,7 +165,6 @@ class SessionRun(RadixRun):
         return bool(above) and (above == other or self.is_behind(above, other))
 
     def stepped(self, value: Record) -> None:
-        super().stepped(value)
         self.paused = False
         for name in value["finished"]:
             self.ended[name] = name not in value["aborted"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import currently_in_test_context
 from hypothesis import event as hypothesis_event
 
-from properties.releases.live_marks import LiveMarks
+from properties.releases.live_marks import LiveMarks, Marks
 from properties.strategies.releases.live import (
     EngineStory,
     LiveAbort,
@@ -43,14 +43,18 @@ class LiveRun:
     """Of each step, whether nothing was scheduled."""
 
     def __post_init__(self) -> None:
-        world = self.story.world
-        self.marks = LiveMarks(world) if isinstance(world, LiveWorld) else None
+        self.marks = self.new_marks()
+
+    def new_marks(self) -> Marks:
+        """What notes the situations that the scenario comes to."""
+        assert isinstance(self.story.world, LiveWorld)
+        return LiveMarks(self.story.world)
 
     def run(self) -> None:
         try:
             self.run_through()
         finally:
-            for mark in sorted(self.marks.seen) if self.marks and currently_in_test_context() else ():
+            for mark in sorted(self.marks.seen) if currently_in_test_context() else ():
                 hypothesis_event(mark)
 
     def run_through(self) -> None:
@@ -71,8 +75,7 @@ class LiveRun:
         elif isinstance(event, LivePause):
             self.call(call(f"{self.engine}.pause", self=Name("engine"), retract=event.retract))
         elif isinstance(event, LiveReset):
-            if self.marks is not None:
-                self.marks.resets()
+            self.marks.resets()
             self.call(call(f"{self.engine}.reset_prefix_cache", self=Name("engine"), preempt=event.preempt))
         else:
             assert isinstance(event, LiveTurns)
@@ -95,8 +98,7 @@ class LiveRun:
         name = f"r{len(self.tokens)}"
         self.tokens[name] = list(prompt)
         self.alive.append(name)
-        if self.marks is not None:
-            self.marks.adds(name, len(prompt))
+        self.marks.adds(name, len(prompt))
         most = min(event.max_tokens, room - len(prompt))
         given: dict[str, Value] = {"id": name, "prompt": prompt, "max_tokens": most}
         given |= self.added_with(event, most)
@@ -108,8 +110,7 @@ class LiveRun:
 
     def abort(self, name: str) -> None:
         """A client goes away."""
-        if self.marks is not None:
-            self.marks.aborts(name)
+        self.marks.aborts(name)
         self.call(call(f"{self.engine}.abort", self=Name("engine"), id=name))
 
     def step(self, event: LiveTurns) -> bool:
@@ -119,8 +120,7 @@ class LiveRun:
         value = self.call(call(f"{self.engine}.step", self=Name("engine"), turns=turns))
         assert isinstance(value, Record)
         self.quiet.append(not value["scheduled"])
-        if self.marks is not None:
-            self.marks.step(value, self.alive)
+        self.marks.step(value, self.alive)
         for name, tokens in value["outputs"].items():
             self.tokens[name] += tokens
         self.alive = [name for name in self.alive if name not in value["finished"]]

@@ -20,7 +20,8 @@ SEED = 20
 def missed(names: Iterable[str]) -> dict[str, dict[str, int]]:
     """By property, behind "radix-engine/", its situations, and how many scenarios came to each."""
     triton_mode.prepare("cpu")
-    from properties.engine.radix_marks import REACHED, SITUATIONS
+    from properties.engine.radix_marks import SITUATIONS
+    from properties.releases.live_marks import REACHED
     from statecheck.subject import load
     from tests.breakages.scenarios import scenarios_until_wrong
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from properties.engine import radix_marks as marks
 from properties.engine.radix_marks import SITUATIONS, RadixMarks
+from properties.releases.test_radix_engine import RadixRun
+from properties.strategies.releases.live import LiveAbort, LiveAdd, LiveReset, LiveTurns
 from properties.strategies.releases.radix import (
     DRAFTS,
     KEYS_THAT_REMAIN,
@@ -20,6 +22,7 @@ from properties.strategies.releases.radix import (
     other_sizes,
     radix_stories,
 )
+from statecheck.case.values import Call, Returned, record
 from statecheck.execution.registry import load_properties
 
 OVERLAPPED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=16, overlap=True)
@@ -42,12 +45,9 @@ def seen(world: RadixWorld, *steps: dict[str, Any], stops: dict[str, int] | None
         "published": (),
         "owners_after": (),
     }
-    noted = RadixMarks(world)
-    said: dict[str, int] = {}
+    noted = RadixMarks(world, stops or {})
     for step in steps:
-        for name, tokens in step.get("outputs", {}).items():
-            said[name] = said.get(name, 0) + len(tokens)
-        noted.step(usual | step, stops or {}, said)
+        noted.step(record("RadixStep", **(usual | step)), [])
     return noted.seen
 
 
@@ -110,3 +110,22 @@ def test_scenarios_draw_other_sizes_and_stop_tokens() -> None:
 
     assert of(lambda story: story.world != WITH_DRAFTS)
     assert of(lambda story: any(isinstance(one, RadixAdd) and one.stop_after for one in story.events))
+
+
+class EngineWithoutSteps:
+    """A trial of an engine that runs nothing and has nothing to do."""
+
+    inside = ""
+
+    def agrees(self, made: Call) -> Returned:
+        empty = {"scheduled": {}, "outputs": {}, "finished": (), "aborted": (), "published": ()}
+        return Returned(
+            record("RadixStep", **empty, owners_after=(), idle=True) if "step" in made.function else None
+        )
+
+
+def test_a_scenario_notes_arrivals_aborts_and_resets_of_an_engine_with_a_tree() -> None:
+    events = (LiveAdd(1, 1), LiveAbort(), LiveReset(), RadixAdd(2, 4, stop_after=3), LiveTurns())
+    run = RadixRun(EngineWithoutSteps(), RadixStory(OVERLAPPED, events))  # type: ignore[arg-type]
+    run.run()
+    assert run.stops == {"r1": 3}
