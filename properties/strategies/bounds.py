@@ -81,7 +81,7 @@ def crowds(bounds: Sequence[int] = MANY_ROWS, *, one_in: int = SELDOM) -> st.Sea
 
 def crowded(elements: Sequence[T], count: int) -> list[T]:
     """The elements, the first of them repeated until there are `count`, so that the others stand behind a bound."""
-    return [*elements[:1] * (count - len(elements)), *elements]
+    return [*[*elements[:1]] * (count - len(elements)), *elements]
 
 
 @cache

@@ -38,7 +38,8 @@ def a_ledger(**skipped: str) -> Ledger:
 
 
 def a_plan(**changes: Any) -> Plan:
-    return Plan("configurations", **{"commit": "0123456789ab", "budget": 60.0} | changes)
+    fields: dict[str, Any] = {"commit": "0123456789ab", "budget": 60.0}
+    return Plan("configurations", **fields | changes)
 
 
 def a_failure(model: str, name: str = "forks", message: str = "wrong") -> Case:

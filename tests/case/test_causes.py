@@ -35,7 +35,7 @@ def test_defects_of_an_engine_that_break_one_law_are_several_causes(law: str) ->
 def a_sequence_case(model: str, operation: str, law: str, raised: str = "", **features: Any) -> Case:
     broken = record("SequenceLaws", **vars(SequenceLaws()) | {law: "something is wrong"})
     made = call("Sequences", model=model, seed=0, features=features, bind="library")
-    operations = {
+    operations: dict[str, dict[str, Any]] = {
         "extend": {"rows": [(0, (1,))], "features": {}},
         "reorder": {"order": (0,)},
         "generate": {"sequence": 0, "n": 1, "features": {}},

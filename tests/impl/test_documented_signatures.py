@@ -203,7 +203,7 @@ NOT_CALLED = {
 
 def documented(name: str) -> Iterator[inspect.Parameter]:
     """The parameters of the table's row."""
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
     for word in DOCUMENTED[name].split():
         parameter, _, default = word.partition("=")
         if word == "**":
