@@ -162,8 +162,9 @@ def called_twice(function: str, before: Packed, after: Packed) -> tuple[Step, ..
     INDICES,
     OFFSETS,
     any_of=True,
-    packed=short_sequences,
+    # First, so that no other form of the sequences makes it the first function.
     function=st.sampled_from(tuple(STARTS)),
+    packed=short_sequences,
 )
 def test_starts_that_changed_in_place_give_a_fresh_result(
     trial: Trial, packed: Packed, function: str

@@ -18,6 +18,7 @@ from properties.strategies.bounds import (
     counts,
     crowded,
     crowds,
+    mostly,
 )
 from properties.strategies.chunks import lengths_around
 from properties.strategies.situations import NamedSituations, noted
@@ -119,9 +120,9 @@ def _requests(
 
 FEW_COMPUTED = 20
 """Tokens that most requests have computed: some blocks of every size that is usual here."""
-_COMPUTED = st.one_of(
-    *(st.integers(1, FEW_COMPUTED),) * 15,
-    st.sampled_from((*around(WIDE_NUMBERS), MOST_TOKENS - 2**17)),
+# One draw, so that a large number shrinks to a small one; one in forty is large.
+_COMPUTED = st.sampled_from(
+    (*tuple(range(1, FEW_COMPUTED + 1)) * 14, *around(WIDE_NUMBERS), MOST_TOKENS - 2**17)
 )
 _SOME_COMPUTED = st.just(0) | _COMPUTED
 MAX_ROWS = 5
@@ -140,13 +141,14 @@ def _query_lens(num_spec: int) -> st.SearchStrategy[int]:
 
 def prefills() -> st.SearchStrategy[RequestRow]:
     """Rows in their prompt: first chunks, later chunks, and single tokens of either."""
-    lengths = st.just(1) | st.one_of(*(_SHORT_CHUNKS,) * 15, st.sampled_from(around(LONG_CHUNKS)))
-    return _requests(lengths, _SOME_COMPUTED, prefilling=True)
+    return _requests(_CHUNKS, _SOME_COMPUTED, prefilling=True)
 
 
 LONG_CHUNKS = (256, 2048, 65_536)
 """Tokens of a prompt in a step: where a number of 8 or 16 bits ends, and what a step usually has room for."""
-_SHORT_CHUNKS = lengths_around(4).map(lambda n: max(1, n))
+_CHUNKS = st.just(1) | mostly(
+    lengths_around(4).map(lambda n: max(1, n)), st.sampled_from(around(LONG_CHUNKS)), one_in=16
+)
 
 
 def batches(
@@ -178,13 +180,14 @@ def _batches(
 
     @st.composite
     def found(draw: st.DrawFn) -> Batch:
+        count = draw(many)
         some = draw(_rows(draw(most), max_rows))
-        return noted(Batch(tuple(order(crowded(some, draw(many)))), draw(few), draw(few)))
+        return noted(Batch(tuple(order(crowded(some, count))), draw(few), draw(few)))
 
     return found()
 
 
-_DRAFTS = st.one_of(*(st.just(2),) * 5, st.sampled_from(around(MANY_DRAFTS)))
+_DRAFTS = st.sampled_from((*(2,) * 30, *around(MANY_DRAFTS)))
 
 
 @cache

@@ -5,6 +5,10 @@ their own (a counter of eight bits, a vector of 64 rows, a `float32` on the way)
 strategy draws a small number, or in one of so many draws a bound, the number below it or the number above it. Where many elements
 are wanted, few are drawn and the first is repeated: their number shrinks by itself, and costs nothing to draw.
 
+What is drawn seldom is drawn first: Hypothesis changes parts of examples, and takes the simplest choice for all that stands behind a
+part that has another form now. It draws from each strategy of `one_of` once, however often it is named; `mostly` and `counts` have
+weights. And it prefers small numbers of ranges above 2^24, so that bounds there are named one by one.
+
 A bound stands here where several strategies share it, and beside its strategy elsewhere; each has its reason at its line.
 """
 
@@ -82,6 +86,14 @@ def crowds(bounds: Sequence[int] = MANY_ROWS, *, one_in: int = SELDOM) -> st.Sea
 def crowded(elements: Sequence[T], count: int) -> list[T]:
     """The elements, the first of them repeated until there are `count`, so that the others stand behind a bound."""
     return [*[*elements[:1]] * (count - len(elements)), *elements]
+
+
+@st.composite
+def mostly(
+    draw: st.DrawFn, common: st.SearchStrategy[T], rare: st.SearchStrategy[T], *, one_in: int = SELDOM
+) -> T:
+    """Values of `common`, to which those of `rare` shrink; these come in one of `one_in` draws."""
+    return draw(rare if draw(seldom(one_in)) else common)
 
 
 @cache

@@ -7,7 +7,7 @@ from functools import cache, partial
 
 from hypothesis import strategies as st
 
-from properties.strategies.bounds import MANY_CHUNKS, MANY_ROWS, around, crowded, crowds, seldom
+from properties.strategies.bounds import MANY_CHUNKS, MANY_ROWS, around, crowded, crowds, mostly
 from properties.strategies.builders import CLASSES, HUGE, BuildCall, BuilderSetup, Rows, StepRequest, setups
 from properties.strategies.situations import noted
 from statecheck.case.values import (
@@ -62,7 +62,7 @@ def _decodes(spec: int, longest: int, block_size: int) -> st.SearchStrategy[Step
     return st.builds(
         marked,
         st.integers(1, 1 + spec),
-        st.integers(1, longest) | st.sampled_from(_boundaries(block_size, longest)),
+        st.integers(1, min(longest, 2**20)) | st.sampled_from(_boundaries(block_size, longest)),
         st.integers(1, 1 + spec),
         st.booleans(),
         st.integers(0, spec),
@@ -89,20 +89,19 @@ def _prefills(longest: int, block_size: int) -> st.SearchStrategy[StepRequest]:
     # Of an engine for long requests: there are none behind the longest chunk otherwise.
     room = longest - max(LONG_CHUNKS)
     wide = st.sampled_from(_boundaries(block_size, room) or (0,)) if room > 0 else computed
+    some_computed = mostly(computed, wide, one_in=3)
 
     @st.composite
     def prefills(draw: st.DrawFn) -> StepRequest:
-        length, before = draw(_FEW_TOKENS), draw(computed)
-        if room > 0:
-            before = draw(wide) if draw(seldom(3)) else before
-            length = draw(_LONG_CHUNKS) if draw(seldom(3)) else length
-        return StepRequest(length, before, True)
+        if room <= 0:
+            return StepRequest(draw(_FEW_TOKENS), draw(computed), True)
+        return StepRequest(draw(_SOME_TOKENS), draw(some_computed), True)
 
     return prefills()
 
 
 _FEW_TOKENS = st.integers(1, 9)
-_LONG_CHUNKS = st.sampled_from(around(LONG_CHUNKS))
+_SOME_TOKENS = mostly(_FEW_TOKENS, st.sampled_from(around(LONG_CHUNKS)), one_in=3)
 
 
 def _class(row: StepRequest) -> tuple[int, int]:

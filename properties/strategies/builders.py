@@ -313,8 +313,8 @@ def _setups_of(kind: str, full: bool | None, min_spec: int) -> st.SearchStrategy
 
     @st.composite
     def found(draw: st.DrawFn) -> BuilderSetup:
-        setup = draw(small)
-        if not draw(seldom()):
+        wide, setup = draw(seldom()), draw(small)
+        if not wide:
             return setup
         block_size, chunk_size = draw(_WIDE_BLOCKS), draw(_WIDE_CHUNKS)
         return replace(

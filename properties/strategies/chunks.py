@@ -69,15 +69,19 @@ def lengths_around(unit: int) -> st.SearchStrategy[int]:
     The length itself comes first and the move to the multiple below it second, so that each shrinks by itself.
     """
     lengths = st.integers(0, 3 * unit + 1)
+    if unit > WIDE_UNIT:
+        lengths = st.sampled_from((*range(10), *around((unit, 2 * unit, 3 * unit))))
 
     @st.composite
-    def around(draw: st.DrawFn) -> int:
+    def moved(draw: st.DrawFn) -> int:
         length, offset = draw(lengths), draw(_MOVES)
         return length if offset is None else max(0, length // unit * unit + offset)
 
-    return around()
+    return moved()
 
 
+WIDE_UNIT = 2**20
+"""Above it, lengths between multiples are left out: hardly any number that is drawn of so many would be a large one."""
 _MOVES = st.sampled_from((None, None, None, 0, 1, -1))
 
 
@@ -121,8 +125,8 @@ def _packed_sequences_of(chunk_size: int, max_sequences: int, most_chunks: int) 
 
     @st.composite
     def packed(draw: st.DrawFn) -> Packed:
-        found = crowded(draw(lens), draw(many))
-        return Packed((*found, *draw(longer)), chunk_size)
+        last, count = draw(longer), draw(many)
+        return Packed((*crowded(draw(lens), count), *last), chunk_size)
 
     return packed()
 

@@ -219,8 +219,8 @@ CONTEXT = planted(
                 "align-context/unbound",
             ),
             "a context can be bound again": (
-                "if self.is_initialized:",
-                "if False:",
+                "        if self.is_initialized:\n            return\n",
+                "",
                 "align-context/bound-once",
             ),
             "states of all groups are found in the first group's table": (
