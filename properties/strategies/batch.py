@@ -120,9 +120,9 @@ def _requests(
 
 FEW_COMPUTED = 20
 """Tokens that most requests have computed: some blocks of every size that is usual here."""
-# One draw, so that a large number shrinks to a small one; one in forty is large.
+# One draw, so that a large number shrinks to a small one; one in 24 is large.
 _COMPUTED = st.sampled_from(
-    (*tuple(range(1, FEW_COMPUTED + 1)) * 14, *around(WIDE_NUMBERS), MOST_TOKENS - 2**17)
+    (*tuple(range(1, FEW_COMPUTED + 1)) * 8, *around(WIDE_NUMBERS), MOST_TOKENS - 2**17)
 )
 _SOME_COMPUTED = st.just(0) | _COMPUTED
 MAX_ROWS = 5

@@ -112,7 +112,7 @@ WIDE_BLOCKS = (1600, 7168, 2**23, 2**28 + 2**27)
 than 2^30, and five columns fewer than an int32 can count."""
 MOST_SPARE_COLUMNS = 3
 """Columns behind those of the longest row, to be poisoned."""
-_WIDE_BLOCKS = st.sampled_from(WIDE_BLOCKS)
+_WIDE_BLOCKS = st.sampled_from((*WIDE_BLOCKS, *WIDE_BLOCKS[2:]))
 
 
 @st.composite
@@ -122,7 +122,7 @@ def block_tables(draw: st.DrawFn, *, max_rows: int = MAX_ROWS, rows_per_length: 
     Columns before the running one are null but for the last of them, the running block and the speculative ones are
     physical and belong to no other row, the rest is poison.
     """
-    block_size = draw(_WIDE_BLOCKS if draw(seldom(6)) else _BLOCK_SIZES)
+    block_size = draw(_WIDE_BLOCKS if draw(seldom(4)) else _BLOCK_SIZES)
     spec = draw(drafts(few=FEW_SPECULATIVE_BLOCKS, one_in=8))
     many = draw(crowds() if max_rows >= MAX_ROWS else st.just(0))
     seq_lens = tuple(crowded(draw(_seq_lens(block_size, max_rows)), many))

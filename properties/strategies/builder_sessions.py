@@ -59,14 +59,21 @@ def _decodes(spec: int, longest: int, block_size: int) -> st.SearchStrategy[Step
         drafts = query_len - 1 if query_len > 1 or known else -1
         return StepRequest(query_len, computed, False, accepted, drafts, slack)
 
+    computed = st.integers(1, min(longest, WIDE)) | st.sampled_from(_boundaries(block_size, longest))
+    if longest > WIDE:
+        computed = computed | st.just(longest)
     return st.builds(
         marked,
         st.integers(1, 1 + spec),
-        st.integers(1, min(longest, 2**20)) | st.sampled_from(_boundaries(block_size, longest)),
+        computed,
         st.integers(1, 1 + spec),
         st.booleans(),
         st.integers(0, spec),
     )
+
+
+WIDE = 2**20
+"""Tokens of a request, above which only boundaries are drawn and the most that an engine takes."""
 
 
 def _boundaries(unit: int, longest: int) -> tuple[int, ...]:
@@ -88,7 +95,7 @@ def _prefills(longest: int, block_size: int) -> st.SearchStrategy[StepRequest]:
     computed = st.sampled_from((0, 0, 1)) | st.integers(1, MOST_COMPUTED)
     # Of an engine for long requests: there are none behind the longest chunk otherwise.
     room = longest - max(LONG_CHUNKS)
-    wide = st.sampled_from(_boundaries(block_size, room) or (0,)) if room > 0 else computed
+    wide = st.sampled_from((*_boundaries(block_size, room), room)) if room > 0 else computed
     some_computed = mostly(computed, wide, one_in=3)
 
     @st.composite

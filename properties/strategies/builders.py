@@ -313,7 +313,7 @@ def _setups_of(kind: str, full: bool | None, min_spec: int) -> st.SearchStrategy
 
     @st.composite
     def found(draw: st.DrawFn) -> BuilderSetup:
-        wide, setup = draw(seldom()), draw(small)
+        wide, setup = draw(seldom(6)), draw(small)
         if not wide:
             return setup
         block_size, chunk_size = draw(_WIDE_BLOCKS), draw(_WIDE_CHUNKS)
@@ -328,6 +328,7 @@ MOST_SEQS = 8
 """Requests of an engine, mostly: more and fewer of them than a batch has rows."""
 WIDE_COLUMNS = 4
 """Blocks of a request of millions of tokens, whose blocks are as large, so that its table is as narrow as others."""
-_WIDE_BLOCKS = st.sampled_from((400, 1600, 7168, 2**22 + 8, 2**28 + 8))
-"""Tokens of a block as they are in the field, and a fourth of what a float32 or half of what an int32 counts, and a little more."""
+_WIDE_BLOCKS = st.sampled_from((400, 1600, 7168, 2**22 + 2**12, *(2**28 + 2**12,) * 2))
+"""Tokens of a block as they are in the field, and a fourth of 2^24 and of 2^30, with room
+for a long chunk above these."""
 _WIDE_CHUNKS = st.sampled_from((256, 4, 2**22, 2**28))

@@ -13,7 +13,6 @@ from properties.strategies.bounds import (
     MANY_ROWS,
     MOST_CHUNKS,
     MOST_TOKENS,
-    RARELY,
     WIDE_NUMBERS,
     around,
     crowded,
@@ -120,7 +119,7 @@ def _some_of_millions(draw: st.DrawFn, common: st.SearchStrategy[Packed]) -> Pac
 @cache
 def _packed_sequences_of(chunk_size: int, max_sequences: int, most_chunks: int) -> st.SearchStrategy[Packed]:
     lens = st.lists(lengths_around(chunk_size), max_size=max_sequences)
-    many = crowds(tuple(bound for bound in (*MANY_ROWS, 1024) if bound <= most_chunks))
+    many = crowds(tuple(bound for bound in (*MANY_ROWS, 1024) if bound <= most_chunks), one_in=8)
     longer = _longer(chunk_size, most_chunks)
 
     @st.composite
@@ -136,14 +135,9 @@ def _longer(chunk_size: int, most_chunks: int) -> st.SearchStrategy[tuple[int, .
     """A sequence more, of so many chunks that they need not be counted rightly; mostly none."""
     lengths = tuple(near * chunk_size for near in around(MANY_CHUNKS) if near <= most_chunks + 1)
     longest = tuple(near * chunk_size for near in around((MOST_CHUNKS,)) if near <= most_chunks + 1)
-
-    @st.composite
-    def longer(draw: st.DrawFn) -> tuple[int, ...]:
-        if draw(seldom()):
-            return (draw(st.sampled_from(lengths)),)
-        return (draw(st.sampled_from(longest)),) if longest and draw(seldom(RARELY)) else ()
-
-    return longer()
+    # A single draw: one in eight is a longer sequence, of which one in seven is the longest.
+    several = tuple((length,) for length in (*lengths * 3, *longest))
+    return st.sampled_from(((),) * (7 * len(several)) + several)
 
 
 @cache

@@ -193,7 +193,8 @@ _SPARE = st.integers(0, 2)
 @cache
 def _some(size: int, spec: int, moving: bool) -> st.SearchStrategy[list[Starting]]:
     some = st.lists(starting(size, spec, moving=moving), min_size=1, max_size=MAX_REQUESTS)
-    return st.builds(crowded, some, crowds(MANY_ROWS[:1]))
+    many = crowds(MANY_ROWS[:1], one_in=8)
+    return st.builds(lambda count, requests: crowded(requests, count), many, some)
 
 
 @cache

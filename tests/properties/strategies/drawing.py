@@ -12,10 +12,10 @@ from hypothesis.strategies import SearchStrategy
 T = TypeVar("T")
 
 
-def drawn(strategy: SearchStrategy[Any]) -> tuple[Any, ...]:
-    """Five runs of 100 examples, as a property makes them; the seeds make them the same every time."""
+def drawn(strategy: SearchStrategy[Any], runs: int = 5) -> tuple[Any, ...]:
+    """Runs of 100 examples, as a property makes them; the seeds make them the same every time."""
     found: list[Any] = []
-    for run in range(5):
+    for run in range(runs):
 
         @seed(run)
         @settings(
