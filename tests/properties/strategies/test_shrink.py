@@ -165,7 +165,7 @@ TABLES: Rows = (
         BlockTable(((1, 2),), (0,), block_size=1, num_speculative_blocks=1, width=2),
     ),
     ("fewer lengths than rows", BlockTable(((1,),), (), block_size=1)),
-    ("ids above 2^30", BlockTable(((2**31 - 64,),), (0,), block_size=1)),
+    ("ids above 2^30", BlockTable(((2**31 - 2**12,),), (0,), block_size=1)),
 )
 CONV_COPIES: Rows = (
     (
