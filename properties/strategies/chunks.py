@@ -124,8 +124,8 @@ def _packed_sequences_of(chunk_size: int, max_sequences: int, most_chunks: int) 
 
     @st.composite
     def packed(draw: st.DrawFn) -> Packed:
-        last, count = draw(longer), draw(many)
-        return Packed((*crowded(draw(lens), count), *last), chunk_size)
+        count, some = draw(many), draw(lens)
+        return Packed((*crowded(some, count), *draw(longer)), chunk_size)
 
     return packed()
 
@@ -135,8 +135,8 @@ def _longer(chunk_size: int, most_chunks: int) -> st.SearchStrategy[tuple[int, .
     """A sequence more, of so many chunks that they need not be counted rightly; mostly none."""
     lengths = tuple(near * chunk_size for near in around(MANY_CHUNKS) if near <= most_chunks + 1)
     longest = tuple(near * chunk_size for near in around((MOST_CHUNKS,)) if near <= most_chunks + 1)
-    # A single draw: one in eight is a longer sequence, of which one in seven is the longest.
-    several = tuple((length,) for length in (*lengths * 3, *longest))
+    # A single draw: one in eight is a longer sequence, of which one in four is among the longest.
+    several = tuple((length,) for length in (*lengths * 3, *longest * 2))
     return st.sampled_from(((),) * (7 * len(several)) + several)
 
 
