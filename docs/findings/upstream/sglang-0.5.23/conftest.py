@@ -8,13 +8,14 @@ os.environ.update(SGLANG_USE_CPU_ENGINE="1", CUDA_VISIBLE_DEVICES="0")
 from unittest.mock import MagicMock
 
 import pytest
+from sglang.srt.managers.schedule_batch import FINISH_ABORT
 from sglang.srt.session.session_controller import Session, SessionController
 from sglang.srt.session.streaming_session import SessionSlot, StreamingSession
 
 
 def request(**given):
     made = MagicMock(**given, to_finish=None, finished_reason=None)
-    made.set_finish_with_abort = lambda message: setattr(made, "to_finish", message)
+    made.set_finish_with_abort = lambda message: setattr(made, "to_finish", FINISH_ABORT(message))
     return made
 
 

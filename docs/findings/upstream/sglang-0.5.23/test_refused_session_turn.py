@@ -3,7 +3,7 @@
 
 def test_a_refused_turn_takes_no_record(turns):
     first, refused = turns.send("r0"), turns.send("r1")
-    assert refused.to_finish == "Streaming session already has an active request."
+    assert refused.to_finish.message == "Streaming session already has an active request."
 
     # Both are scheduled: each looks for a record of its session, and gets a row.
     for turn in (first, refused):
