@@ -231,7 +231,7 @@ def _prompts(case: Case) -> Mapping[str, tuple[int, ...]]:
 
 
 def _rows_off_the_grid(case: Case) -> set[str]:
-    """With Mamba-2 layers that keep states at boundaries: requests that had a row of a prefill inside of a chunk of the whole batch."""
+    """With Mamba-2 layers that keep states at boundaries: requests that had a row of a prefill behind one that is no multiple of a chunk."""
     settings = dict(case.calls[0].named["settings"].fields)
     if settings.get("kind") != "mamba2" or settings.get("strategy") != "extra_buffer":
         return set()
@@ -240,23 +240,20 @@ def _rows_off_the_grid(case: Case) -> set[str]:
         rows = dict(step["scheduled"])
         if all(row["tokens"] == 1 and not row["begins"] for row in rows.values()):
             continue
-        starts = accumulate((row["tokens"] for row in rows.values()), initial=0)
-        found |= {
-            name
-            for name, start in zip(rows, starts, strict=False)
-            if start % settings.get("mamba_chunk_size", _USUAL)
-        }
+        chunk = settings.get("mamba_chunk_size", _USUAL)
+        parts = accumulate((row["tokens"] % chunk for row in rows.values()), initial=0)
+        found |= {name for name, behind_a_part in zip(rows, parts, strict=False) if behind_a_part}
     return found
 
 
 def _off_the_grid(case: Case, profile: Profile) -> bool:
-    """A row began inside of a chunk of the batch, and what may be hit holds another temporal state, which no copy at the next boundary explains."""
+    """A row began behind one that is no multiple of a chunk, and what may be hit holds another temporal state, which no copy at the next boundary explains."""
     wrong = _wrong(case, "extra_buffer")
     return wrong is not None and bool(_rows_off_the_grid(case)) and not _kept_in_the_same_slot(case, profile)
 
 
 def _hit_off_the_grid(case: Case, _: Profile) -> bool:
-    """A row began inside of a chunk of the batch, and a request that begins behind a hit reads another state: its prefix was cached and hit in one turn."""
+    """A row began behind one that is no multiple of a chunk, and a request that begins behind a hit reads another state: its prefix was cached and hit in one turn."""
     steps = _steps(case)
     about = _about(steps, "read")
     row = dict(steps[-1]["scheduled"]).get(about.get("request"), {}) if steps else {}

@@ -42,8 +42,15 @@ class MambaStateShapeCalculator:
     def mamba1_state_shape(
         tp_world_size: int, intermediate_size: int, state_size: int, conv_kernel: int
     ) -> Any:
-        """The release has a head for each channel."""
-        made = find(f"{_SHAPES}:Mamba2StateShape").create_full_rank(
+        """The release has a head for each channel.
+
+        Raises:
+            NotOffered: releases up to 0.5.19 have no shape of Mamba-1.
+        """
+        shape = find(f"{_SHAPES}:Mamba2StateShape")
+        if not hasattr(shape, "create_full_rank"):
+            raise NotOffered("Mamba2StateShape.create_full_rank")
+        made = shape.create_full_rank(
             tp_world_size=tp_world_size,
             intermediate_size=intermediate_size,
             state_size=state_size,

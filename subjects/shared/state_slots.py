@@ -3,18 +3,23 @@
 A process has a GPU and its kernels compiled, or none and its kernels executed by the harness; the functions ask whether tensors are on a GPU.
 """
 
+import importlib.util
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from statecheck.subject.not_offered import first_offered
+from statecheck.subject.not_offered import NotOffered, first_offered
 
 __all__ = ["StateSlots"]
 _MAMBA = "sglang.kernels.ops.mamba"
 _SCATTER = f"{_MAMBA}.mamba_state_scatter_triton"
 _FUSED = "sglang.srt.mem_cache.mamba_slot_fused"
+_COMMIT = "fused_commit_track_indices"
+_SPECULATION = "srt/speculative/spec_utils.py"
+"""The module that calls it."""
 
 
 class _AsOnGpu(torch.Tensor):
@@ -25,6 +30,14 @@ class _AsOnGpu(torch.Tensor):
 
 def _seen(tensor: Any) -> Any:
     return tensor if tensor is None or tensor.is_cuda else tensor.as_subclass(_AsOnGpu)
+
+
+def is_called(kernel: str) -> bool:
+    """Whether the release's module of speculative decoding names the kernel. The module is read: it imports the kernel in a function, and imports much itself."""
+    spec = importlib.util.find_spec("sglang")
+    folders = spec.submodule_search_locations if spec else None
+    paths = [Path(folder, _SPECULATION) for folder in folders or ()]
+    return any(path.is_file() and kernel in path.read_text(encoding="utf-8") for path in paths)
 
 
 class StateSlots:
@@ -71,8 +84,14 @@ class StateSlots:
 
     @staticmethod
     def last_accepted(accepted: Any, counts: Any, lengths: Any, drafts: int, interval: int) -> Any:
-        """The last accepted drafts, and those at boundaries."""
-        commit = first_offered(f"{_SCATTER}:fused_commit_track_indices")
+        """The last accepted drafts, and those at boundaries.
+
+        Raises:
+            NotOffered: the release has no such kernel, or does not call it, as 0.5.19.
+        """
+        commit = first_offered(f"{_SCATTER}:{_COMMIT}")
+        if not is_called(_COMMIT):
+            raise NotOffered(f"a caller of {_COMMIT}")
         return commit(accepted, counts, lengths, drafts, interval)
 
     @staticmethod

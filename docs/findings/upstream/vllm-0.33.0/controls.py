@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """For each test of this folder the same steps where nothing is wrong: one condition of the report is left out.
 
-    pytest controls.py
+pytest controls.py
 """
 
 import pytest
@@ -16,9 +16,7 @@ def drafts(count):
 
 
 def connector(name, **more):
-    return KVTransferConfig(
-        kv_connector=name, kv_connector_module_path=__name__, kv_role="kv_both", **more
-    )
+    return KVTransferConfig(kv_connector=name, kv_connector_module_path=__name__, kv_role="kv_both", **more)
 
 
 def test_one_token_prompt_without_drafts(make_engine):
