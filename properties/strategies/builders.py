@@ -328,7 +328,7 @@ MOST_SEQS = 8
 """Requests of an engine, mostly: more and fewer of them than a batch has rows."""
 WIDE_COLUMNS = 4
 """Blocks of a request of millions of tokens, whose blocks are as large, so that its table is as narrow as others."""
-_WIDE_BLOCKS = st.sampled_from((400, 1600, 7168, 2**22 + 2**12, *(2**28 + 2**12,) * 2))
+_WIDE_BLOCKS = st.sampled_from((400, 1600, 7168, 2**22 + 2**12, *(2**28 + 2**12,) * 4))
 """Tokens of a block as they are in the field, and a fourth of 2^24 and of 2^30, with room
 for a long chunk above these."""
 _WIDE_CHUNKS = st.sampled_from((256, 4, 2**22, 2**28))

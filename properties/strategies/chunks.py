@@ -16,8 +16,6 @@ from properties.strategies.bounds import (
     WIDE_NUMBERS,
     around,
     crowded,
-    crowds,
-    seldom,
 )
 from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import Call, Tensor, call, int32
@@ -105,56 +103,49 @@ def packed_sequences(
         wide: sequences may have millions of tokens, with a chunk size of millions; not for programs of eight tokens.
         most_chunks: a sequence may have about as many chunks; `MOST_CHUNKS` where nothing is done for each of them.
     """
-    found = st.sampled_from(chunk_sizes).flatmap(
-        lambda size: _packed_sequences_of(size, max_sequences, most_chunks)
+    return (
+        st.sampled_from(chunk_sizes)
+        .flatmap(lambda size: _packed_sequences_of(size, max_sequences, most_chunks, wide))
+        .map(noted)
     )
-    return (_some_of_millions(found) if wide else found).map(noted)
-
-
-@st.composite
-def _some_of_millions(draw: st.DrawFn, common: st.SearchStrategy[Packed]) -> Packed:
-    return draw(_wide_sequences() if draw(seldom()) else common)
 
 
 @cache
-def _packed_sequences_of(chunk_size: int, max_sequences: int, most_chunks: int) -> st.SearchStrategy[Packed]:
+def _packed_sequences_of(
+    chunk_size: int, max_sequences: int, most_chunks: int, wide: bool
+) -> st.SearchStrategy[Packed]:
+    """Few sequences, and seldom something beyond a bound that is added to them: it goes first where an example shrinks."""
     lens = st.lists(lengths_around(chunk_size), max_size=max_sequences)
-    many = crowds(tuple(bound for bound in (*MANY_ROWS, 1024) if bound <= most_chunks), one_in=8)
-    longer = _longer(chunk_size, most_chunks)
-
-    @st.composite
-    def packed(draw: st.DrawFn) -> Packed:
-        count, some = draw(many), draw(lens)
-        return Packed((*crowded(some, count), *draw(longer)), chunk_size)
-
-    return packed()
-
-
-@cache
-def _longer(chunk_size: int, most_chunks: int) -> st.SearchStrategy[tuple[int, ...]]:
-    """A sequence more, of so many chunks that they need not be counted rightly; mostly none."""
+    bounds = tuple(bound for bound in (*MANY_ROWS, 1024) if bound <= most_chunks)
     lengths = tuple(near * chunk_size for near in around(MANY_CHUNKS) if near <= most_chunks + 1)
     longest = tuple(near * chunk_size for near in around((MOST_CHUNKS,)) if near <= most_chunks + 1)
-    # A single draw: one in eight is a longer sequence, of which one in four is among the longest.
-    several = tuple((length,) for length in (*lengths * 3, *longest * 2))
-    return st.sampled_from(((),) * (7 * len(several)) + several)
-
-
-@cache
-def _wide_sequences() -> st.SearchStrategy[Packed]:
-    """Sequences of which one is as long as a number of 24, 30 or 31 bits; few chunks each."""
-    longest = st.sampled_from((*around(WIDE_NUMBERS), MOST_TOKENS - 2**24))
-    few = st.lists(st.integers(0, 9), max_size=3)
+    millions = (*around(WIDE_NUMBERS), MOST_TOKENS - 2**24) if wide else ()
+    beyond: tuple[tuple[str, int], ...] = (
+        *(("sequences", near) for near in around(bounds)),
+        *(("chunks", length) for length in (*lengths, *longest * 4)),
+        *(("tokens", length) for length in millions),
+    )
+    added = st.sampled_from((("", 0),) * (4 * len(beyond)) + beyond)
 
     @st.composite
     def packed(draw: st.DrawFn) -> Packed:
-        length, before, after = draw(longest), draw(few), draw(few)
-        size = max(1, length // draw(st.integers(1, WIDE_CHUNKS)) + draw(_WIDE_MOVES))
-        return Packed((*before, length, *after), size)
+        some, (kind, number) = draw(lens), draw(added)
+        if not kind or not some:
+            return Packed(tuple(some), chunk_size)
+        # What is added takes a choice more than what is usual, so that examples do not shrink to it.
+        at = draw(_PLACES) % len(some)
+        if kind == "sequences":
+            return Packed((*some[:at], *crowded(some[at:], number - at)), chunk_size)
+        size = chunk_size
+        if kind == "tokens":
+            # The chunks are as large, so that a sequence of millions of tokens is as cheap as a short one.
+            size = max(1, number // draw(st.integers(1, WIDE_CHUNKS)) + draw(_WIDE_MOVES))
+        return Packed((*some[:at], number, *some[at:]), size)
 
     return packed()
 
 
+_PLACES = st.integers(0, MAX_SEQUENCES - 1)
 _WIDE_MOVES = st.sampled_from((0, 1, -1))
 """So that a chunk ends with the sequence, or one token beside it."""
 

@@ -208,7 +208,8 @@ def starting(
     """
     requests = st.one_of(hits(size, spec), leaving(size, spec), going_back(size, spec))
     if not moving:
-        staying = going_on(size, spec) | going_to_the_end(size) if size > 1 else going_on(size, spec)
+        # As many alternatives for every size, so that a size shrinks.
+        staying = going_on(size, spec) | (going_to_the_end(size) if size > 1 else going_on(size, spec))
         requests = st.one_of(_new(size, spec), leaving(size, spec), staying, requests)
     if uncounted:
         requests = _uncounted(requests)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from properties.strategies.align.kept import DTYPES, Group, Kept
 from properties.strategies.align.setup import KINDS, LARGE, Setup
-from properties.strategies.bounds import MOST_DRAFTS, drafts, seldom
+from properties.strategies.bounds import MOST_DRAFTS, drafts
 from properties.strategies.situations import noted
 
 WIDE = (0,) * 15 + (304, 301, 17003)
@@ -59,7 +59,8 @@ def _setups(
 ) -> Setup:
     layout, chosen = draw(_one_of(layouts)), draw(_one_of(kinds))
     spec = draw(_drafts(min_spec, most_spec))
-    block_size = draw(_WIDE_BLOCKS) if draw(seldom()) else 1 + spec + draw(_ROOM)
+    room = draw(_ROOM)
+    block_size = room if room in WIDE_BLOCKS else 1 + spec + room
     first = draw(_groups(layout, spec, chosen, plain))
     if plain:
         return Setup((first,), chosen, block_size, spec, layout)
@@ -81,7 +82,7 @@ OTHERS = ("alike", "fewer states", "more padding", "wider states", "other types"
 _OTHERS = st.lists(st.sampled_from(OTHERS), max_size=1)
 
 
-_ROOM = st.sampled_from((0, 1, 3, 4))
+_ROOM = st.sampled_from((*(0, 1, 3, 4) * 9, *WIDE_BLOCKS))
 
 
 _SHARED = st.booleans()

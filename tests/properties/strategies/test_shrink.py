@@ -135,7 +135,7 @@ BATCHES: Rows = (
     ("uniform speculative decodes before padding", Batch((DRAFTED, DRAFTED), padded_rows=1)),
     ("zero-length rows at the back", Batch((DECODE,), padded_rows=1)),
     ("padded tokens", Batch((), padded_tokens=1)),
-    (lambda batch: max(batch.query_lens, default=0) >= 6, Batch((RequestRow(6, 0, prefilling=True),))),
+    (lambda batch: max(batch.query_lens, default=0) >= 12, Batch((RequestRow(12, 0, prefilling=True),))),
     (lambda batch: max(batch.seq_lens, default=0) > 15, Batch((RequestRow(1, 15),))),
     (lambda batch: len(batch.requests) == 3, Batch((DECODE,) * 3)),
 )
