@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, zip_longest
@@ -424,6 +425,24 @@ def _last_token_of_a_turn(case: Case, _: Profile) -> bool:
     )
 
 
+def _aborted_past_its_end(case: Case, _: Profile) -> bool:
+    """With drafts, a request that was aborted says tokens behind its end in its last step, fewer than that step's accepted drafts."""
+    steps = _steps(case)
+    drafts = dict(case.calls[0].named["settings"].fields).get("num_draft_tokens", 0) - 1
+    if not steps or drafts < 1:
+        return False
+    last = steps[-1]
+    for law, seen, wanted, about in last["findings"]:
+        name = dict(about).get("request")
+        end = re.match(r"should end after (\d+), by its (stop token|length)$", wanted)
+        said = re.match(rf"{name} says (\d+) tokens$", seen)
+        if law != "output" or not end or not said or name not in last["aborted"]:
+            continue
+        behind = int(said[1]) - int(end[1])
+        return 0 < behind < len(dict(last["outputs"]).get(name, ())) <= 1 + drafts
+    return False
+
+
 _WITHOUT_PARTS = frozenset({"gigachat35", "mamba2", "nemotron_h", "falcon_h1", "granitemoehybrid", "zaya"})
 """Models whose configuration does not say which parts a convolution has."""
 
@@ -466,6 +485,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "kept_in_the_other_slot": Condition(outcome=_kept_in_the_other_slot),
     "kept_beside_a_prefill": Condition(outcome=_kept_beside_a_prefill),
     "passed_in_flight": Condition(outcome=_passed_in_flight),
+    "aborted_past_its_end": Condition(outcome=_aborted_past_its_end),
     "sent_in_one_slice": Condition(inputs=_sent_in_one_slice),
     "one_group_in_slices": Condition(inputs=_one_group_in_slices),
     "whole_state_in_slices": Condition(inputs=_whole_state_in_slices),

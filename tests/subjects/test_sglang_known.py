@@ -20,9 +20,10 @@ from tests.breakages.broken import a_case
 FILE = Path(subjects.__file__).with_name("sglang_known.toml")
 MIXED = "nothing-kept-in-a-mixed-batch"
 GRID, COPIED = "mamba2-rows-on-one-grid", "copy-of-a-prefix-that-was-evicted"
-COPIES = "no-slot-while-copies-run"
+COPIES, ABORTED = "no-slot-while-copies-run", "aborted-past-its-end"
 ALL = "session-replaced-as-a-whole"
 """Of all releases that are adapted."""
+ENDS_AFTER = "should end after 5, by its stop token"
 FIRST, SECOND = ("r0", 4, ()), ("r0", 8, ())
 
 
@@ -87,7 +88,7 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
     assert set(ids("0.5.19")) == set(ids("0.5.18")) == {boundary, full, ALL, MIXED, *before_0_5_20}
     assert set(ids("0.5.20")) == set(ids("0.5.21")) == {boundary, full, ALL, MIXED}
     assert set(ids("0.5.22")) == {boundary, ALL, MIXED, *of_sessions}
-    assert set(ids("0.5.23")) == {boundary, ALL, COPIES, *of_transfers, *of_sessions}
+    assert set(ids("0.5.23")) == {boundary, ALL, COPIES, ABORTED, *of_transfers, *of_sessions}
     of_mamba2 = {GRID, "mamba2-rows-that-keep-nothing"}
     of_boundaries = {"boundary-found-twice", "lazy-boundary-in-flight"}
     assert set(ids("0.5.17")) == set(ids("0.5.14")) == {*of_boundaries, ALL, MIXED, *of_mamba2, COPIED}
@@ -461,3 +462,26 @@ def test_a_state_of_another_layer_is_no_known_defect() -> None:
     assert not matches(scenario(other), "kept_in_the_same_slot")
     assert not matches(scenario(other), "kept_in_the_other_slot")
     assert not matches(scenario(other, mixed=True, between=[decode(3)]), "mixed_batch")
+
+
+def test_tokens_behind_the_end_are_known_of_a_request_that_was_aborted_with_drafts() -> None:
+    def says(
+        count: int = 7, *, drafts: int = 3, aborted: tuple[str, ...] = ("r0",), wanted: str = ENDS_AFTER
+    ) -> Case:
+        finding = ("output", f"r0 says {count} tokens", wanted, {"request": "r0"})
+        last = record(
+            "RadixStep",
+            scheduled={},
+            findings=(finding,),
+            outputs={"r0": (1, 2, 3)},
+            aborted=aborted,
+        )
+        return happened(STEP, actual=(Returned(last),), num_draft_tokens=drafts)
+
+    known = "aborted_past_its_end"
+    assert matches(says(), known)
+    assert matches(says(wanted="should end after 5, by its length"), known)
+    assert not matches(says(aborted=()), known)
+    assert not matches(says(drafts=0), known)
+    assert not matches(says(count=8), known)
+    assert not matches(says(wanted="should say [1, 2, 4], as with every feature off"), known)
