@@ -29,9 +29,10 @@ def missed(names: Iterable[str]) -> dict[str, dict[str, int]]:
     found = {}
     for name in names or SITUATIONS:
         REACHED.clear()
-        scenarios_until_wrong(subject, f"radix-engine/{name}", EXAMPLES, SEED)
+        scenarios, wrong = scenarios_until_wrong(subject, f"radix-engine/{name}", EXAMPLES, SEED)
         found[name] = {mark: REACHED[mark] for mark in SITUATIONS[name]}
-        print(name, found[name], file=sys.stderr, flush=True)
+        ended = f", and ended at: {wrong.message}" if wrong else ""
+        print(f"{name}: {scenarios} scenarios, {found[name]}{ended}", file=sys.stderr, flush=True)
     return found
 
 

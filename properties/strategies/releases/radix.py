@@ -43,6 +43,8 @@ CHUNKS = (4, 8, 16)
 """No chunk of a scan is shorter than the rows that a convolution keeps: a model's is 64 tokens at least, and these are three."""
 MOST_RUNNING = 9
 """More than eight requests in a batch."""
+HITS_FIRST = "write_through_selective"
+"""The policy that copies a prefix to host memory at its second hit."""
 BETWEEN_VARIANTS = 40
 """Examples of an engine's own sizes between two of other ones: an engine with other sizes takes the time of three examples more."""
 
@@ -241,7 +243,7 @@ def stories_of(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     # Some scenarios have late copies from their beginning.
     late = st.lists(late_copies(), max_size=1).map(tuple) if world.host_policy else st.just(())
     any_events = st.builds(lambda one, early, more: (one, *early, *more), first, late, events)
-    named = [aborts_at_boundaries(), *[returning_prefixes()] * bool(world.host_policy)]
+    named = [aborts_at_boundaries(), *[returning_prefixes(world)] * bool(world.host_policy)]
     # Few of these end where a step in flight writes the only slot.
     named += [full_pools(world)] * (1 + 2 * (world.num_spec > 0)) * world.strategy.endswith("lazy")
     named += [ends_at_boundaries(world)] * (world.num_spec > 0)
@@ -349,13 +351,18 @@ def full_pools(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
     return last.map(lambda events: (*prefix * world.max_mamba_cache_size, *events))
 
 
-def returning_prefixes() -> st.SearchStrategy[tuple[RadixEvent, ...]]:
-    """Prefixes that evict each other come back from host memory, late and for several requests at once, or are evicted while they are copied there."""
+def returning_prefixes(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+    """Prefixes that evict each other come back from host memory, late and for several requests at once, or are evicted while they are copied there.
+
+    If the engine copies a prefix at its second hit, the first one is hit twice before it is evicted.
+    """
+    hits = [(LiveAdd(1, max_tokens=1, shared=12), 6)] * (2 if world.host_policy == HITS_FIRST else 0)
 
     def of(
         late: LateCopies, own: int, max_tokens: int, steps: int, back: list[tuple[int, int]]
     ) -> tuple[RadixEvent, ...]:
         fresh = [(LiveAdd(own, max_tokens), steps)] * 4
+        fresh[1:1] = hits
         returning = [(LiveAdd(1, max_tokens, shared=12, like=like), apart) for like, apart in back]
         events: list[RadixEvent] = [late]
         for one, times in fresh + returning:

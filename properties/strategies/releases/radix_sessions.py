@@ -127,7 +127,11 @@ def session_stories_of(world: RadixWorld) -> st.SearchStrategy[SessionStory]:
     happening = st.one_of(turns, steps, turns, steps, opens, *rare)
     several = st.lists(happening, max_size=8)
     events = st.lists(several, max_size=8).map(lambda parts: tuple(chain.from_iterable(parts)))
-    begun = st.one_of(opens.map(lambda one: (one,)), *[aborted_turns(turns), branches(turns)])
+    begun = st.one_of(
+        opens.map(lambda one: (one,)),
+        *[aborted_turns(turns), branches(turns)],
+        *[drafted_turns(world)] * bool(world.num_spec),
+    )
     return st.builds(lambda first, more: SessionStory(world, (*first, *more)), begun, events)
 
 
@@ -141,6 +145,20 @@ def aborted_turns(turns: st.SearchStrategy[SessionTurn]) -> st.SearchStrategy[tu
         return (OpenSession(streaming=True), *before * ended, *aborted, LiveTurns(times=4), last, LiveTurns())
 
     return st.builds(of, st.integers(0, 1), turns, st.integers(1, 4), turns)
+
+
+def drafted_turns(world: RadixWorld) -> st.SearchStrategy[tuple[SessionEvent, ...]]:
+    """The first turn of a session says several tokens with drafts, of which each step accepts as many as are drawn."""
+    return st.builds(
+        lambda streaming, own, accepted: (
+            OpenSession(streaming),
+            SessionTurn(own=own, max_tokens=10),
+            LiveTurns((accepted,), times=6),
+        ),
+        st.booleans(),
+        st.integers(1, 6),
+        st.integers(0, world.num_spec),
+    )
 
 
 def branches(turns: st.SearchStrategy[SessionTurn]) -> st.SearchStrategy[tuple[SessionEvent, ...]]:
