@@ -118,7 +118,13 @@ class EngineWithoutSteps:
     inside = ""
 
     def agrees(self, made: Call) -> Returned:
-        empty = {"scheduled": {}, "outputs": {}, "finished": (), "aborted": (), "published": ()}
+        empty: dict[str, Any] = {
+            "scheduled": {},
+            "outputs": {},
+            "finished": (),
+            "aborted": (),
+            "published": (),
+        }
         return Returned(
             record("RadixStep", **empty, owners_after=(), idle=True) if "step" in made.function else None
         )
