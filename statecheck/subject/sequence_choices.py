@@ -52,7 +52,7 @@ class SequenceChoices:
     @cached_property
     def models(self) -> Sequence[str]:
         """The names of the models that are tried."""
-        return [name for name in self.all_models if not self.why_unsupported(name)]
+        return tuple(name for name in self.all_models if not self.why_unsupported(name))
 
     def why_unsupported(self, model: str) -> str:
         """Why the port declares a model as unsupported; "" where it does not."""

@@ -26,7 +26,7 @@ TIMES_NOISE = 20
 transformers 5.24.0, mlx-lm 0.32.2 and llama.cpp 2026.10.11549 that show no defect, controls differ by 0 to 1e-4 of the scale."""
 MOST_EXACT = 4
 """The tolerance of a model is never smaller than this part of the port's: rounding that the controls do not meet needs some room.
-Of correct results of llama.cpp's models with experts some differ by 0.001 of the scale, and their controls by 2e-5."""
+Two results of llama.cpp's models with experts differ by 0.001 of the scale, and their controls by 2e-5; that both are rounding was not checked."""
 
 
 class Reference:

@@ -119,7 +119,7 @@ def test_a_case_becomes_a_script_that_calls_the_port(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "port.fork(c0, 0, 1)" in script
-    assert done.stdout.startswith("[[")
+    assert done.stdout.endswith("the defect is gone\n")
 
 
 def test_models_are_listed_before_the_time_of_a_campaign_begins() -> None:

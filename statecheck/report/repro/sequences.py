@@ -32,7 +32,8 @@ _PORT = '''\
 import importlib
 from pathlib import Path
 
-sys.path.insert(0, os.environ.get("SUBJECT_PATH") or str(Path(__file__).resolve().parent / {root!r}))
+here = Path(globals().get("__file__", "repro.py")).resolve().parent  # the working folder where the script is piped
+sys.path.insert(0, os.environ.get("SUBJECT_PATH") or str(here / {root!r}))
 {rooms}port = importlib.import_module(os.environ.get("SUBJECT", {name!r}))
 
 
