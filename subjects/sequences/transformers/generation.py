@@ -147,7 +147,9 @@ def _effects(
     found["history: the whole prompt came with the cache"] += features.history == CONTINUED_WHOLE
     found["neighbours: the prompt was padded"] += not bool(mask.all())
     found["static: tokens were chosen with a static cache"] += features.static
-    found["compiled: a forward was compiled"] += features.compiled
+    if features.compiled:
+        # An effect of a feature that has to be asked for: without it, its name is not among the port's.
+        found["compiled: a forward was compiled"] += 1
     beams = output.get("beam_indices")
     if beams is not None and features.beams > 1:
         found["beams: a beam took the place of another one"] += _moves(beams[0].tolist())

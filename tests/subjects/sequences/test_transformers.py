@@ -53,6 +53,13 @@ def test_a_beam_that_takes_another_one_s_place_goes_on_with_its_tokens() -> None
         np.testing.assert_allclose(row, fresh, atol=port.TOLERANCE * abs(fresh).max())
 
 
+def test_generation_counts_only_effects_that_the_port_lists() -> None:
+    context = port.new(CORRECT, 0)
+    port.extend(context, [(0, [1, 2, 3])])
+    port.generate(context, 0, 2)
+    assert set(port.effects(context)) <= set(port.EFFECTS)
+
+
 def test_a_recurrent_state_is_not_rolled_back_and_nothing_changes() -> None:
     context = port.new(CORRECT, 0)
     port.extend(context, [(0, [1, 2, 3])])
