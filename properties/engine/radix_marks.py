@@ -51,7 +51,7 @@ SITUATIONS: Mapping[str, tuple[str, ...]] = {
     "rust-core": (HIT, BOUNDARY),
     "lazy-buffer": (BOUNDARY, FULL),
     "scarce": (AGAIN,),
-    "scarce-states": (FULL,),
+    "few-states": (FULL,),
     "drafts": (SOME, SEVERAL, STOPPED),
     "lazy-drafts": (SEVERAL, FULL),
     "draft-trees": (SOME, SEVERAL),

@@ -77,12 +77,19 @@ class RadixRun(LiveRun):
     stops: dict[str, int] = field(default_factory=dict)
     """By request, the number of the token that it says that is its stop token."""
 
+    @property
+    def world(self) -> RadixWorld:
+        """The engine's settings."""
+        world = self.story.world
+        assert isinstance(world, RadixWorld)
+        return world
+
     def new_marks(self) -> Marks:
-        return RadixMarks(self.story.world, self.stops)
+        return RadixMarks(self.world, self.stops)
 
     @property
     def room(self) -> int:
-        return self.story.world.room
+        return self.world.room
 
     def added_with(self, event: LiveAdd, most: int) -> dict[str, Value]:
         if not isinstance(event, RadixAdd):
@@ -248,7 +255,7 @@ def test_requests_whose_prefixes_are_copied_to_host_memory_read_the_state_of_the
     RadixRun(trial, story).run()
 
 
-@prop("radix-engine/scarce-states", "provenance", ENGINE, device="cpu", story=radix_stories(_SCARCE_STATES))
+@prop("radix-engine/few-states", "provenance", ENGINE, device="cpu", story=radix_stories(_SCARCE_STATES))
 def test_requests_that_share_few_slots_of_states_read_the_state_of_their_tokens(
     trial: Trial, story: RadixStory
 ) -> None:

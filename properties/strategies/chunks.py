@@ -123,7 +123,7 @@ def _packed_sequences_of(
     beyond: tuple[tuple[str, int], ...] = (
         *(("sequences", near) for near in around(bounds)),
         *(("chunks", length) for length in (*lengths, *longest * 4)),
-        *(("tokens", length) for length in millions),
+        *(("tokens", length) for length in millions * 2),
     )
     added = st.sampled_from((("", 0),) * (4 * len(beyond)) + beyond)
 

@@ -103,13 +103,6 @@ BOUNDS = planted(
                 "v1-postprocess/idle-rows",
             ),
         },
-        "align/moves.py": {
-            "only eight requests of a step go to their columns": (
-                "for row, (req_id, count) in enumerate(zip(req_ids, accepted, strict=True)):",
-                "for row, (req_id, count) in enumerate(zip(req_ids[:8], accepted, strict=False)):",
-                "preprocess/block-tables",
-            ),
-        },
         "builders/decodes.py": {
             "more than four accepted tokens of a decode are not counted": (
                 "    counts = counts[:decodes]\n",

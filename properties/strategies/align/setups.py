@@ -82,7 +82,7 @@ OTHERS = ("alike", "fewer states", "more padding", "wider states", "other types"
 _OTHERS = st.lists(st.sampled_from(OTHERS), max_size=1)
 
 
-_ROOM = st.sampled_from((*(0, 1, 3, 4) * 9, *WIDE_BLOCKS))
+_ROOM = st.sampled_from((*(0, 1, 3, 4) * 6, *WIDE_BLOCKS))
 
 
 _SHARED = st.booleans()
