@@ -73,6 +73,7 @@ def test_a_session_in_which_nothing_was_compared_fails(tmp_path: Path) -> None:
     assert "passed" not in found.output.splitlines()[-1]
     assert found.code == pytest.ExitCode.NO_TESTS_COLLECTED
     assert found.summary == [
+        "statecheck: json: 0 of 0 applicable properties selected; 0 of 0 examples compared",
         "statecheck: 7 not applicable",
         "statecheck: nothing was compared, so nothing is known about this subject",
     ]
@@ -125,7 +126,9 @@ SUBJECT = Subject(
 def test_every_property_counts_in_one_place(tmp_path: Path, processes: str) -> None:
     found = session(tmp_path, "toy_verdicts", TYPES, "-n", processes, source=VERDICTS)
     assert found.code == 1
-    assert found.summary == ["statecheck: 3 FALSIFIED, 1 known, 3 not applicable"]
+    evidence, verdicts = found.summary
+    assert evidence.startswith("statecheck: toy_verdicts: 6 of 6 applicable properties selected; ")
+    assert verdicts == "statecheck: 3 FALSIFIED, 1 known, 3 not applicable"
     assert "not applicable: no ceilings" in found.output
     assert "known: rounds" in found.output
     assert "not applicable: toy_verdicts has no MambaSpec.max_memory_usage_bytes" in found.output
@@ -161,7 +164,7 @@ def test_written_examples_and_orders_skip_a_subject_without_refusals_and_launche
     chosen = ("-k", "each_bad_input or no_order_of_programs_shows_in_copied_runs")
     found = session(tmp_path, "examples.numpy_port", *files, *chosen)
     assert found.code == pytest.ExitCode.NO_TESTS_COLLECTED
-    assert found.summary[0] == "statecheck: 2 not applicable"
+    assert found.summary[1] == "statecheck: 2 not applicable"
     assert "examples.numpy_port does not promise to refuse what is undocumented" in found.output
     assert "no launch of several programs, which could run in another order" in found.output
     assert " passed" not in found.output.splitlines()[-1]
@@ -252,11 +255,11 @@ def cdiv(x, y):
 def test_an_input_that_failed_once_and_never_again_is_reported_with_a_note(tmp_path: Path) -> None:
     found = session(tmp_path, "toy_flaky", *CEILING, source=FLAKY.format(at_last=""))
     assert found.code == 1
-    assert found.summary == ["statecheck: 1 FALSIFIED"]
+    assert found.summary[1:] == ["statecheck: 1 FALSIFIED"]
     (report,) = (found.folder / "reports").glob("*ceiling*/report.md")
     assert f"report: {report}" in found.output
     assert "run it again: " in found.output
-    assert "did not repeat" in report.read_text(encoding="utf-8")
+    assert "did not fail when it was run again" in report.read_text(encoding="utf-8")
     assert found.pending == []
 
 

@@ -17,6 +17,8 @@ MENTION = "# statecheck\n"
 IMPORTS = "import atexit, ctypes, os, signal, sys, threading\n"
 PLUGIN = ("-p", "statecheck.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:randomly", "-q")
 NO_VERDICT = "before the session was over: no verdict"
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+"""Without what xdist says to its own workers: a session that inherits it would take itself for one of them."""
 
 
 def run_pytest(folder: Path, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -25,7 +27,7 @@ def run_pytest(folder: Path, source: str, *arguments: str) -> subprocess.Complet
     return subprocess.run(
         [sys.executable, "-m", "pytest", *PLUGIN, *arguments],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        env=ENVIRONMENT | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,
@@ -100,7 +102,7 @@ def test_a_session_that_does_not_mention_the_package_runs_in_its_own_process(tmp
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *PLUGIN],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "STARTED_BY": str(os.getpid())},
+        env=ENVIRONMENT | {"PYTHONPATH": str(ROOT), "STARTED_BY": str(os.getpid())},
         check=False,
     )
     assert done.returncode == 0
@@ -117,7 +119,7 @@ def test_signals_reach_the_session(tmp_path: Path, number: signal.Signals, code:
     running = subprocess.Popen(
         [sys.executable, "-m", "pytest", *PLUGIN],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=ENVIRONMENT | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -138,7 +140,7 @@ def test_the_session_ends_with_the_process_that_was_started(tmp_path: Path) -> N
     running = subprocess.Popen(
         [sys.executable, "-m", "pytest", *PLUGIN],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=ENVIRONMENT | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.DEVNULL,
     )
     while not ready.exists() or not ready.read_text():

@@ -382,7 +382,7 @@ LEAST_PERCENT: dict[str, Mapping[str, float]] = {
         "aligned": 1.5,
     },
 }
-LEAST_PERCENT["long packed sequences"] = LEAST_PERCENT["packed sequences"] | {
+LEAST_PERCENT["long packed sequences"] = dict(LEAST_PERCENT["packed sequences"]) | {
     "65,536 chunks or more in a sequence": 0.4
 }
 STRATEGIES: dict[str, SearchStrategy[Any]] = {
