@@ -170,7 +170,7 @@ def test_models_declared_as_unsupported_are_not_tried() -> None:
     changes = _of_models(_raises) | {"UNSUPPORTED": {"o*": "kernels are for GPUs"}}
     choices = adapted(port(**changes)).sequences
     assert choices is not None
-    assert (choices.models, choices.why_unsupported("odd")) == (["small"], "kernels are for GPUs")
+    assert (choices.models, choices.why_unsupported("odd")) == (("small",), "kernels are for GPUs")
 
 
 @pytest.mark.parametrize("declared", [["odd"], {"odd": ""}, {"odd": 3}])

@@ -88,7 +88,7 @@ def test_the_port_has_fifty_lines_or_fewer() -> None:
 @pytest.mark.parametrize("name", IDS)
 def test_the_port_of_a_library_that_keeps_the_law_passes(port: ModuleType, name: str) -> None:
     bench = bench_of(port)
-    found(f"sequences/{name}").explore(bench, seed=1, max_examples=15)
+    found(f"sequences/{name}").explore(bench, seed=1, max_examples=25)
     assert bench.counts.compared > 5
 
 
