@@ -143,12 +143,13 @@ class RunningExample:
         # Behind a failure, other outcomes are mostly its consequences.
         for number in range(0 if self._has_failed else len(self._run.actual)):
             if number not in self._compared_calls and not_offered(self._run.actual[number]) is None:
-                self._compare(number)
+                # No evidence for the property's sentence, which is about something else: its own conditions count.
+                self._compare(number, counts=False)
 
-    def _compare(self, number: int) -> None:
+    def _compare(self, number: int, *, counts: bool = True) -> None:
         self._compared_calls.add(number)
         expected, actual = self._run.expected[number], self._run.actual[number]
-        if self._is_evidence(expected, actual):
+        if counts and self._is_evidence(expected, actual):
             self.compared(parts_compared(expected, actual))
         found = outcome_difference(expected, actual, places=self.bench.port.device != "cpu")
         if found is not None:

@@ -446,7 +446,11 @@ def test_what_a_subject_replaces_in_the_harness_is_put_back_and_an_error(make: M
         "code": (compare.outcome_difference, "__code__"),
     }[how]
     before = getattr(target, name)
-    nothing = (lambda self, number: None) if how == "method" else (lambda expected, actual, *, places: None)
+    nothing = (
+        (lambda self, number, *, counts=True: None)
+        if how == "method"
+        else (lambda expected, actual, *, places: None)
+    )
 
     def body(trial: Trial, x: int) -> None:
         setattr(target, name, nothing.__code__ if how == "code" else nothing)
