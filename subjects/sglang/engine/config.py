@@ -2,7 +2,6 @@
 
 import functools
 import json
-import socket
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from subjects.sglang.engine.releases import (
 from subjects.sglang.engine.sessions import session_arguments
 from subjects.sglang.engine.settings import CONV_WIDTH, INTERVAL, LAYERS, VOCABULARY, RadixSettings
 from subjects.sglang.release import NotOffered, find
+from subjects.shared.ports import free_port, on_a_free_port
 
 _ANY = {
     "vocab_size": FIRST_SAMPLED + VOCABULARY + 64,
@@ -93,7 +93,7 @@ def server_arguments(settings: RadixSettings) -> Any:
         disable_cuda_graph=True,
         log_level="error",
         watchdog_timeout=1_000_000,
-        nccl_port=_free_port(),
+        nccl_port=free_port(),
         context_length=settings.max_model_len,
         page_size=settings.page_size,
         max_total_tokens=settings.max_total_tokens,
@@ -116,16 +116,13 @@ def server_arguments(settings: RadixSettings) -> Any:
         raise NotOffered(f"states at boundaries with layers of kind {settings.kind}") from error
 
 
-def _free_port() -> int:
-    """A port of the system's choice: two workers that look for a free port themselves find the same."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def made_scheduler(settings: RadixSettings) -> Any:
     """The release's Scheduler, with its worker, pools and cache; the one that was made before cannot run any more."""
-    leave_process()
-    allow_without_gpu(settings.mamba_chunk_size)
-    arguments = server_arguments(settings)
-    return make_scheduler(arguments, find("sglang.srt.server_args:PortArgs").init_new(arguments))
+
+    def start() -> Any:
+        leave_process()
+        allow_without_gpu(settings.mamba_chunk_size)
+        arguments = server_arguments(settings)
+        return make_scheduler(arguments, find("sglang.srt.server_args:PortArgs").init_new(arguments))
+
+    return on_a_free_port(start)
