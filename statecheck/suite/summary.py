@@ -82,8 +82,8 @@ class SubjectEvidence:
 
     def lines(self) -> Iterable[str]:
         """What is printed of it."""
-        for tested, told in self.models.items():
-            yield f"statecheck: {tested}: {told}"
+        for tested, share in self.models.items():
+            yield f"statecheck: {tested}: {share}"
         for why in self.unverified.values():
             yield f"statecheck: {why}"
         few = ", fewer than half" if 2 * self.compared < self.examples else ""

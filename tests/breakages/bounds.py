@@ -82,7 +82,7 @@ BOUNDS = planted(
             ),
         },
         "align/kernels/preprocess.py": {
-            "a state is brought along behind at most three accepted drafts": (
+            "a state is precopied behind at most three accepted drafts": (
                 "return rows, src_col, dst_col, tl.load(token_bias_ptr + slots, mask=mask, other=0)",
                 "return rows, src_col, dst_col, tl.minimum(tl.load(token_bias_ptr + slots, mask=mask, other=0), 3)",
                 "precopy/running-column",

@@ -95,8 +95,8 @@ def not_reached(record: CampaignRecord) -> str:
         return ""
     line = f"not tested for want of time: {first_names(names, _MOST_NAMES)}" if names else ""
     if untested:
-        told = f"{untested:,} of {len(pairs):,} pairs of a property and a model were not tested"
-        line = "; ".join(filter(None, (line, told)))
+        waiting = f"{untested:,} of {len(pairs):,} pairs of a property and a model were not tested"
+        line = "; ".join(filter(None, (line, waiting)))
     enough = budget_that_would_do(record)
     return f"{line}; {option('budget', f'{enough}s')} would do" if enough else line
 
