@@ -56,6 +56,8 @@ def test_shape_of_mamba1_is_not_offered_without_its_name(
 def test_shape_of_mamba1_is_taken_where_the_release_has_it(
     monkeypatch: pytest.MonkeyPatch, shapes: Any
 ) -> None:
+    # The layout is a variable of the environment, which another test may have left.
+    monkeypatch.delenv("VLLM_SSM_CONV_STATE_LAYOUT", raising=False)
     made = SimpleNamespace(conv=[(4, 2)], temporal=(4, 1, 2))
     shape = SimpleNamespace(create_full_rank=lambda **_: made)
     stand_in(monkeypatch, "sglang.srt.configs.mamba_utils", Mamba2StateShape=shape)
