@@ -44,8 +44,6 @@ PAGE_BYTES = 2**31
 
 SELDOM = 12
 """One in so many draws goes beyond what is usual, where that costs little: a property is explored by 12 examples at a time."""
-RARELY = 50
-"""One in so many draws, where the input takes a tenth of a second or two."""
 
 
 def around(bounds: Iterable[int], least: int = 0) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TypeVar
 
 from torch.distributed import DistNetworkError
@@ -23,9 +22,13 @@ def on_a_free_port(start: Callable[[], T]) -> T:
     """Start what listens on a `free_port`; again, on another port, where another process has taken it since it was chosen.
 
     Raises:
-        DistNetworkError: five ports were taken.
+        DistNetworkError: five ports were taken, or the network failed in another way.
     """
     for _ in range(_PORTS - 1):
-        with suppress(DistNetworkError):
+        try:
             return start()
+        except DistNetworkError as error:
+            # Any other error of the network is the engine's own.
+            if "EADDRINUSE" not in str(error):
+                raise
     return start()

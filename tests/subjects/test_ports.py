@@ -25,3 +25,15 @@ def test_a_port_that_is_always_taken_is_an_error() -> None:
 
     with pytest.raises(DistNetworkError):
         on_a_free_port(start)
+
+
+def test_another_error_of_the_network_is_raised_at_once() -> None:
+    starts: list[int] = []
+
+    def start() -> None:
+        starts.append(1)
+        raise DistNetworkError("the network is unreachable")
+
+    with pytest.raises(DistNetworkError):
+        on_a_free_port(start)
+    assert len(starts) == 1
