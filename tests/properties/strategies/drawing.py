@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, TypeVar
 
@@ -12,10 +12,10 @@ from hypothesis.strategies import SearchStrategy
 T = TypeVar("T")
 
 
-def drawn(strategy: SearchStrategy[Any], runs: int = 5) -> tuple[Any, ...]:
+def drawn(strategy: SearchStrategy[Any], runs: Iterable[int] = range(5)) -> tuple[Any, ...]:
     """Runs of 100 examples, as a property makes them; the seeds make them the same every time."""
     found: list[Any] = []
-    for run in range(runs):
+    for run in runs:
 
         @seed(run)
         @settings(
