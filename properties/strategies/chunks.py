@@ -86,8 +86,6 @@ CHUNK_SIZES = (1, 2, 3, 4, 7, 8, 16, 64, 256)
 """Powers of two and others; 64 is FLA_CHUNK_SIZE, 256 the chunk of published Mamba-2 models."""
 MAX_SEQUENCES = 6
 """Of different lengths: enough for empty ones at the front, in between and at the back of filled ones."""
-WIDE_CHUNKS = 8
-"""Chunks that a sequence of millions of tokens is cut into, so that it is as cheap as a short one."""
 
 
 def packed_sequences(
@@ -132,15 +130,13 @@ def _packed_sequences_of(
         some, (kind, number) = draw(lens), draw(added)
         if not kind or not some:
             return Packed(tuple(some), chunk_size)
+        if kind == "tokens":
+            return _scaled(tuple(some), chunk_size, number, draw(_WIDE_MOVES))
         # What is added takes a choice more than what is usual, so that examples do not shrink to it.
         at = draw(_PLACES) % len(some)
         if kind == "sequences":
             return Packed((*some[:at], *crowded(some[at:], number - at)), chunk_size)
-        size = chunk_size
-        if kind == "tokens":
-            # The chunks are as large, so that a sequence of millions of tokens is as cheap as a short one.
-            size = max(1, number // draw(st.integers(1, WIDE_CHUNKS)) + draw(_WIDE_MOVES))
-        return Packed((*some[:at], number, *some[at:]), size)
+        return Packed((*some[:at], number, *some[at:]), chunk_size)
 
     return packed()
 
@@ -148,6 +144,19 @@ def _packed_sequences_of(
 _PLACES = st.integers(0, MAX_SEQUENCES - 1)
 _WIDE_MOVES = st.sampled_from((0, 1, -1))
 """So that a chunk ends with the sequence, or one token beside it."""
+
+
+def _scaled(lens: tuple[int, ...], chunk_size: int, longest: int, move: int) -> Packed:
+    """The sequences with `longest` tokens in the longest of them; the others and the chunks grow with it.
+
+    What holds of the sequences as they were holds after it, mostly: so an example shrinks to them. And a sequence of millions of
+    tokens is as cheap as a short one.
+    """
+    at = lens.index(max(lens))
+    others = sum(lens) - lens[at]
+    scale = max(1, min(longest // max(1, lens[at]), (MOST_TOKENS - longest) // max(1, others)))
+    grown = tuple(longest if i == at else length * scale for i, length in enumerate(lens))
+    return Packed(grown, max(1, min(chunk_size * scale + move, MOST_TOKENS)))
 
 
 VectorForm = tuple[str, str]

@@ -141,6 +141,7 @@ LEFT_OUT = {
     r"lab\.conformance": "needs two results, and has a test of its own",
     r"make (llamacpp|transformers|mlx)\b|lab\.sequence_": "needs a release of a library",
     r"make hunt|lab\.hunt": "takes hours; lab/hunt hunts for one defect",
+    r"make prove|lab\.prove": "takes minutes; lab/tests proves single lemmas",
     r"mutants\b": "takes minutes or hours; lab/tests judges a small module",
     r"\b(conform|xfails|upstream)\b": "has a test of its own, on ports of one function",
     r"^make (sanitize|vllm|sglang)$": "a name; the command has an argument",
