@@ -22,8 +22,8 @@ from statecheck.case.values import (
     call,
     record,
 )
-from tests.breakages.broken import a_case
 from tests.campaign.nightly_examples import a_bucket, a_record
+from tests.helpers.cases import a_case
 
 MARKER = "harmed"
 """The file that a record tries to make in the working directory, or beside the folder of reports."""

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from statecheck.workers.forkserver import Fork, server_for
-from tests.breakages.broken import ROOT
+from tests.helpers.modules import ROOT
 
 _LIMIT_SECONDS = 500.0
 SCRIPTS, COMMANDS = "", "cpu"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from statecheck.rooms import NAMES
-from tests.breakages.broken import ROOT
+from tests.helpers.modules import ROOT
 
 
 def python(*arguments: str, folder: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:

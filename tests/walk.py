@@ -21,8 +21,8 @@ from typing import Any
 from statecheck.campaign.processes.exploration import Exploration
 from statecheck.campaign.processes.tasks import Explore, Setting
 from statecheck.campaign.processes.worker import Worker
-from tests.breakages.broken import Pipe
-from tests.breakages.variants import Variant, broken_subject
+from tests.helpers.cases import Pipe
+from tests.helpers.planted import Variant, broken_subject
 
 BROKEN = Variant(
     "chunk_split_off_by_one",

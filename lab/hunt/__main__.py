@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from lab.hunt import page, results
-from lab.hunt.defects import GROUPS, KNOWN, OF_RELEASES, HuntedDefect, planted_defects
+from lab.hunt.defects import ALL_GROUPS, GROUPS, HuntedDefect, planted_defects
 from lab.hunt.trial import ROOT, Hunt, hunt
 from statecheck.campaign.plan import shard_name, shard_of
 from statecheck.cli.campaign import commit_of
@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--groups",
         default="",
-        help=f"some of {','.join((*GROUPS, *OF_RELEASES, *KNOWN))} (default {','.join(GROUPS)})",
+        help=f"some of {','.join(ALL_GROUPS)} (default {','.join(GROUPS)})",
     )
     made.add_argument("--only", default="", help="defects whose name has this in it")
     made.add_argument("--every", type=int, default=1, help="every n-th defect of each group (default 1: all)")

@@ -1,4 +1,4 @@
-"""What is planted for hunts: the defects of `tests/breakages` by group, in copies of `impl` or in the files of a release."""
+"""What is planted for hunts: the defects of `tests/meta/planted` by group, in copies of `impl` or in the files of a release."""
 
 from __future__ import annotations
 
@@ -8,41 +8,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from lab.mutants.substitute import write_start
+from lab.mutants.substitute import module_of, write_start
 from statecheck.releases.project import PROJECTS, Project
 from statecheck.rooms import FOLDER
-from tests.breakages import functions, release, sequences, sglang
-from tests.breakages.align import ALIGN
-from tests.breakages.builder import BUILDERS
-from tests.breakages.connectors import CONNECTORS
-from tests.breakages.lifecycle import LIFECYCLE
-from tests.breakages.release import PlantedDefect
-from tests.breakages.stages import PLANTED_STAGES
-from tests.breakages.stateless import STATELESS
-from tests.breakages.variants import Breakage, broken_copy, implementation
+from tests.helpers.planted import (
+    IN_IMPL,
+    IN_RELEASES,
+    PlantedDefect,
+    broken_copy,
+    implementation,
+    planted,
+    planted_in_impl,
+)
 
-GROUPS: dict[str, Sequence[Breakage]] = {
-    "stateless": STATELESS,
-    "builders": BUILDERS,
-    "align": ALIGN,
-    "engines": LIFECYCLE,
-}
-"""Defects in copies of `impl`. Those of the last group show in the simulated engine alone."""
-
-
-OF_RELEASES: dict[str, Sequence[PlantedDefect]] = {
-    "vllm": (*release.PLANTED, *release.PLANTED_UPDATES, *release.PLANTED_GRAPHS),
-    "vllm-stages": PLANTED_STAGES,
-    "vllm-connectors": CONNECTORS,
-    "vllm-functions": functions.OF_VLLM,
-    "sglang": sglang.PLANTED,
-    "sglang-functions": functions.OF_SGLANG,
-    "transformers": sequences.TRANSFORMERS,
-    "mlx_lm": sequences.MLX_LM,
-}
-"""Defects in a release's own files. They are hunted for only where their group is named, since they need its environment."""
+GROUPS = ("stateless", "builders", "align", "engines")
+"""The groups in copies of `impl` that are hunted for by default. Those of the last group show in the simulated engine alone."""
+INSIDE = "inside"
+"""The group of defects in copies of `impl` that vLLM's engine is hunted with."""
 KNOWN = {f"known-{version}": version for version in ("0.25.1", "0.30.0", "0.33.0")}
 """Groups of one hunt: the first known defect of that release of vLLM, as if it were new."""
+
+ALL_GROUPS = (*IN_IMPL, *IN_RELEASES, INSIDE, *KNOWN)
 
 
 @dataclass(frozen=True)
@@ -64,6 +50,11 @@ class HuntedDefect(Protocol):
     def name(self) -> str: ...
 
     @property
+    def found_by(self) -> tuple[str, ...]:
+        """The ids of the properties that are known to find it, none where any may."""
+        ...
+
+    @property
     def release(self) -> str:
         """The version of the release that it is in, "" for a copy of `impl`."""
         ...
@@ -78,16 +69,43 @@ class CopiedDefect:
     """A defect of a copy of `impl`."""
 
     group: str
-    breakage: Breakage
+    defect: PlantedDefect
     release: ClassVar[str] = ""
 
     @property
     def name(self) -> str:
-        return self.breakage.name
+        return self.defect.name
+
+    @property
+    def found_by(self) -> tuple[str, ...]:
+        return self.defect.found_by
 
     def plant(self, folder: Path) -> Planted:
         """Put the broken copy into the folder."""
-        return Planted(broken_copy(self.breakage.variant, implementation(), folder).name)
+        name = broken_copy(self.defect.variant, implementation(), folder).name
+        return Planted(name, variables={"PYTHONPATH": os.pathsep.join([str(folder), str(FOLDER)])})
+
+
+@dataclass(frozen=True)
+class InsideDefect:
+    """A defect of a copy of `impl` that stands in the engine of a release of vLLM."""
+
+    group: str
+    defect: PlantedDefect
+    release: ClassVar[str] = planted("vllm")[0].release
+
+    @property
+    def name(self) -> str:
+        return self.defect.name
+
+    @property
+    def found_by(self) -> tuple[str, ...]:
+        return self.defect.found_inside_by
+
+    def plant(self, folder: Path) -> Planted:
+        """Put the broken copy into the folder."""
+        copy = CopiedDefect(self.group, self.defect).plant(folder)
+        return Planted(f"vllm+{copy.subject}", variables={"VLLM": self.release, **copy.variables})
 
 
 @dataclass(frozen=True)
@@ -106,22 +124,23 @@ class ReleasedDefect:
         return self.defect.name
 
     @property
+    def found_by(self) -> tuple[str, ...]:
+        return self.defect.found_by
+
+    @property
     def release(self) -> str:
         return self.defect.release
 
     def plant(self, folder: Path) -> Planted:
         """Write the changed text, and what has Python take it when it starts."""
         one = self.defect
-        package, _, rest = one.module.partition(".")
+        package, _, rest = one.file.partition("/")
         # A connector is a file of the adapter.
-        project = PROJECTS[rest.partition(".")[0] if package == "subjects" else package]
-        text = _source(project, self.release, one.module).read_text(encoding="utf-8")
-        if text.count(one.before) != 1:
-            count = text.count(one.before)
-            raise ValueError(f"{one.before!r} stands in {one.module} {count} times, but should once [plant]")
+        project = PROJECTS[rest.partition("/")[0] if package == "subjects" else package]
+        text = _source(project, self.release, one.file).read_text(encoding="utf-8")
         start = folder / "start"
         start.mkdir()
-        write_start(one.module, text.replace(one.before, one.after).encode(), start)
+        write_start(module_of(one.file), one.variant.replaced(text).encode(), start)
         models = {"STATECHECK_MODELS": one.models} if one.models else {}
         paths = os.pathsep.join([str(start), str(FOLDER)])
         return Planted(project.subject, (), {project.variable: self.release, "PYTHONPATH": paths, **models})
@@ -134,6 +153,7 @@ class KnownDefects:
     group: str
     release: str
     name: str = "the first known defect"
+    found_by: tuple[str, ...] = ()
 
     def plant(self, folder: Path) -> Planted:  # noqa: ARG002 - nothing is planted
         """The release as it is, with its known defects reported as new ones."""
@@ -145,18 +165,17 @@ def release_python(subject: str, version: str) -> Path:
     return PROJECTS[subject].root / version / "bin" / "python"
 
 
-def _source(project: Project, version: str, module: str) -> Path:
-    """The file of a module of an installed release, or of its adapter.
+def _source(project: Project, version: str, file: str) -> Path:
+    """A file of an installed release, or of its adapter.
 
     Raises:
         ValueError: it is not installed here.
     """
-    file = f"{module.replace('.', '/')}.py"
     own = FOLDER / file
     found = [own] if own.exists() else [*(project.root / version).glob(f"lib/python3*/site-packages/{file}")]
     if not found:
         rule = f"installed by {project.variable}={version} make {project.subject}"
-        raise ValueError(f"{module} of {project.name} {version} should be {rule} [plant]")
+        raise ValueError(f"{file} of {project.name} {version} should be {rule} [plant]")
     return found[0]
 
 
@@ -166,10 +185,9 @@ def planted_defects(groups: Sequence[str] = (), only: str = "", every: int = 1) 
     Raises:
         ValueError: there is no such group.
     """
-    named = {*GROUPS, *OF_RELEASES, *KNOWN}
-    unknown = sorted(set(groups) - named)
+    unknown = sorted(set(groups) - set(ALL_GROUPS))
     if unknown:
-        known = ", ".join((*GROUPS, *OF_RELEASES, *KNOWN))
+        known = ", ".join(ALL_GROUPS)
         raise ValueError(f"groups = {unknown}, but should be some of {known} [planted_defects]")
     return [
         one
@@ -178,9 +196,12 @@ def planted_defects(groups: Sequence[str] = (), only: str = "", every: int = 1) 
     ]
 
 
-def _of_group(group: str) -> list[HuntedDefect]:
-    if group in GROUPS:
-        return [CopiedDefect(group, breakage) for breakage in GROUPS[group]]
-    if group in OF_RELEASES:
-        return [ReleasedDefect(group, defect) for defect in OF_RELEASES[group]]
-    return [KnownDefects(group, KNOWN[group])]
+def _of_group(group: str) -> Sequence[HuntedDefect]:
+    if group in KNOWN:
+        return [KnownDefects(group, KNOWN[group])]
+    if group == INSIDE:
+        return [InsideDefect(group, defect) for defect in planted_in_impl() if defect.found_inside_by]
+    copied = group in IN_IMPL
+    return [
+        CopiedDefect(group, defect) if copied else ReleasedDefect(group, defect) for defect in planted(group)
+    ]

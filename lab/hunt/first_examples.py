@@ -9,7 +9,7 @@ from contextlib import suppress
 from statecheck.campaign.schedule.assignment import FIRST_EXAMPLES, first_compared
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.property import Property
-from tests.breakages.table import hunting
+from tests.helpers.hunts import hunting
 
 _MOST_SECONDS = 2.0
 """CPU seconds of the examples of one seed."""

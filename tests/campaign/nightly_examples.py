@@ -19,7 +19,7 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.timeline import Cell, Moment, TableRow, Timeline, WrongCell
 from statecheck.case.values import call
-from tests.breakages.broken import a_case
+from tests.helpers.cases import a_case
 
 BEGAN = "2026-11-21T22:00:00+00:00"
 HOSTILE = "<script>alert(1)</script> ]]> \"'`|\x00\x1b[31m\ud800\ufffe\u202e & {{ 7 * 7 }} ![x](http://example.org/x.png)"

@@ -39,7 +39,8 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import Step
 from statecheck.workers.log import WORKER, State, StepLog, running_path
-from tests.breakages.broken import EXACT, PADDED, ROUNDS_UP, a_case
+from tests.helpers.cases import a_case
+from tests.helpers.faulty import EXACT, PADDED, ROUNDS_UP
 
 COMMIT = "0123456789ab"
 LONGEST = 20.0

@@ -32,18 +32,10 @@ from statecheck.cli import options as cli_options
 from statecheck.execution import profiles, selection
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status
-from tests.breakages.broken import (
-    DEVIANT,
-    EXACT,
-    FATES,
-    PADDED,
-    ROUNDS_UP,
-    TEMPORAL,
-    UNKNOWN,
-    a_case,
-    module,
-)
 from tests.campaign.pretended import Actor, Body, falsifies, found_in, passes, stage
+from tests.helpers.cases import a_case
+from tests.helpers.faulty import DEVIANT, EXACT, FATES, PADDED, ROUNDS_UP, TEMPORAL, UNKNOWN
+from tests.helpers.modules import module
 
 pytestmark = pytest.mark.usefixtures("default_signals")
 

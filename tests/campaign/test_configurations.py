@@ -23,7 +23,7 @@ from statecheck.case.bucket import bucket_of
 from statecheck.case.values import call
 from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import CLEAN, INCOMPLETE, Status
-from tests.breakages.broken import a_case, a_property
+from tests.helpers.cases import a_case, a_property
 
 NAMES = ("forks", "saves")
 MODELS = ("mamba", "jamba", "lfm2")

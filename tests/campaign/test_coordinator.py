@@ -38,8 +38,9 @@ from statecheck.execution.counts import Counts
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import TELLING
 from statecheck.kernels.coverage import EXECUTED, Coverage, How
-from tests.breakages.broken import EXACT, PADDED, ROUNDS_UP, a_case
 from tests.campaign.pretended import COMMIT, Actor, falsifies, found_in, passes, pretended
+from tests.helpers.cases import a_case
+from tests.helpers.faulty import EXACT, PADDED, ROUNDS_UP
 
 ALL = {EXACT, ROUNDS_UP, PADDED}
 

@@ -23,7 +23,8 @@ from statecheck.data.files import write_whole
 from statecheck.execution import registry
 from statecheck.execution.ports import ordinary_port
 from subjects import Subject
-from tests.breakages.broken import ROOT, a_case, toy
+from tests.helpers.cases import a_case, toy
+from tests.helpers.modules import ROOT
 from tests.processes import COMMANDS, Started, run_pytest
 
 SEEN = {"date": "2026-11-21", "commit": "0123456789ab"}
@@ -215,7 +216,7 @@ import os, resource, sys
 from pathlib import Path
 from statecheck.campaign.corpus import Corpus
 from statecheck.case.values import call
-from tests.breakages.broken import a_case
+from tests.helpers.cases import a_case
 
 {before}
 kept = Corpus(Path(sys.argv[1]), Path(sys.argv[2]))

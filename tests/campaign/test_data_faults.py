@@ -24,7 +24,8 @@ from statecheck.cli.folders import require_own
 from statecheck.data import locks
 from statecheck.data.marked import mark_reports
 from statecheck.report.markdown import TEST, write_report
-from tests.breakages.broken import ROOT, a_case
+from tests.helpers.cases import a_case
+from tests.helpers.modules import ROOT
 
 _TEST = "def test_fails() -> None:\n    assert False\n"
 

@@ -22,10 +22,8 @@ from statecheck.cli import main as cli
 from statecheck.diagnose.replay import FAILED, FIXED, replay_file
 from statecheck.execution.enumerations import enumerations
 from statecheck.execution.registry import load_properties
-from tests.breakages.align import ALIGN
-from tests.breakages.stateless import STATELESS
-from tests.breakages.variants import broken_subject
 from tests.campaign.pretended import Actor, stage
+from tests.helpers.planted import broken_subject, defect_named
 
 pytestmark = pytest.mark.usefixtures("executed")
 
@@ -86,7 +84,7 @@ def test_bounds_grow_until_the_budget_is_used_and_only_complete_ones_count(tmp_p
 
 
 def test_a_defect_is_a_case_of_the_bound_where_it_first_shows(tmp_path: Path) -> None:
-    variant = next(one.variant for one in STATELESS if one.name == MISCOUNTED)
+    variant = defect_named(MISCOUNTED).variant
     with broken_subject(variant, tmp_path) as subject:
         ended = exhaust(tmp_path, "--budget", "60s", "--only", CHUNKS, "--subject", subject.name)
         [bucket] = ended.record.buckets
@@ -105,7 +103,7 @@ def test_a_defect_is_a_case_of_the_bound_where_it_first_shows(tmp_path: Path) ->
 
 def test_of_a_batch_that_fails_the_request_that_does_is_the_case(tmp_path: Path) -> None:
     name = "a boundary that the sampled token reaches is not stored"
-    variant = next(one.variant for one in ALIGN if one.name == name)
+    variant = defect_named(name).variant
     with broken_subject(variant, tmp_path) as subject:
         ended = exhaust(
             tmp_path, "--budget", "60s", "--only", "v1-postprocess/boundary", "--subject", subject.name

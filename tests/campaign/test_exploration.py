@@ -33,7 +33,8 @@ from statecheck.subject.deviation import Condition
 from statecheck.workers.log import LogReader, State
 from statecheck.workers.recovered import recover
 from subjects import KnownDeviation, Symptom
-from tests.breakages.broken import Pipe, a_case, a_property, module, toy
+from tests.helpers.cases import Pipe, a_case, a_property, toy
+from tests.helpers.modules import module
 
 NAME = "toys_divide"
 TOY = """

@@ -21,8 +21,9 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.case import Case
 from statecheck.case.values import call
 from statecheck.workers.log import State
-from tests.breakages.broken import EXACT, a_case
 from tests.campaign.pretended import Actor, passes, pretended
+from tests.helpers.cases import a_case
+from tests.helpers.faulty import EXACT
 
 DIVIDES = call("divide", x=6, y=3)
 

@@ -10,7 +10,7 @@ import pytest
 
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.case import Case
-from tests.breakages.broken import ROOT
+from tests.helpers.modules import ROOT
 from tests.processes import COMMANDS, run_python
 
 _PORT = """\

@@ -18,7 +18,7 @@ from statecheck.campaign.recovery import Recovery
 from statecheck.case import Case
 from statecheck.subject import matching
 from subjects import KnownDeviation, Symptom
-from tests.breakages.broken import a_case, toy
+from tests.helpers.cases import a_case, toy
 
 
 def recovery_in(folder: Path, *declared: KnownDeviation) -> tuple[Recovery, Ledger]:

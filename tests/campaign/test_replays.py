@@ -23,8 +23,9 @@ from statecheck.case.values import Call, Device, Fake, Returned, Tensor, call
 from statecheck.diagnose.replay import FIXED, NOT_APPLICABLE, NOT_REPRODUCED, replay_case
 from statecheck.subject import Subject, load
 from statecheck.subject.subject import LAYOUT_VARIABLE
-from tests.breakages.broken import EXACT, PADDED, a_case, toy
 from tests.campaign.pretended import Actor, passes, pretended
+from tests.helpers.cases import a_case, toy
+from tests.helpers.faulty import EXACT, PADDED
 
 pytestmark = pytest.mark.usefixtures("default_signals")
 

@@ -14,7 +14,7 @@ from statecheck.execution.counts import Counts
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import load_properties
 from statecheck.execution.selection import follows_requests
-from tests.breakages.broken import a_property
+from tests.helpers.cases import a_property
 
 NAMES = ("toys_add", "toys_divide", "toys_multiply")
 

@@ -27,9 +27,10 @@ from statecheck.execution.registry import Property, load_properties
 from statecheck.kernels import triton_mode
 from statecheck.report.markdown import report_text
 from subjects import load
-from tests.breakages.broken import ROOT, a_case, a_property, module
-from tests.breakages.table import BREAKAGES, hunting
-from tests.breakages.variants import broken_subject
+from tests.helpers.cases import a_case, a_property
+from tests.helpers.hunts import hunting
+from tests.helpers.modules import ROOT, module
+from tests.helpers.planted import broken_subject, defect_named
 
 EXAMPLES = 60
 LAUNCHING_EXAMPLES = 8
@@ -83,9 +84,9 @@ def going_on(tested: Property) -> Property:
 def failing(defect: str, name: str) -> tuple[Case, ...]:
     """Cases as they were drawn, unshrunk, which the property finds in the broken copy."""
     tested = load_properties()[name]
-    breakage = next(one for one in BREAKAGES if one.name == defect)
+    variant = defect_named(defect).variant
     found: list[Case] = []
-    with tempfile.TemporaryDirectory() as folder, broken_subject(breakage.variant, Path(folder)) as subject:
+    with tempfile.TemporaryDirectory() as folder, broken_subject(variant, Path(folder)) as subject:
         bench = Bench(subject, InProcess(subject, "cpu"), on_falsified=found.append)
         for seed in range(6):
             if len(found) < ENOUGH:
@@ -151,9 +152,9 @@ def test_the_shrunk_case_is_in_the_bucket_of_those_that_it_came_from() -> None:
 
 def shrinking(defect: str, name: str) -> list[Case]:
     """All that fails on the way from the first failing example to the smallest."""
-    breakage = next(one for one in BREAKAGES if one.name == defect)
+    variant = defect_named(defect).variant
     found: list[Case] = []
-    with tempfile.TemporaryDirectory() as folder, broken_subject(breakage.variant, Path(folder)) as subject:
+    with tempfile.TemporaryDirectory() as folder, broken_subject(variant, Path(folder)) as subject:
         bench = Bench(subject, InProcess(subject, "cpu"), on_falsified=found.append)
         with hunting(shrink=True), pytest.raises(Falsified):
             load_properties()[name].explore(bench, seed=1, max_examples=200)

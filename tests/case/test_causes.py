@@ -11,7 +11,8 @@ from oracle.sequences import SequenceLaws
 from statecheck.case import Case
 from statecheck.case.cause import cause_of
 from statecheck.case.values import Name, Raised, Returned, call, record
-from tests.breakages.broken import ROOT, a_case
+from tests.helpers.cases import a_case
+from tests.helpers.modules import ROOT
 
 FINDINGS = ROOT / "docs/findings"
 RIGHT = record("SequenceStep", broken=record("SequenceLaws", **vars(SequenceLaws())))

@@ -22,7 +22,7 @@ from statecheck.report.markdown import report_text
 from statecheck.suite.short import lines
 from subjects import Subject
 from subjects.plain import adapted
-from tests.breakages.broken import a_property
+from tests.helpers.cases import a_property
 
 PACKED = Packed((5, 3), 2)
 

@@ -16,8 +16,8 @@ from statecheck.case import Case
 from statecheck.case.values import call
 from statecheck.cli import main as cli
 from statecheck.report.repro.script import repro_script
-from tests.breakages.broken import a_case, toy
 from tests.campaign.nightly_examples import a_bucket, a_record
+from tests.helpers.cases import a_case, toy
 from tests.hostile_records import (
     CASES,
     FILES,

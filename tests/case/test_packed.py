@@ -18,7 +18,7 @@ from statecheck.case.values import Let, Name, Overwrite, Tensor, View, call, int
 from statecheck.execution.example import Bench, Trial
 from statecheck.execution.registry import load_properties
 from statecheck.workers.log import State
-from tests.breakages.broken import a_case
+from tests.helpers.cases import a_case
 
 
 @pytest.mark.parametrize(

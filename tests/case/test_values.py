@@ -45,7 +45,7 @@ from statecheck.case.values import (
     int64,
     record,
 )
-from tests.breakages.broken import a_case
+from tests.helpers.cases import a_case
 
 names = st.text(max_size=6)
 integers = st.integers(-(2**70), 2**70)

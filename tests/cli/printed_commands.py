@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from statecheck.cli.help import EXAMPLES
-from tests.breakages.broken import ROOT
+from tests.helpers.modules import ROOT
 
 DOCUMENTS = ("*.md", "docs/*.md", "corpus/*.md", "tests/*.md")
 READY_FILES = (".ci/run", ".github/workflows/*.yml", "deploy/*")

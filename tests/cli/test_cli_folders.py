@@ -10,7 +10,8 @@ from lab.bench import __main__ as bench
 from statecheck.cli import main as cli
 from statecheck.cli.folders import require_own
 from statecheck.data.marked import mark
-from tests.breakages.broken import ROOT, a_case
+from tests.helpers.cases import a_case
+from tests.helpers.modules import ROOT
 
 WRITERS = {
     "bench": ("bench", "--out"),

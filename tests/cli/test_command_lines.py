@@ -13,7 +13,7 @@ from statecheck import rooms
 from statecheck.cli.main import parser
 from statecheck.text import command_lines
 from statecheck.text.command_lines import command_line, near, option, pip_line, script_line
-from tests.breakages.broken import ROOT
+from tests.helpers.modules import ROOT
 
 
 @pytest.fixture(autouse=True)

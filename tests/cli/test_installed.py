@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.breakages.broken import ROOT
+from tests.helpers.modules import ROOT
 
 SOURCES = ("impl", "oracle", "properties", "statecheck", "subjects", "corpus")
 FILES = ("pyproject.toml", "setup.py", "LICENSE")

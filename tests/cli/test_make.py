@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.breakages.broken import ROOT
+from tests.helpers.modules import ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 

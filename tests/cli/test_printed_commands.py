@@ -25,9 +25,10 @@ from lab.prove.__main__ import parser as prove_parser
 from statecheck.campaign.record import FILE
 from statecheck.case.values import call
 from statecheck.cli.main import parser
-from tests.breakages.broken import ROOT, a_case
 from tests.campaign.nightly_examples import a_record
 from tests.cli.printed_commands import copied, shown
+from tests.helpers.cases import a_case
+from tests.helpers.modules import ROOT
 
 PARSERS = {
     "statecheck": parser,

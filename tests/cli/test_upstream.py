@@ -13,7 +13,8 @@ import pytest
 from statecheck.case import Case
 from statecheck.case.values import Returned, Tensor, call
 from statecheck.cli.main import main
-from tests.breakages.broken import ROOT, a_case
+from tests.helpers.cases import a_case
+from tests.helpers.modules import ROOT
 
 OFFSETS = Returned(Tensor("int64", (2,), (0, 0)))
 

@@ -14,7 +14,7 @@ import pytest
 from statecheck import rooms
 from statecheck.cli.main import main
 from statecheck.cli.workflow import CALLABLE, workflow_text
-from tests.breakages.broken import ROOT
+from tests.helpers.modules import ROOT
 
 ADDRESS = "git+https://example.org/statecheck@v0.1.0"
 FILE = ROOT / ".github/workflows/conform.yml"

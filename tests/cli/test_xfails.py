@@ -22,8 +22,8 @@ from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import CLEAN, MISCONFIGURED
 from statecheck.subject import load
 from statecheck.subject.known import declared_in
-from tests.breakages.broken import a_case
 from tests.campaign.nightly_examples import bucket_with
+from tests.helpers.cases import a_case
 
 PORT = "examples.off_by_one"
 OFFSETS = a_case(

@@ -27,8 +27,9 @@ from statecheck.execution.ports import ordinary_port
 from statecheck.execution.registry import load_properties
 from statecheck.report.markdown import report_text, write_report
 from subjects import Subject, load
-from tests.breakages.broken import ROOT, a_case
-from tests.breakages.variants import Variant, broken_subject
+from tests.helpers.cases import a_case
+from tests.helpers.modules import ROOT
+from tests.helpers.planted import Variant, broken_subject
 from tests.processes import alive, gone, run_python
 
 pytestmark = pytest.mark.usefixtures("executed")

@@ -10,7 +10,7 @@ import pytest
 from statecheck.case import Case
 from statecheck.case.values import Call, Outcome, Raised, Returned, Step, call
 from statecheck.diagnose.confirm import Confirmation, confirm
-from tests.breakages.broken import a_case
+from tests.helpers.cases import a_case
 
 HANG = Raised("DeviceFault", "hang: no answer within 1 s")
 HANG_MESSAGE = "the call = DeviceFault: hang: no answer within 1 s, but should be a result, 2"

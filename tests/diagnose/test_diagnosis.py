@@ -25,7 +25,8 @@ from statecheck.execution.run import rules_of
 from statecheck.report.repro.script import repro_script
 from statecheck.workers.port import InWorker
 from subjects import Subject, load
-from tests.breakages.broken import a_case, module
+from tests.helpers.cases import a_case
+from tests.helpers.modules import module
 from tests.processes import run_python
 
 PORT = '''\

@@ -31,7 +31,8 @@ from statecheck.execution.port import InProcess
 from statecheck.kernels.coverage import INTERPRETED, LAUNCHES, How
 from statecheck.subject.identity import SOURCE, source_of
 from subjects import KnownDeviation, NotOffered, Outside, Subject, Symptom, load
-from tests.breakages.broken import PAGES, ROOT, a_case, module, toy, toy_of_pages
+from tests.helpers.cases import PAGES, a_case, toy, toy_of_pages
+from tests.helpers.modules import ROOT, module
 
 KEPT = Corpus(ROOT / "corpus").entries()
 DIVIDED = a_case(

@@ -10,7 +10,7 @@ import pytest
 from statecheck.case import Case
 from statecheck.case.values import Raised, Returned, Tensor, call
 from statecheck.execution.verdict import CLEAN, FALSIFIED, MISCONFIGURED
-from tests.breakages.broken import a_case
+from tests.helpers.cases import a_case
 from tests.processes import COMMANDS, run_python
 
 OFFSETS = Tensor("int64", (4,), (0, 0, 0, 0))

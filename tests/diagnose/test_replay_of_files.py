@@ -14,10 +14,8 @@ from statecheck.case.values import (
     record,
 )
 from statecheck.cli import main as cli
-from tests.breakages.broken import (
-    a_case,
-    module,
-)
+from tests.helpers.cases import a_case
+from tests.helpers.modules import module
 from tests.report.defects import (
     DEFECTS,
     DefectiveModule,

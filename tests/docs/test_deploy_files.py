@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from statecheck.campaign.plan import shard_of
-from tests.breakages.broken import ROOT
+from tests.helpers.modules import ROOT
 
 GITHUB = ROOT / ".github/workflows/nightly.yml"
 BUILDKITE = ROOT / "deploy/buildkite.yml"

@@ -19,7 +19,7 @@ from statecheck.execution.port import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status, verdict_of
 from subjects import Subject, adapted
-from tests.breakages.broken import ROOT
+from tests.helpers.modules import ROOT
 
 TEMPLATE = ROOT / "examples/port"
 WORKFLOW = TEMPLATE / ".github/workflows/statecheck.yml"

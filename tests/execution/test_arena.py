@@ -28,7 +28,7 @@ from statecheck.case.values import (
 from statecheck.execution.objects.arena import LARGEST, Arena
 from statecheck.execution.port import InProcess
 from subjects import Subject
-from tests.breakages.broken import toy
+from tests.helpers.cases import toy
 
 STRAY = 7
 

@@ -22,7 +22,8 @@ from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status, verdict_of
 from statecheck.subject import NotOffered
 from subjects import Outside, Subject, adapted
-from tests.breakages.broken import ROOT, a_property, toy
+from tests.helpers.cases import a_property, toy
+from tests.helpers.modules import ROOT
 
 DIVIDED = call("divide", x=6, y=2)
 COPIED, OFFSETS = (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 
 from statecheck.execution.example import Bench
-from tests.breakages.broken import a_property
+from tests.helpers.cases import a_property
 
 ROOT = Path(__file__).resolve().parents[2]
 _PROGRAM = """

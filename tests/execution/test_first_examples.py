@@ -12,7 +12,7 @@ from statecheck.campaign.schedule.assignment import FIRST_EXAMPLES
 from statecheck.execution import profiles
 from statecheck.execution.example import Bench, Trial
 from statecheck.execution.port import InProcess
-from tests.breakages.broken import a_property, toy
+from tests.helpers.cases import a_property, toy
 
 _NUMBERS = st.tuples(*[st.integers(0, 1000)] * 20)
 

@@ -34,7 +34,7 @@ from statecheck.execution.example import Bench, Falsified, Trial
 from statecheck.execution.objects.blocks import contents, raw_bytes
 from statecheck.execution.objects.memory import KnownMemory
 from statecheck.execution.port import InProcess
-from tests.breakages.broken import a_property, toy
+from tests.helpers.cases import a_property, toy
 
 POOL = Let("pool", Tensor("uint8", (8,), bytes(range(8))))
 HUGE = Let("huge", Tensor("uint8", (2**40,), None))

@@ -12,7 +12,7 @@ from statecheck.execution.offers import Offers, listed
 from statecheck.execution.verdict import MISCONFIGURED
 from statecheck.suite.items import SuitePlace, suite_of
 from subjects import adapted, load
-from tests.breakages.broken import toy
+from tests.helpers.cases import toy
 
 NOWHERE = SuitePlace(__file__, 1)
 

@@ -46,7 +46,7 @@ from statecheck.execution.port import CANARY, GUARD_BYTES, InProcess
 from statecheck.execution.ports import choose_device
 from statecheck.kernels import triton_mode
 from subjects import LAYOUT_VARIABLE
-from tests.breakages.broken import toy
+from tests.helpers.cases import toy
 
 GAPS = Tensor("int32", (3,), (9, 1, 9, 2, 9, 3, 9), strides=(2,), offset=1)
 

@@ -22,7 +22,7 @@ from statecheck.execution.counts import Counts
 from statecheck.execution.example import Bench
 from statecheck.execution.port import InProcess
 from statecheck.suite.verdicts import PropertyTests
-from tests.breakages.broken import a_case, a_property, toy
+from tests.helpers.cases import a_case, a_property, toy
 from tests.processes import run_pytest
 
 TYPES = "properties/test_types.py"

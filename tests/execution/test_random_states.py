@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from statecheck.execution.example import Bench, Trial
 from statecheck.execution.port import InProcess
 from statecheck.execution.private.hypothesis import states_kept_once
-from tests.breakages.broken import a_property, toy
+from tests.helpers.cases import a_property, toy
 
 # Where the variable CI is set, Hypothesis derandomizes every search that does not say otherwise.
 _SEARCHED = settings(max_examples=20, database=None, deadline=None, derandomize=False)

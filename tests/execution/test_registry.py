@@ -19,7 +19,7 @@ from statecheck.execution.example import Bench, Falsified, Trial
 from statecheck.execution.machines import MachineProperty, TrialMachine, _no_body
 from statecheck.execution.registry import PROPERTIES, Property, load_properties, prop, remember
 from statecheck.execution.selection import select
-from tests.breakages.broken import a_property
+from tests.helpers.cases import a_property
 from tests.processes import run_pytest
 
 BOUNDARY = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"

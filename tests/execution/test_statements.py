@@ -15,7 +15,8 @@ from statecheck.execution.example import Bench, Falsified, Trial
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import PROPERTIES, load_properties
 from statecheck.execution.statements import statement, statements
-from tests.breakages.broken import module, toy
+from tests.helpers.cases import toy
+from tests.helpers.modules import module
 from tests.processes import run_pytest
 
 

@@ -20,8 +20,8 @@ from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.report.markdown import write_report
-from tests.breakages.table import hunting
-from tests.breakages.variants import Variant, broken_subject, implementation
+from tests.helpers.hunts import hunting
+from tests.helpers.planted import Variant, broken_subject, implementation
 from tests.processes import run_python
 
 pytestmark = pytest.mark.usefixtures("executed")

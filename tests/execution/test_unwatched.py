@@ -15,8 +15,8 @@ from statecheck.execution.verdict import Status, verdict_of
 from statecheck.kernels import launch
 from statecheck.kernels.source.ir import NotUnderstoodError
 from subjects import Subject
-from tests.breakages.table import hunting
-from tests.breakages.variants import Variant, broken_subject
+from tests.helpers.hunts import hunting
+from tests.helpers.planted import Variant, broken_subject
 
 pytestmark = pytest.mark.usefixtures("executed")
 

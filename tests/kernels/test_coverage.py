@@ -27,7 +27,7 @@ from statecheck.kernels.coverage import EXECUTED, INTERPRETED, Branch, Coverage,
 from statecheck.kernels.launch import STATE
 from statecheck.kernels.memory import Memory
 from statecheck.workers.port import InWorker
-from tests.breakages.broken import ROOT, module
+from tests.helpers.modules import ROOT, module
 
 FILE = str(Path(__file__).relative_to(ROOT))
 

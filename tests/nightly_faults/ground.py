@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.breakages.stateless import STATELESS
-from tests.breakages.variants import broken_copy, implementation
+from tests.helpers.planted import broken_copy, defect_named, implementation
 
 SUBJECT = "broken_by_night"
 ONLY = "query_lengths_are_the_differences_of_the_starts or a_conv_copy_starts_at_the_row_of_the_last_accepted_token"
-_BREAKAGES = (
+_DEFECTS = (
     "query lengths are the ends of the queries",
     "a conv copy starts at the first row, whatever was accepted",
 )
@@ -42,8 +41,7 @@ def ground() -> Iterator[Ground]:
 
 def _put_subject(folder: Path) -> None:
     intact = implementation()
-    breakages = [one for one in STATELESS if one.name in _BREAKAGES]
-    for number, one in enumerate(breakages):
-        last = number == len(breakages) - 1
+    for number, name in enumerate(_DEFECTS):
+        last = number == len(_DEFECTS) - 1
         package, place = (SUBJECT, folder) if last else (f"step{number}", folder.parent / "steps")
-        intact = broken_copy(replace(one.variant, package=package), intact, place)
+        intact = broken_copy(replace(defect_named(name).variant, package=package), intact, place)

@@ -20,7 +20,7 @@ from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.workers.recovered import UNFINISHED
-from tests.breakages.broken import ROOT
+from tests.helpers.modules import ROOT
 from tests.nightly_faults.ground import ONLY, SUBJECT, Ground
 
 _POLL_SECONDS = 0.05

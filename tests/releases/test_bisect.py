@@ -23,7 +23,7 @@ from statecheck.releases.environment import Maker
 from statecheck.releases.project import Project
 from statecheck.report.bisection import FILE, TriedRelease
 from statecheck.text.command_lines import FOLDER
-from tests.breakages.broken import a_case
+from tests.helpers.cases import a_case
 
 PROGRAM = """
 import json, os, sys

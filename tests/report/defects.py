@@ -27,9 +27,7 @@ from statecheck.case.values import (
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.port import InProcess
 from subjects import LAYOUT_VARIABLE, load
-from tests.breakages.broken import (
-    a_property,
-)
+from tests.helpers.cases import a_property
 
 
 @dataclass(frozen=True)

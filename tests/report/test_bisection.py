@@ -12,7 +12,8 @@ from statecheck.report.bisection import FILE, ROOM, TITLE, Bisection, TriedRelea
 from statecheck.report.markdown import add_bisection, report_text, write_report
 from statecheck.report.sections import MOST
 from subjects import load
-from tests.breakages.broken import a_case, module
+from tests.helpers.cases import a_case
+from tests.helpers.modules import module
 
 VERDICTS = {
     "+": "FIXED",

@@ -14,8 +14,8 @@ from statecheck.case.failure import stated
 from statecheck.case.timeline import LONG, Cell, Moment, TableRow, Timeline, WrongCell
 from statecheck.report.block_tables import block_tables
 from statecheck.report.markdown import write_report
-from tests.breakages.broken import a_case
 from tests.campaign.nightly_examples import parsed
+from tests.helpers.cases import a_case
 
 NULL = Cell(0, "")
 EIGHT = Cell(5, "8 tokens", 8, "r0", published=True)

@@ -24,8 +24,8 @@ from statecheck.case.values import Returned, call
 from statecheck.diagnose.replay import replay_case
 from statecheck.report.markdown import write_report
 from statecheck.text.markdown import code, fenced, inert
-from tests.breakages.broken import a_case, toy
 from tests.campaign.nightly_examples import TIMELINE, a_bucket, a_property, a_record
+from tests.helpers.cases import a_case, toy
 
 MESSAGES = {
     "a screen that is cleared": "\x1b[2J\x1b[1;31mx\x1b[0m\x9b31m\r\x07",

@@ -11,7 +11,8 @@ from statecheck.case import Case
 from statecheck.case.values import Name, Outcome, Raised, Returned, call, record
 from statecheck.report.law import should_hold
 from statecheck.report.markdown import report_text
-from tests.breakages.broken import ROOT, a_case
+from tests.helpers.cases import a_case
+from tests.helpers.modules import ROOT
 
 SENTENCE = "After a reordering, as beams do it, each sequence goes on as a fresh run over the tokens that it has now."
 RIGHT = Returned(record("SequenceStep", broken=record("SequenceLaws", **vars(SequenceLaws()))))

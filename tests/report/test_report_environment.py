@@ -16,7 +16,7 @@ import pytest
 from statecheck.report import environment
 from statecheck.report.environment import environment_table
 from statecheck.subject import Subject
-from tests.breakages.broken import a_case
+from tests.helpers.cases import a_case
 
 
 def rows(name: str = "toy", release: str = "") -> dict[str, str]:

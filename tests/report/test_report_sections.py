@@ -36,9 +36,9 @@ from statecheck.report.rule import rule_of
 from statecheck.report.sections import MOST
 from statecheck.report.served_text import served_text
 from subjects.plain import adapted
-from tests.breakages.broken import a_case, case_of
-from tests.breakages.table import hunt
 from tests.campaign.nightly_examples import TIMELINE, parsed
+from tests.helpers.cases import a_case, case_of
+from tests.helpers.hunts import hunt
 
 FOLDED = re.compile(r"<details>\n<summary>(.*?)</summary>\n\n.*?\n\n</details>", re.DOTALL)
 

@@ -25,11 +25,8 @@ from statecheck.report.markdown import add_bisection, report_text, write_report
 from statecheck.report.repro.script import repro_script
 from statecheck.suite.short import lines
 from subjects import load
-from tests.breakages.broken import (
-    a_case,
-    case_of,
-    module,
-)
+from tests.helpers.cases import a_case, case_of
+from tests.helpers.modules import module
 from tests.report.defects import (
     DEFECTS,
     DefectiveModule,

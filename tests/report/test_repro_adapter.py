@@ -16,7 +16,7 @@ from statecheck.report.markdown import report_text
 from statecheck.report.repro.adapter import adapter_source
 from statecheck.report.repro.script import repro_script
 from subjects import Subject, load
-from tests.breakages.broken import a_case
+from tests.helpers.cases import a_case
 from tests.processes import run_python
 
 ENGINE = """

@@ -17,7 +17,8 @@ from statecheck.case.values import Let, Name, Raised, Returned, Tensor, call
 from statecheck.report.repro.script import repro_script
 from statecheck.subject import load
 from statecheck.subject.identity import SOURCE, source_of
-from tests.breakages.broken import ROOT, a_case, module
+from tests.helpers.cases import a_case
+from tests.helpers.modules import ROOT, module
 from tests.processes import run_python
 
 HALVES = "def halved(x):\n    return x // 2\n"

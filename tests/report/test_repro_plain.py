@@ -21,8 +21,8 @@ from statecheck.report.markdown import report_text
 from statecheck.report.repro.plain import is_plain, plain_script, plain_test
 from statecheck.report.repro.script import repro_script, repro_test
 from subjects import Subject, adapted
-from tests.breakages.broken import ROOT
-from tests.breakages.table import hunt
+from tests.helpers.hunts import hunt
+from tests.helpers.modules import ROOT
 
 PROPERTIES = {
     "varlen_chunks": "varlen-chunks/ends",

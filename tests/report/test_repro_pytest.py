@@ -18,7 +18,8 @@ from statecheck.case.values import Raised, Returned, call
 from statecheck.report.markdown import ALONE, TEST, report_text, write_report
 from statecheck.report.repro.script import repro_test
 from subjects import load
-from tests.breakages.broken import a_case, in_order, module
+from tests.helpers.cases import a_case, in_order
+from tests.helpers.modules import module
 
 HALVES = "def halved(x):\n    return x // 2\n"
 MENDED = "def halved(x):\n    return x // 2 + 1\n"

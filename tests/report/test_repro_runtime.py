@@ -22,7 +22,8 @@ from statecheck.execution.objects.own import OWN_FUNCTIONS
 from statecheck.report.repro.embed import BEFORE_TORCH, WITH_TORCH, runtime_names, text_of
 from statecheck.report.repro.runtime import checks, subject
 from statecheck.report.repro.script import repro_script, repro_test
-from tests.breakages.broken import ROOT, a_case
+from tests.helpers.cases import a_case
+from tests.helpers.modules import ROOT
 from tests.processes import run_python
 
 ORDERED = call("harness.launch", kernel="k", grid=(2,), arguments={}, constexprs={}, schedule="reversed")

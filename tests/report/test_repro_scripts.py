@@ -27,14 +27,8 @@ from statecheck.execution.registry import Property, load_properties
 from statecheck.report.markdown import subject_root, write_report
 from statecheck.report.repro.script import needs_statecheck, repro_script
 from subjects import load
-from tests.breakages.broken import (
-    ROOT,
-    BreakageVerdict,
-    a_case,
-    case_of,
-    module,
-    run_scripts,
-)
+from tests.helpers.cases import a_case, case_of
+from tests.helpers.modules import ROOT, ScriptVerdict, module, run_scripts
 from tests.report.defects import (
     CHANNELS_FIRST,
     DEFECTS,
@@ -96,9 +90,9 @@ def unshrunk() -> Iterator[None]:
 class Scripts:
     """Where the reports are, how their scripts ended, and what the process had imported by then."""
 
-    broken: dict[str, BreakageVerdict]
-    intact: dict[str, BreakageVerdict]
-    correct: list[tuple[Case, BreakageVerdict]]
+    broken: dict[str, ScriptVerdict]
+    intact: dict[str, ScriptVerdict]
+    correct: list[tuple[Case, ScriptVerdict]]
     modules: set[str]
 
 
@@ -150,7 +144,7 @@ def test_the_script_exits_1_with_the_defect_and_0_without(scripts: Scripts, name
     verdict = scripts.broken[name]
     assert verdict.code == 1, verdict
     assert verdict.output.endswith("the defect is there\n")
-    assert scripts.intact[name] == BreakageVerdict(0, "the defect is gone\n")
+    assert scripts.intact[name] == ScriptVerdict(0, "the defect is gone\n")
 
 
 @pytest.mark.slow

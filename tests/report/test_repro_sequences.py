@@ -20,7 +20,7 @@ from statecheck.execution.run import rules_of
 from statecheck.report.markdown import write_report
 from statecheck.subject import Subject
 from subjects.sequences import adapted
-from tests.breakages.broken import a_case
+from tests.helpers.cases import a_case
 
 REFERENCE = Path(__file__).parents[1] / "subjects/sequences/reference_port.py"
 BEGIN = call("Sequences", model="small", seed=0, features={}, bind="library")

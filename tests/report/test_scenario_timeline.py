@@ -16,7 +16,8 @@ from statecheck.report.block_tables import block_tables
 from statecheck.report.markdown import report_text
 from statecheck.report.scenario_timeline import CACHE, MOST_MOMENTS, timeline_of
 from statecheck.report.served_text import served_text
-from tests.breakages.broken import ROOT, a_case
+from tests.helpers.cases import a_case
+from tests.helpers.modules import ROOT
 
 NOTHING = record("BrokenLaws", read="nothing")
 STEP = call("LiveEngine.step", turns={})

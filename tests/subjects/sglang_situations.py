@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 EXAMPLES = 120
 """Of a property; each situation comes up in some of so many, whatever the seed."""
-SEED = 20
 
 
 def missed(names: Iterable[str]) -> dict[str, dict[str, int]]:
@@ -22,17 +21,28 @@ def missed(names: Iterable[str]) -> dict[str, dict[str, int]]:
     triton_mode.prepare("cpu")
     from properties.engine.radix_marks import SITUATIONS
     from properties.releases.live_marks import REACHED
+    from statecheck.execution import profiles
+    from statecheck.execution.registry import load_properties
     from statecheck.subject import load
-    from tests.breakages.scenarios import scenarios_until_wrong
+    from tests.helpers.hunts import hunt
 
+    profiles.register()
     subject = load("sglang")
+    tested = {one.id: one for one in load_properties().values()}
     found = {}
     for name in names or SITUATIONS:
         REACHED.clear()
-        scenarios, wrong = scenarios_until_wrong(subject, f"radix-engine/{name}", EXAMPLES, SEED)
+        wrong = hunt(
+            tested[f"radix-engine/{name}"],
+            subject,
+            shrink=False,
+            seeds=1,
+            max_examples=EXAMPLES,
+            sanitized=True,
+        )
         found[name] = {mark: REACHED[mark] for mark in SITUATIONS[name]}
-        ended = f", and ended at: {wrong.message}" if wrong else ""
-        print(f"{name}: {scenarios} scenarios, {found[name]}{ended}", file=sys.stderr, flush=True)
+        ended = f", and ended after {wrong.examples} scenarios: {wrong.seen}" if wrong else ""
+        print(f"{name}: {found[name]}{ended}", file=sys.stderr, flush=True)
     return found
 
 

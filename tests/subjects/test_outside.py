@@ -17,7 +17,7 @@ from statecheck.execution.port import InProcess
 from statecheck.execution.registry import load_properties
 from subjects import NotOffered, Outside, load
 from subjects.plain import adapted
-from tests.breakages.broken import PAGES, a_property, toy, toy_of_pages
+from tests.helpers.cases import PAGES, a_property, toy, toy_of_pages
 
 NEGATIVE = Outside("div*", "negative numbers", lambda asked: asked.named["x"] < 0)
 

@@ -29,8 +29,9 @@ from statecheck.report.repro.script import repro_script
 from subjects import Subject, load
 from subjects.plain import PlainSubject, adapted
 from subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED
-from tests.breakages.broken import ROOT, a_property, module, run_scripts
-from tests.breakages.table import hunt
+from tests.helpers.cases import a_property
+from tests.helpers.hunts import hunt
+from tests.helpers.modules import ROOT, module, run_scripts
 
 DOCUMENT = (ROOT / "PROTOCOL.md").read_text(encoding="utf-8")
 EXAMPLE = Path(numpy_port.__file__)

@@ -15,7 +15,7 @@ from statecheck.case import Case
 from statecheck.case.values import Raised, Returned, call, record
 from statecheck.subject.known import known_in
 from subjects.sglang_conditions import CONDITIONS
-from tests.breakages.broken import a_case
+from tests.helpers.cases import a_case
 
 FILE = Path(subjects.__file__).with_name("sglang_known.toml")
 MIXED = "nothing-kept-in-a-mixed-batch"

@@ -39,7 +39,8 @@ from statecheck.execution.port import InProcess
 from statecheck.report.repro.script import repro_script
 from statecheck.workers.port import InWorker
 from subjects import load
-from tests.breakages.broken import a_case, a_property, module, run_scripts, toy
+from tests.helpers.cases import a_case, a_property, toy
+from tests.helpers.modules import module, run_scripts
 
 
 class Loud(BaseException):

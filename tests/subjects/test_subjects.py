@@ -15,7 +15,8 @@ from statecheck.case.values import Let, Name, Overwrite, call, int32
 from statecheck.execution.example import Bench, Falsified, KnownFailure, Trial
 from statecheck.execution.port import InProcess
 from subjects import KnownDeviation, Symptom, load
-from tests.breakages.broken import a_property, module, toy
+from tests.helpers.cases import a_property, toy
+from tests.helpers.modules import module
 
 
 def test_the_same_subject_is_loaded_each_time() -> None:

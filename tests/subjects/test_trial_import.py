@@ -9,7 +9,7 @@ import pytest
 
 from statecheck.campaign.start import loaded
 from statecheck.subject import trial_import
-from tests.breakages.broken import ROOT, module
+from tests.helpers.modules import ROOT, module
 from tests.processes import run_python
 
 

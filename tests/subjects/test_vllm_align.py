@@ -39,10 +39,9 @@ from statecheck.execution.run import Follower, rules_of
 from subjects import LAYOUT_VARIABLE, KnownDeviation, Subject, load
 from subjects.vllm_conditions import CONDITIONS
 from subjects.vllm_conditions.calls import raw
-from tests.breakages.broken import a_case
-from tests.breakages.table import BREAKAGES
-from tests.breakages.variants import broken_subject
 from tests.campaign.known.known_lint import entries, failing
+from tests.helpers.cases import a_case
+from tests.helpers.planted import broken_subject, defect_named
 
 SUBJECT = Path(__file__).parents[2] / "subjects" / "vllm"
 POSTPROCESS = "MambaSpecDecodeGPUContext.run_fused_postprocess_align"
@@ -155,9 +154,8 @@ def test_a_count_is_reset_where_the_rules_change_it() -> None:
 
 
 def broken(name: str, tested: str, folder: Path) -> Case:
-    """The first case in which a breakage leaves wrong bytes."""
-    (breakage,) = [one for one in BREAKAGES if one.name == name]
-    with broken_subject(breakage.variant, folder) as subject:
+    """The first case in which a planted defect leaves wrong bytes."""
+    with broken_subject(defect_named(name).variant, folder) as subject:
         case = failing(subject, tested, lambda one: one.failure is not None and one.failure.part == "pool")
     assert case is not None
     return case
@@ -335,7 +333,7 @@ def test_channels_that_are_taken_for_rows_are_told_from_other_wrong_bytes() -> N
 
 @pytest.mark.usefixtures("executed")
 def test_channels_that_are_taken_for_rows_may_move_too_far_within_their_block(tmp_path: Path) -> None:
-    (slides,) = [one for one in BREAKAGES if one.name == "rows slide from the wrong end"]
+    slides = defect_named("rows slide from the wrong end")
     name = "rows_move_within_their_block_as_through_a_temporary"
     one = entry("channel-first-taken-for-rows")
 

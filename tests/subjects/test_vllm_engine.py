@@ -16,7 +16,8 @@ from statecheck.case import Case
 from statecheck.case.failure import Failure
 from statecheck.case.values import Raised, Record, Returned, call, record
 from subjects.vllm_conditions import CONDITIONS
-from tests.breakages.broken import ROOT, a_case
+from tests.helpers.cases import a_case
+from tests.helpers.modules import ROOT
 from tests.subjects.test_vllm_inside import PYTHON, needs_release
 
 PLACEHOLDERS = ("r1", 3, (0, 0))

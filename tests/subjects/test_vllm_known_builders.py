@@ -13,7 +13,7 @@ from statecheck.case import Case, Failure
 from statecheck.case.values import Call, Expected, Name, Raised, Record, Returned, Tensor
 from statecheck.execution.run import Follower, rules_of
 from subjects.vllm_conditions import CONDITIONS
-from tests.breakages.broken import a_case
+from tests.helpers.cases import a_case
 
 GDN = BuilderSetup(kind="gdn", full_cudagraphs=True, max_num_seqs=3)
 ALL = BuilderSetup(kind="mamba1", mode="all", full_cudagraphs=True, max_num_seqs=3)

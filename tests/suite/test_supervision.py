@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.breakages.broken import ROOT
+from tests.helpers.modules import ROOT
 
 MENTION = "# statecheck\n"
 IMPORTS = "import atexit, ctypes, os, signal, sys, threading\n"

@@ -10,7 +10,7 @@ import pytest
 
 from statecheck.case.faults import Fault, death, fault_told_by, wants_memory
 from statecheck.workers.port import Patience
-from tests.breakages.broken import ROOT
+from tests.helpers.modules import ROOT
 
 
 @pytest.mark.parametrize(("longest", "limit"), [(0.0, 2.0), (0.1, 2.0), (0.5, 5.0), (20.0, 30.0)])

@@ -14,7 +14,7 @@ from statecheck.case import Case
 from statecheck.case.values import Raised
 from statecheck.execution import profiles
 from statecheck.execution.example import Bench
-from tests.breakages.broken import Pipe
+from tests.helpers.cases import Pipe
 from tests.workers import faulty
 
 TEMPORAL = "a_temporal_copy_is_the_block_of_the_last_accepted_token"

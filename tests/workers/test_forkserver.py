@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from statecheck.workers.forkserver import Fork, server_for
-from tests.breakages.broken import FAULTY, ROOT, module
+from tests.helpers.faulty import FAULTY
+from tests.helpers.modules import ROOT, module
 from tests.processes import alive, gone
 
 _LEFT_BEHIND = """

@@ -23,7 +23,8 @@ from statecheck.workers.log import LogReader, State, StepLog, running_path
 from statecheck.workers.port import InWorker
 from statecheck.workers.recovered import UNKNOWN_OUTCOME, recover, recover_all
 from subjects import load
-from tests.breakages.broken import FAULTY, ROOT, module
+from tests.helpers.faulty import FAULTY
+from tests.helpers.modules import ROOT, module
 
 ABOUT = {"property_name": "toys_divide", "sentence": "Toys divide.", "subject": "impl", "device": "cpu"}
 FIRST, SECOND = (call("divide", x=4, y=2),), (call("divide", x=1, y=0),)

@@ -21,7 +21,8 @@ from statecheck.workers.port import InWorker
 from statecheck.workers.wire import request
 from statecheck.workers.worker_process import WorkerProcess
 from subjects import load
-from tests.breakages.broken import FAULTY, module
+from tests.helpers.faulty import FAULTY
+from tests.helpers.modules import module
 from tests.processes import alive
 
 ILLEGAL = "illegal access: memory was touched that is not there"

@@ -18,7 +18,8 @@ from statecheck.execution.example import Bench
 from statecheck.workers.forkserver import Forked
 from statecheck.workers.port import InWorker
 from statecheck.workers.shared_workers import DeviceGone
-from tests.breakages.broken import FAULTY, module
+from tests.helpers.faulty import FAULTY
+from tests.helpers.modules import module
 
 
 @dataclass

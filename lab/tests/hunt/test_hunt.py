@@ -12,6 +12,7 @@ from lab.hunt import page, results
 from lab.hunt.__main__ import main
 from lab.hunt.defects import GROUPS, Planted, planted_defects
 from lab.hunt.trial import Hunt, hunt
+from tests.helpers.planted import planted
 
 DEFECT = "query lengths are the ends of the queries"
 
@@ -22,7 +23,7 @@ def a_hunt(defect: str, seed: int, failure: float | None, examples: int = 7) -> 
 
 def test_every_planted_defect_of_impl_is_hunted_for() -> None:
     defects = planted_defects()
-    assert len(defects) == sum(map(len, GROUPS.values()))
+    assert len(defects) == sum(len(planted(group)) for group in GROUPS)
     assert len({one.name for one in defects}) == len(defects)
     with pytest.raises(ValueError, match=r"^groups = \['none'\], but should be some of stateless, "):
         planted_defects(["none"])

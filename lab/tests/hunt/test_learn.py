@@ -16,8 +16,7 @@ from lab.hunt.learn import Attempt, attempts, order
 from statecheck.campaign.schedule import learned
 from statecheck.execution.registry import load_properties
 from statecheck.subject import load
-from tests.breakages.table import BREAKAGES
-from tests.breakages.variants import broken_subject
+from tests.helpers.planted import broken_subject, planted
 
 
 def test_the_learned_order_has_one_to_six_examples_of_properties_that_exist() -> None:
@@ -134,7 +133,7 @@ def test_the_first_examples_of_properties_are_tried_on_a_broken_copy(
         name: one for name, one in load_properties().items() if one.id in ("cdiv/either-sign", "cdiv/tensor")
     }
     monkeypatch.setattr(learn, "load_properties", lambda: chosen)
-    defect = next(one for one in BREAKAGES if "cdiv/tensor" in one.caught_by)
+    defect = next(one for one in planted("stateless") if "cdiv/tensor" in one.found_by)
     with broken_subject(defect.variant, tmp_path) as subject:
         tried = {one.property_id: one for one in attempts(subject, defect.name, 3)}
     assert tried["cdiv/tensor"].found

@@ -1,6 +1,6 @@
-"""Whether entries of known defects pass by deliberate breakages, which are other defects than theirs.
+"""Whether entries of known defects pass by planted defects, which are other defects than theirs.
 
-A breakage is planted as it is found first, and once more with inputs of the entry's own circumstances: a failure that has all
+A planted defect is hunted as it is found first, and once more with inputs of the entry's own circumstances: a failure that has all
 the fields of a symptom differs from it by the condition alone.
 """
 
@@ -24,14 +24,14 @@ from statecheck.execution.registry import Property, load_properties
 from statecheck.subject.known import declared_in
 from subjects import KnownDeviation, Subject, Symptom
 from subjects.vllm_conditions import CONDITIONS
-from tests.breakages.table import finders, hunting
-from tests.breakages.variants import Breakage, broken_subject
+from tests.helpers.hunts import hunting
+from tests.helpers.planted import PlantedDefect, broken_subject
 
 FILE = Path(subjects.__file__).with_name("vllm_known.toml")
 SEED = 1
 MAX_EXAMPLES = 500
 MORE, MORE_SLOW = 200, 12
-"""Examples after a breakage was found, to find it under the circumstances of entries, too; fewer of those that take long."""
+"""Examples after a defect was found, to find it under the circumstances of entries, too; fewer of those that take long."""
 
 
 @cache
@@ -42,12 +42,12 @@ def entries() -> tuple[KnownDeviation, ...]:
 
 @dataclass(frozen=True)
 class Planted:
-    """A breakage under the circumstances of an entry: failing cases with all the fields of one of its symptoms.
+    """A planted defect under the circumstances of an entry: failing cases with all the fields of one of its symptoms.
 
     `case` is the first that is reported; where the entry passes by all of them, the last.
     """
 
-    breakage: str
+    defect: str
     entry: str
     case: Case
     passed_by: bool
@@ -55,9 +55,9 @@ class Planted:
 
 @dataclass
 class Lint:
-    """What comes of planting a breakage under the circumstances of entries.
+    """What comes of planting a defect under the circumstances of entries.
 
-    `found` is the breakage as it was found first. `alike` are pairs of a breakage and an entry with a symptom whose fields a
+    `found` is the defect as it was found first. `alike` are pairs of a defect and an entry with a symptom whose fields a
     failure has; `planted` are those for which there were inputs under the entry's circumstances, too.
     """
 
@@ -67,18 +67,18 @@ class Lint:
 
     @property
     def passed_by(self) -> set[tuple[str, str]]:
-        """Breakages and entries that pass by them."""
+        """Planted defects and entries that pass by them."""
         return {pair for pair, one in self.planted.items() if one.passed_by}
 
 
-def linted(breakage: Breakage) -> Lint:
-    """A breakage under every entry's circumstances."""
+def linted(defect: PlantedDefect) -> Lint:
+    """A planted defect under every entry's circumstances."""
     lint = Lint()
     with (
         tempfile.TemporaryDirectory() as folder,
-        broken_subject(breakage.variant, Path(folder)) as subject,
+        broken_subject(defect.variant, Path(folder)) as subject,
     ):
-        _Planting(lint, breakage, subject).run()
+        _Planting(lint, defect, subject).run()
     return lint
 
 
@@ -88,27 +88,28 @@ class _Enough(BaseException):
 
 @dataclass
 class _Planting:
-    """Explores the first property that finds a breakage, until a failure was seen under each entry's circumstances."""
+    """Explores the first property that finds a planted defect, until a failure was seen under each entry's circumstances."""
 
     lint: Lint
-    breakage: Breakage
+    defect: PlantedDefect
     subject: Subject
     examples: int = 0
     more: int = MORE
 
     def run(self) -> None:
-        name, tested = finders(self.breakage)[0], load_properties()
-        slow = tested[name].launches or "lifecycle" in tested[name].module
+        name = self.defect.found_by[0]
+        tested = next(one for one in load_properties().values() if one.id == name)
+        slow = tested.launches or "lifecycle" in tested.module
         self.more = MORE_SLOW if slow else MORE
         bench = Bench(self.subject, InProcess(self.subject, "cpu"))
         bench.on_example, bench.passes_by = self._count, self._look
         # A state machine that ends between two draws is taken for one that draws something else each time.
         with suppress(_Enough, Flaky), hunting(shrink=False):
-            tested[name].explore(bench, seed=SEED, max_examples=MAX_EXAMPLES)
-        assert self.breakage.name in self.lint.found, f"{name} passes, but should fail: {self.breakage.name}"
+            tested.explore(bench, seed=SEED, max_examples=MAX_EXAMPLES)
+        assert self.defect.name in self.lint.found, f"{name} passes, but should fail: {self.defect.name}"
 
     def _count(self) -> None:
-        if self.breakage.name not in self.lint.found:
+        if self.defect.name not in self.lint.found:
             return
         self.examples += 1
         if self.examples > self.more or not self._missing:
@@ -117,18 +118,18 @@ class _Planting:
     @property
     def _missing(self) -> set[tuple[str, str]]:
         reported = {pair for pair, one in self.lint.planted.items() if not one.passed_by}
-        return {pair for pair in self.lint.alike - reported if pair[0] == self.breakage.name}
+        return {pair for pair in self.lint.alike - reported if pair[0] == self.defect.name}
 
     def _look(self, case: Case) -> bool:
         """Ask every entry; the exploration goes past the failure."""
-        self.lint.found.setdefault(self.breakage.name, case)
+        self.lint.found.setdefault(self.defect.name, case)
         for entry in entries():
             for symptom in entry.shown_by:
                 self._plant(case, entry, symptom)
         return True
 
     def _plant(self, case: Case, entry: KnownDeviation, symptom: Symptom) -> None:
-        pair = (self.breakage.name, entry.id)
+        pair = (self.defect.name, entry.id)
         if case.failure is None or not symptom.fits(case.failure):
             return
         self.lint.alike.add(pair)

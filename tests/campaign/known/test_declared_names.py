@@ -11,7 +11,7 @@ from statecheck.execution.breadth import require_narrow
 from statecheck.execution.declared_names import require_names
 from statecheck.execution.registry import load_properties
 from subjects import KnownDeviation, Subject, Symptom, load
-from tests.breakages.broken import module
+from tests.helpers.modules import module
 
 OFFSETS = "fla-chunks/offsets"
 PORT = """

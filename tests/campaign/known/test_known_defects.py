@@ -30,9 +30,11 @@ from statecheck.case.values import call
 from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import TELLING
 from subjects import KnownDeviation, Symptom
-from tests.breakages.broken import EXACT, ROUNDS_UP, UNKNOWN, a_case, a_property, module
 from tests.campaign.nightly_examples import a_bucket, a_record
 from tests.campaign.pretended import Actor, Body, stage
+from tests.helpers.cases import a_case, a_property
+from tests.helpers.faulty import EXACT, ROUNDS_UP, UNKNOWN
+from tests.helpers.modules import module
 
 WRONG = Symptom("value", "divide", "result")
 LARGE = KnownDeviation(

@@ -1,12 +1,11 @@
-"""No entry of known defects passes by a defect of another kind: every breakage is planted under every entry's circumstances."""
+"""No entry of known defects passes by a defect of another kind: every planted defect is hunted under every entry's circumstances."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.breakages.table import BREAKAGES
-from tests.breakages.variants import Breakage
 from tests.campaign.known.known_lint import linted
+from tests.helpers.planted import PlantedDefect, planted_in_impl
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("executed")]
 
@@ -40,7 +39,7 @@ SAME = {
         "run-onto-itself",
     ): "both read bytes after they have overwritten them",
 }
-"""Breakages that are an entry's very defect under its circumstances, and why."""
+"""Planted defects that are an entry's very defect under its circumstances, and why."""
 PARTLY = {
     (
         "rows slide from the wrong end",
@@ -51,7 +50,7 @@ PARTLY = {
         "accepted-count-in-place",
     ): "the same race, in a kernel whose programs share the tiles of a state: what shows may also be a part of a copy",
 }
-"""Breakages that look like an entry's defect in some of their failures."""
+"""Planted defects that look like an entry's defect in some of their failures."""
 PASSED = {
     ("starts are read once per tensor object", "stale-chunk-memo"),
     ("computed tokens are kept on the batch", "stale-computed-tokens"),
@@ -65,14 +64,14 @@ PASSED = {
 """Those of `SAME` that an entry passes by within the examples of this test, so that it is seen to work."""
 
 
-@pytest.mark.parametrize("breakage", BREAKAGES, ids=[breakage.name for breakage in BREAKAGES])
-def test_a_breakage_is_found_and_no_entry_of_another_defect_passes_by_it(breakage: Breakage) -> None:
-    lint = linted(breakage)
+@pytest.mark.parametrize("planted", planted_in_impl(), ids=lambda planted: planted.name)
+def test_a_planted_defect_is_found_and_no_entry_of_another_defect_matches(planted: PlantedDefect) -> None:
+    lint = linted(planted)
     passed_by = lint.passed_by
     assert sorted(passed_by - set(SAME) - set(PARTLY)) == []
     assert sorted(set(SAME) & set(lint.planted) - passed_by) == []
-    assert {pair for pair in PASSED if pair[0] == breakage.name} <= passed_by
+    assert {pair for pair in PASSED if pair[0] == planted.name} <= passed_by
 
 
-def test_a_reason_is_about_a_breakage_that_there_is() -> None:
-    assert {breakage for breakage, _ in [*SAME, *PARTLY]} <= {breakage.name for breakage in BREAKAGES}
+def test_each_reason_is_about_a_planted_defect() -> None:
+    assert {name for name, _ in [*SAME, *PARTLY]} <= {planted.name for planted in planted_in_impl()}

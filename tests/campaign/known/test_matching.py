@@ -25,7 +25,7 @@ from statecheck.execution.port import InProcess
 from statecheck.subject import KnownDefectIndex, matching
 from statecheck.subject.deviation import Condition, any_matches
 from subjects import KnownDeviation, Symptom
-from tests.breakages.broken import a_case, a_property, toy
+from tests.helpers.cases import a_case, a_property, toy
 
 SYMPTOM = Symptom("value", "cdiv", "result")
 FAILURE = Failure("value", "result = 2", "should be 3", "cdiv", 0, "result")

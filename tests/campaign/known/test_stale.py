@@ -19,7 +19,8 @@ from statecheck.subject.deviation import ONE_IN
 from statecheck.suite.declared import DeclaredDefects, examples_wanted, report_of
 from statecheck.suite.items import SuitePlace, suite_of
 from subjects import KnownDeviation, Symptom
-from tests.breakages.broken import module, toy
+from tests.helpers.cases import toy
+from tests.helpers.modules import module
 from tests.processes import run_pytest
 
 WRONG = Symptom("value", "cdiv", "result")

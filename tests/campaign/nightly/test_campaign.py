@@ -19,8 +19,9 @@ from statecheck.case import Case
 from statecheck.case.values import call
 from statecheck.cli import campaign as cli_campaign
 from statecheck.cli import main as cli
-from tests.breakages.broken import EXACT, ROUNDS_UP, module
 from tests.campaign.pretended import COMMIT
+from tests.helpers.faulty import EXACT, ROUNDS_UP
+from tests.helpers.modules import module
 
 LONG_AGO = {"date": "2026-01-31", "commit": "ba9876543210"}
 SURROUNDINGS = "SHARD CAMPAIGN"

@@ -24,8 +24,9 @@ from statecheck.execution.port import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.report.markdown import write_report
 from subjects import load
-from tests.breakages.broken import EXACT, Pipe
 from tests.campaign.pretended import passes, pretended
+from tests.helpers.cases import Pipe
+from tests.helpers.faulty import EXACT
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from statecheck.cli import main as cli
 from statecheck.cli.campaign import commit_of
 from statecheck.cli.nightly import planned
 from statecheck.execution.selection import cores
-from tests.breakages.broken import EXACT
 from tests.campaign.nightly.test_campaign import (
     SURROUNDINGS,
     night,
 )
 from tests.campaign.nightly_examples import campaigns, on_a_cpu
 from tests.campaign.pretended import COMMIT, passes, stage
+from tests.helpers.faulty import EXACT
 
 pytestmark = pytest.mark.usefixtures("default_signals")
 

@@ -23,7 +23,7 @@ from statecheck.case.bucket import bucket_of
 from statecheck.case.values import Raised, call
 from statecheck.execution.verdict import Status
 from statecheck.kernels.coverage import EXECUTED, INTERPRETED, Branch, Coverage, How
-from tests.breakages.broken import a_case, a_property
+from tests.helpers.cases import a_case, a_property
 
 FIRST_SEEN = {"date": "2026-11-22", "commit": "0123456789ab"}
 LONG_AGO = {"date": "2026-01-31", "commit": "ba9876543210"}

@@ -23,7 +23,6 @@ from statecheck.report.markdown import write_report
 from statecheck.text import command_lines, visible
 from statecheck.text.command_lines import command_line
 from subjects import load
-from tests.breakages.broken import ROOT, a_case, module
 from tests.campaign.nightly_examples import (
     EXAMPLES,
     HOSTILE,
@@ -38,6 +37,8 @@ from tests.campaign.nightly_examples import (
     parsed,
     two_buckets,
 )
+from tests.helpers.cases import a_case
+from tests.helpers.modules import ROOT, module
 
 DIRECTORY = Path("reports/campaigns/2026-11-21-night")
 FILES = Path(__file__).with_name("golden")

@@ -21,8 +21,8 @@ from statecheck.campaign.record_parts import (
 )
 from statecheck.campaign.shards.merge import Part, added, merged
 from statecheck.cli import main as cli
-from tests.breakages.broken import a_case
 from tests.campaign.nightly_examples import bucket_with
+from tests.helpers.cases import a_case
 
 OLD = {"date": "2026-11-02", "commit": "0123456789ab"}
 NEW = {"date": "2026-11-21", "commit": "ba9876543210"}

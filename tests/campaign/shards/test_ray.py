@@ -20,9 +20,10 @@ from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
 from statecheck.campaign.shards.merge import Part, added
 from statecheck.campaign.shards.ray_cluster import Cluster, run_on_ray
 from statecheck.campaign.shards.units import UnitQueue
-from tests.breakages.broken import ROOT, a_case
 from tests.campaign.nightly_examples import bucket_with
 from tests.campaign.shards.ray_cluster import Machines, disturbed, machines, outcome
+from tests.helpers.cases import a_case
+from tests.helpers.modules import ROOT
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed (extra `ray`)")
 # What Ray says of itself and leaves open is not ours to mend.

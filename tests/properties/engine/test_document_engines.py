@@ -19,7 +19,7 @@ from properties.strategies.align.setup import Setup
 from statecheck.execution.registry import load_properties
 from statecheck.kernels import triton_mode
 from subjects import load
-from tests.breakages.table import hunt
+from tests.helpers.hunts import hunt
 
 PLAIN = Setup((Group((Kept("temporal", (2, 2, 2)),)),), ("temporal",), block_size=2, num_spec=1)
 BOTH = replace(

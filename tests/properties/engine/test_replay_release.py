@@ -22,7 +22,8 @@ from statecheck.cli.main import main
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.subject import KnownDeviation, Subject, Symptom
 from tests import toy_kernels
-from tests.breakages.release import RELEASE
+
+RELEASE = "0.33.0"
 
 PYTHON = rooms.FOLDER / ".vllm" / RELEASE / "bin" / "python"
 REQUESTS = 6

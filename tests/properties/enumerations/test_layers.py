@@ -20,8 +20,7 @@ from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.ports import ordinary_port
 from statecheck.execution.registry import found, load_properties
 from subjects import Subject
-from tests.breakages.table import BREAKAGES
-from tests.breakages.variants import broken_subject
+from tests.helpers.planted import broken_subject, defect_named
 
 
 def layer(decision: str, bound: int) -> list[Mapping[str, Any]]:
@@ -225,8 +224,7 @@ FIRST_SHOWN = {
 @pytest.mark.usefixtures("on_cpu")
 def test_a_planted_defect_shows_at_its_bound(name: str, tmp_path: Path) -> None:
     decision, bound, part = FIRST_SHOWN[name]
-    [breakage] = [one for one in BREAKAGES if one.name == name]
-    with broken_subject(breakage.variant, tmp_path) as subject:
+    with broken_subject(defect_named(name).variant, tmp_path) as subject:
         shown = first_failing(decision, subject)
     assert (shown[0], part in shown[1]) == (bound, True), shown
 

@@ -1,0 +1,113 @@
+"""How many examples it takes until each planted defect is found, by each of the properties that are known to find it.
+
+    python -m lab.planted --groups align,engines --only "first program"
+    python -m lab.planted --groups vllm,sglang --examples 400
+
+Each defect is tried in a process of its own, a defect of a release in the environment of that release. Every row is printed, and all
+rows are in build/planted.md at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.hunt.defects import ALL_GROUPS, HuntedDefect, planted_defects, release_python
+from statecheck.execution import profiles
+from statecheck.execution.registry import load_properties
+from statecheck.kernels import triton_mode
+from statecheck.rooms import FOLDER
+from statecheck.subject import load
+from statecheck.text import visible
+from statecheck.workers.forkserver import kernels_of
+from tests.helpers.hunts import hunt
+from tests.helpers.planted import IN_IMPL
+
+_HEAD = """# Planted defects
+
+*Examples*: how many it took until the property failed. *Smallest input* and *failure* are of the failing example, which is shrunk with `--shrink` alone.
+
+| group | defect | found by | examples | smallest input | failure |
+|---|---|---|---|---|---|
+"""
+_NOT_FOUND = "not found"
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m lab.planted",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--groups", default=",".join(IN_IMPL), help=f"some of {','.join(ALL_GROUPS)}")
+    made.add_argument("--only", default="", help="defects whose name has this in it")
+    made.add_argument("--examples", type=int, default=400, help="of each property, at most (default 400)")
+    made.add_argument("--shrink", action="store_true", help="shrink what is found")
+    made.add_argument("--out", type=Path, default=FOLDER / "build" / "planted.md")
+    for hidden in ("--subject", "--properties"):
+        made.add_argument(hidden, default="", help=argparse.SUPPRESS)
+    return made
+
+
+def _rows(defect: HuntedDefect, options: argparse.Namespace) -> list[str]:
+    """The rows of a defect, which another process prints."""
+    with tempfile.TemporaryDirectory(prefix="statecheck-planted-") as name:
+        planted = defect.plant(Path(name))
+        subject = planted.subject.partition("+")[0]
+        python = release_python(subject, defect.release) if defect.release else sys.executable
+        command = [str(python), "-m", "lab.planted", "--subject", planted.subject]
+        command += ["--properties", ",".join(defect.found_by), "--examples", str(options.examples)]
+        printed = subprocess.run(
+            [*command, *["--shrink"] * options.shrink],
+            cwd=FOLDER,
+            env=os.environ | planted.variables,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+    return [f"| {defect.group} | {defect.name} | {line}" for line in printed.splitlines() if line]
+
+
+def _hunt(options: argparse.Namespace) -> None:
+    """Print a row for each of the properties, of a subject that this process has not imported."""
+    if kernels_of(options.subject, "cpu"):
+        triton_mode.prepare("cpu")
+    profiles.register()
+    subject = load(options.subject)
+    tested = {one.id: one for one in load_properties().values()}
+    for name in options.properties.split(","):
+        catch = hunt(
+            tested[name], subject, shrink=options.shrink, max_examples=options.examples, sanitized=True
+        )
+        cells = (str(catch.examples), catch.smallest, catch.seen) if catch else (_NOT_FOUND, "", "")
+        print(f"{name} | {' | '.join(_cell(cell) for cell in cells)} |", flush=True)
+
+
+def _cell(text: str) -> str:
+    return " ".join(visible(text).split()).replace("|", r"\|")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 1: a property finds a defect no longer that it is known to find."""
+    options = _parser().parse_args(arguments)
+    if options.subject:
+        _hunt(options)
+        return 0
+    rows = list[str]()
+    print(_HEAD, end="")
+    for defect in planted_defects(options.groups.split(","), options.only):
+        for row in _rows(defect, options):
+            rows.append(row)
+            print(row, flush=True)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text("\n".join([_HEAD.rstrip("\n"), *rows]) + "\n", encoding="utf-8")
+    return 1 if any(f"| {_NOT_FOUND} |" in row for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""Every property has been seen to fail: each planted defect is found by the properties that it names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import settings
+
+from lab.hunt.defects import planted_defects, release_python
+from statecheck import rooms
+from statecheck.execution.registry import load_properties
+from statecheck.kernels import triton_mode
+from statecheck.subject import is_documented
+from subjects import Subject, load
+from tests.helpers.hunts import MAX_EXAMPLES, hunt
+from tests.helpers.planted import (
+    IN_IMPL,
+    IN_RELEASES,
+    PlantedDefect,
+    broken_subject,
+    planted,
+    planted_in_impl,
+)
+
+PROPERTIES = {tested.id: tested for tested in load_properties().values()}
+NEED_CUDA = {
+    "common-metadata/no-sync": "on the CPU there is nothing to wait for",
+    "builder/no-sync": "on the CPU there is nothing to wait for",
+    "builder/graph-replay": "there are no graphs without CUDA",
+    "v1-postprocess/no-sync": "on the CPU there is nothing to wait for",
+    "v2-postprocess/no-sync": "on the CPU there is nothing to wait for",
+    "precopy/no-sync": "on the CPU there is nothing to wait for",
+    "align-postprocess/no-sync": "on the CPU there is nothing to wait for",
+    "staging/no-sync": "on the CPU there is nothing to wait for",
+    "bad-input/places": "on the CPU everything is on the host",
+}
+OF_RELEASES = {
+    one.id
+    for one in PROPERTIES.values()
+    if not all(is_documented(function) or function.startswith("harness.") for function in one.functions)
+}
+"""What only a release offers; the groups of releases plant defects there."""
+PAIRS = [(defect, name) for defect in planted_in_impl() for name in defect.found_by]
+FIRST = {name: defect for defect, name in reversed(PAIRS)}
+"""One defect of each property, which every run tries."""
+
+
+@pytest.fixture(scope="module")
+def broken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
+    """A copy with one defect, made once for all properties that it names."""
+    with broken_subject(request.param.variant, tmp_path_factory.mktemp("broken")) as subject:
+        yield subject
+
+
+@pytest.mark.parametrize(
+    ("broken", "defect", "name"),
+    [
+        pytest.param(
+            *(defect, defect, name),
+            id=f"{defect.name}: {name}",
+            marks=[] if FIRST[name] == defect else pytest.mark.slow,
+        )
+        for defect, name in PAIRS
+    ],
+    indirect=["broken"],
+)
+def test_a_defect_is_found_by_the_properties_that_it_names(
+    broken: Subject,
+    defect: PlantedDefect,
+    name: str,
+    record_property: Callable[[str, object], None],
+    pytestconfig: pytest.Config,
+) -> None:
+    if pytestconfig.getoption("--slow") and name == defect.found_by[0]:
+        pytest.skip("tests/campaign/known/test_known_lint.py has this property find this defect")
+    if PROPERTIES[name].launches and not triton_mode.executes():
+        pytest.skip("kernels are compiled in this process; their defects are hunted where they are executed")
+    catch = hunt(PROPERTIES[name], broken, shrink=False)
+    assert catch is not None, f"{name} passes {MAX_EXAMPLES} examples, but should fail: {defect.name}"
+    record_property("examples", catch.examples)
+    record_property("seen", catch.seen)
+
+
+def test_every_property_that_can_run_here_has_been_seen_to_fail() -> None:
+    assert set(PROPERTIES) - set(FIRST) - set(NEED_CUDA) - OF_RELEASES == set()
+
+
+def test_only_properties_that_need_cuda_are_excused() -> None:
+    assert [name for name in NEED_CUDA if PROPERTIES[name].device != "cuda" or name in FIRST] == []
+
+
+def test_every_defect_of_impl_has_its_own_name_and_line() -> None:
+    defects = planted_in_impl()
+    names = Counter(defect.variant.package for defect in defects)
+    lines = Counter((defect.file, defect.old, defect.new) for defect in defects)
+    assert [one for one, times in (names + lines).items() if times > 1] == []
+
+
+@pytest.mark.parametrize("group", [*IN_IMPL, *IN_RELEASES])
+def test_defects_of_a_group_have_distinct_names_and_name_properties(group: str) -> None:
+    defects = planted(group)
+    assert len({defect.name for defect in defects}) == len(defects)
+    named = {name for defect in defects for name in (*defect.found_by, *defect.found_inside_by)}
+    assert named - set(PROPERTIES) == set()
+
+
+def test_hunting_leaves_the_settings_of_hypothesis_as_they_were() -> None:
+    before = repr(settings())
+    assert hunt(PROPERTIES["cdiv/either-sign"], load("impl"), shrink=True) is None
+    assert repr(settings()) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("group", "word"),
+    [
+        ("vllm", "rejected drafts"),
+        ("vllm", "preempted request comes back"),
+        ("vllm", "get the block behind"),
+        ("vllm", "convolution is copied into the temporal"),
+        ("vllm-all", "column of their last scheduled token"),
+        ("vllm-connectors", "another block"),
+        ("vllm-connectors", "too early"),
+        ("vllm-connectors", "while they are loaded"),
+        ("vllm-stages", "does not wait for the sampled tokens"),
+        ("vllm-functions", "first heads of a temporal state"),
+        ("inside", "sampled token reaches"),
+        ("sglang", "given out twice"),
+        ("sglang", "after the first token of a step"),
+        ("sglang", "not copied to host memory"),
+        ("sglang-functions", "only the first layer"),
+    ],
+)
+def test_a_defect_of_a_release_is_found(group: str, word: str) -> None:
+    defects = planted_defects([group], word)
+    assert defects
+    project, release = group.partition("-")[0].replace("inside", "vllm"), defects[0].release
+    if not release_python(project, release).exists():
+        pytest.skip(f"make {project} {project.upper()}={release} makes the environment")
+    command = [sys.executable, "-m", "lab.planted", "--groups", group, "--only", word, "--examples", "600"]
+    found = subprocess.run(command, cwd=rooms.FOLDER, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
