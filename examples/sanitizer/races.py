@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tests.gallery.exhibit import Exhibit, ExhibitMemory, Launch
+from examples.sanitizer.kernel_pair import KernelPair, Launch, LaunchMemory
 
 
 @triton.jit
@@ -27,12 +27,12 @@ def shift_accepted_intact(accepted_ptr, out_ptr):  # type: ignore[no-untyped-def
         tl.store(accepted_ptr + row, 1)
 
 
-def accepted_in_place() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
+def accepted_in_place() -> KernelPair:
+    def lay_out(memory: LaunchMemory) -> Launch:
         accepted = memory.put("accepted", torch.int32, [3, 5, 3, 5]).view(2, 2)
         return Launch((2, 4), (accepted, memory.blank("out", torch.int32, 2, 4)))
 
-    return Exhibit(
+    return KernelPair(
         "accepted_in_place",
         "the accepted count of a request is reset in place by its last tile, while sibling tiles read it; the other "
         "twin reads the counts of the step's start, row 1",
@@ -64,14 +64,14 @@ def store_blocks_intact(src_ptr, ids_ptr, pool_ptr, ROWS: tl.constexpr, SIZE: tl
     tl.store(pool_ptr + block * SIZE + lanes, state, mask=last)
 
 
-def same_block_twice() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
+def same_block_twice() -> KernelPair:
+    def lay_out(memory: LaunchMemory) -> Launch:
         states = memory.put("states", torch.int32, range(1, 17))
         ids = memory.put("ids", torch.int32, [1, 0, 1, 2])
         pool = memory.put("pool", torch.int32, [0] * 16)
         return Launch((4,), (states, ids, pool), {"ROWS": 4, "SIZE": 4})
 
-    return Exhibit(
+    return KernelPair(
         "same_block_twice",
         "two rows name the same block and the last has to win, but a row looks for a successor in the next row only",
         store_blocks_broken,
@@ -100,13 +100,13 @@ def scatter_counts_intact(counts_ptr, slots_ptr, out_ptr, ROWS: tl.constexpr):  
     tl.store(out_ptr + tl.load(slots_ptr + rows), tl.load(counts_ptr + rows), mask=last)
 
 
-def same_slot_twice() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
+def same_slot_twice() -> KernelPair:
+    def lay_out(memory: LaunchMemory) -> Launch:
         counts = memory.put("counts", torch.int32, range(1, 9))
         slots = memory.put("slots", torch.int32, [3, 0, 3, 1, 2, 5, 5, 4])
         return Launch((1,), (counts, slots, memory.put("out", torch.int32, [0] * 6)), {"ROWS": 8})
 
-    return Exhibit(
+    return KernelPair(
         "same_slot_twice",
         "the same within one tile: two lanes of one store hold different counts for slot 3",
         scatter_counts_broken,
@@ -135,12 +135,12 @@ def shift_window_intact(window_ptr, size, by, TILE: tl.constexpr):  # type: igno
     tl.store(window_ptr + lanes, kept, mask=lanes < size - by)
 
 
-def overlapping_move() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
+def overlapping_move() -> KernelPair:
+    def lay_out(memory: LaunchMemory) -> Launch:
         window = memory.put("window", torch.int32, range(_WINDOW))
         return Launch((1,), (window, _WINDOW, 5), {"TILE": _WINDOW})
 
-    return Exhibit(
+    return KernelPair(
         "overlapping_move",
         "a conv window moves onto itself without a barrier between its loads and its stores",
         shift_window_broken,
@@ -163,12 +163,12 @@ def count_tokens_intact(lens_ptr, total_ptr):  # type: ignore[no-untyped-def]
     tl.atomic_add(total_ptr, tokens)
 
 
-def lost_update() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
+def lost_update() -> KernelPair:
+    def lay_out(memory: LaunchMemory) -> Launch:
         lens = memory.put("lens", torch.int32, range(1, 65))
         return Launch((64,), (lens, memory.put("total", torch.int32, [0])))
 
-    return Exhibit(
+    return KernelPair(
         "lost_update",
         "programs add to a total by a load and a store",
         count_tokens_broken,
@@ -199,14 +199,14 @@ def sum_by_the_last_intact(in_ptr, parts_ptr, arrived_ptr, out_ptr, TILE: tl.con
         tl.store(arrived_ptr, 0)
 
 
-def last_block_unordered() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
+def last_block_unordered() -> KernelPair:
+    def lay_out(memory: LaunchMemory) -> Launch:
         tiles = memory.put("tiles", torch.int32, range(128))
         parts = memory.put("parts", torch.int32, [0] * 16)
         arrived, out = memory.put("arrived", torch.int32, [0]), memory.put("out", torch.int32, [0])
         return Launch((16,), (tiles, parts, arrived, out), {"TILE": 8, "TILES": 16})
 
-    return Exhibit(
+    return KernelPair(
         "last_block_unordered",
         "the last program to arrive adds up what the others have stored, but a relaxed atomic orders none of it",
         sum_by_the_last_broken,
@@ -236,12 +236,12 @@ def drain_drafts_intact(drafts_ptr, out_ptr, TILE: tl.constexpr, SIZE: tl.conste
     tl.store(drafts_ptr + at, 0)
 
 
-def cleared_while_read() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
+def cleared_while_read() -> KernelPair:
+    def lay_out(memory: LaunchMemory) -> Launch:
         drafts = memory.put("drafts", torch.int32, range(1, 33)).view(2, 16)
         return Launch((2, 4), (drafts, memory.blank("out", torch.int32, 2, 16)), {"TILE": 4, "SIZE": 16})
 
-    return Exhibit(
+    return KernelPair(
         "cleared_while_read",
         "the last tile clears the whole draft block, of which sibling tiles may still have to read theirs",
         drain_drafts_broken,
@@ -252,7 +252,7 @@ def cleared_while_read() -> Exhibit:
     )
 
 
-EXHIBITS = (
+PAIRS = (
     accepted_in_place(),
     same_block_twice(),
     same_slot_twice(),

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tests.gallery.exhibit import Exhibit, ExhibitMemory, Launch
+from examples.sanitizer.kernel_pair import KernelPair, Launch, LaunchMemory
 
 
 @triton.jit
@@ -21,14 +21,14 @@ def clear_block_intact(conv_ptr, block, size, TILE: tl.constexpr):  # type: igno
     tl.store(conv_ptr + block * size + lanes, 0, mask=lanes < size)
 
 
-def one_past_the_end() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
+def one_past_the_end() -> KernelPair:
+    def lay_out(memory: LaunchMemory) -> Launch:
         layer = memory.put("layer", torch.int32, range(1, 17))
         conv = memory.note("register", layer[:12], "conv")
         memory.note("register", layer[12:], "ssm")
         return Launch((1,), (conv, 1, 6), {"TILE": 8})
 
-    return Exhibit(
+    return KernelPair(
         "one_past_the_end",
         "`<=` for `<`: clearing the last conv block clears the first element of the state behind it",
         clear_block_broken,
@@ -57,13 +57,13 @@ def gather_rows_intact(pool_ptr, ids_ptr, out_ptr, SIZE: tl.constexpr):  # type:
     tl.store(out_ptr + row * SIZE + lanes, state)
 
 
-def padding_id() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
+def padding_id() -> KernelPair:
+    def lay_out(memory: LaunchMemory) -> Launch:
         pool = memory.put("pool", torch.int32, range(1, 13)).view(3, 4)
         ids = memory.put("ids", torch.int32, [2, -1, 0])
         return Launch((3,), (pool, ids, memory.blank("out", torch.int32, 3, 4)), {"SIZE": 4})
 
-    return Exhibit(
+    return KernelPair(
         "padding_id",
         "the id -1 of a padded row is taken for a block: row -1 of the pool is read",
         gather_rows_broken,
@@ -92,13 +92,13 @@ def copy_block_intact(  # type: ignore[no-untyped-def]
     tl.store(dst_ptr + block * dst_stride + lanes, state)
 
 
-def wrong_stride() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
+def wrong_stride() -> KernelPair:
+    def lay_out(memory: LaunchMemory) -> Launch:
         padded = memory.put("padded", torch.int32, range(1, 19)).as_strided((3, 4), (6, 1))
         packed = memory.put("packed", torch.int32, [0] * 12).view(3, 4)
         return Launch((1,), (padded, 6, packed, 4, 1), {"SIZE": 4})
 
-    return Exhibit(
+    return KernelPair(
         "wrong_stride",
         "a copy between a padded and a packed pool uses each stride for the other pool",
         copy_block_broken,
@@ -121,17 +121,17 @@ def clear_blocks_intact(pool_ptr, ids_ptr, stride, SIZE: tl.constexpr):  # type:
     tl.store(pool_ptr + block * stride + tl.arange(0, SIZE), 0)
 
 
-def int32_overflow() -> Exhibit:
+def int32_overflow() -> KernelPair:
     stride = 1 << 30
 
-    def lay_out(memory: ExhibitMemory) -> Launch:
+    def lay_out(memory: LaunchMemory) -> Launch:
         pool = torch.empty(2 * stride + 8, dtype=torch.int8).as_strided((3, 8), (stride, 1))
         for block in range(3):
             memory.tensors[f"block {block}"] = pool[block].fill_(7)
         ids = memory.put("ids", torch.int32, [0, 2])
         return Launch((2,), (pool, ids, stride), {"SIZE": 8})
 
-    return Exhibit(
+    return KernelPair(
         "int32_overflow",
         "block_id * stride in 32 bits: block 2 of a pool with a stride of 2^30 lies at -2^31",
         clear_blocks_broken,
@@ -156,12 +156,12 @@ def copy_counts_intact(in_ptr, out_ptr, size, TILE: tl.constexpr):  # type: igno
     tl.store(out_ptr + at, counts, mask=at < size)
 
 
-def missing_mask() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
+def missing_mask() -> KernelPair:
+    def lay_out(memory: LaunchMemory) -> Launch:
         counts = memory.put("counts", torch.int32, range(1, 14))
         return Launch((2,), (counts, memory.blank("out", torch.int32, 13), 13), {"TILE": 8})
 
-    return Exhibit(
+    return KernelPair(
         "missing_mask",
         "the tail is masked where it is loaded and not where it is stored",
         copy_counts_broken,
@@ -184,14 +184,14 @@ def clear_page_intact(pool_ptr, page, nbytes, TILE: tl.constexpr):  # type: igno
     tl.store(pool_ptr + tl.program_id(0) * page + lanes, 0, mask=lanes < nbytes // 4)
 
 
-def bytes_for_elements() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
+def bytes_for_elements() -> KernelPair:
+    def lay_out(memory: LaunchMemory) -> Launch:
         storage = memory.put("storage", torch.int32, range(1, 25))
         conv = memory.note("register", storage.as_strided((2, 3), (12, 1)), "conv")
         memory.note("register", storage[3:].as_strided((2, 9), (12, 1)), "ssm")
         return Launch((2,), (conv, 12, 12), {"TILE": 16})
 
-    return Exhibit(
+    return KernelPair(
         "bytes_for_elements",
         "a size in bytes counts elements: the conv part of a page is cleared together with the ssm part behind it",
         clear_page_broken,
@@ -216,15 +216,15 @@ def clear_states_intact(addresses_ptr, SIZE: tl.constexpr):  # type: ignore[no-u
     tl.store(state + tl.arange(0, SIZE), 0)
 
 
-def end_for_start() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
+def end_for_start() -> KernelPair:
+    def lay_out(memory: LaunchMemory) -> Launch:
         states = [memory.put(name, torch.int32, [7] * 4) for name in ("conv", "ssm")]
         for state, name in zip(states, ("conv", "ssm"), strict=True):
             memory.note("register", state, name)
         ends = [address for one in states for address in (one.data_ptr(), one.data_ptr() + 16)]
         return Launch((2,), (memory.put("addresses", torch.int64, ends),), {"SIZE": 4})
 
-    return Exhibit(
+    return KernelPair(
         "end_for_start",
         "of a table of addresses, start and end of each state, the wrong entry is taken: one past the state",
         clear_states_broken,
@@ -235,7 +235,7 @@ def end_for_start() -> Exhibit:
     )
 
 
-EXHIBITS = (
+PAIRS = (
     one_past_the_end(),
     padding_id(),
     wrong_stride(),

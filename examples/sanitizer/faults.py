@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tests.gallery.exhibit import Exhibit, ExhibitMemory, Launch
+from examples.sanitizer.kernel_pair import KernelPair, Launch, LaunchMemory
 
 _FILLER = tl.constexpr(2147483647)
 
@@ -25,13 +25,13 @@ def clear_listed_intact(pool_ptr, ids_ptr, stride, SIZE: tl.constexpr):  # type:
     tl.store(pool_ptr + block * stride + lanes, 0, mask=lanes < tl.where(block != _FILLER, SIZE, 0))
 
 
-def far_address() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
+def far_address() -> KernelPair:
+    def lay_out(memory: LaunchMemory) -> Launch:
         pool = memory.put("pool", torch.int32, [7] * 3 * 1024).view(3, 1024)
         ids = memory.put("ids", torch.int32, [1, _FILLER.value, 2])
         return Launch((3,), (pool, ids, 1024), {"SIZE": 4})
 
-    return Exhibit(
+    return KernelPair(
         "far_address",
         "a filler of the table, 2^31 - 1, is taken for a block: its address is terabytes away",
         clear_listed_broken,
@@ -56,12 +56,12 @@ def write_records_intact(records_ptr, lens_ptr):  # type: ignore[no-untyped-def]
     tl.store(place + tl.arange(0, 8), (length >> (8 * tl.arange(0, 8))).to(tl.uint8))
 
 
-def odd_address() -> Exhibit:
-    def lay_out(memory: ExhibitMemory) -> Launch:
+def odd_address() -> KernelPair:
+    def lay_out(memory: LaunchMemory) -> Launch:
         records = memory.put("records", torch.uint8, [255] * 27)
         return Launch((3,), (records, memory.put("lens", torch.int64, [1, 256, 1 << 40])))
 
-    return Exhibit(
+    return KernelPair(
         "odd_address",
         "a 64-bit number is stored behind a tag of one byte: a GPU takes aligned addresses only",
         write_records_broken,
@@ -72,4 +72,4 @@ def odd_address() -> Exhibit:
     )
 
 
-EXHIBITS = (far_address(), odd_address())
+PAIRS = (far_address(), odd_address())

@@ -1,4 +1,4 @@
-"""What an exhibit is: two kernels, a small input, and what has to come out."""
+"""Two kernels, a small input, and the expected contents of every tensor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Launch:
 
 
 @dataclass
-class ExhibitMemory:
+class LaunchMemory:
     """The tensors of a launch by name, and what the sanitizer has to know of their bytes."""
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class ExhibitMemory:
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class KernelPair:
     """A broken kernel beside an intact one that differs from it in a line or two.
 
     `lay_out` makes the tensors and says what the sanitizer has to know; `rule` is what every tensor holds after the intact
@@ -55,14 +55,14 @@ class Exhibit:
     wrong: str
     broken: Any
     intact: Any
-    lay_out: Callable[[ExhibitMemory], Launch]
+    lay_out: Callable[[LaunchMemory], Launch]
     rule: Callable[[], Mapping[str, Sequence[float]]]
     finding: str
     """What the sanitizer calls it."""
 
     def run(self, kernel: Any) -> tuple[str, dict[str, list[float]], dict[str, Sequence[float]]]:
         """What the sanitizer finds, what the tensors hold afterwards, and what they should."""
-        memory = ExhibitMemory()
+        memory = LaunchMemory()
         launch = self.lay_out(memory)
         wanted = {**{name: one.flatten().tolist() for name, one in memory.tensors.items()}, **self.rule()}
         found = ""

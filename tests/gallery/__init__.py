@@ -1,1 +1,0 @@
-"""Broken Triton kernels, each with its intact twin, and what finds them: `python -m tests.gallery`."""
