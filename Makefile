@@ -91,7 +91,7 @@ CAMPAIGN_OF_SEQUENCES = $(if $(MODELS),STATECHECK_MODELS=$(call quote,$(MODELS))
 PIP_INSTALL = $(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-TARGETS := help test fuzz conform exhaust reach nightly merge replay bisect sanitize replay-trace bench mutants hunt prove vllm sglang transformers mlx llamacpp compatibility lint types table check-table site wheel ci clean
+TARGETS := help test fuzz conform exhaust nightly merge replay bisect sanitize replay-trace bench mutants hunt prove vllm sglang transformers mlx llamacpp compatibility lint types table check-table site wheel ci clean
 .PHONY: $(TARGETS)
 
 # `make fuzz BUDGET=5 minutes` would run for five seconds, and then fail on the second word.
@@ -128,10 +128,6 @@ exhaust: $(READY)  ## all inputs of each decision up to a bound that grows until
 prove: $(TOOLS)  ## lemmas about the kernels' decisions for every int32, each proved or with a case: SUBJECT, ONLY, PROVE_ARGS; on a release: VLLM=0.33.0
 	@$(RELEASE) $(PYTHON_OF_MAKE) -m lab.prove --subject $(call quote,$(if $(and $(VLLM)$(VLLM_PATH),$(filter file,$(origin SUBJECT))),$(RELEASED),$(SUBJECT))) \
 	  $(if $(ONLY),--only $(call quote,$(ONLY))) $(PROVE_ARGS)
-
-reach: $(READY)  ## a campaign that lists the refusals, lines and branches that no example came to: BUDGET, SUBJECT, ONLY, SEED, WORKERS
-	@$(RUN) reach --budget $(call quote,$(BUDGET)) $(CHOICE) $(if $(ONLY),--only $(call quote,$(ONLY))) \
-	  $(if $(SEED),--seed $(call quote,$(SEED))) $(if $(WORKERS),--workers $(call quote,$(WORKERS)))
 
 conform: $(READY)  ## the fixed examples of a profile, for a project's own CI: PROFILE, XFAILS, SUBJECT, DEVICE, WORKERS; on a release: VLLM=0.33.0
 	@$(RELEASE) $(RUN) conform --profile $(call quote,$(PROFILE)) $(RELEASED_CHOICE) \

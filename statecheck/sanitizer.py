@@ -72,15 +72,15 @@ def sanitize(*, record: bool = False) -> Iterator[Sanitizer]:
         ValueError: kernels are compiled, or interpreted, in this process, and cannot be watched.
         Finding: from the launch in which it was found.
     """
-    from statecheck.kernels import coverage, triton_mode
+    from statecheck.kernels import launch_counts, triton_mode
 
     triton_mode.prepare("cpu")
     from statecheck.kernels.watched import watching
 
-    watch, before = Sanitizer(record=record), coverage.interpreted()
+    watch, before = Sanitizer(record=record), launch_counts.interpreted()
     with watching(lambda: watch):
         yield watch
-    for launch in coverage.interpreted() - before:
+    for launch in launch_counts.interpreted() - before:
         message = (
             f"{launch.kernel} ran in Triton's interpreter, unwatched: the executor does not know {launch.why}"
         )

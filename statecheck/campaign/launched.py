@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from statecheck.kernels.coverage import INTERPRETED, How
+from statecheck.kernels.launch_counts import INTERPRETED, How
 
 
 @dataclass

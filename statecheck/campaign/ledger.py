@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -24,8 +25,7 @@ from statecheck.campaign.standing import Standing, record_of
 from statecheck.case import Case
 from statecheck.case.bucket import Bucket, bucket_of
 from statecheck.execution.registry import Property
-from statecheck.kernels.coverage import Coverage
-from statecheck.reach.source import Point
+from statecheck.kernels.launch_counts import How
 from statecheck.subject.remarks import take_remarks
 
 REPLAYED = "Replayed from the corpus."
@@ -69,8 +69,7 @@ class Ledger:
         self._marked: dict[str, MarkRecord] = {}
         """Marks that were reached, and, once the marks are asked for, those that should be."""
         self.corpus: list[CorpusRecord] = []
-        self.covered = Coverage()
-        self.reached: set[Point] = set()
+        self.launched: Counter[How] = Counter()
         self.troubles: list[str] = []
         self.remarks: dict[str, str] = {}
         """About the subject, by kind: the first sentence of each."""
@@ -89,11 +88,6 @@ class Ledger:
             found[one.name] = self._marked.setdefault(one.name, MarkRecord(one.name, ""))
             found[one.name].topic = one.topic
         return found
-
-    @property
-    def unexpected(self) -> dict[str, MarkRecord]:
-        """Marks that were reached, and that nothing says of these properties."""
-        return {name: mark for name, mark in self._marked.items() if name not in self.marks}
 
     @property
     def examples(self) -> int:
@@ -129,8 +123,7 @@ class Ledger:
         """
         self.standings[unit or message.property].explored(message)
         self.shrinking += message.shrinking
-        self.cover(message.covered)
-        self.reached |= message.reached
+        self.count_launches(message.launched)
         for trouble in message.troubles:
             self.trouble(trouble)
         self.remark(message.remarks)
@@ -139,9 +132,9 @@ class Ledger:
             self.find(found, at)
         self._count(message.failing)
 
-    def cover(self, covered: Coverage) -> None:
+    def count_launches(self, launched: Counter[How]) -> None:
         """Kernels were launched."""
-        self.covered += covered
+        self.launched += launched
 
     def _mark(self, message: Explored, at: float) -> None:
         for name, examples in message.marks.items():
@@ -233,7 +226,7 @@ class Ledger:
         record.marks = list(self.marks.values())
         record.corpus, record.troubles, record.canary = self.corpus, self.troubles, self.canary
         record.first_failure = self.first_failure
-        record.launched = records_of(self.covered.launches)
+        record.launched = records_of(self.launched)
         record.remarks = [*self.remarks.values()]
         return record
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, wraps
 from pathlib import Path
@@ -29,7 +29,6 @@ SEQUENCES = "sequences/"
 """What ids of properties of sequences begin with."""
 
 Note = Callable[[frozenset[str]], None]
-Around = Callable[[], AbstractContextManager[None]]
 
 
 def reachable(properties: Iterable[str]) -> frozenset[str]:
@@ -83,35 +82,30 @@ def table() -> dict[str, list[str]]:
     return found
 
 
-def noted(tested: Property, note: Note, around: Around = nullcontext) -> Property:
-    """The same property, which tells after every example which marks this one has reached; `around` is entered for each example."""
+def noted(tested: Property, note: Note) -> Property:
+    """The same property, which tells after every example which marks this one has reached."""
     if isinstance(tested, MachineProperty):
-        return replace(tested, machine=_noted_machine(tested.machine, note, around))
+        return replace(tested, machine=_noted_machine(tested.machine, note))
 
     @wraps(tested.body)
     def body(trial: Trial, **drawn: Any) -> None:
         # What came up while the example was drawn, or in one that was thrown away, is no part of it.
         take()
         try:
-            with around():
-                tested.body(trial, **drawn)
+            tested.body(trial, **drawn)
         finally:
             note(take())
 
     return replace(tested, body=body)
 
 
-def _noted_machine(machine: type[TrialMachine], note: Note, around: Around) -> type[TrialMachine]:
-    entered = ExitStack()
-
+def _noted_machine(machine: type[TrialMachine], note: Note) -> type[TrialMachine]:
     def begin(self: TrialMachine, trial: Trial) -> None:
         take()
-        entered.enter_context(around())
         machine.__init__(self, trial)
 
     def teardown(self: TrialMachine) -> None:
         machine.teardown(self)
-        entered.close()
         note(take())
 
     return type(machine.__name__, (machine,), {"__init__": begin, "teardown": teardown})

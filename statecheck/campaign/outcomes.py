@@ -82,7 +82,7 @@ class Outcomes:
         if isinstance(event, Explored) and isinstance(task, Explore):
             self._apply_exploration(worker, task, event)
         elif isinstance(event, Replayed) and isinstance(task, Replay):
-            self._ledger.cover(event.covered)
+            self._ledger.count_launches(event.launched)
             self._ledger.replayed(event.result, Path(task.path), event.case)
         elif isinstance(event, CanaryResult):
             self._apply_canary(event)

@@ -41,7 +41,6 @@ class Plan:
             None, this is so on every device but the CPU.
         sanitized: on a CPU, the sanitizer watches; it always does in a process of its own.
         workers: processes per GPU in which the subject runs.
-        watched: files whose lines and branches are noted where examples come to them.
     """
 
     id: str
@@ -75,7 +74,6 @@ class Plan:
     workers: int = 1
     canary: bool = True
     replayed: bool = True
-    watched: tuple[str, ...] = ()
 
     @property
     def is_selective(self) -> bool:

@@ -23,7 +23,6 @@ from statecheck.cli.options import (
     location,
     seconds,
 )
-from statecheck.cli.reach import add_reach
 from statecheck.cli.releases.bisect import add_bisect
 from statecheck.cli.releases.compatibility import add_compatibility
 from statecheck.cli.releases.replay_trace import add_replay_trace
@@ -96,7 +95,6 @@ def parser() -> CommandParser:
     add_bisect(commands)
     add_nightly(commands)
     add_merge(commands)
-    add_reach(commands)
     add_replay_trace(commands)
     add_exhaust(commands)
     add_sanitize(commands)

@@ -15,8 +15,8 @@ from statecheck.execution.patience import Patient, TooLong
 from statecheck.execution.ports import Port, choose_device, ordinary_port
 from statecheck.execution.run import rules_of
 from statecheck.execution.selection import NEED_CUDA, missing_functions
-from statecheck.kernels import coverage, triton_mode
-from statecheck.kernels.coverage import How
+from statecheck.kernels import launch_counts, triton_mode
+from statecheck.kernels.launch_counts import How
 from statecheck.subject import Subject, load
 from statecheck.subject.identity import SOURCE, source_of, system_named, system_of
 from statecheck.workers.forking import start_server
@@ -110,7 +110,7 @@ def replay_case(
             before = _interpreted(used)
             rerun = Rerun(case, used, subject, Patient(rules_of(subject.profile)))
             found = rerun.first_failure()
-            interpreted = coverage.unwatched(_interpreted(used) - before)
+            interpreted = launch_counts.unwatched(_interpreted(used) - before)
     except NotTried as left:
         return ReplayVerdict(NOT_APPLICABLE, str(left), case)
     except TooLong as late:
@@ -195,4 +195,4 @@ def _port_for(case: Case, subject: Subject, device: str, port: Port | None) -> I
 
 
 def _interpreted(port: Port) -> Counter[How]:
-    return port.interpreted() if isinstance(port, InWorker) else coverage.interpreted()
+    return port.interpreted() if isinstance(port, InWorker) else launch_counts.interpreted()

@@ -24,7 +24,7 @@ from statecheck.execution.run import (
     operations_held,
     rules_of,
 )
-from statecheck.kernels import coverage
+from statecheck.kernels import launch_counts
 from statecheck.kernels.orders.schedule import REORDERED
 from statecheck.subject.sequence_choices import SequenceChoices
 from statecheck.text import visible
@@ -78,7 +78,7 @@ class RunningExample:
         self._looked_at = 0
         self._has_evidence = False
         self._reordered_before = REORDERED.launches
-        self._interpreted_before = coverage.interpreted()
+        self._interpreted_before = launch_counts.interpreted()
 
     @property
     def profile(self) -> Profile:
@@ -240,7 +240,7 @@ class RunningExample:
         """Why a property that is about single accesses says nothing about the launches of this example; None if it does."""
         if self.tested.kind not in WATCHED:
             return None
-        return coverage.unwatched(coverage.interpreted() - self._interpreted_before) or None
+        return launch_counts.unwatched(launch_counts.interpreted() - self._interpreted_before) or None
 
     def _leave(self, counted: Counter[str], reason: str) -> NoReturn:
         self.compare_rest()

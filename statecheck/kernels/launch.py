@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -19,9 +19,9 @@ import torch
 from triton import knobs
 
 from statecheck.case.findings import Access, Bfloat16Arithmetic
-from statecheck.kernels import coverage, interpreted
-from statecheck.kernels.coverage import EXECUTED, INTERPRETED, LAUNCHES, How
+from statecheck.kernels import interpreted, launch_counts
 from statecheck.kernels.driver import use
+from statecheck.kernels.launch_counts import EXECUTED, INTERPRETED, LAUNCHES, How
 from statecheck.kernels.memory import Memory, Program
 from statecheck.kernels.private import ASTSource, JITFunction, driver
 from statecheck.kernels.sanitizer.touches import place_texts
@@ -42,8 +42,6 @@ class Launched:
     names: Sequence[str]
     values: Sequence[Any]
     """The same as generated code takes them."""
-    taken: set[int] = field(default_factory=set)
-    """Gets the numbers of the branches that its programs take."""
     ir: Callable[[], str] = str
     """Makes the text of the IR."""
 
@@ -112,10 +110,9 @@ def launching(around: Around) -> Iterator[None]:
 def run(launch: Launched) -> None:
     """Run a launch as the state says."""
     plain = STATE.memory is None and STATE.runner is in_turn
-    if plain and launch.compiled.native.run(launch.grid, launch.values, launch.taken):
+    if plain and launch.compiled.native.run(launch.grid, launch.values):
         return
     memory = Memory() if STATE.memory is None else STATE.memory(launch)
-    memory.taken, memory.took = launch.taken, launch.taken.add
     # Integers wrap around and floats overflow without a word on a GPU.
     with np.errstate(all="ignore"):
         STATE.runner(launch, memory)
@@ -142,9 +139,8 @@ class Kernel:
         nested = any("[" in name for name in parameters)
         self._kept = None if nested else [name in parameters for name in function.arg_names]
         """By argument, whether the kernel has a parameter for it; None where it has some for items of tuples."""
-        place = coverage.place_of(function.fn)
+        place = launch_counts.place_of(function.fn)
         self._how = How(function.__name__, INTERPRETED if variant is None else EXECUTED, why, place)
-        self._taken = set() if variant is None else coverage.noted(self._how.kernel, place, variant.branches)
 
     def launch_metadata(self, *_: Any) -> None:
         """Triton asks for some."""
@@ -160,9 +156,7 @@ class Kernel:
         values = [
             _value(argument, kind) for argument, kind in zip(handed, self.variant.parameters, strict=True)
         ]
-        launch = Launched(
-            self._how.kernel, self.variant, (x, y, z), handed, names, values, self._taken, self._ir
-        )
+        launch = Launched(self._how.kernel, self.variant, (x, y, z), handed, names, values, self._ir)
         if STATE.around is None:
             run(launch)
         else:

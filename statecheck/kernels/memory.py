@@ -36,8 +36,6 @@ class Memory:
 
     def __init__(self) -> None:
         self.program: Program = (0, 0, 0)
-        self.taken: set[int] = set()
-        self.took: Callable[[int], None] = self.taken.add
 
     def switch(self, program: Program) -> None:
         """From now on this program's accesses come."""

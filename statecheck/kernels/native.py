@@ -33,27 +33,17 @@ class Native:
 
     Args:
         source: its C, "" for none.
-        branches: how many branches it has.
     """
 
-    def __init__(self, source: str, branches: int) -> None:
+    def __init__(self, source: str) -> None:
         self._source, self._launches = source, 0
         self._function: Any = None
-        self._taken = (ctypes.c_uint8 * max(1, branches))()
-        self._known: dict[bytes, frozenset[int]] = {}
-        """Numbers of branches, by the bytes in which native code notes them."""
 
-    def run(self, grid: tuple[int, int, int], values: Sequence[int], taken: set[int]) -> bool:
-        """Run a launch, and add the branches that its programs take to `taken`; False where Python has to."""
+    def run(self, grid: tuple[int, int, int], values: Sequence[int]) -> bool:
+        """Run a launch; False where Python has to."""
         if self._function is None and not self._loaded():
             return False
-        arguments = (ctypes.c_int64 * len(values))(*values)
-        self._function(arguments, *grid, self._taken)
-        noted = bytes(self._taken)
-        if noted not in self._known:
-            self._known[noted] = frozenset(number for number, took in enumerate(noted) if took)
-        taken |= self._known[noted]
-        ctypes.memset(self._taken, 0, len(noted))
+        self._function((ctypes.c_int64 * len(values))(*values), *grid)
         return True
 
     def _loaded(self) -> bool:
@@ -71,7 +61,7 @@ class Native:
             return False
         self._function = library.run
         self._function.restype = None
-        self._function.argtypes = (ctypes.c_void_p, *3 * (ctypes.c_int64,), ctypes.c_void_p)
+        self._function.argtypes = (ctypes.c_void_p, *3 * (ctypes.c_int64,))
         return True
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from statecheck.execution.verdict import Status
-from statecheck.kernels import coverage
-from statecheck.kernels.coverage import How
+from statecheck.kernels import launch_counts
+from statecheck.kernels.launch_counts import How
 from statecheck.suite import declared
 from statecheck.suite.declared import DeclaredDefects
 from statecheck.text import first_names
@@ -159,7 +159,7 @@ class Summary:
             names = sorted(self._unchecked)
             yield f"statecheck: seen but not compared, since no rule knows it: {first_names(names, _NAMES)}"
         if self._launches:
-            yield f"statecheck: kernels: {coverage.summary(self._launches)}"
+            yield f"statecheck: kernels: {launch_counts.summary(self._launches)}"
         yield from self.defects.lines()
 
     def _by_property(self) -> dict[str, Status]:

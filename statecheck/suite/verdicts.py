@@ -20,7 +20,7 @@ from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import Property, load_properties, property_of
 from statecheck.execution.selection import applicable
 from statecheck.execution.verdict import TELLING, Status, Verdict, verdict_of
-from statecheck.kernels import coverage
+from statecheck.kernels import launch_counts
 from statecheck.suite import declared
 from statecheck.suite.declared import examples_wanted, run_each_configuration, run_missing
 from statecheck.suite.last_failure import LastFailure
@@ -87,7 +87,7 @@ class PropertyTests:
         bench.counts.take()
         bench.known_failures.clear()
         # What other tests have launched is none of this one's.
-        coverage.take()
+        launch_counts.take()
         self._kept.begin(tested, bench)
         result = yield
         if _is_collected(pyfuncitem) and _follows_declarations(pyfuncitem):
@@ -119,7 +119,7 @@ class PropertyTests:
                     (declared.KEY, text) for text in declared.report_of(bench, tested, status)
                 ]
         if tested is not None and call.when == "call":
-            launches = coverage.take().launches.items()
+            launches = launch_counts.take().items()
             item.user_properties += [
                 (LAUNCHED, json.dumps([*astuple(how), times])) for how, times in launches
             ]

@@ -11,7 +11,7 @@ from typing import Self
 
 from statecheck.case.faults import HANG, INTERRUPTED, Fault, Faulted, hang
 from statecheck.case.values import Call, Outcome, Raised, Step
-from statecheck.kernels.coverage import INTERPRETED, Coverage, How
+from statecheck.kernels.launch_counts import INTERPRETED, How
 from statecheck.subject.remarks import note
 from statecheck.workers.log import State, StepLog
 from statecheck.workers.shared_workers import SharedWorkers
@@ -74,7 +74,7 @@ class InWorker:
         self._example: list[Message] = []
         self._refused = False
         self._fault: Raised | None = None
-        self._covered = Coverage()
+        self._launched: Counter[How] = Counter()
 
     def __enter__(self) -> Self:
         return self
@@ -200,7 +200,7 @@ class InWorker:
         outcomes, meanwhile = worker.ask(
             limit, "example", self._workers.number, begins, tuple(one[1:] for one in messages)
         )
-        self._covered += meanwhile.covered
+        self._launched += meanwhile.launched
         for what, sentence in meanwhile.remarks.items():
             note(what, sentence)
         if not meanwhile.compiled:
@@ -223,16 +223,14 @@ class InWorker:
         finally:
             self._refused = False
 
-    def take_coverage(self) -> Coverage:
+    def take_launches(self) -> Counter[How]:
         """What workers launched without compiling it, since the last call."""
-        taken, self._covered = self._covered, Coverage()
+        taken, self._launched = self._launched, Counter()
         return taken
 
     def interpreted(self) -> Counter[How]:
-        """Launches that Triton's interpreter ran, unwatched, of those that `take_coverage` will return."""
-        return Counter(
-            {one: times for one, times in self._covered.launches.items() if one.how == INTERPRETED}
-        )
+        """Launches that Triton's interpreter ran, unwatched, of those that `take_launches` will return."""
+        return Counter({one: times for one, times in self._launched.items() if one.how == INTERPRETED})
 
     def close(self) -> None:
         """End the workers; the port can be used again, and then starts others."""

@@ -26,7 +26,7 @@ from statecheck.case.faults import (
 from statecheck.case.raised import error_text, message_of, name_of
 from statecheck.case.values import Outcome, Raised, Step
 from statecheck.execution.ports import LocalPort, ordinary_port
-from statecheck.kernels import coverage
+from statecheck.kernels import launch_counts
 from statecheck.subject import Subject, load, loading
 from statecheck.subject.remarks import take_remarks
 from statecheck.workers.forkserver import kernels_of
@@ -87,7 +87,7 @@ class Server:
         return self._pickled(letter, value)
 
     def _pickled(self, letter: bytes, value: Any) -> bytes:
-        meanwhile = Meanwhile(self._compiled, coverage.take(), take_remarks())
+        meanwhile = Meanwhile(self._compiled, launch_counts.take(), take_remarks())
         self._compiled = False
         try:
             return answer(letter, value, meanwhile)

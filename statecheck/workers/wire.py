@@ -7,10 +7,11 @@ only passes an answer on reads the letter and leaves the rest pickled.
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from statecheck.kernels.coverage import Coverage
+from statecheck.kernels.launch_counts import How
 
 DONE, FAULT, ERROR, COMPILING, ANEW, GONE = b"d", b"f", b"e", b"c", b"a", b"g"
 """The result; the fault that ended the worker; an exception; compiling has "begun" or is "done", and the answer is still to come.
@@ -24,7 +25,7 @@ class Meanwhile:
     """What a worker did while it made its answer: whether Triton compiled, which launches were executed or interpreted, and remarks."""
 
     compiled: bool = False
-    covered: Coverage = field(default_factory=Coverage)
+    launched: Counter[How] = field(default_factory=Counter)
     remarks: dict[str, str] = field(default_factory=dict)
 
 

@@ -37,7 +37,7 @@ from statecheck.case.values import call
 from statecheck.execution.counts import Counts
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import TELLING
-from statecheck.kernels.coverage import EXECUTED, Coverage, How
+from statecheck.kernels.launch_counts import EXECUTED, How
 from tests.campaign.pretended import COMMIT, Actor, falsifies, found_in, passes, pretended
 from tests.helpers.cases import a_case
 from tests.helpers.faulty import EXACT, PADDED, ROUNDS_UP
@@ -156,14 +156,14 @@ def test_what_is_in_the_corpus_is_replayed_before_everything_else(tmp_path: Path
 def test_launches_of_explorations_and_of_replays_are_in_the_record(tmp_path: Path) -> None:
     a_case(property_name=EXACT).save(tmp_path / "corpus" / "one.json")
 
-    def launches(times: int) -> Coverage:
-        return Coverage(Counter({How("copy", EXECUTED, "", "copy.py:1"): times}))
+    def launches(times: int) -> Counter[How]:
+        return Counter({How("copy", EXECUTED, "", "copy.py:1"): times})
 
     def explored(task: Explore, actor: Actor) -> None:
-        actor.passes(task, covered=launches(10))
+        actor.passes(task, launched=launches(10))
 
     def replayed(task: Replay, actor: Actor) -> None:
-        actor.say(Replayed(CorpusRecord(Path(task.path).name, "FIXED", ""), covered=launches(1)))
+        actor.say(Replayed(CorpusRecord(Path(task.path).name, "FIXED", ""), launched=launches(1)))
 
     record, given = pretended(tmp_path, explored, budget=0.5, replay=replayed)
     (kernel,) = record.launched

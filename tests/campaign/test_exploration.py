@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,7 @@ from statecheck.execution import profiles
 from statecheck.execution.example import Bench, Trial
 from statecheck.execution.port import InProcess
 from statecheck.execution.running import RunningExample
-from statecheck.kernels.coverage import Branch, Coverage
+from statecheck.kernels.launch_counts import EXECUTED, How
 from statecheck.subject.deviation import Condition
 from statecheck.workers.log import LogReader, State
 from statecheck.workers.recovered import recover
@@ -172,12 +173,12 @@ def test_examples_are_counted_once_in_progress_and_end_together(make: Make, monk
 
 
 def test_what_was_launched_before_a_task_is_reported_with_it(make: Make, monkeypatch: Any) -> None:
-    first, second = (Branch("copy", "", "copy.py", line, "then", "") for line in (3, 5))
-    waiting = [Coverage(taken=frozenset({first})), Coverage(taken=frozenset({second}))]
-    monkeypatch.setattr(Worker, "take_coverage", lambda worker: waiting.pop(0) if waiting else Coverage())
+    first, second = (How("copy", EXECUTED, "", f"copy.py:{line}") for line in (3, 5))
+    waiting = [Counter({first: 1}), Counter({second: 2})]
+    monkeypatch.setattr(Worker, "take_launches", lambda worker: waiting.pop(0) if waiting else Counter())
     end = explored(make(most=9), max_examples=5)
     # What was launched before the task is reported too, or else it would be lost.
-    assert end.covered.taken == {first, second}
+    assert end.launched == {first: 1, second: 2}
 
 
 def test_enough_compared_examples_end_it(make: Make) -> None:

@@ -129,7 +129,8 @@ SHORTER = (
 LEFT_OUT = {
     r"make (lint|types|test|table$|ci)|lab\.docs": "the suite itself, and what .ci/run does beside it",
     r"demo|tests\.": "has a test of its own",
-    r"lab\.bench|make bench|\breach\b": "is run by its own tests, on less",
+    r"lab\.bench|make bench": "is run by its own tests, on less",
+    r"-m coverage": "needs coverage.py, which the suite does not install",
     r"compatibility": "takes hours; its parts are tested with a release that is pretended",
     r"RAY=": "needs a cluster",
     r"^python -m statecheck$": "names what has commands",
@@ -141,7 +142,7 @@ LEFT_OUT = {
     r"make site|make wheel": "installs the tools of the site, or of the build",
     r"lab\.conformance": "needs two results, and has a test of its own",
     r"make (llamacpp|transformers|mlx)\b|lab\.sequence_": "needs a release of a library",
-    r"make hunt|lab\.hunt": "takes hours; lab/hunt hunts for one defect",
+    r"make hunt|lab\.hunt|lab\.planted": "takes hours; lab/tests and tests/meta hunt for some defects",
     r"make prove|lab\.prove": "takes minutes; lab/tests proves single lemmas",
     r"mutants\b": "takes minutes or hours; lab/tests judges a small module",
     r"\b(conform|xfails|upstream)\b": "has a test of its own, on ports of one function",

@@ -28,7 +28,7 @@ from statecheck.diagnose.replay import (
 )
 from statecheck.execution.patience import Patient, TooLong
 from statecheck.execution.port import InProcess
-from statecheck.kernels.coverage import INTERPRETED, LAUNCHES, How
+from statecheck.kernels.launch_counts import INTERPRETED, LAUNCHES, How
 from statecheck.subject.identity import SOURCE, source_of
 from subjects import KnownDeviation, NotOffered, Outside, Subject, Symptom, load
 from tests.helpers.cases import PAGES, a_case, toy, toy_of_pages

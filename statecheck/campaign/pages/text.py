@@ -28,7 +28,7 @@ from statecheck.case import Case
 from statecheck.case.cause import first_wrong_call
 from statecheck.execution.example import spell
 from statecheck.execution.verdict import Status
-from statecheck.kernels import coverage
+from statecheck.kernels import launch_counts
 from statecheck.report.filled import filled
 from statecheck.report.repro.script import needs_statecheck
 from statecheck.subject import is_engine
@@ -86,7 +86,7 @@ def markdown(record: CampaignRecord, directory: Path, most: Most = SUMMARY) -> s
         smallest_input=smallest_input,
         report_link=lambda bucket: _report_link(bucket, directory),
         statuses=_statuses(record),
-        launched=coverage.summary(launches_of(record.launched)),
+        launched=launch_counts.summary(launches_of(record.launched)),
         tables=_tables(record) if most.whole else [],
         not_applicable=_not_applicable(record) if most.whole else [],
         words=WORDS,

@@ -15,7 +15,7 @@ from statecheck.campaign.processes.worker import Worker, quietly
 from statecheck.case import Case
 from statecheck.execution.counts import Counts
 from statecheck.execution.example import Falsified
-from statecheck.kernels.coverage import Coverage
+from statecheck.kernels.launch_counts import How
 from statecheck.workers.shared_workers import DeviceGone
 
 _Kind = TypeVar("_Kind", bound=BaseException)
@@ -41,7 +41,7 @@ class Exploration:
         self._failures = Failures(worker, task, self._isolated, self._deadline)
         self._late = self._over = False
         self._marks: Counter[str] = Counter()
-        self._covered_before = self._covered_by_search = Coverage()
+        self._launched_before, self._launched_by_search = Counter[How](), Counter[How]()
         self._reported = Counts()
         self._reported_at = 0.0
         self._gone = ""
@@ -64,7 +64,7 @@ class Exploration:
         worker, bench, task = self.worker, self.bench, self.task
         bench.counts.take()
         # Launched for other tasks, which is nothing that this property took.
-        self._covered_before = worker.take_coverage()
+        self._launched_before = worker.take_launches()
         bench.seed, bench.configuration = task.seed, task.configuration
         bench.known_failures.clear()
         worker.known_defects.clear()
@@ -124,7 +124,7 @@ class Exploration:
         from statecheck.campaign.marks import noted
 
         try:
-            tested = noted(self.tested, self._marks.update, self.worker.trace.watching)
+            tested = noted(self.tested, self._marks.update)
             if task.inputs is None:
                 tested.explore(
                     self.bench, seed=task.seed, max_examples=task.max_examples, simplest=task.simplest
@@ -135,7 +135,7 @@ class Exploration:
                 self._exhausted = True
         finally:
             # Now: what is run again for reports is no part of the search.
-            self._covered_by_search += self.worker.take_coverage()
+            self._launched_by_search += self.worker.take_launches()
 
     def _failed(self, error: Exception) -> tuple[str, str]:
         if _within(error, MemoryError) is not None:
@@ -236,8 +236,7 @@ class Exploration:
             late=self._late,
             shrinking=time.monotonic() - self._failed_at if self._failed_at is not None else 0.0,
             marks=dict(self._marks),
-            reached=worker.trace.take(),
-            covered=self._covered_before + self._covered_by_search + worker.take_coverage(),
+            launched=self._launched_before + self._launched_by_search + worker.take_launches(),
             gone=self._gone,
             tried=self._tried,
             exhausted=self._exhausted,

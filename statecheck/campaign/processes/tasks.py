@@ -8,6 +8,7 @@ worker from outside.
 from __future__ import annotations
 
 import builtins
+from collections import Counter
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -16,8 +17,7 @@ from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.case.faults import Fault
 from statecheck.execution.counts import Counts
 from statecheck.execution.enumerations import Slice
-from statecheck.kernels.coverage import Coverage
-from statecheck.reach.source import Point
+from statecheck.kernels.launch_counts import How
 
 
 def unit_name(name: str, configuration: str = "") -> str:
@@ -152,8 +152,7 @@ class Explored:
         late: it ended because its time was up.
         shrinking: of the seconds, those after its first failing example.
         marks: situations that examples reached, with how many did.
-        reached: lines and branches that examples came to for the first time in this process, where the campaign asks for them.
-        covered: kernels launched since then, and branches that they took; a branch that exists is named once by each process.
+        launched: how often kernels were launched since then.
         gone: why the device can be used no more.
         tried, exhausted: of inputs that are not drawn, how many were tried to their end, and whether these are all.
         troubles: what could not be done, a sentence each.
@@ -172,8 +171,7 @@ class Explored:
     late: bool = False
     shrinking: float = 0.0
     marks: dict[str, int] = field(default_factory=dict)
-    reached: frozenset[Point] = frozenset()
-    covered: Coverage = field(default_factory=Coverage)
+    launched: Counter[How] = field(default_factory=Counter)
     gone: str = ""
     tried: int = 0
     exhausted: bool = False
@@ -183,11 +181,11 @@ class Explored:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What became of a case of the corpus; `case` is the one that still fails, `covered` as above."""
+    """What became of a case of the corpus; `case` is the one that still fails, `launched` as above."""
 
     result: CorpusRecord
     case: dict[str, Any] = field(default_factory=dict)
-    covered: Coverage = field(default_factory=Coverage)
+    launched: Counter[How] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)

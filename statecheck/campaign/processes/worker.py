@@ -11,6 +11,7 @@ import io
 import os
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from multiprocessing.connection import Connection
@@ -33,8 +34,7 @@ from statecheck.campaign.processes.tasks import (
     WorkerReady,
 )
 from statecheck.case import Case
-from statecheck.kernels import coverage
-from statecheck.reach.trace import Trace
+from statecheck.kernels import launch_counts
 from statecheck.subject.descriptors import OpenFiles, need
 from statecheck.subject.own_code import OwnCode
 from statecheck.subject.remarks import take_remarks
@@ -45,7 +45,7 @@ from statecheck.workers.shared_workers import DeviceGone
 
 if TYPE_CHECKING:
     from statecheck.execution.ports import Port
-    from statecheck.kernels.coverage import Coverage
+    from statecheck.kernels.launch_counts import How
     from statecheck.workers.port import InWorker
 
 
@@ -98,7 +98,6 @@ class Worker:
         self.known_defects = KnownDefectMatcher(subject.known_deviations, subject.profile, self._asking)
         self.bench.known_by = self.known_defects.known
         self._files = OpenFiles()
-        self.trace = Trace(setting.watched)
 
     @staticmethod
     def _prepare_process(setting: Setting) -> None:
@@ -196,10 +195,10 @@ class Worker:
 
         return Exploration(self, task).run()
 
-    def take_coverage(self) -> Coverage:
+    def take_launches(self) -> Counter[How]:
         """Kernels launched since the last time that this was asked, in this process and in those of isolated subjects."""
         ports = (port for port in (self.isolated, self._apart) if port is not None)
-        return sum((port.take_coverage() for port in ports), coverage.take())
+        return sum((port.take_launches() for port in ports), launch_counts.take())
 
     def trouble(self, sentence: str) -> None:
         """Note that something could not be done."""
@@ -231,10 +230,10 @@ class Worker:
         with quietly():
             port = self.isolated_port() if isolated else self.watched
             result, case = replayed(entry, self._judged, self.setting.device, port)
-        covered = self.take_coverage()
+        launched = self.take_launches()
         if case is None:
-            return Replayed(result, covered=covered)
-        return Replayed(result, case.to_data(), covered=covered)
+            return Replayed(result, launched=launched)
+        return Replayed(result, case.to_data(), launched=launched)
 
     @cached_property
     def _judged(self) -> Any:

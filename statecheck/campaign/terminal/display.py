@@ -15,7 +15,7 @@ from statecheck.campaign.launched import launches_of
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.standing import Standing
 from statecheck.execution.verdict import Status
-from statecheck.kernels import coverage
+from statecheck.kernels import launch_counts
 from statecheck.text import on_one_line, visible
 from statecheck.text.terminal import cell, said
 
@@ -46,7 +46,7 @@ def summary(record: CampaignRecord) -> Table:
 
 def kernels(record: CampaignRecord) -> str:
     """How launched kernels were run: executed or interpreted; "" without any, and where kernels are compiled."""
-    launched = coverage.summary(launches_of(record.launched))
+    launched = launch_counts.summary(launches_of(record.launched))
     return f"kernels: {launched}" if launched else ""
 
 

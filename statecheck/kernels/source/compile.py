@@ -28,10 +28,10 @@ from statecheck.kernels.private import ASTSource, GPUTarget, get_cache_manager, 
 from statecheck.kernels.private import native_ir as native
 from statecheck.kernels.source import tiles
 from statecheck.kernels.source.generate import written
-from statecheck.kernels.source.ir import NotUnderstoodError, Type
+from statecheck.kernels.source.ir import NotUnderstoodError, SourcePlace, Type
 from statecheck.kernels.source.native import native as native_source
 from statecheck.kernels.source.parse import parsed
-from statecheck.kernels.source.sites import Arithmetic, BranchSite, KernelModule, Site
+from statecheck.kernels.source.sites import Arithmetic, KernelModule, Site
 
 TARGET = GPUTarget("cuda", 90, 32)
 """The IR depends on it a little; most users run this one."""
@@ -47,7 +47,7 @@ class Compiled:
 
     parameters: tuple[Type, ...]
     sites: tuple[Site, ...]
-    branches: tuple[BranchSite, ...]
+    branches: tuple[SourcePlace, ...]
     program: Any
     """Makes the generator of one program: memory, program ids, grid, arguments."""
     source: str
@@ -141,7 +141,7 @@ def _loaded(stored: KernelModule) -> Compiled:
     scope = _scope() | {name: _realised(constant) for name, constant in stored.constants.items()}
     name = f"{GENERATED}{next(_NUMBERS)}>"
     exec(compile(stored.source, name, "exec"), scope)  # noqa: S102 - written by `generate`
-    program, fast = scope[stored.entry], Native(stored.native, len(stored.branches))
+    program, fast = scope[stored.entry], Native(stored.native)
     loaded = Compiled(stored.parameters, stored.sites, stored.branches, program, stored.source, fast)
     _LOADED[name] = loaded
     return loaded
@@ -151,7 +151,7 @@ GENERATED = "<kernel "
 """The names of generated modules in tracebacks start so."""
 _NUMBERS = itertools.count(1)
 _LOADED: WeakValueDictionary[str, Compiled] = WeakValueDictionary()
-_MARKED = re.compile(r"\s*(?:(yield) |took\()(\d+)")
+_MARKED = re.compile(r"\s*(?:(yield) |# branch )(\d+)")
 
 
 def kernel_line(name: str, line: int) -> tuple[str, int] | None:
@@ -163,7 +163,7 @@ def kernel_line(name: str, line: int) -> tuple[str, int] | None:
         match = _MARKED.match(text)
         if match is not None:
             number = int(match[2])
-            place = loaded.sites[number].place if match[1] else loaded.branches[number].place
+            place = loaded.sites[number].place if match[1] else loaded.branches[number]
             return place.file, place.line
     return None
 

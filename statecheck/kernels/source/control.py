@@ -14,8 +14,9 @@ from statecheck.kernels.source.values import size_of
 class Control(Lines):
     """Writes operations of scf and cf, and calls."""
 
-    def _took(self, place: SourcePlace, taken: str) -> None:
-        self._line(f"took({self._module.branch(place, taken)})")
+    def _branch_begins(self, place: SourcePlace) -> None:
+        """A comment that says where the following lines are in the kernel's code."""
+        self._line(f"# branch {self._module.branch(place)}")
 
     def _unstructured(self) -> None:
         blocks = self._function.blocks
@@ -25,7 +26,7 @@ class Control(Lines):
         with self._under("while True:"):
             for at, block in enumerate(blocks):
                 with self._under(f"{'if' if at == 0 else 'elif'} at == {at}:"):
-                    self._took(block.operations[0].place, "block")
+                    self._branch_begins(block.operations[0].place)
                     for op in block.operations:
                         self._in_block(op, numbers)
 
@@ -50,10 +51,10 @@ class Control(Lines):
         condition = op.operands[0]
         if self._form(condition) != SCALAR:
             raise NotUnderstoodError("scf.if on a tile")
-        for at, (header, taken) in enumerate(((f"if {self._name(condition)}:", "then"), ("else:", "else"))):
+        for at, header in enumerate((f"if {self._name(condition)}:", "else:")):
             region = op.regions[at] if at < len(op.regions) else []
             with self._under(header):
-                self._took(op.place, taken)
+                self._branch_begins(op.place)
                 self._block(_without_yield(region[0].operations if region else []))
                 self._assign(list(zip(op.results, yielded(region) if op.results else [], strict=True)))
 
@@ -66,7 +67,7 @@ class Control(Lines):
             bits = 8 * size_of(counter.type.element)
             bounds = [f"{bound} & {(1 << bits) - 1:#x}" for bound in bounds]
         with self._under(f"for {counter.name} in range({', '.join(bounds)}):"):
-            self._took(op.place, "loop")
+            self._branch_begins(op.place)
             self._block(_without_yield(operations))
             self._assign(list(zip(carried, yielded(op.regions[0]), strict=True)))
         self._assign(list(zip(op.results, carried, strict=True)))
@@ -80,7 +81,7 @@ class Control(Lines):
             with self._under(f"if not {self._name(condition)}:"):
                 self._assign(list(zip(op.results, forwarded, strict=True)))
                 self._line("break")
-            self._took(op.place, "loop")
+            self._branch_begins(op.place)
             self._assign(list(zip(after.arguments, forwarded, strict=True)))
             self._block(_without_yield(after.operations))
             self._assign(list(zip(before.arguments, yielded(op.regions[1]), strict=True)))

@@ -62,7 +62,6 @@ _LOADED = (
     "barrier",
     "origin_of",
     "origins_of",
-    "took",
 )
 _NO_EFFECT = {"llvm.intr.assume", "ub.poison"}
 

@@ -33,7 +33,11 @@ class Lines:
         """Lines that belong to a compound statement."""
         self._line(header)
         self._depth += 1
+        lines = self._module.lines
+        begin = len(lines)
         yield
+        if all(line.lstrip().startswith("#") for line in lines[begin:]):
+            self._line("pass")
         self._depth -= 1
 
     def _name(self, value: Value) -> str:

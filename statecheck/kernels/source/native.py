@@ -42,7 +42,7 @@ class _Writer(Values):
 
     def __init__(self, function: FuncOp) -> None:
         super().__init__()
-        self._function, self._branches = function, 0
+        self._function = function
 
     def text(self) -> str:
         for at, value in enumerate(self._function.arguments):
@@ -55,14 +55,8 @@ class _Writer(Values):
             self._operations(blocks[0].operations)
         else:
             self._unstructured(blocks)
-        head = [
-            "static void program(const s64 *a, s32 p0, s32 p1, s32 p2, s32 n0, s32 n1, s32 n2, u8 *took) {"
-        ]
+        head = ["static void program(const s64 *a, s32 p0, s32 p1, s32 p2, s32 n0, s32 n1, s32 n2) {"]
         return TYPES + "\n".join([*head, *self._declared, *self._lines, "}", _RUN])
-
-    def _took(self) -> None:
-        self._line(f"took[{self._branches}] = 1;")
-        self._branches += 1
 
     def _operations(self, operations: Iterable[Operation]) -> None:
         for op in operations:
@@ -165,7 +159,6 @@ class _Writer(Values):
             self._own(value, array=value.type.shape is not None)
         for label, block in labels.values():
             self._line(f"{label}:;")
-            self._took()
             for op in block.operations:
                 self._in_block(op, labels)
 
@@ -184,7 +177,6 @@ class _Writer(Values):
         for at, header in enumerate((f"if ({self._names[op.operands[0]]})", "else")):
             region = op.regions[at] if at < len(op.regions) else []
             with self._braces(header):
-                self._took()
                 self._operations(region[0].operations if region else [])
                 self._assign(list(zip(op.results, yielded(region) if op.results else [], strict=True)))
 
@@ -198,7 +190,6 @@ class _Writer(Values):
         # Wider than any counter: the last step may pass the end.
         with self._braces(f"for (__int128 k = {first}, e = {end}; k < e; k += {step})"):
             self._line(f"{name} = k;")
-            self._took()
             self._operations(operations)
             self._assign(list(zip(carried, yielded(op.regions[0]), strict=True)))
         self._assign(list(zip(op.results, carried, strict=True)))
@@ -213,8 +204,8 @@ class _Writer(Values):
 
 
 _RUN = """
-void run(const s64 *a, s64 n0, s64 n1, s64 n2, u8 *took) {
+void run(const s64 *a, s64 n0, s64 n1, s64 n2) {
 for (s64 x = 0; x < n0; x++) for (s64 y = 0; y < n1; y++) for (s64 z = 0; z < n2; z++)
-program(a, x, y, z, n0, n1, n2, took);
+program(a, x, y, z, n0, n1, n2);
 }
 """

@@ -52,16 +52,6 @@ class Arithmetic:
 
 
 @dataclass(frozen=True)
-class BranchSite:
-    """A way that control can take: behind a condition, or into a loop."""
-
-    number: int
-    place: SourcePlace
-    taken: str
-    """ "then", "else", "loop" or "block"."""
-
-
-@dataclass(frozen=True)
 class KernelModule:
     """A module of kernels as Python source, and what that source refers to."""
 
@@ -70,7 +60,8 @@ class KernelModule:
     parameters: tuple[Type, ...]
     """Of the entry, which a launch calls."""
     sites: tuple[Site, ...]
-    branches: tuple[BranchSite, ...]
+    branches: tuple[SourcePlace, ...]
+    """Where control has a choice: the comments `# branch <number>` of the source stand there."""
     constants: dict[str, Any]
     native: str = ""
     """The same as C, see `native`; "" where there is none."""
@@ -84,7 +75,7 @@ class Module:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.sites: list[Site] = []
-        self.branches: list[BranchSite] = []
+        self.branches: list[SourcePlace] = []
         self.constants: dict[str, Any] = {}
         self._known: dict[Any, str] = {}
 
@@ -100,6 +91,7 @@ class Module:
         self.sites.append(site)
         return site
 
-    def branch(self, place: SourcePlace, taken: str) -> int:
-        self.branches.append(BranchSite(len(self.branches), place, taken))
+    def branch(self, place: SourcePlace) -> int:
+        """The number of a branch."""
+        self.branches.append(place)
         return len(self.branches) - 1

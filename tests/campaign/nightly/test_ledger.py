@@ -22,7 +22,7 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import Raised, call
 from statecheck.execution.verdict import Status
-from statecheck.kernels.coverage import EXECUTED, INTERPRETED, Branch, Coverage, How
+from statecheck.kernels.launch_counts import EXECUTED, INTERPRETED, How
 from tests.helpers.cases import a_case, a_property
 
 FIRST_SEEN = {"date": "2026-11-22", "commit": "0123456789ab"}
@@ -40,11 +40,8 @@ ADDED = a_case(
 ONE, OTHER = bucket_of(DIVIDED).id, bucket_of(ADDED).id
 
 
-THEN, ELSE = (Branch("copy", "copy.py:1", "copy.py", 3, way, "if x:") for way in ("then", "else"))
-LAUNCHED = Coverage(
-    Counter({How("copy", EXECUTED, "", "copy.py:1"): 2, How("move", INTERPRETED, "tt.new", "copy.py:9"): 1}),
-    frozenset({THEN, ELSE}),
-    frozenset({THEN}),
+LAUNCHED = Counter(
+    {How("copy", EXECUTED, "", "copy.py:1"): 2, How("move", INTERPRETED, "tt.new", "copy.py:9"): 1}
 )
 
 
@@ -225,7 +222,7 @@ def rich() -> Ledger:
         found=(found(),),
         failing={ONE: 7},
         marks={"empty batch": 3},
-        covered=LAUNCHED,
+        launched=LAUNCHED,
         troubles=("the disk is full",),
     )
     ledger.canary = "found"

@@ -13,8 +13,8 @@ from triton import knobs
 from lab.bench.cache import COPY_FUNCTIONS, BenchCache, in_layout
 from lab.bench.copies import TINY
 from lab.bench.loads import CopyLoad, postprocess, postprocess_align, precopy
-from statecheck.kernels.coverage import LAUNCHES
 from statecheck.kernels.launch import Launched, launching
+from statecheck.kernels.launch_counts import LAUNCHES
 from statecheck.kernels.private import JITFunction
 from statecheck.sanitizer import FreedBlock, sanitize
 from statecheck.subject import Subject, load

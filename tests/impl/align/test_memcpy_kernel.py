@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from statecheck.kernels.coverage import LAUNCHES as LAUNCHES_MADE
+from statecheck.kernels.launch_counts import LAUNCHES as LAUNCHES_MADE
 from statecheck.sanitizer import OutsideView, sanitize
 from subjects import load
 

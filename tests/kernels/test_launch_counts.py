@@ -1,4 +1,4 @@
-"""Which branches of kernels a process says that it took, and how it says that kernels were launched."""
+"""How a process says that kernels were launched."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.case.values import call
 from statecheck.data.decode import Decoder
 from statecheck.execution.example import Bench
-from statecheck.kernels.coverage import EXECUTED, INTERPRETED, Branch, Coverage, How, summary, take
 from statecheck.kernels.launch import STATE
+from statecheck.kernels.launch_counts import EXECUTED, INTERPRETED, How, summary, take
 from statecheck.kernels.memory import Memory
 from statecheck.workers.port import InWorker
 from tests.helpers.modules import ROOT, module
@@ -41,16 +41,9 @@ def _nothing_was_launched_so_far(trial: Bench) -> Iterator[None]:
     take()
 
 
-# Or else a size of 1 would be a constant, and a kernel of its own.
-@triton.jit(do_not_specialize=["size"])
-def signs_kernel(x_ptr, out_ptr, size, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
-    for place in range(0, size, STEP):
-        if tl.load(x_ptr + place) > 0:
-            tl.store(out_ptr + place, 1)
-        else:
-            tl.store(out_ptr + place, -1)
-            for _ in range(tl.load(x_ptr + place)):
-                tl.store(out_ptr, 7)
+@triton.jit
+def step_kernel(x_ptr, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
+    tl.store(x_ptr, tl.load(x_ptr) + STEP)
 
 
 @triton.jit(noinline=True)
@@ -63,62 +56,23 @@ def passed_on_kernel(x_ptr):  # type: ignore[no-untyped-def]
     tl.store(behind(x_ptr, 1), 5)
 
 
-def line_of(text: str) -> int:
-    """Of this file, where the text is unique in `signs_kernel`."""
-    lines, first = inspect.getsourcelines(signs_kernel.fn)
-    (number,) = (number for number, line in enumerate(lines) if text in line)
-    return first + number
-
-
-def launched(*numbers: int, step: int = 1) -> Coverage:
-    """What is said of a launch of `signs_kernel` on these numbers."""
-    given = torch.tensor(numbers or (0,), dtype=torch.int32)
-    signs_kernel[(1,)](given, torch.zeros_like(given), len(numbers), STEP=step)
+def launched(step: int = 1) -> Counter[How]:
+    """What is said of a launch of `step_kernel`."""
+    step_kernel[(1,)](torch.zeros(1, dtype=torch.int32), STEP=step)
     return take()
 
 
-def ways(branches: frozenset[Branch]) -> set[tuple[str, str]]:
-    """Lines' source and the way taken."""
-    return {(one.text, one.way) for one in branches}
-
-
-OUTER = ("for place in range(0, size, STEP):", "loop")
-THEN, ELSE = (("if tl.load(x_ptr + place) > 0:", way) for way in ("then", "else"))
-INNER = ("for _ in range(tl.load(x_ptr + place)):", "loop")
-ALL = {OUTER, THEN, ELSE, INNER}
-
-
-@pytest.mark.parametrize(
-    ("numbers", "taken"),
-    [((), set()), ((5,), {OUTER, THEN}), ((0, -1), {OUTER, ELSE}), ((0, 5), {OUTER, THEN, ELSE})],
-    ids=["no numbers", "positive", "not positive", "both"],
-)
-def test_branches_are_taken_by_what_a_launch_does(numbers: tuple[int, ...], taken: set[Any]) -> None:
-    assert ways(launched(*numbers).taken) == taken
-
-
-def test_branches_that_nothing_reaches_are_named_by_file_line_and_way() -> None:
-    # Another variant, of which all branches are new here.
-    found = launched(1, 0, step=2) + launched(1, 0)
-    (kernel,) = (one for one in records_of(found.launches) if one.name == "signs_kernel")
-    inner = [one for one in found.branches - found.taken if one.text == INNER[0]]
-    assert [(one.file, one.line, one.way) for one in inner] == [(FILE, line_of("for _ in"), "loop")]
-    assert kernel.place == f"{FILE}:{line_of('triton.jit')}"
-    assert kernel.executed == 2
-
-
-def test_variants_of_a_kernel_have_their_branches_in_common() -> None:
-    one, other = launched(1, step=3), launched(0, step=4)
-    assert (ways(one.branches), one.branches) == (ALL, other.branches)
-    assert ways((one + other).taken) == {OUTER, THEN, ELSE}
+def test_launches_of_all_variants_of_a_kernel_are_counted_under_its_place() -> None:
+    found = launched(1) + launched(2) + launched(2)
+    (kernel,) = records_of(found)
+    _, line = inspect.getsourcelines(step_kernel.fn)
+    assert (kernel.name, kernel.place, kernel.executed) == ("step_kernel", f"{FILE}:{line}", 3)
 
 
 def test_what_is_taken_over_is_told_once() -> None:
-    launched(1, 0)
+    launched()
     assert not take()
-    again = launched(1)
-    # The branches that exist are sent once; the branches that were taken are sent each time.
-    assert (again.branches, ways(again.taken), again.launches.total()) == (frozenset(), {OUTER, THEN}, 1)
+    assert launched().total() == 1
 
 
 class _Broken(Memory):
@@ -126,30 +80,30 @@ class _Broken(Memory):
         raise RuntimeError("no memory")
 
 
-def test_a_launch_that_ends_in_an_error_took_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_that_ends_in_an_error_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(STATE, "memory", lambda launch: _Broken())
     with pytest.raises(RuntimeError, match="no memory"):
-        launched(1)
-    assert ways(take().taken) == {OUTER}
+        launched()
+    assert take().total() == 1
 
 
 def test_a_kernel_that_is_not_understood_is_interpreted_and_the_reason_is_told() -> None:
     numbers = torch.zeros(2, dtype=torch.int32)
     for _ in range(3):
         passed_on_kernel[(1,)](numbers)
-    (how,) = (found := take()).launches
+    (how,) = (found := take())
     assert numbers.tolist() == [0, 5]
-    assert (how.kernel, how.how, found.launches[how]) == ("passed_on_kernel", INTERPRETED, 3)
+    assert (how.kernel, how.how, found[how]) == ("passed_on_kernel", INTERPRETED, 3)
     assert how.why == "a function of its own that returns pointers"
-    (kernel,) = records_of(found.launches)
-    assert (kernel.executed, kernel.interpreted[0].times, found.branches) == (0, 3, frozenset())
+    (kernel,) = records_of(found)
+    assert (kernel.executed, kernel.interpreted[0].times) == (0, 3)
 
 
-def test_coverage_goes_from_process_to_process_and_launches_into_files() -> None:
-    found = launched(1, step=5)
+def test_launches_go_from_process_to_process_and_into_files() -> None:
+    found = launched(5)
     assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - what has just been written
-    written = json.loads(json.dumps([asdict(one) for one in records_of(found.launches)]))
-    assert launches_of(Decoder().decode(written, list[KernelRecord])) == found.launches
+    written = json.loads(json.dumps([asdict(one) for one in records_of(found)]))
+    assert launches_of(Decoder().decode(written, list[KernelRecord])) == found
 
 
 def how(kernel: str, why: str = "") -> How:
@@ -193,17 +147,18 @@ def halve(x):
 
 
 @pytest.mark.slow
-def test_a_subject_in_a_process_of_its_own_is_covered_too(tmp_path: Path) -> None:
+def test_launches_of_a_subject_in_another_process_are_counted(tmp_path: Path) -> None:
     with module(tmp_path, "toy_halves", LAUNCHING) as name, InWorker(name, "cpu") as port:
         found = []
         for x in (3, 30):
             port.begin()
             port.execute(call("halve", x=x))
-            found.append(port.take_coverage())
-        assert not port.take_coverage()
-    assert [{one.way for one in each.taken} for each in found] == [{"else"}, {"then"}]
-    assert [each.launches.total() for each in found] == [1, 1]
-    assert {(one.file, one.line) for one in found[0].branches} == {("toy_halves.py", 6)}
+            found.append(port.take_launches())
+        assert not port.take_launches()
+    assert [each.total() for each in found] == [1, 1]
+    assert {(how.kernel, how.place) for each in found for how in each} == {
+        ("halves_kernel", "toy_halves.py:4")
+    }
 
 
 COPIES = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
@@ -214,7 +169,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> CampaignRecord:
     """A campaign of a few examples on impl."""
     folder = tmp_path_factory.mktemp("campaign")
     plan = Plan(
-        "covered",
+        "launched",
         "impl",
         COPIES,
         "cpu",
