@@ -9,7 +9,6 @@ from typing import Any, TypeGuard
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from oracle.align import context, decisions, pointers
 from properties.strategies.align.afters import After
 from properties.strategies.align.batches import OUT
 from properties.strategies.align.befores import Before
@@ -74,7 +73,6 @@ METADATA = tuple(
 )
 
 Steps = list[Step]
-Rule = Callable[..., object]
 
 
 def by_row(batch: After) -> Steps:
@@ -101,87 +99,85 @@ def as_kernel(steps: Callable[[Any], Steps]) -> Callable[[Any], Steps]:
 
 @statements(
     statement("v1-postprocess/boundary", "byte-exact", V1, batch=afters(mapped=False), steps=by_row,
-        rule=decisions.after_v1_steps, says="an accepted state on a boundary is stored in the column of its block"),
+        says="an accepted state on a boundary is stored in the column of its block"),
     statement("v2-postprocess/boundary", "byte-exact", V2, batch=afters(), steps=by_slot,
-        rule=decisions.after_v2_steps, says="an accepted state on a boundary is stored for requests in slots"),
+        says="an accepted state on a boundary is stored for requests in slots"),
     statement("precopy/running-column", "byte-exact", BEFORE, batch=befores(), steps=by_slot,
-        rule=decisions.precopy_moves, says="a state is precopied to the column where its request goes on"),
+        says="a state is precopied to the column where its request goes on"),
     statement("preprocess-kernel/columns", "agreement", DECIDE, batch=befores(uncounted=True), steps=Before.advance,
-        rule=decisions.advanced, says="a request goes to the column of its last token and remembers where it comes from"),
+        says="a request goes to the column of its last token and remembers where it comes from"),
     statement("preprocess-kernel/precopy", "byte-exact", (*DECIDE, *BEFORE), batch=befores(), steps=decided,
-        rule=decisions.precopy_moves, says="what the preprocess kernel decides is what the precopy does"),
+        says="what the preprocess kernel decides is what the precopy does"),
 
     statement("v1-postprocess/idle-rows", "byte-exact", V1, batch=afters(mapped=False, crowded=True), steps=by_row,
-        rule=decisions.after_v1_steps, says="states behind dozens of idle rows are stored"),
+        says="states behind dozens of idle rows are stored"),
     statement("v2-postprocess/idle-rows", "byte-exact", V2, batch=afters(crowded=True), steps=by_slot,
-        rule=decisions.after_v2_steps, says="states behind dozens of idle rows are stored for requests in slots"),
+        says="states behind dozens of idle rows are stored for requests in slots"),
     statement("precopy/idle-rows", "byte-exact", (*BEFORE, *DECIDE), batch=befores(crowded=True), steps=decided,
-        rule=decisions.precopy_moves, says="states behind dozens of idle rows are precopied"),
+        says="states behind dozens of idle rows are precopied"),
 
     statement("v1-postprocess/kernel-launch", "byte-exact", (POSTPROCESS_KERNEL, *LAUNCHED), batch=afters(mapped=False),
-        steps=as_kernel(by_row), rule=decisions.after_step, says="the kernel that stores states may be launched as documented",
+        steps=as_kernel(by_row), says="the kernel that stores states may be launched as documented",
         sentence=A_PROGRAM_EACH),
     statement("precopy/kernel-launch", "byte-exact", (PRECOPY_KERNEL, *LAUNCHED), batch=befores(),
-        steps=as_kernel(by_slot), rule=decisions.precopy_moves, says="the precopy kernel may be launched as documented",
+        steps=as_kernel(by_slot), says="the precopy kernel may be launched as documented",
         sentence=A_PROGRAM_EACH),
 
     statement("v1-postprocess/memmove", "memmove", V1, batch=afters(in_place=True, mapped=False), steps=by_row,
-        rule=decisions.after_v1_steps, says="rows move within their block as through a temporary"),
+        says="rows move within their block as through a temporary"),
     statement("v2-postprocess/memmove", "memmove", V2, batch=afters(in_place=True), steps=by_slot,
-        rule=decisions.after_v2_steps, says="rows move within their block as through a temporary for requests in slots"),
+        says="rows move within their block as through a temporary for requests in slots"),
 
     statement("v1-postprocess/null-block", "red zone", V1, batch=afters(flawed=True, mapped=False), steps=by_row,
-        rule=decisions.after_v1_steps, says="nothing is stored through a null block or a column that is not there"),
+        says="nothing is stored through a null block or a column that is not there"),
     statement("v2-postprocess/null-block", "red zone", V2, batch=afters(flawed=True), steps=by_slot,
-        rule=decisions.after_v2_steps, says="nothing is stored for a row without a slot a null block or a missing column"),
+        says="nothing is stored for a row without a slot a null block or a missing column"),
     statement("precopy/null-block", "red zone", BEFORE, batch=befores(flawed=True), steps=by_slot,
-        rule=decisions.precopy_moves, says="nothing is precopied through a sentinel"),
+        says="nothing is precopied through a sentinel"),
 
     statement("v1-postprocess/int64-offsets", "width", V1, batch=far_afters(), steps=by_row,
-        rule=decisions.after_v1_steps, says="blocks beyond 32 bits are stored in their place"),
+        says="blocks beyond 32 bits are stored in their place"),
     statement("precopy/int64-offsets", "width", BEFORE, batch=far_befores(), steps=by_slot,
-        rule=decisions.precopy_moves, says="blocks beyond 32 bits are precopied"),
+        says="blocks beyond 32 bits are precopied"),
 
     statement("align-context/unbound", "ownership", V1, batch=afters(mapped=False), steps=unbound,
-        rule=decisions.after_v1_steps, says="a context that is not bound copies nothing"),
+        says="a context that is not bound copies nothing"),
 )  # fmt: skip
-def every_byte_is_the_rules(trial: Trial, batch: Any, steps: Callable[[Any], Steps], rule: Rule) -> None:
-    trial.agrees(*steps(batch), rule=rule)
+def every_byte_is_the_rules(trial: Trial, batch: Any, steps: Callable[[Any], Steps]) -> None:
+    trial.agrees(*steps(batch))
 
 
 @statements(
     statement("v1-postprocess/program-order", "order-free", V1, batch=afters(mapped=False, reordered=True), chosen=orders(),
-        steps=After.rowwise, rule=decisions.after_v1_steps, says="no order of programs shows in what is stored by row"),
+        steps=After.rowwise, says="no order of programs shows in what is stored by row"),
     statement("v2-postprocess/program-order", "order-free", V2,
         batch=afters(reordered=True) | afters(in_place=True, reordered=True), chosen=orders(),
-        steps=After.slotwise, rule=decisions.after_v2_steps, says="no order of programs shows in what is stored by slot",
+        steps=After.slotwise, says="no order of programs shows in what is stored by slot",
         sentence="Counts are reset in place, while other programs still have to decide from the counts before."),
     statement("precopy/program-order", "order-free", BEFORE, batch=befores(moving=True, reordered=True), chosen=orders(),
-        steps=Before.slotwise, rule=decisions.precopy_moves, says="no order of programs shows in what is precopied"),
+        steps=Before.slotwise, says="no order of programs shows in what is precopied"),
 )  # fmt: skip
-def no_order_shows(
-    trial: Trial, batch: Any, chosen: list[str], steps: Callable[[Any], Steps], rule: Rule
-) -> None:
+def no_order_shows(trial: Trial, batch: Any, chosen: list[str], steps: Callable[[Any], Steps]) -> None:
     """Each schedule of the launch begins with the same state of memory."""
     *named, last = steps(batch)
     assert isinstance(last, Call)
     trial.agrees(*batch.prepared())
     for schedule in chosen:
-        trial.agrees(*batch.cache.refill(), *named, replace(last, schedule=schedule), rule=rule)
+        trial.agrees(*batch.cache.refill(), *named, replace(last, schedule=schedule))
 
 
 @statements(
     statement("v1-postprocess/no-sync", "cost", V1, device="cuda", batch=afters(mapped=False), steps=by_row,
-        rule=decisions.after_v1_steps, says="storing by row never waits for the device"),
+        says="storing by row never waits for the device"),
     statement("v2-postprocess/no-sync", "cost", V2, device="cuda", batch=afters(), steps=by_slot,
-        rule=decisions.after_v2_steps, says="storing by slot never waits for the device"),
+        says="storing by slot never waits for the device"),
     statement("precopy/no-sync", "cost", BEFORE, device="cuda", batch=befores(), steps=by_slot,
-        rule=decisions.precopy_moves, says="precopying never waits for the device"),
+        says="precopying never waits for the device"),
 )  # fmt: skip
-def the_device_is_not_waited_for(trial: Trial, batch: Any, steps: Callable[[Any], Steps], rule: Rule) -> None:
+def the_device_is_not_waited_for(trial: Trial, batch: Any, steps: Callable[[Any], Steps]) -> None:
     *named, last = steps(batch)
     trial.agrees(*named)
-    trial.agrees_without_waiting(last, rule=rule)
+    trial.agrees_without_waiting(last)
 
 
 @prop(
@@ -198,7 +194,7 @@ def test_no_order_of_programs_shows_in_the_columns_of_the_step(
     *named, last = batch.advance()
     assert isinstance(last, Call)
     for schedule in chosen:
-        trial.agrees(*named, replace(last, schedule=schedule), rule=decisions.advanced)
+        trial.agrees(*named, replace(last, schedule=schedule))
 
 
 @prop(
@@ -208,7 +204,7 @@ def test_a_context_describes_every_state_of_every_layer(trial: Trial, setup: Set
     batch = After(setup, ())
     *named, bound = with_context(batch.cache, 1 + spare)
     assert isinstance(bound, Call)
-    trial.agrees(*named, replace(bound, observes=(*METADATA, OUT)), rule=context.bound_states)
+    trial.agrees(*named, replace(bound, observes=(*METADATA, OUT)))
 
 
 @prop(
@@ -229,7 +225,6 @@ def test_a_block_table_of_one_column_may_have_any_stride_between_columns(
     trial.agrees(
         *named,
         replace(setup.initialize(block_tables=tables), observes=(*METADATA, OUT)),
-        rule=context.bound_states,
     )
 
 
@@ -243,7 +238,7 @@ def test_an_address_keeps_all_64_bits(trial: Trial, setup: Setup, address: int) 
     *named, bound = with_context(batch.cache, 1)
     assert isinstance(bound, Call)
     changed = setup.initialize(forward_context=fakes)
-    trial.agrees(*named, replace(changed, observes=(*ADDRESSES, *METADATA)), rule=context.bound_states)
+    trial.agrees(*named, replace(changed, observes=(*ADDRESSES, *METADATA)))
 
 
 def replace_views(layer: Any, address: int) -> Any:
@@ -288,7 +283,7 @@ def test_storing_the_same_step_twice_is_storing_it_once(trial: Trial, batch: Aft
     """Where no state is shifted in its own block, everything that a copy reads is still there after it."""
     size = batch.setup.block_size
     assume(not any(one.bias(size) > 0 and one.published(size) == one.running(size) for one in batch.requests))
-    trial.agrees(*batch.prepared(), *batch.rowwise(), rule=decisions.after_v1_steps)
+    trial.agrees(*batch.prepared(), *batch.rowwise())
     once = trial.run(batch.postprocess())
     twice = trial.run(batch.postprocess())
     trial.holds(once == twice, "the second time left something else than the first", place="the second time")
@@ -409,8 +404,8 @@ def test_what_is_written_down_is_what_is_copied(trial: Trial, step: RunnerStep) 
     for number, one in enumerate(step.requests):
         if one.previous(size) >= 0:
             move = one.previous(size), one.running(size), one.bias if one.moves(size) else 0
-            trial.agrees(collect_request(cache, number, *move), rule=pointers.entries)
-    trial.agrees(do_copies(cache.observes, schedule=step.schedule), rule=pointers.memory_after)
+            trial.agrees(collect_request(cache, number, *move))
+    trial.agrees(do_copies(cache.observes, schedule=step.schedule))
 
 
 @prop("copy-meta/memmove", "memmove", COLLECT, DO_COPY, MEMCPY, COPY_BUFFERS, runs=runs())
@@ -419,9 +414,8 @@ def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Trial, 
         *runs.steps(),
         runs.collect(),
         do_copies(["pool0"], schedule=runs.schedule),
-        rule=pointers.memory_after,
     )
-    trial.agrees(copy_again(["pool0"], schedule=runs.schedule), rule=pointers.memory_after)
+    trial.agrees(copy_again(["pool0"], schedule=runs.schedule))
 
 
 @prop(
@@ -429,8 +423,8 @@ def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Trial, 
 )
 def test_the_kernel_that_copies_runs_may_be_launched_as_documented(trial: Trial, runs: MovedRuns) -> None:
     """A program for each run, and nothing that says how many there are."""
-    trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]), rule=pointers.memory_after)
-    trial.agrees(launch_again(len(runs.runs), ["pool0"], schedule=runs.schedule), rule=pointers.memory_after)
+    trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
+    trial.agrees(launch_again(len(runs.runs), ["pool0"], schedule=runs.schedule))
 
 
 @prop(
@@ -444,9 +438,9 @@ def test_the_kernel_that_copies_runs_may_be_launched_as_documented(trial: Trial,
     dtype=st.sampled_from(("int32", "int64")),
 )
 def test_sizes_of_runs_may_be_numbers_of_32_or_64_bits(trial: Trial, runs: MovedRuns, dtype: str) -> None:
-    trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]), rule=pointers.memory_after)
+    trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
     again = copy_again(["pool0"], sizes=runs.sizes(dtype), schedule=runs.schedule)
-    trial.agrees(again, rule=pointers.memory_after)
+    trial.agrees(again)
 
 
 @prop(
@@ -460,9 +454,9 @@ def test_sizes_of_runs_may_be_numbers_of_32_or_64_bits(trial: Trial, runs: Moved
     chosen=orders(),
 )
 def test_no_order_of_programs_shows_in_copied_runs(trial: Trial, runs: MovedRuns, chosen: list[str]) -> None:
-    trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]), rule=pointers.memory_after)
+    trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
     for schedule in chosen:
-        trial.agrees(copy_again(["pool0"], schedule=schedule), rule=pointers.memory_after)
+        trial.agrees(copy_again(["pool0"], schedule=schedule))
 
 
 @prop("copy-meta/int64-pointers", "width", COLLECT, COPY_BUFFERS, runs=runs(), address=addresses())
@@ -473,7 +467,7 @@ def test_pointers_keep_all_64_bits(trial: Trial, runs: MovedRuns, address: int) 
         for number, run in enumerate(runs.runs)
     }
     written = collect(runs.setup, runs.places, 0, 1, 0, forward_context=layers, observes=(*LISTS, *POINTERS))
-    trial.agrees(*named, made, written, rule=pointers.entries)
+    trial.agrees(*named, made, written)
 
 
 @prop(
@@ -489,4 +483,4 @@ def test_a_state_that_stays_is_not_listed_and_an_empty_list_copies_nothing(
     trial: Trial, runs: MovedRuns, column: int
 ) -> None:
     stays = collect(runs.setup, runs.places, column, column, 0)
-    trial.agrees(*runs.steps(), stays, do_copies(["pool0"]), rule=pointers.memory_after)
+    trial.agrees(*runs.steps(), stays, do_copies(["pool0"]))

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from oracle.align import context, decisions, runner
 from properties.strategies.align.afters import After
 from properties.strategies.align.runner import (
     BUFFERS,
@@ -58,8 +57,8 @@ def test_what_lists_of_pointers_cannot_say_is_refused_before_anything_changes(
 def test_preparing_the_same_step_again_changes_nothing(trial: Trial, step: RunnerStep) -> None:
     """A request that is where it is going to run stays there."""
     forgotten = replace(step, gone=(), resumed=False)
-    trial.agrees(*forgotten.prepared(), forgotten.preprocess(), rule=runner.preprocess)
-    trial.agrees(forgotten.preprocess(), rule=runner.preprocess)
+    trial.agrees(*forgotten.prepared(), forgotten.preprocess())
+    trial.agrees(forgotten.preprocess())
 
 
 @prop(
@@ -86,7 +85,6 @@ def test_all_mode_remembers_the_block_of_the_last_token_of_full_decodes(
     trial.agrees(
         *named,
         Call(ALL, tuple(arguments.items()), observes=("state_idx",)),
-        rule=decisions.last_scheduled_columns,
     )
 
 
@@ -108,7 +106,7 @@ def test_staging_some_rows_leaves_those_behind_them(trial: Trial, step: RunnerSt
     whole = stage(step.cache, step.rows, step.output)
     longer = tuple(replace(row, computed=row.computed + 3) for row in step.rows)
     part = stage(step.cache, longer, step.output, num_reqs=some)
-    trial.agrees(*staged(step), whole, part, rule=runner.staged)
+    trial.agrees(*staged(step), whole, part)
 
 
 def stage_columns(step: RunnerStep, **changes: Value) -> Call:
@@ -149,23 +147,23 @@ def all_staged(step: RunnerStep) -> list[Step]:
 
 @statements(
     statement("preprocess/block-tables", "byte-exact", (PREPROCESS, COPY_BUFFERS), step=runner_steps(pointers=False), steps=preprocessed,
-        rule=runner.preprocess, says="before a step every state is where its request is going to run"),
+        says="before a step every state is where its request is going to run"),
     statement("preprocess/pointer-lists", "byte-exact", (PREPROCESS, COPY_BUFFERS), step=runner_steps(pointers=True), steps=preprocessed,
-        rule=runner.preprocess, says="lists of pointers bring every state to where its request is going to run"),
+        says="lists of pointers bring every state to where its request is going to run"),
     statement("cleanup/state-idx", "agreement", [CLEANUP], step=runner_steps(), steps=cleaned_up_twice,
-        rule=runner.cleaned, says="columns of finished preempted and resumed requests are forgotten"),
+        says="columns of finished preempted and resumed requests are forgotten"),
     statement("staging/all-inputs", "byte-exact", STAGE_ALL, step=runner_steps(), steps=all_staged,
-        rule=runner.staged, says="the inputs of every row are staged on both sides"),
+        says="the inputs of every row are staged on both sides"),
     statement("staging/columns", "byte-exact", (STAGE_COLUMNS, CREATE), step=runner_steps(), steps=lambda step: [*staged(step), stage_columns(step)],
-        rule=runner.staged_columns, says="the running columns are staged in the order of the rows"),
+        says="the running columns are staged in the order of the rows"),
     statement("staging/token-counts", "byte-exact", (STAGE_METADATA, CREATE), step=runner_steps(),
         steps=lambda step: [*staged(step), stage_metadata(step)],
-        rule=runner.staged_metadata, says="scheduled computed and draft tokens are staged in the order of the rows"),
+        says="scheduled computed and draft tokens are staged in the order of the rows"),
 )  # fmt: skip
 def every_call_is_the_rules(
-    trial: Trial, step: RunnerStep, steps: Callable[[RunnerStep], list[Step]], rule: Callable[..., object]
+    trial: Trial, step: RunnerStep, steps: Callable[[RunnerStep], list[Step]]
 ) -> None:
-    trial.agrees(*steps(step), rule=rule)
+    trial.agrees(*steps(step))
 
 
 def sampled_rows(batch: After) -> tuple[Scheduled, ...]:
@@ -202,7 +200,7 @@ def test_after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_cou
 ) -> None:
     """The buffers bind themselves to layers and tables at the first step, and stay so."""
     once = postprocess(batch.cache, sampled_rows(batch), schedule=batch.schedule)
-    trial.agrees(*after_a_step(batch), once, rule=decisions.after_v1_steps)
+    trial.agrees(*after_a_step(batch), once)
 
 
 @prop(
@@ -237,7 +235,6 @@ def test_the_groups_with_states_are_found_among_all_groups(trial: Trial, setup: 
     fields = dict(config.fields) | {"kv_cache_groups": groups}
     trial.agrees(
         Call(GROUPS, (("kv_cache_config", replace(config, fields=tuple(fields.items()))),)),
-        rule=context.mamba_groups,
     )
 
 
@@ -245,9 +242,7 @@ def test_the_groups_with_states_are_found_among_all_groups(trial: Trial, setup: 
 def test_lists_have_room_for_a_copy_per_request_layer_and_function(
     trial: Trial, setup: Setup, max_num_reqs: int
 ) -> None:
-    trial.agrees(
-        Let("config", setup.config(4)), copy_buffers(setup, max_num_reqs), rule=context.copy_capacity
-    )
+    trial.agrees(Let("config", setup.config(4)), copy_buffers(setup, max_num_reqs))
 
 
 @prop(
@@ -262,4 +257,4 @@ def test_the_context_is_there_only_where_it_is_asked_for(
     trial: Trial, setup: Setup, max_num_reqs: int, with_postprocess: bool
 ) -> None:
     made = buffers(setup, max_num_reqs, with_postprocess=with_postprocess)
-    trial.agrees(Let("config", setup.config(4)), made, rule=context.require_context)
+    trial.agrees(Let("config", setup.config(4)), made)

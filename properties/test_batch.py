@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from oracle.batch import block_table_rows, num_computed_tokens, query_lens, split_decodes_and_prefills
 from properties.strategies.batch import (
     POISON,
     Batch,
@@ -37,7 +36,7 @@ COMPUTED, LENGTHS = (
         says="rows behind the first prefill are prefills however short"),
 )  # fmt: skip
 def a_batch_is_split_by_the_rules(trial: Trial, splitting: Splitting) -> None:
-    trial.agrees(splitting.call(), rule=split_decodes_and_prefills)
+    trial.agrees(splitting.call())
 
 
 @prop("split/partition", "partition", SPLIT, splitting=splittings(shuffled_batches()))
@@ -120,7 +119,7 @@ def test_a_maximum_below_the_longest_query_is_refused(trial: Trial, splitting: S
 def test_align_mode_keeps_the_running_column_and_the_speculative_ones(
     trial: Trial, table: BlockTable
 ) -> None:
-    trial.agrees(table.call(), rule=block_table_rows)
+    trial.agrees(table.call())
 
 
 @prop(
@@ -131,7 +130,7 @@ def test_align_mode_keeps_the_running_column_and_the_speculative_ones(
     mode=st.sampled_from(("none", "all")),
 )
 def test_modes_none_and_all_hand_back_the_very_same_table(trial: Trial, table: BlockTable, mode: str) -> None:
-    trial.agrees(table.call(mode), rule=block_table_rows)
+    trial.agrees(table.call(mode))
 
 
 @prop("block-table/own-row", "red zone", GATHER, table=block_tables())
@@ -227,12 +226,12 @@ def test_nothing_waits_for_the_device(trial: Trial, table: BlockTable, batch: Ba
 
 @prop("common-metadata/computed-tokens", "agreement", COMPUTED, batch=batches())
 def test_computed_tokens_are_the_length_after_the_step_less_the_query(trial: Trial, batch: Batch) -> None:
-    trial.agrees(call(COMPUTED, self=metadata(batch)), rule=num_computed_tokens)
+    trial.agrees(call(COMPUTED, self=metadata(batch)))
 
 
 @prop("common-metadata/query-lens", "agreement", LENGTHS, batch=shuffled_batches())
 def test_query_lengths_are_the_differences_of_the_starts(trial: Trial, batch: Batch) -> None:
-    trial.agrees(call(LENGTHS, self=metadata(batch)), rule=query_lens)
+    trial.agrees(call(LENGTHS, self=metadata(batch)))
 
 
 @prop(

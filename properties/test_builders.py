@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -10,8 +10,6 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from oracle.builders.base import base_metadata, updated_block_table
-from oracle.builders.gdn import gdn_metadata, updated_gdn_metadata
 from properties.strategies.builder_sessions import Session, captured_step, sessions, steps
 from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, StepRequest, setups
 from statecheck.case.values import Call, Name, Record, Tensor, Value, call
@@ -23,11 +21,6 @@ BUILDERS = tuple(CLASSES.values())
 BUILD = tuple(f"{name}.build" for name in BUILDERS)
 CAPTURE = tuple(f"{name}.build_for_cudagraph_capture" for name in BUILDERS)
 MAMBA = ("mamba1", "mamba2")
-RULES: dict[str, Callable[..., object]] = {
-    "mamba1": base_metadata,
-    "mamba2": base_metadata,
-    "gdn": gdn_metadata,
-}
 UPDATE = tuple(f"{CLASSES[kind]}.update_block_table" for kind in MAMBA)
 SPECULATING: dict[str, Any] = {"kinds": ("gdn",), "min_spec": 1, "rows": "mixed"}
 FULL: dict[str, Any] = {"full_cudagraphs": True, "rows": "decodes"}
@@ -95,9 +88,7 @@ SPECULATIVE_SESSIONS = sessions(**SPECULATING).map(accepted) | sessions(**SPECUL
         says="metadata for full graphs is padded to the rows of the batch"),
 )  # fmt: skip
 def metadata_are_the_rules(trial: Trial, session: Session) -> None:
-    trial.agrees(
-        session.setup.construct(), session.steps[0].build(session.setup), rule=RULES[session.setup.kind]
-    )
+    trial.agrees(session.setup.construct(), session.steps[0].build(session.setup))
 
 
 @prop("builder/partition", "partition", *BUILD, session=sessions(kinds=MAMBA).map(accepted))
@@ -290,7 +281,7 @@ def test_two_builders_never_share_memory(trial: Trial, session: Session) -> None
 def test_each_build_is_what_a_new_builder_would_build(trial: Trial, session: Session) -> None:
     trial.agrees(session.setup.construct())
     for step in session.steps:
-        trial.agrees(step.build(session.setup), rule=RULES[session.setup.kind])
+        trial.agrees(step.build(session.setup))
 
 
 @prop(
@@ -306,7 +297,7 @@ def test_rows_of_padding_behind_drafts_hold_nothing_of_an_earlier_step(
     trial.agrees(session.setup.construct())
     for step in session.steps:
         padded = replace(step, padded_rows=padded_rows)
-        trial.agrees(padded.build(session.setup), rule=gdn_metadata)
+        trial.agrees(padded.build(session.setup))
 
 
 @prop("builder/padding-rows", "metamorphic", *BUILD, session=sessions().map(accepted), rows=st.integers(1, 2))
@@ -386,7 +377,7 @@ def _is_block(block: int) -> bool:
     padded=st.integers(0, 2),
 )
 def test_a_captured_step_has_decodes_only(trial: Trial, setup: BuilderSetup, rows: int, padded: int) -> None:
-    trial.agrees(setup.construct(), captured_step(setup, rows, padded), rule=RULES[setup.kind])
+    trial.agrees(setup.construct(), captured_step(setup, rows, padded))
 
 
 @prop(
@@ -405,9 +396,7 @@ def test_another_block_table_changes_the_state_indices_only(
     assume(all(row.query_len == 1 or row.prefilling for row in step.requests))
     step = replace(step, requests=tuple(replace(row, accepted=1, slack=0) for row in step.requests))
     update = step.with_blocks_from(500 + first_block).update(setup, builder)
-    trial.agrees(
-        setup.construct(), setup.construct(bind="other"), step.build(setup), update, rule=updated_block_table
-    )
+    trial.agrees(setup.construct(), setup.construct(bind="other"), step.build(setup), update)
 
 
 @prop(
@@ -423,9 +412,7 @@ def test_another_block_table_changes_the_state_indices_of_gdn_only(
 ) -> None:
     setup, step = session.setup, session.steps[0]
     update = step.with_blocks_from(500 + first_block).update(setup, builder)
-    trial.agrees(
-        setup.construct(), setup.construct(bind="other"), step.build(setup), update, rule=updated_gdn_metadata
-    )
+    trial.agrees(setup.construct(), setup.construct(bind="other"), step.build(setup), update)
 
 
 @prop("builder/bad-config", "refusal", *BUILDERS, setup=setups(), data=st.data())

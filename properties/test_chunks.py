@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from oracle.chunks import causal_conv1d_metadata, chunk_indices, chunk_offsets, varlen_chunk_metadata
 from properties.strategies.bounds import MOST_CHUNKS
 from properties.strategies.chunks import (
     Packed,
@@ -54,9 +52,7 @@ def test_chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size(
     trial: Trial, packed: Packed, form: VectorForm
 ) -> None:
     starts = vector_of(packed.starts, form)
-    trial.agrees(
-        call(VARLEN, query_start_loc=starts, chunk_size=packed.chunk_size), rule=varlen_chunk_metadata
-    )
+    trial.agrees(call(VARLEN, query_start_loc=starts, chunk_size=packed.chunk_size))
 
 
 @prop("varlen-chunks/partition", "partition", VARLEN, packed=sequences)
@@ -186,7 +182,7 @@ def test_starts_that_changed_in_place_give_a_fresh_result(
 def test_each_prefill_row_is_cut_into_tiles_of_eight_tokens(
     trial: Trial, packed: Packed, form: VectorForm
 ) -> None:
-    trial.agrees(conv_call(vector_of(packed.starts, form)), rule=causal_conv1d_metadata)
+    trial.agrees(conv_call(vector_of(packed.starts, form)))
 
 
 @prop("conv1d-metadata/partition", "partition", CONV, packed=conv_sequences)
@@ -238,15 +234,13 @@ def test_only_the_differences_of_prefill_starts_matter(trial: Trial, packed: Pac
 
 @statements(
     statement("fla-chunks/indices", "agreement", [INDICES], packed=long_fla_sequences, form=vector_forms(), function=INDICES,
-        rule=chunk_indices, says="chunk indices name the sequence and the chunk within it"),
+        says="chunk indices name the sequence and the chunk within it"),
     statement("fla-chunks/offsets", "agreement", [OFFSETS], packed=long_fla_sequences, form=vector_forms(), function=OFFSETS,
-        rule=chunk_offsets, says="chunk offsets count the chunks before each sequence"),
+        says="chunk offsets count the chunks before each sequence"),
 )  # fmt: skip
-def fla_chunks_are_the_rules(
-    trial: Trial, packed: Packed, form: VectorForm, function: str, rule: Callable[..., object]
-) -> None:
+def fla_chunks_are_the_rules(trial: Trial, packed: Packed, form: VectorForm, function: str) -> None:
     starts = vector_of(packed.starts, form)
-    trial.agrees(call(function, cu_seqlens=starts, chunk_size=packed.chunk_size), rule=rule)
+    trial.agrees(call(function, cu_seqlens=starts, chunk_size=packed.chunk_size))
 
 
 @prop("fla-chunks/partition", "partition", INDICES, OFFSETS, packed=fla_sequences)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from oracle.layout import conv_copy_run, conv_state_layout, temporal_copy_run
 from properties.strategies.layout import (
     LAYOUT_VARIABLE,
     Copy,
@@ -35,7 +33,6 @@ def test_the_environment_variable_selects_the_layout_and_sd_is_the_default(trial
         call(DIM_FIRST),
         call(LAYOUT, environment=chosen),
         call(DIM_FIRST, environment=chosen),
-        rule=conv_state_layout,
     )
 
 
@@ -53,12 +50,12 @@ def test_an_unknown_layout_is_refused(trial: Trial, layout: str) -> None:
 
 @statements(
     statement("conv-copy/start", "agreement", [CONV], copy=conv_copies(), function=CONV,
-        rule=conv_copy_run, says="a conv copy starts at the row of the last accepted token"),
+        says="a conv copy starts at the row of the last accepted token"),
     statement("temporal-copy/start", "agreement", [TEMPORAL], copy=temporal_copies(), function=TEMPORAL,
-        rule=temporal_copy_run, says="a temporal copy is the block of the last accepted token"),
+        says="a temporal copy is the block of the last accepted token"),
 )  # fmt: skip
-def a_copy_is_the_rules(trial: Trial, copy: Copy, function: str, rule: Callable[..., object]) -> None:
-    trial.agrees(copy.call(function), rule=rule)
+def a_copy_is_the_rules(trial: Trial, copy: Copy, function: str) -> None:
+    trial.agrees(copy.call(function))
 
 
 @prop("temporal-copy/one-more-accepted", "metamorphic", TEMPORAL, copy=temporal_copies())

@@ -5,19 +5,61 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from lab.sources import ROOT
 from statecheck.execution.registry import Property
-from statecheck.expectations.symbols import MANIFEST, Symbol
 from statecheck.subject import Subject, is_documented
 from statecheck.text import markdown
 
 Properties = Mapping[str, Property]
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A documented symbol and where its rooms are.
+
+    Args:
+        document: a document's number, the contract's section, or "own" for what neither of them has.
+        name: as users look it up, dotted for methods.
+        impl: the topic whose module defines it.
+        oracle: topic and name of its rule, the topic alone where all of it is the rule, or "" for plain fields and
+            aliases, which have no rule.
+        exercised_by: for types and constants, which no property calls: the functions whose properties use them, and
+            tests as `path::name`.
+    """
+
+    document: str
+    name: str
+    impl: str
+    oracle: str = ""
+    exercised_by: tuple[str, ...] = ()
+
+    @property
+    def functions(self) -> set[str]:
+        return {self.name, *(name for name in self.exercised_by if "::" not in name)}
+
+    @property
+    def tests(self) -> list[tuple[str, str]]:
+        """Path and name of each test."""
+        split = (name.partition("::") for name in self.exercised_by if "::" in name)
+        return [(path, test) for path, _, test in split]
+
+
+def _read() -> tuple[Symbol, ...]:
+    rows: list[dict[str, Any]] = tomllib.loads(
+        Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+    )["symbols"]
+    return tuple(Symbol(**row | {"exercised_by": tuple(row.get("exercised_by", ()))}) for row in rows)
+
+
+MANIFEST = _read()
 
 
 def table(tested: Properties) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from oracle import slots
 from properties.strategies.releases.slots import (
     AcceptedDrafts,
     PaddedRows,
@@ -25,20 +24,19 @@ SCATTER, LAST, OF_ROWS = "StateSlots.scatter", "StateSlots.last_accepted", "Stat
 
 
 @statements(
-    statement("state-slots/clear", "byte-exact", [CLEAR], copies=slot_copies(), steps=SlotCopies.cleared, asked=slots.cleared_slots,
+    statement("state-slots/clear", "byte-exact", [CLEAR], copies=slot_copies(), steps=SlotCopies.cleared,
         says="slots that are cleared hold zeros and no other byte changes"),
-    statement("state-slots/copy", "byte-exact", [COPY], copies=slot_copies(), steps=SlotCopies.copied, asked=slots.copied_slots,
+    statement("state-slots/copy", "byte-exact", [COPY], copies=slot_copies(), steps=SlotCopies.copied,
         says="every convolution of a slot is copied to another slot and no other byte changes"),
-    statement("state-slots/accepted", "byte-exact", [SCATTER], copies=slot_copies(), steps=SlotCopies.scattered, asked=slots.accepted_states,
+    statement("state-slots/accepted", "byte-exact", [SCATTER], copies=slot_copies(), steps=SlotCopies.scattered,
         says="slots hold the states after the last accepted drafts and at boundaries"),
 )  # fmt: skip
 def bytes_agree(
     trial: Trial,
     copies: SlotCopies,
     steps: Callable[[SlotCopies], list[Step]],
-    asked: Callable[..., object],
 ) -> None:
-    trial.agrees(*steps(copies), rule=asked)
+    trial.agrees(*steps(copies))
 
 
 @prop(
@@ -51,16 +49,16 @@ def bytes_agree(
 def test_rows_at_a_boundary_keep_their_states_in_another_slot(
     trial: Trial, copies: SlotCopies, freed: list[bool]
 ) -> None:
-    trial.agrees(*copies.tracked(freed), rule=slots.tracked_slots)
+    trial.agrees(*copies.tracked(freed))
 
 
 @prop("state-slots/last-accepted", "agreement", LAST, accepted=accepted_drafts())
 def test_the_last_accepted_draft_and_the_one_at_a_boundary_are_named(
     trial: Trial, accepted: AcceptedDrafts
 ) -> None:
-    trial.agrees(accepted.call(), rule=slots.last_accepted)
+    trial.agrees(accepted.call())
 
 
 @prop("state-slots/padded-rows", "padding", OF_ROWS, rows=padded_rows())
 def test_padded_rows_of_a_graph_have_no_slot(trial: Trial, rows: PaddedRows) -> None:
-    trial.agrees(*rows.steps(), rule=slots.slots_of_rows)
+    trial.agrees(*rows.steps())

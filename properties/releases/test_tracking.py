@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from oracle import tracking
 from properties.strategies.releases.tracking import PrefillRows, prefill_rows, slot_operations
 from statecheck.case.values import call
 from statecheck.execution.example import Trial
@@ -13,7 +12,7 @@ PLAN = "TrackingPlan"
 
 @prop("tracking-plan/kept-states", "agreement", f"{PLAN}.kept_states", device="cpu", rows=prefill_rows())
 def test_a_prefill_keeps_the_state_at_each_row_s_boundary(trial: Trial, rows: PrefillRows) -> None:
-    trial.agrees(rows.kept_states(), rule=tracking.kept_states)
+    trial.agrees(rows.kept_states())
 
 
 @prop(
@@ -22,7 +21,7 @@ def test_a_prefill_keeps_the_state_at_each_row_s_boundary(trial: Trial, rows: Pr
 def test_a_logical_chunk_has_tokens_of_one_row_in_one_chunk_of_the_batch(
     trial: Trial, rows: PrefillRows
 ) -> None:
-    trial.agrees(rows.logical_chunks(), rule=tracking.logical_chunks)
+    trial.agrees(rows.logical_chunks())
 
 
 @prop("slot-allocator/owners", "ownership", f"{PLAN}.allocate", device="cpu", asked=slot_operations())

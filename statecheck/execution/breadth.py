@@ -12,21 +12,18 @@ Exceptions and conditions narrow a declaration further, by as much as its author
 
 from __future__ import annotations
 
-import importlib
-import inspect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, NamedTuple, get_type_hints
 
 from oracle.lifecycle.broken_laws import BrokenLaws
 from statecheck.case.failure import without_indices
 from statecheck.execution.declared_names import require_names
 from statecheck.execution.registry import launches, load_properties
 from statecheck.execution.selection import applicable, follows_requests
-from statecheck.expectations import answered, parameters
-from statecheck.expectations.symbols import MANIFEST
+from statecheck.expectations import answered, parameters, rule_for
 from statecheck.subject import KnownDeviation, Subject
 from statecheck.subject.deviation import any_matches
 
@@ -161,23 +158,6 @@ def _result_fields(function: str) -> tuple[str, ...]:
     """The documented fields of what the function returns."""
     if function in ("LiveEngine.step", "RadixEngine.step"):
         return tuple(f"broken.{law.name}" for law in fields(BrokenLaws))
-    found: dict[str, None] = {}
-    for symbol in MANIFEST:
-        if function in symbol.functions:
-            found.update(dict.fromkeys(_fields_of(symbol.oracle)))
-    return tuple(found)
-
-
-@cache
-def _fields_of(rule: str) -> tuple[str, ...]:
-    """The fields of a rule that is a dataclass, or whose result is one; none of another rule.
-
-    Args:
-        rule: topic and name, see `Symbol.oracle`.
-    """
-    topic, _, name = rule.partition(".")
-    if not name:
-        return ()
-    found: Any = getattr(importlib.import_module(f"oracle.{topic.replace('/', '.')}"), name, None)
-    kind = get_type_hints(found).get("return") if inspect.isfunction(found) else found
+    rule = rule_for(function)
+    kind = None if rule is None else get_type_hints(rule).get("return")
     return tuple(one.name for one in fields(kind)) if isinstance(kind, type) and is_dataclass(kind) else ()

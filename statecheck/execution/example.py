@@ -25,7 +25,6 @@ from statecheck.execution.running import (
     RunningExample,
     spell,
 )
-from statecheck.expectations.symbols import require_rule
 from statecheck.subject import KnownDeviation, Subject
 
 if TYPE_CHECKING:
@@ -89,19 +88,10 @@ class Bench:
 class Trial(RunningExample):
     """One example of one property."""
 
-    def agrees(self, *steps: Step, rule: Callable[..., object] | None = None) -> Outcome:
-        """Execute `steps` and hold the outcome of each call against the rules; the outcome of the last call among them.
-
-        Args:
-            rule: the oracle's function that is asked about the last call.
-
-        Raises:
-            ValueError: another rule is asked.
-        """
+    def agrees(self, *steps: Step) -> Outcome:
+        """Execute `steps` and hold the outcome of each call against the rules; the outcome of the last call among them."""
         before = len(self._run.actual)
         last = self.run(*steps)
-        if rule is not None:
-            require_rule(self._run.calls[-1], rule)
         for number in range(before, len(self._run.actual)):
             self._compare(number)
         return last
@@ -113,14 +103,14 @@ class Trial(RunningExample):
         legal = [one for one in self._run.expected[before:] if not isinstance(one, Refusal)]
         assert not legal, f"the rules accept {self._run.steps}, but the property is about refused input"
 
-    def agrees_without_waiting(self, *steps: Step, rule: Callable[..., object] | None = None) -> None:
+    def agrees_without_waiting(self, *steps: Step) -> None:
         """As `agrees`, and then once more while waiting for the device is an error.
 
         The first time loads kernels, which may wait once in a process; it is every other time that counts.
         """
-        self.agrees(*steps, rule=rule)
+        self.agrees(*steps)
         with self.bench.port.waiting_refused():
-            self.agrees(*steps, rule=rule)
+            self.agrees(*steps)
 
     def _has_evidence_so_far(self) -> bool:
         """Whether a function of the subject has returned something that a condition can be about."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from oracle import rules
 from oracle.errors import Refused
 from oracle.profile import DOCUMENTS, Profile
-from oracle.rules import rule
 from statecheck.case.values import Call, Expected, Refusal, Returned, Value
 
 _TOPICS = (
@@ -36,7 +36,10 @@ _TOPICS = (
     "engines.radix",
     "sequences",
 )
+Rule = Callable[..., Any]
+"""A function of the oracle."""
 _ANSWERS: dict[str, _Answer] = {}
+_RULES: dict[str, Rule] = {}
 _NO_ARGUMENTS = frozenset({"self", "environment", "memory", "profile", "call", "arguments", "options", "_"})
 """Parameters of answers that are no single argument of a call."""
 
@@ -49,8 +52,12 @@ class _Answer:
     parameters: frozenset[str]
 
 
-def answers(*functions: str) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
-    """Register the decorated function as the answer to calls of `functions`.
+def answers(
+    *functions: str, rule: Rule | Mapping[str, Rule] | None = None
+) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    """Register the decorated function as the answer to calls of `functions`, of which `rule` is the oracle's rule, for reports.
+
+    Several functions, or the kernels that a call launches, may each have their own rule, by name.
 
     It gets the call's arguments by name, and what else it has parameters for: the `call` itself, its variables as `environment`, the
     profile of the release that is asked about as `profile`, and as `memory` what is known before the call of the contents of every tensor,
@@ -61,6 +68,10 @@ def answers(*functions: str) -> Callable[[Callable[..., Value]], Callable[..., V
     def register(function: Callable[..., Value]) -> Callable[..., Value]:
         answer = _Answer(function, frozenset(inspect.signature(function).parameters))
         _ANSWERS.update(dict.fromkeys(functions, answer))
+        if isinstance(rule, Mapping):
+            _RULES.update(rule)
+        elif rule is not None:
+            _RULES.update(dict.fromkeys(functions, rule))
         return function
 
     return register
@@ -70,6 +81,12 @@ def answered() -> frozenset[str]:
     """The functions that have an answer."""
     _load()
     return frozenset(_ANSWERS)
+
+
+def rule_for(function: str) -> Rule | None:
+    """The oracle's rule for a function, or for a kernel that is launched by itself; None where an answer asks no single rule."""
+    _load()
+    return _RULES.get(function)
 
 
 def parameters(function: str) -> tuple[str, ...]:
@@ -99,7 +116,7 @@ def answer(call: Call, memory: Mapping[str, Value] | None = None, profile: Profi
     return Returned(value, after=tuple((dict(before) | after).items()))
 
 
-@rule
+@rules.rule
 def refusal_of(error: Exception, before: tuple[tuple[str, Value], ...]) -> Refusal:
     """What the rules expect where they refuse a call: the exception, and that nothing changes."""
     if isinstance(error, Refused):

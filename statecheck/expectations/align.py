@@ -49,7 +49,7 @@ _VECTORS = {
 """Fields of a context with an entry for each state: the dtype, and what the rules call it."""
 
 
-@answers("get_mamba_groups")
+@answers("get_mamba_groups", rule=rules.mamba_groups)
 def get_mamba_groups(kv_cache_config: Record) -> Value:
     """Ids of the mamba groups, and the first one's specification as far as all of them share it."""
     group_ids, spec = rules.mamba_groups(cache_groups(kv_cache_config))
@@ -67,7 +67,7 @@ def spec_record(spec: rules.StateSpec) -> Record:
     )
 
 
-@answers(f"{CONTEXT}.create")
+@answers(f"{CONTEXT}.create", rule=rules.require_context)
 def created(
     environment: dict[str, str],
     profile: Profile,
@@ -112,7 +112,7 @@ def zeros(size: int, dtype: str) -> Tensor:
     return Tensor(dtype, (size,), (0,) * size)
 
 
-@answers(f"{CONTEXT}.initialize_from_forward_context")
+@answers(f"{CONTEXT}.initialize_from_forward_context", rule=rules.bound_states)
 def initialized(
     environment: dict[str, str],
     profile: Profile,
@@ -174,7 +174,7 @@ def working(context: Context | None, num_reqs: Value) -> Context | None:
     return context if num_reqs > 0 and context.bound is not None else None
 
 
-@answers(f"{CONTEXT}.run_fused_postprocess")
+@answers(f"{CONTEXT}.run_fused_postprocess", rule=after_v1_steps)
 def postprocessed(memory: Known, profile: Profile, self: Value, num_reqs: Value, **vectors: Value) -> Answer:
     """Boundary states in their columns; counts for the next step in the out buffer."""
     context = working(context_of(self), num_reqs)
@@ -201,7 +201,7 @@ def moves_of(decided: Iterable[AfterStep]) -> list[Move]:
     return [step.move for step in decided if step.move is not None]
 
 
-@answers(f"{CONTEXT}.run_fused_postprocess_align")
+@answers(f"{CONTEXT}.run_fused_postprocess_align", rule=after_v2_steps)
 def postprocessed_align(
     memory: Known,
     profile: Profile,
@@ -239,7 +239,7 @@ def v2_postprocess(
     return after | {named_as("counts", counts, known): rewritten(counts, changed)}
 
 
-@answers(f"{CONTEXT}.run_fused_precopy")
+@answers(f"{CONTEXT}.run_fused_precopy", rule=precopy_moves)
 def precopied(
     memory: Known,
     profile: Profile,

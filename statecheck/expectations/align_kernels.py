@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oracle.align.decisions import Slots, advanced, precopy_moves
+from oracle.align.decisions import Slots, advanced, after_step, precopy_moves
+from oracle.align.pointers import memory_after
 from oracle.profile import Profile
 from statecheck.case.values import Attribute, Value
 from statecheck.expectations import answers
@@ -14,7 +15,15 @@ from statecheck.expectations.align_lists import memcpy
 from statecheck.expectations.align_values import Context, Known, context_of, named_as, rewritten
 
 
-@answers("harness.launch")
+@answers(
+    "harness.launch",
+    rule={
+        "preprocess_mamba_align_fused_kernel": advanced,
+        "precopy_mamba_align_fused_kernel": precopy_moves,
+        "postprocess_mamba_fused_kernel": after_step,
+        "batch_memcpy_kernel": memory_after,
+    },
+)
 def launched(
     memory: Known,
     profile: Profile,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from oracle.align import buffers as rules
-from oracle.align.context import mamba_groups, require_context
+from oracle.align.context import copy_capacity, mamba_groups, require_context
 from oracle.align.memory import Place, StateTensor
-from oracle.align.pointers import Entry, memory_after, require_lists
+from oracle.align.pointers import Entry, entries, memory_after, require_lists
 from oracle.errors import Refused, require, require_int
 from oracle.layout import conv_state_layout
 from oracle.profile import Profile
@@ -40,13 +40,13 @@ def made(**arguments: Value) -> Value:
     return record("CpuGpuBuffer")
 
 
-@answers("CpuGpuBuffer.copy_to_gpu")
+@answers("CpuGpuBuffer.copy_to_gpu", rule=rules.copied_elements)
 def copied_to_gpu(memory: Known, profile: Profile, self: Value, n: int | None = None) -> Answer:
     """The device side's part that was written."""
     return _copied(buffer_of(self, profile), "cpu", "gpu", n, memory)
 
 
-@answers("CpuGpuBuffer.copy_to_cpu")
+@answers("CpuGpuBuffer.copy_to_cpu", rule=rules.copied_elements)
 def copied_to_cpu(memory: Known, profile: Profile, self: Value, n: int | None = None) -> Answer:
     """The host side's part that was written."""
     return _copied(buffer_of(self, profile), "gpu", "cpu", n, memory)
@@ -60,7 +60,7 @@ def _copied(buffer: Buffer, source: str, target: str, n: int | None, known: Know
     return written, buffer.holding(target, rules.overwritten(buffer.side(target, known), part))
 
 
-@answers(f"{LISTS}.create")
+@answers(f"{LISTS}.create", rule=copy_capacity)
 def lists_created(
     environment: dict[str, str],
     max_num_reqs: Value,
@@ -78,7 +78,7 @@ def lists_created(
     return record(LISTS, **lists, mamba_group_ids=list(group_ids), mamba_spec=spec_record(spec), offset=0)
 
 
-@answers("MambaBuffers.create")
+@answers("MambaBuffers.create", rule=require_context)
 def buffers_created(
     environment: dict[str, str],
     profile: Profile,
@@ -99,13 +99,13 @@ def plain_fields(context: Record) -> Record:
     return Record(context.type, tuple(field for field in context.fields if not isinstance(field[1], Tensor)))
 
 
-@answers("collect_mamba_copy_meta")
+@answers("collect_mamba_copy_meta", rule=entries)
 def collected(call: Call, memory: Known, profile: Profile, **_: Value) -> Answer:
     """One entry more for every state of the request, or none where it stays."""
     return None, collected_lists(call, profile).contents(memory, uploaded=False)
 
 
-@answers("do_mamba_copy_block")
+@answers("do_mamba_copy_block", rule=memory_after)
 def copied_block(memory: Known, profile: Profile, bufs: Value) -> Answer:
     """The memory after every listed copy."""
     lists = lists_of(bufs, profile)
@@ -121,7 +121,7 @@ def executed(lists: Lists, known: Known) -> dict[str, Value]:
     return pools_after(lists.states, before, after, known) | lists.contents(known, uploaded=True)
 
 
-@answers("batch_memcpy")
+@answers("batch_memcpy", rule=memory_after)
 def memcpy(memory: Known, profile: Profile, src_ptrs: Value, dst_ptrs: Value, sizes: Value) -> Answer:
     """The memory after every copy.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from oracle.align import runner as rules
 from oracle.align.context import CacheGroup, mamba_groups, require_tables
-from oracle.align.decisions import last_scheduled_columns
+from oracle.align.decisions import after_v1_steps, last_scheduled_columns
 from oracle.align.memory import StateTensor
 from oracle.errors import Refused, require
 from oracle.layout import Unrepresentable, conv_state_layout
@@ -50,7 +50,7 @@ def _forgotten(scheduler_output: Record) -> rules.Forgotten:
     )
 
 
-@answers("cleanup_mamba_state_idx")
+@answers("cleanup_mamba_state_idx", rule=rules.cleaned)
 def cleaned(memory: Known, scheduler_output: Record, mamba_state_idx: dict[str, int]) -> Answer:
     """The columns of requests that go on."""
     left = rules.cleaned(mamba_state_idx, _forgotten(scheduler_output))
@@ -139,7 +139,7 @@ class _Step:
 CHANGES["preprocess_mamba"] = lambda call, profile: _Step(call, profile).listed()
 
 
-@answers("preprocess_mamba")
+@answers("preprocess_mamba", rule=rules.preprocess)
 def preprocessed(call: Call, memory: Known, profile: Profile, **_: Value) -> Answer:
     """States in the columns where their requests go on, which are remembered, and counts of 1 for these requests."""
     step = _Step(call, profile)
@@ -154,7 +154,7 @@ def preprocessed(call: Call, memory: Known, profile: Profile, **_: Value) -> Ans
     }
 
 
-@answers("stage_mamba_state_idx_to_gpu")
+@answers("stage_mamba_state_idx_to_gpu", rule=rules.staged_columns)
 def staged_columns(
     memory: Known,
     profile: Profile,
@@ -169,7 +169,7 @@ def staged_columns(
     return None, buffer.staged(rules.staged_columns(mamba_state_idx, rows), memory)
 
 
-@answers("stage_postprocess_metadata_to_gpu")
+@answers("stage_postprocess_metadata_to_gpu", rule=rules.staged_metadata)
 def staged_metadata(
     memory: Known,
     profile: Profile,
@@ -189,7 +189,7 @@ def staged_metadata(
     return None, _all_staged(buffers, values, memory)
 
 
-@answers("stage_postprocess_inputs_to_gpu")
+@answers("stage_postprocess_inputs_to_gpu", rule=rules.staged)
 def staged_inputs(
     memory: Known,
     ctx: Value,
@@ -224,7 +224,7 @@ def _all_staged(buffers: Sequence[Buffer], values: Sequence[Sequence[int]], know
     return after
 
 
-@answers("postprocess_mamba_align_gpu")
+@answers("postprocess_mamba_align_gpu", rule=after_v1_steps)
 def postprocessed(call: Call, memory: Known, profile: Profile, **arguments: Value) -> Answer:
     """Boundary states in their columns, and counts for the next step on the host."""
     context = context_of(arguments["bufs"])
@@ -255,7 +255,7 @@ def _require_host_counts(host: Tensor, least: int) -> None:
     require(fits, argument, host, rule)
 
 
-@answers("postprocess_mamba_all")
+@answers("postprocess_mamba_all", rule=last_scheduled_columns)
 def postprocessed_all(
     memory: Known,
     scheduler_output: Record,

@@ -11,7 +11,7 @@ from statecheck.expectations import answers
 from statecheck.expectations.typed import host_vector, matrix, vector
 
 
-@answers("split_decodes_and_prefills")
+@answers("split_decodes_and_prefills", rule=batch.split_decodes_and_prefills)
 def split_decodes_and_prefills(common_attn_metadata: Record, **options: Value) -> Value:
     """Four ints."""
     fields: dict[str, Any] = dict(common_attn_metadata.fields)
@@ -27,7 +27,7 @@ def split_decodes_and_prefills(common_attn_metadata: Record, **options: Value) -
     return (split.num_decodes, split.num_prefills, split.num_decode_tokens, split.num_prefill_tokens)
 
 
-@answers("mamba_get_block_table_tensor")
+@answers("mamba_get_block_table_tensor", rule=batch.block_table_rows)
 def block_table_tensor(
     block_table: Value,
     seq_lens: Value,
@@ -49,14 +49,14 @@ def block_table_tensor(
     return Tensor(block_table.dtype, (len(lengths), 1 + speculative), flat, on=block_table.on)
 
 
-@answers("CommonAttentionMetadata.compute_num_computed_tokens")
+@answers("CommonAttentionMetadata.compute_num_computed_tokens", rule=batch.num_computed_tokens)
 def compute_num_computed_tokens(self: Record) -> Value:
     """int32 on the device of the sequence lengths."""
     starts, lengths = vector(self["query_start_loc"], "query_start_loc"), vector(self["seq_lens"], "seq_lens")
     return int32(batch.num_computed_tokens(starts, lengths))
 
 
-@answers("CommonAttentionMetadata.naive_query_lens")
+@answers("CommonAttentionMetadata.naive_query_lens", rule=batch.query_lens)
 def naive_query_lens(self: Record) -> Value:
     """int32 on the device of the starts."""
     return int32(batch.query_lens(vector(self["query_start_loc"], "query_start_loc")))

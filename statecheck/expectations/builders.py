@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -49,6 +50,14 @@ def config_of(constructed: Call, profile: Profile) -> batch.BuilderConfig:
     )
 
 
+def _rules(method: str) -> dict[str, Callable[..., Any]]:
+    """The rule of a method that builds metadata, by function."""
+    return {
+        f"{name}.{method}": gdn.gdn_metadata if kind == "gdn" else base.base_metadata
+        for name, (kind, _) in _KINDS.items()
+    }
+
+
 @answers(*_KINDS)
 def constructed(call: Call, profile: Profile, **_: Value) -> Value:
     """A builder, where its configuration is one that it has."""
@@ -56,7 +65,7 @@ def constructed(call: Call, profile: Profile, **_: Value) -> Value:
     return record(call.function)
 
 
-@answers(*(f"{name}.build" for name in _KINDS))
+@answers(*(f"{name}.build" for name in _KINDS), rule=_rules("build"))
 def built(
     call: Call,
     profile: Profile,
@@ -71,14 +80,22 @@ def built(
     return _answer(call, step, config_of(self, profile), common_attn_metadata)
 
 
-@answers(*(f"{name}.build_for_cudagraph_capture" for name in _KINDS))
+@answers(
+    *(f"{name}.build_for_cudagraph_capture" for name in _KINDS), rule=_rules("build_for_cudagraph_capture")
+)
 def captured(call: Call, profile: Profile, self: Call, common_attn_metadata: Record) -> Value:
     """The metadata that a full graph is captured with."""
     step = _step(common_attn_metadata, None, None)
     return _answer(call, step, config_of(self, profile), common_attn_metadata)
 
 
-@answers(*(f"{name}.update_block_table" for name in _KINDS))
+@answers(
+    *(f"{name}.update_block_table" for name in _KINDS),
+    rule={
+        f"{name}.update_block_table": gdn.updated_gdn_metadata if kind == "gdn" else base.updated_block_table
+        for name, (kind, _) in _KINDS.items()
+    },
+)
 def updated(
     call: Call,
     profile: Profile,

@@ -11,7 +11,7 @@ from statecheck.expectations.builder_fields import CONV_VECTORS, conv_variant
 from statecheck.expectations.typed import host_vector, vector, whole
 
 
-@answers("compute_varlen_chunk_metadata")
+@answers("compute_varlen_chunk_metadata", rule=chunks.varlen_chunk_metadata)
 def varlen_chunk_metadata(query_start_loc: Value, chunk_size: Value) -> Value:
     """Three int32 vectors on the device of the input."""
     starts = vector(query_start_loc, "query_start_loc")
@@ -20,7 +20,7 @@ def varlen_chunk_metadata(query_start_loc: Value, chunk_size: Value) -> Value:
     return tuple(replace(int32(values), on=query_start_loc.on) for values in vectors)
 
 
-@answers("compute_causal_conv1d_metadata")
+@answers("compute_causal_conv1d_metadata", rule=chunks.causal_conv1d_metadata)
 def causal_conv1d_metadata(query_start_loc_p_cpu: Value, device: Value) -> Value:  # noqa: ARG001 - where it goes is the port's business
     """The dictionary of the one variant, and its two padded vectors once more, as the very same objects."""
     metadata = chunks.causal_conv1d_metadata(host_vector(query_start_loc_p_cpu, "query_start_loc_p_cpu"))
@@ -29,7 +29,7 @@ def causal_conv1d_metadata(query_start_loc_p_cpu: Value, device: Value) -> Value
     return ({chunks.CONV_BLOCK_M: variant}, *(SameAs(f"{where}[{name!r}]") for name in CONV_VECTORS))
 
 
-@answers("prepare_chunk_indices")
+@answers("prepare_chunk_indices", rule=chunks.chunk_indices)
 def chunk_indices(cu_seqlens: Value, chunk_size: Value) -> Value:
     """Pairs in the dtype and on the device of the input."""
     pairs = chunks.chunk_indices(vector(cu_seqlens, "cu_seqlens"), whole(chunk_size, "chunk_size"))
@@ -37,7 +37,7 @@ def chunk_indices(cu_seqlens: Value, chunk_size: Value) -> Value:
     return Tensor(cu_seqlens.dtype, (len(pairs), 2), flat, on=cu_seqlens.on)
 
 
-@answers("prepare_chunk_offsets")
+@answers("prepare_chunk_offsets", rule=chunks.chunk_offsets)
 def chunk_offsets(cu_seqlens: Value, chunk_size: Value) -> Value:
     """Always int64, on the device of the input."""
     offsets = chunks.chunk_offsets(vector(cu_seqlens, "cu_seqlens"), whole(chunk_size, "chunk_size"))

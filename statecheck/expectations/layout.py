@@ -10,19 +10,19 @@ from statecheck.expectations import answers
 from statecheck.expectations.typed import whole
 
 
-@answers("get_conv_state_layout")
+@answers("get_conv_state_layout", rule=layout.conv_state_layout)
 def get_conv_state_layout(environment: dict[str, str]) -> Value:
     """The layout's name."""
     return layout.conv_state_layout(environment)
 
 
-@answers("is_conv_state_dim_first")
+@answers("is_conv_state_dim_first", rule=layout.conv_state_layout)
 def is_conv_state_dim_first(environment: dict[str, str]) -> Value:
     """Whether the layout is "DS"."""
     return layout.conv_state_layout(environment) == "DS"
 
 
-@answers("get_conv_copy_spec")
+@answers("get_conv_copy_spec", rule=layout.conv_copy_run)
 def conv_copy_spec(
     environment: dict[str, str],
     state: Value,
@@ -38,7 +38,7 @@ def conv_copy_spec(
     )
 
 
-@answers("get_temporal_copy_spec")
+@answers("get_temporal_copy_spec", rule=layout.temporal_copy_run)
 def temporal_copy_spec(
     state: Value, block_ids: Value, cur_block_idx: Value, num_accepted_tokens: Value
 ) -> Value:

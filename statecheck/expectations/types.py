@@ -13,7 +13,7 @@ from statecheck.expectations import answers
 from statecheck.expectations.typed import whole
 
 
-@answers("cdiv")
+@answers("cdiv", rule=types.cdiv)
 def cdiv(x: Value, y: Value) -> Value:
     """Elementwise on a tensor, dtype kept; so the dtype must hold the divisor, see docs/deviations.md."""
     if not isinstance(x, Tensor):
@@ -28,7 +28,7 @@ def cdiv(x: Value, y: Value) -> Value:
     return replace(x.dense(), elements=tuple(types.cdiv(value, y) for value in x.values()))
 
 
-@answers("divide")
+@answers("divide", rule=types.divide)
 def divide(x: Value, y: Value) -> Value:
     """Exact quotient of two ints."""
     return types.divide(whole(x, "x"), whole(y, "y"))
@@ -47,13 +47,13 @@ def page_size_of(spec: Record) -> int:
     )
 
 
-@answers("MambaSpec.page_size_bytes.fget")
+@answers("MambaSpec.page_size_bytes.fget", rule=types.page_size_bytes)
 def page_size_bytes(self: Record) -> Value:
     """The property of the frozen specification."""
     return page_size_of(self)
 
 
-@answers("MambaSpec.max_memory_usage_bytes")
+@answers("MambaSpec.max_memory_usage_bytes", rule=types.pages_per_request)
 def max_memory_usage_bytes(profile: Profile, self: Record, vllm_config: Record) -> Value:
     """Pages that one request may hold at most, in bytes."""
     fields: dict[str, Any] = dict(self.fields)

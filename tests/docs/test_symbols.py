@@ -6,13 +6,22 @@ import pytest
 
 from lab.docs import citations
 from lab.docs.deciding import decided_by
+from lab.docs.symbols import MANIFEST, Symbol
 from statecheck.execution.registry import found, load_properties
-from statecheck.expectations.symbols import MANIFEST, Symbol
+from statecheck.expectations import rule_for
 
 
 def test_every_symbol_stands_in_the_manifest_once() -> None:
     names = [symbol.name for symbol in MANIFEST]
     assert len(names) == len(set(names))
+
+
+def test_the_rule_of_a_symbol_is_the_rule_that_answers_its_calls() -> None:
+    rules = {symbol.name: rule_for(symbol.name) for symbol in MANIFEST}
+    named = {name: f"{rule.__module__}.{rule.__name__}" for name, rule in rules.items() if rule is not None}
+    assert len(named) > 40
+    listed = {symbol.name: f"oracle.{symbol.oracle}".replace("/", ".") for symbol in MANIFEST}
+    assert named.items() <= listed.items()
 
 
 def test_every_documented_symbol_is_named_where_its_rule_is() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from statecheck.expectations.symbols import MANIFEST
+from lab.docs.symbols import MANIFEST
 from subjects import load
 
 IMPL = load("impl")

@@ -8,6 +8,7 @@ from itertools import chain
 
 import pytest
 
+from lab.docs.symbols import MANIFEST
 from properties.refusals import (
     test_align_refusals,
     test_align_wrong_values,
@@ -19,7 +20,6 @@ from statecheck.case.values import Raised, Step
 from statecheck.execution.port import InProcess
 from statecheck.execution.ports import executed
 from statecheck.execution.ports.rules import RulesPort
-from statecheck.expectations.symbols import MANIFEST
 from subjects import load
 
 MESSAGE = re.compile(

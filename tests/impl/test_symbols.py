@@ -13,6 +13,7 @@ from typing import Any, get_args
 import pytest
 import torch
 
+from lab.docs.symbols import MANIFEST
 from oracle import types as oracle_types
 from oracle.align.buffers import copied_elements
 from oracle.builders.batch import reorder_batch_threshold
@@ -20,7 +21,6 @@ from oracle.profile import DOCUMENTS
 from properties.strategies.builders import BuilderSetup
 from statecheck.execution.port import InProcess
 from statecheck.expectations.builders import config_of
-from statecheck.expectations.symbols import MANIFEST
 from subjects import LAYOUT_VARIABLE, load
 
 IMPL = load("impl")

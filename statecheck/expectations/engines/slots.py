@@ -30,21 +30,21 @@ def _after(found: Mapping[str, bytes]) -> Answer:
     return None, {name: Tensor("uint8", (len(held),), held) for name, held in found.items()}
 
 
-@answers("StateSlots.clear")
+@answers("StateSlots.clear", rule=rules.cleared_slots)
 def cleared(memory: Known, conv: Sequence[View], slots: Tensor) -> Answer:
     """Zeros in all slots that are named."""
     views = _views(*conv)
     return _after(rules.cleared_slots(_bytes(memory, views), views, slots.values()))
 
 
-@answers("StateSlots.copy")
+@answers("StateSlots.copy", rule=rules.copied_slots)
 def copied(memory: Known, conv: Sequence[View], sources: Tensor, targets: Tensor) -> Answer:
     """What the sources held in the targets."""
     views = _views(*conv)
     return _after(rules.copied_slots(_bytes(memory, views), views, sources.values(), targets.values()))
 
 
-@answers("StateSlots.track")
+@answers("StateSlots.track", rule=rules.tracked_slots)
 def tracked(
     memory: Known, conv: View, temporal: View, sources: Tensor, mask: Tensor, targets: Tensor
 ) -> Answer:
@@ -56,7 +56,7 @@ def tracked(
     )
 
 
-@answers("StateSlots.scatter")
+@answers("StateSlots.scatter", rule=rules.accepted_states)
 def scattered(
     memory: Known,
     conv: Sequence[View],
@@ -78,7 +78,7 @@ def scattered(
     return _after({one.pool: after[one.pool] for one in targets})
 
 
-@answers("StateSlots.last_accepted")
+@answers("StateSlots.last_accepted", rule=rules.last_accepted)
 def last_accepted(
     accepted: Tensor, counts: Tensor, lengths: Tensor | None, drafts: int, interval: int
 ) -> Value:
@@ -88,7 +88,7 @@ def last_accepted(
     return int64(last), None if kept is None else int64(kept)
 
 
-@answers("StateSlots.of_rows")
+@answers("StateSlots.of_rows", rule=rules.slots_of_rows)
 def slots_of_rows(memory: Known, rows: View, slots: Tensor, out: View, live: int) -> Answer:
     """The slots of rows in `out`; padded rows are 0."""
     found, left = rules.slots_of_rows(memory[rows.of].values()[: rows.shape[0]], slots.values(), live)

@@ -9,7 +9,7 @@ from statecheck.case.values import Value
 from statecheck.expectations import answers
 
 
-@answers("TrackingPlan.kept_states")
+@answers("TrackingPlan.kept_states", rule=tracking.kept_states)
 def kept_states(
     boundaries: Sequence[int | None],
     tokens: Sequence[int],
@@ -22,7 +22,7 @@ def kept_states(
     return tuple(tuple(one) for one in tracking.kept_states(boundaries, tokens, chunk_size, flat))
 
 
-@answers("TrackingPlan.logical_chunks")
+@answers("TrackingPlan.logical_chunks", rule=tracking.logical_chunks)
 def logical_chunks(tokens: Sequence[int], chunk_size: int) -> Value:
     """(chunk, offset) of each run of tokens."""
     return tuple(tracking.logical_chunks(tokens, chunk_size))
