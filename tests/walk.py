@@ -124,8 +124,8 @@ class _Tracer:
         self.walk, self._step = ExampleWalk(), 0
 
     def _enter(self, module: str, function: str) -> None:
-        if function == _EXAMPLE and self._step >= _KEPT:
-            # Hypothesis goes on: the failing example before was not the last one.
+        if self._step >= _KEPT and (function == _EXAMPLE or module.startswith("properties.strategies")):
+            # Hypothesis goes on, and draws: the failing example before was not the last one.
             self._begin()
         self._step = max(self._step, _NUMBERS.get(function, 0))
         modules = self.walk.steps[list(STEPS)[self._step]]

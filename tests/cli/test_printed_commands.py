@@ -70,6 +70,10 @@ def test_a_command_is_one_that_there_is(command: str) -> None:
             _read_by_command(rest, module)
         case [_, "-m", "pytest", *rest] | ["pytest", *rest]:
             _read_by_pytest(rest)
+        case [_, "-m", "coverage", "run", "-m", "statecheck", *rest]:
+            _read_by_command(rest)
+        case [_, "-m", "coverage", "combine" | "html"]:
+            pass
         case [_, "-m", "ruff", *_] if find_spec("ruff") is None:
             pytest.skip("ruff is not installed")
         case [_, "-m", module, *rest]:

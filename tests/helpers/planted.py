@@ -75,15 +75,12 @@ def planted(group: str) -> tuple[PlantedDefect, ...]:
     """The defects of a group, which is the name of a file: `[[file]]`, and the fields of a defect."""
     files: dict[str, Any] = tomllib.loads((FOLDER / f"{group}.toml").read_text(encoding="utf-8"))
     release = files.pop("release", "")
-    return tuple(
-        PlantedDefect(
-            file=file,
-            release=release,
-            **{field: tuple(value) if isinstance(value, list) else value for field, value in defect.items()},
-        )
-        for file, defects in files.items()
-        for defect in defects
-    )
+    return tuple(_defect(file, release, fields) for file, defects in files.items() for fields in defects)
+
+
+def _defect(file: str, release: str, fields: dict[str, Any]) -> PlantedDefect:
+    lists = {name: tuple(fields.pop(name, ())) for name in ("found_by", "found_inside_by")}
+    return PlantedDefect(file=file, release=release, **lists, **fields)
 
 
 def planted_in_impl() -> tuple[PlantedDefect, ...]:
