@@ -79,8 +79,10 @@ def planted(group: str) -> tuple[PlantedDefect, ...]:
 
 
 def _defect(file: str, release: str, fields: dict[str, Any]) -> PlantedDefect:
-    lists = {name: tuple(fields.pop(name, ())) for name in ("found_by", "found_inside_by")}
-    return PlantedDefect(file=file, release=release, **lists, **fields)
+    found_by, inside = fields.pop("found_by"), fields.pop("found_inside_by", ())
+    return PlantedDefect(
+        file=file, release=release, found_by=tuple(found_by), found_inside_by=tuple(inside), **fields
+    )
 
 
 def planted_in_impl() -> tuple[PlantedDefect, ...]:
