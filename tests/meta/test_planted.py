@@ -73,10 +73,7 @@ def test_a_defect_is_found_by_the_properties_that_it_names(
     defect: PlantedDefect,
     name: str,
     record_property: Callable[[str, object], None],
-    pytestconfig: pytest.Config,
 ) -> None:
-    if pytestconfig.getoption("--slow") and name == defect.found_by[0]:
-        pytest.skip("tests/campaign/known/test_known_lint.py has this property find this defect")
     if PROPERTIES[name].launches and not triton_mode.executes():
         pytest.skip("kernels are compiled in this process; their defects are hunted where they are executed")
     catch = hunt(PROPERTIES[name], broken, shrink=False)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from lab.tests.known_lint import failing
 from oracle.align.context import CacheGroup, StateSpec, copy_capacity, num_slots
 from oracle.align.decisions import Slots, advanced, after_v2_steps, precopy_moves
 from oracle.align.memory import Move, StateTensor, state_copy
@@ -39,8 +40,8 @@ from statecheck.execution.run import Follower, rules_of
 from subjects import LAYOUT_VARIABLE, KnownDeviation, Subject, load
 from subjects.vllm_conditions import CONDITIONS
 from subjects.vllm_conditions.calls import raw
-from tests.campaign.known.known_lint import entries, failing
 from tests.helpers.cases import a_case
+from tests.helpers.declared import entries
 from tests.helpers.planted import broken_subject, defect_named
 
 SUBJECT = Path(__file__).parents[2] / "subjects" / "vllm"

@@ -19,8 +19,8 @@ from statecheck.execution.registry import load_properties
 from statecheck.suite.items import SuitePlace, suite_of
 from statecheck.suite.options import pytest_configure
 from subjects import KnownDeviation, Subject, Symptom, load
-from tests.campaign.known.known_lint import entries
 from tests.helpers.cases import a_case
+from tests.helpers.declared import entries
 from tests.helpers.modules import module
 
 OFFSETS = ("prepare_chunk_offsets", "prepare_chunk_indices")

@@ -21,8 +21,8 @@ from statecheck.subject.deviation import any_matches
 from statecheck.subject.known import has, known_in
 from subjects import Condition, KnownDeviation, Symptom
 from subjects.vllm_conditions import CONDITIONS
-from tests.campaign.known.known_lint import entries
 from tests.helpers.cases import a_case
+from tests.helpers.declared import entries
 from tests.helpers.modules import ROOT
 
 NEEDED: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.campaign.known.known_lint import linted
+from lab.tests.known_lint import linted
 from tests.helpers.planted import PlantedDefect, planted_in_impl
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("executed")]

@@ -1,6 +1,6 @@
 """The walk of one failing example from its draw to its repro.py: which modules it enters in which step.
 
-    python -m tests.walk
+    python -m lab.walk
 
 A campaign's exploration runs here, in this process, on a copy of the implementation with one line broken. Of all its
 examples the walk has the last one, which is the smallest. A module, or a room, counts once in a step, however often the

@@ -10,34 +10,24 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 
 from hypothesis.errors import Flaky
 
-import subjects
 from oracle.profile import DOCUMENTS
 from statecheck.case import Case
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import Property, load_properties
-from statecheck.subject.known import declared_in
 from subjects import KnownDeviation, Subject, Symptom
-from subjects.vllm_conditions import CONDITIONS
+from tests.helpers.declared import entries
 from tests.helpers.hunts import hunting
 from tests.helpers.planted import PlantedDefect, broken_subject
 
-FILE = Path(subjects.__file__).with_name("vllm_known.toml")
 SEED = 1
 MAX_EXAMPLES = 500
 MORE, MORE_SLOW = 200, 12
 """Examples after a defect was found, to find it under the circumstances of entries, too; fewer of those that take long."""
-
-
-@cache
-def entries() -> tuple[KnownDeviation, ...]:
-    """All known defects of the file, of whichever releases."""
-    return tuple(known for known, _ in declared_in(FILE, CONDITIONS))
 
 
 @dataclass(frozen=True)
