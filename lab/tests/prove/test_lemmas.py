@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from lab.prove.__main__ import code_of
+from lab.prove.__main__ import code_of, main
 from statecheck.case import Case
 from statecheck.case.values import Let
-from statecheck.cli.main import main
 from statecheck.diagnose.replay import FAILED, replay_file
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.subject import load
@@ -109,7 +108,7 @@ def test_the_command_prints_a_table_and_saves_cases(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     options = ["--subject", DEFECTIVE, "--only", "preprocess", "--reports", str(tmp_path)]
-    assert main(["prove", *options]) == FALSIFIED
+    assert main(options) == FALSIFIED
     printed = capsys.readouterr().out
     assert "refuted" in printed
     assert "replay" in printed
@@ -120,12 +119,12 @@ def test_without_z3_the_command_says_how_to_install_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lab.prove.__main__.find_spec", lambda name: None)
-    assert main(["prove"]) == MISCONFIGURED
+    assert main([]) == MISCONFIGURED
     assert "z3-solver" in capsys.readouterr().err
 
 
 def test_a_subject_without_the_calls_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["prove", "--subject", "math"]) == MISCONFIGURED
+    assert main(["--subject", "math"]) == MISCONFIGURED
     assert "should have a call of a lemma" in capsys.readouterr().err
 
 

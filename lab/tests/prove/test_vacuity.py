@@ -20,14 +20,13 @@ if importlib.util.find_spec("z3") is None:
 
 from lab.prove import lemmas as proofs
 from lab.prove import paths
-from lab.prove.__main__ import code_of, saved
+from lab.prove.__main__ import code_of, main, saved
 from lab.prove.lemmas import KNOWN, OUT_OF_REACH, PROVED, REFUTED, LemmaVerdict, prove, same_copies
 from lab.prove.memory import ADDRESS, APART, EQUAL, OVERFLOW, Region, SymbolicMemory
 from lab.prove.numbers import answered
 from lab.prove.operations import SymbolicArithmetic
 from lab.prove.scenes import PREPROCESS
 from lab.tests.prove import planted
-from statecheck.cli.main import main
 from statecheck.execution.verdict import CLEAN, FALSIFIED, MISCONFIGURED
 from statecheck.kernels.source.ir import NotUnderstoodError
 from statecheck.subject import load
@@ -132,7 +131,7 @@ def test_a_kernel_that_the_executor_does_not_know_is_out_of_reach_of_v1_equals_v
 
 
 def test_a_part_of_no_name_is_refused_with_the_nearest_names(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["prove", "--only", "V1 posprocess"]) == MISCONFIGURED
+    assert main(["--only", "V1 posprocess"]) == MISCONFIGURED
     printed = capsys.readouterr().err
     assert "only = 'V1 posprocess', but should be a part of a name such as V1 postprocess SD" in printed
 
