@@ -70,7 +70,10 @@ def _rows(defect: HuntedDefect, options: argparse.Namespace) -> list[str]:
             text=True,
             check=True,
         ).stdout
-    return [f"| {defect.group} | {defect.name} | {line}" for line in printed.splitlines() if line]
+    # A release may print lines of its own.
+    begins = tuple(f"{name} | " for name in defect.found_by)
+    rows = [line for line in printed.splitlines() if line.startswith(begins)]
+    return [f"| {defect.group} | {defect.name} | {row}" for row in rows]
 
 
 def _hunt(options: argparse.Namespace) -> None:
