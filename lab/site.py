@@ -1,4 +1,4 @@
-"""`python -m lab.site`: the pages of the site, in build/site-pages; `make site` builds the site from them.
+"""`python -m lab.site`: the pages of the site, in build/site-pages; `make docs` builds the site from them.
 
 A page links to other pages. A link to a file of this repository that is no page becomes its text, since the site has no sources. The
 scoreboard is made of results as JSON: `compatibility*.json`, and `conformance*.json` in docs/results.

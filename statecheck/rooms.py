@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tomllib
 import warnings
@@ -20,7 +19,6 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 NAMES = ("impl", "oracle", "properties", "subjects")
 PACKAGE = Path(__file__).resolve().parent
@@ -98,42 +96,10 @@ def installed_release() -> str:
         found = distribution("statecheck")
     except PackageNotFoundError:
         return "unknown"
-    commit = _direct_url().get("vcs_info", {}).get("commit_id", "")
+    # PEP 610: where pip took it from.
+    origin: dict[str, Any] = json.loads(found.read_text("direct_url.json") or "{}")
+    commit = origin.get("vcs_info", {}).get("commit_id", "")
     return f"{found.version} ({commit[:12]})" if commit else found.version
-
-
-def _direct_url() -> dict[str, Any]:
-    """Where pip took the installed package from, as PEP 610 has it; empty where that is not known."""
-    try:
-        return dict(json.loads(distribution("statecheck").read_text("direct_url.json") or "{}"))
-    except PackageNotFoundError:
-        return {}
-
-
-def origin() -> str:
-    """What pip installs to get this statecheck elsewhere; "" where nothing says so.
-
-    That is a commit of a repository, or a wheel that lies below the working folder, and so may be a file of the project there.
-    """
-    if is_checkout():
-        url, commit = (_git(*words) for words in (("remote", "get-url", "origin"), ("rev-parse", "HEAD")))
-        return f"git+{url}@{commit}" if commit and "://" in url and not url.startswith("file:") else ""
-    data = _direct_url()
-    url, commit = str(data.get("url", "")), data.get("vcs_info", {}).get("commit_id", "")
-    if commit:
-        return f"git+{url}@{commit}"
-    wheel = Path(unquote(urlsplit(url).path))
-    if "archive_info" in data and wheel.is_relative_to(working_folder()):
-        return f"./{wheel.relative_to(working_folder()).as_posix()}"
-    return url if "archive_info" in data and not url.startswith("file:") else ""
-
-
-def _git(*words: str) -> str:
-    command = ["git", "-C", str(FOLDER), *words]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""
 
 
 def release() -> str:

@@ -1,50 +1,32 @@
-"""`python -m lab.bench`: times the builders and the copies of align mode beside their peers; `make bench` runs it."""
+"""`python -m lab.bench`: times the builders and the copies of align mode beside their peers."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
+from types import SimpleNamespace
 
-from statecheck.cli.folders import require_own
-from statecheck.cli.main import CommandParser, run_parsed
-from statecheck.cli.options import location
-from statecheck.cli.process import run
+import click
+
+from statecheck.cli.main import run, run_command
+from statecheck.cli.options import OptionsCommand, location, option, require_own, subject_options
 from statecheck.data.marked import mark
 from statecheck.execution.verdict import CLEAN
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit code, as those of statecheck."""
-    return run_parsed(parser(), arguments, "lab.bench")
-
-
-def parser() -> CommandParser:
-    """Of its options."""
-    parser = CommandParser(prog="python -m lab.bench", description=__doc__)
-    parser.add_argument(
-        "--only",
-        choices=("builders", "align"),
-        default="",
-        help="builders: host time of the metadata builders; align: device time of the copies of align mode, and host time of their calls (default: both)",
-    )
-    parser.add_argument(
-        "--subject",
-        default="",
-        help="a subject that is timed beside impl: vllm, or any importable module; its copies where it offers align mode",
-    )
-    parser.add_argument(
-        "--out", type=location, default="build/bench", help="where align.json goes (default build/bench/)"
-    )
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    # To try the bench itself, without a GPU.
-    parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
-    parser.set_defaults(run=_bench)
-    return parser
-
-
-def _bench(options: argparse.Namespace) -> int:
-    require_own(options.out, "bench", "out", "bench")
+@click.command(cls=OptionsCommand, module="lab.bench")
+@option(
+    "--only",
+    type=click.Choice(["builders", "align"]),
+    help="host time of the builders, or device time of the copies of align mode (default: both)",
+)
+@subject_options(default="")
+@option("--out", type=location, default="build/bench", metavar="FOLDER", help="where align.json goes")
+# To try the bench itself, without a GPU.
+@option("--tiny", is_flag=True, hidden=True)
+def bench(options: SimpleNamespace) -> int:
+    """Time the builders and the copies of align mode of impl, beside those of a subject where one is named."""
+    require_own(options.out, "bench", "out")
     mark(options.out, "bench")
     if options.tiny:
         from statecheck.execution.ports import choose_device
@@ -58,12 +40,17 @@ def _bench(options: argparse.Namespace) -> int:
     from statecheck.subject import load
 
     beside = load(options.subject) if options.subject else None
-    if options.only in ("", "builders"):
+    if options.only != "align":
         run_builders(beside, options.device)
     if options.only != "builders":
         peer = beside if beside and offers_copies(beside) else None
         run_copies(options.out, options.device, peer, tiny=options.tiny)
     return CLEAN
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it; returns the exit code, as those of statecheck."""
+    return run_command(bench, arguments, "python -m lab.bench")
 
 
 if __name__ == "__main__":

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import sys
 
+import click
+
 from lab.docs.generated import run_table
-from statecheck.cli.main import CommandParser, run_parsed
-from statecheck.cli.process import run
+from statecheck.cli.main import run, run_command
 
 
-def parser() -> CommandParser:
-    """Of its options."""
-    parser = CommandParser(prog="python -m lab.docs", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="put the tables into their files")
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="fail if a file differs, a symbol lacks a room, or a citation is dead",
-    )
-    parser.set_defaults(run=lambda options: run_table(write=options.write, check=options.check))
-    return parser
+@click.command()
+@click.option("--write", is_flag=True, help="put the tables into their files")
+@click.option(
+    "--check", is_flag=True, help="fail if a file differs, a symbol lacks a room, or a citation is dead"
+)
+def docs(*, write: bool, check: bool) -> int:
+    """Generate the tables of README and docs, and print them without an option."""
+    return run_table(write=write, check=check)
 
 
 if __name__ == "__main__":
-    sys.exit(run(lambda: run_parsed(parser(), None)))
+    sys.exit(run(lambda: run_command(docs, None, "python -m lab.docs")))

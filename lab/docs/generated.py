@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
+from lab.compatibility.record import loaded, results_of
+from lab.compatibility.table import FILES as OF_RELEASES
+from lab.compatibility.table import parts as parts_of_releases
 from lab.docs import citations, property_table, symbols
 from lab.sources import ROOT
 from statecheck.execution.registry import load_properties
-from statecheck.releases.compatibility.record import loaded, results_of
-from statecheck.releases.compatibility.table import FILES as OF_RELEASES
-from statecheck.releases.compatibility.table import parts as parts_of_releases
 from statecheck.releases.project import PROJECTS
 from statecheck.subject import load
 from statecheck.text.command_lines import python

@@ -1,1 +1,1 @@
-"""How long a campaign takes to find what is planted: `make hunt`."""
+"""How long a campaign takes to find what is planted: `python -m lab.hunt`."""

@@ -1,4 +1,4 @@
-"""Hunt for planted defects from scratch, with several seeds each: `make hunt`.
+"""Hunt for planted defects from scratch, with several seeds each.
 
 Results are written to build/hunt/, one file for each shard, and a hunt that stands there is not done again. At the end, or with
 --show, a table and a survival curve of all that is there.
@@ -49,7 +49,7 @@ class Hunters:
     """Hunts at once, each on a worker of its own, until the time is up."""
 
     def __init__(self, options: argparse.Namespace, done: Sequence[Hunt], path: Path) -> None:
-        self._limit = seconds(options.limit, "limit")
+        self._limit = seconds(options.limit)
         self._path, self._workers = path, options.workers
         self._hunts = [*done]
         self._lock = threading.Lock()

@@ -105,7 +105,7 @@ class InsideDefect:
     def plant(self, folder: Path) -> Planted:
         """Put the broken copy into the folder."""
         copy = CopiedDefect(self.group, self.defect).plant(folder)
-        return Planted(f"vllm+{copy.subject}", variables={"VLLM": self.release, **copy.variables})
+        return Planted(f"vllm+{copy.subject}", ("--vllm", self.release), copy.variables)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class ReleasedDefect:
         write_start(module_of(one.file), one.variant.replaced(text).encode(), start)
         models = {"STATECHECK_MODELS": one.models} if one.models else {}
         paths = os.pathsep.join([str(start), str(FOLDER)])
-        return Planted(project.subject, (), {project.variable: self.release, "PYTHONPATH": paths, **models})
+        return Planted(project.subject, (project.option, self.release), {"PYTHONPATH": paths, **models})
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class KnownDefects:
 
     def plant(self, folder: Path) -> Planted:  # noqa: ARG002 - nothing is planted
         """The release as it is, with its known defects reported as new ones."""
-        return Planted("vllm", ("--as-new",), {"VLLM": self.release})
+        return Planted("vllm", ("--vllm", self.release, "--as-new"))
 
 
 def release_python(subject: str, version: str) -> Path:
@@ -174,7 +174,7 @@ def _source(project: Project, version: str, file: str) -> Path:
     own = FOLDER / file
     found = [own] if own.exists() else [*(project.root / version).glob(f"lib/python3*/site-packages/{file}")]
     if not found:
-        rule = f"installed by {project.variable}={version} make {project.subject}"
+        rule = f"installed by `statecheck fuzz {project.option} {version}`"
         raise ValueError(f"{file} of {project.name} {version} should be {rule} [plant]")
     return found[0]
 

@@ -1,20 +1,20 @@
-"""`python -m lab.prove`: lemmas about the launches of align mode, for every number that is documented; `make prove` runs it."""
+"""`python -m lab.prove`: lemmas about the launches of align mode, for every number that is documented."""
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import click
 from rich.table import Table
 
-from statecheck.cli.main import CommandParser, run_parsed
-from statecheck.cli.options import location, seconds
-from statecheck.cli.process import run
+from statecheck.cli.main import run, run_command
+from statecheck.cli.options import Duration, OptionsCommand, location, option, subject_options
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.text.command_lines import command_line, pip_line
 from statecheck.text.terminal import cell, say
@@ -23,44 +23,28 @@ if TYPE_CHECKING:
     from lab.prove.lemmas import LemmaVerdict
 
 NEEDS = "z3-solver>=4.13"
-_DESCRIPTION = """Take the IR of the subject's kernels and the code of the oracle, and ask a solver for numbers on which they differ, on
-which a kernel touches what it must not, or an integer overflows. 0: each lemma is proved, or declared defects explain all that was found.
-1: one is refuted. 2: one is out of reach. 3: it cannot be run, z3 is missing for example."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit code, as those of statecheck."""
-    return run_parsed(parser(), arguments, "lab.prove")
+@click.command(cls=OptionsCommand, module="lab.prove")
+@option("--only", default="", metavar="TEXT", help="a part of the names of lemmas, such as 'V1 postprocess'")
+@subject_options()
+@option(
+    "--time-limit",
+    type=Duration(),
+    default="20m",
+    help="for the paths of one launch, and for the cases of a lemma",
+)
+@option("--reports", type=location, default="reports/prove", metavar="FOLDER", help="where cases go")
+def prove(options: SimpleNamespace) -> int:
+    """Ask a solver for numbers on which the subject's kernels and the rules differ, or on which a kernel touches what it must not.
 
-
-def parser() -> CommandParser:
-    """Of its options."""
-    parser = CommandParser(prog="python -m lab.prove", description=_DESCRIPTION)
-    parser.add_argument("--only", default="", help="a part of the names of lemmas, such as 'V1 postprocess'")
-    parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
-    parser.add_argument(
-        "--time-limit",
-        default="20m",
-        help="for the paths of one launch, and for the cases of a lemma: 90, 60s, 5m (default 20m)",
-    )
-    parser.add_argument(
-        "--reports", type=location, default="reports/prove", help="where cases go (default reports/prove/)"
-    )
-    parser.set_defaults(run=run_prove)
-    return parser
-
-
-def run_prove(options: argparse.Namespace) -> int:
-    """Decide the lemmas, save what refutes one, and print the table.
-
-    Raises:
-        ValueError: z3 is not installed, no lemma is chosen, or the declared defects match most of what can fail.
+    Exit codes: 0 each lemma is proved, or declared defects explain all that was found; 1 a lemma is refuted; 2 a lemma is out of
+    reach; 3 it cannot be run: z3 is missing, for example.
     """
     if find_spec("z3") is None:
         raise ValueError(f"z3 = not installed, but should be: {pip_line(NEEDS)} (the extra `prove`) [prove]")
     from statecheck.kernels import triton_mode
 
-    limit = seconds(options.time_limit, "time_limit")
     triton_mode.prepare("cpu")
     from lab.prove.lemmas import lemmas
     from statecheck.cli.campaign import console
@@ -69,7 +53,7 @@ def run_prove(options: argparse.Namespace) -> int:
 
     subject, verdicts = load(options.subject), []
     require_narrow(subject)
-    for verdict in lemmas(subject, limit, options.only):
+    for verdict in lemmas(subject, options.time_limit, options.only):
         say(f"{_state(verdict)}: {verdict.lemma}, {verdict.seconds:.1f} s")
         verdicts.append(verdict)
     if not verdicts:
@@ -113,6 +97,11 @@ def code_of(verdicts: list[LemmaVerdict]) -> int:
     if any(one.state == REFUTED for one in verdicts):
         return FALSIFIED
     return INCOMPLETE if any(one.state == OUT_OF_REACH for one in verdicts) else CLEAN
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it; returns the exit code, as those of statecheck."""
+    return run_command(prove, arguments, "python -m lab.prove")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import secrets
 import subprocess
@@ -10,8 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+import click
 from rich.console import Console
 
 from statecheck.campaign.claim import claimed
@@ -19,8 +20,16 @@ from statecheck.campaign.plan import ENGINE, Plan, seed_of, shard_name
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.terminal.output import Unbreakable, finish
 from statecheck.campaign.writable import WritableFolders
-from statecheck.cli.folders import require_own
-from statecheck.cli.options import seconds
+from statecheck.cli.options import (
+    OptionsCommand,
+    budget_option,
+    campaign_options,
+    option,
+    require_own,
+    seed_option,
+    together,
+    workers_option,
+)
 from statecheck.execution.offers import listed
 from statecheck.rooms import home
 
@@ -38,6 +47,19 @@ def console(*, wide: bool = False) -> Console:
     stream = sys.stdout if isinstance(sys.stdout, Unbreakable) else Unbreakable(sys.stdout)
     width = None if stream.isatty() else _WIDE if wide else _PLAIN_WIDTH
     return Console(file=cast("TextIO", stream), width=width)
+
+
+timed_options = together(budget_option, workers_option, campaign_options)
+"""Of a campaign of a minute."""
+
+
+@click.command(cls=OptionsCommand)
+@seed_option
+@option("-x", "--exitfirst", is_flag=True, help="end when the first failure has its report")
+@timed_options
+def fuzz(options: SimpleNamespace) -> int:
+    """Run all properties with fresh randomness until the time is up."""
+    return run_campaign(timed_plan(options, "fuzz"), console())
 
 
 def run_campaign(
@@ -64,9 +86,9 @@ def run_campaign(
     from statecheck.workers.forking import start_server
     from statecheck.workers.forkserver import kernels_of
 
-    require_own(Path(plan.reports), "reports", "reports", "campaign")
+    require_own(Path(plan.reports), "reports", "reports")
     if not plan.kept:
-        require_own(Path(plan.corpus), "corpus", "corpus", "campaign")
+        require_own(Path(plan.corpus), "corpus", "corpus")
     if not ray:
         # Before the subject is imported here, since workers are forked from what is here by then.
         start_server(kernels_of(plan.subject, plan.device), ENGINE.partition(":")[0])
@@ -178,7 +200,7 @@ def _announced(plan: Plan) -> Iterator[str]:
     yield f"commit {plan.commit or 'unknown'}{shard}, {seed}"
 
 
-def plan_of(options: argparse.Namespace, engines: int, **more: Any) -> Plan:
+def plan_of(options: SimpleNamespace, engines: int, **more: Any) -> Plan:
     """The plan that the options of all campaigns describe.
 
     Args:
@@ -198,7 +220,7 @@ def plan_of(options: argparse.Namespace, engines: int, **more: Any) -> Plan:
         commit=commit,
         reports=str(options.reports),
         isolated=options.isolated,
-        time_limit=seconds(options.time_limit, "time_limit"),
+        time_limit=options.time_limit,
         sanitized=options.sanitized,
         as_new=options.as_new,
         require=listed(options.require),
@@ -208,17 +230,17 @@ def plan_of(options: argparse.Namespace, engines: int, **more: Any) -> Plan:
     return replace(plan, **more)
 
 
-def timed_plan(options: argparse.Namespace, command: str, device: str = "", **more: Any) -> Plan:
-    """As `short_plan`, for a time (see `add_timed_options`), with fresh randomness.
+def timed_plan(options: SimpleNamespace, command: str, device: str = "", **more: Any) -> Plan:
+    """As `short_plan`, for a time (see `timed_options`), with fresh randomness.
 
     Raises:
         ValueError: an option that cannot be.
     """
     seed = secrets.randbits(32) if options.seed is None else options.seed
-    return short_plan(options, command, device, seed=seed, budget=seconds(options.budget), **more)
+    return short_plan(options, command, device, seed=seed, budget=options.budget, **more)
 
 
-def short_plan(options: argparse.Namespace, command: str, device: str = "", **more: Any) -> Plan:
+def short_plan(options: SimpleNamespace, command: str, device: str = "", **more: Any) -> Plan:
     """As `plan_of`, on the cores of this machine, with failing cases beside the reports.
 
     Args:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import click
 from rich.console import Console
 
 from statecheck.cli.campaign import console, run_campaign, short_plan
 from statecheck.cli.options import (
-    add_port_options,
-    add_reports_option,
-    add_require_options,
-    add_subject_options,
-    add_workers_option,
+    OptionsCommand,
     location,
+    option,
+    port_options,
+    reports_option,
+    require_options,
+    subject_options,
+    workers_option,
 )
 from statecheck.execution.verdict import CLEAN, FALSIFIED, MISCONFIGURED
 from statecheck.rooms import release
@@ -33,71 +36,56 @@ _IN_CI = (
 """Below the summary of a step, whose reader has none of its files."""
 
 
-def add_conform(commands: Any) -> None:
-    """Add the command's parser."""
-    conform = commands.add_parser(
-        "conform",
-        help="verify a subject with the fixed examples of a profile, for its own CI: exit code 0 or 1",
-    )
-    add_subject_options(conform)
-    conform.add_argument(
-        "--profile", default="functions", help="functions, engines or sequences (default functions)"
-    )
-    conform.add_argument(
-        "--xfails",
-        type=location,
-        default=None,
-        metavar="FILE",
-        help="expected failures, such as statecheck-xfails.toml",
-    )
-    conform.add_argument(
-        "--fail-on-fixed", action="store_true", help="exit with 1 if an expected failure no longer fails"
-    )
-    add_workers_option(conform)
-    add_reports_option(conform)
-    add_port_options(conform)
-    add_require_options(conform)
-    conform.set_defaults(run=run_conform, precheck=check_conform, as_new=False, only="")
-
-
-def check_conform(options: argparse.Namespace) -> None:
-    """Say at once what is wrong with the options: the environment of a release may take minutes.
-
-    Raises:
-        ValueError: no such profile, or the file of expected failures is not as documented.
-    """
+def _profile(context: click.Context, parameter: click.Parameter, name: str) -> str:  # noqa: ARG001 - click's
     from statecheck.campaign.conformance.profiles import profile_of
+
+    profile_of(name)
+    return name
+
+
+def _xfails(context: click.Context, parameter: click.Parameter, file: Path | None) -> Path | None:  # noqa: ARG001 - click's
+    """Read the file at once: the environment of a release may take minutes."""
     from statecheck.subject.known import ids_in, unsupported_in
 
-    profile_of(options.profile)
-    if options.xfails is not None and options.xfails.exists():
-        ids_in(options.xfails)
-        unsupported_in(options.xfails)
+    if file is not None and file.exists():
+        ids_in(file)
+        unsupported_in(file)
+    return file
 
 
-def run_conform(options: argparse.Namespace) -> int:
-    """Run the profile and write `conformance.json` beside the campaign's report.
-
-    Returns 0 if the subject conforms and 1 if it does not, whatever the reason.
-
-    Raises:
-        ValueError: an option that cannot be, or a file of expected failures that is not as documented.
-    """
+@click.command(cls=OptionsCommand)
+@subject_options(models=True)
+@option("--profile", default="functions", callback=_profile, help="functions, engines or sequences")
+@option(
+    "--xfails",
+    type=location,
+    callback=_xfails,
+    metavar="FILE",
+    help="expected failures, such as statecheck-xfails.toml",
+)
+@option("--fail-on-fixed", is_flag=True, help="exit with 1 if an expected failure no longer fails")
+@workers_option
+@reports_option
+@port_options
+@require_options
+def conform(options: SimpleNamespace) -> int:
+    """Verify a subject with the fixed examples of a profile, for its own CI: exit code 0 if it conforms and 1 if not."""
     from statecheck.campaign.conformance.profiles import seed_of_profile
 
-    xfails: Path | None = options.xfails
-    if xfails is not None and not xfails.exists():
+    options.only, options.as_new = "", False
+    file = options.xfails
+    if file is not None and not file.exists():
         # A workflow names the file before there is a failure to declare.
         say(
-            f"note: {said(near(xfails))} is not there: no failure is expected. `statecheck xfails --update` writes it."
+            f"note: {said(near(file))} is not there: no failure is expected. `statecheck xfails --update` writes it."
         )
-        xfails = None
+        file = None
     plan = short_plan(
         options,
         "conform",
         seed=seed_of_profile(options.profile),
         profile=options.profile,
-        xfails="" if xfails is None else str(xfails),
+        xfails="" if file is None else str(file),
         tolerates_fixed=not options.fail_on_fixed,
         replayed=False,
     )

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import click
 from rich.console import Console
 from rich.table import Table
 
-from statecheck.cli.campaign import console, run_campaign, timed_plan
-from statecheck.cli.options import add_campaign_options, add_timed_options
+from statecheck.cli.campaign import console, run_campaign, timed_options, timed_plan
+from statecheck.cli.options import OptionsCommand
 from statecheck.text import visible
 
 if TYPE_CHECKING:
     from statecheck.campaign.schedule.exhaustion import DecisionProgress, Exhaustion
 
 
-def add_exhaust(commands: Any) -> None:
-    """Add the command's parser."""
-    exhaust = commands.add_parser(
-        "exhaust", help="try all inputs of each decision up to a bound that grows until the time is up"
-    )
-    add_timed_options(exhaust)
-    add_campaign_options(exhaust)
-    exhaust.set_defaults(run=run_exhaust, seed=0)
-
-
-def run_exhaust(options: argparse.Namespace) -> int:
-    """Try them, and print the table; the exit codes are those of a campaign.
-
-    Raises:
-        ValueError: an option that cannot be.
-    """
+@click.command(cls=OptionsCommand)
+@timed_options
+def exhaust(options: SimpleNamespace) -> int:
+    """Try all inputs of each decision up to a bound that grows until the time is up."""
+    options.seed = 0
     # A saved case is an input that is larger than the smallest.
     plan = timed_plan(options, "exhaust", exhaustive=True, replayed=False)
     return run_campaign(plan, console(wide=True), more=_bounds)

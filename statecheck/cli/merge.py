@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+
+import click
 
 from statecheck.campaign.record import FILE, CampaignRecord, require_id
-from statecheck.cli.folders import require_own
-from statecheck.cli.options import add_corpus_option, add_reports_option, location
+from statecheck.cli.options import (
+    OptionsCommand,
+    corpus_option,
+    location,
+    option,
+    reports_option,
+    require_own,
+)
 from statecheck.execution.verdict import CLEAN, INCOMPLETE
 from statecheck.text.command_lines import near
 from statecheck.text.terminal import said, say
-
-_DESCRIPTION = f"""Add up the shards of a campaign and write its report. Folders are searched for {FILE}; where they hold
-shards of several campaigns, --id chooses. One campaign that has no shards only gets its report written again. Shards of another
-subject, release, commit or seed, and two different records of one shard, are refused before anything is written. 0: clean. 1: something is
-wrong. 2: incomplete, or a {FILE} could not be read. 3: nothing that can be merged."""
-
-
-def add_merge(commands: Any) -> None:
-    """Add the command's parser."""
-    parser = commands.add_parser(
-        "merge", help="add up the shards of a campaign, or write its report again", description=_DESCRIPTION
-    )
-    parser.add_argument("folders", nargs="+", type=location, metavar="DIR", help="searched for campaign.json")
-    parser.add_argument("--id", default="", help="the campaign's name")
-    add_reports_option(parser)
-    add_corpus_option(parser, "failing cases are kept")
-    parser.set_defaults(run=run_merge)
 
 
 @dataclass
@@ -43,18 +33,19 @@ class _Found:
     left_out: list[str] = field(default_factory=list)
 
 
-def run_merge(options: argparse.Namespace) -> int:
-    """Merge and report; the exit codes are those of a campaign.
-
-    Raises:
-        ValueError: no campaign in the folders, or records that do not belong together.
-    """
+@click.command(cls=OptionsCommand)
+@click.argument("folders", nargs=-1, required=True, type=location, metavar="FOLDER...")
+@option("--id", default="", metavar="NAME", help="the campaign's name, where the folders hold several")
+@reports_option
+@corpus_option("failing cases are kept")
+def merge(options: SimpleNamespace) -> int:
+    """Add up the shards of a campaign that lie below the FOLDERs, and write its report; of a whole campaign, the report again."""
     from statecheck.campaign.shards.keeper import BucketKeeper, write_down
     from statecheck.campaign.shards.merge import merged
     from statecheck.campaign.terminal.results import print_verdict
 
-    require_own(options.reports, "reports", "reports", "merge")
-    require_own(options.corpus, "corpus", "corpus", "merge")
+    require_own(options.reports, "reports", "reports")
+    require_own(options.corpus, "corpus", "corpus")
     if options.id:
         require_id(options.id, "id")
     found = _found(options.folders, options.id)

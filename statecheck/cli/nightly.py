@@ -2,65 +2,45 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+
+import click
 
 from statecheck.campaign.plan import Plan, shard_of
 from statecheck.campaign.record import FILE, CampaignRecord, require_id
 from statecheck.cli.campaign import console, plan_of, run_campaign
-from statecheck.cli.options import add_campaign_options, add_corpus_option, seconds
+from statecheck.cli.options import Duration, OptionsCommand, campaign_options, corpus_option, option
 
 _MOST_WORKERS = 8
+_BUDGET = 8 * 3600.0
 _CAMPAIGN = "CAMPAIGN"
 """The variable that has the campaign's name where a scheduler starts its shards."""
-_DESCRIPTION = """Rounds of all properties until the time is up; first the cases of the corpus are replayed. Ends in
-reports/campaigns/<id>/report.html. Several machines: --shard and --id on each (or the variables
-SHARD and CAMPAIGN) and `merge` the folders, or use --ray. 0: clean. 1: something is wrong.
-2: incomplete. 3: cannot be run as given."""
 
 
-def add_nightly(commands: Any) -> None:
-    """Add the command's parser."""
-    parser = commands.add_parser(
-        "nightly", help="a campaign over hours, GPUs and machines, with a report", description=_DESCRIPTION
-    )
-    parser.add_argument("--budget", default=None, help="how long: 90, 60s, 5m, 8h (default 8h)")
-    parser.add_argument(
-        "--examples", type=int, default=None, help="how much, instead: so many examples in all"
-    )
-    parser.add_argument("--gpus", default="", help="such as 0,1,2,3; all (default: the first one)")
-    parser.add_argument("--engines", type=int, default=None, help="processes that search (default: by cores)")
-    parser.add_argument(
-        "--workers", type=int, default=None, help="processes per GPU that run the subject (default: by cores)"
-    )
-    add_corpus_option(parser, "failing cases are kept")
-    parser.add_argument("--id", default="", help="the campaign's name; shards of one need the same")
-    parser.add_argument(
-        "--shard", default="", metavar="K/N", help="part of a campaign: 2/8 is the second of eight shards"
-    )
-    parser.add_argument("--ray", default="", metavar="ADDRESS", help="spread it over a Ray cluster")
-    add_campaign_options(parser)
-    parser.set_defaults(run=run_nightly)
-
-
-def run_nightly(options: argparse.Namespace) -> int:
-    """Run it; the exit code.
-
-    Raises:
-        ValueError: options that make no campaign.
-    """
-    out = console()
+@click.command(cls=OptionsCommand)
+@option("--budget", type=Duration(), help="how long: 90, 60s, 5m, 8h (default 8h)")
+@option("--examples", type=int, help="how much, instead: so many examples in all")
+@option("--gpus", default="", metavar="0,1,2", help="such as 0,1,2,3; all (default: the first one)")
+@option("--engines", type=int, help="processes that search (default: by cores)")
+@option("--workers", type=int, help="processes per GPU that run the subject (default: by cores)")
+@corpus_option("failing cases are kept")
+@option("--id", default="", metavar="NAME", help="the campaign's name; shards of one need the same")
+@option("--shard", default="", metavar="K/N", help="part of a campaign: 2/8 is the second of eight shards")
+@option("--ray", default="", metavar="ADDRESS", help="spread it over a Ray cluster")
+@campaign_options
+def nightly(options: SimpleNamespace) -> int:
+    """Run a campaign over hours, GPUs and machines that begins with the cases of the corpus, and write a report."""
     plan = planned(options, os.environ)
     named = bool(options.id or os.environ.get(_CAMPAIGN))
-    return run_campaign(plan, out, named=named, ray=options.ray)
+    return run_campaign(plan, console(), named=named, ray=options.ray)
 
 
-def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan:
+def planned(options: SimpleNamespace, environment: Mapping[str, str]) -> Plan:
     """The plan that options and variables ask for.
 
     Raises:
@@ -85,7 +65,7 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
         workers=workers,
         shard=shard,
         shards=shards,
-        budget=seconds(options.budget or "8h") if options.examples is None else None,
+        budget=(options.budget or _BUDGET) if options.examples is None else None,
         examples=options.examples,
         corpus=str(options.corpus),
         **({"id": name} if name else {}),
@@ -93,7 +73,7 @@ def planned(options: argparse.Namespace, environment: Mapping[str, str]) -> Plan
     return replace(plan, first_round=_first_round(plan))
 
 
-def _require_one_amount(options: argparse.Namespace) -> None:
+def _require_one_amount(options: SimpleNamespace) -> None:
     if options.budget is not None and options.examples is not None:
         raise ValueError(f"examples = {options.examples}, but should not be given with a budget [nightly]")
     if options.examples is not None and options.examples < 1:
@@ -102,7 +82,7 @@ def _require_one_amount(options: argparse.Namespace) -> None:
         raise ValueError(f"ray = {options.ray!r}, but should not be given with gpus [nightly]")
 
 
-def _name(options: argparse.Namespace, environment: Mapping[str, str], shards: int) -> str:
+def _name(options: SimpleNamespace, environment: Mapping[str, str], shards: int) -> str:
     """The name that was given; "" for a name by the time."""
     name: str = options.id or environment.get(_CAMPAIGN, "")
     if name:
@@ -139,7 +119,7 @@ def _there() -> tuple[str, ...]:
     return tuple(map(str, range(torch.cuda.device_count())))
 
 
-def _processes(options: argparse.Namespace, gpus: int, *, isolated: bool) -> tuple[int, int]:
+def _processes(options: SimpleNamespace, gpus: int, *, isolated: bool) -> tuple[int, int]:
     """Workers per device, and engines in all: as many engines as cores, since each waits while a worker runs its example."""
     from statecheck.execution.selection import cores, require_processes
 

@@ -1,12 +1,23 @@
-"""Options that commands share: how the subject is run, and how long things may take."""
+"""Commands, and the options that they share: what is verified, how it is run, and how long things may take."""
 
 from __future__ import annotations
 
-import argparse
+import os
 import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
+import click
+from click.core import ParameterSource
+
+from statecheck.data.marked import MARKER
+from statecheck.releases.project import PROJECTS
+from statecheck.releases.start import chosen_release, go_on_in_release
 from statecheck.rooms import working_folder
+from statecheck.text.command_lines import near
 
 _NAMES = {
     1.0: ("", "s", "sec", "second", "seconds"),
@@ -14,6 +25,17 @@ _NAMES = {
     3600.0: ("h", "hour", "hours"),
 }
 _UNITS = {name: unit for unit, names in _NAMES.items() for name in names}
+_MODELS = "STATECHECK_MODELS"
+"""The variable by which the processes of a command learn which models of a library are tried."""
+_CONTENT = {
+    "bench": ("align.json",),
+    "compatibility": ("*/campaign.json",),
+    "corpus": ("*.json",),
+    "replay-trace": ("replay.json", "violation.json"),
+    "reports": ("campaigns", "campaign.json", "known", "pending", "????-??-??-*"),
+}
+"""By kind of folder, files of which each says that a command has written it."""
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def location(text: str) -> Path:
@@ -21,8 +43,8 @@ def location(text: str) -> Path:
     return working_folder() / text
 
 
-def seconds(text: str, name: str = "budget") -> float:
-    """A duration such as `90`, `60s`, `5m`, `5 minutes` or `8h`, in seconds; `name` is that of the argument.
+def seconds(text: str) -> float:
+    """A duration such as `90`, `60s`, `5m`, `5 minutes` or `8h`, in seconds.
 
     Raises:
         ValueError: not a positive number with one of these units.
@@ -30,89 +52,169 @@ def seconds(text: str, name: str = "budget") -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([a-z]*)", text)
     unit = _UNITS.get(match[2]) if match is not None else None
     if match is None or unit is None or float(match[1]) <= 0:
-        raise ValueError(
-            f"{name} = {text!r}, but should be a positive duration such as 60s, 5m or 8h [seconds]"
-        )
+        raise ValueError(f"{text!r}, but should be a positive duration such as 60s, 5m or 8h")
     return float(match[1]) * unit
 
 
-def add_subject_options(parser: argparse.ArgumentParser) -> None:
-    """What a command is about, and where it runs."""
-    parser.add_argument("--subject", default="impl", help="impl, or any importable module (default impl)")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+class Duration(click.ParamType):
+    """A duration, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return value if isinstance(value, float) else seconds(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
-def add_reports_option(parser: argparse.ArgumentParser) -> None:
-    """Where a command leaves what it finds."""
-    parser.add_argument(
-        "--reports", type=location, default="reports", help="where reports go (default reports/)"
+class OptionsCommand(click.Command):
+    """A command whose function takes all of its options as one object, and runs in the environment of the release that they name."""
+
+    def __init__(self, *arguments: Any, module: str = "statecheck", **options: Any) -> None:
+        """`module`: what `python -m` runs, if the command has to go on in another environment."""
+        super().__init__(*arguments, **options)
+        self.module = module
+
+    def invoke(self, context: click.Context) -> Any:
+        """Call the function; its result is the exit code."""
+        params = dict(context.params)
+        if models := params.pop("models", ""):
+            os.environ[_MODELS] = models
+        releases = {name: params.pop(name) for name in _RELEASES if name in params}
+        options = SimpleNamespace(**params)
+        if releases:
+            chosen = chosen_release(releases)
+            if chosen and context.get_parameter_source("subject") is ParameterSource.DEFAULT:
+                options.subject = chosen.project.subject
+            arguments = sys.argv[1:] if context.obj is None else context.obj
+            go_on_in_release(options.subject, chosen, [self.module, *arguments])
+        assert self.callback is not None
+        return self.callback(options)
+
+
+def option(*names: str, **given: Any) -> Callable[[F], F]:
+    """As `click.option`; the help names a default that is a value."""
+    default = given.get("default")
+    return click.option(*names, show_default=bool(default) and not isinstance(default, bool), **given)
+
+
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Options that several commands have, in this order."""
+
+    def decorate(function: F) -> F:
+        for one in reversed(options):
+            function = one(function)
+        return function
+
+    return decorate
+
+
+def _release_options() -> list[Callable[[F], F]]:
+    made = []
+    for project in PROJECTS.values():
+        library = ", or a library" if project.takes_library else ""
+        about = f"a release of {project.name} to verify, such as {project.example}{library}"
+        made.append(option(project.option, metavar="VERSION", help=about))
+        about = (
+            "a library in place of the release's" if library else f"a checkout of {project.name} to verify"
+        )
+        made.append(option(f"{project.option}-path", metavar="FILE" if library else "FOLDER", help=about))
+    return made
+
+
+_RELEASES = tuple(name for one in PROJECTS for name in (one, f"{one}_path"))
+"""The names of the options of releases."""
+
+
+def subject_options(default: str = "impl", *, models: bool = False) -> Callable[[F], F]:
+    """What a command is about, and where it runs.
+
+    Args:
+        models: it may be about some models of a library only.
+    """
+    chosen = option("--models", default="", metavar="A,B*", help="models of a library of sequences")
+    return together(
+        option(
+            "--subject", default=default, metavar="MODULE", help="impl, a project, or any importable module"
+        ),
+        *_release_options(),
+        *([chosen] if models else []),
+        option("--device", default="auto", metavar="DEVICE", help="auto, cpu or cuda"),
     )
 
 
-def add_corpus_option(parser: argparse.ArgumentParser, what: str) -> None:
+only_option = option(
+    "--only",
+    default="",
+    metavar="EXPR",
+    help="properties by name or id, as pytest's -k: 'gather and not width', v1-postprocess/boundary",
+)
+seed_option = option("--seed", type=int, help="repeat a campaign's random choices")
+workers_option = option("--workers", type=int, help="processes (default: one per core; 1 on a GPU)")
+reports_option = option(
+    "--reports", type=location, default="reports", metavar="FOLDER", help="where reports go"
+)
+time_limit_option = option(
+    "--time-limit", type=Duration(), default="30s", help="for each call of an isolated subject"
+)
+budget_option = option("--budget", type=Duration(), default="60s", help="how long: 90, 60s, 5m, 8h")
+
+
+def corpus_option(what: str) -> Callable[[F], F]:
     """Where cases are kept."""
-    parser.add_argument("--corpus", type=location, default="corpus", help=f"where {what} (default corpus/)")
+    return option("--corpus", type=location, default="corpus", metavar="FOLDER", help=f"where {what}")
 
 
-def add_campaign_options(parser: argparse.ArgumentParser) -> None:
-    """What all campaigns are given."""
-    add_subject_options(parser)
-    add_only_option(parser)
-    add_reports_option(parser)
-    add_port_options(parser)
-    parser.add_argument("--as-new", action="store_true", help="report known defects as new ones")
-    add_require_options(parser)
-
-
-def add_port_options(parser: argparse.ArgumentParser) -> None:
-    """How a command runs the subject."""
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--isolated",
-        action="store_true",
+port_options = together(
+    option(
+        "--isolated/--in-process",
         default=None,
-        help="run the subject in processes that can be killed (default on a GPU)",
-    )
-    where.add_argument(
-        "--in-process",
-        dest="isolated",
-        action="store_false",
-        help="run it in the process that searches inputs (default on a CPU); after a fault or a hang that process is replaced",
-    )
-    parser.add_argument(
-        "--time-limit", default="30s", help="for each call of an isolated subject: 90, 60s, 5m (default 30s)"
-    )
-    parser.add_argument(
-        "--no-sanitize", dest="sanitized", action="store_false", help="do not watch kernels on a CPU"
-    )
+        help="run the subject in processes that can be killed (default on a GPU), or in the process that searches (on a CPU)",
+    ),
+    time_limit_option,
+    option(
+        "--sanitize/--no-sanitize", "sanitized", default=True, help="watch kernels on a CPU (default: watch)"
+    ),
+)
+require_options = together(
+    option("--require", default="", metavar="A,B", help="fail if the subject does not offer these functions"),
+    option("--fail-on-untested", is_flag=True, help="exit with 1 if an applicable property was not tested"),
+)
+campaign_options = together(
+    subject_options(models=True),
+    only_option,
+    reports_option,
+    port_options,
+    option("--as-new", is_flag=True, help="report known defects as new ones"),
+    require_options,
+)
+"""What all campaigns are given."""
 
 
-def add_timed_options(parser: argparse.ArgumentParser) -> None:
-    """Of a campaign of a minute: how long it is, and the number of its processes."""
-    parser.add_argument("--budget", default="60s", help="how long: 90, 60s, 5m, 8h (default 60s)")
-    add_workers_option(parser)
+def require_own(folder: Path, kind: str, argument: str) -> None:
+    """Refuse a folder that holds something else, before anything is written into it.
 
+    Args:
+        kind: what the folder is to hold, such as "reports".
+        argument: of the command, that names the folder.
 
-def add_workers_option(parser: argparse.ArgumentParser) -> None:
-    """The number of processes of a campaign."""
-    parser.add_argument(
-        "--workers", type=int, default=None, help="processes (default: one per core; 1 on a GPU)"
-    )
-
-
-def add_only_option(parser: argparse.ArgumentParser) -> None:
-    """Which properties a command is about."""
-    meaning = "an expression over property names and ids, as pytest's -k: 'gather and not width', v1-postprocess/boundary"
-    parser.add_argument("--only", default="", help=meaning)
-
-
-def add_require_options(parser: argparse.ArgumentParser) -> None:
-    """What a subject has to offer, and what has to be tested of it."""
-    parser.add_argument(
-        "--require", default="", metavar="a,b", help="fail if the subject does not offer these functions"
-    )
-    parser.add_argument(
-        "--fail-on-untested",
-        action="store_true",
-        help="exit with 1 if an applicable property was not tested, for whatever reason",
-    )
+    Raises:
+        ValueError: it is no folder, or it has something in it that is not of that kind.
+    """
+    rule = f"a new or empty folder, or one of {kind}"
+    if not str(folder).isprintable():
+        rule = "a path without control characters, which no record of a campaign may have"
+        raise ValueError(f"{argument} = {str(folder)!r}, but should be {rule}")
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except NotADirectoryError as error:
+        raise ValueError(f"{argument} = {near(folder)!r}, but should be {rule}") from error
+    except OSError:
+        # It is new; or whether it can be read or written is another question, which comes up later.
+        return
+    others = [name for name in names if not name.startswith(".") and name not in ("lost+found", "README.md")]
+    if others and not any(any(folder.glob(name)) for name in (MARKER, *_CONTENT[kind])):
+        more = ", …" if len(others) > 3 else ""
+        seen = f"which holds {', '.join(others[:3])}{more}"
+        raise ValueError(f"{argument} = {near(folder)!r}, {seen}, but should be {rule}")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
-from statecheck.cli.options import add_corpus_option, add_subject_options, location
+import click
+
+from statecheck.cli.options import OptionsCommand, corpus_option, location, option, subject_options
 from statecheck.execution.verdict import CLEAN
 from statecheck.text.command_lines import near
 from statecheck.text.terminal import said, say
@@ -19,27 +20,13 @@ _FAILED = 1
 """Exit code of pytest where a test failed."""
 
 
-def add_upstream(commands: Any) -> None:
-    """Add the command's parser."""
-    upstream = commands.add_parser(
-        "upstream", help="write a saved case as a plain test that imports the verified project alone"
-    )
-    upstream.add_argument("case", help="path to a case.json, or the first digits of an id in the corpus")
-    add_corpus_option(upstream, "ids are looked up")
-    upstream.add_argument(
-        "--out", type=location, default=None, metavar="FILE", help="write it there (default: print it)"
-    )
-    add_subject_options(upstream)
-    upstream.set_defaults(subject="")
-    upstream.set_defaults(run=run_upstream)
-
-
-def run_upstream(options: argparse.Namespace) -> int:
-    """Write the test, once it was seen to fail.
-
-    Raises:
-        ValueError: the case is none that a plain call shows, or the test does not fail here.
-    """
+@click.command(cls=OptionsCommand)
+@click.argument("case")
+@corpus_option("ids are looked up")
+@option("--out", type=location, metavar="FILE", help="write it there (default: print it)")
+@subject_options(default="")
+def upstream(options: SimpleNamespace) -> int:
+    """Write a saved CASE as a plain test that imports the verified project alone, once the test was seen to fail."""
     from statecheck.campaign.corpus import path_of
     from statecheck.case import Case
     from statecheck.data.files import write_text

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
-from statecheck.cli.options import location
+import click
+
+from statecheck.cli.options import OptionsCommand, location, option
 from statecheck.execution.verdict import CLEAN
 from statecheck.text.command_lines import near
 from statecheck.text.terminal import said, say
@@ -24,33 +26,18 @@ DEFAULT = "statecheck-xfails.toml"
 _LONGEST_TITLE = 200
 
 
-def add_xfails(commands: Any) -> None:
-    """Add the command's parser."""
-    xfails = commands.add_parser(
-        "xfails", help="write entries of expected failures for what the latest campaign found"
-    )
-    xfails.add_argument(
-        "--file", type=location, default=DEFAULT, help=f"the project's expected failures (default {DEFAULT})"
-    )
-    xfails.add_argument(
-        "--campaign",
-        type=location,
-        default="reports/campaign.json",
-        metavar="FILE",
-        help="the record of a campaign (default reports/campaign.json, the latest)",
-    )
-    xfails.add_argument(
-        "--update", action="store_true", help="append them to the file, and do not only print them"
-    )
-    xfails.set_defaults(run=run_xfails)
-
-
-def run_xfails(options: argparse.Namespace) -> int:
-    """Print or append an entry for each failure that the file does not declare yet; `why` and `link` are left empty.
-
-    Raises:
-        ValueError: the record or the file cannot be read, or is not as documented; or the file cannot be written.
-    """
+@click.command(cls=OptionsCommand)
+@option("--file", type=location, default=DEFAULT, metavar="FILE", help="the project's expected failures")
+@option(
+    "--campaign",
+    type=location,
+    default="reports/campaign.json",
+    metavar="FILE",
+    help="the record of a campaign, by default the latest",
+)
+@option("--update", is_flag=True, help="append the entries to the file, and do not only print them")
+def xfails(options: SimpleNamespace) -> int:
+    """Write entries of expected failures for what the latest campaign found; their `why` and `link` are left to complete."""
     from statecheck.campaign.record import CampaignRecord
     from statecheck.data.files import read_text, write_whole
     from statecheck.subject.known import LARGEST, ids_in

@@ -27,11 +27,6 @@ def try_lock(file: int, *, shared: bool = False) -> bool:
     return True
 
 
-def wait_for_lock(file: int, *, shared: bool = False) -> None:
-    """As `try_lock`, and wait for it as long as it takes."""
-    fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-
-
 def lock_within(file: int, seconds: float) -> bool:
     """As `try_lock`, and wait for it so long at most: the process that holds it may have been stopped."""
     until = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""All inputs of a decision up to a bound, in place of drawn ones: what `make exhaust` tries.
+"""All inputs of a decision up to a bound, in place of drawn ones: what `statecheck exhaust` tries.
 
 A property has strategies, which draw; an enumeration has a layer of inputs for each bound, in a fixed order, so that the first
 failing input is one of the smallest. Both hand the same values to the same body.

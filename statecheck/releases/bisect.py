@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,18 +13,23 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+from packaging.version import Version
+
 from statecheck.execution.verdict import MISCONFIGURED
-from statecheck.releases.command import PROGRAM, last_line, run_on
 from statecheck.releases.project import VLLM, Project
+from statecheck.releases.start import PROGRAM, last_line, release_of, run_on
 from statecheck.report.bisection import NO_VERDICT, NOT_SET_UP, Bisection, TriedRelease
 from statecheck.text import brief
 
-Try = Callable[[str], TriedRelease]
 _LONGEST = 400
 
 
 def search(
-    bisection: Bisection, try_release: Try, first: Sequence[str] = (), *, everything: bool = False
+    bisection: Bisection,
+    try_release: Callable[[str], TriedRelease],
+    first: Sequence[str] = (),
+    *,
+    everything: bool = False,
 ) -> Bisection:
     """Try releases until every change of verdict that was seen lies between two neighbours.
 
@@ -34,23 +42,21 @@ def search(
 
     Returns: what is known at the end, or when the user interrupts it.
     """
-    while (name := _following(bisection, first, everything=everything)) is not None:
+    while True:
+        tried = bisection.by_name
+        wanted = [*(name for name in first if name in bisection.names), *_ends(bisection)]
+        wanted += [*(bisection.names if everything else ()), *_middles(bisection)]
+        name = next((name for name in wanted if name not in tried), None)
+        if name is None:
+            return bisection
         try:
             bisection = replace(bisection, tried=(*bisection.tried, try_release(name)))
         except KeyboardInterrupt:
             return replace(bisection, interrupted=True)
-    return bisection
-
-
-def _following(bisection: Bisection, first: Sequence[str], *, everything: bool) -> str | None:
-    tried = bisection.by_name
-    asked = [name for name in first if name in bisection.names]
-    wanted = [*asked, *_ends(bisection), *(bisection.names if everything else ())]
-    return next((name for name in (*wanted, *_middles(bisection)) if name not in tried), None)
 
 
 def _ends(bisection: Bisection) -> Iterator[str]:
-    """From both ends inwards, up to the first one that something is known of."""
+    """From both ends inwards, up to the first release that something is known of."""
     tried = bisection.by_name
     for names in (bisection.names, bisection.names[::-1]):
         for name in names:
@@ -60,7 +66,7 @@ def _ends(bisection: Bisection) -> Iterator[str]:
 
 
 def _middles(bisection: Bisection) -> Iterator[str]:
-    """Of what was not tried between two neighbours of different verdicts, the one in the middle."""
+    """Of what was not tried between two neighbours of different verdicts, the release in the middle."""
     tried = bisection.by_name
     for one, other in pairwise(bisection.decided):
         if one.state != other.state:
@@ -70,29 +76,53 @@ def _middles(bisection: Bisection) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Replays:
-    """Replays `case` on a device; `time_limit` is that of a call, as `replay` takes it."""
+    """Replays `case` on a device; `time_limit` is that of a call, in seconds."""
 
     case: Path
     device: str
-    time_limit: str
+    time_limit: float
     program: Sequence[str] = PROGRAM
     project: Project = VLLM
 
     def on_release(self, name: str) -> TriedRelease:
         started = time.monotonic()
-        verdict, message = self._replayed(name)
+        with tempfile.TemporaryDirectory() as folder:
+            file, log = Path(folder, "verdict.json"), Path(folder, "log.txt")
+            options = ("--device", self.device, "--verdict", str(file), "--time-limit", str(self.time_limit))
+            arguments = ("replay", str(self.case.resolve()), *options)
+            code = run_on(release_of(name, self.project), arguments, log, self.program)
+            if file.is_file():
+                replayed = json.loads(file.read_text(encoding="utf-8"))
+                verdict, message = replayed["verdict"], replayed["message"]
+            elif code == MISCONFIGURED:
+                verdict, message = NOT_SET_UP, last_line(log)
+            else:
+                verdict = NO_VERDICT
+                message = f"the replay ended with exit code {code}: {last_line(log)}"
         return TriedRelease(name, verdict, brief(message, _LONGEST), round(time.monotonic() - started, 1))
 
-    def _replayed(self, name: str) -> tuple[str, str]:
-        """The verdict and its line."""
-        with tempfile.TemporaryDirectory() as folder:
-            said, log = Path(folder, "verdict.json"), Path(folder, "log.txt")
-            options = ("--device", self.device, "--verdict", str(said), "--time-limit", self.time_limit)
-            arguments = ("replay", str(self.case.resolve()), "--subject", self.project.subject, *options)
-            code = run_on(self.project, name, arguments, log, self.program)
-            if said.is_file():
-                verdict = json.loads(said.read_text(encoding="utf-8"))
-                return verdict["verdict"], verdict["message"]
-            if code == MISCONFIGURED:
-                return NOT_SET_UP, last_line(log)
-            return NO_VERDICT, f"the replay ended with exit code {code}: {last_line(log)}"
+
+def releases_of(project: Project) -> list[str]:
+    """All releases of a project that pip finds for this machine and this Python, oldest first, without previews and those before the oldest that is adapted.
+
+    Raises:
+        ValueError: there is none, or pip fails.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "index",
+        "versions",
+        project.package,
+        "--disable-pip-version-check",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.search(r"^Available versions: (.+)$", done.stdout, re.MULTILINE)
+    versions = [Version(one) for one in found[1].split(", ")] if found else []
+    oldest = Version(project.oldest)
+    names = [str(one) for one in sorted(versions) if one >= oldest and not one.is_prerelease]
+    if not names:
+        why = done.stderr.strip().split("\n")[-1]
+        raise ValueError(f"releases = none in the index, but should be some since {project.oldest}: {why}")
+    return names

@@ -1,253 +1,289 @@
-"""An environment for each release: made once, whole or not at all, and kept while anybody uses it."""
+"""Environments of releases: each is a virtual environment that borrows the packages of this one, and is made once.
+
+torch, Triton and what else is installed here is borrowed by a .pth file. The release itself is installed without its requirements,
+which would bring gigabytes for GPUs; projects.toml lists the few that importing it takes. A checkout is put on the path, and nothing
+is written to it.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.metadata
 import json
 import os
+import re
 import shutil
+import subprocess
 import sys
+import tempfile
+import tomllib
 import venv
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from statecheck import rooms
 from statecheck.data.files import write_whole
-from statecheck.data.locks import try_lock, wait_for_lock
-from statecheck.releases import checkout as checkouts
-from statecheck.releases.pip import install, install_release
-from statecheck.releases.probe import probe
-from statecheck.releases.project import VLLM, Project
-from statecheck.releases.requirements import Needed, all_but_heavy, light, needed
+from statecheck.releases.project import Project
 
 _COMPLETE = "complete.json"
-"""Written last, with the recipe: everything that is needed is installed."""
-Tell = Callable[[str], None]
-PINNED = ("torch", "triton")
+"""Written last, with what the environment was made of: everything that is needed is installed."""
+_BORROWED = ("torch", "triton")
+"""Never installed into an environment, whatever a requirement asks for."""
+_NEWEST = "999"
+"""The version of a checkout that does not say its own."""
+_LINES = 12
+_GIT_SECONDS = 20
 
 
 @dataclass(frozen=True)
-class Base:
-    """Where an environment finds what it borrows.
+class Release:
+    """A release of a project by its version, or a checkout of the project that counts as that version."""
 
-    Args:
-        python: the interpreter, links resolved.
-        folders: those that its packages lie in.
-        pins: what must not be replaced, as `torch==2.13.0+cpu`.
-    """
-
-    python: str
-    folders: tuple[str, ...]
-    pins: tuple[str, ...]
-
-    @property
-    def for_cpu(self) -> bool:
-        """Whether its torch cannot use a GPU, as far as the version says."""
-        return any(pin.startswith("torch==") and pin.endswith("+cpu") for pin in self.pins)
-
-
-def this_base(without: Path) -> Base:
-    """That of this process; packages below `without`, where the environments are, are not lent on."""
-    # The same from within an environment that was made with it.
-    python = str(Path(sys.executable).resolve())
-    return Base(python, tuple(_lent(without)), tuple(filter(None, map(_pin, PINNED))))
-
-
-def _lent(without: Path) -> list[str]:
-    named = [Path(one) for one in sys.path if Path(one).name in ("site-packages", "dist-packages")]
-    # The same environment may be reached through a link, as in a worktree.
-    found = dict.fromkeys(str(one.resolve()) for one in named)
-    return [one for one in found if without.resolve() not in Path(one).parents]
-
-
-def _pin(name: str) -> str:
-    try:
-        return f"{name}=={importlib.metadata.version(name)}"
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A release by its version, or a checkout."""
-
+    project: Project
     version: str
     checkout: Path | None = None
-    project: Project = VLLM
 
     @property
-    def key(self) -> str:
-        """The name of its folder."""
+    def folder(self) -> Path:
+        """Of its environment."""
         if self.checkout is None:
-            return self.version
-        return f"path-{hashlib.sha256(str(self.checkout).encode()).hexdigest()[:12]}"
+            return self.project.root / self.version
+        return self.project.root / f"path-{hashlib.sha256(str(self.checkout).encode()).hexdigest()[:12]}"
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    @property
+    def packages(self) -> Path:
+        return next((self.folder / "lib").glob("python*/site-packages"))
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variables to run its interpreter with: compiled files of a checkout would be written beside the sources."""
+        return {"PYTHONPYCACHEPREFIX": f"{self.folder}.pycache"} if self.checkout else {}
 
     def __str__(self) -> str:
         return f"{self.project.name} {self.version}" + (f" in {self.checkout}" if self.checkout else "")
 
 
-@dataclass(frozen=True)
-class Environment:
-    """The interpreter of an environment, and the lock that keeps others from making it anew meanwhile, if one can."""
+def enter(release: Release) -> Path:
+    """The interpreter of a release's environment, which is made if there is none, or if this one borrows from another place.
 
-    python: Path
-    variables: dict[str, str]
-    lock: int | None = None
-
-    def leave(self) -> None:
-        if self.lock is not None:
-            os.close(self.lock)
-
-
-@dataclass(frozen=True)
-class Maker:
-    """Makes environments below `root`.
-
-    Args:
-        module: what has to be importable in the end.
-        tell: is given what takes a while.
+    Raises:
+        ValueError: it cannot be made.
     """
-
-    base: Base
-    root: Path = VLLM.root
-    module: str = VLLM.adapter
-    tell: Tell = print
-
-    def enter(self, wanted: Wanted) -> Environment:
-        """The environment, made if there is none, or none that was finished, or the base is another one by now.
-
-        Raises:
-            ValueError: it cannot be made.
-        """
-        self.root.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.root / f"{wanted.key}.lock", os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            self._make_sure(wanted, lock)
-        except BaseException:
-            os.close(lock)
-            raise
-        if wanted.checkout is not None:
+    with _locked(release):
+        if not is_ready(release):
+            print(f"statecheck: setting up {release}, in {release.folder} (once, about a minute)", flush=True)
+            try:
+                _make(release)
+            except OSError as error:
+                raise ValueError(f"{release.folder} cannot be made: {error}") from error
+        elif release.checkout is not None:
             # It may have gone on since.
-            put_down_version(wanted, _packages_of(self._folder(wanted)))
-        return Environment(self.python(wanted), self.variables(wanted), lock)
+            _write_version(release)
+    return release.python
 
-    def is_ready(self, wanted: Wanted) -> bool:
-        """Whether it is there, whole and made for this base."""
+
+@contextmanager
+def _locked(release: Release) -> Iterator[None]:
+    """Wait for another process that makes the same environment."""
+    release.project.root.mkdir(parents=True, exist_ok=True)
+    with Path(f"{release.folder}.lock").open("w", encoding="utf-8") as lock:
         try:
-            found = json.loads((self._folder(wanted) / _COMPLETE).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return False
-        return bool(found == self._recipe(wanted))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"statecheck: waiting for another process that sets up {release.folder}", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
-    def python(self, wanted: Wanted) -> Path:
-        return self._folder(wanted) / "bin" / "python"
 
-    def variables(self, wanted: Wanted) -> dict[str, str]:
-        """Variables to run it with."""
-        # Compiled files would be written beside the sources.
-        return {"PYTHONPYCACHEPREFIX": str(self.root / f"{wanted.key}.pycache")} if wanted.checkout else {}
+def is_ready(release: Release) -> bool:
+    """Whether its environment is whole, and borrows from this one."""
+    try:
+        made_of = json.loads((release.folder / _COMPLETE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return all(made_of.get(name) == value for name, value in _ingredients(release).items())
 
-    def _make_sure(self, wanted: Wanted, lock: int) -> None:
-        while True:
-            self._wait(lock, wanted, shared=True)
-            if self.is_ready(wanted):
-                return
-            self._wait(lock, wanted, shared=False)
-            if not self.is_ready(wanted):
-                self._make(wanted)
 
-    def _wait(self, lock: int, wanted: Wanted, *, shared: bool) -> None:
-        if not try_lock(lock, shared=shared):
-            self.tell(f"statecheck: waiting for another process that sets up or uses {self._folder(wanted)}")
-            wait_for_lock(lock, shared=shared)
+def _ingredients(release: Release) -> dict[str, Any]:
+    """What an environment is made of, beside the release: the interpreter, the packages that it borrows, and what a checkout requires."""
+    root = release.project.root.resolve()
+    # The same environment may be reached through a link, as in a worktree. Those of releases lend nothing.
+    lenders = [
+        Path(one).resolve() for one in sys.path if Path(one).name in ("site-packages", "dist-packages")
+    ]
+    found = {
+        "python": str(Path(sys.executable).resolve()),
+        "folders": list(dict.fromkeys(str(one) for one in lenders if root not in one.parents)),
+        "pins": [f"{name}=={version}" for name in _BORROWED if (version := installed_version(name))],
+    }
+    return found | ({"required": _requirements(release)} if release.checkout is not None else {})
 
-    def _make(self, wanted: Wanted) -> None:
-        folder = self._folder(wanted)
-        self.tell(f"statecheck: setting up {wanted}, in {folder} (once, about a minute)")
-        shutil.rmtree(folder, ignore_errors=True)
-        try:
-            # pip is borrowed too, where there is one.
-            venv.create(folder, symlinks=True, with_pip=find_spec("pip") is None)
-            self._place(wanted, _packages_of(folder))
-            self._fill(wanted, _packages_of(folder))
-        except OSError as error:
-            raise ValueError(f"{folder} cannot be made: {error} [{wanted.project.package}]") from error
 
-    def _place(self, wanted: Wanted, packages: Path) -> None:
-        """Have the environment find what it borrows, and the release itself."""
-        lent = [str(wanted.checkout)] * (wanted.checkout is not None) + list(self.base.folders)
-        (packages / "statecheck_lent.pth").write_text("\n".join(lent) + "\n", encoding="utf-8")
-        if wanted.checkout is None:
-            install_release(self.python(wanted), wanted.project, wanted.version)
-            if not wanted.project.keeps_libraries:
-                self._drop_libraries(packages / wanted.project.package)
-        else:
-            put_down_version(wanted, packages)
+def installed_version(name: str) -> str:
+    """The version of a distribution of this environment, "" if there is none."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
-    def _fill(self, wanted: Wanted, packages: Path) -> None:
-        """Install what the release requires, until it can be imported: what is light, and otherwise all but what is heavy."""
-        required, error = _required_by(wanted, packages), ""
-        everything = all_but_heavy(required)
-        # Where the base has all that a checkout takes, there is nothing to install, and no index is needed.
-        nothing: list[list[str]] = [[]] if wanted.checkout is not None else []
-        for requirements in (*nothing, light(required, wanted.project), everything):
-            if requirements is everything:
-                self.tell(f"statecheck: {wanted} needs all that it requires: {error}")
-            install(self.python(wanted), requirements, self.base.pins, str(wanted))
-            error = probe(self.python(wanted), self.module, self.variables(wanted))
-            if not error:
-                recipe = json.dumps(self._recipe(wanted), indent=1)
-                return write_whole(self._folder(wanted) / _COMPLETE, recipe, durable=False)
-        rule = "importable with what it requires"
-        raise ValueError(
-            f"{wanted} is set up in {self._folder(wanted)}, but should be {rule}: {error} [{wanted.project.package}]"
-        )
 
-    def _drop_libraries(self, package: Path) -> None:
-        """Libraries that were compiled for a GPU cannot be loaded beside a torch that has none; they are 90 % of a release."""
-        if self.base.for_cpu:
-            for path in package.rglob("*.so"):
+def _make(release: Release) -> None:
+    project, ingredients = release.project, _ingredients(release)
+    shutil.rmtree(release.folder, ignore_errors=True)
+    # pip is borrowed, too, where there is one.
+    venv.create(release.folder, symlinks=True, with_pip=not find_spec("pip") and not shutil.which("uv"))
+    packages = release.packages
+    paths = [*([str(release.checkout)] if release.checkout else []), *ingredients["folders"]]
+    (packages / "statecheck_lent.pth").write_text("\n".join(paths) + "\n", encoding="utf-8")
+    if release.checkout is not None:
+        _write_version(release)
+    else:
+        only = ("--no-deps", "--only-binary", project.package)
+        _install(release, [*only, f"{project.package}=={release.version}"], ingredients["pins"])
+        if not project.keeps_libraries and any(pin.endswith("+cpu") for pin in ingredients["pins"]):
+            # What was compiled for a GPU cannot be loaded beside a torch that has none; it is 90 % of a release.
+            for path in (packages / project.package).rglob("*.so"):
                 path.unlink()
-
-    def _recipe(self, wanted: Wanted) -> dict[str, Any]:
-        """What an environment is made of; one that is made of anything else is not the one that is wanted."""
-        required = checkouts.requirements_of(wanted.checkout, wanted.project) if wanted.checkout else {}
-        named = {
-            "wanted": wanted.key,
-            "light": list(wanted.project.light),
-            "required": sorted(map(str, required.values())),
-        }
-        return named | {
-            "python": self.base.python,
-            "folders": list(self.base.folders),
-            "pins": list(self.base.pins),
-        }
-
-    def _folder(self, wanted: Wanted) -> Path:
-        return self.root / wanted.key
+    # Where this environment has all that a checkout takes, no index is needed.
+    if release.checkout is None or _import_error(release):
+        _install(release, _requirements(release), ingredients["pins"])
+        if error := _import_error(release):
+            raise ValueError(
+                f"{release} is set up in {release.folder}, but should be importable, too: {error} "
+                f"(statecheck/releases/projects.toml lists what is installed)"
+            )
+    write_whole(release.folder / _COMPLETE, json.dumps(ingredients, indent=1), durable=False)
 
 
-def put_down_version(wanted: Wanted, folder: Path) -> None:
-    """Say in `folder` which version a checkout is: vLLM asks for its own, and without one does without Triton."""
-    package, version = wanted.project.package, wanted.version
-    for other in folder.glob(f"{package}-*.dist-info"):
-        if other.name != f"{package}-{version}.dist-info":
-            shutil.rmtree(other)
-    path = folder / f"{package}-{version}.dist-info" / "METADATA"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n", durable=False)
+def _install(release: Release, words: Sequence[str], pins: Sequence[str]) -> None:
+    """Install with uv, or with pip where there is no uv.
+
+    Raises:
+        ValueError: with what the installer said last.
+    """
+    if not words:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        pinned, left_out = Path(folder, "pinned.txt"), Path(folder, "left_out.txt")
+        pinned.write_text("".join(f"{pin}\n" for pin in pins), encoding="utf-8")
+        if uv := shutil.which("uv"):
+            # uv does not see what is borrowed: a condition that never holds keeps it from installing that again.
+            left_out.write_text("".join(f"{name}; python_version < '3'\n" for name in _BORROWED), "utf-8")
+            command = [
+                uv,
+                "pip",
+                "install",
+                "--quiet",
+                "--python",
+                str(release.python),
+                "--override",
+                str(left_out),
+            ]
+        else:
+            quiet = ("--no-input", "--disable-pip-version-check", "--progress-bar", "off", "-c", str(pinned))
+            command = [str(release.python), "-m", "pip", "install", *quiet]
+        done = subprocess.run(
+            [*command, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+    if done.returncode:
+        # Without the lines about what was looked at on the way.
+        lines = [
+            line for line in done.stdout.splitlines() if line.strip() and "is ignored: it is" not in line
+        ]
+        raise ValueError("\n".join([f"{release} cannot be set up: {command[0]} failed", *lines[-_LINES:]]))
 
 
-def _packages_of(folder: Path) -> Path:
-    return next((folder / "lib").glob("python*/site-packages"))
+def _import_error(release: Release) -> str:
+    """Why the adapter cannot be imported in the environment; "" where it can."""
+    script = "import importlib, sys; from statecheck import rooms; importlib.import_module(sys.argv[1])"
+    done = subprocess.run(
+        [str(release.python), "-c", script, release.project.adapter],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=rooms.added_to({**os.environ, **release.variables}),
+    )
+    lines = done.stderr.split("\n") if done.returncode else []
+    return next(
+        (line for line in reversed(lines) if line.strip()), f"exit code {done.returncode}" if lines else ""
+    )
 
 
-def _required_by(wanted: Wanted, packages: Path) -> Needed:
-    if wanted.checkout is not None:
-        return checkouts.requirements_of(wanted.checkout, wanted.project)
-    metadata = next(packages.glob(f"{wanted.project.package}-*.dist-info"))
-    return needed(importlib.metadata.Distribution.at(metadata).requires or ())
+def _requirements(release: Release) -> list[str]:
+    """What to install beside the release: the project's list, in the versions that the release asks for."""
+    project, declared = release.project, _declared(release)
+    if declared is None:
+        return [*project.requirements, *project.undeclared]
+    required = _required(declared)
+    chosen = [f"{name}{required[name]}" for name in project.requirements if name in required]
+    return [*chosen, *project.undeclared]
+
+
+def _declared(release: Release) -> Sequence[str] | None:
+    """The requirements that a release or a checkout declares, None where it has them in no file that is known."""
+    checkout = release.checkout
+    if checkout is None:
+        metadata = next(release.packages.glob(f"{release.project.package}-*.dist-info"))
+        return importlib.metadata.Distribution.at(metadata).requires or []
+    listed, described = checkout / "requirements" / "common.txt", checkout / "pyproject.toml"
+    if listed.is_file():
+        return listed.read_text(encoding="utf-8").splitlines()
+    project = tomllib.loads(described.read_text(encoding="utf-8")) if described.is_file() else {}
+    lines: list[str] | None = project.get("project", {}).get("dependencies")
+    return lines
+
+
+def _required(lines: Iterable[str]) -> Mapping[str, SpecifierSet]:
+    """The versions that are asked for on this machine, by the distribution's name."""
+    required: dict[str, SpecifierSet] = {}
+    for line in lines:
+        try:
+            one = Requirement(line.partition(" #")[0].strip())
+        except InvalidRequirement:
+            # An option of pip's, or an address.
+            continue
+        if one.marker is None or one.marker.evaluate({"extra": ""}):
+            name = canonicalize_name(one.name)
+            required[name] = required.get(name, SpecifierSet()) & one.specifier
+    return required
+
+
+def version_of(checkout: Path, project: Project) -> str:
+    """The version that a checkout was built as, that of its latest tag, or 999: newer than all."""
+    path = checkout / project.package / "_version.py"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if built := re.search(r"^__version__ = .*?['\"](\d[\w.+]*)['\"]", text, re.MULTILINE):
+        return built[1]
+    # A folder inside another repository has that repository's tags.
+    if not (checkout / ".git").exists():
+        return _NEWEST
+    command = ["git", "-C", str(checkout), "describe", "--tags"]
+    try:
+        tags = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_GIT_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return _NEWEST
+    tag = re.match(r"v?(\d+(?:\.\d+)+(?:rc\d+)?)", tags.stdout)
+    return tag[1] if tag else _NEWEST
+
+
+def _write_version(release: Release) -> None:
+    """Write down which version a checkout is: vLLM asks for its own, and without a version does without Triton."""
+    package, version, packages = release.project.package, release.version, release.packages
+    for other in packages.glob(f"{package}-*.dist-info"):
+        shutil.rmtree(other)
+    path = packages / f"{package}-{version}.dist-info" / "METADATA"
+    path.parent.mkdir()
+    path.write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n", encoding="utf-8")

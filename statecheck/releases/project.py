@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from statecheck.rooms import home
-from statecheck.text.command_lines import project_of
 
 
 @dataclass(frozen=True)
@@ -23,11 +22,12 @@ class Project:
         oldest: the oldest release that there are adapters and rules for.
         megabytes: of a release, as it is downloaded.
         compared: the releases of the compatibility table.
-        light: distributions that importing takes, as far as a release requires them; the rest is installed only where these are not enough.
-        unsaid: what importing takes although releases do not say so.
+        requirements: distributions that importing the adapter takes, as far as a release requires them.
+        undeclared: what importing takes although releases do not require it.
         keeps_libraries: its compiled libraries load beside a torch for CPUs.
         distribution: and package, "" where they are called as the subject.
         module: that adapts it, "" for the one of the package's name in `subjects`.
+        takes_library: a compiled library stands in for a release.
     """
 
     name: str
@@ -36,11 +36,12 @@ class Project:
     oldest: str
     megabytes: int
     compared: tuple[str, ...]
-    light: tuple[str, ...]
-    unsaid: tuple[str, ...] = ()
+    requirements: tuple[str, ...]
+    undeclared: tuple[str, ...] = ()
     keeps_libraries: bool = False
     module: str = ""
     distribution: str = ""
+    takes_library: bool = False
 
     @property
     def package(self) -> str:
@@ -48,9 +49,9 @@ class Project:
         return self.distribution or self.subject
 
     @property
-    def variable(self) -> str:
-        """The variable of the environment that names a release; with `_PATH` behind it, the one that names a checkout."""
-        return self.package.upper()
+    def option(self) -> str:
+        """The option that names a release; with `-path` behind it, the option that names a checkout."""
+        return f"--{self.subject.replace('_', '-')}"
 
     @property
     def adapter(self) -> str:
@@ -64,16 +65,13 @@ class Project:
 
 
 def _read() -> dict[str, Project]:
-    path = Path(__file__).with_name("requirements.toml")
+    path = Path(__file__).with_name("projects.toml")
     tables: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
-    return {
-        subject: Project(subject=subject, **{name: _frozen(value) for name, value in table.items()})
-        for subject, table in tables.items()
-    }
+    return {subject: Project(subject=subject, **_frozen(table)) for subject, table in tables.items()}
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _frozen(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
 
 
 PROJECTS = _read()
@@ -81,7 +79,6 @@ PROJECTS = _read()
 VLLM = PROJECTS["vllm"]
 
 
-def released(subject: str | None) -> Project | None:
-    """The project that a subject is a release of, None for any other subject."""
-    name = project_of(subject)
-    return PROJECTS[name] if name else None
+def project_of(subject: str) -> Project | None:
+    """The project that a subject is a release of, with another module's functions inside or not; None for any other subject."""
+    return PROJECTS.get(subject.partition("+")[0])

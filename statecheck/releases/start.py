@@ -1,70 +1,96 @@
-"""Going on in the environment of the release that a variable names: VLLM or VLLM_PATH, SGLANG or SGLANG_PATH."""
+"""The release that the options of a command name, such as `--vllm 0.33.0`, and going on in its environment."""
 
 from __future__ import annotations
 
-import argparse
-import importlib.metadata
 import os
 import re
+import shlex
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from statecheck import rooms
-from statecheck.releases.checkout import version_of
-from statecheck.releases.environment import Maker, Wanted, this_base
-from statecheck.releases.project import VLLM, Project, released
-from statecheck.text.command_lines import remembered
+from statecheck.releases.environment import Release, enter, installed_version, version_of
+from statecheck.releases.project import PROJECTS, Project, project_of
+from statecheck.text.command_lines import CHOSEN, remembered
 
-LIBRARY = {"llamacpp": "LLAMACPP_PATH"}
-"""By subject, the variable that names a library in place of a release; no environment is needed for one."""
+LIBRARY = "LLAMACPP_PATH"
+"""The variable by which the processes of a command learn of a library that stands in for that of the release."""
+PROGRAM = (sys.executable, "-m", "statecheck")
 
 
-def go_on_in_release(
-    options: argparse.Namespace, arguments: Sequence[str] | None, module: str = "statecheck"
-) -> None:
-    """Run the command in the environment of the release that is asked for; returns where this is the right one.
+@dataclass(frozen=True)
+class ChosenRelease:
+    """What options name: a version, a checkout or a library, or both."""
 
-    Args:
-        options: of a command; those without a subject, or with another one, are run here.
-        arguments: of the command line, those of this process if None.
-        module: what `python -m` runs there.
+    project: Project
+    version: str = ""
+    path: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """The options, for a command line anywhere."""
+        option = self.project.option
+        version = [option, self.version] if self.version else []
+        return version + ([f"{option}-path", str(self._full_path)] if self.path else [])
+
+    @property
+    def library(self) -> Path | None:
+        """The library that stands in for that of the release.
+
+        Raises:
+            ValueError: there is no such file.
+        """
+        if not self.path or not self.project.takes_library:
+            return None
+        if not self._full_path.is_file():
+            raise ValueError(f"{self.project.option} = {self.path!r}, but should be a release or a library")
+        return self._full_path
+
+    @property
+    def release(self) -> Release | None:
+        """What needs an environment; None for a library alone. Beside a checkout, the version says which release it counts as.
+
+        Raises:
+            ValueError: there can be no such release, or no such checkout.
+        """
+        release = release_of(self.version, self.project) if self.version else None
+        if not self.path or self.project.takes_library:
+            return release
+        folder, package = self._full_path, self.project.package
+        if not (folder / package / "__init__.py").is_file():
+            rule = f"a folder with {package}/__init__.py"
+            raise ValueError(f"{self.project.option}-path = {self.path!r}, but should be {rule}")
+        return Release(self.project, self.version or version_of(folder, self.project), folder)
+
+    @property
+    def _full_path(self) -> Path:
+        return Path(self.path).expanduser().resolve()
+
+
+def chosen_release(options: Mapping[str, str | None]) -> ChosenRelease | None:
+    """What options name, by their names: "vllm", "vllm_path", ...; None where they name nothing.
 
     Raises:
-        ValueError: there is no such release or checkout, its environment cannot be made, or none is asked for or installed.
+        ValueError: they name releases of several projects.
     """
-    project = released(getattr(options, "subject", None))
-    if project is None:
-        return
-    wanted = wanted_by(os.environ, project)
-    if wanted is None and os.environ.get(LIBRARY.get(project.subject, "")):
-        return
-    if wanted is None:
-        _require_importable(project)
-    elif not is_here(wanted):
-        _replace_process(wanted, [module, *(sys.argv[1:] if arguments is None else arguments)])
+    given = {name: value for name, value in options.items() if value}
+    projects = [one for one in PROJECTS.values() if given.keys() & {one.subject, f"{one.subject}_path"}]
+    if len(projects) > 1:
+        named = " and ".join(one.option for one in projects)
+        raise ValueError(f"{named} are given, but should be of one project")
+    for project in projects:
+        version, path = (given.get(name, "") for name in (project.subject, f"{project.subject}_path"))
+        if project.takes_library and (Path(version).suffix in (".so", ".dylib") or os.sep in version):
+            return ChosenRelease(project, path=version)
+        return ChosenRelease(project, version, path)
+    return None
 
 
-def wanted_by(variables: Mapping[str, str], project: Project = VLLM) -> Wanted | None:
-    """What VLLM and VLLM_PATH ask for, or those of another project; beside a path, the former says which version it is.
-
-    Raises:
-        ValueError: they say something that cannot be.
-    """
-    name, package = project.variable, project.package
-    version, path = variables.get(name, "").strip(), variables.get(f"{name}_PATH", "").strip()
-    release = wanted_release(version, project) if version else None
-    if not path:
-        return release
-    folder = Path(path).expanduser().resolve()
-    if not (folder / package / "__init__.py").is_file():
-        rule = f"a folder with {package}/__init__.py"
-        raise ValueError(f"{name}_PATH = {path!r}, but should be {rule} [{package}]")
-    return Wanted(version or version_of(folder, project), folder, project)
-
-
-def wanted_release(version: str, project: Project = VLLM) -> Wanted:
+def release_of(version: str, project: Project) -> Release:
     """A release of that version.
 
     Raises:
@@ -72,47 +98,68 @@ def wanted_release(version: str, project: Project = VLLM) -> Wanted:
     """
     if not re.fullmatch(r"\d+(\.\d+)*[A-Za-z0-9.+]*", version):
         rule = f"the version of a release, such as {project.example}"
-        raise ValueError(f"{project.variable} = {version!r}, but should be {rule} [{project.package}]")
-    return Wanted(version, project=project)
+        raise ValueError(f"{project.option} = {version!r}, but should be {rule}")
+    return Release(project, version)
 
 
-def is_here(wanted: Wanted) -> bool:
+def go_on_in_release(subject: str, chosen: ChosenRelease | None, command: Sequence[str]) -> None:
+    """Run the command in the environment of the release that is chosen; returns where this is the right one.
+
+    Args:
+        subject: of the command; one that is no release is run here.
+        command: what `python -m` runs there: a module and its arguments.
+
+    Raises:
+        ValueError: there is no such release or checkout, its environment cannot be made, or none is chosen or installed.
+    """
+    os.environ.pop(CHOSEN, None)
+    project = project_of(subject)
+    if chosen is not None:
+        if project != chosen.project:
+            rule = f"{chosen.project.subject}, or {chosen.project.subject}+<module>"
+            raise ValueError(f"subject = {subject!r}, but should be {rule} beside {chosen.project.option}")
+        # Command lines that are printed, and subjects in processes of their own, learn of it by variables.
+        os.environ[CHOSEN] = shlex.join(chosen.words)
+        if chosen.library is not None:
+            os.environ[LIBRARY] = str(chosen.library)
+        release = chosen.release
+        if release is not None and not is_here(release):
+            _replace_process(release, command)
+    elif project is not None and find_spec(project.package) is None and not os.environ.get(LIBRARY):
+        rule = (
+            f"importable, or {project.option} {project.example} (a release) or {project.option}-path be given"
+        )
+        raise ValueError(f"subject = {subject!r}, but {project.package} should be {rule}")
+
+
+def is_here(release: Release) -> bool:
     """Whether this interpreter imports just that."""
-    package = wanted.project.package
-    spec, installed = find_spec(package), _installed(package)
-    if spec is None or spec.origin is None or installed is None:
+    package = release.project.package
+    spec, installed = find_spec(package), installed_version(package)
+    if spec is None or spec.origin is None or not installed:
         return False
-    if wanted.checkout is not None:
-        return Path(spec.origin).resolve() == wanted.checkout / package / "__init__.py"
-    return wanted.version in (installed, installed.partition("+")[0])
+    if release.checkout is not None:
+        return Path(spec.origin).resolve() == release.checkout / package / "__init__.py"
+    return release.version in (installed, installed.partition("+")[0])
 
 
-def _replace_process(wanted: Wanted, arguments: Sequence[str]) -> None:
-    """Become `python -m` with these arguments, the module first, in the release's environment."""
-    root = wanted.project.root
-    environment = Maker(this_base(root), root, wanted.project.adapter, _tell).enter(wanted)
-    if environment.lock is not None:
-        # Held until the command ends, by what is run instead of this process.
-        os.set_inheritable(environment.lock, True)
-    _tell(f"statecheck: {wanted}, with {environment.python}")
-    command = [str(environment.python), "-m", *arguments]
-    inherited = {**os.environ, **remembered(), **environment.variables}
-    os.execve(command[0], command, rooms.added_to(inherited))  # noqa: S606 - a command of our own
+def _replace_process(release: Release, command: Sequence[str]) -> None:
+    python = str(enter(release))
+    print(f"statecheck: {release}, with {python}", flush=True)
+    variables = rooms.added_to({**os.environ, **remembered(), **release.variables})
+    os.execve(python, [python, "-m", *command], variables)  # noqa: S606 - a command of our own
 
 
-def _require_importable(project: Project) -> None:
-    package, name = project.package, project.variable
-    if find_spec(package) is None:
-        rule = f"importable, or {name}={project.example} (a release) or {name}_PATH=<checkout> be set"
-        raise ValueError(f"subject = {package!r}, but {package} should be {rule} [{package}]")
+def run_on(release: Release, arguments: Sequence[str], log: Path, program: Sequence[str] = PROGRAM) -> int:
+    """Run a command of statecheck on a release to its end, with what it prints in a file; the exit code. Ctrl-C ends it, too."""
+    command = [*program, *arguments, release.project.option, release.version]
+    variables = rooms.added_to({**os.environ, **remembered()})
+    with log.open("wb") as out:
+        done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, env=variables, check=False)
+    return done.returncode
 
 
-def _installed(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _tell(text: str) -> None:
-    print(text, flush=True)
+def last_line(log: Path) -> str:
+    """What was printed last, which is why, where a command did not get to its end."""
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line for line in reversed(lines) if line.strip()), "nothing")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -99,79 +98,45 @@ class Bisection:
         if not runs:
             return f"not known: none of {len(self.tried)} releases gave a verdict"
         if len(runs) == 1:
-            return f"{runs[0][0]} in {self._all_of(runs[0][1])}"
+            state, found = runs[0]
+            if len(found) == 1:
+                return f"{state} in {found[0].name}, the only release that gave a verdict"
+            return f"{state} in all {len(found)} releases that gave a verdict, {found[0].name} to {found[-1].name}"
         # What is wrong in the oldest one was not seen to begin.
         parts = [f"wrong since {runs[0][1][0].name} or before"] if runs[0][0] == WRONG else []
         for (before, earlier), (state, found) in pairwise(runs):
             remark = " (not applicable before)" if before == NOT_APPLICABLE else ""
-            doubt = self._doubt(earlier[-1], found[0])
+            # A change is exact between two releases that nothing lies between.
+            undecided = self.between(earlier[-1].name, found[0].name)
+            doubt = "" if self.complete and not undecided else " at the latest"
+            doubt += f" (no verdict on {', '.join(undecided)})" if undecided else ""
             parts.append(f"{state} since {found[0].name}{doubt}{remark}")
         return ", ".join(parts)
 
-    def _all_of(self, found: Sequence[TriedRelease]) -> str:
-        """All that gave a verdict."""
-        oldest, newest = found[0].name, found[-1].name
-        if len(found) == 1:
-            return f"{oldest}, the only one of {len(self.tried)} releases tried that gave a verdict"
-        return f"all {len(found)} releases that gave a verdict, {oldest} to {newest}"
-
-    def _doubt(self, before: TriedRelease, after: TriedRelease) -> str:
-        """A change is exact between two releases that nothing lies between."""
-        undecided = self.between(before.name, after.name)
-        if self.complete and not undecided:
-            return ""
-        remark = f" (no verdict on {', '.join(undecided)})" if undecided else ""
-        return f" at the latest{remark}"
-
-    @property
-    def is_monotone(self) -> bool:
-        """Whether it was wrong once at most, and not wrong again after it had been right."""
-        states = [
-            state for state, _ in groupby(one.state for one in self.decided if one.state != NOT_APPLICABLE)
-        ]
-        return states.count(WRONG) <= 1
-
     @property
     def rows(self) -> list[tuple[str, str, str]]:
-        """Release, what is known of it, and why; neighbours that were not tried stand together."""
+        """Of each release that was tried its name, what is known of it, and why."""
         found = self.by_name
-        rows: list[tuple[str, str, str]] = []
-        for tried, names in groupby(self.names, lambda name: name in found):
-            group = list(names)
-            if tried:
-                rows += [(one, *found[one].cells) for one in group]
-            else:
-                ends = " to ".join(dict.fromkeys((group[0], group[-1])))
-                rows.append((ends, "not tried", f"{len(group)} releases"))
-        return rows
+        return [(name, *found[name].cells) for name in self.names if name in found]
 
     @property
-    def remarks(self) -> list[str]:
-        """What else has to be said: of what was not tried, and of changes to and fro."""
-        remarks = []
-        if not self.is_monotone:
-            remarks.append(
-                "It was wrong, right, and wrong again: there may be more changes between releases that were not tried."
-            )
+    def remark(self) -> str:
+        """How much was not tried, and why; "" where nothing is left."""
+        if not self.untried:
+            return ""
+        untried = f"{len(self.untried)} of {len(self.names)} releases were not tried"
         if self.interrupted:
-            remarks.append(
-                f"It was interrupted: {len(self.untried)} of {len(self.names)} releases were not tried."
-            )
-        elif self.untried:
-            remarks.append(
-                f"{len(self.untried)} of {len(self.names)} releases were not tried: between two of the same verdict it was taken "
-                "to be the same."
-            )
-        return remarks
+            return f"It was interrupted: {untried}."
+        return f"{untried}: between two of the same verdict it was taken to be the same."
 
     @property
     def section(self) -> str:
         """What a report says of it, the newest release first, in at most `ROOM` characters."""
         rows = [brief(" | ".join(filter(None, row)), _LONGEST_ROW) for row in reversed(self.rows)]
-        left_out = f"{len(rows) - _MOST_ROWS} older rows are left out here."
-        remarks = [*self.remarks, *([left_out] if len(rows) > _MOST_ROWS else [])]
+        left_out = f"{len(rows) - _MOST_ROWS} older rows are left out here." if len(rows) > _MOST_ROWS else ""
         line = f"**{inert(brief(self.line, _LONGEST))}**"
-        return "\n\n".join([TITLE, line, fenced("\n".join(rows[:_MOST_ROWS]), "text"), *map(inert, remarks)])
+        parts = (TITLE, line, fenced("\n".join(rows[:_MOST_ROWS]), "text"), inert(self.remark), left_out)
+        return "\n\n".join(filter(None, parts))
 
 
 def save(folder: Path, bisection: Bisection) -> None:

@@ -30,8 +30,8 @@ from statecheck.report.rule import rule_of
 from statecheck.report.scenario_timeline import timeline_of
 from statecheck.report.sections import MOST, Section, fitted, shortened
 from statecheck.report.served_text import served_text
-from statecheck.subject import Subject
-from statecheck.text.command_lines import command_line, project_of, script_line
+from statecheck.subject import BUILT_IN, Subject
+from statecheck.text.command_lines import command_line, script_line
 from statecheck.text.markdown import code, inert
 
 _MOST_OF_ONE_INPUT = 100
@@ -154,15 +154,14 @@ def _seen(case: Case) -> str:
 
 def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
     rerun = command_line("replay", directory / "case.json", subject=case.subject, device=case.device)
-    harness = needs_statecheck(case)
-    script = script_line(directory / "repro.py", case.subject, harness=harness)
+    script = script_line(directory / "repro.py")
     codes = "exits 1 while the defect is there and 0 once it is gone"
     lines = [f"{code(script)} {codes}; it needs {_needs(case, subject)}."]
-    if not case.model and not harness:
-        test = script_line(directory / TEST, case.subject, *ALONE, harness=harness)
+    if not case.model and not needs_statecheck(case):
+        test = script_line(directory / TEST, *ALONE)
         lines.append(f"{code(test)} is the same as a test for pytest, to be put among the project's own.")
     lines.append(f"{code(rerun)} replays the same input through the harness.")
-    if project_of(case.subject) == case.subject:
+    if case.subject in BUILT_IN and case.subject != "impl":
         bisect = command_line("bisect", directory / "case.json", subject=case.subject, device=case.device)
         lines.append(f"{code(bisect)} says which release broke it, and which repaired it.")
     return "\n".join(lines)

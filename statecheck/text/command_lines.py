@@ -1,7 +1,6 @@
 """Command lines as they are printed: each runs where it is pasted, if that is where this run was started.
 
-They begin with this interpreter, or with a command that is installed, and with the variables of the environment that decide what
-is imported; also where make started this run.
+They begin with this interpreter, or with the installed command, and with the import path that decides what is imported.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path, PurePath
 
 from statecheck import rooms
@@ -19,66 +17,25 @@ from statecheck.rooms import working_folder
 
 COMMAND = "STATECHECK_COMMAND"
 """How this run was started, in shell words: set by commands that are installed; else it was an interpreter."""
-FOLDER = "STATECHECK_FOLDER"
-"""The folder in which make was called, set by the Makefile; make may have changed the folder since."""
 PYTHONPATH = "STATECHECK_PYTHONPATH"
 """PYTHONPATH as it was when this run was started; workers, and an environment of a release, may have another one."""
-_CHOSEN_BY = {
-    "vllm": ("VLLM", "VLLM_PATH"),
-    "sglang": ("SGLANG", "SGLANG_PATH"),
-    "transformers": ("TRANSFORMERS", "TRANSFORMERS_PATH"),
-    "mlx_lm": ("MLX_LM", "MLX_LM_PATH"),
-    "llamacpp": ("XLLAMACPP", "XLLAMACPP_PATH"),
-}
-"""By subject of which there are releases, the variables that choose a release and a checkout."""
-IMPORTS = "PYTHONPATH", *(variable for variables in _CHOSEN_BY.values() for variable in variables)
-"""Variables of the environment that decide what is run."""
+CHOSEN = "STATECHECK_RELEASE"
+"""The options that chose the release that this run is about, in shell words, with absolute paths."""
 Option = str | bool | PurePath
-
-
-def project_of(subject: str | None) -> str:
-    """The project that it is a release of, with the functions of another module inside or not; "" where it is none."""
-    name = (subject or "").partition("+")[0]
-    return name if name in _CHOSEN_BY else ""
-
-
-def is_released(subject: str | None) -> bool:
-    """Whether it is a release, or one with the functions of another module inside."""
-    return bool(project_of(subject))
 
 
 def program() -> str:
     """What command lines begin with, behind the variables."""
-    return shlex.join(_program())
-
-
-def _program() -> list[str]:
-    return shlex.split(os.environ.get(COMMAND, "")) or [*shlex.split(python()), "-m", "statecheck"]
-
-
-def by_make() -> bool:
-    """Whether this run was started by make."""
-    return FOLDER in os.environ
+    return os.environ.get(COMMAND) or f"{python()} -m statecheck"
 
 
 def python() -> str:
     """This interpreter as a word to type: its name where that is the one on the PATH."""
-    return _word_for(sys.executable, os.environ.get("PATH", ""), working_folder())
-
-
-@cache
-def _word_for(executable: str, _path: str, _folder: Path) -> str:
-    here = Path(executable)
-    named = (name for name in dict.fromkeys(("python", "python3", here.name)) if _is_on_path(name, here))
-    return next(named, shlex.quote(near(here)))
-
-
-def _is_on_path(name: str, python_: Path) -> bool:
-    found = shutil.which(name)
-    # An interpreter of an environment is a link to one that knows nothing of the environment.
-    return (
-        found is not None and Path(found).parent.resolve() / name == python_.parent.resolve() / python_.name
-    )
+    here = Path(sys.executable)
+    there = shutil.which(here.name)
+    # Not the files: an interpreter of an environment is a link to one that knows nothing of the environment.
+    is_on_path = there is not None and Path(there).parent.resolve() == here.parent.resolve()
+    return here.name if is_on_path else shlex.quote(near(here))
 
 
 def near(path: PurePath | str) -> str:
@@ -96,45 +53,24 @@ def command_line(command: str, *given: PurePath | str, **options: Option) -> str
         given: what it is about, where it takes that without an option.
         options: by name; True is one without a value. The subject is left out where it is the usual one.
     """
-    wanted = {name: value for name, value in options.items() if (name, value) != ("subject", "impl")}
-    words = [*_program(), command, *map(_text, given), *_options(wanted)]
-    variables = (f"{name}={shlex.quote(value)}" for name, value in _variables(str(wanted.get("subject", ""))))
-    return _from_here(" ".join([*variables, shlex.join(words)]))
+    words = [command, *map(_text, given)]
+    for name, value in options.items():
+        words += _subject(str(value)) if name == "subject" else [f"--{name}"]
+        words += [_text(value)] if value is not True and name != "subject" else []
+    return " ".join([*_variables(), program(), shlex.join(words)])
 
 
-def script_line(script: PurePath, subject: str = "impl", *flags: str, harness: bool = True) -> str:
-    """A Python script about a subject, run by this interpreter, with these flags, and with what it imports.
-
-    `harness`: the script imports statecheck.
-    """
-    # A checkout of a project is on the import path of the process that went on with it.
-    chosen = _CHOSEN_BY.get(project_of(subject))
-    moved = chosen and os.environ.get(chosen[1])
-    path = _path_of_release(harness) if moved else _python_path()
-    variables = [f"PYTHONPATH={shlex.quote(path)}"] if path else []
-    return _from_here(" ".join([*variables, python(), *flags, shlex.quote(near(script))]))
-
-
-def _path_of_release(harness: bool) -> str:
-    """The import path of this process, as one types it here; without statecheck's own folder where that is not imported."""
-    folders = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    return os.pathsep.join(near(one) for one in folders if harness or Path(one) != rooms.FOLDER)
-
-
-def option(name: str, value: str) -> str:
-    """An option as one adds it to the command line that started this run."""
-    return f"{name.upper()}={value}" if by_make() else " ".join(_options({name: value}))
+def script_line(script: PurePath, *flags: str) -> str:
+    """A Python script, run by this interpreter, with these flags."""
+    return " ".join([*_variables(), python(), *flags, shlex.quote(near(script))])
 
 
 def pip_line(*packages: str) -> str:
     """How to install what is missing into this interpreter's environment."""
-    return f"{python()} -m pip install {shlex.join([*_pinned(), *packages])}"
-
-
-def _pinned() -> list[str]:
-    """The versions that a checkout is tried with."""
     pins = rooms.FOLDER / "constraints.txt"
-    return ["-c", near(pins)] if pins.is_file() else []
+    # The versions that a checkout is tried with.
+    pinned = ["-c", near(pins)] if pins.is_file() else []
+    return f"{python()} -m pip install {shlex.join([*pinned, *packages])}"
 
 
 def remembered() -> dict[str, str]:
@@ -150,21 +86,17 @@ def _text(value: Option) -> str:
     return near(value) if isinstance(value, PurePath) else str(value)
 
 
-def _from_here(line: str) -> str:
-    """A line for the working folder, as one types it where make was called."""
-    called, here = os.environ.get(FOLDER), working_folder()
-    return line if called is None or here.samefile(called) else f"cd {shlex.quote(str(here))} && {line}"
+def _subject(subject: str) -> Iterator[str]:
+    """Options that name a subject: those of its release, which say which subject it is, or --subject."""
+    chosen = shlex.split(os.environ.get(CHOSEN, ""))
+    project = chosen[0].removeprefix("--").removesuffix("-path").replace("-", "_") if chosen else ""
+    is_released = bool(project) and subject.partition("+")[0] == project
+    if subject not in ("impl", *([project] if is_released else [])):
+        yield from ("--subject", subject)
+    if is_released:
+        yield from (near(word) if os.path.isabs(word) else word for word in chosen)  # noqa: PTH117 - words, not paths
 
 
-def _variables(subject: str) -> Iterator[tuple[str, str]]:
-    for name in IMPORTS:
-        value = _python_path() if name == "PYTHONPATH" else os.environ.get(name, "")
-        if value and (name == "PYTHONPATH" or name in _CHOSEN_BY.get(project_of(subject), ())):
-            yield name, value
-
-
-def _options(options: dict[str, Option]) -> Iterator[str]:
-    for name, value in options.items():
-        yield f"--{name}"
-        if value is not True:
-            yield _text(value)
+def _variables() -> list[str]:
+    path = _python_path()
+    return [f"PYTHONPATH={shlex.quote(path)}"] if path else []

@@ -393,7 +393,7 @@ def test_a_budget_is_read_with_its_unit(text: str, seconds: float) -> None:
     ],
 )
 def test_a_budget_that_means_nothing_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=rf"^budget = {re.escape(repr(text))}, but should be a positive"):
+    with pytest.raises(ValueError, match=rf"^{re.escape(repr(text))}, but should be a positive"):
         cli_options.seconds(text)
 
 
@@ -424,7 +424,6 @@ def test_an_expression_chooses_as_pytest_s_k_does(expression: str, chosen: list[
         ["fuzz", "--seed", "x"],
         ["fuzz", "--no-such"],
         ["nightly", "--gpus"],
-        ["nightly", "--isolated", "--in-process"],
         ["replay"],
     ],
     ids=" ".join,
@@ -432,9 +431,7 @@ def test_an_expression_chooses_as_pytest_s_k_does(expression: str, chosen: list[
 def test_arguments_that_cannot_be_read_are_a_misuse(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cli.main(arguments)
-    assert ended.value.code == 3
+    assert cli.main(arguments) == 3
     assert "error: " in capsys.readouterr().err
 
 

@@ -20,7 +20,7 @@ from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.processes.tasks import Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
-from statecheck.cli.folders import require_own
+from statecheck.cli.options import require_own
 from statecheck.data import locks
 from statecheck.data.marked import mark_reports
 from statecheck.report.markdown import TEST, write_report
@@ -80,7 +80,7 @@ def test_pytest_collects_what_stands_in_reports_only_where_it_is_named(tmp_path:
         place.parent.mkdir(parents=True)
         place.write_text(_TEST, encoding="utf-8")
     mark_reports(reports)
-    require_own(reports, "reports", "reports", "fuzz")
+    require_own(reports, "reports", "reports")
     code, output = _collected(tmp_path)
     assert (code, "1 passed" in output) == (0, True), output
     for place in places:
@@ -95,7 +95,7 @@ def test_the_first_report_in_a_folder_keeps_pytest_from_collecting_it(tmp_path: 
 
 def test_a_path_that_no_record_may_have_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="should be a path without control characters"):
-        require_own(tmp_path / "a\nb", "reports", "reports", "fuzz")
+        require_own(tmp_path / "a\nb", "reports", "reports")
 
 
 def test_signals_after_the_verdict_do_not_change_the_exit_code(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_signals_after_the_verdict_do_not_change_the_exit_code(tmp_path: Path) -
         "import atexit, os, sys, time\n"
         "atexit.register(lambda: (print('ending', flush=True), time.sleep(1.0)))\n"
         "sys.argv = ['statecheck', 'fuzz', '--budget', 'soon']\n"
-        "from statecheck.cli.process import run\n"
+        "from statecheck.cli.main import run\n"
         "sys.exit(run())\n"
     )
     started = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Command lines that the documents, the ready files and `--help` show, as a user would type them."""
+"""Command lines that the documents and the ready files show, as a user would type them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from statecheck.cli.help import EXAMPLES
 from tests.helpers.modules import ROOT
 
 DOCUMENTS = ("*.md", "docs/*.md", "corpus/*.md", "tests/*.md")
 READY_FILES = (".ci/run", ".github/workflows/*.yml", "deploy/*")
 A_CASE = "0cf9c118dc"
 PLACEHOLDERS = {
-    "CASE=…": f"CASE={A_CASE}",
-    'DIRS="…"': 'DIRS="reports/campaigns/2026-11-21-night"',
+    "replay …": f"replay {A_CASE}",
+    "bisect …": f"bisect {A_CASE}",
+    "reports/…/case.json": A_CASE,
+    "<folder>/case.json": A_CASE,
     "…/case.json": "case.json",
     " …": "",
     " COMMAND": " fuzz",
@@ -24,7 +25,7 @@ PLACEHOLDERS = {
     "d28c6ca199": A_CASE,
     "slurm-N-shard*": "*",
     "NAME-shard*": "*",
-    "DIRS=shards": "DIRS=reports/campaigns/2026-11-21-night",
+    "merge shards": "merge reports/campaigns/2026-11-21-night",
     "$BUDGET": "8h",
     "${BUDGET:-8h}": "8h",
     "${PYTHON:-python3}": "python3",
@@ -35,12 +36,14 @@ FLAGS = ("pytest -k", "python -O")
 _PROGRAM = r"(?:[A-Z_]+=\S+ )*(?:make|git bisect|pytest|statecheck|python3?|\S+/bin/python) "
 _LINE = re.compile(rf"^(?: {{4}}|\$ )({_PROGRAM}\S.*?)(?:\s{{2,}}#.*| # .*)?$", re.MULTILINE)
 _SPAN = re.compile(rf"`({_PROGRAM}[^`]+)`")
-_READY = re.compile(r"\b((?:make|python3 -m statecheck) [a-z-]+(?: (?:\"[^\"]*\"|[^\s\"',&|;])+)*)")
+_READY = re.compile(
+    r"((?:\bmake|\bpython3 -m statecheck|\S*/python -m (?:statecheck|lab\.[a-z]+)) [a-z-]+(?: (?:\"[^\"]*\"|[^\s\"',&|;])+)*)"
+)
 
 
 def shown() -> list[str]:
     """Each once, with what a reader has put in place of the placeholders."""
-    found = [*_in_documents(), *_in_ready_files(), *_in_help()]
+    found = [*_in_documents(), *_in_ready_files()]
     return sorted({_filled_in(" ".join(one.split())) for one in found} - set(FLAGS))
 
 
@@ -55,10 +58,6 @@ def _in_ready_files() -> Iterator[str]:
         # A command that is a list of words.
         command_lines = re.sub(r"\[(python3, [^]]*)\]", lambda found: found[1].replace(",", ""), text)
         yield from _READY.findall(re.sub(r"^#SBATCH.*", "", command_lines, flags=re.MULTILINE))
-
-
-def _in_help() -> Iterator[str]:
-    return (f"python -m statecheck {line}" for lines in EXAMPLES.values() for line in lines)
 
 
 def _texts(patterns: tuple[str, ...]) -> Iterator[str]:

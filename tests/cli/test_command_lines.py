@@ -1,4 +1,4 @@
-"""A command line that is printed does the same whether this run was started by make or by an interpreter."""
+"""Command lines that are printed run where they are pasted."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from statecheck import rooms
-from statecheck.cli.main import parser
 from statecheck.text import command_lines
-from statecheck.text.command_lines import command_line, near, option, pip_line, script_line
+from statecheck.text.command_lines import command_line, near, pip_line, script_line
+from tests.cli.parsing import options_of
 from tests.helpers.modules import ROOT
 
 
@@ -20,41 +19,51 @@ from tests.helpers.modules import ROOT
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the root, started by no command, without a variable that decides anything."""
     monkeypatch.chdir(ROOT)
-    for name in (
-        *command_lines.IMPORTS,
-        command_lines.COMMAND,
-        command_lines.FOLDER,
-        command_lines.PYTHONPATH,
-    ):
+    for name in ("PYTHONPATH", command_lines.COMMAND, command_lines.PYTHONPATH, command_lines.CHOSEN):
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_line_is_one_that_the_command_takes_whatever_a_path_is_called() -> None:
+def test_the_command_reads_a_printed_line_whatever_a_path_is_called() -> None:
     path = Path("it's $1 of/a b.json")
     words = shlex.split(command_line("replay", path, subject="my.port", device="cpu"))
-    asked = parser().parse_args(words[words.index("-m") + 2 :])
-    assert (Path(asked.case), asked.subject, asked.device) == (path, "my.port", "cpu")
+    options = options_of(words[words.index("-m") + 2 :])
+    assert (Path(options.case), options.subject, options.device) == (path, "my.port", "cpu")
     assert "--all" in command_line("bisect", path, all=True)
 
 
-def test_the_program_is_what_this_run_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_begins_with_the_program_that_started_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     line = f"{command_lines.python()} -m statecheck replay cases/1.json"
     assert command_line("replay", Path("cases/1.json"), subject="impl") == line
     monkeypatch.setenv(command_lines.COMMAND, "statecheck")
     assert command_line("replay", Path("cases/1.json")) == "statecheck replay cases/1.json"
 
 
-def test_variables_that_decide_what_is_imported_stand_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_import_path_stands_before_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(command_lines.COMMAND, "statecheck")
     monkeypatch.setenv("PYTHONPATH", "my ports:.")
-    monkeypatch.setenv("VLLM", "0.33.0")
     line = "PYTHONPATH='my ports:.' statecheck replay 01 --subject my"
     assert command_line("replay", "01", subject="my") == line
-    line = "PYTHONPATH='my ports:.' VLLM=0.33.0 statecheck replay 01 --subject vllm"
-    assert command_line("replay", "01", subject="vllm") == line
 
 
-def test_a_process_in_another_environment_says_how_the_first_was_started(
+@pytest.mark.parametrize(
+    ("chosen", "subject", "options"),
+    [
+        ("--vllm 0.33.0", "vllm", "--vllm 0.33.0"),
+        ("--vllm 0.33.0", "vllm+impl", "--subject vllm+impl --vllm 0.33.0"),
+        ("--vllm 0.33.0", "my", "--subject my"),
+        (f"--mlx-lm-path {ROOT}/mlx", "mlx_lm", "--mlx-lm-path mlx"),
+        ("", "vllm", "--subject vllm"),
+    ],
+)
+def test_a_line_names_the_release_that_the_run_is_about(
+    chosen: str, subject: str, options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(command_lines.COMMAND, "statecheck")
+    monkeypatch.setenv(command_lines.CHOSEN, chosen)
+    assert command_line("replay", "01", subject=subject) == f"statecheck replay 01 {options}"
+
+
+def test_a_process_in_another_environment_prints_how_the_first_was_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "mine")
@@ -65,37 +74,6 @@ def test_a_process_in_another_environment_says_how_the_first_was_started(
     monkeypatch.setattr(sys, "executable", "/elsewhere/bin/python")
     assert command_line("fuzz") == before
     assert script_line(Path("repro.py")) == "PYTHONPATH=mine /elsewhere/bin/python repro.py"
-    monkeypatch.setenv("VLLM_PATH", "vllm")
-    assert script_line(Path("repro.py"), "vllm") == "PYTHONPATH=theirs /elsewhere/bin/python repro.py"
-
-
-def test_a_script_about_a_checkout_names_it_as_one_reaches_it_and_not_the_harness(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("VLLM_PATH", ".")
-    monkeypatch.setattr(rooms, "FOLDER", Path("/site-packages/statecheck/_installed"))
-    monkeypatch.setattr(sys, "executable", "/elsewhere/bin/python")
-    monkeypatch.setenv("PYTHONPATH", f"{rooms.FOLDER}{os.pathsep}{ROOT}")
-    assert (
-        script_line(Path("repro.py"), "vllm", harness=False) == "PYTHONPATH=. /elsewhere/bin/python repro.py"
-    )
-    assert f"PYTHONPATH={rooms.FOLDER}:. " in script_line(Path("repro.py"), "vllm")
-
-
-def test_command_lines_follow_make_into_another_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(command_lines.FOLDER, str(ROOT))
-    line = command_line("fuzz")
-    monkeypatch.setenv(command_lines.FOLDER, str(tmp_path))
-    assert command_line("fuzz") == f"cd {shlex.quote(str(ROOT))} && {line}"
-    assert script_line(Path("repro.py")).startswith("cd ")
-
-
-def test_an_option_is_one_of_the_command_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert option("budget", "90s") == "--budget 90s"
-    monkeypatch.setenv(command_lines.FOLDER, str(ROOT))
-    assert option("budget", "90s") == "BUDGET=90s"
 
 
 def test_an_interpreter_is_named_as_the_path_finds_it(
@@ -112,7 +90,7 @@ def test_an_interpreter_is_named_as_the_path_finds_it(
     assert command_lines.python() == "python"
 
 
-def test_what_is_missing_is_installed_into_the_environment_that_lacks_it() -> None:
+def test_a_missing_package_is_installed_into_the_environment_that_lacks_it() -> None:
     assert pip_line("ray>=2.50") == f"{command_lines.python()} -m pip install -c constraints.txt 'ray>=2.50'"
 
 

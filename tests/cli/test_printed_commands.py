@@ -18,28 +18,30 @@ from pathlib import Path
 import pytest
 import torch
 
-from lab.bench.__main__ import parser as bench_parser
-from lab.docs.__main__ import parser as docs_parser
-from lab.mutants.__main__ import parser as mutants_parser
-from lab.prove.__main__ import parser as prove_parser
+from lab.bench.__main__ import bench
+from lab.compatibility.__main__ import compatibility
+from lab.docs.__main__ import docs
+from lab.mutants.__main__ import mutants
+from lab.prove.__main__ import prove
 from statecheck.campaign.record import FILE
 from statecheck.case.values import call
-from statecheck.cli.main import parser
+from statecheck.cli.main import statecheck
 from tests.campaign.nightly_examples import a_record
+from tests.cli.parsing import options_of
 from tests.cli.printed_commands import copied, shown
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
 
-PARSERS = {
-    "statecheck": parser,
-    "lab.bench": bench_parser,
-    "lab.docs": docs_parser,
-    "lab.mutants": mutants_parser,
-    "lab.prove": prove_parser,
+COMMANDS = {
+    "statecheck": statecheck,
+    "lab.bench": bench,
+    "lab.compatibility": compatibility,
+    "lab.docs": docs,
+    "lab.mutants": mutants,
+    "lab.prove": prove,
 }
 SHOWN = shown()
 FEWEST = 75
-NEEDS = re.compile(r"make [a-z-]+ needs [A-Z_]+=")
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
@@ -64,9 +66,12 @@ def test_a_command_is_one_that_there_is(command: str) -> None:
             _read_by_make(rest)
         case ["git", "bisect", "run", *rest]:
             assert rest == ["python", "repro.py", "--bisect"]
+        case ["statecheck", name] if name in statecheck.commands:
+            # A name; what the command is about is said elsewhere.
+            pass
         case ["statecheck", *rest]:
             _read_by_command(rest)
-        case [_, "-m", module, *rest] if module in PARSERS:
+        case [_, "-m", module, *rest] if module in COMMANDS:
             _read_by_command(rest, module)
         case [_, "-m", "pytest", *rest] | ["pytest", *rest]:
             _read_by_pytest(rest)
@@ -90,20 +95,18 @@ def test_a_command_is_one_that_there_is(command: str) -> None:
 def _read_by_make(words: list[str]) -> None:
     line = ["make", "-n", *(word for word in words if not word.startswith("PYTHON=")), "PYTHON=python3"]
     found = subprocess.run(line, capture_output=True, text=True, check=False, cwd=ROOT)
-    if len(words) == 1 and NEEDS.search(found.stderr):
-        return
     assert found.returncode == 0, found.stderr
     for recipe in found.stdout.replace("\\\n", " ").splitlines():
         if " -m " in recipe:
             given = shlex.split(recipe)
             at = given.index("-m") + 1
-            if given[at] in PARSERS:
-                PARSERS[given[at]]().parse_args(given[at + 1 :])
+            if given[at] in COMMANDS:
+                options_of(given[at + 1 :], COMMANDS[given[at]])
 
 
 def _read_by_command(words: list[str], module: str = "statecheck") -> None:
-    if words and words != ["--help"]:
-        PARSERS[module]().parse_args(words)
+    if words and "--help" not in words:
+        options_of(words, COMMANDS[module])
 
 
 def _read_by_pytest(words: list[str]) -> None:
@@ -126,35 +129,34 @@ SHORTER = (
     (r"--examples 1000", "--examples 5"),
     (r"--max-examples 20", "--max-examples 3 --only chunks"),
     (r"(make (fuzz|nightly)( SUBJECT=\S+)?)$", r"\1 BUDGET=2s"),
-    (r"(-m statecheck (fuzz|nightly))$", r"\1 --budget 2s"),
-    (r"(--device cpu --only.*)", r"\1 --budget 2s"),
+    (r"(\bstatecheck (fuzz|nightly|exhaust))$", r"\1 --budget 2s"),
+    (r"(--device cpu --only.*|fuzz -x.*)", r"\1 --budget 2s"),
 )
 """The same command, with less to do."""
 LEFT_OUT = {
-    r"make (lint|types|test|table$|ci)|lab\.docs": "the suite itself, and what .ci/run does beside it",
+    r"make (lint|types|test|table$|clean)|lab\.docs": "the suite itself, and what .ci/run does beside it",
     r"demo|tests\.": "has a test of its own",
-    r"lab\.bench|make bench": "is run by its own tests, on less",
     r"-m coverage": "needs coverage.py, which the suite does not install",
+    r"lab\.bench": "is run by its own tests, on less",
     r"compatibility": "takes hours; its parts are tested with a release that is pretended",
-    r"RAY=": "needs a cluster",
-    r"^python -m statecheck$": "names what has commands",
+    r"--ray ": "needs a cluster",
+    r"-m statecheck$": "names what has commands",
     r"^pytest -": "for the reader's own tests",
     r"-m ruff": "formats the reader's own change",
-    r"(?<!-m )statecheck ": "needs an installation, which has a test of its own",
     r"-m pytest": "needs a GPU",
-    r"[Vv][Ll][Ll][Mm]|[Ss][Gg][Ll]ang|SGLANG|(make|statecheck) bisect|replay-trace": "needs a release of an engine",
-    r"make site|make wheel": "installs the tools of the site, or of the build",
+    r"vllm|sglang|statecheck bisect|replay-trace": "needs a release of an engine",
+    r"make docs": "installs the tools of the site",
     r"lab\.conformance": "needs two results, and has a test of its own",
-    r"make (llamacpp|transformers|mlx)\b|lab\.sequence_": "needs a release of a library",
-    r"make hunt|lab\.hunt|lab\.planted": "takes hours; lab/tests and tests/meta hunt for some defects",
-    r"make prove|lab\.prove": "takes minutes; lab/tests proves single lemmas",
+    r"--(llamacpp|transformers|mlx)|lab\.sequence_": "needs a release of a library",
+    r"lab\.hunt|lab\.planted": "takes hours; lab/tests and tests/meta hunt for some defects",
+    r"lab\.prove": "takes minutes; lab/tests proves single lemmas",
     r"mutants\b": "takes minutes or hours; lab/tests judges a small module",
     r"\b(conform|xfails|upstream)\b": "has a test of its own, on ports of one function",
-    r"^make (sanitize|vllm|sglang)$": "a name; the command has an argument",
+    r"^statecheck (sanitize|replay|merge)$": "a name; the command has an argument",
 }
 FOUR = 4
 """GPUs that the longest list of them names."""
-NO_GPU = re.compile(r"GPUS=|DEVICE=cuda")
+NO_GPU = re.compile(r"GPUS=|DEVICE=cuda|--gpus |--device cuda")
 SHIFT_WINDOW = """
 import torch
 import triton
@@ -229,9 +231,9 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """As at a shell in the folder, where `python` is this interpreter."""
     bin_ = folder.parent / "bin"
     bin_.mkdir(exist_ok=True)
-    for name in ("python", "python3"):
+    for name, module in (("python", ""), ("python3", ""), ("statecheck", "-m statecheck")):
         script = bin_ / name
-        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module} "$@"\n', encoding="utf-8")
         script.chmod(0o755)
     kept = ("HOME", "LANG", "TMPDIR", "HYPOTHESIS_STORAGE_DIRECTORY")
     variables = {name: os.environ[name] for name in kept if name in os.environ}
@@ -251,7 +253,7 @@ def shorter(command: str) -> str:
 
 def kind(command: str) -> str:
     """The command and what it is given, without values; how long it runs and by whom is left out."""
-    words = re.sub(r"-m (statecheck |lab\.)", "make ", command).split()
+    words = re.sub(r"(^|-m )(statecheck |lab\.)", "make ", command).split()
     target = words[words.index("make") + 1] if "make" in words else words[0]
     given = (one.strip("-").partition("=")[0].lower() for one in words if re.match(r"--[a-z]|[A-Z_]+=", one))
     return " ".join([target, *sorted(set(given) - {"budget", "python", "pythonpath", "only"})])

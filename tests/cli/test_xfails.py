@@ -199,7 +199,7 @@ def test_expected_failures_that_are_not_there_yet_are_none_and_are_noted_at_once
 def test_a_file_that_is_wrong_is_refused_before_the_environment_of_a_release_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("statecheck.cli.main.go_on_in_release", lambda *_: pytest.fail("made"))
+    monkeypatch.setattr("statecheck.cli.options.go_on_in_release", lambda *_: pytest.fail("made"))
     file = tmp_path / "xfails.toml"
     file.write_text("known = 5")
     assert cli.main(["conform", "--subject", "vllm", "--xfails", str(file)]) == MISCONFIGURED

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from statecheck.cli import main as cli
-from statecheck.cli.options import seconds
 from statecheck.execution.example import Bench
 from statecheck.execution.offers import Offers
 from statecheck.execution.port import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status, verdict_of
 from subjects import Subject, adapted
+from tests.cli.parsing import options_of
 from tests.helpers.modules import ROOT
 
 TEMPLATE = ROOT / "examples/port"
@@ -57,8 +56,8 @@ def test_every_command_of_the_workflow_can_be_parsed() -> None:
     commands = [one["run"] for one in steps() if one.get("run", "").startswith("statecheck ")]
     budgets = []
     for command in commands:
-        options = cli.parser().parse_args(shlex.split(command.replace("$SUBJECT", "my_port"))[1:])
-        budgets.append(seconds(options.budget))
+        options = options_of(shlex.split(command.replace("$SUBJECT", "my_port"))[1:])
+        budgets.append(options.budget)
     # A pull request, and a night.
     assert budgets == [300, 3600]
     assert [one["run"] for one in steps() if "${{" in one.get("run", "")] == []

@@ -137,7 +137,7 @@ def test_a_defect_of_a_release_is_found(group: str, word: str) -> None:
     assert defects
     project, release = group.partition("-")[0].replace("inside", "vllm"), defects[0].release
     if not release_python(project, release).exists():
-        pytest.skip(f"make {project} {project.upper()}={release} makes the environment")
+        pytest.skip(f"statecheck fuzz --{project} {release} makes the environment")
     command = [sys.executable, "-m", "lab.planted", "--groups", group, "--only", word, "--examples", "600"]
     found = subprocess.run(command, cwd=rooms.FOLDER, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout + found.stderr

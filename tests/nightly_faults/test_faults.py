@@ -35,7 +35,7 @@ def require_ended(night: Night, least: int = 2) -> None:
     assert (code, night.survivors()) == (1, []), night.output[-6000:]
     assert night.announced - night.kept == set(), "buckets are lost"
     assert len(night.announced) >= least
-    assert "statecheck/cli/process.py" not in night.output, "a traceback of the coordinator"
+    assert "statecheck/cli/main.py" not in night.output, "a traceback of the coordinator"
     assert night.record is not None
 
 

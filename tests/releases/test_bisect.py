@@ -14,27 +14,26 @@ import pytest
 
 from statecheck.case import Case
 from statecheck.case.values import call
-from statecheck.cli.main import main, parser
-from statecheck.cli.releases import bisect as bisect_command
-from statecheck.cli.releases.bisect import run_bisect
+from statecheck.cli import bisect as bisect_command
+from statecheck.cli.bisect import run_bisect
+from statecheck.cli.main import main
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.releases.bisect import Replays
-from statecheck.releases.environment import Maker
 from statecheck.releases.project import Project
 from statecheck.report.bisection import FILE, TriedRelease
-from statecheck.text.command_lines import FOLDER
+from tests.cli.parsing import options_of
 from tests.helpers.cases import a_case
 
 PROGRAM = """
-import json, os, sys
+import json, sys
 from pathlib import Path
-words, release = sys.argv[1:], os.environ.get("VLLM") or os.environ["SGLANG"]
+words, release = sys.argv[1:], sys.argv[-1]
 index = Path(words.pop(0))
 with (index / "tried").open("a") as tried:
     print(release, file=tried)
 verdict = json.loads((index / "verdicts.json").read_text()).get(release, "missing")
 if verdict == "missing":
-    sys.exit(print(f"error: VLLM = {release!r}, but should be a release that the package index has") or 3)
+    sys.exit(print(f"error: {release} cannot be set up") or 3)
 if verdict == "none":
     print("Segmentation fault")
     sys.exit(139)
@@ -56,7 +55,7 @@ class ToyBisect:
     def run(self, *arguments: str, case: Path | None = None) -> int:
         (self.folder / "verdicts.json").write_text(json.dumps(self.verdicts), encoding="utf-8")
         (self.folder / "tried").unlink(missing_ok=True)
-        options = parser().parse_args(["bisect", str(case or self.case), "--device", "cpu", *arguments])
+        options = options_of(["bisect", str(case or self.case), "--device", "cpu", *arguments])
         return run_bisect(options, (sys.executable, "-c", PROGRAM, str(self.folder)))
 
     @property
@@ -70,13 +69,11 @@ RELEASES = {"0.25.1": "FIXED", "0.26.0": "KNOWN", "0.27.0": "FAILED", "0.27.1": 
 
 @pytest.fixture
 def bisect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToyBisect:
-    for name in ("VLLM", "VLLM_PATH", "SGLANG", "SGLANG_PATH", FOLDER):
-        monkeypatch.delenv(name, raising=False)
     case = a_case(subject="vllm", steps=(call("cdiv", x=4, y=2),)).save(tmp_path / "one" / "case.json")
     toy = ToyBisect(tmp_path, case, dict(RELEASES), {"0.27.0"})
     monkeypatch.setattr(Project, "root", tmp_path)
-    monkeypatch.setattr(bisect_command, "releases_of", lambda *_: sorted(["0.19.0", *RELEASES]))
-    monkeypatch.setattr(Maker, "is_ready", lambda _, wanted: wanted.version in toy.ready)
+    monkeypatch.setattr(bisect_command, "releases_of", lambda _: sorted(RELEASES))
+    monkeypatch.setattr(bisect_command, "is_ready", lambda release: release.version in toy.ready)
     return toy
 
 
@@ -152,14 +149,13 @@ def test_what_was_not_tried_is_said_with_the_command_that_tries_it(
 
 
 def test_the_release_that_the_case_was_seen_with_is_tried_first_or_asked_for(
-    bisect: ToyBisect, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bisect.verdicts["0.27.0"] = "FIXED"
     bisect.run()
-    asked = "None of the releases that were tried is wrong: VLLM=<release> names the one that the case was seen with"
+    asked = "None of the releases that were tried is wrong: --first names the one that the case was seen with"
     assert asked in capsys.readouterr().out
-    monkeypatch.setenv("VLLM", "0.27.1")
-    bisect.run()
+    bisect.run("--first", "0.27.1")
     assert bisect.tried[0] == "0.27.1"
 
 
@@ -208,34 +204,21 @@ def test_one_that_is_interrupted_replaces_none_in_a_report(
     assert "right since 0.28.0**" in (bisect.case.parent / "report.md").read_text()
 
 
-REFUSED: Mapping[str, tuple[tuple[str, ...], dict[str, str], str]] = {
-    "releases": (("--releases", "latest"), {}, "VLLM = 'latest', but should be the version of a release"),
-    "odd releases": (("--releases", "1.x.2"), {}, "releases = '1.x.2', but should be versions such as"),
-    "path": (
-        (),
-        {"VLLM_PATH": "/nowhere"},
-        "VLLM_PATH = '/nowhere', but should be not set: releases are tried",
-    ),
+REFUSED: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "releases": (("--releases", "latest"), "--vllm = 'latest', but should be the version of a release"),
+    "odd releases": (("--releases", "1.x.2"), "releases = '1.x.2', but should be versions such as"),
     "subject": (
         ("--subject", "impl"),
-        {},
         "subject = 'impl', but should be vllm or sglang or .*, which have releases",
     ),
-    "time limit": (("--time-limit", "soon"), {}, "time_limit = 'soon', but should be a positive duration"),
-    "device": (("--device", "tpu"), {}, "device = 'tpu', but should be"),
+    "device": (("--device", "tpu"), "device = 'tpu', but should be"),
 }
 
 
-@pytest.mark.parametrize(("arguments", "variables", "message"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_is_refused_before_anything_is_set_up(
-    bisect: ToyBisect,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: tuple[str, ...],
-    variables: dict[str, str],
-    message: str,
+    bisect: ToyBisect, arguments: tuple[str, ...], message: str
 ) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=message):
         bisect.run(*arguments)
     assert bisect.tried == []
@@ -243,7 +226,7 @@ def test_what_cannot_be_is_refused_before_anything_is_set_up(
 
 def test_a_case_that_cannot_be_read_is_refused(bisect: ToyBisect, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bisect", str(bisect.case.parent / "no.json")]) == MISCONFIGURED
-    assert "but should be a readable file [bisect]" in capsys.readouterr().err
+    assert "but should be a readable file" in capsys.readouterr().err
 
 
 def test_the_case_s_own_subject_is_the_default(bisect: ToyBisect, tmp_path: Path) -> None:

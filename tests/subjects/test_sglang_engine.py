@@ -17,7 +17,9 @@ RELEASE = "0.5.23"
 PYTHON = rooms.FOLDER / ".sglang" / RELEASE / "bin" / "python"
 needs_release = [
     pytest.mark.slow,
-    pytest.mark.skipif(not PYTHON.exists(), reason=f"make sglang SGLANG={RELEASE} makes the environment"),
+    pytest.mark.skipif(
+        not PYTHON.exists(), reason=f"statecheck fuzz --sglang {RELEASE} makes the environment"
+    ),
 ]
 LAWS = {
     "a state is not copied to the slot that keeps it": "published",

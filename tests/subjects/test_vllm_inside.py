@@ -19,8 +19,8 @@ import torch
 from properties.strategies.releases.live import LiveWorld
 from statecheck import rooms
 from statecheck.case.rules import check_names
+from statecheck.releases.project import VLLM, project_of
 from statecheck.subject import load
-from statecheck.text.command_lines import is_released
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
 
@@ -28,7 +28,7 @@ RELEASE = "0.33.0"
 PYTHON = rooms.FOLDER / ".vllm" / RELEASE / "bin" / "python"
 ADAPTER = ROOT / "subjects/vllm"
 needs_release = pytest.mark.skipif(
-    not PYTHON.exists(), reason=f"make vllm VLLM={RELEASE} makes the environment"
+    not PYTHON.exists(), reason=f"statecheck fuzz --vllm {RELEASE} makes the environment"
 )
 
 
@@ -53,10 +53,10 @@ class Recorder:
         return lambda *given, **named: self.calls.append((name, given, named))
 
 
-@pytest.mark.parametrize(("subject", "right"), [("vllm+impl", True), ("vllm+my.port", True), ("vllm", True)])
-def test_an_engine_with_a_module_inside_is_a_name_of_a_subject(subject: str, right: bool) -> None:
+@pytest.mark.parametrize("subject", ["vllm+impl", "vllm+my.port", "vllm"])
+def test_an_engine_with_a_module_inside_is_a_name_of_a_subject(subject: str) -> None:
     check_names(replace(a_case(), subject=subject))
-    assert is_released(subject) is right
+    assert project_of(subject) == VLLM
 
 
 @pytest.mark.parametrize("subject", ["vllm+", "+impl", "vllm+impl+impl", "vllm+a b", "vllm+../x"])

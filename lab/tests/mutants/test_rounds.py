@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.mutants.__main__ import code_of
+from lab.mutants.__main__ import code_of, main
 from lab.mutants.mutant import Mutant, Source, difference
 from lab.mutants.page import PAGE, TEXT, Judged, judged, write_page
 from lab.mutants.plan import MutantPlan, judge, pending, possible, unjudged, valid
@@ -28,7 +28,6 @@ from lab.mutants.results import (
 )
 from lab.mutants.run import Settings
 from lab.mutants.targets import Target, targets
-from statecheck.cli.main import main
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.rooms import FOLDER, variables
 
@@ -211,7 +210,7 @@ def test_the_command_is_clean_only_if_all_are_judged_and_none_survives(plan: Mut
     ],
 )
 def test_bad_options_are_refused(option: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["mutants", option]) == MISCONFIGURED
+    assert main([option]) == MISCONFIGURED
     assert message in capsys.readouterr().err
 
 

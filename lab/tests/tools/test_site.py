@@ -81,7 +81,7 @@ def test_the_site_builds_without_a_dead_link() -> None:
     tools = ROOT / "build/site-tools/bin/python"
     python = str(tools) if tools.exists() else sys.executable
     if not tools.exists() and find_spec("material") is None:
-        pytest.skip("mkdocs-material is not installed: `make site` installs it")
+        pytest.skip("mkdocs-material is not installed: `make docs` installs it")
     write_pages(PAGES)
     line = [python, "-m", "mkdocs", "build", "--strict", "--quiet"]
     found = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -30,7 +30,6 @@ from statecheck.execution.example import spell
 from statecheck.execution.verdict import Status
 from statecheck.kernels import launch_counts
 from statecheck.report.filled import filled
-from statecheck.report.repro.script import needs_statecheck
 from statecheck.subject import is_engine
 from statecheck.text import brief, counted, first_names
 from statecheck.text.command_lines import command_line, near, script_line
@@ -158,9 +157,7 @@ def commands(bucket: BucketRecord, record: CampaignRecord, reports: Path) -> tup
             command_line("replay", folder / "case.json", subject=bucket.subject, device=record.device)
         )
     if folder is not None and (folder / "repro.py").is_file():
-        case = _case_of(bucket)
-        harness = case is None or needs_statecheck(case)
-        found.append(script_line(folder / "repro.py", bucket.subject, harness=harness))
+        found.append(script_line(folder / "repro.py"))
     return tuple(found)
 
 

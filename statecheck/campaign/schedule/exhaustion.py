@@ -1,4 +1,4 @@
-"""What `make exhaust` explores when: of every decision all inputs of bound 0, then of bound 1, and so on until the budget is used.
+"""What `statecheck exhaust` explores when: of every decision all inputs of bound 0, then of bound 1, and so on until the budget is used.
 
 A layer of inputs is dealt to as many parts as there are workers. A worker tries a part for a second, and sends the number of inputs that it tried.
 The next decision is that with the least time of its share. A falsified decision is closed: its smallest failing input was found.

@@ -12,7 +12,7 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import EFFECTS, BucketRecord, KnownRecord, bucket_in
 from statecheck.execution.verdict import Status
 from statecheck.text import first_names
-from statecheck.text.command_lines import near, option
+from statecheck.text.command_lines import near
 from statecheck.text.markdown import without_emphasis
 from statecheck.text.terminal import said
 
@@ -98,7 +98,7 @@ def not_reached(record: CampaignRecord) -> str:
         waiting = f"{untested:,} of {len(pairs):,} pairs of a property and a model were not tested"
         line = "; ".join(filter(None, (line, waiting)))
     enough = budget_that_would_do(record)
-    return f"{line}; {option('budget', f'{enough}s')} would do" if enough else line
+    return f"{line}; --budget {enough}s would do" if enough else line
 
 
 def without_effect(record: CampaignRecord) -> str:

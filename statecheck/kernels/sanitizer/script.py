@@ -167,4 +167,4 @@ def _report_failure(script: SanitizedScript, error: BaseException) -> None:
     traceback.print_exception(error)
     print(f"error: {script.path} failed", file=sys.stderr)
     if any(name in str(error).lower() for name in ("cuda", "nvidia")):
-        print("hint: tensors have to be on the CPU (DEVICE=cpu)", file=sys.stderr)
+        print("hint: tensors have to be on the CPU", file=sys.stderr)

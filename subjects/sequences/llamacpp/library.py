@@ -118,7 +118,7 @@ def library_path() -> Path:
     ]
     if not found:
         raise ValueError(
-            "LLAMACPP_PATH = '', but should be the path of a library, or xllamacpp be installed [llamacpp]"
+            "xllamacpp = not installed, but should be, or a release or a library be named, as by --llamacpp build/libllama.so"
         )
     return found[0]
 

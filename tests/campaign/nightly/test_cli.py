@@ -22,6 +22,7 @@ from tests.campaign.nightly.test_campaign import (
 )
 from tests.campaign.nightly_examples import campaigns, on_a_cpu
 from tests.campaign.pretended import COMMIT, passes, stage
+from tests.cli.parsing import options_of
 from tests.helpers.faulty import EXACT
 
 pytestmark = pytest.mark.usefixtures("default_signals")
@@ -45,8 +46,8 @@ def refused(folder: Path, *options: str) -> int:
     ("options", "complaint"),
     [
         ("--budget 5s --examples 5", "examples = 5, but should not be given with a budget"),
-        ("--budget soon", "budget = 'soon', but should be a positive duration"),
-        ("--budget 0", "budget = '0', but should be a positive duration"),
+        ("--budget soon", "Invalid value for '--budget': 'soon', but should be a positive duration"),
+        ("--budget 0", "Invalid value for '--budget': '0', but should be a positive duration"),
         ("--examples 0", "examples = 0, but should be >= 1"),
         ("--engines 0", "engines = 0, but should be >= 1"),
         ("--workers 0", "workers = 0, but should be >= 1"),
@@ -57,7 +58,10 @@ def refused(folder: Path, *options: str) -> int:
         ("--subject no_such_module", "subject = 'no_such_module', but should be impl, vllm, sglang,"),
         ("--only nothing_like_it", "only = 'nothing_like_it', but should match a property"),
         ("--only (", "only = '(', but should be an expression"),
-        ("--time-limit never", "time_limit = 'never', but should be a positive duration"),
+        (
+            "--time-limit never",
+            "Invalid value for '--time-limit': 'never', but should be a positive duration",
+        ),
         ("--id ../up --examples 5", "id = '../up', but should be letters"),
     ],
 )
@@ -90,8 +94,8 @@ def test_variables_that_name_no_shard_exit_3_and_say_why(
 
 
 def plan_of(folder: Path, *options: str, **variables: str) -> Plan:
-    parsed = cli.parser().parse_args(["nightly", "--device", "cpu", "--reports", str(folder), *options])
-    return planned(parsed, variables)
+    given = ["nightly", "--device", "cpu", "--reports", str(folder), *options]
+    return planned(options_of(given), variables)
 
 
 def test_a_campaign_has_eight_hours_where_nothing_is_said(tmp_path: Path) -> None:

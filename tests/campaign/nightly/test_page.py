@@ -93,7 +93,7 @@ def test_the_page_and_the_summary_are_those_of_the_golden_file(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`python -m tests.campaign.nightly.test_page` writes the golden files."""
-    for variable in (command_lines.COMMAND, command_lines.FOLDER, *command_lines.IMPORTS):
+    for variable in (command_lines.COMMAND, command_lines.PYTHONPATH, command_lines.CHOSEN, "PYTHONPATH"):
         monkeypatch.delenv(variable, raising=False)
     assert golden_text(GOLDEN[name]) == (FILES / f"{name}.txt").read_text(encoding="utf-8")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from statecheck.cli import sanitize as cli_sanitize
+from statecheck.cli.sanitize import sanitize
 from statecheck.execution.example import Bench
 from statecheck.kernels import launch
 from statecheck.kernels.source.ir import NotUnderstoodError
@@ -80,14 +79,8 @@ class Command:
         return self.run([str(self.write(body)), *arguments])
 
     def run(self, arguments: Sequence[str]) -> Outcome:
-        code = cli_sanitize.run_sanitize(parse(arguments))
+        code = sanitize.main(list(arguments), standalone_mode=False)
         return Outcome(code, *self._capsys.readouterr())
-
-
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    cli_sanitize.add_sanitize(parser.add_subparsers())
-    return parser.parse_args(["sanitize", *arguments])
 
 
 @pytest.fixture
@@ -172,7 +165,7 @@ def test_a_script_that_fails_is_not_clean(command: Command) -> None:
         ("print(zeros(3).sum().item())\n", "error: no kernel was launched by"),
         (
             "raise AssertionError('Torch not compiled with CUDA enabled')\n",
-            "hint: tensors have to be on the CPU (DEVICE=cpu)",
+            "hint: tensors have to be on the CPU",
         ),
     ],
 )
@@ -207,7 +200,6 @@ def test_launches_that_were_interpreted_are_told_with_the_reason(
     [
         (["nowhere.py"], "script = '.*nowhere.py', but should be a file"),
         (["script.py", "--order", "sideways"], "schedule = 'sideways', but should be"),
-        (["script.py", "--order"], "argument --order: expected one argument"),
     ],
 )
 def test_what_cannot_be_run_is_refused(
@@ -240,20 +232,15 @@ def child(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return run_python(*arguments, cwd=folder, env=environment | {"PYTHONPATH": path})
 
 
-MAIN = """\
-import argparse, sys
-from statecheck.cli.sanitize import add_sanitize
-parser = argparse.ArgumentParser()
-add_sanitize(parser.add_subparsers())
-options = parser.parse_args()
-sys.exit(options.run(options))
-"""
+MAIN = (
+    "import sys; from statecheck.cli.sanitize import sanitize; sys.exit(sanitize.main(standalone_mode=False))"
+)
 
 
 @pytest.mark.slow
 def test_the_command_needs_no_preparation(command: Command) -> None:
     path = command.write(OUTSIDE)
-    found = child(command.folder, "-c", MAIN, "sanitize", path.name)
+    found = child(command.folder, "-c", MAIN, path.name)
     assert (found.returncode, found.stdout.startswith("OutsideView: "), found.stderr) == (1, True, "")
 
 

@@ -155,7 +155,7 @@ def test_all_requests_are_served_by_the_subject_s_own_engine(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PYTHON.exists(), reason=f"make vllm VLLM={RELEASE} makes the environment")
+@pytest.mark.skipif(not PYTHON.exists(), reason=f"statecheck fuzz --vllm {RELEASE} makes the environment")
 @pytest.mark.parametrize("runner", ["V1", "V2"])
 def test_the_engine_of_a_release_serves_all_requests(trace: Path, tmp_path: Path, runner: str) -> None:
     options = ("--subject", "vllm", "--device", "cpu", "--runner", runner, "--out", str(tmp_path / "replay"))

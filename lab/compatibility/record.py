@@ -16,8 +16,8 @@ from statecheck.case.codec import spread
 from statecheck.data.decode import Decoder
 from statecheck.data.json_files import load as read_json
 from statecheck.execution.verdict import Status
-from statecheck.releases.command import last_line
 from statecheck.releases.project import VLLM, Project
+from statecheck.releases.start import last_line
 from statecheck.rooms import FOLDER
 from statecheck.text import brief
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,15 +9,14 @@ from typing import Any
 
 import pytest
 
+from lab.compatibility import __main__ as compatibility_run
+from lab.compatibility import record as compatibility
+from lab.compatibility.__main__ import campaign_on, main
+from lab.compatibility.record import by_release, collected, loaded
+from lab.compatibility.table import FILES, parts, table
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import KnownRecord, PropertyRecord
-from statecheck.cli.main import main
-from statecheck.cli.releases import compatibility as compatibility_run
-from statecheck.cli.releases.compatibility import campaign_on, run_compatibility
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
-from statecheck.releases.compatibility import record as compatibility
-from statecheck.releases.compatibility.record import by_release, collected, loaded
-from statecheck.releases.compatibility.table import FILES, parts, table
 from statecheck.releases.project import PROJECTS, VLLM
 from statecheck.text.marked_parts import MarkedPart
 
@@ -111,7 +109,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def told_from(folder: Path, *options: str) -> int:
-    return main(["compatibility", "--from", str(folder), *options])
+    return main(["--from", str(folder), *options])
 
 
 def test_saved_campaigns_are_written_into_readme_and_docs(root: Path) -> None:
@@ -157,10 +155,10 @@ def test_a_folder_without_campaigns_is_refused(tmp_path: Path, capsys: pytest.Ca
 
 
 _CAMPAIGN = """
-import json, os, pathlib, sys
+import json, pathlib, sys
 print("said", flush=True)
-if os.environ["VLLM"] != "0.2":
-    row = {"name": os.environ["VLLM"], "sentence": "", "kind": "", "status": "passed"}
+if sys.argv[-1] != "0.2":
+    row = {"name": sys.argv[-1], "sentence": "", "kind": "", "status": "passed"}
     record = {"schema": 3, "id": "x", "subject": "vllm", "device": "cpu", "commit": "", "properties": [row]}
     pathlib.Path(sys.argv[2], "campaign.json").write_text(json.dumps(record))
 sys.exit("broke")
@@ -183,9 +181,8 @@ def test_a_campaign_that_broke_is_not_taken_for_the_one_before(tmp_path: Path) -
 
 @pytest.mark.parametrize(("releases", "budget"), [("0.25.1,latest", "3m"), ("", "3m"), ("0.25.1", "soon")])
 def test_what_cannot_be_is_refused_before_the_first_campaign(
-    releases: str, budget: str, monkeypatch: pytest.MonkeyPatch
+    releases: str, budget: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(compatibility_run, "campaign_on", lambda *_: pytest.fail("ran"))
-    options = argparse.Namespace(saved=None, released="vllm", releases=releases, budget=budget)
-    with pytest.raises(ValueError, match="but should be"):
-        run_compatibility(options)
+    assert main(["--releases", releases, "--budget", budget]) == 3
+    assert "but should be" in capsys.readouterr().err

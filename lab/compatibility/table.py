@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from statecheck.releases.compatibility.record import (
+from lab.compatibility.record import (
     ERROR,
     GONE,
     KNOWN,
