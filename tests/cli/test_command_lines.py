@@ -11,8 +11,8 @@ import pytest
 
 from statecheck.text import command_lines
 from statecheck.text.command_lines import command_line, near, pip_line, script_line
-from tests.cli.parsing import options_of
 from tests.helpers.modules import ROOT
+from tests.helpers.parsing import options_of
 
 
 @pytest.fixture(autouse=True)

@@ -27,10 +27,10 @@ from statecheck.campaign.record import FILE
 from statecheck.case.values import call
 from statecheck.cli.main import statecheck
 from tests.campaign.nightly_examples import a_record
-from tests.cli.parsing import options_of
 from tests.cli.printed_commands import copied, shown
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
+from tests.helpers.parsing import options_of
 
 COMMANDS = {
     "statecheck": statecheck,

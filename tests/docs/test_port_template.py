@@ -17,8 +17,8 @@ from statecheck.execution.port import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status, verdict_of
 from subjects import Subject, adapted
-from tests.cli.parsing import options_of
 from tests.helpers.modules import ROOT
+from tests.helpers.parsing import options_of
 
 TEMPLATE = ROOT / "examples/port"
 WORKFLOW = TEMPLATE / ".github/workflows/statecheck.yml"

@@ -21,8 +21,8 @@ from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIG
 from statecheck.releases.bisect import Replays
 from statecheck.releases.project import Project
 from statecheck.report.bisection import FILE, TriedRelease
-from tests.cli.parsing import options_of
 from tests.helpers.cases import a_case
+from tests.helpers.parsing import options_of
 
 PROGRAM = """
 import json, sys

@@ -22,8 +22,8 @@ from tests.campaign.nightly.test_campaign import (
 )
 from tests.campaign.nightly_examples import campaigns, on_a_cpu
 from tests.campaign.pretended import COMMIT, passes, stage
-from tests.cli.parsing import options_of
 from tests.helpers.faulty import EXACT
+from tests.helpers.parsing import options_of
 
 pytestmark = pytest.mark.usefixtures("default_signals")
 
