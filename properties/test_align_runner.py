@@ -26,7 +26,7 @@ from properties.strategies.align.runner import (
     scheduler_output,
     stage,
 )
-from properties.strategies.align.runner_steps import RunnerStep, runner_steps, shifting_steps
+from properties.strategies.align.runner_steps import RunnerStep, runner_steps
 from properties.strategies.align.setup import CONTEXT, Setup
 from properties.strategies.align.setups import setups
 from properties.strategies.align.steps import afters
@@ -42,15 +42,6 @@ TO_GPU, TO_CPU = f"{BUFFER}.copy_to_gpu", f"{BUFFER}.copy_to_cpu"
 COLLECT, DO_COPY, MEMCPY = "collect_mamba_copy_meta", "do_mamba_copy_block", "batch_memcpy"
 CREATE = f"{CONTEXT}.create"
 STAGE_ALL = (STAGE, CREATE)
-
-
-@prop("preprocess/shift-by-pointers", "refusal", PREPROCESS, COPY_BUFFERS, step=shifting_steps())
-def test_what_lists_of_pointers_cannot_say_is_refused_before_anything_changes(
-    trial: Trial, step: RunnerStep
-) -> None:
-    listed = replace(step, pointers=True)
-    trial.agrees(*listed.prepared())
-    trial.refuses(listed.preprocess())
 
 
 @prop("preprocess/idempotent", "ownership", PREPROCESS, COPY_BUFFERS, step=runner_steps())

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from properties.strategies.batch import (
     POISON,
     Batch,
-    RequestRow,
     Splitting,
     batches,
     metadata,
@@ -17,7 +16,7 @@ from properties.strategies.batch import (
     splittings,
 )
 from properties.strategies.block_tables import BlockTable, block_tables
-from statecheck.case.values import Let, Name, Overwrite, Tensor, call, int32
+from statecheck.case.values import Let, Name, Overwrite, call, int32
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop
 from statecheck.execution.statements import statement, statements
@@ -107,14 +106,6 @@ def test_padding_rows_join_the_last_kind_of_row(trial: Trial, splitting: Splitti
     trial.holds(found == wanted, f"with {rows} padding rows {found}", f"should be {wanted}", place="result")
 
 
-@prop("split/max-query-len", "refusal", SPLIT, splitting=splittings(), short=st.integers(1, 4))
-def test_a_maximum_below_the_longest_query_is_refused(trial: Trial, splitting: Splitting, short: int) -> None:
-    longest = replace(
-        splitting.batch, requests=(*splitting.batch.requests, RequestRow(5, 0, prefilling=True))
-    )
-    trial.refuses(replace(splitting, batch=longest, slack=-short).call())
-
-
 @prop("block-table/align-columns", "agreement", GATHER, table=block_tables())
 def test_align_mode_keeps_the_running_column_and_the_speculative_ones(
     trial: Trial, table: BlockTable
@@ -171,42 +162,6 @@ def test_permuted_requests_come_out_permuted(trial: Trial, table: BlockTable, da
     plain, permuted = trial.returns(table.call()).rows(), trial.returns(moved.call()).rows()
     wanted = tuple(plain[r] for r in order)
     trial.holds(permuted == wanted, f"{permuted}", f"should be {wanted}", place="result")
-
-
-@prop(
-    "block-table/seq-len-past-row",
-    "refusal",
-    GATHER,
-    table=block_tables(rows_per_length=True),
-    excess=st.integers(1, 9),
-    data=st.data(),
-)
-def test_a_length_past_the_row_is_refused(
-    trial: Trial, table: BlockTable, excess: int, data: st.DataObject
-) -> None:
-    at = data.draw(st.integers(0, len(table.seq_lens)))
-    covered = table.block_size * (table.width - table.num_speculative_blocks)
-    lengths = (*table.seq_lens[:at], covered + excess, *table.seq_lens[at:])
-    rows = (*table.rows[:at], table.rows[0] if table.rows else (1,) * table.width, *table.rows[at:])
-    bad = replace(table, rows=rows, seq_lens=lengths)
-    # Lengths on a device are not read before the launch, so the refusal is about host tensors.
-    arguments = dict(bad.call().arguments)
-    on_host = {
-        name: value.on_host() if isinstance(value, Tensor) else value for name, value in arguments.items()
-    }
-    trial.refuses(call(GATHER, **on_host))
-
-
-@prop("block-table/max-seq-len", "refusal", GATHER, table=block_tables(), excess=st.integers(1, 9))
-def test_a_host_bound_past_the_row_is_refused_on_every_device(
-    trial: Trial, table: BlockTable, excess: int
-) -> None:
-    covered = table.block_size * (table.width - table.num_speculative_blocks)
-    trial.agrees(
-        table.call(max_seq_len=covered),
-        replace(table, seq_lens=(0,) * len(table.seq_lens)).call(max_seq_len=0),
-    )
-    trial.refuses(table.call(max_seq_len=covered + excess))
 
 
 @prop(

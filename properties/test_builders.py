@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from properties.strategies.builder_sessions import Session, captured_step, sessions, steps
+from properties.strategies.builder_sessions import Session, captured_step, sessions
 from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, StepRequest, setups
 from statecheck.case.values import Call, Name, Record, Tensor, Value, call
 from statecheck.execution.example import Trial
@@ -413,79 +413,6 @@ def test_another_block_table_changes_the_state_indices_of_gdn_only(
     setup, step = session.setup, session.steps[0]
     update = step.with_blocks_from(500 + first_block).update(setup, builder)
     trial.agrees(setup.construct(), setup.construct(bind="other"), step.build(setup), update)
-
-
-@prop("builder/bad-config", "refusal", *BUILDERS, setup=setups(), data=st.data())
-def test_a_configuration_that_cannot_work_is_refused_at_construction(
-    trial: Trial, setup: BuilderSetup, data: st.DataObject
-) -> None:
-    broken = [
-        replace(setup, mode="aligned"),
-        replace(setup, block_size=0),
-        replace(setup, max_num_seqs=0),
-    ]
-    if setup.kind == "gdn":
-        broken.append(replace(setup, mode="all"))
-    if setup.kind == "mamba1":
-        broken.append(replace(setup, num_spec=1))
-    if setup.kind == "mamba2":
-        broken += [replace(setup, chunk_size=None), replace(setup, chunk_size=0)]
-    if setup.kind != "mamba1" and setup.mode != "all":
-        broken.append(replace(setup, num_spec=2, spare_blocks=-1))
-    chosen = data.draw(st.lists(st.sampled_from(broken), min_size=1, unique=True))
-    for one in chosen:
-        trial.refuses(one.construct())
-
-
-@prop("builder/empty-row", "refusal", *BUILD, setup=setups(), data=st.data())
-def test_an_empty_row_before_another_is_refused(
-    trial: Trial, setup: BuilderSetup, data: st.DataObject
-) -> None:
-    step = data.draw(steps(setup))
-    rows = (StepRequest(0), *step.requests, StepRequest(1 + setup.num_spec, 3))
-    trial.agrees(setup.construct())
-    trial.refuses(replace(step, requests=rows, counts=True).build(setup))
-
-
-@prop(
-    "builder/unmarked-first-chunk",
-    "refusal",
-    "Mamba1AttentionMetadataBuilder.build",
-    "GDNAttentionMetadataBuilder.build",
-    device="cpu",
-    setup=setups(kinds=("mamba1", "gdn")),
-    data=st.data(),
-)
-def test_a_decode_by_its_length_alone_is_refused_without_computed_tokens(
-    trial: Trial, setup: BuilderSetup, data: st.DataObject
-) -> None:
-    # In mode "all" the builder needs the host lengths, which tell first chunks apart.
-    setup = replace(setup, mode="align" if setup.mode == "all" else setup.mode)
-    step = data.draw(steps(setup, rows="decodes"))
-    length = data.draw(st.integers(1, 1 + setup.num_spec))
-    first = StepRequest(length, drafts=length - 1)
-    others = tuple(replace(row, accepted=1) for row in step.requests)
-    trial.agrees(setup.construct())
-    # The documents let a builder read lengths only where that makes no device wait.
-    step = replace(step, requests=(first, *others), marks=False, bounds=False, host_lengths=True)
-    trial.refuses(replace(step, counts=True, drafts=True).build(setup))
-
-
-@prop(
-    "mamba2-builder/accepted-counts",
-    "refusal",
-    "Mamba2AttentionMetadataBuilder.build",
-    setup=setups(kinds=("mamba2",)),
-    data=st.data(),
-)
-def test_decodes_under_speculation_without_accepted_counts_are_refused(
-    trial: Trial, setup: BuilderSetup, data: st.DataObject
-) -> None:
-    setup = replace(setup, num_spec=max(2, setup.num_spec), max_model_len=max(40, setup.max_model_len))
-    step = data.draw(steps(setup, rows="decodes"))
-    rows = (StepRequest(1, 4), *(row for row in step.requests if row.query_len == 1))
-    trial.agrees(setup.construct())
-    trial.refuses(replace(step, requests=rows, counts=False, marks=True).build(setup))
 
 
 @prop("builder/no-sync", "cost", *BUILD, device="cuda", session=sessions(max_steps=2))

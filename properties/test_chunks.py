@@ -12,7 +12,6 @@ from properties.strategies.chunks import (
     Packed,
     VectorForm,
     packed_sequences,
-    spread,
     varlen_call,
     vector_forms,
     vector_of,
@@ -261,44 +260,4 @@ def test_chunk_indices_of_a_sequence_stand_between_its_offsets(trial: Trial, pac
         f"chunk_offsets[-1] = {offsets[-1]}",
         f"should be {len(indices)}",
         place="chunk_offsets",
-    )
-
-
-@prop(
-    "chunk-metadata/decreasing-starts",
-    "refusal",
-    VARLEN,
-    CONV,
-    INDICES,
-    OFFSETS,
-    packed=short_sequences,
-    data=st.data(),
-)
-def test_starts_that_step_back_are_refused(trial: Trial, packed: Packed, data: st.DataObject) -> None:
-    starts = list(packed.starts) + [packed.starts[-1] + 9]
-    at = data.draw(st.integers(1, len(starts) - 1))
-    starts[at] = starts[at - 1] - data.draw(st.integers(1, 10))
-    tensor = data.draw(st.sampled_from((int32(starts), spread(tuple(starts), "int64"))))
-    function = data.draw(st.sampled_from((VARLEN, CONV, INDICES, OFFSETS)))
-    trial.refuses(
-        conv_call(tensor)
-        if function == CONV
-        else call(function, **{STARTS[function]: tensor, "chunk_size": packed.chunk_size})
-    )
-
-
-@prop(
-    "chunk-metadata/chunk-size",
-    "refusal",
-    VARLEN,
-    INDICES,
-    OFFSETS,
-    packed=short_sequences,
-    chunk_size=st.integers(-5, 0),
-)
-def test_a_chunk_size_below_one_is_refused(trial: Trial, packed: Packed, chunk_size: int) -> None:
-    trial.refuses(
-        varlen_call(replace(packed, chunk_size=chunk_size)),
-        call(INDICES, cu_seqlens=int32(packed.starts), chunk_size=chunk_size),
-        call(OFFSETS, cu_seqlens=int32(packed.starts), chunk_size=chunk_size),
     )

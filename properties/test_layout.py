@@ -9,7 +9,6 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from properties.strategies.layout import (
-    LAYOUT_VARIABLE,
     Copy,
     conv_copies,
     environment,
@@ -34,18 +33,6 @@ def test_the_environment_variable_selects_the_layout_and_sd_is_the_default(trial
         call(LAYOUT, environment=chosen),
         call(DIM_FIRST, environment=chosen),
     )
-
-
-@prop(
-    "conv-layout/unknown",
-    "refusal",
-    LAYOUT,
-    DIM_FIRST,
-    layout=st.sampled_from(("sd", "ds", "", "SD ", "DSD", "NHD")),
-)
-def test_an_unknown_layout_is_refused(trial: Trial, layout: str) -> None:
-    chosen = {LAYOUT_VARIABLE: layout}
-    trial.refuses(call(LAYOUT, environment=chosen), call(DIM_FIRST, environment=chosen))
 
 
 @statements(
@@ -112,50 +99,3 @@ def it_stays_inside_one_block(trial: Trial, copy: Copy, function: str) -> None:
     )
     owned = copy.block_ids[copy.cur_block_idx :]
     trial.holds(block in owned, f"block {block}", f"should be one of {owned}", place="block")
-
-
-@prop(
-    "copy-spec/accepted-below-one", "refusal", CONV, TEMPORAL, copy=conv_copies(), accepted=st.integers(-3, 0)
-)
-def test_an_accepted_count_below_one_is_refused(trial: Trial, copy: Copy, accepted: int) -> None:
-    bad = replace(copy, num_accepted_tokens=accepted)
-    trial.refuses(bad.call(CONV), bad.call(TEMPORAL))
-
-
-@prop(
-    "copy-spec/accepted-above-drafts", "refusal", CONV, TEMPORAL, copy=conv_copies(), more=st.integers(1, 3)
-)
-def test_an_accepted_count_above_one_and_the_drafts_is_refused(trial: Trial, copy: Copy, more: int) -> None:
-    # A row has a block for the running token and for each draft: one more accepted token has none to be read from.
-    left = len(copy.block_ids) - copy.cur_block_idx
-    bad = replace(copy, num_accepted_tokens=left + more)
-    trial.refuses(bad.call(CONV), bad.call(TEMPORAL))
-
-
-@prop(
-    "copy-spec/column-outside",
-    "refusal",
-    CONV,
-    TEMPORAL,
-    copy=conv_copies(drawn_layouts=st.just("SD")),
-    column=st.integers(-4, 12),
-)
-def test_a_column_outside_the_row_is_refused(trial: Trial, copy: Copy, column: int) -> None:
-    assume(not 0 <= column < len(copy.block_ids))
-    bad = replace(copy, cur_block_idx=column, num_accepted_tokens=1)
-    trial.refuses(bad.call(CONV), bad.call(TEMPORAL))
-
-
-@prop(
-    "copy-spec/unowned-block",
-    "refusal",
-    CONV,
-    TEMPORAL,
-    copy=conv_copies(drawn_layouts=st.just("SD")),
-    block=st.sampled_from((0, -1, -7, 1)),
-)
-def test_a_block_without_an_owner_is_refused(trial: Trial, copy: Copy, block: int) -> None:
-    # 1 stands for the first id behind the pool.
-    unowned = block if block <= 0 else copy.state.num_blocks - 1 + block
-    bad = replace(copy, block_ids=(unowned,), cur_block_idx=0, num_accepted_tokens=1)
-    trial.agrees(bad.call(CONV), bad.call(TEMPORAL))

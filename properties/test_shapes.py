@@ -89,24 +89,6 @@ def test_each_speculative_token_adds_one_row_to_every_conv_state_and_nothing_els
     trial.holds(wide == wanted, f"with {model.num_spec} drafts {wide}", f"should be {wanted}", place="result")
 
 
-@prop("state-shape/no-ranks", "refusal", *FAMILIES, model=models(), tp_size=st.sampled_from((0, -1)))
-def test_fewer_than_one_rank_is_refused(trial: Trial, model: ShapeArguments, tp_size: int) -> None:
-    trial.refuses(replace(model, tp_size=tp_size).call())
-
-
-@prop(
-    "state-shape/uneven-ranks",
-    "refusal",
-    *FAMILIES,
-    model=models(),
-    tp_size=st.sampled_from((2, 3, 5, 7, 11)),
-)
-def test_ranks_that_cannot_share_evenly_are_refused(
-    trial: Trial, model: ShapeArguments, tp_size: int
-) -> None:
-    trial.agrees(replace(model, tp_size=tp_size).call())
-
-
 @prop(
     "state-shape/replicated-groups",
     "agreement",

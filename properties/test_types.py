@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from hypothesis import strategies as st
 
-from properties.strategies.align.kept import DTYPES as BYTES
 from properties.strategies.bounds import WIDE_NUMBERS, counts, drafts
-from properties.strategies.layout import DTYPES, ONE_BYTE_DTYPES
+from properties.strategies.layout import DTYPES
 from statecheck.case.values import DType, Record, Tensor, call, record
 from statecheck.execution.example import Trial
 from statecheck.execution.registry import prop
@@ -89,21 +86,6 @@ PADDED_SPECS = specs(wide=False, page_size_padded=SMALL**MAX_AXES * 4 * MAX_STAT
 )  # fmt: skip
 def a_page_is_as_large_as_the_rules_say(trial: Trial, spec: Record) -> None:
     trial.agrees(call(PAGE, self=spec))
-
-
-@st.composite
-def specs_in_pages_too_small(draw: st.DrawFn) -> Record:
-    """Specifications whose pages end before the last byte of their states."""
-    spec = draw(specs())
-    states = zip(spec["shapes"], spec["dtypes"], strict=True)
-    widths = BYTES | dict.fromkeys(ONE_BYTE_DTYPES, 1)
-    size = sum(prod(shape) * widths[dtype.name] for shape, dtype in states)
-    return record("MambaSpec", **dict(spec.fields) | {"page_size_padded": draw(st.integers(0, size - 1))})
-
-
-@prop("page-size/too-small", "refusal", PAGE, spec=specs_in_pages_too_small())
-def test_a_padded_page_too_small_for_its_states_is_refused(trial: Trial, spec: Record) -> None:
-    trial.refuses(call(PAGE, self=spec))
 
 
 LONGEST = counts(300, WIDE_NUMBERS, min_value=1)

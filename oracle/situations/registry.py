@@ -16,14 +16,12 @@ _REACHED: Final[set[str]] = set()
 class Situation:
     """A situation by its name, a sentence; the topic of its rule, and the only device on which it comes up, if there is one.
 
-    The topic is the name of the rule's module below its package, such as "align.memory". `never` is why no property can reach
-    it, "" for one that can be reached.
+    The topic is the name of the rule's module below its package, such as "align.memory".
     """
 
     name: str
     topic: str
     device: str | None = None
-    never: str = ""
 
     def reached(self) -> None:
         """The situation is there."""
@@ -36,17 +34,17 @@ class Situation:
 
 
 def situations_of(topic: str) -> Callable[..., Situation]:
-    """Declares the situations of a topic: `declare(name, device=None, never="")`.
+    """Declares the situations of a topic: `declare(name, device=None)`.
 
     Raises:
         ValueError: when a name is declared that is taken.
     """
 
-    def declare(name: str, device: str | None = None, never: str = "") -> Situation:
+    def declare(name: str, device: str | None = None) -> Situation:
         if name in _DECLARED:
             taken = f"be a name of its own, which {_DECLARED[name].topic} has taken [situation]"
             raise ValueError(f"name = {name!r}, but should {taken}")
-        _DECLARED[name] = Situation(name, topic, device, never)
+        _DECLARED[name] = Situation(name, topic, device)
         return _DECLARED[name]
 
     return declare

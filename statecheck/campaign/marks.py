@@ -38,7 +38,7 @@ def reachable(properties: Iterable[str]) -> frozenset[str]:
 
 
 def expected(names: Iterable[str], device: str) -> list[Situation]:
-    """The marks that properties of these names should reach on a device, sooner or later; none that can never be reached.
+    """The marks that properties of these names should reach on a device, sooner or later.
 
     One that no property is known to reach is expected where all properties are chosen that this device has.
     """
@@ -50,9 +50,7 @@ def expected(names: Iterable[str], device: str) -> list[Situation]:
     return [
         mark
         for name, mark in every_situation().items()
-        if mark.device in (None, device)
-        and not mark.never
-        and (name in found or (everything and not known.get(name)))
+        if mark.device in (None, device) and (name in found or (everything and not known.get(name)))
     ]
 
 

@@ -111,17 +111,11 @@ def answer(call: Call, memory: Mapping[str, Value] | None = None, profile: Profi
     before = tuple((name, known[name]) for name in call.observes if known.get(name) is not None)
     try:
         value, after = _answered(_ANSWERS[call.function], call, known, profile)
-    except (Refused, NotImplementedError) as error:
-        return refusal_of(error, before)
+    except Refused as refused:
+        return Refusal(refused.argument, after=before)
+    except NotImplementedError:
+        return Refusal("", "NotImplementedError", before)
     return Returned(value, after=tuple((dict(before) | after).items()))
-
-
-@rules.rule
-def refusal_of(error: Exception, before: tuple[tuple[str, Value], ...]) -> Refusal:
-    """What the rules expect where they refuse a call: the exception, and that nothing changes."""
-    if isinstance(error, Refused):
-        return Refusal(error.argument, after=before)
-    return Refusal("", "NotImplementedError", before)
 
 
 def _answered(

@@ -34,7 +34,7 @@ from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status
 from tests.campaign.pretended import Actor, Body, falsifies, found_in, passes, stage
 from tests.helpers.cases import a_case
-from tests.helpers.faulty import DEVIANT, EXACT, FATES, PADDED, ROUNDS_UP, TEMPORAL, UNKNOWN
+from tests.helpers.faulty import DEVIANT, EXACT, FATES, LAYOUT_READ, PADDED, ROUNDS_UP, TEMPORAL
 from tests.helpers.modules import module
 
 pytestmark = pytest.mark.usefixtures("default_signals")
@@ -173,7 +173,7 @@ def test_a_campaign_uses_the_profile_nightly_in_ci_too_and_no_database(mixed: En
 
 def test_known_defects_have_their_standings(mixed: Ended) -> None:
     shown = {defect.id: defect.standing for defect in mixed.record.known}
-    assert shown == {PADDED: "showed", UNKNOWN: "not tried"}
+    assert shown == {PADDED: "showed", LAYOUT_READ: "not tried"}
 
 
 HANGS = """

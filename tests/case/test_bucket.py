@@ -62,7 +62,6 @@ ONE_PLACE = [
 ]
 # As many functions or fields show these as have what is broken in them.
 FEW_PLACES = [
-    ("starts are compared at their two ends only", "starts_that_step_back_are_refused", 8),
     ("the split of the first step is kept", "each_build_is_what_a_new_builder_would_build", 8),
     ("every prefill has an initial state", "every_field_of_the_metadata_is_what_its_sentence_says", 3),
     ("a full block runs on the next one", "align_mode_keeps_the_running_column_and_the_speculative_ones", 2),

@@ -160,7 +160,7 @@ def test_a_declared_deviation_that_does_not_show_fails(tmp_path: Path) -> None:
 def test_written_examples_and_orders_skip_a_subject_without_refusals_and_launches(
     tmp_path: Path,
 ) -> None:
-    files = ("properties/refusals/test_refusals.py", "properties/test_align_copies.py")
+    files = ("properties/test_refusals.py", "properties/test_align_copies.py")
     chosen = ("-k", "each_bad_input or no_order_of_programs_shows_in_copied_runs")
     found = session(tmp_path, "examples.numpy_port", *files, *chosen)
     assert found.code == pytest.ExitCode.NO_TESTS_COLLECTED

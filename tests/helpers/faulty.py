@@ -106,9 +106,9 @@ SUBJECT = Subject(
             Symptom("value", "MambaSpec.page_size_bytes.fget", "result"),
         ),
         KnownDeviation(
-            "an_unknown_layout_is_refused",
+            "the_environment_variable_selects_the_layout_and_sd_is_the_default",
             "https://example.org/2",
-            Symptom("refusal", "get_conv_state_layout", "result"),
+            Symptom("value", "get_conv_state_layout", "result"),
         ),
     ),
 )
@@ -116,7 +116,8 @@ SUBJECT = Subject(
 """The rest of a subject that kills its worker, lacks a function, and deviates as it declares and not as it declares."""
 
 EXACT, ROUNDS_UP = "division_is_exact_or_refused", "ceiling_division_rounds_up_for_either_sign"
-PADDED, UNKNOWN = "a_padded_page_is_as_large_as_its_padding_says", "an_unknown_layout_is_refused"
+PADDED = "a_padded_page_is_as_large_as_its_padding_says"
+LAYOUT_READ = "the_environment_variable_selects_the_layout_and_sd_is_the_default"
 TEMPORAL = "a_temporal_copy_is_the_block_of_the_last_accepted_token"
 FATES = {
     EXACT: "FALSIFIED",

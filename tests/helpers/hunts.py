@@ -18,7 +18,8 @@ from subjects import Subject
 
 SEED = 20
 SEEDS = 3
-MAX_EXAMPLES = 200
+MAX_EXAMPLES = 500
+"""No fewer than the table of bad input has rows."""
 LONGEST = 800
 
 

@@ -36,7 +36,6 @@ NEED_CUDA = {
     "precopy/no-sync": "on the CPU there is nothing to wait for",
     "align-postprocess/no-sync": "on the CPU there is nothing to wait for",
     "staging/no-sync": "on the CPU there is nothing to wait for",
-    "bad-input/places": "on the CPU everything is on the host",
 }
 OF_RELEASES = {
     one.id

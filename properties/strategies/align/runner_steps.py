@@ -12,7 +12,7 @@ from oracle.situations.align import decisions, runner
 from properties.strategies.align.cache import PLAIN, Cache, Filling, fillings, spread
 from properties.strategies.align.requests import Starting, starting
 from properties.strategies.align.runner import Scheduled, copy_buffers, preprocess, scheduler_output
-from properties.strategies.align.setup import KINDS, Setup
+from properties.strategies.align.setup import Setup
 from properties.strategies.align.setups import setups
 from properties.strategies.bounds import MANY_ROWS, crowded, crowds
 from properties.strategies.orders import schedules
@@ -115,10 +115,6 @@ class RunnerStep(NamedSituations):
             self.cache, self.rows, self.output, pointers=self.pointers, schedule=self.schedule, **changes
         )
 
-    def shifts(self) -> bool:
-        """Whether a request that leaves its column has accepted a draft."""
-        return any(one.moves(self.setup.block_size) and one.bias for one in self.requests)
-
     def conditions(self) -> dict[str, bool]:
         size = self.setup.block_size
         moving = [one for one in self.requests if one.moves(size)]
@@ -152,19 +148,10 @@ def runner_steps(*, pointers: bool | None = None) -> st.SearchStrategy[RunnerSte
     return _steps(setups(), pointers).map(noted)
 
 
-def shifting_steps() -> st.SearchStrategy[RunnerStep]:
-    """Steps with accepted drafts and channel-first conv states, whose rows have to be shifted on the way."""
-    conv = tuple(kinds for kinds in KINDS if kinds[0] == "conv")
-    found = setups(layouts=("DS",), kinds=conv, min_spec=1)
-    return _steps(found, False, moving=True).filter(RunnerStep.shifts).map(noted)
-
-
 @st.composite
-def _steps(
-    draw: st.DrawFn, models: st.SearchStrategy[Setup], pointers: bool | None, *, moving: bool = False
-) -> RunnerStep:
+def _steps(draw: st.DrawFn, models: st.SearchStrategy[Setup], pointers: bool | None) -> RunnerStep:
     setup = draw(models)
-    parts = draw(_parts(setup.block_size, setup.num_spec, setup.layout, pointers, moving))
+    parts = draw(_parts(setup.block_size, setup.num_spec, setup.layout, pointers))
     return _affordable(RunnerStep(setup, **parts))
 
 
@@ -191,20 +178,18 @@ _SPARE = st.integers(0, 2)
 
 
 @cache
-def _some(size: int, spec: int, moving: bool) -> st.SearchStrategy[list[Starting]]:
-    some = st.lists(starting(size, spec, moving=moving), min_size=1, max_size=MAX_REQUESTS)
+def _some(size: int, spec: int) -> st.SearchStrategy[list[Starting]]:
+    some = st.lists(starting(size, spec), min_size=1, max_size=MAX_REQUESTS)
     many = crowds(MANY_ROWS[:1], one_in=8)
     return st.builds(lambda count, requests: crowded(requests, count), many, some)
 
 
 @cache
 @st.composite
-def _parts(
-    draw: st.DrawFn, size: int, spec: int, layout: str, pointers: bool | None, moving: bool
-) -> dict[str, Any]:
+def _parts(draw: st.DrawFn, size: int, spec: int, layout: str, pointers: bool | None) -> dict[str, Any]:
     """What a step is made of beside its model, as keywords."""
     parts: dict[str, Any] = {
-        "requests": () if draw(_NO_REQUESTS) else tuple(draw(_some(size, spec, moving))),
+        "requests": () if draw(_NO_REQUESTS) else tuple(draw(_some(size, spec))),
         "resumed": draw(_FLAGS),
         "gone": tuple(draw(_GONE)),
         "spare": draw(_SPARE),

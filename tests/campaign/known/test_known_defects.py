@@ -33,7 +33,7 @@ from subjects import KnownDeviation, Symptom
 from tests.campaign.nightly_examples import a_bucket, a_record
 from tests.campaign.pretended import Actor, Body, stage
 from tests.helpers.cases import a_case, a_property
-from tests.helpers.faulty import EXACT, ROUNDS_UP, UNKNOWN
+from tests.helpers.faulty import EXACT, LAYOUT_READ, ROUNDS_UP
 from tests.helpers.modules import module
 
 WRONG = Symptom("value", "divide", "result")
@@ -167,7 +167,7 @@ SUBJECT = Subject(
             id="large",
             title="Large numbers",
         ),
-        KnownDeviation("an_unknown_layout_is_refused", "https://example.org/2", LAYOUT, id="layout"),
+        KnownDeviation("the_environment_variable_selects_the_layout_and_sd_is_the_default", "https://example.org/2", LAYOUT, id="layout"),
         KnownDeviation("chunk-metadata/*", "https://example.org/3", OFFSETS, id="never"),
     ),
 )
@@ -175,7 +175,7 @@ SUBJECT = Subject(
 
 
 def campaign(folder: Path, body: Body, **changes: Any) -> tuple[CampaignRecord, list[Explore]]:
-    fields: dict[str, Any] = {"only": f"{EXACT} or {ROUNDS_UP} or {UNKNOWN}", "budget": 1.0} | changes
+    fields: dict[str, Any] = {"only": f"{EXACT} or {ROUNDS_UP} or {LAYOUT_READ}", "budget": 1.0} | changes
     with module(folder, "toy_declaring", SUBJECT) as name, stage(body) as given:
         plan = Plan("pretended", name, reports=str(folder / "reports"), corpus=str(folder / "corpus"))
         return coordinator.run(replace(plan, **fields)), given
@@ -193,7 +193,7 @@ def test_a_known_defect_is_counted_and_a_stale_declaration_is_wrong(tmp_path: Pa
     record, given = campaign(tmp_path, meets)
     large, layout, never = record.known
     statuses = {row.name: row.status for row in record.properties}
-    assert statuses == {EXACT: "passed", ROUNDS_UP: "known", UNKNOWN: "UNEXPECTED PASS"}
+    assert statuses == {EXACT: "passed", ROUNDS_UP: "known", LAYOUT_READ: "UNEXPECTED PASS"}
     assert (large.standing, set(large.properties)) == ("showed", {ROUNDS_UP})
     rounds_up = next(row for row in record.properties if row.name == ROUNDS_UP)
     assert large.properties == {ROUNDS_UP: rounds_up.known["large"]}

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from properties.refusals.test_align_refusals import CHANNELS_FIRST, SETUP
 from properties.strategies.align.afters import After
 from properties.strategies.align.batches import OUT, BatchLayout
 from properties.strategies.align.befores import Before
 from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.requests import FLAWS, Sampled, Starting
 from properties.strategies.align.setup import Setup
+from properties.strategies.refusals import CHANNELS_FIRST, SETUP
 from statecheck.case.compare import outcome_difference
 from statecheck.case.values import Attribute, Call, Name, Step
 from statecheck.execution.port import InProcess

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from properties.refusals.test_align_refusals import SETUP, collected, create, initialize, layers
 from properties.strategies.align.runner import copy_buffers
+from properties.strategies.refusals import SETUP, collected, create, initialize, layers
 from statecheck.case.values import Attribute, Function, Let, Name, Raised, Step, Tensor, View
 from statecheck.execution.port import InProcess
 from statecheck.execution.ports import executed

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from properties.refusals.test_align_refusals import (
+from properties.strategies.refusals import (
     STEP,
     VECTORS,
     collected,
@@ -16,8 +16,9 @@ from properties.refusals.test_align_refusals import (
     memcpy,
     named_counts,
     postprocessed,
+    preprocess,
+    with_value,
 )
-from properties.strategies.forms import with_value
 from statecheck.case.values import Let, Raised, Step, Tensor, int32
 from statecheck.execution.port import InProcess
 from statecheck.execution.ports import executed
@@ -47,7 +48,7 @@ def wrong_forms() -> Iterator[tuple[str, str, tuple[Step, ...]]]:
     matrix = Let("accepted", Tensor("int32", (2, 2), (2, 1, 2, 1), on="host"))
     named = tuple(matrix if one == named_counts() else one for one in STEP.prepared())
     yield counts, "a matrix", (*named, STEP.preprocess())
-    yield counts, "a list", (*STEP.prepared(), with_value(STEP.preprocess(), f"input_batch.{counts}", [2, 1]))
+    yield counts, "a list", with_value(preprocess(), f"input_batch.{counts}", [2, 1])
     short = Let("accepted", int32([2]).on_host())
     named = tuple(short if one == named_counts() else one for one in STEP.prepared())
     yield counts, "a vector too short", (*named, STEP.preprocess())

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from properties.refusals.test_align_refusals import postprocessed
+from properties.strategies.refusals import postprocessed
 from statecheck.case.values import Attribute, Name, Raised
 from statecheck.execution.port import InProcess
 from statecheck.execution.ports import executed

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from properties.refusals.test_align_refusals import STEP, postprocessed
+from properties.strategies.refusals import STEP, postprocessed
 from statecheck.case.compare import outcome_difference
 from statecheck.case.values import Name, Raised
 from statecheck.execution.port import InProcess

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 from properties.strategies.align.pointers import MovedRuns, runs
-from properties.strategies.align.runner_steps import runner_steps, shifting_steps
+from properties.strategies.align.runner_steps import runner_steps
 from properties.strategies.align.sessions import History, histories
 from properties.strategies.align.setup import Setup
 from properties.strategies.align.steps import afters, befores
@@ -69,7 +69,6 @@ BATCHES: dict[str, SearchStrategy[Any]] = {
     "flawed befores": befores(flawed=True),
     "crowded befores": befores(crowded=True),
     "steps of a runner": runner_steps(),
-    "shifting steps": shifting_steps(),
 }
 REORDERED: dict[str, SearchStrategy[Any]] = {
     "afters": afters(reordered=True),

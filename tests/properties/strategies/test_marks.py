@@ -75,8 +75,7 @@ def reached(tested: Property, wanted: Iterable[str]) -> set[str]:
 def test_every_mark_that_is_declared_is_reached_by_a_property() -> None:
     load_properties()
     assert marks.table().keys() == every_situation().keys()
-    never = {name for name, one in every_situation().items() if one.never}
-    assert {name for name, names in marks.table().items() if not names} == never
+    assert [name for name, names in marks.table().items() if not names] == []
 
 
 def test_the_properties_of_the_table_are_those_that_there_are() -> None:
@@ -203,7 +202,7 @@ def test_a_declared_mark_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None
     one = situations_of("somewhere")("a situation", device="cuda")
     one.reached()
     assert (one, take()) == (
-        Situation("a situation", "somewhere", "cuda", ""),
+        Situation("a situation", "somewhere", "cuda"),
         frozenset({"a situation"}),
     )
 
@@ -233,7 +232,7 @@ def test_marks_that_need_a_gpu_are_expected_there_only() -> None:
     by_device = {device: names_of(expected(load_properties(), device)) for device in ("cpu", "cuda")}
     needing = {name for name, one in every_situation().items() if one.device == "cuda"}
     assert by_device["cuda"] - by_device["cpu"] == needing != set()
-    assert by_device["cuda"] == {name for name, one in every_situation().items() if not one.never}
+    assert by_device["cuda"] == every_situation().keys()
 
 
 def test_a_mark_that_no_property_is_known_to_reach_is_expected_of_all_properties_together(

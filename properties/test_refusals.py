@@ -1,0 +1,50 @@
+"""Bad input of every function: a `ValueError` names the argument, and nothing is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from properties.strategies.refusals import BAD_INPUTS, BadInput
+from statecheck.case.values import Call
+from statecheck.execution.example import Bench, Trial
+from statecheck.execution.registry import PROPERTIES, prop, written_examples
+
+FUNCTIONS = tuple(sorted({bad.call.function for bad in BAD_INPUTS}))
+
+
+@prop("refusals/bad-input", "refusal", *FUNCTIONS, any_of=True, bad=st.sampled_from(BAD_INPUTS))
+def test_bad_input_is_refused_by_name_before_anything_is_written(trial: Trial, bad: BadInput) -> None:
+    """A `ValueError` names the argument, the value and the rule; no memory and no dict has changed."""
+    if bad.device not in (None, trial.bench.port.device):
+        return
+    *before, last = bad.steps
+    if any(isinstance(step, Call) for step in before):
+        trial.agrees(*before)
+        trial.refuses(last)
+    else:
+        trial.refuses(*bad.steps)
+
+
+@dataclass(frozen=True)
+class BadInputs:
+    """All rows of the table with one function."""
+
+    rows: tuple[BadInput, ...]
+
+    @property
+    def call(self) -> Call:
+        return self.rows[0].call
+
+
+BY_FUNCTION = tuple(
+    BadInputs(tuple(bad for bad in BAD_INPUTS if bad.call.function == function)) for function in FUNCTIONS
+)
+
+
+@written_examples("refusals/bad-input", "inputs", BY_FUNCTION, lambda inputs: str(inputs.call.function))
+def test_each_bad_input_is_refused(trial: Bench, inputs: BadInputs) -> None:
+    refusal = PROPERTIES["bad_input_is_refused_by_name_before_anything_is_written"]
+    for bad in inputs.rows:
+        refusal.example(trial, bad=bad)
