@@ -62,11 +62,15 @@ Bad = Value | Callable[[Value], Value]
 
 @dataclass(frozen=True)
 class BadInput:
-    """Steps that end with a call with one bad argument, and the only device on which it is refused, if there is one."""
+    """Steps that end with a call with one bad argument, and the only device on which it is refused, if there is one.
+
+    `form`: the argument is of another type than the documented one, apart from numbers; plain functions are handed no such thing.
+    """
 
     name: str
     steps: Steps
     device: str | None = None
+    form: bool = False
 
     @property
     def call(self) -> Call:
@@ -95,7 +99,9 @@ def bad_inputs(
             shown = bad.__name__.replace("_", " ") if callable(bad) else f"= {brief(bad)}"
             last = changed[-1]
             assert isinstance(last, Call)
-            yield BadInput(f"{last.function}{about and f', {about}'}: {path} {shown}", changed, device)
+            name = f"{last.function}{about and f', {about}'}: {path} {shown}"
+            form = _form(_value_at(changed, path)) != _form(_value_at(whole, path))
+            yield BadInput(name, changed, device, form)
 
 
 def with_value(steps: Steps, path: str, bad: Bad) -> Steps:
@@ -112,6 +118,24 @@ def with_value(steps: Steps, path: str, bad: Bad) -> Steps:
         else step
         for step in steps
     )
+
+
+def _value_at(steps: Steps, path: str) -> Value:
+    first, *rest = path.split(".")
+    named = {step.name: step.value for step in steps if isinstance(step, Let)}
+    last = steps[-1]
+    assert isinstance(last, Call)
+    value = (named | last.named)[first]
+    for name in rest:
+        value = value[int(name)] if isinstance(value, list | tuple) else value[name]
+    return value
+
+
+def _form(value: Value) -> object:
+    """The same for values of one documented type; bools and floats are numbers."""
+    if isinstance(value, Tensor):
+        return (value.dtype, len(value.shape), value.strides is None, value.on)
+    return "number" if isinstance(value, int | float) else type(value)
 
 
 def with_arguments(last: Call, **changes: Value) -> Call:
@@ -449,13 +473,13 @@ def narrow_tables() -> Iterator[BadInput]:
             steps = setup.construct(), STEP_OF_TWO.build(setup)
             yield from _with_columns(steps, states - 1, f"{kind}, mode {mode}, {spare} spare")
             if mode == "align":
-                steps = setup.construct(), lengthy.build(setup)
-                yield from _with_columns(steps, states, f"{kind}, {spare} spare, a token too many", "cpu")
+                lengths = setup.construct(), lengthy.build(setup)
+                yield from _with_columns(lengths, states, f"{kind}, {spare} spare, a token too many", "cpu")
     for kind in ("mamba1", "mamba2"):
         for mode, columns in (("none", 0), ("align", 1)):
             setup = replace(SETUPS[kind], num_spec=0, mode=mode)
-            steps = setup.construct(), lengthy.build(setup), STEP_OF_TWO.update(setup)
-            yield from _with_columns(steps, columns, f"mode {mode}", "cpu")
+            updated = setup.construct(), lengthy.build(setup), STEP_OF_TWO.update(setup)
+            yield from _with_columns(updated, columns, f"mode {mode}", "cpu")
 
 
 def _with_columns(steps: Steps, columns: int, about: str, device: str | None = None) -> Iterator[BadInput]:
@@ -582,8 +606,8 @@ def contexts() -> Iterator[BadInput]:
         create(), {"max_num_reqs": (True, 0), "num_state_types": (True, 0), "config": (config_of(ATTENTION),)}
     )
     yield from bad_inputs(lists(), {"max_num_reqs": (True, 0), "copy_funcs": ((),)})
-    fewer, longer = (replace(SETUP, **one).config(4) for one in ({"num_spec": 1}, {"block_size": 8}))
-    others = [config["kv_cache_groups"][0]["kv_cache_spec"] for config in (fewer, longer)]
+    setups = replace(SETUP, num_spec=1), replace(SETUP, block_size=8)
+    others = [setup.config(4)["kv_cache_groups"][0]["kv_cache_spec"] for setup in setups]
     others.append(replace(SPEC, fields=tuple((dict(SPEC.fields) | {"mamba_cache_mode": "none"}).items())))
     yield from bad_inputs(
         call("get_mamba_groups", kv_cache_config=SETUP.config(4)),
@@ -731,7 +755,9 @@ def lists_of_copies() -> Iterator[BadInput]:
     )
     behind = collected(0, 2, 1)
     yield from bad_inputs(behind, {"req_state.block_ids.0": ([1, 0, 3],)}, about="behind the bias")
-    yield BadInput("collect_mamba_copy_meta: a copy too many", (*collected(0, 1), collected(0, 1)[-1]))
+    # Plain functions have no lists that could be full.
+    full = (*collected(0, 1), collected(0, 1)[-1])
+    yield BadInput("collect_mamba_copy_meta: a copy too many", full, form=True)
     yield from bad_inputs(
         memcpy(),
         {

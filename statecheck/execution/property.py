@@ -85,8 +85,8 @@ class Property:
 
     @property
     def launches(self) -> bool:
-        """Whether its examples launch kernels, which take milliseconds each on a CPU."""
-        return any(map(launches, self.functions))
+        """Whether its examples launch kernels, which take milliseconds each on a CPU; what is refused is refused before a launch."""
+        return self.kind != REFUSAL and any(map(launches, self.functions))
 
     def examples(self, bench: Bench, most: int | None = None) -> int:
         """How many examples a test run gives it: `most`, or a share of them where kernels are executed on a CPU.

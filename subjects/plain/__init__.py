@@ -52,7 +52,7 @@ class PlainSubject(Subject):
             port,
             _known_of(port),
             profile=profile,
-            outside=outside_of(port, profile),
+            outside=outside_of(port),
             refuses=bool(safe_getattr(port, "REFUSES", False)),
             release=str(safe_getattr(port, "RELEASE", "")),
             carried=__name__,

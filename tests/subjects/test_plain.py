@@ -203,6 +203,14 @@ def test_a_refusal_is_told_in_the_documents_words() -> None:
     bench_of(subject_of(conv_tiles=conv_tiles, REFUSES=True)).begin(a_property()).refuses(TILES)
 
 
+def test_a_port_that_promises_to_refuse_is_tried_with_bad_input() -> None:
+    tested = load_properties()["bad_input_is_refused_by_name_before_anything_is_written"]
+    bench = bench_of(subject_of(chunk_offsets=offsets_of(0), REFUSES=True))
+    with pytest.raises(Falsified, match="should be ValueError that names cu_seqlens"):
+        tested.explore(bench, seed=1, max_examples=20)
+    assert tested.not_applicable(bench_of(subject_of(chunk_offsets=offsets_of(0)))) is not None
+
+
 # Version 1.
 
 
