@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--groups", default=",".join(IN_IMPL), help=f"some of {','.join(ALL_GROUPS)}")
     made.add_argument("--only", default="", help="defects whose name has this in it")
-    made.add_argument("--examples", type=int, default=400, help="of each property, at most (default 400)")
+    made.add_argument("--examples", type=int, default=500, help="of each property, at most (default 500)")
     made.add_argument("--shrink", action="store_true", help="shrink what is found")
     made.add_argument("--out", type=Path, default=FOLDER / "build" / "planted.md")
     for hidden in ("--subject", "--properties"):

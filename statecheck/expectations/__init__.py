@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from oracle import rules
 from oracle.errors import Refused
 from oracle.profile import DOCUMENTS, Profile
 from statecheck.case.values import Call, Expected, Refusal, Returned, Value
