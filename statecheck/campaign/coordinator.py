@@ -39,7 +39,7 @@ Watch = Callable[["Campaign"], None]
 
 
 def run(plan: Plan, watch: Watch | None = None) -> CampaignRecord:
-    """Run one shard, or unit, on this machine to its end; its folder `reports/campaigns/<name>/` holds what is known.
+    """Run one shard on this machine to its end; its folder `reports/campaigns/<name>/` holds what is known.
 
     Args:
         watch: called several times a second with the campaign.

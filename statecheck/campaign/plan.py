@@ -23,7 +23,7 @@ class Plan:
         engines: processes that search, in all.
         budget: seconds, or None where `examples` alone says how much work it is.
         commit: of the repository, see `CampaignRecord`.
-        shard: which of `shards` parts this is, counted from 0; `unit` tells apart pieces of work of one shard.
+        shard: which of `shards` parts this is, counted from 0.
         first_round: where rounds go on that another campaign of the same commit has begun.
         reports: folder in which the campaign's folder is made.
         corpus: folder of the cases that are replayed first.
@@ -54,7 +54,6 @@ class Plan:
     commit: str = ""
     shard: int = 0
     shards: int = 1
-    unit: int = 0
     first_round: int = 0
     reports: str = "reports"
     corpus: str = "corpus"
@@ -126,8 +125,9 @@ def shard_of(environment: Mapping[str, str], option: str = "") -> tuple[int, int
 def seed_of(plan: Plan, round_number: int, name: str = "") -> int:
     """The seed of a round, or of a property in it: 48 bits.
 
-    They depend on the plan's seed, or else the commit, and on shard, unit, round and name alone.
+    They depend on the plan's seed, or else the commit, and on shard, round and name alone.
     """
     origin = plan.commit.rstrip("+") if plan.seed is None else plan.seed
-    what = (origin, plan.shard, plan.shards, plan.unit, round_number, name)
+    # Another tuple would give other seeds, and a profile of `conform` with other seeds is another version of it.
+    what = (origin, plan.shard, plan.shards, 0, round_number, name)
     return int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:6], "big")

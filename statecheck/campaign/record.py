@@ -66,7 +66,7 @@ class CampaignRecord:
         release: of the subject, such as "0.33.0", "" where it is not known.
         applicable: properties that apply to the subject on the device, those that were not chosen among them; 0 where that is not known.
         first_failure: examples and seconds until an example failed for the first time; empty where none did.
-        mixed_versions: of a campaign of several shards or units, the versions that were not the same in all of them, by name.
+        mixed_versions: of a campaign of several shards, the versions that were not the same in all of them, by name.
         marks: every declared one that the chosen properties could reach; `examples` 0 is a missed one.
     """
 

@@ -68,13 +68,15 @@ def run_campaign(
     *,
     named: bool = False,
     ray: str = "",
+    shards: int = 0,
     more: More | None = None,
 ) -> int:
     """Run it, show what it comes to, and write its folder; the exit code.
 
     Args:
         named: the name was given, not made of the time.
-        ray: address of a cluster to spread it over, "" for none.
+        ray: address of a cluster that runs its shards, "" for none.
+        shards: how many the cluster runs, 0 for as many as it has places for.
         more: shows what else there is to tell, from the campaign and its folder.
 
     Raises:
@@ -98,7 +100,10 @@ def run_campaign(
         for line in (*_announced(mine), offers):
             if line:
                 display.say(line)
-        record, folder = (_on_ray(mine, display.say, ray), mine.folder) if ray else _here(mine, display, more)
+        if ray:
+            record, folder = _on_ray(mine, display.say, ray, shards), mine.folder
+        else:
+            record, folder = _here(mine, display, more)
         with uninterrupted():
             code = print_verdict(display.say, record, folder)
             display.say(conclusion(record))
@@ -170,20 +175,14 @@ def _write(plan: Plan, record: CampaignRecord, say: Say) -> Path:
     return written or plan.folder
 
 
-def _on_ray(plan: Plan, say: Say, address: str) -> CampaignRecord:
-    from statecheck.campaign.shards.ray_cluster import Cluster, run_on_ray
-    from statecheck.text.terminal import said
+def _on_ray(plan: Plan, say: Say, address: str, shards: int) -> CampaignRecord:
+    from statecheck.campaign.shards.cluster import run_on_ray
+    from statecheck.campaign.terminal.results import print_failures, print_known
 
-    shown: set[str] = set()
-
-    def watch(record: CampaignRecord) -> None:
-        for bucket in record.buckets:
-            if bucket.id not in shown:
-                shown.add(bucket.id)
-                say(f"FALSIFIED {bucket.id}: {bucket.property}: {said(bucket.message)}")
-        say(f"{record.seconds:6.0f} s: {record.examples:,} examples, {len(record.buckets)} buckets")
-
-    return run_on_ray(plan, Cluster(address), watch=watch)
+    record = run_on_ray(plan, address, shards, say)
+    print_known(say, record.known)
+    print_failures(say, record)
+    return record
 
 
 def _announced(plan: Plan) -> Iterator[str]:

@@ -40,8 +40,7 @@ class _Found:
 @corpus_option("failing cases are kept")
 def merge(options: SimpleNamespace) -> int:
     """Add up the shards of a campaign that lie below the FOLDERs, and write its report; of a whole campaign, the report again."""
-    from statecheck.campaign.shards.keeper import BucketKeeper, write_down
-    from statecheck.campaign.shards.merge import merged
+    from statecheck.campaign.shards.merge import merged, write_down
     from statecheck.campaign.terminal.results import print_verdict
 
     require_own(options.reports, "reports", "reports")
@@ -56,8 +55,7 @@ def merge(options: SimpleNamespace) -> int:
         raise ValueError(f"folders = {_list(options.folders)}, but should hold a {what} in {FILE} [merge]")
     whole = merged(list(found.records.values()), list(map(str, found.records)))
     whole.troubles += found.left_out
-    keeper = BucketKeeper(options.corpus, options.reports, whole.subject)
-    whole = write_down(whole, options.reports, keeper)
+    whole = write_down(whole, options.reports, options.corpus)
     for trouble in whole.troubles:
         say(f"trouble: {said(trouble)}")
     code = print_verdict(say, whole, options.reports / "campaigns" / whole.id)

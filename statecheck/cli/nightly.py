@@ -31,13 +31,14 @@ _CAMPAIGN = "CAMPAIGN"
 @corpus_option("failing cases are kept")
 @option("--id", default="", metavar="NAME", help="the campaign's name; shards of one need the same")
 @option("--shard", default="", metavar="K/N", help="part of a campaign: 2/8 is the second of eight shards")
-@option("--ray", default="", metavar="ADDRESS", help="spread it over a Ray cluster")
+@option("--ray", default="", metavar="ADDRESS", help="run its shards as tasks of a Ray cluster")
+@option("--shards", type=int, help="with --ray: how many (default: by GPUs or machines)")
 @campaign_options
 def nightly(options: SimpleNamespace) -> int:
     """Run a campaign over hours, GPUs and machines that begins with the cases of the corpus, and write a report."""
     plan = planned(options, os.environ)
     named = bool(options.id or os.environ.get(_CAMPAIGN))
-    return run_campaign(plan, console(), named=named, ray=options.ray)
+    return run_campaign(plan, console(), named=named, ray=options.ray, shards=options.shards or 0)
 
 
 def planned(options: SimpleNamespace, environment: Mapping[str, str]) -> Plan:
@@ -55,7 +56,7 @@ def planned(options: SimpleNamespace, environment: Mapping[str, str]) -> Plan:
     gpus = () if options.ray else _gpus(options.gpus, device)
     isolated = device != "cpu" if options.isolated is None else options.isolated
     workers, engines = _processes(options, max(1, len(gpus)), isolated=isolated)
-    shard, shards = shard_of(environment, options.shard)
+    shard, shards = (0, 1) if options.ray else shard_of(environment, options.shard)
     name = _name(options, environment, shards)
     plan = plan_of(
         options,
@@ -78,8 +79,12 @@ def _require_one_amount(options: SimpleNamespace) -> None:
         raise ValueError(f"examples = {options.examples}, but should not be given with a budget [nightly]")
     if options.examples is not None and options.examples < 1:
         raise ValueError(f"examples = {options.examples}, but should be >= 1 [nightly]")
-    if options.ray and options.gpus:
-        raise ValueError(f"ray = {options.ray!r}, but should not be given with gpus [nightly]")
+    for name in ("gpus", "shard"):
+        if options.ray and getattr(options, name):
+            raise ValueError(f"ray = {options.ray!r}, but should not be given with {name} [nightly]")
+    if options.shards is not None and not (options.ray and options.shards >= 1):
+        rule = ">= 1" if options.ray else "given with ray"
+        raise ValueError(f"shards = {options.shards}, but should be {rule} [nightly]")
 
 
 def _name(options: SimpleNamespace, environment: Mapping[str, str], shards: int) -> str:

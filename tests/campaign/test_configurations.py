@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +18,7 @@ from statecheck.campaign.processes.tasks import Explore, Explored, Found, unit_n
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.schedule.assignment import Assignment
 from statecheck.campaign.schedule.fixed import FixedExamples
-from statecheck.campaign.shards.merge import Part, added
+from statecheck.campaign.shards.merge import merged
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import call
@@ -185,6 +186,6 @@ def test_shards_add_up_model_by_model(tmp_path: Path) -> None:
         record = record_of(ledger)
         record.save(tmp_path / "campaign.json")
         records.append(CampaignRecord.load(tmp_path / "campaign.json"))
-    whole = added([Part(str(number), one) for number, one in enumerate(records)])
+    whole = merged([replace(one, shard=number, shards=2) for number, one in enumerate(records)])
     assert whole.properties[0].share == "passed for 2 of 3 models; not tested for 1: lfm2"
     assert (whole.applicable, whole.compared) == (2, 6)

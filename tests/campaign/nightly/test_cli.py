@@ -53,6 +53,10 @@ def refused(folder: Path, *options: str) -> int:
         ("--workers 0", "workers = 0, but should be >= 1"),
         ("--engines 9999", f"engines = 9999, but should be at most {8 * cores()}, 8 for each of "),
         ("--gpus 0", "gpus = '0', but should be empty on a CPU"),
+        ("--ray auto --gpus 0", "ray = 'auto', but should not be given with gpus"),
+        ("--ray auto --shard 1/2", "ray = 'auto', but should not be given with shard"),
+        ("--shards 2", "shards = 2, but should be given with ray"),
+        ("--ray auto --shards 0", "shards = 0, but should be >= 1"),
         ("--shard 0/2", "shard = '0/2', but should be a shard and the number of shards, such as 2/8"),
         ("--gpus all", "gpus = 'all', but should be empty on a CPU"),
         ("--subject no_such_module", "subject = 'no_such_module', but should be impl, vllm, sglang,"),
@@ -132,9 +136,7 @@ def test_the_seed_of_a_round_follows_from_commit_shard_round_and_name_alone() ->
     assert seed_of(PLAN, 3, "a") == seed_of(replace(PLAN, commit=f"{COMMIT}+"), 3, "a")
 
 
-@pytest.mark.parametrize(
-    "changes", [{"shard": 1}, {"shards": 4}, {"unit": 1}, {"commit": "ba9876543210"}], ids=str
-)
+@pytest.mark.parametrize("changes", [{"shard": 1}, {"shards": 4}, {"commit": "ba9876543210"}], ids=str)
 def test_another_shard_unit_or_commit_has_other_seeds(changes: dict[str, Any]) -> None:
     plan = replace(PLAN, shards=2)
     assert seed_of(plan, 3, "a") != seed_of(replace(plan, **changes), 3, "a")

@@ -19,7 +19,7 @@ from statecheck.campaign.record_parts import (
     MarkRecord,
     PropertyRecord,
 )
-from statecheck.campaign.shards.merge import Part, added, merged
+from statecheck.campaign.shards.merge import merged
 from statecheck.cli import main as cli
 from tests.campaign.nightly_examples import bucket_with
 from tests.helpers.cases import a_case
@@ -146,12 +146,6 @@ def test_a_shard_that_did_not_end_leaves_the_campaign_incomplete(change: dict[st
 def test_a_campaign_without_shards_is_left_as_it_is() -> None:
     alone = a_shard(0, 1, troubles=["slow disk"])
     assert merged([alone]) == alone
-
-
-def test_different_commits_of_units_are_a_trouble() -> None:
-    other = replace(a_shard(1), commit="0123456789ab")
-    message = "the parts ran different commits: ba9876543210 | 0123456789ab"
-    assert added([Part("one", a_shard(0)), Part("other", other)]).troubles == [message]
 
 
 class Desk:
