@@ -12,7 +12,6 @@ from statecheck.campaign.plan import Plan
 from statecheck.data.locks import try_lock
 
 _LOCK = ".lock"
-_MOST = 100
 
 
 @contextmanager
@@ -25,51 +24,39 @@ def claimed(plan: Plan, *, named: bool) -> Iterator[Plan]:
     Raises:
         ValueError: another process runs the campaign.
     """
-    found, lock = _locked(plan) if named else _fresh(plan)
+    mine, lock = plan, None
+    # What cannot be made or locked here is not locked: that nothing can be written is said when something is.
+    with suppress(OSError):
+        mine = plan if named else _fresh(plan)
+        mine.folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(mine.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        if not try_lock(lock):
+            os.close(lock)
+            rule = "that of a campaign that no other process is running"
+            raise ValueError(f"id = {plan.name!r}, but should be {rule} [nightly]")
     try:
-        yield found
+        yield mine
     finally:
         if lock is not None:
             # While the lock is held, so that no process claims a folder that is about to be removed.
-            _leave(found.folder)
+            with suppress(OSError):
+                if [path.name for path in mine.folder.iterdir()] == [_LOCK]:
+                    (mine.folder / _LOCK).unlink()
+                    mine.folder.rmdir()
             os.close(lock)
 
 
-def _leave(folder: Path) -> None:
-    """Nothing, where nothing was done."""
-    with suppress(OSError):
-        if [path.name for path in folder.iterdir()] == [_LOCK]:
-            (folder / _LOCK).unlink()
-            folder.rmdir()
-
-
-def _fresh(plan: Plan) -> tuple[Plan, int | None]:
-    for number in range(1, _MOST):
-        found = replace(plan, id=plan.id if number == 1 else f"{plan.id}-{number}")
+def _fresh(plan: Plan) -> Plan:
+    """The plan with a number behind its name where there is such a campaign; its folder is made here."""
+    number, mine = 1, plan
+    while True:
         try:
-            found.folder.mkdir(parents=True)
+            mine.folder.mkdir(parents=True)
         except FileExistsError:
-            continue
-        except OSError:
-            return found, None
-        return _locked(found)
-    return _locked(plan)
-
-
-def _locked(plan: Plan) -> tuple[Plan, int | None]:
-    try:
-        plan.folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(plan.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError:
-        return plan, None
-    free = True
-    with suppress(OSError):
-        free = try_lock(lock)
-    if not free:
-        os.close(lock)
-        rule = "that of a campaign that no other process is running"
-        raise ValueError(f"id = {plan.name!r}, but should be {rule} [nightly]")
-    return plan, lock
+            number += 1
+            mine = replace(plan, id=f"{plan.id}-{number}")
+        else:
+            return mine
 
 
 def unclaimed(folder: Path) -> bool:

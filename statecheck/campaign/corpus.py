@@ -1,7 +1,7 @@
 """Failing cases that are kept for good: a file for each bucket, in a folder that many may write to at once.
 
-If a process is killed or a disk is full, a case that was added is still written: to the corpus, to the fallback folder, to a
-temporary one, or at last on the standard error. `Corpus.troubles` tells where it is not in the corpus.
+A file is whole at every moment. A case that the folder does not take, because the disk is full for one, is printed to the standard
+error at once.
 """
 
 from __future__ import annotations
@@ -13,21 +13,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from statecheck.campaign.record_parts import CorpusRecord, bucket_in
-from statecheck.campaign.writable import WritableFolders, print_case
+from statecheck.campaign.writable import print_case
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.codec import encode
 from statecheck.data.files import in_file_name, require_inside, write_whole
 from statecheck.data.json_files import load as load_json
-from statecheck.data.locks import locked_folder
 from statecheck.diagnose.replay import replay_case
 from statecheck.execution.ports import Port
 from statecheck.subject import Subject, load
 from statecheck.subject.identity import SOURCE
 
-_LOCK_SECONDS = 2.0
-"""A lock is held while one case is written, which shows in the folder; a process that was stopped writes nothing."""
-_ATTEMPTS = 5
 _BESIDE = 100
 
 Weight = tuple[int, str]
@@ -44,52 +40,45 @@ class CorpusFile:
 
 
 class Corpus:
-    """The cases in a folder.
+    """The cases in a folder, which is made when the first case is added.
 
-    Args:
-        folder: made when the first case is added.
-        fallback: where cases go that cannot be written there.
+    `troubles` says why the folder did not take cases, a sentence for each reason.
     """
 
-    def __init__(self, folder: Path, fallback: Path | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._folders = WritableFolders(folder, fallback, prefix="statecheck-corpus-")
-        self._kept: dict[str, _SeenCase] = {}
+        self.troubles: list[str] = []
+        self._printed: dict[str, Weight] = {}
 
-    @property
-    def troubles(self) -> list[str]:
-        """What went wrong, a sentence for each folder and reason."""
-        return self._folders.troubles
-
-    def add(self, case: Case, *, first_seen: dict[str, str]) -> Path:
-        """Keep the case, unless the one of its bucket that is kept already is no larger; the bucket's file.
-
-        There is no such file only where no folder took it: then the case was printed to the standard error.
+    def add(self, case: Case, *, first_seen: dict[str, str]) -> Path | None:
+        """Keep the case, unless the one of its bucket that is kept already is no larger.
 
         Args:
             first_seen: {"date", "commit"}, for a bucket that was never met before.
+
+        Returns:
+            The bucket's file; None where the folder did not take the case, which was printed.
         """
         name, weight = file_name(case), _weight(case)
-        kept = self._kept.get(name)
-        if kept is not None and kept.weight <= weight and kept.stands:
-            return kept.path
-        kept = self._put(name, replace(case, first_seen=first_seen or case.first_seen), weight)
-        self._kept[name] = kept
-        return kept.path
-
-    def _put(self, name: str, case: Case, weight: Weight) -> _SeenCase:
-        kept = self._folders.put(lambda folder: self._put_into(folder, name, case, weight))
-        if kept is not None:
-            return kept
-        print_case(case)
-        return _SeenCase(self.folder / name, weight, None)
-
-    def _put_into(self, folder: Path, name: str, case: Case, weight: Weight) -> _SeenCase:
-        folder.mkdir(parents=True, exist_ok=True)
-        for _ in range(_ATTEMPTS):
-            with suppress(FileExistsError, FileNotFoundError), locked_folder(folder, _LOCK_SECONDS):
-                return _smaller_of_both(folder / name, case, weight)
-        raise OSError(f"others keep on changing {name}")
+        case = replace(case, first_seen=first_seen or case.first_seen)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path, held = _place_of(self.folder / name)
+            if held is None or weight < _weight(held):
+                # Of the source, it is this case's that tells whether a replay without a failure means something.
+                earlier = {} if held is None else {**held.first_seen}
+                earlier.pop(SOURCE, None)
+                write_whole(path, replace(case, first_seen=case.first_seen | earlier).to_json())
+        except OSError as error:
+            why = error.strerror or error
+            trouble = f"{self.folder} took no case ({why}), which went to the standard error"
+            if trouble not in self.troubles:
+                self.troubles.append(trouble)
+            if name not in self._printed or weight < self._printed[name]:
+                self._printed[name] = weight
+                print_case(case)
+            return None
+        return path
 
     def entries(self) -> list[CorpusFile]:
         """Every file, by name; those that cannot be read with what is wrong with them."""
@@ -223,39 +212,6 @@ def read(path: Path) -> CorpusFile | None:
         return CorpusFile(path, None, f"cannot be read: {error.strerror}")
     except ValueError as error:
         return CorpusFile(path, None, str(error))
-
-
-@dataclass(frozen=True)
-class _SeenCase:
-    """The case of a bucket as this process has last seen it; `seen` identifies the file's contents."""
-
-    path: Path
-    weight: Weight
-    seen: tuple[int, ...] | None
-
-    @property
-    def stands(self) -> bool:
-        return self.seen == _contents(self.path)
-
-
-def _contents(path: Path) -> tuple[int, ...] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _smaller_of_both(path: Path, case: Case, weight: Weight) -> _SeenCase:
-    path, held = _place_of(path)
-    if held is None or weight < _weight(held):
-        # Of the source, it is this case's that tells whether a replay without a failure means something.
-        earlier = held.first_seen if held is not None else {}
-        first_seen = case.first_seen | {name: value for name, value in earlier.items() if name != SOURCE}
-        write_whole(path, replace(case, first_seen=first_seen).to_json(), new=held is None)
-    else:
-        weight = _weight(held)
-    return _SeenCase(path, weight, _contents(path))
 
 
 def _place_of(path: Path) -> tuple[Path, Case | None]:

@@ -16,7 +16,7 @@ class Keeper:
     What cannot be written is a trouble and no exception: what was found must not be lost with its report.
 
     Args:
-        reports: folder of the reports; the corpus below it takes what the other one does not.
+        reports: folder of the reports.
         module: the subject's, for scripts that reproduce.
         trouble: called with a sentence for each thing that could not be written, possibly more than once.
     """
@@ -25,11 +25,11 @@ class Keeper:
         self, corpus: Path, reports: Path, module: Callable[[], ModuleType], trouble: Callable[[str], None]
     ) -> None:
         self.reports = reports
-        self._corpus = Corpus(corpus, reports / "corpus")
+        self._corpus = Corpus(corpus)
         self._module, self._trouble = module, trouble
 
     def keep(self, case: Case, first_seen: Mapping[str, str]) -> str:
-        """Put a case into the corpus, which keeps the smallest of a bucket; the bucket's file, "" where no folder took it.
+        """Put a case into the corpus, which keeps the smallest of a bucket; the bucket's file, "" where the corpus did not take it.
 
         Args:
             first_seen: date and commit, for a bucket that was never met before.
@@ -37,7 +37,7 @@ class Keeper:
         path = self._corpus.add(case, first_seen=dict(first_seen))
         for sentence in self._corpus.troubles:
             self._trouble(sentence)
-        return str(path) if path.is_file() else ""
+        return str(path) if path is not None else ""
 
     def report(self, case: Case, note: str = "") -> str:
         """Write a report; its folder, "" where it could not be written."""

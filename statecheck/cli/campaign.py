@@ -19,7 +19,6 @@ from statecheck.campaign.claim import claimed
 from statecheck.campaign.plan import ENGINE, Plan, seed_of, shard_name
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.terminal.output import Unbreakable, finish
-from statecheck.campaign.writable import WritableFolders
 from statecheck.cli.options import (
     OptionsCommand,
     budget_option,
@@ -32,6 +31,7 @@ from statecheck.cli.options import (
 )
 from statecheck.execution.offers import listed
 from statecheck.rooms import home
+from statecheck.text.terminal import said
 
 if TYPE_CHECKING:
     from statecheck.campaign.terminal.display import Display
@@ -155,24 +155,20 @@ def _here(plan: Plan, display: Display, more: More | None) -> tuple[CampaignReco
 
 
 def _write(plan: Plan, record: CampaignRecord, say: Say) -> Path:
-    """Write the record and its pages; the folder that took them, a temporary one where the plan's takes nothing."""
+    """Write the record and its pages, as far as the disk takes them; the folder of both."""
+    from statecheck.campaign.keeper import not_written
     from statecheck.campaign.pages.page import write_reports
 
-    def write(reports: Path) -> Path:
-        folder = replace(plan, reports=str(reports)).folder
-        record.save(folder / FILE)
-        write_reports(record, folder)
+    known = len(record.troubles)
+    write_reports(record, plan.folder)
+    for trouble in record.troubles[known:]:
+        say(f"trouble: {said(trouble)}")
+    try:
         # The latest record, under a name that does not change.
-        record.save(reports / FILE)
-        return folder
-
-    folders = WritableFolders(
-        Path(plan.reports), prefix="statecheck-reports-", what="record of this campaign", at_last="no file"
-    )
-    written = folders.put(write)
-    for trouble in folders.troubles:
-        say(trouble)
-    return written or plan.folder
+        record.save(Path(plan.reports) / FILE)
+    except OSError as error:
+        say(f"trouble: {said(not_written(Path(plan.reports) / FILE, error))}")
+    return plan.folder
 
 
 def _on_ray(plan: Plan, say: Say, address: str, shards: int) -> CampaignRecord:

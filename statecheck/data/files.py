@@ -5,12 +5,20 @@ from __future__ import annotations
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 HOST = "".join(one if one.isalnum() else "_" for one in os.uname().nodename)[:40]
 """Who writes: the names of files that are being written have it, and the number of the process."""
 
 _LONGEST = 120
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 def encoded(text: str) -> bytes:
@@ -41,36 +49,17 @@ def read_text(path: Path, largest: int) -> str:
         OSError: there is no such file, or it may not be read.
         ValueError: no regular file, more than `largest` bytes, or not UTF-8.
     """
-    # What is no file is not even opened: to open a device may do something.
-    _require_file(path, path.stat(), largest)
-    # A FIFO that has taken its place since would keep an ordinary open waiting for a writer.
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        _require_file(path, os.fstat(file.fileno()), largest)
-        content = file.read(largest + 1)
-    if len(content) > largest:
-        raise ValueError(f"size = more than {largest} bytes, but should be at most {largest} [{path}]")
+    status = path.stat()
+    # What is no file is not even opened: a FIFO waits for its writer, and to open a device may do something.
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+        raise ValueError(f"file = {kind}, but should be a regular file [{path}]")
+    if status.st_size > largest:
+        raise ValueError(f"size = {status.st_size} bytes, but should be at most {largest} [{path}]")
     try:
-        return content.decode("utf-8")
+        return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"text = bytes that are no UTF-8, but should be UTF-8 [{path}]: {error}") from error
-
-
-def _require_file(path: Path, found: os.stat_result, largest: int) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise ValueError(f"file = {_kind(found.st_mode)}, but should be a regular file [{path}]")
-    if found.st_size > largest:
-        raise ValueError(f"size = {found.st_size} bytes, but should be at most {largest} [{path}]")
-
-
-def _kind(mode: int) -> str:
-    kinds = {
-        stat.S_IFDIR: "a folder",
-        stat.S_IFIFO: "a FIFO",
-        stat.S_IFSOCK: "a socket",
-        stat.S_IFCHR: "a device",
-        stat.S_IFBLK: "a device",
-    }
-    return kinds.get(stat.S_IFMT(mode), "something else")
 
 
 def require_inside(path: Path, folder: Path) -> None:
@@ -86,15 +75,11 @@ def require_inside(path: Path, folder: Path) -> None:
         raise ValueError(f"file = a link to elsewhere, but should be inside of {folder} [{path}]")
 
 
-def write_whole(path: Path, text: str, *, durable: bool = True, new: bool = False) -> None:
+def write_whole(path: Path, text: str, *, durable: bool = True) -> None:
     """Write a file so that at every moment `path` holds all of `text` or what it held before.
 
     Args:
         durable: survive a power failure too, for some milliseconds. The end of the process is always survived.
-        new: there should be no such file yet.
-
-    Raises:
-        FileExistsError: there is one, as far as the file system can tell.
     """
     temporary = path.with_name(f"{path.stem}.{HOST}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     try:
@@ -103,41 +88,16 @@ def write_whole(path: Path, text: str, *, durable: bool = True, new: bool = Fals
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        if not (new and _linked(temporary, path)):
-            temporary.replace(path)
-    finally:
-        _remove(temporary)
-    if durable:
-        # The name stands in the folder, which comes to the disk on its own.
-        _sync(path.parent)
-
-
-def _linked(source: Path, target: Path) -> bool:
-    """Unlike a rename, this fails if another process was first. Not every file system can do it."""
-    try:
-        target.hardlink_to(source)
-    except (FileExistsError, FileNotFoundError):
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
         raise
-    except OSError:
-        return False
-    return True
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError:
-        """What has become of the file is known by now, and nothing is to hide it."""
-
-
-def _sync(folder: Path) -> None:
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        """Not every file system can do it to a folder."""
-    finally:
-        os.close(handle)
+    if durable:
+        # The name stands in the folder, which comes to the disk on its own. Not every file system can do this to a folder.
+        with suppress(OSError):
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)

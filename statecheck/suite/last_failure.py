@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hypothesis.errors import Flaky
 
-from statecheck.campaign.writable import WritableFolders, print_case
+from statecheck.campaign.writable import print_case
 from statecheck.case import Case
 from statecheck.diagnose.diagnosis import Scene, diagnose, explain, note_of
 from statecheck.execution.example import Bench, Falsified
@@ -26,7 +26,8 @@ class LastFailure:
         self.reported: Case | None = None
         """As its report has it, with the calls of a port's own functions."""
         self._bench: Bench | None = None
-        self._folders = WritableFolders(reports, prefix="statecheck-reports-")
+        self._reports = reports
+        self._troubles: list[str] = []
         self._name = ""
         self._pending: set[Path] = set()
 
@@ -39,14 +40,23 @@ class LastFailure:
 
     def _keep(self, case: Case) -> None:
         self.latest = case
-        path = self._folders.put(lambda folder: case.save(folder / "pending" / self._name, durable=False))
-        if path is not None:
-            self._pending.add(path)
+        try:
+            self._pending.add(case.save(self._reports / "pending" / self._name, durable=False))
+        except OSError as error:
+            self._print(case, error)
 
     def _keep_unread(self, tested: Property, case: Case, error: Exception) -> None:
-        note = self._folders.put(lambda folder: tested.keep_unread(case, folder))
-        if note is not None:
-            error.add_note(note)
+        try:
+            error.add_note(tested.keep_unread(case, self._reports))
+        except OSError as refusal:
+            self._print(case, refusal)
+
+    def _print(self, case: Case, error: OSError) -> None:
+        """Print a case that was not written, the first for each reason: what follows are smaller inputs for the same failure."""
+        trouble = f"{self._reports} took no case ({error.strerror or error}), which is on the standard error"
+        if trouble not in self._troubles:
+            self._troubles.append(trouble)
+            print_case(case)
 
     def end(self, error: BaseException | None) -> list[str]:
         """Report what a test that ended with `error` has found; lines for its reader."""
@@ -75,17 +85,15 @@ class LastFailure:
             *([repeats.replace("*", "")] if diagnosis.depends_on or flaky else []),
             *([near] if near else []),
         ]
-        directory = self._folders.put(lambda folder: write_report(case, folder, module, note=note))
-        if directory is None:
+        try:
+            directory = write_report(case, self._reports, module, note=note)
+        except OSError as error:
             print_case(case)
-            return [
-                *lines,
-                "no folder took the report: the case is on the standard error",
-                *self._folders.troubles,
-            ]
+            why = error.strerror or error
+            return [*lines, f"{self._reports} took no report ({why}): the case is on the standard error"]
         for path in self._pending:
             path.unlink(missing_ok=True)
         again = command_line(
             "replay", directory / "case.json", subject=bench.subject.name, device=bench.port.device
         )
-        return [*lines, f"report: {directory}/report.md", f"run it again: {again}", *self._folders.troubles]
+        return [*lines, f"report: {directory}/report.md", f"run it again: {again}", *self._troubles]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +21,6 @@ from statecheck.case.bucket import bucket_of
 from statecheck.case.failure import stated
 from statecheck.case.values import Refusal, Returned, call
 from statecheck.cli import main as cli
-from statecheck.data.files import write_whole
 from statecheck.execution import registry
 from statecheck.execution.ports import ordinary_port
 from subjects import Subject
@@ -45,32 +46,38 @@ def contents(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def added(folder: Path, case: Case, first_seen: dict[str, str] = SEEN) -> Path:
+    path = Corpus(folder).add(case, first_seen=first_seen)
+    assert path is not None
+    return path
+
+
 # Adding
 
 
 def test_a_case_that_was_added_is_there_as_it_was(tmp_path: Path) -> None:
-    path = Corpus(tmp_path / "corpus").add(a_case(), first_seen=SEEN)
+    path = added(tmp_path / "corpus", a_case())
     assert Case.load(path) == replace(a_case(), first_seen=SEEN)
 
 
 def test_a_file_has_the_name_of_its_property_and_the_id_of_its_bucket(tmp_path: Path) -> None:
-    path = Corpus(tmp_path).add(a_case(), first_seen=SEEN)
+    path = added(tmp_path, a_case())
     assert path == tmp_path / f"toys_divide-{bucket_of(a_case()).id}.json"
 
 
 @pytest.mark.parametrize("order", [(1, 5), (5, 1)])
 def test_of_two_cases_of_a_bucket_the_smaller_one_is_kept(tmp_path: Path, order: tuple[int, int]) -> None:
-    paths = {Corpus(tmp_path).add(sized(number), first_seen=SEEN) for number in order}
+    paths = {added(tmp_path, sized(number)) for number in order}
     assert [Case.load(path).steps for path in paths] == [sized(1).steps]
 
 
 def test_a_smaller_case_keeps_the_day_on_which_its_bucket_was_first_seen(tmp_path: Path) -> None:
     Corpus(tmp_path).add(sized(5), first_seen=SEEN)
-    assert Case.load(Corpus(tmp_path).add(sized(1), first_seen=LATER)).first_seen == SEEN
+    assert Case.load(added(tmp_path, sized(1), LATER)).first_seen == SEEN
 
 
 def test_a_property_s_name_is_no_way_out_of_the_folder(tmp_path: Path) -> None:
-    path = Corpus(tmp_path / "corpus").add(a_case(property_name="../" * 90 + "x"), first_seen=SEEN)
+    path = added(tmp_path / "corpus", a_case(property_name="../" * 90 + "x"))
     assert path.parent == tmp_path / "corpus"
 
 
@@ -95,8 +102,10 @@ def test_a_case_is_on_disk_and_so_is_its_name(tmp_path: Path, monkeypatch: pytes
 
 def test_a_file_that_was_deleted_is_written_again(tmp_path: Path) -> None:
     kept = Corpus(tmp_path)
-    kept.add(a_case(), first_seen=SEEN).unlink()
-    assert kept.add(a_case(), first_seen=SEEN).is_file()
+    for _ in range(2):
+        path = kept.add(a_case(), first_seen=SEEN)
+        assert path is not None
+        path.unlink()
 
 
 # Several at once
@@ -108,7 +117,7 @@ from statecheck.campaign.corpus import Corpus
 from tests.campaign.test_corpus import SEEN, of_bucket, sized
 
 number, folder = int(sys.argv[1]), Path(sys.argv[2])
-kept = Corpus(folder, folder.with_name("fallback"))
+kept = Corpus(folder)
 print("ready", flush=True)
 sys.stdin.readline()
 for step in range(100):
@@ -118,28 +127,13 @@ print(kept.troubles)
 """
 
 
-def test_two_processes_add_two_hundred_cases_each_and_lose_none(tmp_path: Path) -> None:
-    result = at_once(tmp_path / "corpus", _ADDS)
-    assert result == ["[]", "[]"]
-    everything_is_there(tmp_path / "corpus")
-
-
-@pytest.mark.parametrize("refused", ["fcntl.flock", "Path.hardlink_to"])
-def test_where_there_are_no_locks_or_no_links_two_processes_lose_no_bucket(
-    tmp_path: Path, refused: str
-) -> None:
-    """As on a network's file system."""
-    refusing = f"""
-import errno, fcntl
-from pathlib import Path
-def refuse(*_):
-    raise OSError(errno.ENOTSUP, "Operation not supported")
-{refused} = refuse
-"""
-    result = at_once(tmp_path / "corpus", refusing + _ADDS)
-    assert result == ["[]", "[]"]
+def test_two_processes_that_add_cases_to_the_same_buckets_lose_none(tmp_path: Path) -> None:
+    """Of a bucket that both write at the same moment either case may be the one that is kept."""
+    folder = tmp_path / "corpus"
+    assert at_once(folder, _ADDS) == ["[]", "[]"]
     names = {file_name(of_bucket(number)) for number in range(100)} | {file_name(a_case())}
-    assert {entry.path.name for entry in Corpus(tmp_path / "corpus").entries() if entry.case} == names
+    assert {entry.path.name for entry in Corpus(folder).entries() if entry.case} == names
+    assert set(contents(folder)) == names
 
 
 def at_once(folder: Path, script: str) -> list[str]:
@@ -157,102 +151,69 @@ def started(script: str, *arguments: str) -> Started:
     return Started("-c", script, *arguments, env=os.environ | {"PYTHONPATH": str(ROOT)}, like=COMMANDS)
 
 
-def everything_is_there(folder: Path) -> None:
-    entries = {entry.path.name: entry.case for entry in Corpus(folder).entries()}
-    smallest = entries.pop(file_name(a_case()))
-    assert smallest is not None
-    assert smallest.steps == sized(1).steps
-    assert set(entries) == {file_name(of_bucket(number)) for number in range(100)}
-    assert [path for path in contents(folder) if path.endswith(".tmp")] == []
-
-
-def test_a_case_that_another_process_wrote_first_is_not_overwritten_by_a_larger_case(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, looked = tmp_path / file_name(a_case()), corpus._place_of
-
-    def overtaken(wanted: Path) -> tuple[Path, Case | None]:
-        found = looked(wanted)
-        if not path.exists():
-            sized(1).save(path)
-        return found
-
-    monkeypatch.setattr(corpus, "_place_of", overtaken)
-    Corpus(tmp_path).add(sized(5), first_seen=SEEN)
-    assert Case.load(path) == sized(1)
-
-
 # Where nothing can be written
 
 
-def test_below_a_file_there_is_no_folder_and_cases_go_to_the_fallback(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    kept = Corpus(tmp_path / "file" / "corpus", tmp_path / "reports" / "corpus")
-    path = kept.add(a_case(), first_seen=SEEN)
-    assert Case.load(path).steps == a_case().steps
-    assert path.parent == tmp_path / "reports" / "corpus"
-    assert [str(tmp_path / "file" / "corpus") in trouble for trouble in kept.troubles] == [True]
+def printed_cases(text: str) -> list[Case]:
+    """The cases on the standard error, each of which begins in a line of its own."""
+    return [Case.from_json(f"{{\n{each}") for each in re.split(r"^\{$\n", text, flags=re.MULTILINE)[1:]]
 
 
-def test_a_trouble_of_many_cases_is_listed_once(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    kept = Corpus(tmp_path / "file", tmp_path / "fallback")
-    for number in range(20):
-        kept.add(of_bucket(number), first_seen=SEEN)
-    assert (len(kept.troubles), len(Corpus(tmp_path / "fallback").entries())) == (1, 20)
-
-
-def test_without_a_fallback_cases_go_to_a_temporary_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_case_that_has_no_folder_is_printed_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "__stderr__", sys.stderr)
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    path = Corpus(tmp_path / "file").add(a_case(), first_seen=SEEN)
-    assert (path.parent.parent, Case.load(path).first_seen) == (tmp_path, SEEN)
+    kept = Corpus(tmp_path / "file" / "corpus")
+    cases = [sized(5), of_bucket(1), sized(7), sized(3)]
+    assert [kept.add(case, first_seen=SEEN) for case in cases] == [None] * 4
+    printed = printed_cases(capsys.readouterr().err)
+    assert [case.steps for case in printed] == [cases[number].steps for number in (0, 1, 3)]
+    assert printed[0].first_seen == SEEN
+    why = "(Not a directory), which went to the standard error"
+    assert kept.troubles == [f"{kept.folder} took no case {why}"]
 
 
-_ADD_ONE = """
-import os, resource, sys
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS], ids=errno.errorcode.get)
+def test_cases_that_are_kept_stay_whole_when_the_folder_takes_no_more(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+) -> None:
+    monkeypatch.setattr(sys, "__stderr__", sys.stderr)
+    added(tmp_path, of_bucket(1))
+
+    def refuses(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(corpus, "write_whole", refuses)
+    kept = Corpus(tmp_path)
+    assert kept.add(a_case(), first_seen=SEEN) is None
+    assert os.strerror(number) in kept.troubles[0]
+    assert len(printed_cases(capsys.readouterr().err)) == 1
+    assert [entry.problem for entry in Corpus(tmp_path).entries()] == [""]
+
+
+_ADD_LARGE = """
+import resource, sys
 from pathlib import Path
 from statecheck.campaign.corpus import Corpus
 from statecheck.case.values import call
 from tests.helpers.cases import a_case
 
-{before}
-kept = Corpus(Path(sys.argv[1]), Path(sys.argv[2]))
-case = a_case(steps=tuple(call("divide", x=number, y=2) for number in range({calls})), expected=a_case().expected * {calls},
-              actual=a_case().actual * {calls})
-print(kept.add(case, first_seen={{}}))
-print(kept.troubles)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+steps = tuple(call("divide", x=number, y=2) for number in range(200))
+case = a_case(steps=steps, expected=a_case().expected * 200, actual=a_case().actual * 200)
+Corpus(Path(sys.argv[1])).add(case, first_seen={})
 """
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS], ids=errno.errorcode.get)
-def test_a_case_that_a_folder_refuses_goes_to_the_fallback_and_those_there_stay_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    folder, fallback = tmp_path / "corpus", tmp_path / "fallback"
-    Corpus(folder).add(of_bucket(1), first_seen=SEEN)
-
-    def refuses(path: Path, *arguments: Any, **options: Any) -> None:
-        if path.parent == folder:
-            raise OSError(number, os.strerror(number))
-        write_whole(path, *arguments, **options)
-
-    monkeypatch.setattr(corpus, "write_whole", refuses)
-    kept = Corpus(folder, fallback)
-    assert kept.add(a_case(), first_seen=SEEN).parent == fallback
-    assert os.strerror(number) in kept.troubles[0]
-    assert [entry.problem for entry in Corpus(folder).entries()] == [""]
-
-
-def test_a_case_larger_than_any_file_may_be_goes_elsewhere_whole_or_not_at_all(tmp_path: Path) -> None:
-    limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
-    script = _ADD_ONE.format(before=limit, calls=200)
-    _, printed = started(script, str(tmp_path / "corpus"), str(tmp_path / "fallback")).communicate()
-    assert len(Case.from_json(printed).steps) == 200
-    assert Corpus(tmp_path / "corpus").entries() == Corpus(tmp_path / "fallback").entries() == []
-    assert [one for one in contents(tmp_path / "corpus") if one != ".lock"] == []
+def test_a_case_larger_than_any_file_may_be_is_printed_and_leaves_no_file(tmp_path: Path) -> None:
+    _, errors = started(_ADD_LARGE, str(tmp_path / "corpus")).communicate()
+    (case,) = printed_cases(errors)
+    assert len(case.steps) == 200
+    assert contents(tmp_path / "corpus") == []
 
 
 # Files that are none
@@ -266,7 +227,7 @@ def test_a_file_that_cannot_be_read_is_not_overwritten_by_its_bucket(tmp_path: P
     bad = tmp_path / file_name(a_case())
     bad.write_text(text)
     before = bad.read_bytes()
-    paths = {Corpus(tmp_path).add(sized(number), first_seen=SEEN) for number in (3, 1, 2)}
+    paths = {added(tmp_path, sized(number)) for number in (3, 1, 2)}
     assert paths == {bad.with_name(f"{bad.stem}-2.json")}
     assert bad.read_bytes() == before
 
@@ -280,26 +241,6 @@ def test_a_folder_that_cannot_be_listed_is_an_entry_with_a_problem(tmp_path: Pat
     assert [entry.problem for entry in Corpus(tmp_path / "file").entries()] == [
         "cannot be listed: Not a directory"
     ]
-
-
-# What killed writers leave behind
-
-
-def test_a_writer_whose_file_is_swept_away_writes_it_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    swept: list[Path] = []
-    linked = Path.hardlink_to
-
-    def sweeping(target: Path, source: Path) -> None:
-        if not swept:
-            swept.append(source)
-            source.unlink()
-        linked(target, source)
-
-    monkeypatch.setattr(Path, "hardlink_to", sweeping)
-    assert Corpus(tmp_path).add(a_case(), first_seen=SEEN).is_file()
-    assert len(swept) == 1
 
 
 # Finding

@@ -1,8 +1,7 @@
-"""Where cases, locks and folders fail, what was found stands somewhere, and the campaign says where."""
+"""Where cases and folders fail, what was found stands somewhere, and the campaign says where."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -13,46 +12,18 @@ from types import ModuleType
 
 import pytest
 
-from statecheck.campaign import corpus as corpus_module
-from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.keeper import Keeper
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.processes.tasks import Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.cli.options import require_own
-from statecheck.data import locks
 from statecheck.data.marked import mark_reports
 from statecheck.report.markdown import TEST, write_report
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
 
 _TEST = "def test_fails() -> None:\n    assert False\n"
-
-
-def test_a_held_lock_costs_a_second_once_and_the_case_goes_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(corpus_module, "_LOCK_SECONDS", 0.05)
-    folder, fallback = tmp_path / "corpus", tmp_path / "reports" / "corpus"
-    folder.mkdir()
-    waited: list[float] = []
-    wait = locks.lock_within
-
-    def lock_within(file: int, seconds: float) -> bool:
-        waited.append(seconds)
-        return wait(file, seconds)
-
-    monkeypatch.setattr(locks, "lock_within", lock_within)
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        corpora = [Corpus(folder, fallback) for _ in range(3)]
-        kept = [one.add(a_case(), first_seen={}) for one in corpora]
-    assert {path.parent for path in kept} == {fallback}
-    in_vain = "another process has held its lock for 0.05 s and written nothing"
-    assert corpora[0].troubles == [f"{folder} took no case ({in_vain}), which went to {fallback}"]
-    assert waited.count(0.05) == 1
-    assert Corpus(folder, fallback).add(a_case(), first_seen={}).parent == folder
 
 
 def test_the_coordinator_writes_a_case_that_its_worker_could_not(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -178,19 +177,12 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert (cli.main(["--version"]), capsys.readouterr().out.split()[0]) == (0, "statecheck")
 
 
-def test_a_result_that_the_reports_folder_does_not_take_goes_to_a_folder_that_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "temporary").mkdir()
+def test_a_result_that_the_reports_folder_does_not_take_is_named(tmp_path: Path) -> None:
     reports = tmp_path / "reports"
     mark(reports, "reports")
     (reports / "campaigns").touch()  # a file, below which no folder can be made, whatever the user's rights
-    _, printed = run("conform", "--subject", FIXED, "--workers", "1", "--reports", str(reports))
-    [result] = (tmp_path / "temporary").glob(f"statecheck-reports-*/campaigns/*/{RESULT}")
-    went = f"{reports} took no record of this campaign (Not a directory), which went to {result.parents[2]}"
-    assert went in printed
-    assert f"report: {result.parent / 'report.html'}" in printed
-    assert {"campaign.json", "report.html", "summary.md", "junit.xml"} <= {
-        path.name for path in result.parent.iterdir()
-    }
+    code, printed = run("conform", "--subject", FIXED, "--workers", "1", "--reports", str(reports))
+    assert code == 1
+    for name in ("report.html was not written", f"{RESULT} could not be written"):
+        assert f"{name}: " in printed
+    assert "Not a directory" in printed

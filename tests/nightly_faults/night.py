@@ -187,8 +187,7 @@ class Night:
         return {bucket_of(case).id for case in (*self._saved(), *_printed(self.output))}
 
     def _saved(self) -> Iterator[Case]:
-        folders = (self.corpus, self.reports / "corpus", *self.temporary.glob("statecheck-corpus-*"))
-        for path in (path for folder in folders for path in sorted(folder.glob("*.json"))):
+        for path in sorted(self.corpus.glob("*.json")):
             with suppress(OSError, ValueError):
                 yield Case.load(path)
 
