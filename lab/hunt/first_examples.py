@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import suppress
 
-from statecheck.campaign.schedule.assignment import FIRST_EXAMPLES, first_compared
+from statecheck.campaign.schedule.passes import FIRST_EXAMPLES, first_compared
 from statecheck.execution.example import Bench, Falsified
 from statecheck.execution.property import Property
 from tests.helpers.hunts import hunting

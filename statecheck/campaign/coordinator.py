@@ -24,11 +24,9 @@ from statecheck.campaign.processes.tasks import Explore, Setting
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.record_parts import NOT_REPLAYED
 from statecheck.campaign.recovery import Recovery
-from statecheck.campaign.schedule.assignment import GRACE_SECONDS, Assignment
-from statecheck.campaign.schedule.exhaustion import Exhaustion
-from statecheck.campaign.schedule.fixed import FixedExamples
-from statecheck.campaign.schedule.task_queue import Explorations, TaskQueue
-from statecheck.campaign.start import Beginning, begun, terminated_like_interrupted, uninterrupted
+from statecheck.campaign.schedule.passes import GRACE_SECONDS
+from statecheck.campaign.schedule.scheduler import Scheduler
+from statecheck.campaign.start import begun, terminated_like_interrupted, uninterrupted
 
 _POLL_SECONDS = 0.2
 _TIMES_THE_LIMIT = 3
@@ -61,20 +59,14 @@ class Campaign:
         self.record, self.ledger, self.defects = start.record, start.ledger, start.defects
         self._started: float | None = None
         self._ended: float | None = None
-        self.exhaustion = Exhaustion(plan, self.ledger) if plan.exhaustive else None
-        self._assignment = self.exhaustion or self._explorations(start)
-        self._queue = TaskQueue(plan, self._assignment)
+        self._scheduler = Scheduler(plan, self.ledger, start.scenarios, start.examples)
+        self.exhaustion = self._scheduler.exhaustion
         self._recovery = Recovery(self.folder, self.ledger, self.defects)
         self._save_at, self._shown_at = time.monotonic() + _FIRST_SECONDS, float("-inf")
         self._saved_buckets = 0
         self._gpus: Gpus
         self._pool: WorkerPool
         self._outcomes: Outcomes
-
-    def _explorations(self, start: Beginning) -> Explorations:
-        if self.plan.profile:
-            return FixedExamples(self.plan, self.ledger, start.examples)
-        return Assignment(self.plan, self.ledger, start.scenarios)
 
     @property
     def at(self) -> float:
@@ -96,10 +88,10 @@ class Campaign:
         plan, found = self.plan, tuple(self.ledger.first_seen.items())
         setting = Setting(**vars(plan), pending=str(self.pending), first_seen=found)
         self._recovery.adopt()
-        self._queue.begin(self.folder, self.ledger.names if plan.is_selective else None)
+        self._scheduler.begin(self.folder, self.ledger.names if plan.is_selective else None)
         self._gpus = Gpus(plan.device, plan.subject, plan.gpus, setting.in_worker, plan.workers)
         self._pool = WorkerPool(setting, self._gpus)
-        self._outcomes = Outcomes(self, self._pool, self._assignment, self._queue, self._recovery)
+        self._outcomes = Outcomes(self, self._pool, self._scheduler, self._recovery)
         try:
             with terminated_like_interrupted():
                 for _ in range(plan.engines):
@@ -144,8 +136,8 @@ class Campaign:
             self._show()
 
     def _assign(self, worker: WorkerHandle) -> None:
-        task = self._queue.next(worker, self._pool.workers, self.at, self.left)
-        self.record.rounds = self._assignment.done
+        task = self._scheduler.next(worker, self._pool.workers, self.at, self.left)
+        self.record.rounds = self._scheduler.rounds
         if task is None:
             return
         if isinstance(task, Explore):
@@ -155,7 +147,7 @@ class Campaign:
     def _is_over(self) -> bool:
         """Whether there is nothing to wait for: no worker is busy, or those that are have had their time."""
         busy, over = self._pool.busy, -self.left
-        has_time = over < 0 or (over < GRACE_SECONDS and self._queue.canary_waits)
+        has_time = over < 0 or (over < GRACE_SECONDS and self._scheduler.canary_waits)
         if has_time and not all(worker.ready for worker in self._pool.workers):
             return False
         # By the clock, since a call that waits for its turn on a busy machine has not had its time.
@@ -176,10 +168,10 @@ class Campaign:
         self._gpus.close()
         self._outcomes.conclude()
         self._recovery.restore()
-        for path in self._queue.not_replayed:
+        for path in self._scheduler.not_replayed:
             why = "since the campaign was interrupted" if self.record.interrupted else "for want of time"
-            self.ledger.replayed(self._queue.passed_over(path, NOT_REPLAYED, why), path, {})
-        if self._queue.canary_waits:
+            self.ledger.replayed(self._scheduler.passed_over(path, NOT_REPLAYED, why), path, {})
+        if self._scheduler.canary_waits:
             self.ledger.trouble("the canary was not run: the campaign ended before its turn")
         self.record.complete = bool(self._gpus.usable) and not self.record.interrupted and self._is_done()
         self.defects.conclude(self.ledger.standings)

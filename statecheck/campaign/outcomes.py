@@ -25,7 +25,7 @@ from statecheck.campaign.processes.tasks import (
 )
 from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.campaign.recovery import Recovery
-from statecheck.campaign.schedule.task_queue import Explorations, TaskQueue
+from statecheck.campaign.schedule.scheduler import Scheduler
 from statecheck.case import Case
 from statecheck.case.faults import HANG, Fault, hang
 from statecheck.diagnose.replay import LEFT_OUT
@@ -47,13 +47,12 @@ class Outcomes:
         self,
         campaign: Campaign,
         pool: WorkerPool,
-        assignment: Explorations,
-        queue: TaskQueue,
+        scheduler: Scheduler,
         recovery: Recovery,
     ) -> None:
         self._campaign, self._pool = campaign, pool
         self._plan, self._ledger = campaign.plan, campaign.ledger
-        self._assignment, self._queue, self._recovery = assignment, queue, recovery
+        self._scheduler, self._recovery = scheduler, recovery
         self._canary_attempts = self._failed_starts = 0
 
     def apply(self, worker: WorkerHandle, event: Event) -> None:
@@ -90,7 +89,7 @@ class Outcomes:
     def _apply_exploration(self, worker: WorkerHandle, task: Explore, event: Explored) -> None:
         self._ledger.explored(event, self._campaign.at, task.unit)
         self._ledger.standings[task.unit].end()
-        self._assignment.ended(task, event)
+        self._scheduler.ended(task, event)
         if event.gone:
             self._lose_device(worker, event.gone)
         elif event.status == "error":
@@ -101,7 +100,7 @@ class Outcomes:
         if self._ledger.standings[task.unit].errors == 1:
             last = (detail.strip().splitlines() or ["an error"])[-1]
             self._ledger.trouble(f"{task.unit}: tried again in another worker (seed {task.seed}): {last}")
-            self._assignment.again(task)
+            self._scheduler.again(task)
         self._stop(worker)
         self._replace(worker)
 
@@ -130,7 +129,7 @@ class Outcomes:
             if isinstance(worker.task, Explore):
                 self._leave(worker, worker.task, "its device was lost")
             elif worker.task is not None:
-                self._queue.put_first(worker.task)
+                self._scheduler.put_first(worker.task)
 
     # Workers that end before their tasks do.
 
@@ -170,7 +169,7 @@ class Outcomes:
         standing = self._ledger.standings[task.unit]
         self._ledger.trouble(f"{task.unit}: {why} (seed {task.seed})")
         if not task.isolated and self._plan.device == "cpu":
-            self._assignment.again(replace(task, isolated=True))
+            self._scheduler.again(replace(task, isolated=True))
         elif standing.deaths >= _ATTEMPTS:
             standing.give_up(f"{why}, {standing.deaths} times")
 
@@ -182,7 +181,7 @@ class Outcomes:
                 self._ledger.replayed(failed, path, Case.load(path).to_data())
         elif not task.isolated:
             # A case that ends its worker is a finding, unless another process has killed the worker.
-            self._queue.put_first(replace(task, isolated=True))
+            self._scheduler.put_first(replace(task, isolated=True))
         else:
             self._ledger.replayed(CorpusRecord(path.name, "UNREADABLE", why), path, {})
 
@@ -192,18 +191,18 @@ class Outcomes:
             self._apply_canary(CanaryResult("", why))
         else:
             self._ledger.trouble(f"{why} before the canary was found")
-            self._queue.put_first(task)
+            self._scheduler.put_first(task)
 
     def _replace(self, worker: WorkerHandle) -> None:
         may_start = self._failed_starts < _ATTEMPTS * self._plan.engines
-        is_needed = self._campaign.left > 0 or self._queue.canary_waits
+        is_needed = self._campaign.left > 0 or self._scheduler.canary_waits
         if not worker.gpu.gone and may_start and is_needed:
             self._pool.spawn()
 
     def _leave(self, worker: WorkerHandle, task: Explore, why: str) -> int:
         """No worker does the task any more; how many failing inputs were in hand, which are findings now."""
         self._ledger.standings[task.unit].end()
-        self._assignment.ended(task, None)
+        self._scheduler.ended(task, None)
         # What it was doing by then is not known: the input may be the smallest.
         note = f"{why[:1].upper()}{why[1:]} before this failure was reported: there may be a smaller input."
         return self._recovery.find_pending(worker, note, self._campaign.at)
@@ -217,7 +216,7 @@ class Outcomes:
         if isinstance(task, Replay):
             path = Path(task.path)
             self._ledger.replayed(
-                self._queue.passed_over(path, LEFT_OUT, "left out: the time was up"), path, {}
+                self._scheduler.passed_over(path, LEFT_OUT, "left out: the time was up"), path, {}
             )
         if not isinstance(task, Explore):
             return
@@ -240,6 +239,6 @@ class Outcomes:
 
     def conclude(self) -> None:
         """Note the properties that were to be explored again, and were not."""
-        for task in [] if self._campaign.record.interrupted else self._assignment.lost:
+        for task in [] if self._campaign.record.interrupted else self._scheduler.lost:
             standing = self._ledger.standings[task.unit]
             standing.unfinished = "its exploration was lost, and there was no time for another one"

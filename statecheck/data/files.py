@@ -8,9 +8,6 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-HOST = "".join(one if one.isalnum() else "_" for one in os.uname().nodename)[:40]
-"""Who writes: the names of files that are being written have it, and the number of the process."""
-
 _LONGEST = 120
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -81,7 +78,7 @@ def write_whole(path: Path, text: str, *, durable: bool = True) -> None:
     Args:
         durable: survive a power failure too, for some milliseconds. The end of the process is always survived.
     """
-    temporary = path.with_name(f"{path.stem}.{HOST}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+    temporary = path.with_name(f"{path.stem}.{os.urandom(8).hex()}.tmp")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
             file.write(encoded(text))

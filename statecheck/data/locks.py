@@ -16,8 +16,3 @@ def try_lock(file: int, *, shared: bool = False) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def wait_for_lock(file: int, *, shared: bool = False) -> None:
-    """As `try_lock`, and wait for it as long as it takes."""
-    fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)

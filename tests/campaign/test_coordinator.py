@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from statecheck.campaign.coordinator import Campaign
+from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import (
@@ -30,7 +30,7 @@ from statecheck.campaign.processes.tasks import (
 )
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.record_parts import CorpusRecord
-from statecheck.campaign.schedule.task_queue import TaskQueue
+from statecheck.campaign.schedule.scheduler import Scheduler
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import call
@@ -39,7 +39,7 @@ from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import TELLING
 from statecheck.kernels.launch_counts import EXECUTED, How
 from tests.campaign.pretended import COMMIT, Actor, falsifies, found_in, passes, pretended
-from tests.helpers.cases import a_case
+from tests.helpers.cases import a_case, a_property
 from tests.helpers.faulty import EXACT, PADDED, ROUNDS_UP
 
 ALL = {EXACT, ROUNDS_UP, PADDED}
@@ -51,7 +51,7 @@ pytestmark = pytest.mark.usefixtures("default_signals")
 @pytest.fixture(autouse=True)
 def tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every property has one visit in the first pass."""
-    monkeypatch.setattr("statecheck.campaign.schedule.assignment.visits", lambda: ())
+    monkeypatch.setattr("statecheck.campaign.schedule.passes.visits", lambda: ())
 
 
 def code_of(record: CampaignRecord) -> int:
@@ -280,7 +280,7 @@ def test_a_property_whose_worker_died_has_no_second_visit_before_others_are_trie
 ) -> None:
     ids = {name: one.id for name, one in load_properties().items()}
     learned = [(ids[name], 1) for name in (EXACT, EXACT, PADDED, ROUNDS_UP, EXACT)]
-    monkeypatch.setattr("statecheck.campaign.schedule.assignment.visits", lambda: learned)
+    monkeypatch.setattr("statecheck.campaign.schedule.passes.visits", lambda: learned)
 
     def dies_once(task: Explore, actor: Actor) -> None:
         if task.property == EXACT and not task.isolated:
@@ -360,14 +360,13 @@ def test_a_canary_whose_worker_died_is_run_three_times(
 def test_the_canary_runs_first_in_a_short_campaign_and_after_three_seconds_in_a_longer_one(
     tmp_path: Path, budget: float | None, at: float, is_canary: bool
 ) -> None:
-    plan = Plan("queued", only=EXACT, budget=budget, examples=30, corpus=str(tmp_path), commit=COMMIT)
-    explore = Explore(EXACT, 1, 30)
-    explorations = SimpleNamespace(next=lambda *_: explore, every_property_was_tried=False)
-    queue = TaskQueue(plan, explorations)  # type: ignore[arg-type]
-    queue.begin(tmp_path, None)
-    tasks = [queue.next(None, [], at, 1.0) for _ in range(2)]  # type: ignore[arg-type]
-    assert [isinstance(task, RunCanary) for task in tasks] == [is_canary, False]
-    assert queue.canary_waits is not is_canary
+    plan = Plan("queued", budget=budget, examples=300, corpus=str(tmp_path), commit=COMMIT)
+    ledger = Ledger([a_property(name=name) for name in ("toys_add", "toys_divide")], {}, tuple, {})
+    scheduler = Scheduler(plan, ledger)
+    scheduler.begin(tmp_path, None)
+    tasks = [scheduler.next(None, [], at, 1.0) for _ in range(2)]  # type: ignore[arg-type]
+    assert [type(task) for task in tasks] == [RunCanary if is_canary else Explore, Explore]
+    assert scheduler.canary_waits is not is_canary
 
 
 @pytest.mark.parametrize("lost", [0, 1])

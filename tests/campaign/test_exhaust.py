@@ -15,8 +15,8 @@ from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import Explore, Explored
 from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.campaign.schedule.assignment import GRACE_SECONDS
 from statecheck.campaign.schedule.exhaustion import DecisionProgress, Exhaustion
+from statecheck.campaign.schedule.passes import GRACE_SECONDS
 from statecheck.case import Case
 from statecheck.cli import main as cli
 from statecheck.diagnose.replay import FAILED, FIXED, replay_file
@@ -147,7 +147,7 @@ def exhaustion() -> Exhaustion:
 
 
 def given(exhaustion: Exhaustion) -> Explore:
-    task = exhaustion.next(None, [], 60.0)  # type: ignore[arg-type]
+    task = exhaustion.next(60.0)
     assert task is not None
     return task
 
@@ -162,7 +162,7 @@ def chunks(exhaustion: Exhaustion) -> DecisionProgress:
 
 def test_a_bound_begins_when_all_parts_of_the_one_before_are_tried(exhaustion: Exhaustion) -> None:
     first, second = given(exhaustion), given(exhaustion)
-    assert exhaustion.next(None, [], 60.0) is None  # type: ignore[arg-type]
+    assert exhaustion.next(60.0) is None
     exhaustion.ended(first, tried(3, exhausted=True))
     assert chunks(exhaustion).bound == 0
     exhaustion.ended(second, tried(2, exhausted=True))
@@ -183,7 +183,7 @@ def test_a_part_goes_on_where_its_time_was_up(exhaustion: Exhaustion) -> None:
 def test_a_part_that_was_lost_is_tried_again_with_the_subject_apart(exhaustion: Exhaustion) -> None:
     task = given(exhaustion)
     exhaustion.ended(task, None)
-    exhaustion.again(Explore(task.property, 0, 0, isolated=True, inputs=task.inputs))
+    chunks(exhaustion).standing.deaths = 1
     again = given(exhaustion)
     assert (again.inputs, again.isolated, task.isolated) == (task.inputs, True, False)
     exhaustion.ended(again, tried(0, exhausted=False, status="error"))
@@ -202,5 +202,5 @@ def test_a_failure_that_a_sibling_decision_met_falsifies_this_decision_too() -> 
 
 def test_a_decision_that_is_falsified_is_not_tried_any_more(exhaustion: Exhaustion) -> None:
     exhaustion.ended(given(exhaustion), tried(1, exhausted=False, status="falsified"))
-    assert exhaustion.next(None, [], 60.0) is None  # type: ignore[arg-type]
+    assert exhaustion.next(60.0) is None
     assert (chunks(exhaustion).bound, chunks(exhaustion).falsified) == (0, True)

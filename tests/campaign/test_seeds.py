@@ -9,7 +9,8 @@ import pytest
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import Explore, Explored
-from statecheck.campaign.schedule.assignment import Assignment, first_compared
+from statecheck.campaign.schedule.passes import first_compared
+from statecheck.campaign.schedule.scheduler import Scheduler
 from statecheck.execution.counts import Counts
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import load_properties
@@ -45,17 +46,17 @@ class Played:
             for name in NAMES
         ]
         ledger = Ledger(properties, {}, tuple, {})
-        assignment = Assignment(self.plan, ledger, frozenset())
+        scheduler = Scheduler(self.plan, ledger)
         pool, done = [Worker() for _ in range(self.workers)], list[Explore]()
         while len(done) < count:
             for worker in pool:
-                worker.task = assignment.next(worker, pool, 300.0)  # type: ignore[arg-type]
+                worker.task = scheduler.next(worker, pool, 0.0, 300.0)  # type: ignore[arg-type]
             for worker in pool:
                 assert worker.task is not None
                 speed = self.slow if self.slow and worker.task.property == NAMES[0] else self.speed
                 message = Explored(worker.task.property, "passed", 1.0, counts=Counts(speed, speed))
                 ledger.explored(message, 0.0)
-                assignment.ended(worker.task, message)
+                scheduler.ended(worker.task, message)
                 done.append(worker.task)
                 worker.task = None
         return done
@@ -72,7 +73,7 @@ def seeds(played: Played, count: int = 30) -> dict[str, list[int]]:
 def test_the_first_pass_is_in_the_learned_order(monkeypatch: pytest.MonkeyPatch) -> None:
     add, divide, multiply = NAMES
     learned = [("toys/none", 1), (f"toys/{multiply}", 1), (f"toys/{divide}", 3), (f"toys/{multiply}", 2)]
-    monkeypatch.setattr("statecheck.campaign.schedule.assignment.visits", lambda: learned)
+    monkeypatch.setattr("statecheck.campaign.schedule.passes.visits", lambda: learned)
     for workers in (1, 3):
         tasks = Played(workers, 6).tasks(7)[:7]
         # A property without a learned place comes last. Then rounds follow.
@@ -147,11 +148,11 @@ def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[st
     """The tasks of a campaign in examples to its end, and how many ran; the first property's shrinking takes some more."""
     plan = Plan("toys", examples=budget, seed=7)
     ledger = Ledger([a_property(name=name) for name in NAMES], {}, tuple, {})
-    assignment = Assignment(plan, ledger, frozenset())
+    scheduler = Scheduler(plan, ledger)
     pool, done = [Worker() for _ in range(workers)], list[Explore]()
     while True:
         for worker in pool:
-            worker.task = assignment.next(worker, pool, float("inf"))  # type: ignore[arg-type]
+            worker.task = scheduler.next(worker, pool, 0.0, float("inf"))  # type: ignore[arg-type]
         busy = [worker for worker in pool if worker.task is not None]
         if not busy:
             messages = [(one.property, one.seed, one.max_examples) for one in done]
@@ -161,7 +162,7 @@ def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[st
             ran = worker.task.max_examples + (shrinking if worker.task.property == NAMES[0] else 0)
             message = Explored(worker.task.property, "passed", 1.0, counts=Counts(ran, ran))
             ledger.explored(message, 0.0)
-            assignment.ended(worker.task, message)
+            scheduler.ended(worker.task, message)
             done.append(worker.task)
             worker.task = None
 

@@ -7,14 +7,12 @@ The next decision is that with the least time of its share. A falsified decision
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Explore, Explored
-from statecheck.campaign.schedule.assignment import GRACE_SECONDS
+from statecheck.campaign.schedule.passes import GRACE_SECONDS
 from statecheck.campaign.standing import Standing
 from statecheck.execution.enumerations import Enumeration, Slice, enumerations
 
@@ -92,15 +90,9 @@ class DecisionProgress:
 
 
 class Exhaustion:
-    """Gives out the explorations of a campaign over enumerations, as `Assignment` does those of others."""
-
-    done = 0
-    every_property_was_tried = False
+    """Gives out the inputs of the enumerations."""
 
     def __init__(self, plan: Plan, ledger: Ledger) -> None:
-        self.lost: deque[Explore] = deque()
-        """Always empty: what was lost waits among the others."""
-        self._isolated: set[str] = set()
         standings = {one.tested.id: one for one in ledger.standings.values()}
         self.progress = {
             one.decision: DecisionProgress(one, standings[one.property], plan.engines)
@@ -108,14 +100,14 @@ class Exhaustion:
             if one.property in standings and one.device in (None, plan.device)
         }
 
-    def next(self, worker: WorkerHandle, workers: Sequence[WorkerHandle], left: float) -> Explore | None:  # noqa: ARG002 - an assignment's
-        """A task for a worker, None where there is nothing for it now.
+    def next(self, left: float) -> Explore | None:
+        """A task, None where there is nothing to do now.
 
         Args:
             left: seconds of the budget.
         """
         waiting = [one for one in self.progress.values() if one.open]
-        if left <= 0 or not waiting:
+        if not waiting:
             return None
         chosen = min(waiting, key=lambda one: one.urgency)
         standing = chosen.standing
@@ -127,21 +119,15 @@ class Exhaustion:
             known=frozenset(),
             patience=min(_SLICE_SECONDS, left),
             deadline=left + GRACE_SECONDS / 2,
-            isolated=standing.name in self._isolated,
+            isolated=standing.deaths > 0,
             inputs=chosen.next(),
         )
 
     def ended(self, task: Explore, message: Explored | None) -> None:
-        """An exploration has ended, or was lost with its worker."""
-        if task.inputs is None:
-            return
+        """An exploration has ended, or was lost with its worker: then its inputs wait among the others."""
+        assert task.inputs is not None, "every task has inputs"
         progress = self.progress[task.inputs.decision]
         if message is None or message.status == "error":
             progress.lost(task.inputs)
         else:
             progress.tried(task.inputs, message)
-
-    def again(self, task: Explore) -> None:
-        """Have a task done again that was lost, with the subject in a process of its own if it asks for that."""
-        if task.isolated:
-            self._isolated.add(task.property)

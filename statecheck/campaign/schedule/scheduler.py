@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import filecmp
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path, PurePath
 
 from statecheck.campaign.corpus import Corpus, property_in
+from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.processes.handle import WorkerHandle
-from statecheck.campaign.processes.tasks import Replay, RunCanary, Task
+from statecheck.campaign.processes.tasks import Explore, Explored, Replay, RunCanary, Task
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.record_parts import NOT_REPLAYED, CorpusRecord
-from statecheck.campaign.schedule.assignment import Assignment
 from statecheck.campaign.schedule.exhaustion import Exhaustion
 from statecheck.campaign.schedule.fixed import FixedExamples
-
-Explorations = Assignment | Exhaustion | FixedExamples
-"""What gives out the explorations of a campaign."""
+from statecheck.campaign.schedule.passes import GRACE_SECONDS, FirstPass, Rounds
 
 _REPLAY_SHARE = 0.2
 """The part of the budget in which the corpus is replayed before properties are explored; the rest of it comes after."""
@@ -32,19 +31,45 @@ _PASSED_OVER = ("LEFT OUT", NOT_REPLAYED)
 _SETTLED = ("KNOWN", "FIXED", "NOT REPRODUCED", "NOT APPLICABLE")
 
 
-class TaskQueue:
+class Scheduler:
     """Gives each worker its next task.
 
+    A campaign has phases: the cases of the corpus; a first pass over all properties in the learned order; explorations that were lost with
+    their workers; and then rounds. A profile has its fixed examples in place of passes and rounds, and `exhaust` its enumerations.
+
     Args:
-        assignment: of the explorations.
+        scenarios: properties of which an example takes as long as many of others.
+        examples: of each property of a profile, by its id.
     """
 
-    def __init__(self, plan: Plan, assignment: Explorations) -> None:
-        self._plan, self._assignment = plan, assignment
+    def __init__(
+        self,
+        plan: Plan,
+        ledger: Ledger,
+        scenarios: frozenset[str] = frozenset(),
+        examples: Mapping[str, int] | None = None,
+    ) -> None:
+        self._plan, self._ledger = plan, ledger
         self._first: deque[Replay] = deque()
         self._canary: RunCanary | None = None
         self.last: dict[str, str] = {}
         """By the name of a case's file, its verdict when it was replayed last, as far as that is known."""
+        self.lost: deque[Explore] = deque()
+        """Explorations that ended with their workers, to be done again."""
+        self.exhaustion = Exhaustion(plan, ledger) if plan.exhaustive else None
+        self._fixed = FixedExamples(plan, ledger, examples or {}) if plan.profile else None
+        self._first_pass: FirstPass | None = None
+        self._rounds: Rounds | None = None
+        if self.exhaustion is None and self._fixed is None:
+            homes: dict[str, WorkerHandle] = {}
+            self._rounds = Rounds(plan, ledger, scenarios, homes)
+            if plan.examples is None:
+                self._first_pass = FirstPass(plan, ledger, scenarios, homes)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that were begun."""
+        return self._rounds.begun if self._rounds is not None else 0
 
     @property
     def not_replayed(self) -> list[Path]:
@@ -105,7 +130,40 @@ class TaskQueue:
             return self._taken_canary()
         if left > 0 and self._first and self._replays_now(at):
             return self._first.popleft()
-        return self._assignment.next(worker, workers, left) or self._taken_canary()
+        return self._exploration(worker, workers, left) or self._taken_canary()
+
+    def _exploration(
+        self, worker: WorkerHandle, workers: Sequence[WorkerHandle], left: float
+    ) -> Explore | None:
+        if left <= 0:
+            return None
+        if self._first_pass is not None and (task := self._first_pass.next(worker, left)) is not None:
+            return task
+        # Not before: what ends its process takes long to shrink, and others have not been tried yet.
+        while self.lost:
+            task = self.lost.popleft()
+            standing = self._ledger.standings[task.unit]
+            if standing.open:
+                isolated = task.isolated or standing.deaths > 0
+                return replace(task, isolated=isolated, patience=left, deadline=left + GRACE_SECONDS / 2)
+        if self.exhaustion is not None:
+            return self.exhaustion.next(left)
+        if self._fixed is not None:
+            return self._fixed.next()
+        assert self._rounds is not None
+        return self._rounds.next(worker, workers, left)
+
+    def ended(self, task: Explore, message: Explored | None) -> None:
+        """An exploration has ended, or was lost with its worker."""
+        if self.exhaustion is not None:
+            self.exhaustion.ended(task, message)
+        if self._first_pass is not None:
+            self._first_pass.ended(task, message)
+
+    def again(self, task: Explore) -> None:
+        """Have an exploration done again that was lost. The inputs of an enumeration wait among the others already."""
+        if self.exhaustion is None:
+            self.lost.append(task)
 
     @property
     def _canary_at(self) -> float:
@@ -119,7 +177,7 @@ class TaskQueue:
     def _replays_now(self, at: float) -> bool:
         """Whether a case is replayed now: in a short campaign the corpus may not keep properties from being tried at all."""
         budget = self._plan.budget
-        if budget is None or self._assignment.every_property_was_tried:
+        if budget is None or (self._first_pass is not None and self._first_pass.over):
             return True
         return at < _REPLAY_SHARE * budget
 

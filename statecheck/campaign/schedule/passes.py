@@ -1,10 +1,10 @@
-"""What is explored when, and with how many examples.
+"""The first pass over all properties, and the rounds that follow it.
 
 The unit is a property, or, where the subject has configurations, such as the models of a library of sequences, a property with one of them.
 First every unit gets one example, in the order of `learned`. Properties that find many defects get more, at once or later. Then rounds
 follow, in which every property comes up once: first what soon has enough examples. Three of four rounds are of properties with few compared
-examples only, as long as there are some. Where the budget is in examples, nothing may depend on how fast machine or worker are: a unit of
-work gives the same wherever it is done.
+examples only, as long as there are some. Where the budget is in examples, there are rounds alone, and nothing may depend on how fast machine
+or worker are: a shard gives the same wherever it runs.
 """
 
 from __future__ import annotations
@@ -83,72 +83,46 @@ def _first_visits(untried: Sequence[Standing], scenarios: frozenset[str]) -> Ite
         yield _Visit(one.unit, configuration=one.configuration)
 
 
-class Assignment:
-    """Gives out the explorations of a campaign.
+def _shrinking(plan: Plan, ledger: Ledger, standing: Standing) -> dict[str, Any]:
+    """For how long a failing input may be shrunk: a share of what is left for that, so that no failure takes the time of all properties."""
+    if plan.examples is not None:
+        return {}
+    if standing.configuration and standing.failed:
+        return {"as_found": True}
+    whole = _SHRINKING_SHARE * (plan.budget or 0) * plan.engines
+    return {"shrinking": max(_LEAST_SHRINKING, (whole - ledger.shrinking) * _SHRINKING_STEP)}
+
+
+class FirstPass:
+    """Gives out one exploration of each unit.
 
     Args:
         scenarios: properties of which an example takes as long as many of others.
+        homes: by the property or the configuration, the worker that has its strategies or its model ready.
     """
 
-    def __init__(self, plan: Plan, ledger: Ledger, scenarios: frozenset[str]) -> None:
-        self.done = 0
-        """Rounds that were begun."""
-        self._plan, self._ledger, self._scenarios = plan, ledger, scenarios
-        self._queue: deque[Explore] = deque()
-        self.lost: deque[Explore] = deque()
-        """Explorations that ended with their workers, to be done again."""
-        self._homes: dict[str, WorkerHandle] = {}
-        self._examples_at_turn = -1
-        self._visits = Counter[str]()
-        self._explored = Counter[str]()
-        self._level = 0
-        """Which of the numbers of `_FEW` every property is to reach now."""
+    def __init__(
+        self, plan: Plan, ledger: Ledger, scenarios: frozenset[str], homes: dict[str, WorkerHandle]
+    ) -> None:
+        self._plan, self._ledger, self._homes = plan, ledger, homes
         untried = [standing for standing in ledger.standings.values() if standing.open and not standing.tried]
-        self._first = deque(_first_visits(untried, scenarios) if self._by_time else ())
+        self._waiting = deque(_first_visits(untried, scenarios))
+        self._visits = Counter[str]()
         self._in_hand = Counter[str]()
 
     @property
-    def _open(self) -> int:
-        """Units that can be explored."""
-        return sum(standing.open for standing in self._ledger.standings.values())
+    def over(self) -> bool:
+        """Whether every property was tried."""
+        return not self._waiting and not self._in_hand.total()
 
-    @property
-    def _by_time(self) -> bool:
-        return self._plan.examples is None
-
-    @property
-    def every_property_was_tried(self) -> bool:
-        """Whether the first pass is over."""
-        return not self._first and not self._in_hand.total()
-
-    def next(self, worker: WorkerHandle, workers: Sequence[WorkerHandle], left: float) -> Explore | None:
-        """A task for one of the workers, None where there is nothing for it now.
-
-        Args:
-            left: seconds of the budget.
-        """
-        if left <= 0:
+    def next(self, worker: WorkerHandle, left: float) -> Explore | None:
+        """A task for a worker, None where there is nothing for it now."""
+        while self._waiting and not self._may_be_tried(self._waiting[0].unit):
+            self._waiting.popleft()
+        if not self._waiting:
             return None
-        while self._first and not self._may_be_tried(self._first[0].unit):
-            self._first.popleft()
-        if self._first:
-            return self._to_try(worker, left)
-        if self.lost:
-            # Not before: what ends its process takes long to shrink, and others have not been tried yet.
-            deadline = left + GRACE_SECONDS / 2
-            return replace(self.lost.popleft(), patience=left, deadline=deadline)
-        if not self._queue and not self._turn(workers):
-            return None
-        return self._sized(self._chosen(worker), left)
-
-    def _may_be_tried(self, unit: str) -> bool:
-        standing = self._ledger.standings[unit]
-        # A property that ended its worker would end the next worker too, before other properties are tried.
-        return standing.open and not standing.deaths
-
-    def _to_try(self, worker: WorkerHandle, left: float) -> Explore:
         unit, examples, configuration = self._first_of(worker)
-        untried = 1 + len(self._first) + self._in_hand.total()
+        untried = 1 + len(self._waiting) + self._in_hand.total()
         patience = max(_LEAST_PATIENCE, left * self._plan.engines / untried)
         standing = self._ledger.standings[unit]
         number = f"{unit}!{self._visits[unit]}" if self._visits[unit] else f"{unit}!"
@@ -165,28 +139,24 @@ class Assignment:
             simplest=False,
             sanitized=standing.next_sanitized(),
             configuration=configuration,
-            **self._shrinking(standing),
+            **_shrinking(self._plan, self._ledger, standing),
         )
+
+    def _may_be_tried(self, unit: str) -> bool:
+        standing = self._ledger.standings[unit]
+        # A property that ended its worker would end the next worker too, before other properties are tried.
+        return standing.open and not standing.deaths
 
     def _first_of(self, worker: WorkerHandle) -> _Visit:
         """The next turn of the first pass, if possible of a configuration that this worker has, or that none has."""
-        if not self._first[0].configuration:
-            return self._first.popleft()
-        homes = (self._homes.get(visit.configuration, worker) for visit in self._first)
+        if not self._waiting[0].configuration:
+            return self._waiting.popleft()
+        homes = (self._homes.get(visit.configuration, worker) for visit in self._waiting)
         number = next((number for number, home in enumerate(homes) if home is worker), 0)
-        visit = self._first[number]
-        del self._first[number]
+        visit = self._waiting[number]
+        del self._waiting[number]
         self._homes.setdefault(visit.configuration, worker)
         return visit
-
-    def _shrinking(self, standing: Standing) -> dict[str, Any]:
-        """For how long a failing input may be shrunk: a share of what is left for that, so that no failure takes the time of all properties."""
-        if not self._by_time:
-            return {}
-        if standing.configuration and standing.failed:
-            return {"as_found": True}
-        whole = _SHRINKING_SHARE * (self._plan.budget or 0) * self._plan.engines
-        return {"shrinking": max(_LEAST_SHRINKING, (whole - self._ledger.shrinking) * _SHRINKING_STEP)}
 
     def ended(self, task: Explore, message: Explored | None) -> None:
         """An exploration has ended, or was lost with its worker."""
@@ -195,13 +165,37 @@ class Assignment:
             return
         self._in_hand[unit] -= 1
         too_short = message is not None and message.late and not standing.counts.compared
-        waits = any(visit.unit == unit for visit in self._first)
+        waits = any(visit.unit == unit for visit in self._waiting)
         if too_short and standing.open and not waits and self._visits[unit] < _TURNS:
-            self._first.append(_Visit(unit, configuration=task.configuration))
+            self._waiting.append(_Visit(unit, configuration=task.configuration))
 
-    def again(self, task: Explore) -> None:
-        """Have a task done next that was lost."""
-        self.lost.append(task)
+
+class Rounds:
+    """Gives out explorations in rounds, until the budget is used.
+
+    Args:
+        scenarios: properties of which an example takes as long as many of others.
+        homes: by the property or the configuration, the worker that has its strategies or its model ready.
+    """
+
+    def __init__(
+        self, plan: Plan, ledger: Ledger, scenarios: frozenset[str], homes: dict[str, WorkerHandle]
+    ) -> None:
+        self.begun = 0
+        """Rounds that were begun."""
+        self._plan, self._ledger, self._scenarios, self._homes = plan, ledger, scenarios, homes
+        self._by_time = plan.examples is None
+        self._queue: deque[Explore] = deque()
+        self._examples_at_turn = -1
+        self._explored = Counter[str]()
+        self._level = 0
+        """Which of the numbers of `_FEW` every property is to reach now."""
+
+    def next(self, worker: WorkerHandle, workers: Sequence[WorkerHandle], left: float) -> Explore | None:
+        """A task for one of the workers, None where there is nothing for it now."""
+        if not self._queue and not self._turn(workers):
+            return None
+        return self._sized(self._chosen(worker), left)
 
     def _chosen(self, worker: WorkerHandle) -> Explore:
         """The next task, if possible of a property or a configuration that this worker or none has explored: it has its strategies or its model ready."""
@@ -222,9 +216,9 @@ class Assignment:
                 return False
             self._examples_at_turn = self._ledger.examples
         chosen = [standing for standing in self._ledger.standings.values() if standing.open]
-        if self._by_time and self.done % (1 + _ROUNDS_OF_FEW) < _ROUNDS_OF_FEW:
+        if self._by_time and self.begun % (1 + _ROUNDS_OF_FEW) < _ROUNDS_OF_FEW:
             # A round for each level: a property with too few inputs, or too little time, for a level keeps no other from the next.
-            self._level = max(self._level, min(self.done, len(_FEW) - 1))
+            self._level = max(self._level, min(self.begun, len(_FEW) - 1))
             while not any(self._missing(one) > 0 for one in chosen) and self._level + 1 < len(_FEW):
                 self._level += 1
             few = [one for one in chosen if one.unshrunk or self._missing(one) > 0]
@@ -233,7 +227,7 @@ class Assignment:
         times = -(-len(workers) // len(chosen)) if chosen and self._by_time else 1
         tasks = (self._explore(standing, number) for number in range(times) for standing in chosen)
         self._queue.extend(tasks if self._by_time else self._shared(tasks))
-        self.done += bool(self._queue)
+        self.begun += bool(self._queue)
         return bool(self._queue)
 
     def _few(self, standing: Standing) -> int:
@@ -283,7 +277,7 @@ class Assignment:
         # What has ended a worker would do so in every round.
         isolated = standing.deaths > 0
         sized = replace(task, known=standing.known, sanitized=standing.next_sanitized(), isolated=isolated)
-        sized = replace(sized, **self._shrinking(standing))
+        sized = replace(sized, **_shrinking(self._plan, self._ledger, standing))
         if not self._by_time:
             return replace(sized, patience=left, deadline=left + GRACE_SECONDS / 2)
         if (missing := self._missing(standing)) > 0:
@@ -301,7 +295,8 @@ class Assignment:
 
     def _slice(self, standing: Standing, left: float) -> float:
         """Seconds of a worker that a property gets in a round."""
-        fair = (self._plan.budget or 0) * self._plan.engines / (3 * max(1, self._open))
+        units = sum(one.open for one in self._ledger.standings.values())
+        fair = (self._plan.budget or 0) * self._plan.engines / (3 * max(1, units))
         times = _ENGINES if any(map(is_engine, standing.tested.functions)) else 1
         slice_ = min(_SLICE, max(_SHORTEST_SLICE, fair)) * times
         return min(slice_, max(_SHORTEST_SLICE, left * 0.8))
