@@ -15,6 +15,7 @@ from statecheck.campaign.plan import Plan, shard_name
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.shards.merge import merged, write_down
 from statecheck.text.command_lines import pip_line
+from statecheck.text.terminal import said
 
 _NOT_SENT = [".?*", "reports", "build", "**/__pycache__"]
 _CONNECT_SECONDS = 10.0
@@ -135,7 +136,7 @@ def _run_shards(
                 # Ray's own sentence has the traceback of the task and of everything around it.
                 cause = getattr(error, "cause", None) or error
                 troubles.append(f"{name}: {' '.join(f'{type(cause).__name__}: {cause}'.split())[:300]}")
-                say(troubles[-1])
+                say(said(troubles[-1]))
             del running[ended[0]]
         except KeyboardInterrupt:
             interrupted = True
