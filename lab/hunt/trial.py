@@ -15,7 +15,6 @@ from pathlib import Path
 
 from lab.hunt.defects import HuntedDefect, Planted
 from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.workers.recovered import UNFINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 _LOOK_SECONDS = 0.05
@@ -139,9 +138,7 @@ def _watched(
 
 
 def _failing(reports: Path) -> Iterator[Path]:
-    for path in reports.glob("campaigns/*/pending/*.json"):
-        if not path.name.endswith(UNFINISHED):
-            yield path
+    yield from reports.glob("campaigns/*/pending/*.json")
 
 
 def _cpu_seconds(session: int) -> float:

@@ -3,8 +3,8 @@
 First the workers start, which takes nothing of the budget. Then the corpus is replayed; then every property gets an example or a few,
 and rounds follow until the time is up. The canary runs first in a short campaign, and after three seconds in a longer one.
 
-When the budget ends, no new example begins, and those that run get their full time limit. The pool decides about hangs from
-outside; `device.log` has the input of each call, whatever becomes of its worker.
+When the budget ends, no new example begins, and those that run get their full time limit. A worker that is silent for longer than a call
+may take, or dies, is ended, and its exploration is repeated in an isolated process, which knows the input of each call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from statecheck.campaign.start import begun, terminated_like_interrupted, uninte
 
 _POLL_SECONDS = 0.2
 _TIMES_THE_LIMIT = 3
-"""After the end of the budget, calls are waited for so many times as long as each may take, if other processes have the CPU."""
+"""After the end of the budget, an example is waited for so many times as long as each of its calls may take."""
 _FIRST_SECONDS, _SAVE_SECONDS, _SHOW_SECONDS = 3.0, 10.0, 0.2
 
 Watch = Callable[["Campaign"], None]
@@ -150,14 +150,10 @@ class Campaign:
         has_time = over < 0 or (over < GRACE_SECONDS and self._scheduler.canary_waits)
         if has_time and not all(worker.ready for worker in self._pool.workers):
             return False
-        # By the clock, since a call that waits for its turn on a busy machine has not had its time.
         if not busy or over > GRACE_SECONDS + _TIMES_THE_LIMIT * self.plan.time_limit:
             return True
         # Where a failing input is on disk, its report may be cut short.
-        return over > GRACE_SECONDS and not any(
-            worker.in_call or (worker.in_example and not self._recovery.has_pending(worker))
-            for worker in busy
-        )
+        return over > GRACE_SECONDS and all(map(self._recovery.has_pending, busy))
 
     def _end(self) -> None:
         self._ended = time.monotonic()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 from oracle.profile import DOCUMENTS, Profile
@@ -14,7 +13,6 @@ from statecheck.campaign.standing import Standing
 from statecheck.case import Case
 from statecheck.execution.verdict import Status
 from statecheck.subject import KnownDefectIndex, KnownDeviation
-from statecheck.subject.matching import Asking
 
 
 def names_of(declared: Sequence[KnownDeviation]) -> tuple[str, ...]:
@@ -31,24 +29,19 @@ def names_of(declared: Sequence[KnownDeviation]) -> tuple[str, ...]:
 class KnownDefectMatcher:
     """Counts the failing examples that show a declared defect.
 
-    `hidden`: the sanitizer's finding was one of them.
+    `hidden`: the sanitizer's finding was one of them. `apart`: conditions are asked in a child process, since one may have ended this
+    process, or kept it.
 
     Args:
         profile: the rules of the subject's release, for conditions that ask about them.
-        asking: see `KnownDefectIndex`.
     """
 
-    def __init__(
-        self,
-        declared: Sequence[KnownDeviation],
-        profile: Profile,
-        asking: Asking = nullcontext,
-    ) -> None:
+    def __init__(self, declared: Sequence[KnownDeviation], profile: Profile) -> None:
         self.declared = dict(zip(names_of(declared), declared, strict=True))
         self.shown: Counter[str] = Counter()
-        self.hidden = False
+        self.hidden = self.apart = False
         self._names = {id(defect): name for name, defect in reversed(self.declared.items())}
-        self._index = KnownDefectIndex(declared, profile, asking)
+        self._index = KnownDefectIndex(declared, profile)
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -61,7 +54,7 @@ class KnownDefectMatcher:
 
     def known(self, case: Case) -> KnownDeviation | None:
         """The defect that a failing example shows, which is counted; None where it is new."""
-        name = self.name_of(case)
+        name = self.name_apart(case) if self.apart else self.name_of(case)
         if name is None:
             return None
         self.shown[name] += 1

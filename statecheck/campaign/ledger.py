@@ -115,13 +115,13 @@ class Ledger:
         """An example has failed; only the first one of the campaign is noted."""
         self.first_failure = self.first_failure or {"examples": self.examples, "seconds": round(at, 2)}
 
-    def explored(self, message: Explored, at: float, unit: str = "") -> None:
+    def explored(self, message: Explored, at: float, unit: str = "", *, isolated: bool = False) -> None:
         """An exploration has ended.
 
         Args:
             unit: that it was of; "" where the subject has no configurations.
         """
-        self.standings[unit or message.property].explored(message)
+        self.standings[unit or message.property].explored(message, isolated=isolated)
         self.shrinking += message.shrinking
         self.count_launches(message.launched)
         for trouble in message.troubles:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,16 +25,11 @@ from statecheck.campaign.processes.tasks import (
 from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.campaign.recovery import Recovery
 from statecheck.campaign.schedule.scheduler import Scheduler
-from statecheck.case import Case
-from statecheck.case.faults import HANG, Fault, hang
 from statecheck.diagnose.replay import LEFT_OUT
-from statecheck.text.command_lines import command_line
-from statecheck.workers.log import State
 
 if TYPE_CHECKING:
     from statecheck.campaign.coordinator import Campaign
 
-_NOT_SHRUNK = "The worker was ended; this input was not shrunk."
 _ATTEMPTS = 3
 """Workers that may end with the same task before it is given up."""
 
@@ -87,7 +81,7 @@ class Outcomes:
             self._apply_canary(event)
 
     def _apply_exploration(self, worker: WorkerHandle, task: Explore, event: Explored) -> None:
-        self._ledger.explored(event, self._campaign.at, task.unit)
+        self._ledger.explored(event, self._campaign.at, task.unit, isolated=task.isolated)
         self._ledger.standings[task.unit].end()
         self._scheduler.ended(task, event)
         if event.gone:
@@ -104,10 +98,10 @@ class Outcomes:
         self._stop(worker)
         self._replace(worker)
 
-    def _stop(self, worker: WorkerHandle) -> Path | None:
-        """End a worker; the input that it was running, as a case file."""
+    def _stop(self, worker: WorkerHandle) -> str:
+        """End a worker; its traceback, if it has written one."""
         self._pool.stop(worker)
-        return self._recovery.running(worker)
+        return self._recovery.traceback(worker)
 
     def _apply_canary(self, event: CanaryResult) -> None:
         self._ledger.canary = event.found
@@ -135,14 +129,18 @@ class Outcomes:
 
     def _end_worker(self, worker: WorkerHandle, lost: WorkerLost) -> None:
         """End a worker, keep what it had in hand, and replace it."""
-        running, why = self._stop(worker), lost.why
-        fault = lost.fault if worker.activity.state is State.CALL else None
+        traceback, why = self._stop(worker), lost.why
         task, worker.task = worker.task, None
         if isinstance(task, Explore):
-            self._end_exploration(worker, task, running, why, fault)
+            self._explore_again(worker, task, lost, traceback)
         elif isinstance(task, Replay):
             self._ledger.trouble(f"{Path(task.path).name} of the corpus: {why}")
-            self._end_replay(task, why, fault)
+            if task.isolated:
+                path = Path(task.path)
+                self._ledger.replayed(CorpusRecord(path.name, "UNREADABLE", why), path, {})
+            else:
+                # A case that ends its worker, or has no answer in time, does so in an isolated process, too, unless another process ended it.
+                self._scheduler.put_first(replace(task, isolated=True))
         elif isinstance(task, RunCanary):
             self._end_canary(task, why)
         elif not worker.ready:
@@ -152,38 +150,20 @@ class Outcomes:
             self._ledger.trouble(f"{why} between two tasks")
         self._replace(worker)
 
-    def _end_exploration(
-        self, worker: WorkerHandle, task: Explore, running: Path | None, why: str, fault: Fault | None
-    ) -> None:
-        self._leave(worker, task, why)
-        found = False
-        if fault is not None and running is not None:
-            found = self._recovery.find_fault(running, fault, _NOT_SHRUNK, self._campaign.at)
+    def _explore_again(self, worker: WorkerHandle, task: Explore, lost: WorkerLost, traceback: str) -> None:
+        """Have the same examples explored with the subject in an isolated process, whose input is known before each call."""
+        self._leave(worker, task, lost.why)
         standing = self._ledger.standings[task.unit]
-        # The next exploration runs the subject in a process that can be ended without the worker.
         standing.deaths += 1
-        if not found:
-            self._search_again(task, why)
-
-    def _search_again(self, task: Explore, why: str) -> None:
-        standing = self._ledger.standings[task.unit]
-        self._ledger.trouble(f"{task.unit}: {why} (seed {task.seed})")
-        if not task.isolated and self._plan.device == "cpu":
-            self._scheduler.again(replace(task, isolated=True))
-        elif standing.deaths >= _ATTEMPTS:
-            standing.give_up(f"{why}, {standing.deaths} times")
-
-    def _end_replay(self, task: Replay, why: str, fault: Fault | None) -> None:
-        path = Path(task.path)
-        if fault is not None and fault.kind == HANG:
-            failed = CorpusRecord(path.name, "FAILED", f"{fault.kind}: {fault.message}")
-            with suppress(OSError, ValueError):
-                self._ledger.replayed(failed, path, Case.load(path).to_data())
-        elif not task.isolated:
-            # A case that ends its worker is a finding, unless another process has killed the worker.
-            self._scheduler.put_first(replace(task, isolated=True))
+        ended = f"{lost.why} (seed {task.seed})"
+        self._ledger.trouble(f"{task.unit}: {ended}")
+        ended = "\n".join(filter(None, (ended, traceback)))
+        if not lost.from_outside:
+            standing.crash, standing.crash_repeats = ended, 0
+        if standing.deaths >= _ATTEMPTS:
+            standing.give_up(f"{standing.deaths} workers were lost; the last: {ended}")
         else:
-            self._ledger.replayed(CorpusRecord(path.name, "UNREADABLE", why), path, {})
+            self._scheduler.again(replace(task, isolated=True))
 
     def _end_canary(self, task: RunCanary, why: str) -> None:
         self._canary_attempts += 1
@@ -212,7 +192,7 @@ class Outcomes:
     def cut_short(self, worker: WorkerHandle) -> None:
         """The campaign has ended, and so has a worker that was busy."""
         task, worker.task = worker.task, None
-        running = self._recovery.running(worker)
+        self._recovery.traceback(worker)
         if isinstance(task, Replay):
             path = Path(task.path)
             self._ledger.replayed(
@@ -222,20 +202,8 @@ class Outcomes:
             return
         found = self._leave(worker, task, "the campaign ended")
         if not (found or self._campaign.record.interrupted):
-            self._note_unfinished(worker, task, running)
-
-    def _note_unfinished(self, worker: WorkerHandle, task: Explore, running: Path | None) -> None:
-        """An example was still running when its time was over."""
-        limit, standing = self._plan.time_limit, self._ledger.standings[task.unit]
-        if running is None:
-            if worker.activity.examples:
-                standing.unfinished = "its worker did not end when the time was up, between two examples"
-            return
-        timed_out = worker.activity.state is State.CALL and worker.clock.seconds > limit
-        if timed_out and self._recovery.find_fault(running, hang(limit), _NOT_SHRUNK, self._campaign.at):
-            return
-        replay = command_line("replay", running, subject=self._plan.subject, device=self._plan.device)
-        standing.unfinished = f"an example was still running when the time was up: {replay}"
+            standing = self._ledger.standings[task.unit]
+            standing.unfinished = f"an example was still running when the time was up (seed {task.seed})"
 
     def conclude(self) -> None:
         """Note the properties that were to be explored again, and were not."""

@@ -14,8 +14,6 @@ from pathlib import Path
 from statecheck.campaign.keeper import not_written
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
-from statecheck.workers.log import SUFFIX
-from statecheck.workers.recovered import UNFINISHED, recover_all, save_recovered
 
 
 def pending_of(campaign: Path) -> Path:
@@ -76,21 +74,8 @@ def left_by(folder: Path, worker: int) -> Iterator[tuple[Path, Case]]:
             yield path, Case.load(path)
 
 
-def running_left_by(folder: Path, worker: int, log: Path | None = None) -> Path | None:
-    """The example that a worker which has ended was in, as a case file; None where nothing is known of it.
-
-    Args:
-        log: the worker's, which is elsewhere where there is no room in the folder.
-    """
-    logs = [*sorted(folder.glob(f"*.{worker}{SUFFIX}")), *([log] if log is not None else [])]
-    saved = [save_recovered(path, folder, owner_ended=True) for path in dict.fromkeys(logs)]
-    return next(filter(None, saved), None)
-
-
 def left_behind(folder: Path) -> Iterator[tuple[Path, Case]]:
-    """All failing inputs in a folder whose campaign is gone. Inputs that were only being run are left where they are."""
-    recover_all(folder)
+    """All failing inputs in a folder whose campaign is gone."""
     for path in sorted(folder.glob("*.json")):
-        if not path.name.endswith(UNFINISHED):
-            with suppress(OSError, ValueError):
-                yield path, Case.load(path)
+        with suppress(OSError, ValueError):
+            yield path, Case.load(path)

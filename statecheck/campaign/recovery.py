@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from statecheck.campaign.claim import unclaimed
 from statecheck.campaign.known_defects import KnownDefects
 from statecheck.campaign.ledger import Ledger
-from statecheck.campaign.pending import left_behind, left_by, pending_of, running_left_by
+from statecheck.campaign.pending import left_behind, left_by, pending_of
 from statecheck.campaign.processes.handle import WorkerHandle
-from statecheck.campaign.processes.output import last_words
+from statecheck.campaign.processes.output import take_output
 from statecheck.campaign.processes.tasks import Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
-from statecheck.case.compare import outcome_difference
-from statecheck.case.failure import failure_of
-from statecheck.case.faults import Fault
 
 
 class Recovery:
@@ -39,16 +35,12 @@ class Recovery:
                     if self._keeper.keep(case, self._ledger.first_seen):
                         _remove(path)
 
-    def running(self, worker: WorkerHandle) -> Path | None:
-        """The input that a worker was running when it ended, as a case file; None where it had none in hand."""
-        words = last_words(self._pending, worker.pid)
-        if words:
-            self._ledger.remark({"last words": f"the subject wrote before its worker ended: {words}"})
-        try:
-            return running_left_by(self._pending, worker.pid, worker.log_path)
-        except OSError as error:
-            self._ledger.trouble(f"{self._pending} could not be read: {error.strerror or error}")
-            return None
+    def traceback(self, worker: WorkerHandle) -> str:
+        """Where a worker was that ended, as its interpreter wrote it; "" where it wrote nothing."""
+        written, traceback = take_output(self._pending, worker.pid)
+        if written:
+            self._ledger.remark({"last words": f"the subject wrote before its worker ended: {written}"})
+        return traceback
 
     def has_pending(self, worker: WorkerHandle) -> bool:
         """Whether a worker has failing inputs in hand."""
@@ -62,16 +54,6 @@ class Recovery:
             if self.find(case, note, at):
                 _remove(path)
         return number
-
-    def find_fault(self, running: Path, fault: Fault, note: str, at: float) -> bool:
-        """Take the input that a worker was ended in for a finding; whether it could be."""
-        try:
-            case = _as_faulted(Case.load(running), fault)
-        except (OSError, ValueError):
-            return False
-        if self.find(case, note, at):
-            _remove(running)
-        return True
 
     def find(self, case: Case, note: str, at: float) -> bool:
         """Put a case into the corpus, the ledger and a report, unless it shows a known defect; whether it is on disk there."""
@@ -110,15 +92,3 @@ def _remove(path: Path) -> None:
     # Another process may have removed the folder, or put a file in its place.
     with suppress(OSError):
         path.unlink()
-
-
-def _as_faulted(case: Case, fault: Fault) -> Case:
-    """The case of an example that was ended in its last call by this fault."""
-    number = len(case.calls) - 1
-    outcome, expected, call = fault.outcome, case.expected[-1], case.calls[-1]
-    difference = outcome_difference(expected, outcome, places=False)
-    assert difference is not None
-    failure = failure_of(
-        difference, expected, outcome, function=call.function, call=number, shown=f"{call.function}(…)"
-    )
-    return replace(case, actual=(*case.actual[:-1], outcome), failure=failure)

@@ -37,6 +37,8 @@ class Standing:
         error: what went wrong on the harness's side; `errors` counts the explorations that ended in an exception.
         given_up: it is not explored any more.
         unfinished: what was still running when the campaign's time was up.
+        crash: how a worker ended that explored it, with seed and traceback, until a call in an isolated process ends in a fault.
+        crash_repeats: explorations in an isolated process that came to their end since then, without a fault.
         remark: another sentence for the reader.
         hidden: a known defect is the sanitizer's finding, which ends an example and hides what is behind it.
         running: how many workers are at it.
@@ -55,6 +57,8 @@ class Standing:
     errors: int = 0
     given_up: bool = False
     unfinished: str = ""
+    crash: str = ""
+    crash_repeats: int = 0
     message: str = ""
     report: str = ""
     remark: str = ""
@@ -99,11 +103,11 @@ class Standing:
             return Status.NOT_APPLICABLE
         if self.buckets:
             return Status.FALSIFIED
-        if self.error:
+        if self.error or (self.crash and self.crash_repeats):
             return Status.ERROR
         if self.stale:
             return Status.UNEXPECTED_PASS
-        if self.unfinished:
+        if self.unfinished or self.crash:
             return Status.NOT_FINISHED
         return verdict_of(self.counts, known=bool(self.deviations)).status
 
@@ -112,7 +116,11 @@ class Standing:
         """Why it stands as it does, where that is no matter of course."""
         if self.reason:
             return self.reason
-        found = self.message if self.buckets else self.error or self.stale or self.unfinished
+        crash = ""
+        if self.crash:
+            repeated = "not again with this seed" if self.crash_repeats else "not repeated for want of time"
+            crash = f"{repeated}: {self.crash}"
+        found = self.message if self.buckets else self.error or crash or self.stale or self.unfinished
         reason = found or verdict_of(self.counts, known=bool(self.deviations)).reason
         return "; ".join(filter(None, (reason, self.remark)))
 
@@ -154,13 +162,17 @@ class Standing:
         if not self.running:
             self.started = None
 
-    def explored(self, message: Explored) -> None:
+    def explored(self, message: Explored, *, isolated: bool = False) -> None:
         """An exploration has ended; some of its examples have been counted meanwhile."""
         self.tried = True
         self.counts.add(message.counts)
         self.seconds += message.seconds
         self.deviations.update(message.known)
         self.hidden = self.hidden or message.hidden
+        if message.faults:
+            self.crash = ""
+        elif self.crash and isolated and message.status != "error" and not message.late:
+            self.crash_repeats += 1
         if message.status == "error":
             self._count_error(message.detail)
 

@@ -156,7 +156,7 @@ reports_option = option(
     "--reports", type=location, default="reports", metavar="FOLDER", help="where reports go"
 )
 time_limit_option = option(
-    "--time-limit", type=Duration(), default="30s", help="for each call of an isolated subject"
+    "--time-limit", type=Duration(), default="30s", help="for each call of the subject"
 )
 budget_option = option("--budget", type=Duration(), default="60s", help="how long: 90, 60s, 5m, 8h")
 
@@ -170,7 +170,7 @@ port_options = together(
     option(
         "--isolated/--in-process",
         default=None,
-        help="run the subject in processes that can be killed (default on a GPU), or in the process that searches (on a CPU)",
+        help="run the subject in processes that can be killed (default on a GPU), or in the process that searches (on a CPU), which is replaced after a fault",
     ),
     time_limit_option,
     option(

@@ -42,7 +42,7 @@ from statecheck.execution.objects.describe import Describer
 from statecheck.execution.objects.own import OWN_FUNCTIONS, launch
 from statecheck.execution.objects.sanitizer import Watched
 from statecheck.execution.objects.source_line import source_line
-from statecheck.execution.ports import Port, Recorder, executed
+from statecheck.execution.ports import Port, executed
 from statecheck.kernels.orders.schedule import program_schedule
 from statecheck.subject import NotOffered, Subject, is_engine
 from statecheck.subject.surroundings import ProcessState
@@ -55,7 +55,7 @@ class InProcess:
         sanitized: watch every launch with the sanitizer; what it finds is what the call raises.
         record: the sanitizer keeps who wrote what.
         arena: small tensors lie in one piece of memory, see `Arena`; by default on every device but the CPU.
-        log: records each step before it is executed, and when calls begin and end.
+        on_call: called before each call of the subject.
 
     Raises:
         ValueError: kernels are to be watched on a device where they are compiled.
@@ -69,13 +69,13 @@ class InProcess:
         sanitized: bool = False,
         record: bool = False,
         arena: bool | None = None,
-        log: Recorder | None = None,
+        on_call: Callable[[], None] = lambda: None,
     ) -> None:
         if sanitized and device != "cpu":
             raise ValueError(f"sanitized = True, but should be False on {device} [InProcess]")
         self.subject = subject
         self.device = device
-        self.log = log
+        self.on_call = on_call
         self.watched = Watched(record=record) if sanitized else None
         together = device != "cpu" if arena is None else arena
         self._builder = Builder(
@@ -87,8 +87,6 @@ class InProcess:
 
     def begin(self) -> None:
         self._state.begin()
-        if self.log is not None:
-            self.log.begin()
         self._builder.names.clear()
         self._builder.allocator.begin_example()
         if self.watched is not None:
@@ -99,24 +97,14 @@ class InProcess:
         self._builder.allocator.give_back()
 
     def execute(self, step: Step) -> Outcome | None:
-        if self.log is not None:
-            self.log.note((step,))
         if isinstance(step, Let):
             self._builder.let(step.name, step.value)
         elif isinstance(step, Overwrite):
             self._builder.overwrite(step)
-        elif self.log is None:
-            return self._call(step)
         else:
-            return self._recorded(step, self.log)
+            self.on_call()
+            return self._call(step)
         return None
-
-    def _recorded(self, call: Call, log: Recorder) -> Outcome:
-        log.enter()
-        try:
-            return self._call(call)
-        finally:
-            log.leave()
 
     def bound(self, name: str) -> Bound | None:
         """What a step of the example in hand has bound to a name."""

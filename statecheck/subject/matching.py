@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from oracle.profile import Profile
 from statecheck.case import Case
@@ -16,7 +14,6 @@ _Key = tuple[str, str, str, str, str, str]
 _Candidate = tuple[KnownDeviation, tuple[Symptom, ...]]
 ASK_SECONDS = 5.0
 """How long the conditions of known defects may take for a case where they are asked apart."""
-Asking = Callable[[Case], AbstractContextManager[Any]]
 
 
 class KnownDefectIndex:
@@ -28,15 +25,12 @@ class KnownDefectIndex:
     Args:
         declared: in the order in which they are asked.
         profile: the rules of the subject's release, for conditions.
-        asking: is entered while conditions are asked about a case.
     """
 
-    def __init__(
-        self, declared: Sequence[KnownDeviation], profile: Profile, asking: Asking = nullcontext
-    ) -> None:
+    def __init__(self, declared: Sequence[KnownDeviation], profile: Profile) -> None:
         self.declared = declared
         self.errors: dict[str, str] = {}
-        self._profile, self._asking = profile, asking
+        self._profile = profile
         self._unanswered: list[tuple[_Candidate, ...]] = []
         """Declared defects whose conditions ended a process that asked them, or kept it."""
         self._candidates: dict[_Key, tuple[_Candidate, ...]] = {}
@@ -46,8 +40,7 @@ class KnownDefectIndex:
         fitting = self._fitting(case)
         if not any(one.asks(symptoms) for one, symptoms in fitting):
             return next((one for one, _ in fitting), None)
-        with self._asking(case):
-            return next((one for one, symptoms in fitting if self._accepts(one, case, symptoms)), None)
+        return next((one for one, symptoms in fitting if self._accepts(one, case, symptoms)), None)
 
     def find_apart(self, case: Case) -> KnownDeviation | None:
         """As `find`, with the conditions asked in a child process. Where they end it, or take longer, the case shows no defect."""
@@ -96,8 +89,7 @@ class KnownDefectIndex:
                 )
 
     def _first_accepted(self, near: Sequence[tuple[KnownDeviation, Symptom, str]], case: Case) -> str:
-        with self._asking(case):
-            return next((said for one, symptom, said in near if self._accepts(one, case, (symptom,))), "")
+        return next((said for one, symptom, said in near if self._accepts(one, case, (symptom,))), "")
 
     def _answer(self, case: Case) -> tuple[int | None, dict[str, str]]:
         found = self.find(case)

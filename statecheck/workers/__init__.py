@@ -22,8 +22,5 @@ the smallest in fresh workers with the whole limit.
 With `share`, the address of a process that shares its workers (see `shared_workers`), several ports use the same ones.
 An example that another port's fault has interrupted is run again from its beginning, however often that happens.
 
-With `log`, the steps of the example in hand are in that file before they are sent to the worker. `recover(log)` makes a case of
-them after everything has been killed.
-
 Workers end with the process that started them, however it ends.
 """

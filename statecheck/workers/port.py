@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from types import TracebackType
@@ -13,7 +13,6 @@ from statecheck.case.faults import HANG, INTERRUPTED, Fault, Faulted, hang
 from statecheck.case.values import Call, Outcome, Raised, Step
 from statecheck.kernels.launch_counts import INTERPRETED, How
 from statecheck.subject.remarks import note
-from statecheck.workers.log import State, StepLog
 from statecheck.workers.shared_workers import SharedWorkers
 from statecheck.workers.worker_process import WorkerWithSpare
 
@@ -51,7 +50,7 @@ class InWorker:
     """Executes in a worker process on `device`; see `statecheck.workers`.
 
     Args:
-        log: for the steps of the example in hand; it is the caller's, who says in it what is tested.
+        on_call: called before each message with calls is sent.
         share: address of a process that shares its workers (see `shared_workers`); "" for workers of its own.
     """
 
@@ -61,7 +60,7 @@ class InWorker:
         device: str,
         *,
         time_limit: float = 30.0,
-        log: StepLog | None = None,
+        on_call: Callable[[], None] = lambda: None,
         spare: bool = True,
         share: str = "",
     ) -> None:
@@ -69,7 +68,7 @@ class InWorker:
         self.faults: Counter[str] = Counter()
         self._workers = SharedWorkers(share) if share else WorkerWithSpare(device, subject, spare=spare)
         self._patience = Patience(time_limit)
-        self._log = log
+        self._on_call = on_call
         self._waiting: list[Step] = []
         self._example: list[Message] = []
         self._refused = False
@@ -110,8 +109,6 @@ class InWorker:
         self._waiting.clear()
         self._example.clear()
         self._fault = None
-        if self._log is not None:
-            self._log.begin()
 
     def execute(self, step: Step) -> Outcome | None:
         """As `InProcess`. After a fault, every call of the example has the outcome that the faulty one had."""
@@ -132,14 +129,8 @@ class InWorker:
         calls = sum(isinstance(step, Call) for step in steps)
         if self._fault is not None:
             return [self._fault] * calls
-        if self._log is not None:
-            self._log.note(steps)
         self._example.append((not self._example, self._refused, steps))
-        try:
-            return self._outcomes(calls)
-        finally:
-            if self._log is not None:
-                self._log.leave()
+        return self._outcomes(calls)
 
     def _outcomes(self, calls: int) -> list[Outcome]:
         """Those of the last message, which has so many calls."""
@@ -192,8 +183,7 @@ class InWorker:
 
     def _asked(self, messages: Sequence[Message]) -> list[Outcome]:
         begins = messages[0][0]
-        if self._log is not None:
-            self._log.enter(State.ASKED)
+        self._on_call()
         worker = self._workers.worker(fresh=begins)
         started = monotonic()
         limit = self._patience.limit * len(messages)

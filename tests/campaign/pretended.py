@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -37,8 +36,6 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import CorpusRecord
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
-from statecheck.case.values import Step
-from statecheck.workers.log import WORKER, State, StepLog, running_path
 from tests.helpers.cases import a_case
 from tests.helpers.faulty import EXACT, PADDED, ROUNDS_UP
 
@@ -61,12 +58,6 @@ class Actor:
     pid: int
     exitcode: int | None = None
     dismissed: threading.Event = field(default_factory=threading.Event)
-    log: StepLog | None = None
-
-    def __post_init__(self) -> None:
-        # Where the folder cannot be made, it does without.
-        with suppress(OSError):
-            self.log = StepLog(running_path(Path(self.setting.pending), f"{WORKER}{self.pid}"))
 
     def say(self, *messages: Any) -> None:
         for message in messages:
@@ -81,15 +72,6 @@ class Actor:
     def leave(self, name: str, case: Case) -> Path:
         """A failing input that is in hand."""
         return case.save(Path(self.setting.pending) / f"{name}.{bucket_of(case).id}.{self.pid}.json")
-
-    def leave_running(self, task: Explore, *steps: Step, state: State = State.BETWEEN_CALLS) -> None:
-        """An example that takes long; `state` is what its worker does."""
-        assert self.log is not None
-        about = {"property_name": task.property, "sentence": "", "subject": "impl", "seed": task.seed}
-        self.log.begin_task(about | {"device": "cpu"})
-        self.log.begin()
-        self.log.note(steps)
-        self.log.enter(state)
 
     def hang(self) -> NoReturn:
         """It sends nothing more."""
@@ -127,7 +109,7 @@ class _Process:
     def _live(self) -> None:
         actor = self._actor
         with suppress(EOFError, OSError, Died):
-            actor.say(WorkerReady(str(actor.log.path) if actor.log is not None else ""))
+            actor.say(WorkerReady())
             while (task := actor.pipe.recv()) is not None:
                 if isinstance(task, RunCanary) and self._canary is None:
                     actor.die()
@@ -138,11 +120,6 @@ class _Process:
                 else:
                     self._body(task, actor)
         actor.pipe.close()
-        if actor.log is not None and (actor.dismissed.is_set() or actor.exitcode is not None):
-            # As it is when a process is killed.
-            os.close(actor.log._file)
-        elif actor.log is not None:
-            actor.log.close()
 
     def is_alive(self) -> bool:
         return not self._actor.dismissed.is_set() and self._thread.is_alive()
@@ -183,7 +160,7 @@ def stage(
     def spawn_worker(setting: Setting, gpu: Gpu) -> WorkerHandle:
         ours, theirs = multiprocessing.Pipe()
         process = _Process(noted, Actor(setting, theirs, next(_PIDS)), next(canaries), replay)
-        return WorkerHandle(process, ours, gpu)  # type: ignore[arg-type]
+        return WorkerHandle(process, ours, gpu, isolated=setting.in_worker)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "spawn_worker", spawn_worker)

@@ -14,8 +14,18 @@ from hypothesis import strategies as st
 from oracle.profile import DOCUMENTS
 from statecheck.campaign.known_defects import KnownDefectMatcher
 from statecheck.campaign.processes import exploration, failures
+from statecheck.campaign.processes import worker as worker_module
 from statecheck.campaign.processes.exploration import Exploration
-from statecheck.campaign.processes.tasks import ExamplesRun, Explore, Explored, Found, Setting
+from statecheck.campaign.processes.tasks import (
+    CallBegan,
+    ExampleFailed,
+    ExamplesRun,
+    Explore,
+    Explored,
+    Found,
+    SearchEnded,
+    Setting,
+)
 from statecheck.campaign.processes.worker import Worker
 from statecheck.case import Case, compare
 from statecheck.case.bucket import bucket_of
@@ -31,8 +41,6 @@ from statecheck.execution.port import InProcess
 from statecheck.execution.running import RunningExample
 from statecheck.kernels.launch_counts import EXECUTED, How
 from statecheck.subject.deviation import Condition
-from statecheck.workers.log import LogReader, State
-from statecheck.workers.recovered import recover
 from subjects import KnownDeviation, Symptom
 from tests.helpers.cases import Pipe, a_case, a_property, toy
 from tests.helpers.modules import module
@@ -516,7 +524,7 @@ def test_the_bench_is_left_as_it_was(make: Make) -> None:
     # An example outside of an exploration, which would be counted, or ended, where a hook were still installed.
     before = len(said(worker))
     worker.properties[NAME].example(bench, x=1)
-    assert len(said(worker)) == before
+    assert [one for one in said(worker)[before:] if not isinstance(one, CallBegan)] == []
 
 
 # Known defects.
@@ -598,38 +606,38 @@ def test_a_case_that_the_sanitizer_ends_has_its_finding() -> None:
     assert ends_earlier(a_case(), InProcess(toy(divide=lambda x, y: 2), "cpu")) is None
 
 
-# What the worker's log has.
+# What it tells while it runs.
 
 
-def test_the_input_of_a_call_is_in_the_log_while_it_runs(make: Make) -> None:
-    seen: list[tuple[State, Case | None]] = []
-
-    def divide(x: int, y: int) -> int:
-        assert worker.log is not None
-        seen.append((LogReader(worker.log.path).read().state, recover(worker.log.path, owner_ended=True)))
-        return x // y
-
-    def body(trial: Trial, x: int) -> None:
-        trial._run.port = worker.bench.port = InProcess(toy(divide=divide), "cpu", log=worker.log)
-        worker.bench.port.begin()
-        divides_by_one(trial, x)
-
-    worker = make(body, most=9)
-    explored(worker, max_examples=2)
-    assert [(state, case and case.property_name) for state, case in seen] == [(State.CALL, NAME)] * 2
-    assert all(case and case.calls[-1].function == "divide" for _, case in seen)
-    # It came back, and nothing is in hand.
-    assert worker.log is not None
-    assert LogReader(worker.log.path).read().state is State.IDLE
-    assert recover(worker.log.path, owner_ended=True) is None
+@pytest.mark.parametrize("isolated", [False, True])
+def test_each_call_is_told_before_it_begins(
+    make: Make, monkeypatch: pytest.MonkeyPatch, isolated: bool
+) -> None:
+    monkeypatch.setattr(worker_module, "BEAT_SECONDS", -1.0)
+    worker = make(most=9)
+    explored(worker, max_examples=3, isolated=isolated)
+    assert sum(isinstance(event, CallBegan) for event in said(worker)) == 3
 
 
-def test_the_log_is_elsewhere_where_the_folder_has_no_room(make: Make, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    worker = make(pending=str(tmp_path / "file" / "pending"))
-    assert worker.log is not None
-    assert worker.log.path.is_file()
-    assert explored(worker, max_examples=2).troubles
+def test_calls_that_follow_soon_are_not_told(make: Make) -> None:
+    worker = make(most=9)
+    explored(worker, max_examples=3)
+    assert sum(isinstance(event, CallBegan) for event in said(worker)) == 1
+
+
+def test_the_end_of_the_search_is_told_before_the_report(make: Make) -> None:
+    worker = make()
+    explored(worker)
+    kinds = [type(event) for event in said(worker)]
+    assert kinds.index(ExampleFailed) < kinds.index(SearchEnded) < kinds.index(Explored)
+
+
+def test_faults_of_isolated_calls_are_counted(make: Make) -> None:
+    ends = make(lambda trial, x: trial.agrees(call("cdiv", x=x, y=2)), least=20, most=99)
+    assert (explored(ends, max_examples=3, isolated=True).faults > 0, explored(make(most=9)).faults) == (
+        True,
+        0,
+    )
 
 
 def test_a_case_is_in_the_corpus_where_a_condition_of_a_known_defect_raises(make: Make) -> None:

@@ -1,31 +1,24 @@
-"""Workers that do not go on: the coordinator sees it from outside, and decides by what the worker could have done meanwhile."""
+"""Workers that die or are silent for too long: their explorations are repeated in an isolated process, with the same seed."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from statecheck.campaign.pages.summary import verdict
-from statecheck.campaign.processes import clock as clock_module
 from statecheck.campaign.processes import handle
-from statecheck.campaign.processes.clock import ActivityClock, Reading
-from statecheck.campaign.processes.tasks import Explore, Replay
+from statecheck.campaign.processes.gpus import Gpu
+from statecheck.campaign.processes.handle import WorkerHandle
+from statecheck.campaign.processes.tasks import CallBegan, Explore, Explored, Replay, Replayed, SearchEnded
 from statecheck.campaign.record import CampaignRecord
-from statecheck.case import Case
-from statecheck.case.values import call
-from statecheck.workers.log import State
-from tests.campaign.pretended import Actor, passes, pretended
+from statecheck.campaign.record_parts import CorpusRecord
+from tests.campaign.pretended import Actor, Body, found_in, passes, pretended
 from tests.helpers.cases import a_case
 from tests.helpers.faulty import EXACT
-
-DIVIDES = call("divide", x=6, y=3)
 
 pytestmark = pytest.mark.usefixtures("default_signals")
 
@@ -34,164 +27,157 @@ def code_of(record: CampaignRecord) -> int:
     return verdict(record).exit_code
 
 
-# The clock.
-
-
-class Machine:
-    """A process as the system describes it, at moments of a test."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now, self.reading = 100.0, Reading("R", 0.0, 0.0)
-        monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(clock_module, "read", lambda pid: self.reading)
-
-    def passes(self, seconds: float, reading: Reading) -> None:
-        self.now, self.reading = self.now + seconds, reading
-
-
-@pytest.mark.parametrize(
-    ("reading", "counted"),
-    [
-        (Reading("R", 0.1, 0.4), 0.1),
-        (Reading("R", 0.5, 0.0), 0.5),
-        (Reading("S", 0.0, 0.0), 0.5),
-        (Reading("T", 0.0, 0.0), 0.5),
-        (Reading("R", 0.1, None), 0.1),
-        (Reading("S", 0.1, None), 0.5),
-        (Reading("", 0.0, None), 0.5),
-    ],
-    ids=[
-        "others had the CPU",
-        "it had the CPU",
-        "it slept",
-        "it was stopped",
-        "others, no schedstat",
-        "slept, no schedstat",
-        "no /proc",
-    ],
-)
-def test_time_in_which_others_had_the_cpu_does_not_count(
-    monkeypatch: pytest.MonkeyPatch, reading: Reading, counted: float
-) -> None:
-    machine = Machine(monkeypatch)
-    clock = ActivityClock(1)
-    machine.reading = Reading(reading.state, 0.0, None if reading.delayed is None else 0.0)
-    clock.look("call", 100.0)
-    machine.passes(0.5, reading)
-    assert clock.look("call", 100.0) == pytest.approx(counted)
-    assert clock.stopped is (reading.state == "T")
-
-
-def test_the_clock_starts_with_a_call_and_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine, idle = Machine(monkeypatch), Reading("S", 0.0, 0.0)
-    clock = ActivityClock(1)
-    machine.passes(0.5, idle)
-    assert clock.look("first call", 100.4) == pytest.approx(0.1)
-    machine.passes(0.5, idle)
-    assert clock.look("between calls", 100.6) == pytest.approx(0.4)
-    machine.passes(0.5, idle)
-    assert clock.look("second call", 101.5) == pytest.approx(0.0)
+# A silent worker.
 
 
 def test_time_in_which_the_coordinator_did_not_run_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(monkeypatch)
-    clock = ActivityClock(1)
-    clock.look("call", 100.0)
-    machine.passes(600.0, Reading("S", 0.0, 0.0))
-    assert clock.look("call", 100.0) <= 1.0
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    worker = WorkerHandle(
+        SimpleNamespace(pid=1), SimpleNamespace(send=lambda task: None), Gpu(""), ready=True
+    )  # type: ignore[arg-type]
+    worker.assign(Explore(EXACT, 1, 1))
+    now += 600.0
+    assert worker.overdue(30.0) is None
+    for _ in range(60):
+        now += 0.5
+        lost = worker.overdue(30.0)
+    assert lost is not None
+    assert (lost.why, lost.from_outside) == ("no answer within 30.2 s", False)
 
 
-def test_a_reading_of_a_process_is_what_the_system_says() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        os.kill(process.pid, signal.SIGSTOP)
-        while (reading := clock_module.read(process.pid)).state not in ("T", ""):
-            time.sleep(0.01)
-        process.kill()
-    assert reading.used >= 0.0
-    assert clock_module.read(10_000_000) == Reading("", 0.0, None)
+def hangs(task: Explore, actor: Actor) -> None:
+    """No answer, where the subject runs in the worker's process."""
+    if not task.isolated:
+        actor.hang()
+    passes(task, actor)
 
 
-# Campaigns.
+def test_a_silent_exploration_is_repeated_in_an_isolated_process_with_its_seed(tmp_path: Path) -> None:
+    def finds(task: Explore, actor: Actor) -> None:
+        if task.isolated and not task.known:
+            actor.say(found_in(task, faults=1))
+        else:
+            hangs(task, actor)
+
+    record, given = pretended(tmp_path, finds, only=EXACT, budget=1.0, time_limit=0.1)
+    assert [(task.isolated, task.seed) for task in given[:2]] == [
+        (False, given[0].seed),
+        (True, given[0].seed),
+    ]
+    assert (record.properties[0].status, code_of(record), len(record.buckets)) == ("FALSIFIED", 1, 1)
 
 
-def in_call(task: Explore, actor: Actor, state: State = State.CALL) -> None:
-    actor.leave_running(task, DIVIDES, state=state)
-    actor.hang()
+def test_a_hang_that_is_not_repeated_is_an_error_with_its_seed(tmp_path: Path) -> None:
+    record, given = pretended(tmp_path, hangs, only=EXACT, budget=1.0, time_limit=0.1)
+    (row,) = record.properties
+    assert (row.status, code_of(record)) == ("ERROR", 2)
+    assert row.detail == f"not again with this seed: no answer within 0.3 s (seed {given[0].seed})"
 
 
-def hangs_once(state: State) -> Callable[[Explore, Actor], None]:
-    """Passes, and then does not go on."""
+def test_a_fault_in_the_isolated_process_explains_the_hang(tmp_path: Path) -> None:
+    """Such as one that is declared as known."""
+
+    def known(task: Explore, actor: Actor) -> None:
+        if task.isolated:
+            actor.passes(task, task.max_examples, faults=1)
+        else:
+            actor.hang()
+
+    record, _ = pretended(tmp_path, known, only=EXACT, budget=1.0, time_limit=0.1)
+    assert (record.properties[0].status, code_of(record)) == ("passed", 0)
+
+
+def test_a_hang_that_there_is_no_time_to_repeat_is_not_finished(tmp_path: Path) -> None:
     begun: list[Explore] = []
 
-    def body(task: Explore, actor: Actor) -> None:
+    def hangs_late(task: Explore, actor: Actor) -> None:
         begun.append(task)
         if len(begun) == 2:
-            in_call(task, actor, state)
+            actor.hang()
         passes(task, actor)
 
-    return body
-
-
-def test_a_call_that_runs_when_the_budget_ends_gets_its_time_and_is_a_hang_then(tmp_path: Path) -> None:
-    record, _ = pretended(tmp_path, hangs_once(State.CALL), only=EXACT, budget=0.2, grace=0.1, time_limit=1.0)
-    (bucket,) = record.buckets
-    assert "hang: no answer within 1 s" in bucket.message
-    assert Case.from_data(bucket.case).calls == (DIVIDES,)
-    assert (record.properties[0].status, code_of(record)) == ("FALSIFIED", 1)
-    assert Path(bucket.corpus).is_file()
-
-
-@pytest.mark.parametrize("state", [State.BETWEEN_CALLS, State.ASKED], ids=lambda state: state.name)
-def test_an_example_that_runs_when_its_time_is_over_is_not_finished(tmp_path: Path, state: State) -> None:
-    body = hangs_once(state)
-    record, _ = pretended(tmp_path, body, only=EXACT, budget=0.2, grace=0.1, time_limit=0.1)
-    (one,) = record.properties
-    assert (one.status, one.compared > 0, code_of(record)) == ("not finished", True, 2)
-    (left,) = (tmp_path / "reports").glob("campaigns/*/pending/*.unfinished.json")
-    assert Case.load(left).calls == (DIVIDES,)
-    assert str(left) in one.detail
+    record, given = pretended(tmp_path, hangs_late, only=EXACT, budget=0.2, grace=0.1, time_limit=0.5)
+    (row,) = record.properties
+    assert (row.status, row.compared > 0, code_of(record)) == ("not finished", True, 2)
+    assert row.detail == f"not repeated for want of time: no answer within 0.7 s (seed {given[1].seed})"
     result = verdict(record)
     assert (result.word, result.reasons) == ("INCOMPLETE", ("1 property: not finished.",))
 
 
-def test_an_example_that_comes_to_its_end_in_its_time_limit_counts(tmp_path: Path) -> None:
-    begun: list[Explore] = []
+def test_an_example_that_never_ends_though_its_calls_do_is_not_finished(tmp_path: Path) -> None:
+    def never_ends(_: Explore, actor: Actor) -> None:
+        while not actor.dismissed.wait(0.05):
+            actor.say(CallBegan())
 
-    def slow(task: Explore, actor: Actor) -> None:
-        begun.append(task)
-        if len(begun) == 2:
-            actor.leave_running(task, DIVIDES, state=State.CALL)
-            time.sleep(1.0)
-        passes(task, actor)
-
-    record, _ = pretended(tmp_path, slow, only=EXACT, budget=0.2, grace=0.1, time_limit=20.0)
-    assert (record.properties[0].status, code_of(record)) == ("passed", 0)
-    assert record.examples == sum(task.max_examples for task in begun)
+    record, given = pretended(tmp_path, never_ends, only=EXACT, budget=0.2, grace=0.1, time_limit=0.3)
+    (row,) = record.properties
+    assert (row.status, code_of(record)) == ("not finished", 2)
+    assert row.detail == f"an example was still running when the time was up (seed {given[0].seed})"
 
 
-def test_a_worker_that_ends_itself_in_a_call_is_a_finding_with_its_input(tmp_path: Path) -> None:
-    def ends(task: Explore, actor: Actor) -> None:
-        if task.isolated:
-            passes(task, actor)
-            return
-        actor.leave_running(task, DIVIDES, state=State.CALL)
-        actor.die(0)
-
-    record, _ = pretended(tmp_path, ends, only=EXACT, budget=1.0)
-    (bucket,) = record.buckets
-    assert "worker died: exit code 0" in bucket.message
-    assert (record.properties[0].status, code_of(record)) == ("FALSIFIED", 1)
+def waits(task: Explore, actor: Actor) -> None:
+    time.sleep(1.0)
+    passes(task, actor)
 
 
-def test_a_worker_that_was_killed_in_a_call_is_no_finding(tmp_path: Path) -> None:
-    def is_killed(task: Explore, actor: Actor) -> None:
+def calls(task: Explore, actor: Actor) -> None:
+    for _ in range(10):
+        actor.say(CallBegan())
+        time.sleep(0.1)
+    passes(task, actor)
+
+
+def reports(task: Explore, actor: Actor) -> None:
+    actor.say(SearchEnded())
+    waits(task, actor)
+
+
+@pytest.mark.parametrize(
+    ("body", "options"),
+    [
+        (waits, {"time_limit": 20.0}),
+        (calls, {"time_limit": 0.2}),
+        (reports, {"time_limit": 0.2}),
+        (waits, {"time_limit": 0.2, "isolated": True}),
+    ],
+    ids=["one call in its time", "many calls", "a report", "calls in an isolated process"],
+)
+def test_a_slow_exploration_is_waited_for(tmp_path: Path, body: Body, options: dict[str, float]) -> None:
+    record, given = pretended(tmp_path, body, only=EXACT, budget=0.2, grace=3.0, **options)
+    assert (record.properties[0].status, record.troubles, code_of(record)) == ("passed", [], 0)
+    assert record.examples == sum(task.max_examples for task in given)
+
+
+def test_other_work_than_calls_has_a_limit_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handle, "_OTHER_SECONDS", 0.1)
+
+    def hangs_in_its_report(task: Explore, actor: Actor) -> None:
+        actor.say(SearchEnded())
+        hangs(task, actor)
+
+    record, given = pretended(tmp_path, hangs_in_its_report, only=EXACT, budget=1.0, time_limit=0.1)
+    assert "a worker did not go on within 0.2 s" in record.troubles[0]
+    assert given[1].isolated
+
+
+# A worker that dies.
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "exit_code"), [(0, "ERROR", 2), (-11, "ERROR", 2), (-9, "passed", 0)]
+)
+def test_a_death_that_is_not_repeated_is_an_error_unless_another_process_caused_it(
+    tmp_path: Path, code: int, status: str, exit_code: int
+) -> None:
+    def dies(task: Explore, actor: Actor) -> None:
         if not task.isolated:
-            actor.leave_running(task, DIVIDES, state=State.CALL)
-            actor.die(-9)
+            actor.die(code)
         passes(task, actor)
 
-    record, _ = pretended(tmp_path, is_killed, only=EXACT, budget=1.0)
-    assert (record.buckets, record.properties[0].status) == ([], "passed")
+    record, given = pretended(tmp_path, dies, only=EXACT, budget=1.0)
+    assert (record.buckets, record.properties[0].status, code_of(record)) == ([], status, exit_code)
+    assert record.troubles == [f"{EXACT}: a worker died with exit code {code} (seed {given[0].seed})"]
 
 
 def test_a_property_whose_worker_died_without_time_for_another_is_not_finished(tmp_path: Path) -> None:
@@ -208,27 +194,18 @@ def test_a_property_whose_worker_died_without_time_for_another_is_not_finished(t
     assert (record.properties[0].status, code_of(record)) == ("not finished", 2)
 
 
-def test_a_replay_that_hangs_is_a_failure_of_its_case(tmp_path: Path) -> None:
+def test_a_replay_that_hangs_is_repeated_in_an_isolated_process(tmp_path: Path) -> None:
     case = a_case(property_name=EXACT, subject="impl")
     path = case.save(tmp_path / "corpus" / "one.json")
 
-    def hangs(_: Replay, actor: Actor) -> None:
-        in_call(Explore(EXACT, 1, 1), actor)
+    def replay(task: Replay, actor: Actor) -> None:
+        if not task.isolated:
+            actor.hang()
+        actor.say(Replayed(CorpusRecord(path.name, "FAILED", "hang"), case.to_data()))
 
-    record, _ = pretended(tmp_path, passes, only=EXACT, replay=hangs, budget=2.0, time_limit=0.2)
+    record, _ = pretended(tmp_path, passes, only=EXACT, replay=replay, budget=2.0, time_limit=0.2)
     assert [(replay.file, replay.verdict) for replay in record.corpus] == [(path.name, "FAILED")]
     assert code_of(record) == 1
-
-
-def test_a_worker_that_does_not_go_on_outside_of_a_call_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(handle, "_OWN_SECONDS", 0.1)
-    body = hangs_once(State.BETWEEN_CALLS)
-    record, given = pretended(tmp_path, body, only=EXACT, budget=3.0, time_limit=0.1)
-    assert any("a worker did not go on for" in trouble for trouble in record.troubles)
-    assert record.properties[0].status == "passed"
-    assert given[2].isolated
 
 
 def test_a_worker_that_is_never_ready_is_replaced_a_few_times(
@@ -258,8 +235,6 @@ def fails(times: int) -> Callable[[Explore, Actor], None]:
     begun: list[Explore] = []
 
     def body(task: Explore, actor: Actor) -> None:
-        from statecheck.campaign.processes.tasks import Explored
-
         begun.append(task)
         if len(begun) <= times:
             actor.say(Explored(EXACT, "error", 0.1, "Traceback\nOSError: no such folder"))

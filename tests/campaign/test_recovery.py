@@ -1,4 +1,4 @@
-"""The coordinator goes on after what a worker has ended in: a condition of a known defect, or a folder that is gone."""
+"""The coordinator goes on where a condition of a known defect ended a worker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -52,11 +51,3 @@ def test_a_condition_that_gives_no_answer_ends_its_child_alone(
     assert len(ledger.buckets) == 1
     assert [trouble for trouble in ledger.troubles if message in trouble]
     assert list((tmp_path / "kept").glob("*.json"))
-
-
-def test_a_file_in_place_of_the_reports_is_a_trouble_and_not_the_end(tmp_path: Path) -> None:
-    made, ledger = recovery_in(tmp_path)
-    (tmp_path / "reports").write_text("x", encoding="utf-8")
-    log = tmp_path / "reports" / "campaigns" / "night" / "pending" / "worker.1.running"
-    assert made.running(SimpleNamespace(pid=1, log_path=log)) is None  # type: ignore[arg-type]
-    assert ledger.troubles

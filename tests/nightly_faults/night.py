@@ -19,7 +19,6 @@ from typing import IO
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
-from statecheck.workers.recovered import UNFINISHED
 from tests.helpers.modules import ROOT
 from tests.nightly_faults.ground import ONLY, SUBJECT, Ground
 
@@ -179,7 +178,7 @@ class Night:
     def pending(self) -> set[str]:
         """Buckets of failing inputs that are not in the corpus yet."""
         paths = self.reports.glob("campaigns/*/pending/*.*.*.json")
-        return {path.name.split(".")[-3] for path in paths if not path.name.endswith(UNFINISHED)}
+        return {path.name.split(".")[-3] for path in paths}
 
     @property
     def kept(self) -> set[str]:

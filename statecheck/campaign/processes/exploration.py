@@ -10,7 +10,13 @@ from typing import TypeVar
 from hypothesis.errors import Flaky
 
 from statecheck.campaign.processes.failures import Failures
-from statecheck.campaign.processes.tasks import ExampleFailed, ExamplesRun, Explore, Explored
+from statecheck.campaign.processes.tasks import (
+    ExampleFailed,
+    ExamplesRun,
+    Explore,
+    Explored,
+    SearchEnded,
+)
 from statecheck.campaign.processes.worker import Worker, quietly
 from statecheck.case import Case
 from statecheck.execution.counts import Counts
@@ -47,6 +53,7 @@ class Exploration:
         self._gone = ""
         self._failed_at: float | None = None
         self._tried, self._exhausted = 0, False
+        self._faults_before = 0
 
     def run(self) -> Explored:
         self._begin()
@@ -68,37 +75,23 @@ class Exploration:
         bench.seed, bench.configuration = task.seed, task.configuration
         bench.known_failures.clear()
         worker.known_defects.clear()
+        worker.known_defects.apart = task.isolated
         bench.port = self._isolated or (worker.watched if task.sanitized else worker.plain)
         bench.passes_by = self._failures.is_known
         bench.on_example, bench.on_example_end = self._on_example, self._on_example_end
         bench.on_falsified = self._on_falsified
         bench.on_error = self._failures.keep_unread
-        if worker.log is not None:
-            worker.log.begin_task(self._about())
         if self._isolated is not None:
             self._isolated.begin_property()
+            self._faults_before = self._isolated.faults.total()
 
     def _end(self) -> None:
-        bench, log = self.bench, self.worker.log
-        if log is not None and log.problem:
-            self.worker.trouble(f"{log.path} could not be written: {log.problem}")
+        bench = self.bench
         bench.port, bench.configuration = self.worker.watched, ""
         bench.passes_by = lambda case: False
         bench.on_error = lambda case, error: None
         bench.on_example = bench.on_example_end = lambda: None
         bench.on_falsified = lambda case: None
-
-    def _about(self) -> dict[str, str | int]:
-        """What the log says of all examples."""
-        setting, task = self.worker.setting, self.task
-        return {
-            "property_name": task.property,
-            "sentence": self.tested.sentence,
-            "property_id": self.tested.id,
-            "seed": task.seed,
-            "subject": setting.subject,
-            "device": setting.device,
-        }
 
     def _explored(self, task: Explore) -> tuple[str, str]:
         """Status and detail."""
@@ -141,7 +134,7 @@ class Exploration:
         if _within(error, MemoryError) is not None:
             # The subject's own would be an outcome. This worker has become too large, and a new one is not.
             raise error
-        self._rest()
+        self.worker.events.send(SearchEnded())
         if isinstance(error, Falsified):
             return self._failures.falsified(error.case, "")
         if self._failures.latest is None:
@@ -154,13 +147,8 @@ class Exploration:
             self._failures.latest, f"**An error ended the search for a smaller input: {brief}**", shrunk=False
         )
 
-    def _rest(self) -> None:
-        """No example is in hand: what follows is run for reports."""
-        if self.worker.log is not None:
-            self.worker.log.rest()
-
     def _cut_short(self) -> tuple[str, str]:
-        self._rest()
+        self.worker.events.send(SearchEnded())
         if self._failures.latest is None:
             return "passed", ""
         note = _AS_FOUND if self.task.as_found else _CUT_SHORT
@@ -233,6 +221,7 @@ class Exploration:
             hidden=worker.known_defects.hidden,
             found=tuple(failures.found),
             failing=dict(failures.failing),
+            faults=self._isolated.faults.total() - self._faults_before if self._isolated is not None else 0,
             late=self._late,
             shrinking=time.monotonic() - self._failed_at if self._failed_at is not None else 0.0,
             marks=dict(self._marks),

@@ -1,40 +1,53 @@
-"""One worker of a campaign as its coordinator has it: a process, a pipe, and a log that shows what it is doing."""
+"""One worker of a campaign as its coordinator has it: a process and a pipe.
+
+A worker sends something whenever a call of the subject begins, though not more often than every `BEAT_SECONDS`. So the time since its last
+message is the time of the call that runs, and a call that holds the interpreter's lock is seen, too.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from statecheck.campaign.plan import ENGINE
-from statecheck.campaign.processes.clock import ActivityClock
 from statecheck.campaign.processes.gpus import Gpu
-from statecheck.campaign.processes.tasks import Setting, Task, WorkerLost, WorkerReady
-from statecheck.case.faults import death, hang
+from statecheck.campaign.processes.tasks import (
+    BEAT_SECONDS,
+    Explore,
+    Replay,
+    SearchEnded,
+    Setting,
+    Task,
+    WorkerLost,
+    WorkerReady,
+)
+from statecheck.case.faults import death
 from statecheck.workers.forkserver import Fork, Forked, fork_with_pipe, kernels_of
 from statecheck.workers.inherited import surroundings
-from statecheck.workers.log import Activity, LogReader, State
 
 _STOP_SECONDS = 5.0
 START_SECONDS = 180.0
 """What a worker may take to import what it needs."""
-_OWN_SECONDS = 180.0
-"""How much longer than a call the harness's own work may take: to write a report, or to start a process for the subject."""
-_ASKED_SECONDS = 600.0
-"""The same where another process is asked, which is started again and compiles kernels, each within a limit of its own."""
+_OTHER_SECONDS = 600.0
+"""How much longer than a call of the subject other work may take: a report, or calls in an isolated process, which has time limits of
+its own, is started again and compiles kernels."""
+_TRACEBACK_SECONDS = 2.0
+"""How long a worker may take to write where it hangs."""
 _ALIVE_SECONDS = 1.0
-_ASKS = "in a condition of a known defect"
+_LONGEST_LOOK_SECONDS = 1.0
 
 
 @dataclass(eq=False)
 class WorkerHandle:
     """A worker, and what it is busy with.
 
-    `ready`: it has imported what it needs. `activity` is what it was doing when it was looked at last.
+    `ready`: it has imported what it needs. `isolated`: the subject never runs in its own process. `silence`: seconds since its last message.
     """
 
     process: Forked
@@ -42,20 +55,20 @@ class WorkerHandle:
     gpu: Gpu
     task: Task | None = None
     ready: bool = False
-    activity: Activity = field(default_factory=Activity)
+    isolated: bool = False
+    silence: float = 0.0
 
     def __post_init__(self) -> None:
         self.pid = self.process.pid
-        self.clock = ActivityClock(self.pid)
-        self.log_path: Path | None = None
-        self._log: LogReader | None = None
-        self._tasks = self._messages = 0
-        self._changed = self._looked_at = time.monotonic()
+        self._searches = False
+        self._looked_at = self._asked_at = time.monotonic()
 
     def assign(self, task: Task) -> None:
         """Send it a task; if it has ended since, that is seen with its next messages."""
         self.task = task
-        self._tasks, self._changed = self._tasks + 1, time.monotonic()
+        # An isolated exploration or replay runs the subject in another process, and the worker waits for that.
+        self._searches = not self.isolated and not (isinstance(task, Explore | Replay) and task.isolated)
+        self._restart_clock()
         with suppress(BrokenPipeError):
             self.pipe.send(task)
 
@@ -73,71 +86,56 @@ class WorkerHandle:
                 if not received:
                     raise EOFError from None
                 return
-            received, self._messages, self._changed = True, self._messages + 1, time.monotonic()
+            received = True
+            self._restart_clock()
             if isinstance(message, WorkerReady):
-                self._open(message.log)
+                self.ready = True
+            elif isinstance(message, SearchEnded):
+                self._searches = False
             yield message
 
-    def _open(self, log: str) -> None:
-        self.ready = True
-        with suppress(OSError):
-            if log:
-                self._log, self.log_path = LogReader(Path(log)), Path(log)
-
-    def look(self) -> float:
-        """Seconds that it has been doing what it does, see `ActivityClock`."""
-        since, done = self._changed, (self._tasks, self._messages)
-        if self._log is not None:
-            self.activity = self._log.read()
-            since, done = max(since, self.activity.since), (self._tasks, self.activity.number)
-        return self.clock.look(done, since)
+    def _restart_clock(self) -> None:
+        self.silence, self._looked_at = 0.0, time.monotonic()
 
     def lost(self) -> WorkerLost:
-        """What is to be said of it once its process has ended."""
+        """How it was lost, once its process has ended."""
         code = self.process.exitcode
-        fault = death(code) if code is not None else None
-        asked = f" {_ASKS}" if self.activity.state is State.CONDITION else ""
-        # What others have killed is no finding about the subject.
-        found = None if fault is None or fault.from_outside else fault
-        return WorkerLost(f"a worker died with exit code {code}{asked}", found)
+        return WorkerLost(
+            f"a worker died with exit code {code}",
+            from_outside=code is not None and death(code).from_outside,
+        )
 
     def overdue(self, time_limit: float) -> WorkerLost | None:
-        """What is wrong with it, if it has been doing the same thing for too long.
+        """How it is lost, if it has been silent for too long.
 
         Args:
             time_limit: seconds that a call of the subject may take.
         """
-        seconds, state = self.look(), self.activity.state
-        if self.ready and self.task is None:
-            return None
-        if self.ready and state is State.CALL:
-            late = WorkerLost(f"no answer within {seconds:.0f} s", hang(time_limit))
-            return late if seconds > time_limit else None
-        limit, when = time_limit, _ASKS
+        now = time.monotonic()
+        # While the coordinator itself was stopped, it could not read what the worker sent.
+        self.silence += min(now - self._looked_at, _LONGEST_LOOK_SECONDS)
+        self._looked_at = now
         if not self.ready:
-            limit, when = START_SECONDS, "before it was ready"
-        elif state is not State.CONDITION and self.clock.stopped:
-            when = "while it was stopped"
-        elif state is not State.CONDITION:
-            limit += _ASKED_SECONDS if state is State.ASKED else _OWN_SECONDS
-            when = "outside of a call"
-        return WorkerLost(f"a worker did not go on for {seconds:.0f} s {when}") if seconds > limit else None
+            limit, what = START_SECONDS, "a worker was not ready"
+        elif self.task is None:
+            return None
+        elif self._searches:
+            limit, what = time_limit + BEAT_SECONDS, "no answer"
+        else:
+            limit, what = time_limit + _OTHER_SECONDS, "a worker did not go on"
+        return WorkerLost(f"{what} within {limit:.3g} s") if self.silence > limit else None
 
-    @property
-    def in_call(self) -> bool:
-        """Whether a function of the subject was running when it was looked at last, here or in another process."""
-        return self.activity.state in (State.CALL, State.ASKED)
-
-    @property
-    def in_example(self) -> bool:
-        """Whether it had an example in hand when it was looked at last."""
-        return self.activity.state is not State.IDLE
+    def write_traceback(self) -> None:
+        """Have it write to its output where it is, and end. It does so in C, whatever its interpreter is doing."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGUSR1)
+            self.process.join(timeout=_TRACEBACK_SECONDS)
 
     def has_ended(self) -> bool:
         """Whether its process is gone; it is asked once in a second. A process that it has forked may hold the pipe open."""
-        if time.monotonic() - self._looked_at < _ALIVE_SECONDS:
+        if time.monotonic() - self._asked_at < _ALIVE_SECONDS:
             return False
-        self._looked_at = time.monotonic()
+        self._asked_at = time.monotonic()
         return not self.process.is_alive()
 
     def stop(self) -> None:
@@ -147,19 +145,14 @@ class WorkerHandle:
                 self.pipe.send(None)
             self.process.join(timeout=_STOP_SECONDS)
         self.process.kill()
-        self.look()
-        if self._log is not None and self.task is not None:
-            with suppress(OSError):
-                self._log.put_back()
 
     def close(self) -> None:
         """Nothing more is read from it."""
         self.pipe.close()
-        if self._log is not None:
-            self._log.close()
 
 
 def spawn_worker(setting: Setting, gpu: Gpu) -> WorkerHandle:
     """A new worker on the device."""
     worker = Fork(ENGINE, (surroundings(), setting), name="engine", forks=True)
-    return WorkerHandle(*fork_with_pipe(kernels_of(setting.subject, setting.device), worker), gpu)
+    process, pipe = fork_with_pipe(kernels_of(setting.subject, setting.device), worker)
+    return WorkerHandle(process, pipe, gpu, isolated=setting.in_worker)

@@ -5,7 +5,9 @@ Redirecting `sys.stdout` is not enough: a subject's C code, `os.write(1, …)` a
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,10 +17,13 @@ from typing import NoReturn
 
 from statecheck.campaign import writable
 from statecheck.subject.remarks import note
+from statecheck.text import visible
 
 _SUFFIX = ".output"
 _SHOWN_BYTES = 200
 _MOST_BYTES = 1 << 20
+_FATAL, _STACK = b"Fatal Python error: ", b"Stack (most recent call first):"
+"""How faulthandler begins."""
 
 
 class Output:
@@ -34,6 +39,9 @@ class Output:
         self._file = self._opened()
         for number in (1, 2):
             os.dup2(self._file, number)
+        # A worker that ends by a signal says where it was; one that hangs says so when it is asked, and ends.
+        faulthandler.enable(2, all_threads=False)
+        faulthandler.register(signal.SIGUSR1, 2, all_threads=False, chain=True)
 
     def _opened(self) -> int:
         try:
@@ -91,15 +99,19 @@ def output_kept() -> Iterator[None]:
             os.close(copy)
 
 
-def last_words(folder: Path, worker: int) -> str:
-    """The end of what a worker that is gone has written since its last task, escaped; its file goes."""
+def take_output(folder: Path, worker: int) -> tuple[str, str]:
+    """The end of what a worker that is gone has written since its last task, escaped, and its traceback; its file goes."""
     path = _path_of(folder, worker)
     try:
-        written = path.read_bytes()[-_SHOWN_BYTES:]
+        written = path.read_bytes()
         path.unlink()
     except OSError:
-        return ""
-    return repr(written.decode(errors="backslashreplace")) if written.strip() else ""
+        return "", ""
+    start = _FATAL if _FATAL in written else _STACK
+    words, _, rest = written.rpartition(start) if start in written else (written, b"", b"")
+    traceback = (start + rest.partition(b"\n\nExtension modules:")[0].rstrip()) if rest else b""
+    shown = repr(words[-_SHOWN_BYTES:].decode(errors="backslashreplace")) if words.strip() else ""
+    return shown, visible(traceback.decode(errors="backslashreplace"))
 
 
 def _flush() -> None:

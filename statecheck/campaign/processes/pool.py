@@ -74,9 +74,9 @@ class WorkerPool:
         if ended:
             # A pipe ends a moment before its process does, and there is no exit code until then.
             worker.process.join(timeout=_EXIT_SECONDS)
-            worker.look()
             yield worker.lost()
         elif (event := worker.overdue(self.setting.time_limit)) is not None:
+            worker.write_traceback()
             yield event
 
     @staticmethod

@@ -1,8 +1,8 @@
 """What a campaign's coordinator and its workers send each other: tasks, and events.
 
-To a worker: `Explore`, `Replay`, `RunCanary`, or None to stop. From it: `WorkerReady` once, then `ExamplesRun`, `ExampleFailed`, and at the end of a
-task `Explored`, `Replayed` or `CanaryResult`; `DeviceLost` where its device is of no use. `WorkerLost` is what the pool sees of a
-worker from outside.
+To a worker: `Explore`, `Replay`, `RunCanary`, or None to stop. From it: `WorkerReady` once, then `CallBegan`, `ExamplesRun`, `ExampleFailed`,
+`SearchEnded`, and at the end of a task `Explored`, `Replayed` or `CanaryResult`; `DeviceLost` where its device is of no use. `WorkerLost` is what
+the pool sees of a worker from outside.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from typing import Any
 
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record_parts import CorpusRecord
-from statecheck.case.faults import Fault
 from statecheck.execution.counts import Counts
 from statecheck.execution.enumerations import Slice
 from statecheck.kernels.launch_counts import How
+
+BEAT_SECONDS = 0.2
+"""Calls that begin sooner after the last message than this are not told, since a message takes as long as some calls do."""
 
 
 def unit_name(name: str, configuration: str = "") -> str:
@@ -101,9 +103,12 @@ Task = Explore | Replay | RunCanary
 
 @dataclass(frozen=True)
 class WorkerReady:
-    """The worker has imported what it needs; `log` is the file in which it records what it is doing, "" without one."""
+    """The worker has imported what it needs."""
 
-    log: str = ""
+
+@dataclass(frozen=True)
+class CallBegan:
+    """A call of the subject begins, here or in an isolated process."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,11 @@ class ExampleFailed:
     """An example has failed for the first time in its exploration, and is shrunk from now on."""
 
     property: str
+
+
+@dataclass(frozen=True)
+class SearchEnded:
+    """No further example is searched: what was found is confirmed and reported."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +159,7 @@ class Explored:
         hidden: one of these was the sanitizer's finding, behind which nothing is seen.
         found: the smallest case, and others that failed in another way and were not shrunk.
         failing: failing examples by bucket.
+        faults: how often a call ended the isolated process that it ran in, or had no answer in time.
         late: it ended because its time was up.
         shrinking: of the seconds, those after its first failing example.
         marks: situations that examples reached, with how many did.
@@ -168,6 +179,7 @@ class Explored:
     hidden: bool = False
     found: tuple[Found, ...] = ()
     failing: dict[str, int] = field(default_factory=dict)
+    faults: int = 0
     late: bool = False
     shrinking: float = 0.0
     marks: dict[str, int] = field(default_factory=dict)
@@ -205,12 +217,21 @@ class DeviceLost:
 
 @dataclass(frozen=True)
 class WorkerLost:
-    """The worker's process has ended, or does not go on: why, and what a call of the subject came to if it ran one."""
+    """The worker's process has ended, or does not go on. `from_outside`: another process may have ended it."""
 
     why: str
-    fault: Fault | None = None
+    from_outside: bool = False
 
 
 Event = (
-    WorkerReady | ExamplesRun | ExampleFailed | Explored | Replayed | CanaryResult | DeviceLost | WorkerLost
+    WorkerReady
+    | CallBegan
+    | ExamplesRun
+    | ExampleFailed
+    | SearchEnded
+    | Explored
+    | Replayed
+    | CanaryResult
+    | DeviceLost
+    | WorkerLost
 )

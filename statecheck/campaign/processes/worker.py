@@ -1,6 +1,6 @@
 """One process of a campaign: explores properties, replays the corpus, runs the canary, and sends events to its coordinator.
 
-Whatever fails is on disk before it is sent, and each input is in the worker's log before it is executed.
+Whatever fails is on disk before it is sent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import gc
 import io
 import os
 import signal
-import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
@@ -18,9 +18,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from statecheck.campaign.keeper import not_written
 from statecheck.campaign.processes.output import Output
 from statecheck.campaign.processes.tasks import (
+    BEAT_SECONDS,
+    CallBegan,
     CanaryResult,
     DeviceLost,
     Event,
@@ -33,14 +34,12 @@ from statecheck.campaign.processes.tasks import (
     Task,
     WorkerReady,
 )
-from statecheck.case import Case
 from statecheck.kernels import launch_counts
 from statecheck.subject.descriptors import OpenFiles, need
 from statecheck.subject.own_code import OwnCode
 from statecheck.subject.remarks import take_remarks
 from statecheck.workers.forkserver import kernels_of
 from statecheck.workers.inherited import Surroundings, move_to
-from statecheck.workers.log import WORKER, StepLog, running_path
 from statecheck.workers.shared_workers import DeviceGone
 
 if TYPE_CHECKING:
@@ -80,13 +79,13 @@ class Worker:
         self.pending = Path(setting.pending or Path(setting.reports) / "pending")
         self.troubles: list[str] = []
         """What could not be done, a sentence for each thing."""
-        self.log = self._opened_log()
+        self._beat_at = 0.0
         self.properties = load_properties()
         self.own_code = OwnCode()
         subject = with_xfails(setting, load(setting.subject))
         self.isolated = self._in_worker() if setting.in_worker else None
         self.watched: Port = self.isolated or ordinary_port(
-            subject, setting.device, sanitized=setting.sanitized, log=self.log
+            subject, setting.device, sanitized=setting.sanitized, on_call=self.beat
         )
         self._apart: InWorker | None = None
         if subject.sequences is not None and not setting.in_worker:
@@ -95,7 +94,7 @@ class Worker:
         self.bench = Bench(subject, self.watched)
         keeps_in, reports = Path(setting.keeps_in), Path(setting.reports)
         self.keeper = Keeper(keeps_in, reports, lambda: subject.module, self.trouble)
-        self.known_defects = KnownDefectMatcher(subject.known_deviations, subject.profile, self._asking)
+        self.known_defects = KnownDefectMatcher(subject.known_deviations, subject.profile)
         self.bench.known_by = self.known_defects.known
         self._files = OpenFiles()
 
@@ -115,27 +114,12 @@ class Worker:
             torch.set_num_threads(1)
             triton_mode.prepare(setting.device)
 
-    def _opened_log(self) -> StepLog | None:
-        """In the folder of pending inputs, or, where there is no room, in a temporary one."""
-        name = f"{WORKER}{os.getpid()}"
-        for folder in (self.pending, Path(tempfile.gettempdir()), Path("/dev/shm")):  # noqa: S108 - memory
-            try:
-                return StepLog(running_path(folder.absolute(), name))
-            except OSError as error:
-                self.trouble(not_written(folder, error))
-        return None
-
-    @contextlib.contextmanager
-    def _asking(self, case: Case) -> Iterator[None]:
-        """While conditions of known defects are asked, which may end or keep this process, the case outlives it in the log."""
-        if self.log is None:
-            yield
-            return
-        self.log.judge(case)
-        try:
-            yield
-        finally:
-            self.log.leave()
+    def beat(self) -> None:
+        """Tell the coordinator that a call begins: where nothing more is heard, that call hangs."""
+        now = time.monotonic()
+        if now - self._beat_at > BEAT_SECONDS:
+            self._beat_at = now
+            self.events.send(CallBegan())
 
     def _in_worker(self) -> InWorker:
         from statecheck.workers.port import InWorker
@@ -145,7 +129,7 @@ class Worker:
             setting.subject,
             setting.device,
             time_limit=setting.time_limit,
-            log=self.log,
+            on_call=self.beat,
             share=setting.share,
         )
         # Or else the first property would be taken for a slow one.
@@ -166,7 +150,7 @@ class Worker:
         from statecheck.execution.port import InProcess
         from statecheck.subject import load
 
-        return InProcess(load(self.setting.subject), self.setting.device, log=self.log)
+        return InProcess(load(self.setting.subject), self.setting.device, on_call=self.beat)
 
     def run(self, task: Task) -> None:
         """Do a task, and send what came of it."""
@@ -176,19 +160,6 @@ class Worker:
             self.events.send(self._replayed(Path(task.path), isolated=task.isolated))
         else:
             self.events.send(self._run_canary(task))
-        self._rest()
-
-    def _rest(self) -> None:
-        """Nothing is in hand."""
-        if self.log is not None:
-            self.log.rest()
-
-    def begin_task(self, case: Case) -> None:
-        """Have the log say what is tested: all of `case` but its steps."""
-        about = {"property_name": case.property_name, "sentence": case.sentence, "seed": case.seed}
-        if self.log is not None:
-            where = {"subject": self.setting.subject, "device": self.setting.device}
-            self.log.begin_task(about | where | {"property_id": case.property_id})
 
     def explored(self, task: Explore) -> Explored:
         from statecheck.campaign.processes.exploration import Exploration
@@ -218,15 +189,11 @@ class Worker:
         for port in (self.isolated, self._apart):
             if port is not None:
                 port.close()
-        if self.log is not None:
-            self.log.close()
 
     def _replayed(self, path: Path, *, isolated: bool) -> Replayed:
         from statecheck.campaign.corpus import CorpusFile, read, replayed
 
         entry = read(path) or CorpusFile(path, None, "it is gone")
-        if entry.case is not None:
-            self.begin_task(entry.case)
         with quietly():
             port = self.isolated_port() if isolated else self.watched
             result, case = replayed(entry, self._judged, self.setting.device, port)
@@ -294,7 +261,7 @@ def main(descriptor: int, surroundings: Surroundings, setting: Setting) -> None:
     # What has been imported stays; there is no need to look through it again and again.
     gc.freeze()
     with contextlib.suppress(EOFError, OSError):
-        worker.events.send(WorkerReady(str(worker.log.path) if worker.log is not None else ""))
+        worker.events.send(WorkerReady())
         while (task := pipe.recv()) is not None:
             worker.run(task)
     worker.close()

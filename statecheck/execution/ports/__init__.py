@@ -41,20 +41,8 @@ def executed(port: Port, steps: Sequence[Step]) -> list[Outcome | None]:
     return [port.execute(step) for step in steps] if execute_all is None else execute_all(steps)
 
 
-class Recorder(Protocol):
-    """Records what a port is about to do; see `workers.log.StepLog`."""
-
-    def begin(self) -> None: ...
-
-    def note(self, steps: Sequence[Step]) -> None: ...
-
-    def enter(self) -> None: ...
-
-    def leave(self) -> None: ...
-
-
 def ordinary_port(
-    subject: Subject, device: str, *, sanitized: bool = True, log: Recorder | None = None
+    subject: Subject, device: str, *, sanitized: bool = True, on_call: Callable[[], None] = lambda: None
 ) -> LocalPort:
     """What is used where nothing else is asked for: on a CPU, where kernels are executed, the sanitizer watches.
 
@@ -63,10 +51,10 @@ def ordinary_port(
     if subject.sequences is not None:
         from statecheck.execution.ports.plain import PlainPort
 
-        return PlainPort(subject, log=log)
+        return PlainPort(subject, on_call=on_call)
     from statecheck.execution.port import InProcess
 
-    return InProcess(subject, device, sanitized=sanitized and device == "cpu", log=log)
+    return InProcess(subject, device, sanitized=sanitized and device == "cpu", on_call=on_call)
 
 
 def choose_device(requested: str, subject: str = "") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,6 @@ from statecheck.case.raised import from_outside, message_of, name_of
 from statecheck.case.values import Call, Let, Name, Outcome, Raised, Record, Returned, Step, Value, record
 from statecheck.execution.objects.canary import LARGEST_RIGHT_NUMBER
 from statecheck.execution.objects.source_line import source_line
-from statecheck.execution.ports import Recorder
 from statecheck.subject import NotOffered, Subject
 
 
@@ -19,19 +18,17 @@ class PlainPort:
     """Executes in this process. A library that may end its process is called in another one by its adapter.
 
     Args:
-        log: records each step before it is executed, and when calls begin and end.
+        on_call: called before each call of the subject.
     """
 
     device = "cpu"
 
-    def __init__(self, subject: Subject, *, log: Recorder | None = None) -> None:
-        self.subject, self.log = subject, log
+    def __init__(self, subject: Subject, *, on_call: Callable[[], None] = lambda: None) -> None:
+        self.subject, self.on_call = subject, on_call
         self._names: dict[str, Any] = {}
 
     def begin(self) -> None:
         """An example begins: no name of the one before is bound."""
-        if self.log is not None:
-            self.log.begin()
         self._names.clear()
 
     def execute(self, step: Step) -> Outcome | None:
@@ -40,15 +37,13 @@ class PlainPort:
         Raises:
             TypeError: it writes to memory, of which there is none.
         """
-        if self.log is not None:
-            self.log.note((step,))
         if isinstance(step, Let):
             self._names[step.name] = self._built(step.value)
             return None
         if not isinstance(step, Call):
             raise TypeError(f"step = {step!r}, but should be a call or a binding [PlainPort]")
-        with self._recorded():
-            return self._call(step)
+        self.on_call()
+        return self._call(step)
 
     def give_back(self) -> None:
         """Nothing is kept."""
@@ -57,17 +52,6 @@ class PlainPort:
     def waiting_refused(self) -> Iterator[None]:
         """Nothing waits for a device here."""
         yield
-
-    @contextmanager
-    def _recorded(self) -> Iterator[None]:
-        if self.log is None:
-            yield
-            return
-        self.log.enter()
-        try:
-            yield
-        finally:
-            self.log.leave()
 
     def _call(self, call: Call) -> Outcome:
         arguments = {name: self._built(value) for name, value in call.named.items()}

@@ -215,7 +215,7 @@ def test_what_a_dead_worker_had_in_hand_of_a_known_defect_is_no_finding(tmp_path
     def dies(task: Explore, actor: Actor) -> None:
         if not task.isolated:
             actor.leave(ROUNDS_UP, a_case(property_name=ROUNDS_UP, subject="toy_declaring"))
-            actor.die()
+            actor.die(-9)
         actor.passes(task)
 
     record, _ = campaign(tmp_path, dies, only=ROUNDS_UP, budget=0.5)
