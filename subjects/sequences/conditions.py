@@ -36,7 +36,9 @@ def _features(named: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_given(given: Mapping[str, str], name: str, equals: str, values: str) -> bool:
-    return name in given and (not equals or given[name] in values.split("|"))
+    return name in given and (
+        not equals or any(fnmatchcase(given[name], value) for value in values.split("|"))
+    )
 
 
 def _has_defaults(case: Case, names: list[str]) -> bool:
@@ -67,7 +69,7 @@ class _Named(Mapping[str, Condition]):
     """`models:a*,b` holds of a case whose model is one of these, `calls:fork,save` of one that makes all of these calls.
 
     `features:a,b=1|2` holds where the context, or the call that shows the failure, has a value other than the default for `a`, and 1 or 2
-    for `b`; `default:a,b` where neither has another value, `other:a,b` where one of them has; `history:name` of a case with such a history,
+    (or what matches a pattern) for `b`; `default:a,b` where neither has another value, `other:a,b` where one of them has; `history:name` of a case with such a history,
     see `HISTORIES`; `rows:2` and others of rows and lengths, see `ROWS`. Several of them, with blanks between, hold together.
     """
 

@@ -64,6 +64,28 @@ def _has_length(case: Case, least: list[str]) -> bool:
     return any(count >= int(least[0]) for count in _lengths(case, _failing(case)).values())
 
 
+def _has_new_rows_of(case: Case, wanted: list[str]) -> bool:
+    """Of a call of `generate` for one token, too: a port may process the sequence again."""
+    counts = [set(one.begun) for one in extensions(case)]
+    for number, call in enumerate(case.calls[: _failing(case) + 1]):
+        if _operation(call) == "generate" and call.named["n"] == 1:
+            counts.append({_lengths(case, number).get(_place(call, call.named["sequence"]), 0)})
+    return {int(wanted[0])} in counts
+
+
+def _gets_one_more(case: Case, wanted: list[str]) -> bool:
+    number = _failing(case)
+    call, lengths = case.calls[number], _lengths(case, number)
+    if _operation(call) == "generate":
+        rows: Any = [(call.named["sequence"], (0,))]
+    else:
+        rows = call.named["rows"] if _operation(call) == "extend" else ()
+    return any(
+        len(tokens) == 1 and str(lengths.get(_place(call, sequence), 0)) in wanted
+        for sequence, tokens in rows
+    )
+
+
 ROWS: Mapping[str, Callable[[Case, list[str]], bool]] = {
     "behind": _goes_on,
     "rows": _has_rows,
@@ -72,6 +94,8 @@ ROWS: Mapping[str, Callable[[Case, list[str]], bool]] = {
     "sequences": _has_sequences,
     "by": _differs_by,
     "length": _has_length,
+    "new-rows-of": _has_new_rows_of,
+    "one-more": _gets_one_more,
 }
 """Conditions about rows and lengths.
 
@@ -82,6 +106,8 @@ ROWS: Mapping[str, Callable[[Case, list[str]], bool]] = {
     sequences:2                 at least as many sequences had tokens at some time
     by:0.05                     logits differ by no more than this share of their scale
     length:3                    a sequence has at least as many tokens when the failing call begins
+    new-rows-of:1               all rows of a call that are of sequences without tokens have exactly that many tokens
+    one-more:1,2                in the failing call a sequence with 1 or 2 tokens gets one more, or `generate` goes on behind it
 """
 
 
@@ -120,6 +146,10 @@ def _failing(case: Case) -> int:
     """The number of the call that failed, the last one where that is not known."""
     call = case.failure.call if case.failure is not None else None
     return len(case.calls) - 1 if call is None else call
+
+
+def _place(call: Call, sequence: Any) -> tuple[Any, Any]:
+    return call.named["context"], sequence
 
 
 def _operation(call: Call) -> str:

@@ -10,6 +10,8 @@ from statecheck.case import Case
 from statecheck.case.values import Record, Returned
 from subjects.sequences.requests import checkpoint_of_another_token
 
+UNCROPPABLE = "crop: a cache was cropped that says that it cannot be"
+"""What the port of transformers counts; it cannot be imported where the library is not installed."""
 Place = tuple[int, int]
 """A context's number, and a sequence's number in it."""
 
@@ -122,6 +124,13 @@ def pending_copy(case: Case) -> bool:
     return False
 
 
+def crop_of_an_uncroppable_cache(case: Case) -> bool:
+    """A rollback, unchecked, of a cache whose `is_croppable` is false, which returned: the port counts it as an effect."""
+    results = (outcome.value for outcome in case.actual if isinstance(outcome, Returned))
+    steps = (one for one in results if isinstance(one, Record) and one.type == "SequenceStep")
+    return any(UNCROPPABLE in step["effects"] for step in steps)
+
+
 def _features(case: Case) -> Mapping[str, Any]:
     """Of the contexts."""
     found: Mapping[str, Any] = case.calls[0].named.get("features", {}) if case.calls else {}
@@ -143,6 +152,7 @@ HISTORIES: Mapping[str, Callable[[Case], bool]] = {
     "several-rows": several_rows,
     "pending-copy": pending_copy,
     "requests-at-once": requests_at_once,
+    "crop-of-an-uncroppable-cache": crop_of_an_uncroppable_cache,
     "checkpoint-of-another-token": checkpoint_of_another_token,
 }
 """By name."""

@@ -14,6 +14,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import torch
 import transformers
 
+from subjects.sequences.histories import UNCROPPABLE
 from subjects.sequences.sizes import NotBuilt
 from subjects.sequences.transformers import generation, weights
 from subjects.sequences.transformers import states as cache_states
@@ -39,7 +40,7 @@ EFFECTS = {
     "reorder: rows of a cache changed places": "reorder",
     "roll_back: a cache was cropped": "roll_back",
     "record: a recorded past was cropped": "roll_back",
-    "crop: a cache was cropped that says that it cannot be": "roll_back",
+    UNCROPPABLE: "roll_back",
     "reset: a sequence began with a cache that was reset": "drop",
     "history: a cache of generate was used": "generate",
     "history: the cache of the sequence was continued": "generate",

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache, StaticCache
 
+from subjects.sequences.histories import UNCROPPABLE
 from subjects.sequences.transformers import batches
 from subjects.sequences.transformers.batches import CacheRows
 from subjects.sequences.transformers.forward import DIRECT, NO_CACHE, forward
@@ -19,6 +20,8 @@ _Sequence = tuple[CacheRows, list[int], torch.Tensor]
 """A batch of one row, its tokens, and the logits behind the last of them."""
 _MOST_TOKENS = 256
 """Columns of a static cache."""
+_CROP_REFUSED = "support `crop` method"
+"""What a cache of its own kind, such as that of MiniMax, says where it has no `crop`."""
 
 
 @dataclass
@@ -105,7 +108,7 @@ class TransformersContext:
         """Remove the last tokens, as assisted generation does with candidates that were not accepted.
 
         Raises:
-            NotImplementedError: the cache says that it cannot.
+            NotImplementedError: the cache says that it cannot, or its last columns are padding.
         """
         batch, tokens, last = self._copied(name)
         if not hasattr(batch.cache, "crop"):
@@ -113,6 +116,8 @@ class TransformersContext:
         if count >= len(tokens):
             self.drop(name)
             return
+        if batch.right:
+            raise NotImplementedError("the last columns of the cache are padding, which crop would remove")
         croppable = getattr(batch.cache, "is_croppable", True)
         if self.crop == "checked" and not croppable:
             raise NotImplementedError("the cache says that it is not croppable")
@@ -122,10 +127,15 @@ class TransformersContext:
             raise NotImplementedError("the cache has not recorded as many tokens")
         if trace := current():
             trace.did(f"{batch.label}.crop({-count})")
-        batch.cache.crop(-count)
+        try:
+            batch.cache.crop(-count)
+        except RuntimeError as error:
+            if _CROP_REFUSED in str(error):
+                raise NotImplementedError(str(error)) from error
+            raise
         self.effects["roll_back: a cache was cropped"] += 1
         self.effects["record: a recorded past was cropped"] += bool(recording)
-        self.effects["crop: a cache was cropped that says that it cannot be"] += not croppable
+        self.effects[UNCROPPABLE] += not croppable
         batch.mask = batch.mask[:, :-count]
         batch.recorded = 0
         self._move([(name, (batch, tokens[:-count], last))])

@@ -10,6 +10,7 @@ from oracle.profile import DOCUMENTS
 from statecheck.case import Case
 from statecheck.case.values import Call, Name, Returned, call, record
 from subjects.sequences.conditions import CONDITIONS
+from subjects.sequences.histories import UNCROPPABLE
 
 Operation = tuple[str, dict[str, Any]]
 
@@ -110,6 +111,16 @@ def test_features_are_those_of_the_context_with_one_of_the_values() -> None:
     assert holds("features:snapshots,micro_batch=1|2", extend((0, 1)), snapshots=4, micro_batch=2)
     assert not holds("features:snapshots,micro_batch=1|2", extend((0, 1)), snapshots=4, micro_batch=7)
     assert not holds("features:snapshots", extend((0, 1)), micro_batch=7)
+
+
+def test_an_unchecked_crop_is_told_by_its_effect() -> None:
+    def case(*effects: str) -> Case:
+        step = Returned(record("SequenceStep", happened=True, effects=effects))
+        return Case("p", "", "s", (), (), (Returned(record("Sequences")), step), None)
+
+    condition = CONDITIONS["history:crop-of-an-uncroppable-cache"]
+    assert condition(case("roll_back: a cache was cropped", UNCROPPABLE), DOCUMENTS)
+    assert not condition(case("roll_back: a cache was cropped"), DOCUMENTS)
 
 
 @pytest.mark.parametrize("name", ["", "model:a", "models:", "history:nothing", "models:a history:nothing"])

@@ -68,6 +68,22 @@ def test_a_recurrent_state_is_not_rolled_back_and_nothing_changes() -> None:
     assert port.length(context, 0) == 3
 
 
+def test_a_row_that_was_padded_on_the_right_is_not_rolled_back() -> None:
+    context = port.new("lfm2", 0, record=True, padding="right")
+    port.extend(context, [(0, [1, 2]), (1, [3, 4, 5])])
+    with pytest.raises(NotImplementedError, match="are padding"):
+        port.roll_back(context, 0, 1)
+    port.roll_back(context, 1, 1)
+    assert (port.length(context, 0), port.length(context, 1)) == (2, 2)
+
+
+def test_a_cache_that_refuses_to_be_cropped_refuses_a_rollback() -> None:
+    context = port.new("minimax", 0, crop="unchecked")
+    port.extend(context, [(0, [1, 2])])
+    with pytest.raises(NotImplementedError, match="MiniMaxCache"):
+        port.roll_back(context, 0, 1)
+
+
 @pytest.mark.parametrize("n", [1, 3, 7])
 def test_a_window_of_a_convolution_is_rolled_back_into_the_prompt(n: int) -> None:
     context = port.new("lfm2", 0, record=True)
