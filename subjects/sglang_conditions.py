@@ -374,23 +374,60 @@ def _retracted_and_aborted(case: Case, _: Profile) -> bool:
     return closed and "pause" in names and "abort" in names[names.index("pause") :]
 
 
-def _retracted_aborted_and_continued(case: Case, _: Profile) -> bool:
-    """A turn of a streaming session was aborted behind a pause that sent requests back to the queue, and the session has another turn behind that."""
+def _retracted_and_aborted_with_few_rows(case: Case, profile: Profile) -> bool:
+    """As above, and the engine has no more rows than streaming sessions that had a turn: what is not given back leaves none."""
+    rows = dict(case.calls[0].named["settings"].fields).get("max_running_requests", 0)
     calls = _calls(case)
-    pauses = [at for at, (name, given) in enumerate(calls.all) if name == "pause" and given["retract"]]
-    for session in calls.streaming:
-        turns = {one["id"] for one in calls.turns(session)}
-        aborts = [
-            at for at, (name, given) in enumerate(calls.all) if name == "abort" and given["id"] in turns
-        ]
-        behind = [
-            at
-            for at, (name, given) in enumerate(calls.all)
-            if name == "add_turn" and given["session"] == session
-        ]
-        if any(pause < abort < turn for pause in pauses for abort in aborts for turn in behind):
-            return True
+    return 0 < rows <= sum(bool(calls.turns(one)) for one in calls.streaming) and _retracted_and_aborted(
+        case, profile
+    )
+
+
+def _retracted_aborted_and_continued(case: Case, _: Profile) -> bool:
+    """A turn of a streaming session that had not ended was aborted and sent back to the queue by a pause, in either order, and the session has another
+    turn behind that.
+    """
+    for session in _calls(case).streaming:
+        lost: dict[str, set[str]] = {}
+        """By turn that has not ended, what happened to it."""
+        for called, outcome in zip_longest(_calls(case).all, case.actual):
+            name, given = called or ("", {})
+            if name == "add_turn" and given["session"] == session:
+                if {"pause", "abort"} in lost.values():
+                    return True
+                lost[given["id"]] = set()
+            elif name == "abort" and given["id"] in lost:
+                lost[given["id"]].add(name)
+            elif name == "pause" and given["retract"]:
+                for happened in lost.values():
+                    happened.add(name)
+            value = outcome.value if isinstance(outcome, Returned) else None
+            if isinstance(value, Record) and value.type == "RadixStep":
+                kept = {"pause", "abort"}
+                lost = {
+                    one: what for one, what in lost.items() if what == kept or one not in value["finished"]
+                }
     return False
+
+
+def _waits_for_a_free_row(case: Case, _: Profile) -> bool:
+    """As many streaming sessions as the engine has rows keep one, and a turn of one of them has not ended."""
+    calls, steps = _calls(case), _steps(case)
+    scheduled = {name for step in steps for name in step["scheduled"]}
+    ended = {name for step in steps for name in step["finished"]}
+    aborted = {name for step in steps for name in step["aborted"]}
+    closed = {given["id"] for name, given in calls.all if name == "close_session"}
+    keeping, waiting = 0, False
+    for session in calls.streaming:
+        # What a refused turn computes is a token 0.
+        turns = [one["id"] for one in calls.turns(session) if tuple(one["prompt"]) != (0,)]
+        ran = [name for name in turns if name in scheduled]
+        waits = any(name not in ended for name in turns)
+        if ran and ran[-1] not in aborted and (waits or session not in closed):
+            keeping += 1
+            waiting = waiting or waits
+    rows = dict(case.calls[0].named["settings"].fields).get("max_running_requests", 0)
+    return waiting and 0 < rows <= keeping
 
 
 def _taken_behind_a_retracted_turn(case: Case, _: Profile) -> bool:
@@ -471,8 +508,10 @@ CONDITIONS: Mapping[str, Condition] = {
     "taken_beside_a_running_turn": Condition(outcome=_taken_beside_a_running_turn),
     "closed_beside_a_running_turn": Condition(outcome=_closed_beside_a_running_turn),
     "retracted_and_aborted": Condition(outcome=_retracted_and_aborted),
+    "retracted_and_aborted_with_few_rows": Condition(outcome=_retracted_and_aborted_with_few_rows),
     "retracted_aborted_and_continued": Condition(outcome=_retracted_aborted_and_continued),
     "taken_behind_a_retracted_turn": Condition(outcome=_taken_behind_a_retracted_turn),
+    "waits_for_a_free_row": Condition(outcome=_waits_for_a_free_row),
     "off_the_grid": Condition(outcome=_off_the_grid),
     "copied_before_it_came": Condition(outcome=_copied_before_it_came),
     "no_slot_while_copies_run": Condition(outcome=_no_slot_while_copies_run),

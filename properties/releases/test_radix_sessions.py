@@ -67,7 +67,7 @@ class SessionRun(RadixRun):
             if self.sessions:
                 self.close(event.number % len(self.sessions))
         elif isinstance(event, SecondPasses):
-            self.call(call(f"{self.engine}.second_passes", self=Name("engine")))
+            self.second_passes()
         else:
             self.paused = self.paused or isinstance(event, LivePause)
             super().happens(event)
@@ -172,11 +172,27 @@ class SessionRun(RadixRun):
     def run_out(self) -> None:
         """Until all requests are gone, and then the sessions, too."""
         super().run_out()
+        self.close_all()
+        for _ in range(2):
+            self.second_passes()
+            self.step(LiveTurns())
+
+    def all_end(self) -> bool:
+        """Whether all requests are gone after some steps. A request may wait for rows and slots that sessions keep between their turns, so that
+        sessions are closed if none is scheduled.
+        """
+        if super().all_end():
+            return True
+        self.close_all()
+        self.second_passes()
+        return super().all_end()
+
+    def close_all(self) -> None:
         while self.sessions:
             self.close(0)
-        for _ in range(2):
-            self.call(call(f"{self.engine}.second_passes", self=Name("engine")))
-            self.step(LiveTurns())
+
+    def second_passes(self) -> None:
+        self.call(call(f"{self.engine}.second_passes", self=Name("engine")))
 
 
 @prop("radix-engine/sessions", "provenance", ENGINE, device="cpu", story=session_stories(SESSIONS))

@@ -132,16 +132,23 @@ class LiveRun:
 
     def run_out(self) -> None:
         """Nothing more comes in, until all requests are gone."""
+        before = len(self.quiet)
+        if self.all_end():
+            return
+        left = ", ".join(self.alive)
+        seen = f"after {len(self.quiet) - before} steps without arrivals, requests {left} are not finished"
+        self.trial.finds(stated(seen, "should be", place="progress", function=f"{self.engine}.step"))
+
+    def all_end(self) -> bool:
+        """Whether all requests are gone after some steps; not, if nothing was scheduled for longer than any of them may wait."""
         late, before = self.story.world.late_steps, len(self.quiet)
         most = 4 + 2 * self.story.world.max_model_len * len(self.alive)
         for _ in range(most + late * (1 + len(self.alive))):
             if self.step(LiveTurns()):
-                return
+                return True
             if all(self.quiet[before:][-late:]) and len(self.quiet) - before >= late:
-                break
-        left = ", ".join(self.alive)
-        seen = f"after {len(self.quiet) - before} steps without arrivals, requests {left} are not finished"
-        self.trial.finds(stated(seen, "should be", place="progress", function=f"{self.engine}.step"))
+                return False
+        return False
 
     def call(self, made: Call) -> Value:
         """Make it in the engine's environment. What it returns breaks no law, or else the scenario ends here."""

@@ -82,6 +82,7 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         "session-of-an-aborted-turn",
         "session-with-drafts",
         "turn-beside-a-retracted-turn",
+        "turn-without-a-free-row",
     ]
     boundary, full = "boundary-behind-a-prefill", "lazy-boundary-in-a-full-pool"
     before_0_5_20 = [GRID, "copied-before-it-came-from-host-memory"]
@@ -279,9 +280,46 @@ def test_a_turn_behind_an_aborted_one_is_known_if_a_pause_sent_that_back() -> No
         "retracted_aborted_and_continued",
     )
     assert matches(happened(OPENED, turn(), pause, abort, turn(id="r1")), known)
-    assert not matches(happened(OPENED, turn(), abort, pause, turn(id="r1")), known)
+    assert matches(happened(OPENED, turn(), abort, pause, turn(id="r1")), known)
+    assert matches(in_session(abort, pause, STEP, turn(id="r1"), ends="r0"), known)
+    assert not matches(in_session(abort, STEP, pause, turn(id="r1"), ends="r0"), known)
+    assert not matches(in_session(pause, STEP, abort, turn(id="r1"), ends="r0"), known)
+    assert not matches(happened(OPENED, turn(), turn(id="r1"), pause, abort), known)
     assert not matches(happened(OPENED, turn(), pause, abort), known)
     assert not matches(happened(turn(), pause, abort, turn(id="r1")), known)
+
+
+def test_a_request_that_waits_is_known_where_the_row_of_an_aborted_turn_is_lost() -> None:
+    pause, abort, close = (
+        ("pause", {"retract": True}),
+        ("abort", {"id": "r0"}),
+        ("close_session", {"id": "s0"}),
+    )
+    known = "retracted_and_aborted_with_few_rows"
+    assert matches(happened(OPENED, turn(), pause, abort, close, max_running_requests=1), known)
+    assert not matches(happened(OPENED, turn(), pause, abort, close, max_running_requests=2), known)
+    assert not matches(happened(OPENED, turn(), pause, close, max_running_requests=1), known)
+
+
+def test_a_turn_that_waits_is_known_where_sessions_keep_all_rows() -> None:
+    def waits(*named: tuple[str, Mapping[str, Any]], rows: int = 1, aborted: tuple[str, ...] = ()) -> Case:
+        """The first step ends r0, and no other one anything."""
+        case = happened(OPENED, turn(), STEP, *named, max_running_requests=rows)
+        outcomes = []
+        for at, _ in enumerate(case.calls):
+            ended = ("r0",) if at == 3 else ()
+            ran = {"scheduled": dict.fromkeys(ended), "finished": ended, "aborted": aborted if ended else ()}
+            outcomes.append(Returned(record("RadixStep", **ran, findings=())))
+        return replace(case, actual=tuple(outcomes))
+
+    later, known, closed = turn(id="r1"), "waits_for_a_free_row", ("close_session", {"id": "s0"})
+    assert matches(waits(later), known)
+    assert matches(waits(later, closed), known)
+    assert not matches(waits(later, rows=2), known)
+    assert not matches(waits(later, aborted=("r0",)), known)
+    assert not matches(waits(closed), known)
+    assert not matches(waits(turn("s1", id="r1"), closed), known)
+    assert not matches(waits(turn(id="r1", prompt=(0,))), known)
 
 
 def test_a_turn_is_known_behind_a_turn_that_was_sent_back_and_has_not_ended() -> None:
