@@ -28,9 +28,9 @@ class StreamedTurns:
         self.controller = SessionController(tree_cache=MagicMock())
         self.controller.sessions["s0"] = self.session
 
-    def send(self, rid):
+    def send(self, rid, token=1):
         parameters = MagicMock(rid=None, replace=False, drop_previous_output=False, offset=None)
-        asked = MagicMock(rid=rid, input_ids=[1], session_params=parameters)
+        asked = MagicMock(rid=rid, input_ids=[token], session_params=parameters)
         return self.session.create_req(asked, None, 100, req_factory=request)
 
     def run_on_the_record(self, turn):

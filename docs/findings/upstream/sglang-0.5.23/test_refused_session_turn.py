@@ -20,6 +20,16 @@ def test_a_third_turn_is_refused_while_the_first_one_runs(turns):
     assert turns.send("r2").to_finish
 
 
+def test_a_third_turn_leaves_the_tokens_of_the_turn_that_runs(turns):
+    ended = turns.send("r0", token=1)
+    turns.session.finish_req(ended)
+    running = turns.send("r1", token=2)
+    turns.run_on_the_record(running)
+    turns.records.find_active_slot(turns.send("r2", token=3))  # when it is scheduled
+    turns.send("r3", token=4)
+    assert running.origin_input_ids == [1, 2]
+
+
 def test_a_session_is_not_given_back_while_the_first_turn_runs(turns):
     turns.run_on_the_record(turns.send("r0"))
     turns.records.find_active_slot(turns.send("r1"))
