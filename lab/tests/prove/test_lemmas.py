@@ -38,7 +38,7 @@ def test_the_preprocess_kernel_of_impl_does_what_the_oracle_says_for_every_int32
 
 @pytest.mark.slow
 def test_the_precopy_kernel_of_impl_does_what_the_oracle_says_for_every_int32() -> None:
-    """The cheapest of the kernels that copy; `make prove` has all, and takes minutes."""
+    """The cheapest of the kernels that copy; `python -m lab.prove` has all, and takes minutes."""
     scene, model = next(one for one in SCENES if one[1] == "fewer states")
     found = states(prove(load("impl"), scene, model, SECONDS))
     assert set(found.values()) == {PROVED}, found
