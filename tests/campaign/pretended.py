@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
@@ -34,6 +34,7 @@ from statecheck.campaign.processes.tasks import (
 )
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import CorpusRecord
+from statecheck.campaign.schedule.scheduler import Scheduler
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from tests.helpers.cases import a_case
@@ -43,6 +44,15 @@ COMMIT = "0123456789ab"
 LONGEST = 20.0
 _PIDS = itertools.count(10_000_000)
 _FOUND = CanaryResult("found")
+
+
+def next_exploration(
+    scheduler: Scheduler, worker: Any, workers: Sequence[Any], at: float, left: float
+) -> Explore | None:
+    """The scheduler's next task where there is nothing to replay and no canary to run."""
+    task = scheduler.next(worker, workers, at, left)
+    assert task is None or isinstance(task, Explore)
+    return task
 
 
 class Died(Exception):

@@ -23,6 +23,7 @@ from statecheck.case.bucket import bucket_of
 from statecheck.case.values import call
 from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import CLEAN, INCOMPLETE, Status
+from tests.campaign.pretended import next_exploration
 from tests.helpers.cases import a_case, a_property
 
 NAMES = ("forks", "saves")
@@ -69,7 +70,7 @@ def test_each_property_is_compared_with_each_model_before_any_gets_a_second_turn
     given = Scheduler(a_plan(), ledger)
     units = []
     for _ in range(6):
-        task = given.next(WORKER, [WORKER], 0.0, 50.0)
+        task = next_exploration(given, WORKER, [WORKER], 0.0, 50.0)
         assert task is not None
         units.append(task.unit)
         ended(ledger, task, compared(task.configuration))
@@ -82,7 +83,7 @@ def test_a_worker_takes_the_models_that_no_other_worker_has() -> None:
     given = Scheduler(a_plan(), a_ledger())
     models = []
     for worker in (WORKER, OTHER, WORKER, OTHER):
-        task = given.next(worker, [WORKER, OTHER], 0.0, 50.0)
+        task = next_exploration(given, worker, [WORKER, OTHER], 0.0, 50.0)
         assert task is not None
         models.append(task.configuration)
     assert models == ["jamba", "lfm2", "jamba", "lfm2"]
@@ -91,12 +92,14 @@ def test_a_worker_takes_the_models_that_no_other_worker_has() -> None:
 def test_a_unit_that_has_failed_is_counted_and_not_shrunk_again() -> None:
     ledger = a_ledger()
     given = Scheduler(a_plan(), ledger)
-    first = given.next(WORKER, [WORKER], 0.0, 50.0)
+    first = next_exploration(given, WORKER, [WORKER], 0.0, 50.0)
     assert first is not None
     assert not first.as_found
     ended(ledger, first, Counts(examples=1), a_failure(first.configuration, first.property))
     standing = ledger.standings[first.unit]
-    while (task := given.next(WORKER, [WORKER], 0.0, 50.0)) is not None and task.unit != first.unit:
+    while (
+        task := next_exploration(given, WORKER, [WORKER], 0.0, 50.0)
+    ) is not None and task.unit != first.unit:
         given.ended(task, Explored(task.property, "passed", 0.5))
         ended(ledger, task, compared(task.configuration, 100))
     assert task is not None
@@ -106,12 +109,12 @@ def test_a_unit_that_has_failed_is_counted_and_not_shrunk_again() -> None:
 def test_shrinking_has_a_share_of_the_budget() -> None:
     ledger = Ledger([a_property()], {}, list, {})
     given = Scheduler(a_plan(engines=2), ledger)
-    first = given.next(WORKER, [WORKER], 0.0, 50.0)
+    first = next_exploration(given, WORKER, [WORKER], 0.0, 50.0)
     assert first is not None
     assert first.shrinking == pytest.approx(10.0)
     ledger.explored(Explored(first.property, "passed", 12.0, shrinking=28.5), 1.0)
     given.ended(first, Explored(first.property, "passed", 12.0))
-    second = given.next(WORKER, [WORKER], 0.0, 40.0)
+    second = next_exploration(given, WORKER, [WORKER], 0.0, 40.0)
     assert second is not None
     assert second.shrinking == pytest.approx(1.0)
 
@@ -170,7 +173,7 @@ def test_failures_of_two_models_are_two_causes() -> None:
 def test_examples_of_a_profile_are_shared_by_the_models() -> None:
     ids = {one.id: 16 for one in PROPERTIES}
     given, tasks = Scheduler(a_plan(profile="sequences"), a_ledger(), examples=ids), []
-    while (task := given.next(WORKER, [WORKER], 0.0, 50.0)) is not None:
+    while (task := next_exploration(given, WORKER, [WORKER], 0.0, 50.0)) is not None:
         tasks.append(task)
     assert {task.unit for task in tasks} == {unit_name(name, model) for name in NAMES for model in MODELS}
     assert {task.max_examples for task in tasks} == {6}

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -33,9 +34,8 @@ def code_of(record: CampaignRecord) -> int:
 def test_time_in_which_the_coordinator_did_not_run_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    worker = WorkerHandle(
-        SimpleNamespace(pid=1), SimpleNamespace(send=lambda task: None), Gpu(""), ready=True
-    )  # type: ignore[arg-type]
+    process, pipe = cast(Any, SimpleNamespace(pid=1)), cast(Any, SimpleNamespace(send=lambda task: None))
+    worker = WorkerHandle(process, pipe, Gpu(""), ready=True)
     worker.assign(Explore(EXACT, 1, 1))
     now += 600.0
     assert worker.overdue(30.0) is None
@@ -143,7 +143,7 @@ def reports(task: Explore, actor: Actor) -> None:
     ],
     ids=["one call in its time", "many calls", "a report", "calls in an isolated process"],
 )
-def test_a_slow_exploration_is_waited_for(tmp_path: Path, body: Body, options: dict[str, float]) -> None:
+def test_a_slow_exploration_is_waited_for(tmp_path: Path, body: Body, options: dict[str, Any]) -> None:
     record, given = pretended(tmp_path, body, only=EXACT, budget=0.2, grace=3.0, **options)
     assert (record.properties[0].status, record.troubles, code_of(record)) == ("passed", [], 0)
     assert record.examples == sum(task.max_examples for task in given)

@@ -15,6 +15,7 @@ from statecheck.execution.counts import Counts
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import load_properties
 from statecheck.execution.selection import follows_requests
+from tests.campaign.pretended import next_exploration
 from tests.helpers.cases import a_property
 
 NAMES = ("toys_add", "toys_divide", "toys_multiply")
@@ -50,7 +51,7 @@ class Played:
         pool, done = [Worker() for _ in range(self.workers)], list[Explore]()
         while len(done) < count:
             for worker in pool:
-                worker.task = scheduler.next(worker, pool, 0.0, 300.0)  # type: ignore[arg-type]
+                worker.task = next_exploration(scheduler, worker, pool, 0.0, 300.0)
             for worker in pool:
                 assert worker.task is not None
                 speed = self.slow if self.slow and worker.task.property == NAMES[0] else self.speed
@@ -152,7 +153,7 @@ def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[st
     pool, done = [Worker() for _ in range(workers)], list[Explore]()
     while True:
         for worker in pool:
-            worker.task = scheduler.next(worker, pool, 0.0, float("inf"))  # type: ignore[arg-type]
+            worker.task = next_exploration(scheduler, worker, pool, 0.0, float("inf"))
         busy = [worker for worker in pool if worker.task is not None]
         if not busy:
             messages = [(one.property, one.seed, one.max_examples) for one in done]

@@ -71,7 +71,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     if request.param == "pip":
         if find_spec("pip") is None:
             pytest.skip("pip is not installed")
-        monkeypatch.setattr(environment.shutil, "which", lambda name: None)
+        monkeypatch.setattr("shutil.which", lambda name: None)
     elif shutil.which("uv") is None:
         pytest.skip("uv is not installed")
     for name in [one for one in os.environ if one.startswith(("PIP_", "UV_"))]:

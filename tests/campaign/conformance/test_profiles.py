@@ -14,6 +14,7 @@ from statecheck.campaign.plan import Plan
 from statecheck.campaign.schedule import fixed
 from statecheck.campaign.schedule.scheduler import Scheduler
 from statecheck.execution.registry import load_properties
+from tests.campaign.pretended import next_exploration
 
 NAMES = ("split/partition", "copy-meta/memmove", "varlen-chunks/ends")
 EXAMPLES = {name: 10 + at for at, name in enumerate(NAMES)}
@@ -29,7 +30,7 @@ def explored(seed: int = 1) -> list[Any]:
     given, _ = schedule(seed)
     worker = cast(Any, SimpleNamespace())
     found = []
-    while (task := given.next(worker, [worker], 0.0, float("inf"))) is not None:
+    while (task := next_exploration(given, worker, [worker], 0.0, float("inf"))) is not None:
         found.append(task)
     return found
 
@@ -69,7 +70,7 @@ def test_further_failing_inputs_are_reported_as_found_once_many_properties_have_
     given, ledger = schedule()
     worker = cast(Any, SimpleNamespace())
     as_found = []
-    while (task := given.next(worker, [worker], 0.0, float("inf"))) is not None:
+    while (task := next_exploration(given, worker, [worker], 0.0, float("inf"))) is not None:
         as_found.append(task.as_found)
         ledger.standings[task.property].buckets.add("a bucket")
     assert as_found == [False, False, True]
@@ -83,11 +84,11 @@ def test_the_examples_of_a_profile_follow_from_its_seed() -> None:
 def test_an_exploration_that_was_lost_is_done_again_in_a_process_of_its_own() -> None:
     given, ledger = schedule()
     worker = cast(Any, SimpleNamespace())
-    task = given.next(worker, [worker], 0.0, float("inf"))
+    task = next_exploration(given, worker, [worker], 0.0, float("inf"))
     assert task is not None
     ledger.standings[task.property].deaths = 1
     given.again(task)
-    again = given.next(worker, [worker], 0.0, float("inf"))
+    again = next_exploration(given, worker, [worker], 0.0, float("inf"))
     assert again is not None
     assert (again.property, again.seed, again.isolated) == (task.property, task.seed, True)
 
@@ -95,9 +96,9 @@ def test_an_exploration_that_was_lost_is_done_again_in_a_process_of_its_own() ->
 def test_a_property_that_was_given_up_is_not_explored_again() -> None:
     given, ledger = schedule()
     worker = cast(Any, SimpleNamespace())
-    task = given.next(worker, [worker], 0.0, float("inf"))
+    task = next_exploration(given, worker, [worker], 0.0, float("inf"))
     assert task is not None
     ledger.standings[task.property].give_up("it ends its worker")
     given.again(task)
-    rest = [given.next(worker, [worker], 0.0, float("inf")) for _ in range(3)]
+    rest = [next_exploration(given, worker, [worker], 0.0, float("inf")) for _ in range(3)]
     assert [one.property for one in rest if one is not None].count(task.property) == 0

@@ -36,7 +36,12 @@ def _record(plan: Plan, **changes: Any) -> CampaignRecord:
     row = PropertyRecord("toys_divide", "Toys divide.", "", "FALSIFIED", plan.examples or 0)
     case = a_case(property_name=f"toys_divide_{plan.shard}")
     whole = CampaignRecord(plan.id, plan.subject, plan.device, plan.commit, canary="found", complete=True)
-    own = {"shard": plan.shard, "shards": plan.shards, "properties": [row], "buckets": [bucket_with(case)]}
+    own: dict[str, Any] = {
+        "shard": plan.shard,
+        "shards": plan.shards,
+        "properties": [row],
+        "buckets": [bucket_with(case)],
+    }
     return replace(whole, **own | changes)
 
 
@@ -128,7 +133,7 @@ class StandIn:
 @pytest.fixture
 def ray(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     stand_in = StandIn([{"CPU": 4.0}, {"CPU": 4.0, "GPU": 2.0}, {"CPU": 1.0, "GPU": 1.0}])
-    monkeypatch.setitem(sys.modules, "ray", stand_in)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "ray", stand_in)
     return stand_in
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from properties.releases.test_radix_sessions import SessionRun
@@ -38,7 +40,13 @@ class OneRow:
         closes = [at for at, name in enumerate(self.called) if name == "close_session"]
         closed = bool(closes) and "second_passes" in self.called[closes[0] :]
         ends = () if added and not (closed and self.gives_back) else ("r1",) if added else ("r0",)
-        nothing = {"scheduled": {}, "aborted": (), "outputs": {}, "owners_after": (), "published": ()}
+        nothing: dict[str, Any] = {
+            "scheduled": {},
+            "aborted": (),
+            "outputs": {},
+            "owners_after": (),
+            "published": (),
+        }
         return record("RadixStep", **nothing, finished=ends, idle=bool(ends))
 
     def finds(self, failure: Failure) -> None:
