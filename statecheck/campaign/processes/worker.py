@@ -115,7 +115,7 @@ class Worker:
             triton_mode.prepare(setting.device)
 
     def beat(self) -> None:
-        """Tell the coordinator that a call begins: where nothing more is heard, that call hangs."""
+        """Tell the coordinator that a call begins. A call hangs if no further message comes."""
         now = time.monotonic()
         if now - self._beat_at > BEAT_SECONDS:
             self._beat_at = now
