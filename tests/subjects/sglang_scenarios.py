@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from unittest import mock
 
+import psutil
+
 Plant = Callable[[Any], Any]
 """Makes a broken function of the right one."""
 
@@ -139,6 +141,14 @@ def broken_laws_of_late_copies() -> list[str]:
     return []
 
 
+def broken_laws_with_little_memory() -> list[str]:
+    """As `broken_laws` with host memory, on a machine that has a gigabyte free: the release leaves ten."""
+    available = psutil.virtual_memory()._replace(available=1 << 30)
+    with mock.patch.object(psutil, "virtual_memory", return_value=available):
+        # An engine with other settings is made anew.
+        return broken_laws(**{**PLAIN["host memory"], "max_total_tokens": 37})
+
+
 def without_waiting() -> list[str]:
     """As `broken_laws_of_late_copies`, where a layer does not wait for its states."""
     from subjects.sglang.release import find
@@ -175,5 +185,6 @@ if __name__ == "__main__":
     found["a session"] = broken_laws_of_a_session()
     found["ranks after a scheduler"] = ranks_after_a_scheduler()
     found["late copies"] = broken_laws_of_late_copies()
+    found["a gigabyte of host memory"] = broken_laws_with_little_memory()
     found["a layer does not wait for its states from host memory"] = without_waiting()
     print(json.dumps(found | {name: planted(*one) for name, one in PLANTED.items()}), file=sys.stdout)

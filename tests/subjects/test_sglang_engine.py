@@ -69,7 +69,7 @@ def test_a_checkout_that_was_not_built_does_not_offer_the_core_in_rust() -> None
     assert done.stdout.splitlines()[-1:] == ["the core in Rust, which is not built here"], done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("name", [*PLAIN, "a session", "late copies"])
+@pytest.mark.parametrize("name", [*PLAIN, "a session", "late copies", "a gigabyte of host memory"])
 def test_a_release_breaks_no_law_where_requests_come_one_after_another(name: str) -> None:
     assert broken()[name] == []
 

@@ -13,6 +13,9 @@ from subjects.sglang.release import RELEASE, NotOffered
 
 _OLDEST = (0, 5, 18)
 _POOLS = "sglang.srt.mem_cache.pool_host"
+_EARLIER_POOLS = "sglang.srt.mem_cache.memory_pool_host"
+_RESERVE = "HICACHE_HOST_MEMORY_RESERVE_BYTES"
+"""What the release leaves free, 10 GiB: a machine that has less would be refused some kilobytes of host memory."""
 
 HOST = 1000
 """What is added to the numbers of slots in host memory, to tell them from those of the device."""
@@ -29,6 +32,9 @@ def host_arguments(policy: str) -> dict[str, Any]:
     if RELEASE < _OLDEST:
         raise NotOffered("host memory")
     names_in(f"{_POOLS}.common")["_cuda_host_register"] = lambda *_, **__: None
+    for module in (f"{_POOLS}.base", *(f"{_POOLS}.{kind}" for kind in ("mha", "mamba")), _EARLIER_POOLS):
+        names = names_in(module)
+        names.update({name: 0 for name in names if name == _RESERVE})
     install_late_copies()
     for module in ("mha", "mamba"):
         names = names_in(f"{_POOLS}.{module}")
