@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from unittest import mock
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 Plant = Callable[[Any], Any]
 """Makes a broken function of the right one."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from properties.releases.test_radix_sessions import SessionRun
@@ -40,7 +38,7 @@ class OneRow:
         closes = [at for at, name in enumerate(self.called) if name == "close_session"]
         closed = bool(closes) and "second_passes" in self.called[closes[0] :]
         ends = () if added and not (closed and self.gives_back) else ("r1",) if added else ("r0",)
-        nothing: dict[str, Any] = {
+        nothing: dict[str, Value] = {
             "scheduled": {},
             "aborted": (),
             "outputs": {},
