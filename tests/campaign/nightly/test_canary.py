@@ -116,7 +116,7 @@ def test_a_campaign_whose_canary_is_not_found_is_not_to_be_trusted(
     worker = Worker(setting, pipe)  # type: ignore[arg-type]
     worker.run(RunCanary(str(tmp_path / "canary")))
     profiles.load()
-    (result,) = pipe.sent
+    (result,) = [event for event in pipe.sent if isinstance(event, CanaryResult)]
     assert result == CanaryResult("", "CanaryNotFound: 200 examples of it passed")
     assert worker.bench.counts.examples == 0
     record, _ = pretended(tmp_path, passes, canary=result, budget=0.3, only=EXACT)
