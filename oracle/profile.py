@@ -16,18 +16,16 @@ class Profile:
     # Builders and cache configuration (documents 1 to 3).
     padding_block: int = -1
     """What the state indices of a decode row of padding hold: the mark by which the release's kernels skip a row."""
-    tails_decode: frozenset[str] = frozenset()
-    """Kinds of builders for which a prompt's last token alone, behind a state, is a decode."""
+    tails_decode: bool = False
+    """Whether a prompt's last token alone, behind a state, is a decode."""
     starts_in_buffers: bool = True
     """Whether starts of decodes lie in the builder's buffer, or in the runner's, which is as lasting."""
     kept_columns: str = "tokens"
-    """What else the buffer of mode "all" has columns for: speculative "tokens", their "blocks", or "nothing"."""
+    """What else the buffer of mode "all" has columns for: speculative "tokens" or their "blocks"."""
     keeps_all_blocks: bool = True
     """Whether there is a mode "all", whose fields the metadata have."""
     blocks_wider_than_steps: bool = True
     """Whether a recurrent block may have more tokens than a step in mode "align", or such a configuration is refused."""
-    host_bounds: bool = True
-    """Whether prefills have computed what the host's upper bounds say, which it knows, or what the device's lengths say."""
     kept_pages_of_drafts: bool = False
     """Whether a request's budget in mode "all" has pages for speculative blocks. Source: contract 1.7."""
     gdn_plain_decodes: bool = False

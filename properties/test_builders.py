@@ -175,9 +175,8 @@ def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Trial, sessio
         requests = (replace(row, drafts=-1) if row.prefilling else row for row in step.requests)
         step = replace(step, requests=tuple(requests))
     found = built(trial, replace(session, steps=(step,)))
-    tails = session.setup.kind in trial.profile.tails_decode
     marks = [
-        row.prefilling and not (tails and row.query_len == 1 and row.num_computed)
+        row.prefilling and not (trial.profile.tails_decode and row.query_len == 1 and row.num_computed)
         for row in decodes_of(found, step)
     ]
     trial.holds(

@@ -58,16 +58,13 @@ class _WrongPrefix:
         absent = {"tokens": 0, "computed": -1, "begins": False}
         return [step.get(name, absent) for step in self.steps]
 
-    def passed(self, name: str, *, behind: bool, before: bool, boundary: int | None = None) -> bool:
-        """Whether a decode passed the boundary, that of the prefix if none is given, in a step right behind, or before, one with a prefill or without
-        a decode of the request.
-        """
-        tokens = self.tokens if boundary is None else boundary
+    def passed(self, name: str) -> bool:
+        """Whether a decode passed the boundary in a step right behind, or before, one with a prefill or without a decode of the request."""
         steps = list(zip(self.rows(name), self.steps, strict=True))
-        pairs = [pair for two in pairwise(steps) for pair in ((two,) * behind + (two[::-1],) * before)]
+        pairs = [pair for two in pairwise(steps) for pair in (two, two[::-1])]
         return any(
             row["tokens"] == 1
-            and row["computed"] == tokens - 1
+            and row["computed"] == self.tokens - 1
             and any(one["begins"] or one["tokens"] != 1 for one in (beside, *others.values()))
             for (beside, others), (row, _) in pairs
         )
@@ -91,21 +88,7 @@ def _wrong(case: Case, strategy: str) -> _WrongPrefix | None:
 def _kept_in_the_same_slot(case: Case, _: Profile) -> bool:
     """What may be hit as tokens up to a boundary holds a request's state at the next one, and a prefill ran beside its decode that passed it."""
     wrong = _wrong(case, "extra_buffer")
-    return (
-        wrong is not None and wrong.is_next_boundary and wrong.passed(wrong.owner, behind=True, before=True)
-    )
-
-
-def _kept_in_the_other_slot(case: Case, _: Profile) -> bool:
-    """What may be hit up to a boundary holds no state of a later token, and a prefill ran behind a decode that passed it."""
-    wrong = _wrong(case, "extra_buffer")
-    if (
-        wrong is None
-        or wrong.tokens % wrong.interval
-        or max(count for _, count, _ in wrong.found) > wrong.tokens
-    ):
-        return False
-    return any(wrong.passed(name, behind=False, before=True) for name in wrong.names)
+    return wrong is not None and wrong.is_next_boundary and wrong.passed(wrong.owner)
 
 
 def _passed_in_flight(case: Case, _: Profile) -> bool:
@@ -115,14 +98,6 @@ def _passed_in_flight(case: Case, _: Profile) -> bool:
         return False
     last = next(row for row in reversed(wrong.rows(wrong.owner)) if row["tokens"])
     return bool(last["computed"] < wrong.next_boundary <= last["computed"] + last["tokens"])
-
-
-def _kept_beside_a_prefill(case: Case, _: Profile) -> bool:
-    """With one slot, what may be hit holds a request's state at the next boundary, which a decode passed right behind a prefill."""
-    wrong = _wrong(case, "extra_buffer_lazy")
-    if wrong is None or not wrong.is_next_boundary:
-        return False
-    return wrong.passed(wrong.owner, behind=True, before=False, boundary=wrong.next_boundary)
 
 
 def _has_mixed_batch(steps: Iterable[Mapping[str, Any]]) -> bool:
@@ -156,32 +131,6 @@ def _hit_of_a_mixed_batch(case: Case, _: Profile) -> bool:
     )
 
 
-def _copied_without_a_hit(case: Case, _: Profile) -> bool:
-    """A request that came in before an earlier step begins with another number of computed tokens than those of the state that it reads, and its prompt
-    begins with these.
-    """
-    steps = _steps(case)
-    about = _about(steps, "read")
-    name = about.get("request", "")
-    row = dict(steps[-1]["scheduled"]).get(name, {}) if steps else {}
-    states = set(about.get("found", ()))
-    if (
-        not row
-        or not row["begins"]
-        or len(states) != 1
-        or name in {given.get("id") for _, given in _calls(case).arrived}
-    ):
-        return False
-    owner, count, more = states.pop()
-    prompts = _prompts(case)
-    return bool(
-        not more
-        and count not in (0, row["computed"])
-        and prompts.get(owner, ())[:count] == prompts[name][:count]
-        and count <= len(prompts[name])
-    )
-
-
 def _copied_before_it_came(case: Case, _: Profile) -> bool:
     """With host memory from which copies come late, a request begins behind a hit and reads another state than that of its tokens, and another request of
     the same prefix began no earlier than the copies are late.
@@ -203,18 +152,6 @@ def _copied_before_it_came(case: Case, _: Profile) -> bool:
     return computed > 0 and any(
         prompts.get(other, ())[:computed] == prompts.get(name, (0,))[:computed] for other in began - {name}
     )
-
-
-def _slot_of_a_waiting_request(case: Case, _: Profile) -> bool:
-    """The check for lost slots misses slots of states, and a request that shares tokens with another one has not begun."""
-    last = case.actual[-1]
-    if not isinstance(last, Raised) or "leaked_mamba_pages={" not in last.message:
-        return False
-    begun = {name for step in _steps(case) for name in dict(step["scheduled"])}
-    begun |= {name for step in _steps(case) for name in step["finished"]}
-    prompts = _prompts(case)
-    waiting = [tokens for name, tokens in prompts.items() if name not in begun]
-    return any(tokens[:1] == prompts[name][:1] for tokens in waiting for name in begun & set(prompts))
 
 
 def _no_slot_while_copies_run(case: Case, _: Profile) -> bool:
@@ -259,17 +196,6 @@ def _hit_off_the_grid(case: Case, _: Profile) -> bool:
     about = _about(steps, "read")
     row = dict(steps[-1]["scheduled"]).get(about.get("request"), {}) if steps else {}
     return bool(row and row["begins"] and row["computed"] and _rows_off_the_grid(case))
-
-
-def _short_row_with_nothing(case: Case, _: Profile) -> bool:
-    """With Mamba-2 layers that keep states at boundaries, a row that is shorter than a chunk, behind computed tokens, reads zeros."""
-    settings, steps = dict(case.calls[0].named["settings"].fields), _steps(case)
-    about = _about(steps, "read")
-    row = dict(steps[-1]["scheduled"]).get(about.get("request"), {}) if steps else {}
-    if settings.get("kind") != "mamba2" or settings.get("strategy") != "extra_buffer" or not row:
-        return False
-    zeros = all(not name for name, *_ in about["found"])
-    return bool(zeros and row["tokens"] < settings.get("mamba_chunk_size", _USUAL) and row["computed"])
 
 
 def _steps(case: Case) -> list[Record]:
@@ -515,14 +441,9 @@ CONDITIONS: Mapping[str, Condition] = {
     "off_the_grid": Condition(outcome=_off_the_grid),
     "copied_before_it_came": Condition(outcome=_copied_before_it_came),
     "no_slot_while_copies_run": Condition(outcome=_no_slot_while_copies_run),
-    "slot_of_a_waiting_request": Condition(outcome=_slot_of_a_waiting_request),
-    "copied_without_a_hit": Condition(outcome=_copied_without_a_hit),
-    "short_row_with_nothing": Condition(outcome=_short_row_with_nothing),
     "hit_off_the_grid": Condition(outcome=_hit_off_the_grid),
     "last_token_of_a_turn": Condition(outcome=_last_token_of_a_turn),
     "kept_in_the_same_slot": Condition(outcome=_kept_in_the_same_slot),
-    "kept_in_the_other_slot": Condition(outcome=_kept_in_the_other_slot),
-    "kept_beside_a_prefill": Condition(outcome=_kept_beside_a_prefill),
     "passed_in_flight": Condition(outcome=_passed_in_flight),
     "aborted_past_its_end": Condition(outcome=_aborted_past_its_end),
     "sent_in_one_slice": Condition(inputs=_sent_in_one_slice),

@@ -23,14 +23,6 @@ SAME = {
         "uniform-padding-is-prefill",
     ): "the same comparison with the first row",
     (
-        "a mark of prompt counts only for rows that are too long anyway",
-        "uniform-batch-overlooks-prompts",
-    ): "neither looks at the marks of a uniform batch",
-    (
-        "decodes are counted wherever they stand",
-        "uniform-batch-overlooks-prompts",
-    ): "where the only row with tokens is in its prompt, both make all rows decodes; other uniform batches are rare",
-    (
         "rows of one token are speculative beside drafts only",
         "drafted-nothing-in-a-life",
     ): "both lose the accepted count of a decode that drafted nothing, where no other row has drafts",
@@ -45,20 +37,12 @@ PARTLY = {
         "rows slide from the wrong end",
         "shift-within-a-block",
     ): "both read bytes after they were overwritten, this one in every order",
-    (
-        "the first program sets the counts, not the last",
-        "accepted-count-in-place",
-    ): "the same race, in a kernel whose programs share the tiles of a state: what shows may also be a part of a copy",
 }
 """Planted defects that look like an entry's defect in some of their failures."""
 PASSED = {
     ("starts are read once per tensor object", "stale-chunk-memo"),
     ("computed tokens are kept on the batch", "stale-computed-tokens"),
     ("padding makes a uniform batch uneven", "uniform-padding-is-prefill"),
-    (
-        "a mark of prompt counts only for rows that are too long anyway",
-        "uniform-batch-overlooks-prompts",
-    ),
     ("rows of one token are speculative beside drafts only", "drafted-nothing-in-a-life"),
 }
 """Those of `SAME` that an entry passes by within the examples of this test, so that it is seen to work."""

@@ -61,7 +61,7 @@ def base_metadata(
 
     # A row of several tokens is a decode only if it can say how many of its drafts were accepted.
     threshold = batch.reorder_batch_threshold(config) if step.has_accepted else 1
-    split = batch.classify(step, threshold, config.profile, kind)
+    split = batch.classify(step, threshold, config.profile)
     metadata = _common(step, config, split)
     if split.num_decodes > 0 and config.num_spec > 0:
         metadata = _with_speculation(metadata, step, config)
@@ -144,7 +144,7 @@ def _with_prefills(
     if kind == "mamba2":
         return _with_mamba2_chunks(metadata, step, rows, config)
     if kind == "mamba1" and config.mode == "all":
-        chunks = position_chunks(rows, computed_on_host(step, rows, config.profile), config.block_size)
+        chunks = position_chunks(rows, computed_on_host(step, rows), config.block_size)
         return _with_chunks(metadata, chunks)
     return metadata
 
@@ -161,7 +161,7 @@ def _with_mamba2_chunks(
     metadata: BaseMetadata, step: BuilderStep, rows: Sequence[StepRow], config: BuilderConfig
 ) -> BaseMetadata:
     """Mamba-2 also needs the row of each chunk, and whether any prefill goes on from a state."""
-    computed = computed_on_host(step, rows, config.profile)
+    computed = computed_on_host(step, rows)
     chunks = position_chunks(rows, computed, config.mamba2_chunk)
     prep = any(count > 0 for count in computed)
     return replace(_with_chunks(metadata, chunks), seq_idx_p=chunks.seq_idx_p, prep_initial_states=prep)
@@ -196,7 +196,7 @@ def next_column(tokens: int, config: BuilderConfig) -> int:
 
 def kept_width(config: BuilderConfig) -> int:
     """Columns of the buffer for tables whose blocks are all kept."""
-    spare = {"tokens": config.num_spec, "blocks": config.num_speculative_blocks, "nothing": 0}
+    spare = {"tokens": config.num_spec, "blocks": config.num_speculative_blocks}
     return cdiv(config.max_model_len, config.block_size) + spare[config.profile.kept_columns]
 
 

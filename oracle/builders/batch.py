@@ -185,19 +185,19 @@ def is_prefill(step: BuilderStep, row: StepRow) -> bool:
     return in_prompt or first_chunk
 
 
-def decodes_a_tail(row: StepRow, kind: str, profile: Profile) -> bool:
+def decodes_a_tail(row: StepRow, profile: Profile) -> bool:
     """Whether a builder takes a row in its prompt for a decode all the same: one token, and a state to read."""
-    return kind in profile.tails_decode and row.query_len == 1 and row.num_computed > 0
+    return profile.tails_decode and row.query_len == 1 and row.num_computed > 0
 
 
-def classify(step: BuilderStep, decode_threshold: int, profile: Profile, kind: str = "base") -> Split:
+def classify(step: BuilderStep, decode_threshold: int, profile: Profile) -> Split:
     """Decodes are the rows before the first one that is too long or known to be a prefill.
 
     Where nothing tells prefills from decodes, length alone decides, and every row that it makes a
     decode must have a state to read. Source: contract 1.2, document 1, `_compute_common_metadata`.
     """
     if step.tells_prefills:
-        marks = [is_prefill(step, row) and not decodes_a_tail(row, kind, profile) for row in step.rows]
+        marks = [is_prefill(step, row) and not decodes_a_tail(row, profile) for row in step.rows]
         return split_decodes_and_prefills(
             step.starts,
             step.num_actual_tokens,

@@ -157,7 +157,7 @@ def _require_speculation(step: BuilderStep, config: BuilderConfig) -> None:
 
 def _without_speculation(step: BuilderStep, config: BuilderConfig) -> GDNMetadata:
     """All rows are decodes of one token or prefills, each with the one block that it runs in."""
-    split = batch.classify(step, 1, config.profile, kind="gdn")
+    split = batch.classify(step, 1, config.profile)
     counted = [row for row in step.rows[split.num_decodes :] if _counts(row, config.profile)]
     metadata = GDNMetadata(
         num_prefills=len(counted),

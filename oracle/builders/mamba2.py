@@ -3,7 +3,6 @@ from typing import NamedTuple
 
 from oracle.builders.batch import BuilderStep, StepRow, starts_of
 from oracle.errors import Refused
-from oracle.profile import Profile
 from oracle.rules import rule
 
 
@@ -34,20 +33,20 @@ def position_chunks(rows: Sequence[StepRow], computed: Sequence[int], chunk_size
     return PositionChunks((*(start for start, _ in chunks), starts[-1]), tuple(r for _, r in chunks), last)
 
 
-def computed_on_host(step: BuilderStep, rows: Sequence[StepRow], profile: Profile) -> tuple[int, ...]:
+def computed_on_host(step: BuilderStep, rows: Sequence[StepRow]) -> tuple[int, ...]:
     """What the host knows prefill rows to have computed: chunks are cut before any kernel runs.
 
     The upper bound of a prefill is exact; without it, the lengths themselves must lie on the host.
     """
-    if profile.host_bounds and not step.has_upper_bound and not step.on_host:
+    if not step.has_upper_bound and not step.on_host:
         raise Refused("seq_lens_cpu_upper_bound", None, "be given where there are prefills")
-    return tuple(_computed_on_host(step, row, profile) for row in rows)
+    return tuple(_computed_on_host(step, row) for row in rows)
 
 
-def _computed_on_host(step: BuilderStep, row: StepRow, profile: Profile) -> int:
+def _computed_on_host(step: BuilderStep, row: StepRow) -> int:
     if row.is_padding:
         return 0
-    if profile.host_bounds and step.has_upper_bound:
+    if step.has_upper_bound:
         assert row.seq_len_upper_bound is not None, "a bound of every row was asked for"
         return row.seq_len_upper_bound - row.query_len
     return row.num_computed

@@ -48,12 +48,9 @@ KNOWN = Path(__file__).parents[1] / "vllm_known.toml"
 
 IN_WHAT_IS_REPLACED = frozenset(
     {
-        "accepted-count-in-place-in-an-engine",
-        "channel-first-shift-in-an-engine",
         "checkpoint-before-the-last-chunk",
         "decode-without-drafts-after-accepted-ones",
         "first-token-in-a-real-engine",
-        "first-token-of-a-uniform-batch",
     }
 )
 """Defects of real engines that lie in builders and copies. With a port's in their place nothing excuses them."""

@@ -15,7 +15,7 @@ from subjects import Outside
 def align_rules(release: tuple[int, ...]) -> dict[str, Any]:
     """The fields of a release's profile that are about align mode."""
     return {
-        "pointer_dtype": "uint64" if release >= (0, 24) else "int64",
+        "pointer_dtype": "uint64",
         "copy_size_dtype": "int32",
         "spare_state_slots": release < (0, 29),
         "skips_missing_states": False,
@@ -66,7 +66,7 @@ _ONE_WAY = "lists of pointers bring states to blocks of their own or to their bl
 
 
 def outside_of(release: tuple[int, ...]) -> tuple[Outside, ...]:
-    """What a release, such as (0, 25, 1), does not promise anything about."""
+    """What a release, such as (0, 33, 0), does not promise anything about."""
     moves_back = partial(_moves_back, profile=Profile(**align_rules(release)))
     return (
         Outside("batch_memcpy", _ONE_WAY, moves_back),

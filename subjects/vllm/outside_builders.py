@@ -19,7 +19,7 @@ _GATHER = "mamba_get_block_table_tensor"
 
 
 def outside_of(release: tuple[int, ...]) -> tuple[Outside, ...]:
-    """What a release, such as (0, 25, 1), does not promise anything about."""
+    """What a release, such as (0, 33, 0), does not promise anything about."""
     return tuple(outside for since, outside in _SINCE if release >= since)
 
 
@@ -116,7 +116,7 @@ _SINCE = (
     _said((0,), "*Builder.build*", "no step without rows is built", builds_nothing),
     _said((0,), f"{_MAMBA}.build", "runners say which rows are in their prompt", says_no_prompts),
     _said((0, 31), f"{_GDN}.build", "runners say which rows are in their prompt", says_no_prompts),
-    _said((0, 21), f"{_MAMBA}.build", "runners say how long the rows are", says_no_lengths),
+    _said((0,), f"{_MAMBA}.build", "runners say how long the rows are", says_no_lengths),
     _said((0, 31), f"{_GDN}.build", "runners say how long the rows are", says_no_lengths),
     _said((0,), f"{_GDN}.build", "accepted counts come with counts of drafts", counts_without_drafts),
     _said((0, 32), f"{_GDN}.build", "decodes that drafted nothing are marked with 0", unmarked_decode),

@@ -13,13 +13,11 @@ from subjects.vllm_conditions.batches import BATCHES
 from subjects.vllm_conditions.builders import BUILDERS
 from subjects.vllm_conditions.connectors import CONNECTORS
 from subjects.vllm_conditions.engines import ENGINES
-from subjects.vllm_conditions.pointers import POINTERS
 from subjects.vllm_conditions.stateless import STATELESS
 from subjects.vllm_conditions.transfers import TRANSFERS
 
 CONDITIONS: Mapping[str, Condition] = {
     **ALIGN,
-    **POINTERS,
     **BATCHES,
     **BUILDERS,
     **ENGINES,

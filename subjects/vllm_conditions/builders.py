@@ -7,27 +7,18 @@ from dataclasses import replace
 from itertools import combinations
 
 from oracle.builders.base import kept_width
-from oracle.builders.batch import (
-    BuilderConfig,
-    BuilderStep,
-    StepRow,
-    decodes_a_tail,
-    fits_graph_buffers,
-    graph_limit,
-    is_prefill,
-)
+from oracle.builders.batch import is_prefill
 from oracle.profile import DOCUMENTS, Profile
 from statecheck.case import Case
-from statecheck.case.values import Call, Expected, Record, Returned, Tensor, Value
+from statecheck.case.values import Call, Expected, Record, Tensor
 from statecheck.expectations.builders import config_of, step_of
 from subjects import Condition
 from subjects.vllm_conditions.calls import (
     Made,
     asked_again,
-    calls_of,
+    explained,
     some_call,
     with_argument,
-    wrong_calls,
 )
 
 _GDN = "GDNAttentionMetadataBuilder"
@@ -83,20 +74,6 @@ def _by_length(call: Call) -> Call:
     return with_argument(call, _COMMON, replace(common, fields=fields))
 
 
-def _exceeds_rows(call: Call, profile: Profile) -> bool:
-    """GDN has to build a full graph's step with more or fewer tokens than rows."""
-    if not _builds(call, gdn=True):
-        return False
-    step, config = step_of(call), config_of(call.named["self"], profile)
-    only_decodes = not any(_prefills(step, row, profile) for row in step.rows)
-    fits = fits_graph_buffers(step, config, "gdn")
-    return fits and only_decodes and step.num_actual_tokens != len(step.rows)
-
-
-def _prefills(step: BuilderStep, row: StepRow, profile: Profile) -> bool:
-    return is_prefill(step, row) and not decodes_a_tail(row, "gdn", profile)
-
-
 _CHANGES: Mapping[Callable[[Call], bool], Callable[[Call], Call]] = {
     _drops: _as_accepted_one,
     _has_first_token: _by_length,
@@ -104,8 +81,8 @@ _CHANGES: Mapping[Callable[[Call], bool], Callable[[Call], Call]] = {
 """By when GDN goes wrong, the call whose rules it follows then."""
 
 
-def _gdn_answers(one: Made, defect: Callable[[Call], bool]) -> Iterator[tuple[Call, Expected]]:
-    """What GDN gives with the defect, alone and with others of its own, or what then lies in its buffers; and the build of whose rules."""
+def _gdn_answers(one: Made, defect: Callable[[Call], bool]) -> Iterator[Expected]:
+    """What GDN gives with the defect, alone and with others of its own, or what then lies in its buffers."""
     build = one.call.named["result"] if one.call.function == _OWNED else one.call
     if not defect(build):
         return
@@ -115,24 +92,12 @@ def _gdn_answers(one: Made, defect: Callable[[Call], bool]) -> Iterator[tuple[Ca
         for each in (*together, defect):
             changed = _CHANGES[each](changed)
         asked = with_argument(one.call, "result", changed) if build is not one.call else changed
-        yield changed, asked_again(asked, replace(one.profile, gdn_plain_decodes=True))
+        yield asked_again(asked, replace(one.profile, gdn_plain_decodes=True))
 
 
 def _gdn_explains(case: Case, profile: Profile, defect: Callable[[Call], bool]) -> bool:
-    """Whether all that is wrong is what GDN gives with the defect; the rows of that may be padded to tokens besides."""
-    wrong = wrong_calls(case, profile)
-    return bool(wrong) and all(
-        any(_is_as(one, *answer) for answer in _gdn_answers(one, defect)) for one in wrong
-    )
-
-
-def _is_as(one: Made, build: Call, expected: Expected) -> bool:
-    if one.is_as(expected):
-        return True
-    if not _exceeds_rows(build, replace(one.profile, gdn_plain_decodes=True)):
-        return False
-    # What lies in the builder's buffers follows from what it built.
-    return one.call.function == _OWNED or _holds_of_fields(one, _is_per_token, expected)
+    """Whether all that is wrong is what GDN gives with the defect."""
+    return explained(case, profile, lambda one: _gdn_answers(one, defect))
 
 
 def _subsets(
@@ -151,84 +116,17 @@ def goes_by_length(case: Case, profile: Profile) -> bool:
     return _gdn_explains(case, profile, _has_first_token)
 
 
-def has_an_entry_per_token(case: Case, profile: Profile) -> bool:
-    """Every field that is wrong has as many entries as the step has tokens and the buffer room, or one more, and should have others."""
-    return _fields_only(case, profile, _is_per_token)
-
-
-def _fields_only(case: Case, profile: Profile, holds: Callable[[str, Value, Value, Call], bool]) -> bool:
-    """Whether some build deviates, and it holds of each field that does in each build that does.
-
-    What lies in a builder's buffers then follows from that, and what becomes of the metadata with another block table.
-    """
-    wrong = [one for one in calls_of(case, profile) if one.deviates and not _follows(one.call)]
-    return bool(wrong) and all(_holds_of_fields(one, holds, one.expected) for one in wrong)
-
-
-def _follows(call: Call) -> bool:
-    return call.function == _OWNED or call.function.endswith(".update_block_table")
-
-
-def _holds_of_fields(one: Made, holds: Callable[[str, Value, Value, Call], bool], expected: Expected) -> bool:
-    """Whether it holds of each field of the built metadata that is not as `expected`."""
-    actual = one.actual
-    if ".build" not in one.call.function:
-        return False
-    if not isinstance(expected, Returned) or not isinstance(actual, Returned):
-        return False
-    if not isinstance(expected.value, Record) or not isinstance(actual.value, Record):
-        return False
-    seen = dict(actual.value.fields)
-    return all(
-        holds(name, right, seen.get(name), one.call)
-        for name, right in expected.value.fields
-        if seen.get(name) != right
-    )
-
-
-def _is_per_token(_: str, right: Value, seen: Value, call: Call) -> bool:
-    if not isinstance(right, Tensor) or not isinstance(seen, Tensor):
-        return False
-    kind = "gdn" if _builds(call, gdn=True) else "mamba1"
-    # A slice of the buffer ends with it.
-    entries = min(
-        step_of(call).num_actual_tokens, graph_limit(config_of(call.named["self"], DOCUMENTS), kind)
-    )
-    return seen.shape[0] in (entries, entries + 1) and seen.shape[0] != right.shape[0]
-
-
 def _table_is_wider(call: Call, profile: Profile) -> bool:
     """Mode "all" has to copy a table into the buffers of full graphs that is wider than these."""
     if not _builds(call, gdn=False):
         return False
     step, config = step_of(call), config_of(call.named["self"], profile)
     wide = bool(step.rows) and len(step.rows[0].blocks) > kept_width(config)
-    return _keeps_all(config) and wide
-
-
-def _cuts_indices(call: Call, profile: Profile) -> bool:
-    """Mode "all" has to build a full graph's step with more or fewer tokens than rows."""
-    if not _builds(call, gdn=False):
-        return False
-    step, config = step_of(call), config_of(call.named["self"], profile)
-    return _keeps_all(config) and step.num_actual_tokens != len(step.rows)
-
-
-def _keeps_all(config: BuilderConfig) -> bool:
-    return config.mode == "all" and config.full_cudagraphs
-
-
-def cuts_indices_at_tokens(case: Case, profile: Profile) -> bool:
-    """Every field that is wrong is one of block indices, with as many entries as the step has tokens."""
-    return _fields_only(
-        case, profile, lambda name, *found: name.startswith("block_idx_") and _is_per_token(name, *found)
-    )
+    return config.mode == "all" and config.full_cudagraphs and wide
 
 
 BUILDERS: Mapping[str, Condition] = {
     "drafted_nothing": Condition(some_call(lambda call, _: _drops(call)), accepts_one),
     "first_token": Condition(some_call(lambda call, _: _has_first_token(call)), goes_by_length),
-    "padded_to_tokens": Condition(some_call(_exceeds_rows), has_an_entry_per_token),
     "kept_table": Condition(some_call(_table_is_wider)),
-    "kept_indices": Condition(some_call(_cuts_indices), cuts_indices_at_tokens),
 }

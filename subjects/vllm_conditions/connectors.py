@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from statecheck.subject.deviation import Condition
 from subjects.vllm_conditions.scenarios import RecordedScenario, of_scenario
@@ -12,12 +12,6 @@ def _loads_at_once(s: RecordedScenario) -> bool:
     return s.settings["connector"] == "sync" and bool(s.settings["prefix_caching"])
 
 
-def _loads_of(s: RecordedScenario) -> Iterator[tuple[int, int]]:
-    """(group, tokens) of each block that was loaded for the request that reads what is wrong."""
-    loaded = (one for step in s.returned for one in step["loaded"])
-    return ((group, tokens) for group, _, name, tokens in loaded if name == s.request)
-
-
 def _loaded_in_its_step(s: RecordedScenario) -> bool:
     """Whether the request that reads a wrong state has just begun, behind tokens that a connector loaded in the same step."""
     loaded = s.returned[-1]["loaded"] if s.returned else ()
@@ -25,18 +19,6 @@ def _loaded_in_its_step(s: RecordedScenario) -> bool:
         name == s.request and group and tokens == s.wrong["tokens"] for group, _, name, tokens in loaded
     )
     return bool(s.row["begins"]) and s.row["computed"] == s.wrong["tokens"] and found
-
-
-def _hit_without_its_block(s: RecordedScenario) -> bool:
-    """Whether the request has just begun, by a hit, and the block that it misses was never loaded for it."""
-    there = s.wrong["tokens"]
-    loaded = any(group == s.wrong.get("group") and tokens >= there for group, tokens in _loads_of(s))
-    return bool(s.row["begins"]) and 0 < there <= s.row["computed"] and not loaded
-
-
-def _begins_as_a_decode(s: RecordedScenario) -> bool:
-    """Whether the request that reads a wrong state has just begun, behind tokens that were loaded."""
-    return bool(s.row["begins"]) and s.row["computed"] > 0 and any(_loads_of(s))
 
 
 def _stuck_after_a_failed_load(s: RecordedScenario) -> bool:
@@ -72,13 +54,6 @@ CONNECTORS: Mapping[str, Condition] = {
     "connected_and_overlapped": of_scenario(
         lambda s: bool(s.settings["connector"] and s.settings["async_scheduling"]),
         lambda s: bool(s.steps and s.steps[-1]),
-    ),
-    "hit_without_its_block": of_scenario(
-        lambda s: bool(s.settings["connector"] and s.settings["prefix_caching"]), _hit_without_its_block
-    ),
-    "begins_as_a_decode": of_scenario(
-        lambda s: s.speculates and s.settings["runner"] == "V2" and not s.settings["prefix_caching"],
-        _begins_as_a_decode,
     ),
     "stuck_after_loads": of_scenario(
         lambda s: s.speculates and s.settings["connector"] == "async", _stuck_after_loads

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from statecheck.case.values import Raised
 from statecheck.subject.deviation import Condition
-from subjects import LAYOUT_VARIABLE
 from subjects.vllm_conditions.scenarios import RecordedScenario, of_scenario
 
 _LATEST = 4
@@ -30,16 +29,9 @@ def _saves_inside_blocks(s: RecordedScenario) -> bool:
     return bool(s.settings["checkpoints"]) and _hits_inside_blocks(s)
 
 
-def _drafts_with_a_model(s: RecordedScenario) -> bool:
-    return s.speculates and s.settings["method"] == "eagle"
-
-
-def _overlaps_drafts(s: RecordedScenario) -> bool:
-    return s.speculates and bool(s.settings["async_scheduling"])
-
-
 def _moves_counts(s: RecordedScenario) -> bool:
-    return _overlaps_drafts(s) and s.settings["runner"] == "V1" and bool(s.settings["prefix_caching"])
+    overlaps = s.speculates and s.settings["async_scheduling"]
+    return bool(overlaps and s.settings["runner"] == "V1" and s.settings["prefix_caching"])
 
 
 def _keeps_every_boundary(s: RecordedScenario) -> bool:
@@ -47,10 +39,6 @@ def _keeps_every_boundary(s: RecordedScenario) -> bool:
 
 
 # What it shows.
-
-
-def _is_of_the_first_token(s: RecordedScenario) -> bool:
-    return bool(s.wrong["tokens"] == 0)
 
 
 def _took_in_placeholders(s: RecordedScenario) -> bool:
@@ -95,33 +83,12 @@ def _crossed_there(s: RecordedScenario) -> bool:
     )
 
 
-def _begins_in_its_last_block(s: RecordedScenario) -> bool:
-    """Whether the request that reads a wrong key has just begun, by a hit, and the key is of the last block of the hit."""
-    size = s.attention_block_size
-    first = (s.row["computed"] - 1) // size * size
-    return bool(s.row["begins"]) and 0 <= first <= s.wrong["tokens"] - 1
-
-
 def _hit_inside_beside_others(s: RecordedScenario) -> bool:
-    inside = bool(s.row["computed"] % s.attention_block_size)
-    return _begins_in_its_last_block(s) and inside and len(s.steps[-1]) > 1
-
-
-def _preempts_by_a_reset(s: RecordedScenario) -> bool:
-    calls = s.case.calls
-    return any(call.function.endswith("reset_prefix_cache") and call.named["preempt"] for call in calls)
-
-
-def _channels_first(s: RecordedScenario) -> bool:
-    return any((LAYOUT_VARIABLE, "DS") in call.environment for call in s.case.calls)
-
-
-def _accepted_onto_a_boundary(s: RecordedScenario) -> bool:
-    """Whether a step with drafts ended on a boundary by accepting some, and it is the temporal state there that is wrong."""
-    there = s.wrong["tokens"]
-    rows = [row for _, row in s.rows if row["drafts"]]
-    reached = any(row["computed"] + 1 < there <= row["computed"] + row["tokens"] for row in rows)
-    return there > 0 and not there % s.block_size and not s.wrong["conv"] and reached
+    """Whether the request that reads a wrong key has just begun beside others, by a hit that ends inside of a block, and the key is of that block."""
+    computed, size = s.row["computed"], s.attention_block_size
+    first = (computed - 1) // size * size
+    of_last_block = bool(s.row["begins"]) and 0 <= first <= s.wrong["tokens"] - 1
+    return of_last_block and computed % size > 0 and len(s.steps[-1]) > 1
 
 
 def _column_of_a_hit(s: RecordedScenario) -> bool:
@@ -133,19 +100,6 @@ def _column_of_a_hit(s: RecordedScenario) -> bool:
 def _plain_decode(s: RecordedScenario) -> bool:
     """Whether the request that reads a wrong state decodes one token, without drafts."""
     return bool(s.row["computed"] >= s.prompt(s.request) and s.row["tokens"] == 1 and not s.row["drafts"])
-
-
-def _drafted_behind_a_prompt(s: RecordedScenario) -> bool:
-    """Whether the wrong state is of a request that had a row with drafts beside one of no more tokens that is in its prompt."""
-    return any(
-        step[s.request]["drafts"]
-        and other != s.request
-        and row["tokens"] <= step[s.request]["tokens"]
-        and row["computed"] < s.prompt(other)
-        for step in s.steps
-        if s.request in step
-        for other, row in step.items()
-    )
 
 
 def _chunk_before_the_last(s: RecordedScenario) -> bool:
@@ -213,11 +167,8 @@ def _waits_for_more_blocks_than_there_are(s: RecordedScenario) -> bool:
 
 ENGINES: Mapping[str, Condition] = {
     "accepted_count_of_another_row": of_scenario(_moves_counts, lambda s: s.found_own and _rows_moved(s)),
-    "drops_a_frame_for_each_draft": of_scenario(_overlaps_drafts, _preempts_by_a_reset),
-    "channel_first_engine": of_scenario(lambda s: s.speculates, _channels_first),
-    "first_token_of_an_engine": of_scenario(_is_of_the_first_token),
     "first_token_of_gdn_in_an_engine": of_scenario(
-        lambda s: "gdn" in s.settings["kinds"], _is_of_the_first_token
+        lambda s: "gdn" in s.settings["kinds"], lambda s: bool(s.wrong["tokens"] == 0)
     ),
     "took_in_placeholders": of_scenario(lambda s: s.speculates, _took_in_placeholders),
     "padded_prompt": of_scenario(lambda s: s.speculates, _padded_prompt),
@@ -225,19 +176,8 @@ ENGINES: Mapping[str, Condition] = {
         lambda s: "mamba2" in s.settings["kinds"],
         lambda s: s.found_requests and _resumed_with_a_short_rest(s),
     ),
-    "unaligned_chunk_of_a_draft": of_scenario(
-        _drafts_with_a_model, lambda s: s.found_requests and _crossed_there(s)
-    ),
-    "recurrent_hit_past_the_drop": of_scenario(_drafts_with_a_model, _begins_in_its_last_block),
-    "accepted_count_in_place": of_scenario(
-        lambda s: s.speculates, lambda s: s.found_requests and _accepted_onto_a_boundary(s)
-    ),
     "decode_without_drafts": of_scenario(
         lambda s: s.speculates and "gdn" in s.settings["kinds"], lambda s: s.found_own and _plain_decode(s)
-    ),
-    "drafted_behind_a_prompt": of_scenario(
-        lambda s: s.speculates and s.settings["runner"] == "V2",
-        lambda s: s.found_own_or_unwritten and _drafted_behind_a_prompt(s),
     ),
     "saves_before_the_last_chunk": of_scenario(
         lambda s: s.settings["num_spec"] == 1 and bool(s.settings["checkpoints"]),

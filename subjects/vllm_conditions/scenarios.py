@@ -127,11 +127,6 @@ class RecordedScenario:
         """Whether states of requests, or zeros, were found. A block may be named after another request than its writer."""
         return self._found(lambda owner: owner not in ("?", "@"))
 
-    @property
-    def found_own_or_unwritten(self) -> bool:
-        """Whether states of the request itself were found, or what no request has written."""
-        return self._found(lambda owner: owner in (self.request, "?", ""))
-
     def _found(self, allowed: Callable[[str], bool]) -> bool:
         return bool(self.wrong["found"]) and all(allowed(owner) for owner, *_ in self.wrong["found"])
 

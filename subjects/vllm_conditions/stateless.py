@@ -10,7 +10,7 @@ from statecheck.case.values import Call, Expected
 from subjects import Condition
 from subjects.vllm_conditions.calls import Made, asked_again, calls_of, explained, with_argument
 
-_WITHOUT_ROOM = ("short_conv_state_shape", "kda_state_shape")
+_WITHOUT_ROOM = "short_conv_state_shape"
 _DRAFTS = "num_spec"
 
 

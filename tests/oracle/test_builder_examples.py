@@ -613,37 +613,22 @@ def test_a_release_may_skip_rows_by_the_null_block() -> None:
 
 
 def test_a_release_may_take_the_last_token_of_a_prompt_for_a_decode() -> None:
-    tails = Profile(tails_decode=frozenset({"mamba2"}))
+    tails = Profile(tails_decode=True)
     rows = [row(1, 4, prefilling=False), row(1, 1, prefilling=True), row(1, 0, prefilling=True)]
     found = [
-        split_of(base_metadata(step(*rows), config(chunk_size=4, profile=profile), kind))
-        for profile, kind in ((Profile(), "mamba2"), (tails, "mamba2"), (tails, "base"))
+        split_of(base_metadata(step(*rows), config(chunk_size=4, profile=profile), "mamba2"))
+        for profile in (Profile(), tails)
     ]
-    assert found == [(1, 2, 1, 2), (2, 1, 2, 1), (1, 2, 1, 2)]
+    assert found == [(1, 2, 1, 2), (2, 1, 2, 1)]
     longer = step(row(2, 4, prefilling=True, accepted=1))
     assert split_of(base_metadata(longer, config(num_spec=1, chunk_size=4, profile=tails), "mamba2"))[0] == 0
 
 
-@pytest.mark.parametrize(("columns", "width"), [("tokens", 4), ("blocks", 5), ("nothing", 2)])
-def test_a_release_keeps_columns_for_drafts_for_their_blocks_or_for_neither(columns: str, width: int) -> None:
+@pytest.mark.parametrize(("columns", "width"), [("tokens", 4), ("blocks", 5)])
+def test_a_release_keeps_columns_for_drafts_or_for_their_blocks(columns: str, width: int) -> None:
     kept = full("all", 2, num_speculative_blocks=3, max_model_len=7, profile=Profile(kept_columns=columns))
     (table,) = base_metadata(step(row(1, 4, accepted=1)), kept).state_indices_tensor_d
     assert table == (5, 6, 7, -1, -1)[:width]
-
-
-def test_a_release_may_count_what_the_device_has_computed() -> None:
-    given = step(row(3, 2, seq_len_upper_bound=4), on_host=False)
-    found = [
-        base_metadata(
-            given, config(chunk_size=4, profile=Profile(host_bounds=bounds)), "mamba2"
-        ).cu_chunk_seqlen_p
-        for bounds in (True, False)
-    ]
-    assert found == [(0, 3), (0, 2, 3)]
-    unseen = step(row(3, 2), on_host=False)
-    assert base_metadata(
-        unseen, config(chunk_size=4, profile=Profile(host_bounds=False)), "mamba2"
-    ).num_prefills
 
 
 def test_a_release_of_gdn_may_count_padding_and_cut_chunks_of_prefills_alone() -> None:

@@ -19,7 +19,7 @@ from tests.helpers.cases import a_case
 
 FILE = Path(subjects.__file__).with_name("sglang_known.toml")
 MIXED = "nothing-kept-in-a-mixed-batch"
-GRID, COPIED = "mamba2-rows-on-one-grid", "copy-of-a-prefix-that-was-evicted"
+GRID = "mamba2-rows-on-one-grid"
 COPIES, ABORTED = "no-slot-while-copies-run", "aborted-past-its-end"
 ALL = "session-replaced-as-a-whole"
 """Of all releases that are adapted."""
@@ -86,16 +86,10 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
     ]
     boundary, full = "boundary-behind-a-prefill", "lazy-boundary-in-a-full-pool"
     before_0_5_20 = [GRID, "copied-before-it-came-from-host-memory"]
-    assert set(ids("0.5.19")) == set(ids("0.5.18")) == {boundary, full, ALL, MIXED, *before_0_5_20}
+    assert set(ids("0.5.19")) == {boundary, full, ALL, MIXED, *before_0_5_20}
     assert set(ids("0.5.20")) == set(ids("0.5.21")) == {boundary, full, ALL, MIXED}
     assert set(ids("0.5.22")) == {boundary, ALL, MIXED, *of_sessions}
     assert set(ids("0.5.23")) == {boundary, ALL, COPIES, ABORTED, *of_transfers, *of_sessions}
-    of_mamba2 = {GRID, "mamba2-rows-that-keep-nothing"}
-    of_boundaries = {"boundary-found-twice", "lazy-boundary-in-flight"}
-    assert set(ids("0.5.17")) == set(ids("0.5.14")) == {*of_boundaries, ALL, MIXED, *of_mamba2, COPIED}
-    assert set(ids("0.5.12")) == set(ids("0.5.10")) == {ALL, MIXED}
-    assert set(ids("0.5.9")) == {ALL, MIXED, "slot-of-a-request-that-waits"}
-    assert ids("0.5.5") == []
 
 
 def test_a_state_of_the_next_boundary_is_known_behind_a_decode_that_passes_one_behind_a_prefill() -> None:
@@ -113,17 +107,6 @@ def test_the_next_boundary_is_that_of_the_settings() -> None:
     wide: dict[str, Any] = {"prompt": 7, "tokens": 8, "mamba_track_interval": 8}
     assert matches(scenario(("r0", 16, ()), **wide))
     assert not matches(scenario(("r0", 12, ()), **wide))
-
-
-def test_another_state_is_known_before_a_prefill() -> None:
-    nothing, earlier = ("?", 0, ()), ("r0", 2, ())
-    rows: dict[str, Any] = {"prompt": 2, "between": [decode(2), decode(3), {}], "last": 4}
-    assert matches(scenario(nothing, **rows), "kept_in_the_other_slot")
-    assert matches(scenario(earlier, **rows), "kept_in_the_other_slot")
-    assert not matches(scenario(SECOND, **rows), "kept_in_the_other_slot")
-    assert not matches(
-        scenario(nothing, **rows | {"between": [decode(2), decode(3)]}), "kept_in_the_other_slot"
-    )
 
 
 def test_a_state_at_the_boundary_in_flight_is_known_with_one_slot() -> None:
@@ -153,16 +136,6 @@ def test_a_state_at_the_boundary_in_flight_is_known_with_one_slot() -> None:
 )
 def test_any_other_wrong_state_is_new(other: Case) -> None:
     assert not matches(other)
-
-
-def test_a_state_at_the_next_boundary_is_known_with_one_slot_behind_a_prefill() -> None:
-    lazy: dict[str, Any] = {"strategy": "extra_buffer_lazy"}
-    known = "kept_beside_a_prefill"
-    passes: dict[str, Any] = {"prompt": 4, "between": [decode(6), {}, decode(7)], "last": 8}
-    assert matches(scenario(**passes, **lazy), known)
-    assert not matches(scenario(**passes | {"between": [decode(6), decode(7)]}, **lazy), known)
-    assert not matches(scenario(FIRST, **passes, **lazy), known)
-    assert not matches(scenario(**passes), known)
 
 
 def test_a_stale_state_in_the_slot_of_a_mixed_batch_is_known() -> None:
@@ -351,29 +324,6 @@ def test_a_state_of_other_tokens_is_known_where_a_row_of_mamba2_begins_inside_of
     assert not matches(late, "hit_off_the_grid")
 
 
-def test_a_state_of_the_own_prompt_is_known_where_a_request_begins_without_that_hit() -> None:
-    def begins(count: int, computed: int = 0, *, begins: bool = True, prompt: int = 9) -> Case:
-        added = [
-            ("add_request", {"id": "r1", "prompt": tuple(range(1, 10)), "max_tokens": 1}),
-            ("add_request", {"id": "r2", "prompt": tuple(range(1, prompt + 1)), "max_tokens": 1}),
-        ]
-        row = {"r2": {"computed": computed, "tokens": 8, "drafts": 0, "begins": begins}}
-        finding = ("read", "seen", "wanted", {"request": "r2", "found": (("r1", count, ()),)})
-        last = Returned(record("RadixStep", scheduled=row, findings=(finding,), finished=()))
-        return happened(*added, STEP, actual=(last,))
-
-    known = "copied_without_a_hit"
-    assert matches(begins(8), known)
-    assert matches(begins(8, 4), known)
-    assert not matches(begins(8, 8), known)
-    assert not matches(begins(0), known)
-    assert not matches(begins(8, begins=False), known)
-    assert not matches(begins(8, prompt=7), known)
-    made, *added, first, last = begins(8).steps
-    just_arrived = replace(begins(8), steps=(made, first, *added, last))
-    assert not matches(just_arrived, known)
-
-
 def test_a_state_of_a_request_that_begins_otherwise_is_new() -> None:
     added = {"r0": (1, 2, 3), "r1": (7, 8, 9)}
     calls = [
@@ -403,35 +353,6 @@ def test_a_copy_before_a_late_load_is_known_where_another_request_comes_back_at_
     assert not matches(read(policy=""), known)
     assert not matches(read(other=9), known)
     assert not matches(read(computed=0), known)
-
-
-def test_a_lost_slot_is_known_where_a_request_waits_that_begins_like_another_one() -> None:
-    def ended(message: str, waiting: tuple[int, ...] = (1, 2, 3), name: str = "r2") -> Case:
-        added = [
-            ("add_request", {"id": "r1", "prompt": (1, 2), "max_tokens": 1}),
-            ("add_request", {"id": name, "prompt": waiting, "max_tokens": 1}),
-        ]
-        ran = Returned(record("RadixStep", scheduled={"r1": {}}, findings=(), finished=("r1",)))
-        return happened(*added, STEP, actual=(ran, Raised("ValueError", message)))  # type: ignore[arg-type]
-
-    known, message = "slot_of_a_waiting_request", "memory leak detected! leaked_mamba_pages={0, 8}"
-    assert matches(ended(message), known)
-    assert not matches(ended("memory leak detected! leaked_mamba_pages=None"), known)
-    assert not matches(ended(message, (7, 8)), known)
-    assert not matches(ended(message, name="r1"), known)
-
-
-def test_zeros_are_known_where_a_short_row_of_mamba2_goes_on() -> None:
-    def read(found: tuple[Any, ...], computed: int = 8, tokens: int = 1, kind: str = "mamba2") -> Case:
-        row = {"computed": computed, "tokens": tokens, "drafts": 0, "begins": False}
-        return scenario(found, law="read", ends={"r0": row}, kind=kind)
-
-    zeros, known = ("", 0, ()), "short_row_with_nothing"
-    assert matches(read(zeros), known)
-    assert not matches(read(FIRST), known)
-    assert not matches(read(zeros, computed=0), known)
-    assert not matches(read(zeros, tokens=4), known)
-    assert not matches(read(zeros, kind="gdn"), known)
 
 
 def test_a_batch_of_decodes_and_prefills_counts_as_a_prefill_beside_a_decode() -> None:
@@ -498,7 +419,6 @@ def test_a_failed_allocation_is_known_while_prefixes_are_copied_to_host_memory()
 def test_a_state_of_another_layer_is_no_known_defect() -> None:
     other = ("@", 0, ())
     assert not matches(scenario(other), "kept_in_the_same_slot")
-    assert not matches(scenario(other), "kept_in_the_other_slot")
     assert not matches(scenario(other, mixed=True, between=[decode(3)]), "mixed_batch")
 
 

@@ -75,7 +75,6 @@ def raises(message: str, **settings: Any) -> Case:
 
 MAMBA2: dict[str, Any] = {"kinds": ("mamba2",), **SPECULATES}
 MOVED: dict[str, Any] = {"runner": "V1", "async_scheduling": True, **SPECULATES}
-EAGLE: dict[str, Any] = {"method": "eagle", **SPECULATES}
 AGAIN = (PROMPT, DECODE, PROMPT, REST)
 EVERY: dict[str, Any] = {"mamba_cache_mode": "all", **SPECULATES}
 SAVES: dict[str, Any] = {"checkpoints": True, "num_spec": 1}
@@ -88,7 +87,6 @@ LOADED = (1, 7, "r1", 8)
 ONE_LOADED = (LOADED,)
 HIT: tuple[Row, ...] = ((8, 1, 0, True),)
 LATER: tuple[Row, ...] = ((8, 1, 0, False),)
-WITHOUT: dict[str, Any] = {"connector": "async", "prefix_caching": False, **SPECULATES}
 ANEW: Row = (0, 4, 0, True)
 IDLE = Returned(record("LiveStep", scheduled={}, findings=()))
 
@@ -148,17 +146,6 @@ def sat_out(sits_out: bool, runner: str, drafts: int) -> Case:
     return replace(case, actual=actual)
 
 
-def drafted_beside(beside: Row, found: Any, runner: str = "V2") -> Case:
-    """The request had drafts beside such a row of a request with two tokens in its prompt."""
-    case = ends_with(found, rows=(PROMPT, DECODE, DECODE), runner=runner, **SPECULATES)
-    names = ("computed", "tokens", "drafts", "begins")
-    rows = {"r1": dict(zip(names, DECODE, strict=True)), "r0": dict(zip(names, beside, strict=True))}
-    both = Returned(record("LiveStep", scheduled=rows, findings=()))
-    add = call("LiveEngine.add_request", id="r0", prompt=(1, 2), max_tokens=9)
-    actual = (*case.actual[:2], Returned(None), *case.actual[2:-2], both, case.actual[-1])
-    return replace(case, steps=(*case.steps[:2], add, *case.steps[2:]), actual=actual)
-
-
 @pytest.mark.parametrize(
     ("name", "case", "matches"),
     [
@@ -166,8 +153,8 @@ def drafted_beside(beside: Row, found: Any, runner: str = "V2") -> Case:
         ("took_in_placeholders", ends_with(PLACEHOLDERS), False),
         ("took_in_placeholders", ends_with(DRAFT, **SPECULATES), False),
         ("took_in_placeholders", ends_with(OWN, **SPECULATES), False),
-        ("first_token_of_an_engine", ends_with(NOBODYS, tokens=0), True),
-        ("first_token_of_an_engine", ends_with(NOBODYS, tokens=1), False),
+        ("first_token_of_gdn_in_an_engine", ends_with(NOBODYS, tokens=0, kinds=("gdn",)), True),
+        ("first_token_of_gdn_in_an_engine", ends_with(NOBODYS, tokens=1, kinds=("gdn",)), False),
         ("first_token_of_gdn_in_an_engine", ends_with(NOBODYS, tokens=0, kinds=("mamba2",)), False),
         ("padded_prompt", ends_with(NOBODYS, tokens=0, rows=((0, 3, 2, True),), **SPECULATES), True),
         ("padded_prompt", ends_with(NOBODYS, tokens=0, rows=((0, 1, 0, True),), **SPECULATES), False),
@@ -185,13 +172,6 @@ def drafted_beside(beside: Row, found: Any, runner: str = "V2") -> Case:
         ("accepted_count_of_another_row", ends_with(ANOTHERS, rows=(DECODE, DECODE), beside=True, **MOVED), False),
         ("accepted_count_of_another_row", ends_with(ZEROS, rows=(DECODE, DECODE), beside=True, **MOVED), False),
         ("accepted_count_of_another_row", ends_with(OWN, rows=(DECODE, DECODE), beside=True, **MOVED | {"runner": "V2"}), False),
-        ("unaligned_chunk_of_a_draft", ends_with(OWN, law="published", rows=(CROSSES,), **EAGLE), True),
-        ("unaligned_chunk_of_a_draft", ends_with(OWN, law="published", rows=(PROMPT,), **EAGLE), False),
-        ("unaligned_chunk_of_a_draft", ends_with(NOBODYS, law="published", rows=(CROSSES,), **EAGLE), False),
-        ("recurrent_hit_past_the_drop", ends_with(ZEROS, law="attention", rows=((8, 1, 0, True),), tokens=5, **EAGLE), True),
-        ("recurrent_hit_past_the_drop", ends_with(ZEROS, law="attention", rows=((8, 1, 0, True),), tokens=4, **EAGLE), False),
-        ("recurrent_hit_past_the_drop", ends_with(ZEROS, law="attention", rows=((8, 1, 0, False),), tokens=5, **EAGLE), False),
-        ("recurrent_hit_past_the_drop", ends_with(ZEROS, law="attention", rows=((8, 1, 0, True),), tokens=5, **SPECULATES), False),
         ("hits_inside_blocks", ends_with(ZEROS, law="attention", rows=((2, 2, 0, True),), tokens=1, beside=True, prefix_match_unit=2), True),
         ("hits_inside_blocks", ends_with(ZEROS, law="attention", rows=((2, 2, 0, True),), tokens=1, prefix_match_unit=2), False),
         ("hits_inside_blocks", ends_with(ZEROS, law="attention", rows=((4, 2, 0, True),), tokens=1, beside=True, prefix_match_unit=2), False),
@@ -205,11 +185,6 @@ def drafted_beside(beside: Row, found: Any, runner: str = "V2") -> Case:
         ("decode_without_drafts", ends_with(OWN, rows=((3, 1, 0, False),), kinds=("gdn",), **SPECULATES), False),
         ("decode_without_drafts", ends_with(OWN, rows=((4, 2, 1, False),), kinds=("gdn",), **SPECULATES), False),
         ("decode_without_drafts", ends_with(OWN, rows=((4, 1, 0, False),), **MAMBA2), False),
-        ("accepted_count_in_place", ends_with(OWN, rows=((6, 3, 2, False),), tokens=8, **SPECULATES), True),
-        ("accepted_count_in_place", ends_with(OWN, rows=((6, 2, 0, False),), tokens=8, **SPECULATES), False),
-        ("accepted_count_in_place", ends_with(OWN, rows=((7, 3, 2, False),), tokens=8, **SPECULATES), False),
-        ("accepted_count_in_place", ends_with(OWN, rows=((6, 3, 2, False),), tokens=7, **SPECULATES), False),
-        ("accepted_count_in_place", ends_with(OWN, conv=True, rows=((6, 3, 2, False),), tokens=8, **SPECULATES), False),
         ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=CHUNKS, prompt=14, tokens=12, **SAVES), True),
         ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=CHUNKS, prompt=12, tokens=12, **SAVES), False),
         ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=CHUNKS, prompt=14, tokens=8, **SAVES), False),
@@ -243,19 +218,6 @@ def drafted_beside(beside: Row, found: Any, runner: str = "V2") -> Case:
         ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=8, rows=LATER, **CONNECTED), loaded=ONE_LOADED), False),
         ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=ONE_LOADED), False),
         ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, prefix_caching=False, **CONNECTED), loaded=ONE_LOADED), False),
-        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED)), True),
-        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=5, law="attention", rows=HIT, **CONNECTED)), True),
-        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=((1, 7, "r0", 8),)), True),
-        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=ONE_LOADED), False),
-        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=8, rows=LATER, **CONNECTED)), False),
-        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=0, rows=((0, 1, 0, True),), **CONNECTED)), False),
-        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT)), False),
-        ("hit_without_its_block", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, prefix_caching=False, **CONNECTED)), False),
-        ("begins_as_a_decode", with_connector(ends_with(ZEROS, tokens=8, rows=HIT, **WITHOUT), loaded=ONE_LOADED), True),
-        ("begins_as_a_decode", with_connector(ends_with(ZEROS, tokens=8, rows=HIT, **WITHOUT)), False),
-        ("begins_as_a_decode", with_connector(ends_with(ZEROS, tokens=8, rows=LATER, **WITHOUT), loaded=ONE_LOADED), False),
-        ("begins_as_a_decode", with_connector(ends_with(ZEROS, tokens=8, rows=HIT, runner="V1", **WITHOUT), loaded=ONE_LOADED), False),
-        ("begins_as_a_decode", with_connector(ends_with(ZEROS, tokens=8, rows=HIT, **(WITHOUT | {"prefix_caching": True})), loaded=ONE_LOADED), False),
         ("stuck_after_loads", stuck("async", 1), True),
         ("stuck_after_loads", stuck("sync", 1), False),
         ("stuck_after_loads", stuck("async", 0), False),
@@ -288,13 +250,6 @@ def drafted_beside(beside: Row, found: Any, runner: str = "V2") -> Case:
         ("sat_a_step_out", sat_out(False, "V1", 2), False),
         ("sat_a_step_out", sat_out(True, "V2", 2), False),
         ("sat_a_step_out", sat_out(True, "V1", 0), False),
-        ("drafted_behind_a_prompt", drafted_beside((0, 2, 0, False), DRAFT), True),
-        ("drafted_behind_a_prompt", drafted_beside((0, 3, 0, False), DRAFT), True),
-        ("drafted_behind_a_prompt", drafted_beside((0, 4, 0, False), DRAFT), False),
-        ("drafted_behind_a_prompt", drafted_beside((4, 2, 0, False), DRAFT), False),
-        ("drafted_behind_a_prompt", drafted_beside((0, 2, 0, False), NOBODYS), True),
-        ("drafted_behind_a_prompt", drafted_beside((0, 2, 0, False), ANOTHERS), False),
-        ("drafted_behind_a_prompt", drafted_beside((0, 2, 0, False), DRAFT, "V1"), False),
     ],
 )  # fmt: skip
 def test_a_declared_defect_has_its_own_wrong_states(name: str, case: Case, matches: bool) -> None:
