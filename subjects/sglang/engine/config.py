@@ -17,7 +17,7 @@ from subjects.sglang.engine.releases import (
 )
 from subjects.sglang.engine.sessions import session_arguments
 from subjects.sglang.engine.settings import CONV_WIDTH, INTERVAL, LAYERS, VOCABULARY, RadixSettings
-from subjects.sglang.release import NotOffered, find
+from subjects.sglang.release import find
 from subjects.shared.ports import free_port, on_a_free_port
 
 _ANY = {
@@ -49,8 +49,6 @@ _GDN = {
     "shared_expert_intermediate_size": 8,
     "partial_rotary_factor": 0.25,
 }
-_REFUSED_BUFFER = "extra_buffer is not supported for"
-"""What releases before 0.5.14 say to Mamba-2 layers with a strategy that keeps states at boundaries."""
 _MAMBA2 = {
     "architectures": ["GraniteMoeHybridForCausalLM"],
     "model_type": "granitemoehybrid",
@@ -75,11 +73,7 @@ def model_folder(chunk: int, kind: str) -> str:
 
 
 def server_arguments(settings: RadixSettings) -> Any:
-    """The release's ServerArgs of an engine with these settings.
-
-    Raises:
-        NotOffered: the release does not keep states at boundaries for layers of this kind.
-    """
+    """The release's ServerArgs of an engine with these settings."""
     model = model_folder(settings.mamba_chunk_size, settings.kind)
     arguments: dict[str, Any] = dict(
         model_path=model,
@@ -108,12 +102,7 @@ def server_arguments(settings: RadixSettings) -> Any:
         **host_arguments(settings.host_policy),
         **session_arguments(settings.sessions),
     )
-    try:
-        return find("sglang.srt.server_args:ServerArgs")(**arguments)
-    except AssertionError as error:
-        if _REFUSED_BUFFER not in str(error):
-            raise
-        raise NotOffered(f"states at boundaries with layers of kind {settings.kind}") from error
+    return find("sglang.srt.server_args:ServerArgs")(**arguments)
 
 
 def made_scheduler(settings: RadixSettings) -> Any:
@@ -121,7 +110,7 @@ def made_scheduler(settings: RadixSettings) -> Any:
 
     def start() -> Any:
         leave_process()
-        allow_without_gpu(settings.mamba_chunk_size)
+        allow_without_gpu()
         arguments = server_arguments(settings)
         return make_scheduler(arguments, find("sglang.srt.server_args:PortArgs").init_new(arguments))
 

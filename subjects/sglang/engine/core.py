@@ -16,11 +16,8 @@ from subjects.sglang.engine.inputs import generate, message, open_session, sessi
 from subjects.sglang.engine.running import Running, running
 from subjects.sglang.engine.settings import ATTENTION, CONV_WIDTH, STATES, VOCABULARY, RadixSettings
 from subjects.sglang.engine.tree import prefixes
-from subjects.sglang.release import RELEASE, NotOffered
 
 __all__ = ["RadixEngine", "RadixSettings", "RadixStep"]
-
-_OLDEST_PAUSE = (0, 5, 10)
 
 
 @dataclass(frozen=True)
@@ -134,13 +131,7 @@ class RadixEngine:
         self.inputs.append(message("FlushCacheReqInput"))
 
     def pause(self, retract: bool) -> None:
-        """Generation pauses and goes on at once: in place, or with all requests that run sent back to the queue.
-
-        Raises:
-            NotOffered: the release pauses in a way that loses its requests; see docs/findings/triage.md.
-        """
-        if RELEASE < _OLDEST_PAUSE:
-            raise NotOffered("pauses")
+        """Generation pauses and goes on at once: in place, or with all requests that run sent back to the queue."""
         self.inputs.append(message("PauseGenerationReqInput", mode="retract" if retract else "in_place"))
         self.inputs.append(message("ContinueGenerationReqInput"))
 

@@ -10,10 +10,8 @@ from oracle.lifecycle.known_states import KnownStates
 from subjects.sglang.engine.eagle import eagle_arguments
 from subjects.sglang.engine.releases import names_in
 from subjects.sglang.engine.settings import RadixSettings
-from subjects.sglang.release import RELEASE, NotOffered, find
+from subjects.sglang.release import RELEASE, find
 
-_OLDEST = (0, 5, 18)
-"""0.5.14 refuses drafts of n-grams without a GPU; those between were not tried."""
 _NAMES_A_DEVICE = (0, 5, 20)
 """The first release whose pools take the memory of their own device."""
 _WORKER = "sglang.srt.speculative.ngram_worker"
@@ -123,15 +121,10 @@ def draft_arguments(settings: RadixSettings, model: str) -> dict[str, Any]:
     Args:
         settings: of the engine.
         model: the folder with the description of its model, which is that of a draft model, too.
-
-    Raises:
-        NotOffered: the adapter does not know how the release drafts.
     """
     tokens = settings.num_draft_tokens
     if not tokens:
         return {}
-    if RELEASE < _OLDEST:
-        raise NotOffered("drafts of n-grams")
     scatter = names_in(_SCATTER)
     for name in ("fused_mamba_state_scatter_with_mask", "fused_conv_window_scatter_with_mask"):
         scatter[name] = scatter_states

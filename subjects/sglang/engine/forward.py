@@ -43,8 +43,6 @@ class NamedForward:
             for name in ("extend", "decode", "verify", "tree_verify"):
                 setattr(dispatcher, f"{name}_kernel", self.kernels)
             dispatcher.supports_packed_decode = False
-        if hasattr(self.linear, "_kernel_func"):
-            self.linear._kernel_func = self.kernels.decode_by_name
         runner.model.forward = self.run
         install_kernels(self.kernels)
         self.kernels.install()
@@ -156,15 +154,11 @@ def _access(places: range) -> GroupAccess:
 
 def install_kernels(kernels: NamedKernels) -> None:
     """Have the release's layers call these kernels, and copies that need no GPU."""
+    gdn = names_in("sglang.srt.layers.attention.linear.gdn_backend")
+    gdn["causal_conv1d_fn"] = kernels.convolve
+    gdn["causal_conv1d_update"] = kernels.convolve_token
+    gdn["fused_gdn_gating"] = lambda _, a, b, *__: (a, b)
     hybrid = names_in("sglang.srt.layers.attention.hybrid_linear_attn_backend")
-    # Older releases have all in the second.
-    for backend in (names_in("sglang.srt.layers.attention.linear.gdn_backend"), hybrid):
-        backend["causal_conv1d_fn"] = kernels.convolve
-        backend["causal_conv1d_update"] = kernels.convolve_token
-        backend["fused_gdn_gating"] = lambda _, a, b, *__: (a, b)
-    # As on a GPU, where the kernel reads and writes the pool.
-    hybrid["is_cpu"] = lambda: False
-    hybrid["chunk_gated_delta_rule"] = kernels.extend_by_name
     hybrid["track_mamba_states_all_layers"] = track_states
     hybrid["track_mamba_states_if_needed"] = track_layer_states
     install_host_parts()

@@ -14,24 +14,18 @@ _MODULES_WITH_PINNED_MEMORY = (
     "managers.utils",
     "model_executor.forward_batch_info",
 )
-_ALLOCATORS = "mem_cache.allocator", "mem_cache.allocator.paged"
 
 
 def install_host_parts() -> None:
     """Replace what needs a GPU."""
-    for module in _ALLOCATORS:
-        names = names_in(f"sglang.srt.{module}")
-        for name, kernel in {"alloc_extend_kernel": _extend, "alloc_decode_kernel": _decode}.items():
-            if name in names:
-                names[name] = _Launched(kernel)
+    allocator = names_in("sglang.srt.mem_cache.allocator.paged")
+    allocator.update(alloc_extend_kernel=_Launched(_extend), alloc_decode_kernel=_Launched(_decode))
     if torch.cuda.is_available():
         return
     # Pinned memory is for copies to a GPU.
     torch.Tensor.pin_memory = lambda self, *_: self  # type: ignore[method-assign]
     for module in _MODULES_WITH_PINNED_MEMORY:
-        names = names_in(f"sglang.srt.{module}")
-        if names:
-            names["torch"] = _Unpinned("torch")
+        names_in(f"sglang.srt.{module}")["torch"] = _Unpinned("torch")
 
 
 class _Unpinned(types.ModuleType):

@@ -9,9 +9,7 @@ from subjects.sglang.engine.names import filled, filled_rows, window_of
 from subjects.sglang.engine.releases import names_in
 from subjects.sglang.engine.settings import ATTENTION, ATTENTION_LAYERS, RECURRENT_LAYERS, STATES
 from subjects.sglang.engine.tree import Prefix, tree_lists_nodes
-from subjects.sglang.release import RELEASE, NotOffered
 
-_OLDEST = (0, 5, 18)
 _POOLS = "sglang.srt.mem_cache.pool_host"
 _EARLIER_POOLS = "sglang.srt.mem_cache.memory_pool_host"
 _RESERVE = "HICACHE_HOST_MEMORY_RESERVE_BYTES"
@@ -22,15 +20,9 @@ HOST = 1000
 
 
 def host_arguments(policy: str) -> dict[str, Any]:
-    """The arguments of an engine whose tree writes to host memory by this policy, "" for one without host memory.
-
-    Raises:
-        NotOffered: the adapter does not know the release's host memory.
-    """
+    """The arguments of an engine whose tree writes to host memory by this policy, "" for one without host memory."""
     if not policy:
         return {}
-    if RELEASE < _OLDEST:
-        raise NotOffered("host memory")
     names_in(f"{_POOLS}.common")["_cuda_host_register"] = lambda *_, **__: None
     for module in (f"{_POOLS}.base", *(f"{_POOLS}.{kind}" for kind in ("mha", "mamba")), _EARLIER_POOLS):
         names = names_in(module)

@@ -1,6 +1,5 @@
 """What a scheduler receives: requests, and what its users do with them, as the release's own messages."""
 
-import inspect
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +7,8 @@ from typing import Any
 from subjects.sglang.release import find
 
 _MESSAGES = "sglang.srt.managers.io_struct"
+_ABSENT = ("input_text", "input_embeds", "mm_inputs", "token_type_ids", "token_ids_logprob")
+"""Fields of a request that have no default."""
 _CAPACITY = 1000
 """Of a session, in characters; the release keeps the number."""
 
@@ -30,21 +31,18 @@ def generate(
         max_new_tokens=max_tokens, temperature=0.0, **ends
     )
     parameters.normalize(None)
-    made = find(f"{_MESSAGES}:TokenizedGenerateReqInput")
-    known = inspect.signature(made).parameters
-    given = {
-        "rid": id,
-        "input_ids": array("q", tokens) if "array" in str(known["input_ids"].annotation) else list(tokens),
-        "sampling_params": parameters,
-        "return_logprob": False,
-        "logprob_start_len": -1,
-        "top_logprobs_num": 0,
-        "stream": True,
+    return message(
+        "TokenizedGenerateReqInput",
+        rid=id,
+        input_ids=array("q", tokens),
+        sampling_params=parameters,
+        return_logprob=False,
+        logprob_start_len=-1,
+        top_logprobs_num=0,
+        stream=True,
+        **dict.fromkeys(_ABSENT),
         **more,
-    }
-    # Without a value of their own in some releases, and unknown in others.
-    absent = dict.fromkeys(("input_text", "input_embeds", "mm_inputs", "token_type_ids", "token_ids_logprob"))
-    return made(**{name: value for name, value in (absent | given).items() if name in known})
+    )
 
 
 def open_session(id: str, streaming: bool) -> Any:  # noqa: A002

@@ -110,16 +110,6 @@ class NamedKernels:
             fill(states[slots[row]], advanced(state, self.tokens[row][at]), self.layer)
         return torch.zeros_like(v)
 
-    def extend_by_name(self, q: Any, k: Any, v: Any, g: Any, beta: Any, **given: Any) -> Any:
-        """As `extend`, by the names of the kernel that older layers call themselves."""
-        pool = {"ssm_states": given["initial_state"], "cache_indices": given["initial_state_indices"]}
-        return self.extend(q, k, v, g, beta, query_start_loc=given["cu_seqlens"], **pool)
-
-    def decode_by_name(self, *, q: Any, k: Any, v: Any, a: Any, b: Any, **given: Any) -> Any:
-        """As `decode`, by the names of the kernel that older layers call themselves."""
-        pool = {"ssm_states": given["initial_state_source"], "cache_indices": given["initial_state_indices"]}
-        return self.decode(q, k, v, a, b, **pool)
-
     def target_verify(self, *, v: Any, **given: Any) -> Any:
         """The delta rule of a step that verifies drafts: the state after each token is kept beside the slots, which stay as they are."""
         states, slots = given["ssm_states"], given["cache_indices"].tolist()

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from subjects.sglang.engine.releases import begin_turns_with, run_loop
+from subjects.sglang.engine.releases import begin_turns_with
 
 
 class Loop:
@@ -48,7 +48,7 @@ class Loop:
 
     def _run(self) -> None:
         try:
-            run_loop(self.scheduler)
+            self.scheduler.run_event_loop()
         except _Stopped:
             return
         except BaseException as error:

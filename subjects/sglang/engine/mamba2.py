@@ -5,7 +5,6 @@ batch, wherever the rows of the batch begin in them, and leaves the state before
 """
 
 from collections.abc import Mapping, Sequence
-from inspect import signature
 from itertools import pairwise
 from typing import Any
 
@@ -107,14 +106,13 @@ def run_mixer(
     for name, part in parts.items():
         mixer._modules.pop(name, None)
         setattr(mixer, name, part)
-    given = {"forward_batch": batch} if "forward_batch" in signature(linear.forward).parameters else {}
     linear.forward(
         mixer=mixer,
         hidden_states=hidden,
         output=torch.zeros(len(tokens), 1),
         layer_id=layer,
+        forward_batch=batch,
         use_triton_causal_conv=True,
-        **given,
     )
 
 

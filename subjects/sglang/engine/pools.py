@@ -9,7 +9,6 @@ from oracle.lifecycle.named_states import UNKNOWN
 from oracle.lifecycle.observed import Owner, SlotPool
 from subjects.sglang.engine.copies import COPIES
 from subjects.sglang.engine.names import filled, filled_rows, window_of
-from subjects.sglang.engine.releases import HeldSlots
 from subjects.sglang.engine.settings import ATTENTION, ATTENTION_LAYERS, RECURRENT_LAYERS, STATES
 
 
@@ -36,7 +35,7 @@ class Pools:
 
     def pages_of(self, request: Any) -> list[int]:
         """Pages of keys that a request uses, those of a prefix that it shares among them."""
-        held = HeldSlots(request)
+        held = request.kv
         if held.req_pool_idx is None:
             return []
         used = self.pool.req_to_token[held.req_pool_idx, : held.kv_allocated_len].tolist()
@@ -44,7 +43,7 @@ class Pools:
 
     def slots_of(self, request: Any) -> list[int]:
         """Slots of states that a request has: the one that it computes in, and those that keep a state at a boundary."""
-        slots = HeldSlots(request)
+        slots = request.kv
         held = [] if slots.mamba_pool_idx is None else [int(slots.mamba_pool_idx)]
         tracked = slots.mamba_ping_pong_track_buffer
         return held + [slot for slot in ([] if tracked is None else tracked.tolist()) if slot >= 0]
@@ -63,7 +62,7 @@ class Pools:
         """Both pools; `pages` and `slots` are cached."""
         lists = (self.allocator.free_pages, self.allocator.release_pages)
         free = [page for listed in lists if listed is not None for page in listed.tolist()]
-        states = getattr(self.pool, "mamba_allocator", self.pool.mamba_pool)
+        states = self.pool.mamba_allocator
         all_pages = range(1, self.allocator.size // self.page + 1)
         kept = {name: self.pages_of(request) for name, request in requests.items()}
         held = {name: self.slots_of(request) for name, request in requests.items()}

@@ -15,7 +15,7 @@ from subjects.sglang.engine.host_tier import HostMemory
 from subjects.sglang.engine.inputs import message
 from subjects.sglang.engine.loop import Loop
 from subjects.sglang.engine.pools import Pools
-from subjects.sglang.engine.releases import HeldSlots, channels, is_idle, require_core
+from subjects.sglang.engine.releases import require_core
 from subjects.sglang.engine.sessions import Sessions
 from subjects.sglang.engine.settings import RadixSettings
 
@@ -82,7 +82,7 @@ class Running:
 
         scheduler.run_batch, scheduler._add_request_to_queue = run_batch, add_request
         for name in ("send_to_detokenizer", "send_to_tokenizer"):
-            getattr(channels(scheduler), name).send_output = self._sent
+            getattr(scheduler.ipc_channels, name).send_output = self._sent
 
     def _sent(self, output: Any, *_: Any) -> None:
         if type(output).__name__ == "AbortReq":
@@ -113,15 +113,15 @@ class Running:
 
     @property
     def idle(self) -> bool:
-        return is_idle(self.scheduler)
+        return bool(self.scheduler.is_fully_idle())
 
     def held(self) -> dict[str, Any]:
         """Requests that have pages or slots. A finished one gives its row back, and its slot or its state's place in the tree."""
         return {
             name: request
             for name, request in self.requests.items()
-            if HeldSlots(request).req_pool_idx is not None
-            or (HeldSlots(request).mamba_pool_idx is not None and not request.finished())
+            if request.kv.req_pool_idx is not None
+            or (request.kv.mamba_pool_idx is not None and not request.finished())
         }
 
     def emptied(self) -> bool:
@@ -146,7 +146,7 @@ class Running:
     def stop(self) -> None:
         """End the loop, and close its sockets."""
         self.loop.stop()
-        channels(self.scheduler).recv_from_tokenizer.context.destroy(linger=0)
+        self.scheduler.ipc_channels.recv_from_tokenizer.context.destroy(linger=0)
 
 
 atexit.register(gc.unfreeze)

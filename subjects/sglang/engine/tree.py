@@ -7,8 +7,6 @@ from typing import Any
 
 from subjects.sglang.release import find
 
-_KINDS = "unified_cache.component_type", "unified_cache.components", "unified_cache_components"
-
 
 @dataclass(frozen=True)
 class Prefix:
@@ -64,8 +62,7 @@ def _matched(core: Any, histories: Iterable[tuple[int, ...]]) -> Iterator[Prefix
 
 def _below(node: Any, before: tuple[int, ...]) -> Iterator[Prefix]:
     for child in node.children.values():
-        key = child.key
-        tokens = (*before, *(key.raw_token_ids() if hasattr(key, "raw_token_ids") else key.token_ids))
+        tokens = (*before, *child.key.raw_token_ids())
         yield replace(_prefix(tokens, *_cached_in(child), *_kept_by_host(child)), locked=_is_locked(child))
         yield from _below(child, tokens)
 
@@ -102,4 +99,4 @@ def _kept_by_host(node: Any) -> tuple[Any, Any]:
 
 
 def _kinds() -> Any:
-    return find(*(f"sglang.srt.mem_cache.{place}:ComponentType" for place in _KINDS))
+    return find("sglang.srt.mem_cache.unified_cache.component_type:ComponentType")
