@@ -16,6 +16,7 @@ from lab.compatibility.record import (
     by_release,
     collected,
     gone_in,
+    loaded,
     results_of,
 )
 from lab.compatibility.table import FILES, parts, table
@@ -109,7 +110,10 @@ def campaign_on(
 
 
 def _keep(found: Compatibility, project: Project) -> list[str]:
-    found.save(results_of(project))
+    path = results_of(project)
+    if path.exists():
+        found = found.with_older(loaded(path), project.oldest)
+    found.save(path)
     texts = parts(found, project)
     return [
         wrong for name, text in texts.items() for wrong in MarkedPart(name, FOLDER, FILES[name]).write(text)

@@ -94,6 +94,15 @@ class Compatibility:
         """Whether every release has been through a whole campaign."""
         return not any(one.trouble or one.count(ERROR) + one.count(NOT_TESTED) for one in self.releases)
 
+    def with_older(self, kept: Compatibility, oldest: str) -> Compatibility:
+        """With the columns of another table for releases before `oldest`, which are a record: no campaign can be run on them."""
+        older = [one for one in kept.releases if _version(one.release) < _version(oldest)]
+        columns = tuple({one.release: one for one in (*older, *self.releases)}.values())
+        declared = {name for one in columns for name in one.standings}
+        known = {one.id: one for one in (*kept.known, *self.known) if one.id in declared}
+        topics = {name: kept.topics[name] for one in older for name in one.cells} | self.topics
+        return Compatibility(columns, tuple(known[name] for name in sorted(known)), topics)
+
     def save(self, path: Path) -> None:
         """Write it as JSON, of which most lines are a property on a release."""
         path.write_text(spread(json.loads(json.dumps(asdict(self)))) + "\n", encoding="utf-8")
@@ -150,9 +159,11 @@ def by_release(folder: Path) -> list[Path]:
         raise ValueError(
             f"from = {str(folder)!r}, but should be a folder with <release>/{CAMPAIGN} [compatibility]"
         )
-    return sorted(
-        set(found), key=lambda path: ([int(one) for one in re.findall(r"\d+", path.name)], path.name)
-    )
+    return sorted(set(found), key=lambda path: (_version(path.name), path.name))
+
+
+def _version(release: str) -> list[int]:
+    return [int(one) for one in re.findall(r"\d+", release)]
 
 
 def _campaign_in(folder: Path) -> CampaignRecord | None:

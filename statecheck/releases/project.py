@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from packaging.version import Version
 
 from statecheck.rooms import home
 
@@ -62,6 +65,18 @@ class Project:
     def root(self) -> Path:
         """The folder of its environments."""
         return home() / f".{self.subject}"
+
+    def require_supported(self, release: str) -> None:
+        """Refuse a release that is older than the adapter's rules and declared defects.
+
+        Raises:
+            ValueError: it is; names the releases that the adapter is tried with.
+        """
+        numbers = re.match(r"\d+(\.\d+)*", release)
+        if numbers is not None and Version(numbers[0]) < Version(self.oldest):
+            tried = ", ".join(self.compared)
+            rule = f"{self.oldest} or later (tried: {tried}); docs/compatibility.md has a record of older releases"
+            raise ValueError(f"{self.package} = {release!r}, but should be {rule}")
 
 
 def _read() -> dict[str, Project]:

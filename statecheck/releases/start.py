@@ -144,6 +144,7 @@ def is_here(release: Release) -> bool:
 
 
 def _replace_process(release: Release, command: Sequence[str]) -> None:
+    release.project.require_supported(release.version)
     python = str(enter(release))
     print(f"statecheck: {release}, with {python}", flush=True)
     variables = rooms.added_to({**os.environ, **remembered(), **release.variables})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from statecheck.releases.project import PROJECTS
 from statecheck.subject.known import known_in
 from subjects import Subject
 from subjects.sglang.engine.core import RadixEngine, RadixSettings, RadixStep
@@ -28,6 +29,8 @@ __all__ = [
     "StateTransfer",
     "TrackingPlan",
 ]
+
+PROJECTS["sglang"].require_supported(RELEASE_NAME)
 
 KNOWN = Path(__file__).parents[1] / "sglang_known.toml"
 

@@ -1,6 +1,6 @@
 """vLLM as a subject: the documents' names, as the installed release has them.
 
-Each module adapts one topic, and each difference between releases 0.20 and 0.33 stands there in a place of its own. The
+Each module adapts one topic, and each difference between releases stands there in a place of its own. The
 modules below this one need vLLM, torch and the standard library only, since `repro.py` carries those that it needs.
 """
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from statecheck.releases.project import VLLM
 from statecheck.subject.known import known_in
 from statecheck.subject.not_offered import NotOffered
 from subjects import Subject, load
@@ -21,6 +22,8 @@ from subjects.vllm.engine.inside import PORTED
 from subjects.vllm.profile import profile_of
 from subjects.vllm.release import RELEASE, RELEASE_NAME
 from subjects.vllm_conditions import CONDITIONS
+
+VLLM.require_supported(RELEASE_NAME)
 
 TOPICS = (
     "types",

@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 
-from statecheck.subject.not_offered import NotOffered
 from subjects.vllm.align_buffers import (
     SEVERAL_SPECS,
     MambaCopyBuffers,
@@ -13,7 +12,7 @@ from subjects.vllm.align_buffers import (
     released_functions,
     state_specs,
 )
-from subjects.vllm.release import RELEASE, optional
+from subjects.vllm.release import optional
 
 __all__ = [
     "MambaBuffers",
@@ -22,7 +21,6 @@ __all__ = [
 
 _ReleasedContext: Any = optional("vllm.v1.worker.mamba_utils:MambaSpecDecodeGPUContext")
 _ReleasedBuffers: Any = optional("vllm.v1.worker.mamba_utils:MambaBuffers")
-_EIGHT_BYTES_AT_A_TIME = (0, 26) <= RELEASE < (0, 28)
 MambaSpecDecodeGPUContext: Any = None
 MambaBuffers: Any = None
 
@@ -30,15 +28,6 @@ MambaBuffers: Any = None
 def _mamba_layers(config: Any) -> list[str]:
     groups = [group for group in config.kv_cache_groups if group.kv_cache_spec in state_specs(config)]
     return [name for group in groups for name in group.layer_names]
-
-
-def _require_eighths(forward_context: Any, functions: Any) -> None:
-    """Releases 0.26 and 0.27 copy temporal states by eight bytes, and assert that each begins at a multiple of that."""
-    for layer in forward_context.values():
-        for state, function in zip(layer.kv_cache, functions, strict=False):
-            stride = state.stride(0) * state.element_size()
-            if "temporal" in function.__name__ and (state.data_ptr() % 8 or stride % 8):
-                raise NotOffered("releases 0.26 and 0.27 want temporal states at multiples of eight bytes")
 
 
 if _ReleasedContext is not None:
@@ -49,8 +38,6 @@ if _ReleasedContext is not None:
 
         num_layers: int = 0
         num_state_types: int = 0
-        state_dim_row_count: Any = None
-        state_dim_row_stride: Any = None
 
         @classmethod
         def create(
@@ -68,14 +55,7 @@ if _ReleasedContext is not None:
             )
             made = super().create(max_num_reqs, config, counted, device, make_buffer)
             made.num_layers, made.num_state_types = len(_mamba_layers(config)), num_state_types
-            return made._with_channels()
-
-        def _with_channels(self) -> Any:
-            """Before 0.24 nothing is known of channel-first rows."""
-            if self.state_dim_row_count is None:
-                self.state_dim_row_count = torch.zeros_like(self.state_elem_sizes)
-                self.state_dim_row_stride = torch.zeros_like(self.state_block_strides)
-            return self
+            return made
 
         def initialize_from_forward_context(
             self,
@@ -85,8 +65,6 @@ if _ReleasedContext is not None:
             block_tables: Any,
         ) -> None:
             """Since 0.29 copy functions are given by the type of the layers."""
-            if _EIGHT_BYTES_AT_A_TIME and not self.is_initialized:
-                _require_eighths(forward_context, mamba_state_copy_funcs)
             config, functions = kv_cache_config, mamba_state_copy_funcs
             # The release's own functions hand over what they were given, which is converted already.
             if not isinstance(functions, dict):
@@ -95,7 +73,7 @@ if _ReleasedContext is not None:
 
     @dataclasses.dataclass
     class MambaBuffers(_ReleasedBuffers):  # type: ignore[no-redef]
-        """The release's buffers, whose lists know the context that goes with them: since 0.27 copies go through that."""
+        """The release's buffers, whose lists know the context that copies go through."""
 
         @classmethod
         def create(

@@ -2,25 +2,20 @@
 
 from typing import Any
 
-from statecheck.subject.not_offered import NotOffered
 from subjects.vllm.align_buffers import as_released, released_functions
 from subjects.vllm.align_context import MambaSpecDecodeGPUContext
-from subjects.vllm.release import RELEASE, optional
+from subjects.vllm.release import optional
 
 __all__ = [
     "cleanup_mamba_state_idx",
     "postprocess_mamba_align_gpu",
     "postprocess_mamba_all",
     "preprocess_mamba",
-    "stage_mamba_state_idx_to_gpu",
     "stage_postprocess_inputs_to_gpu",
-    "stage_postprocess_metadata_to_gpu",
 ]
 
 cleanup_mamba_state_idx = optional("vllm.v1.worker.mamba_utils:cleanup_mamba_state_idx")
-stage_mamba_state_idx_to_gpu = optional("vllm.v1.worker.mamba_utils:stage_mamba_state_idx_to_gpu")
 stage_postprocess_inputs_to_gpu = optional("vllm.v1.worker.mamba_utils:stage_postprocess_inputs_to_gpu")
-stage_postprocess_metadata_to_gpu = optional("vllm.v1.worker.mamba_utils:stage_postprocess_metadata_to_gpu")
 _released_preprocess = optional("vllm.v1.worker.mamba_utils:preprocess_mamba")
 _released_postprocess_all = optional("vllm.v1.worker.mamba_utils:postprocess_mamba_all")
 _released_postprocess = optional("vllm.v1.worker.mamba_utils:postprocess_mamba_align_gpu")
@@ -48,9 +43,9 @@ def preprocess_mamba(
     mamba_state_copy_funcs: Any,
     copy_bufs: Any,
 ) -> None:
-    """Since 0.27 states are copied through a context where there are drafts; lists alone are for batches without tables."""
-    fused = RELEASE >= (0, 27) and hasattr(input_batch, "block_table")
-    arguments = (
+    """States are copied through a context where there are drafts; lists alone are for batches without tables."""
+    fused = hasattr(input_batch, "block_table")
+    _released_preprocess(
         scheduler_output,
         as_released(kv_cache_config),
         cache_config,
@@ -60,11 +55,8 @@ def preprocess_mamba(
         forward_context,
         released_functions(kv_cache_config, mamba_state_copy_funcs),
         copy_bufs,
+        **({"align_ctx": _context_of(copy_bufs)} if fused else {}),
     )
-    try:
-        _released_preprocess(*arguments, **({"align_ctx": _context_of(copy_bufs)} if fused else {}))
-    except NotImplementedError as error:
-        raise NotOffered("before 0.24 channel-first conv states do not go with drafts") from error
 
 
 def _postprocess_align_gpu(*, kv_cache_config: Any, mamba_state_copy_funcs: Any, **others: Any) -> None:

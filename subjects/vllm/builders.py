@@ -47,7 +47,7 @@ _LATER_CONFIG = {"additional_config": {}, "use_v2_model_runner": False, "num_has
 
 
 def complete_config(config: Any) -> Any:
-    """The configuration with what later releases read besides: rings of replayed states since 0.27, and so on."""
+    """The configuration with what releases read besides, such as rings of replayed states."""
     require_mode(config.cache_config.mamba_cache_mode)
     cache = SimpleNamespace(**_LATER_CACHE_CONFIG, **vars(config.cache_config))
     speculative = config.speculative_config
@@ -130,7 +130,7 @@ _GDN_LAYER = "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn"
 
 @contextmanager
 def triton_prefills() -> Iterator[None]:
-    """Since 0.22 GDN's builder asks the layer which prefill kernels are in use; let it be Triton's, as on a CPU.
+    """GDN's builder asks the layer which prefill kernels are in use; let it be Triton's, as on a CPU.
 
     The layer's module, which imports whole models and what these need, is not loaded for that.
     """
@@ -148,9 +148,8 @@ def triton_prefills() -> Iterator[None]:
 
 
 def without_prefill_blocks(built: Any) -> Any:
-    """The metadata without the blocks of prefills, which releases since 0.23 repeat in a field that no document has."""
-    gone = {"prefill_state_indices": None} if hasattr(built, "prefill_state_indices") else {}
-    return dataclasses.replace(built, **gone)
+    """The metadata without the blocks of prefills, which the release repeats in a field that no document has."""
+    return dataclasses.replace(built, prefill_state_indices=None)
 
 
 @adapter_of(ReleasedGDNBuilder)

@@ -84,10 +84,6 @@ def without_pinned_memory() -> None:
     for place in (_torch_utils, sys.modules.get("vllm.utils.platform_utils")):
         if hasattr(place, "is_pin_memory_available"):
             vars(place)["is_pin_memory_available"] = lambda: False
-    upload = getattr(_torch_utils, "async_tensor_h2d", None)
-    if getattr(upload, "__defaults__", None) == (True,):
-        # From 0.21 to 0.23 it is also the default of an argument.
-        vars(_torch_utils)["async_tensor_h2d"].__defaults__ = (False,)
 
 
 if not torch.cuda.is_available():

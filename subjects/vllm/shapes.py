@@ -30,11 +30,9 @@ class MambaStateShapeCalculator(ReleasedShapeCalculator):
     def kda_state_shape(
         cls, tp_world_size: int, num_heads: int, head_dim: int, *sizes: Any, **options: Any
     ) -> Any:
-        """Since 0.24 the three conv states are one, channel behind channel; here they are three again."""
-        found = super().kda_state_shape(tp_world_size, num_heads, head_dim, *sizes, **options)
-        if len(found) != 2:
-            return found
-        return (*_three_convs(found[0], num_heads * head_dim // tp_world_size), found[1])
+        """The release's three conv states are one, channel behind channel; here they are three again."""
+        conv, temporal = super().kda_state_shape(tp_world_size, num_heads, head_dim, *sizes, **options)
+        return (*_three_convs(conv, num_heads * head_dim // tp_world_size), temporal)
 
 
 def _three_convs(conv: tuple[int, int], of_values: int) -> tuple[tuple[int, int], ...]:

@@ -21,13 +21,10 @@ __all__ = [
 ]
 
 cdiv = optional("vllm.utils.math_utils:cdiv")
-divide = optional("vllm.distributed:divide", "vllm.distributed.utils:divide")
+divide = optional("vllm.distributed.utils:divide")
 PAD_SLOT_ID = optional("vllm.v1.attention.backends.utils:PAD_SLOT_ID")
 NULL_BLOCK_ID = optional("vllm.v1.attention.backends.utils:NULL_BLOCK_ID")
-FLA_CHUNK_SIZE = optional(
-    "vllm.third_party.flash_linear_attention.ops.utils:FLA_CHUNK_SIZE",
-    "vllm.model_executor.layers.fla.ops.utils:FLA_CHUNK_SIZE",
-)
+FLA_CHUNK_SIZE = optional("vllm.third_party.flash_linear_attention.ops.utils:FLA_CHUNK_SIZE")
 ReleasedMambaSpec: Any = optional("vllm.v1.kv_cache_interface:MambaSpec") or object
 KVCacheTensor = optional("vllm.v1.kv_cache_interface:KVCacheTensor")
 KVCacheGroupSpec = optional("vllm.v1.kv_cache_interface:KVCacheGroupSpec")

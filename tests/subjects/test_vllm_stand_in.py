@@ -58,7 +58,7 @@ from subjects.vllm.builders import padded_with_null
 table = torch.tensor([[7, 8], [9, 9], [9, 9]])
 print(padded_with_null(table, torch.tensor([0, 3, 3, 3])).tolist(), table.tolist())
 """
-    assert printed("0.25.1", script) == "[[7, 8], [0, 0], [0, 0]] [[7, 8], [9, 9], [9, 9]]"
+    assert printed("0.33.0", script) == "[[7, 8], [0, 0], [0, 0]] [[7, 8], [9, 9], [9, 9]]"
 
 
 def test_gdn_is_told_triton_and_the_layer_s_module_is_not_loaded_for_that() -> None:
@@ -75,7 +75,7 @@ config = SimpleNamespace(cache_config=SimpleNamespace(mamba_cache_mode="none"), 
 built = GDNAttentionMetadataBuilder(None, [], config, "cpu")
 print(built.backend, any("qwen" in name for name in sys.modules))
 """
-    assert printed("0.25.1", script) == "triton False"
+    assert printed("0.33.0", script) == "triton False"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ shapes.is_conv_state_dim_first = lambda: {layout}
 from subjects.vllm.shapes import MambaStateShapeCalculator
 print(MambaStateShapeCalculator.kda_state_shape(2, 3, 4))
 """
-    assert printed("0.25.1", script) == f"{convs}, (3, 4, 4))"
+    assert printed("0.33.0", script) == f"{convs}, (3, 4, 4))"
 
 
 @pytest.mark.parametrize(("release", "outcome"), [("0.31.0", "asked"), ("0.32.0", "NotOffered")])
@@ -113,36 +113,6 @@ except Exception as error:
     assert printed(release, script) == outcome
 
 
-@pytest.mark.parametrize(
-    ("release", "mode", "connector", "outcome"),
-    [
-        ("0.25.1", "align", "sync", "scenarios"),
-        ("0.25.1", "all", "", "scenarios"),
-        ("0.24.0", "align", "", "NotOffered"),
-        ("0.24.0", "all", "sync", "NotOffered"),
-        ("0.22.1", "all", "", "scenarios"),
-        ("0.20.2", "all", "", "NotOffered"),
-    ],
-)
-def test_scenarios_are_offered_where_it_is_known_which_of_their_failures_are_defects(
-    release: str, mode: str, connector: str, outcome: str
-) -> None:
-    script = f"""
-pretend()
-import typing
-import vllm.config.cache as cache
-cache.MambaCacheMode = typing.Literal["align", "all", "none"]
-from subjects.vllm.engine.settings import LiveSettings
-from subjects.vllm.engine.settings import require_mode
-try:
-    require_mode(LiveSettings(kinds=("mamba2",), mamba_cache_mode={mode!r}, connector={connector!r}, runner="V1", block_size=8))
-    print("scenarios")
-except Exception as error:
-    print(type(error).__name__)
-"""
-    assert printed(release, script) == outcome
-
-
 def test_a_builder_that_a_release_lacks_is_not_there() -> None:
     script = """
 pretend()
@@ -150,7 +120,23 @@ Anything.MISSING = ("GDNAttentionMetadataBuilder", "MambaStateShapeCalculator")
 import subjects.vllm as subject
 print(subject.SUBJECT.has("GDNAttentionMetadataBuilder.build"), hasattr(subject, "MambaStateShapeCalculator"))
 """
-    assert printed("0.25.1", script) == "False False"
+    assert printed("0.33.0", script) == "False False"
+
+
+def test_a_release_before_the_oldest_is_refused_and_the_supported_releases_are_named() -> None:
+    script = """
+pretend()
+from statecheck.subject import load
+try:
+    load("vllm")
+except ValueError as error:
+    print(error)
+"""
+    told = printed("0.27.1", script)
+    assert (
+        "vllm = '0.27.1', but should be 0.28.0 or later (tried: 0.28.0, 0.29.0, 0.31.0, 0.32.0, 0.33.0)"
+        in told
+    )
 
 
 WITHOUT_EXTENSIONS = """

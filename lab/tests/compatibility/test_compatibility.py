@@ -122,6 +122,17 @@ def test_saved_campaigns_are_written_into_readme_and_docs(root: Path) -> None:
         assert MarkedPart(name, root, FILES[name]).differences(text, "again") == []
 
 
+def test_columns_of_releases_before_the_oldest_supported_are_kept(root: Path) -> None:
+    three_releases(root / "old")
+    told_from(root / "old", "--write")
+    saved(root / "new", VLLM.oldest, {"rows_are_whole": "passed"})
+    assert told_from(root / "new", "--write") == CLEAN
+    found = loaded(compatibility.results_of(VLLM))
+    assert [one.release for one in found.releases] == ["0.9.0", "0.10.0", "0.11.0", VLLM.oldest]
+    assert [one.id for one in found.known] == ["in-place", "overlap"]
+    assert found.topics.keys() == {"copies_are_exact", "counts_add_up", "rows_are_whole"}
+
+
 def test_another_project_has_a_table_and_a_file_of_its_own(root: Path) -> None:
     folder = root / "reports"
     saved(folder, "1.0", {"counts_add_up": "passed"})

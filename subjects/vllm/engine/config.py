@@ -242,11 +242,6 @@ def _flags_drafting_groups() -> bool:
     return utilities is not None or optional("vllm.v1.core.kv_cache_planning:__name__") is not None
 
 
-def block_sizes(settings: LiveSettings, config: Any, caches: Any) -> tuple[int, int]:
+def block_sizes(config: Any, caches: Any) -> tuple[int, int]:
     """Of the scheduler and of hashes, as the release resolves them."""
-    resolve = optional(
-        "vllm.v1.core.kv_cache_utils:resolve_kv_cache_block_sizes",
-    )
-    if resolve is None:
-        return settings.kv_block_size, settings.kv_block_size
-    return resolve(caches, config)
+    return find("vllm.v1.core.kv_cache_utils:resolve_kv_cache_block_sizes")(caches, config)

@@ -60,7 +60,7 @@ class LiveConnection:
         """What is under way after a step, of which there was so much before it, and while its forward ran."""
         # What the release frees once the steps in flight are done, since a load could be written before them.
         deferred = [blocks for _, blocks in getattr(self.scheduler, "deferred_frees", ())]
-        # In 0.27 and 0.28 a request keeps the copy of its tail that can be hit, too, until it is gone.
+        # In 0.28 a request keeps the copy of its tail that can be hit, too, until it is gone.
         tails = getattr(self.offers.manager, "_partial_tail_pins", {}).values()
         freed = (one.block_id for blocks in (*deferred, *tails) for one in blocks if not one.is_null)
         saved = tuple(self.transfers.saved)

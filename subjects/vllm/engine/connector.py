@@ -25,10 +25,8 @@ def configure_connector(config: Any, settings: LiveSettings) -> None:
     """Name the connector in the release's configuration.
 
     Raises:
-        NotOffered: the release has no connectors for models with several groups, or none that may do what is drawn.
+        NotOffered: the release has no connectors that may do what is drawn.
     """
-    if optional(f"{_FOLDER}.kv_connector.v1.base:SupportsHMA") is None:
-        raise NotOffered("a release without connectors that support its hybrid memory allocator")
     if (
         settings.failing_loads
         and optional(f"{_FOLDER}.kv_connector.v1.base:KVConnectorTransferResults") is None

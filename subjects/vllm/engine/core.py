@@ -49,7 +49,7 @@ class LiveEngine:
         dim_first = get_conv_state_layout() == "DS"
         self.config = vllm_config(settings)
         self.caches = kv_cache_config(settings, dim_first)
-        scheduler, hashes = block_sizes(settings, self.config, self.caches)
+        scheduler, hashes = block_sizes(self.config, self.caches)
         sizes = [group.kv_cache_spec.block_size for group in self.caches.kv_cache_groups]
         if settings.prefix_caching and any(size % hashes for size in sizes):
             raise NotOffered(f"release {RELEASE_NAME} hashes no parts of blocks")
@@ -155,14 +155,13 @@ class LiveEngine:
             scheduled = self.scheduler.schedule()
             self._remember()
             seen.scheduled = self._decided(scheduled)
-            self.preempted = sorted(getattr(scheduled, "preempted_req_ids", None) or ())
+            self.preempted = sorted(scheduled.preempted_req_ids or ())
             self.loading = {} if self.connection is None else self.connection.loading()
             seen.owners = self._owners()
             output = self.worker.execute(scheduled, seen)
             self.in_flight.append((scheduled, output))
             executed = scheduled.total_num_scheduled_tokens > 0
-            # Before 0.25 it is the executor that says so.
-            depth = getattr(self.config, "max_concurrent_batches", 1 + self.settings.async_scheduling)
+            depth = self.config.max_concurrent_batches
             if depth > 1 and len(self.in_flight) < depth and (executed or self.scheduler.has_requests()):
                 return
             self._update(seen)
@@ -189,14 +188,13 @@ class LiveEngine:
         fresh = set(computed)
         again = scheduled.scheduled_cached_reqs
         computed |= dict(zip(again.req_ids, again.num_computed_tokens, strict=True))
-        resumed = getattr(again, "resumed_req_ids", ())
         drafts = scheduled.scheduled_spec_decode_tokens
         return {
             name: Decided(
                 computed=computed[name],
                 tokens=count,
                 drafts=len(drafts.get(name, ())),
-                begins=name in fresh or name in resumed,
+                begins=name in fresh or name in again.resumed_req_ids,
             )
             for name, count in scheduled.num_scheduled_tokens.items()
         }

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 _SKIPPED = 0
-"""The block of a row to skip, in releases since 0.20."""
+"""The block of a row to skip."""
 Count = Callable[[str], None]
 
 
@@ -80,7 +80,7 @@ def _absent(field: Any) -> Any:
 
 
 def _with_decodes_among_prefills(built: Any) -> Any:
-    """GDN layers run decodes beside prefills by themselves since 0.23; document 3 has all rows run as prefills."""
+    """GDN layers run decodes beside prefills by themselves; document 3 has all rows run as prefills."""
     if not hasattr(built, "prefill_query_start_loc") or not built.num_prefills:
         return built
     return dataclasses.replace(

@@ -124,9 +124,7 @@ def planned_ngrams() -> Any:
 
         def load_model(self, *_: Any) -> None: ...
 
-        def propose(self, *arguments: Any, **__: Any) -> list[list[int]]:
-            # Before 0.25 there is no argument for the number of drafts.
-            sampled = next(one for one in arguments if isinstance(one, list))
+        def propose(self, _: int, sampled: list[list[int]], *__: Any, **___: Any) -> list[list[int]]:
             return [self.worker.drafts_after(row, tokens) for row, tokens in enumerate(sampled)]
 
     return SimpleNamespace(NgramProposer=NgramProposer)
@@ -148,7 +146,7 @@ def planned_model_drafts() -> Any:
             self.extra_slots_per_request, self.net_num_new_slots_per_request = 1, 0
             self.max_num_tokens = config.scheduler_config.max_num_batched_tokens
             self.backup_next_token_ids = runner._make_buffer(runner.max_num_reqs, dtype=torch.int32)
-            self.token_arange_np = runner.arange_np if hasattr(runner, "arange_np") else None
+            self.token_arange_np = runner.arange_np
 
         def initialize_attn_backend(self, *_: Any, **__: Any) -> None: ...
 

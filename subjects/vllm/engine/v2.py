@@ -56,7 +56,7 @@ class LiveWorkerV2(LiveWorker):
         self, settings: LiveSettings, config: Any, caches: Any, memory: LiveMemory, plan: Any
     ) -> None:
         super().__init__(settings, config, caches, memory, plan)
-        _require_taken(settings, memory)
+        _require_taken(settings)
         self.batch: Any = None
         self.metadata: Any = None
         with self.inside.functions():
@@ -217,7 +217,7 @@ class LiveWorkerV2(LiveWorker):
         return self.layers(batch.req_ids, starts, batch.input_ids[: batch.num_tokens_after_padding], metadata)
 
 
-def _require_taken(settings: LiveSettings, memory: LiveMemory) -> None:
+def _require_taken(settings: LiveSettings) -> None:
     """Leave out what the release's runner refuses to run, by an assertion in its first step.
 
     Raises:
@@ -230,10 +230,3 @@ def _require_taken(settings: LiveSettings, memory: LiveMemory) -> None:
         and "validate_mamba_state_copy_funcs" not in module
     ):
         raise NotOffered("the release's second runner wants all recurrent groups to be alike")
-    if (
-        settings.prefix_caching
-        and settings.num_spec
-        and memory.dim_first
-        and "is_conv_state_dim_first" in module
-    ):
-        raise NotOffered("the release's second runner copies no channel-first states with drafts")
