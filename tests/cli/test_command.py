@@ -58,6 +58,10 @@ def test_a_misspelt_word_is_refused_and_the_right_word_suggested(
     [
         ("--vllm 0.33.0 --sglang 0.5.23", "--vllm and --sglang are given, but should be of one project"),
         ("--vllm latest", "--vllm = 'latest', but should be the version of a release, such as 0.33.0"),
+        (
+            "--vllm 0.27.1",
+            "vllm = '0.27.1', but should be 0.28.0 or later (tried: 0.28.0, 0.29.0, 0.31.0, 0.32.0, 0.33.0)",
+        ),
         ("--subject my_port --vllm 0.33.0", "subject = 'my_port', but should be vllm, or vllm+<module>"),
         ("--vllm-path /nowhere", "--vllm-path = '/nowhere', but should be a folder with vllm/__init__.py"),
         ("--llamacpp build/none.so", "--llamacpp = 'build/none.so', but should be a release or a library"),
