@@ -146,8 +146,6 @@ def planned_model_drafts() -> Any:
             self.extra_slots_per_request, self.net_num_new_slots_per_request = 1, 0
             self.max_num_tokens = config.scheduler_config.max_num_batched_tokens
             self.backup_next_token_ids = runner._make_buffer(runner.max_num_reqs, dtype=torch.int32)
-            # In 0.28 the runner makes its drafter before this.
-            self.token_arange_np = getattr(runner, "arange_np", None)
 
         def initialize_attn_backend(self, *_: Any, **__: Any) -> None: ...
 
