@@ -11,11 +11,11 @@ from pathlib import Path
 
 import oracle.situations
 from statecheck.campaign.marks import TABLE, drawing_only, noted, unnoted
-from statecheck.execution.example import Bench
+from statecheck.execution.example import ExecutionContext
+from statecheck.execution.executors.rules import RulesExecutor
 from statecheck.execution.machines import MachineProperty
-from statecheck.execution.ports.rules import RulesPort
 from statecheck.execution.registry import Property, load_properties
-from statecheck.expectations.situations import every_situation
+from statecheck.reference.situations import every_situation
 from statecheck.subject import Subject
 
 _CHUNK = 10
@@ -26,7 +26,7 @@ _SCENARIOS = 5
 
 def explored(
     tested: Property,
-    bench: Bench,
+    bench: ExecutionContext,
     *,
     seconds: float,
     max_examples: int,
@@ -75,10 +75,10 @@ def write(content: Mapping[str, list[str]], path: Path = TABLE) -> None:
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
-def asked_bench() -> Bench:
+def rules_context() -> ExecutionContext:
     """A bench where the rules answer in a subject's place."""
     # Marks of an example are reached where its trial asks the rules, not where the port does.
-    return Bench(Subject("the rules", oracle), RulesPort(around=unnoted))
+    return ExecutionContext(Subject("the rules", oracle), RulesExecutor(around=unnoted))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=4.0, help="for each property (default 4)")
     parser.add_argument("--examples", type=int, default=3000, help="of each property, at most (default 3000)")
     options = parser.parse_args(arguments)
-    bench, found = asked_bench(), {}
+    bench, found = rules_context(), {}
     for name, tested in load_properties().items():
         seconds = options.seconds * (_SCENARIOS if isinstance(tested, MachineProperty) else 1)
         found[name] = explored(tested, bench, seconds=seconds, max_examples=options.examples)

@@ -23,7 +23,7 @@ from statecheck.execution.registry import load_properties
 from statecheck.kernels import triton_mode
 from statecheck.rooms import FOLDER
 from statecheck.subject import load
-from statecheck.text import visible
+from statecheck.util.text import visible
 from statecheck.workers.forkserver import kernels_of
 from tests.helpers.hunts import hunt
 from tests.helpers.planted import IN_IMPL

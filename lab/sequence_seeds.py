@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from statecheck.case import Case
-from statecheck.execution.example import Bench
-from statecheck.execution.ports import ordinary_port
+from statecheck.execution.example import ExecutionContext
+from statecheck.execution.executors import ordinary_port
 from statecheck.execution.property import Property
 from statecheck.execution.registry import load_properties
 from statecheck.subject import Subject, load
@@ -82,7 +82,7 @@ def tallied(
     assert subject.sequences is not None
     subject.sequences.models = (model,)
     tally = Tally()
-    bench = Bench(subject, ordinary_port(subject, "cpu"))
+    bench = ExecutionContext(subject, ordinary_port(subject, "cpu"))
 
     def known_by(case: Case) -> KnownDeviation | None:
         found = subject.known(case)

@@ -9,9 +9,9 @@ from typing import Any, TypeGuard
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from properties.strategies.align.afters import After
 from properties.strategies.align.batches import OUT
-from properties.strategies.align.befores import Before
+from properties.strategies.align.batches_after_forward import BatchAfterForward
+from properties.strategies.align.batches_before_forward import BatchBeforeForward
 from properties.strategies.align.cache import with_context
 from properties.strategies.align.kept import Group
 from properties.strategies.align.launches import (
@@ -42,10 +42,15 @@ from properties.strategies.align.runner import COPY_BUFFERS
 from properties.strategies.align.runner_steps import RunnerStep, runner_steps
 from properties.strategies.align.setup import CONTEXT, Setup
 from properties.strategies.align.setups import setups
-from properties.strategies.align.steps import afters, befores, far_afters, far_befores
+from properties.strategies.align.steps import (
+    batches_after_forward,
+    batches_before_forward,
+    far_batches_after_forward,
+    far_batches_before_forward,
+)
 from properties.strategies.orders import orders
 from statecheck.case.values import Call, Fake, Let, Step, Tensor, Value, record
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 from statecheck.execution.statements import statement, statements
 
@@ -75,19 +80,19 @@ METADATA = tuple(
 Steps = list[Step]
 
 
-def by_row(batch: After) -> Steps:
+def by_row(batch: BatchAfterForward) -> Steps:
     return [*batch.prepared(), *batch.rowwise()]
 
 
-def by_slot(batch: After | Before) -> Steps:
+def by_slot(batch: BatchAfterForward | BatchBeforeForward) -> Steps:
     return [*batch.prepared(), *batch.slotwise()]
 
 
-def unbound(batch: After) -> Steps:
+def unbound(batch: BatchAfterForward) -> Steps:
     return [*batch.prepared()[:-1], *batch.rowwise()]
 
 
-def decided(batch: Before) -> Steps:
+def decided(batch: BatchBeforeForward) -> Steps:
     """The precopy of what the preprocess kernel decides."""
     return [*batch.prepared(), *batch.advance(), batch.precopy()]
 
@@ -98,66 +103,66 @@ def as_kernel(steps: Callable[[Any], Steps]) -> Callable[[Any], Steps]:
 
 
 @statements(
-    statement("v1-postprocess/boundary", "byte-exact", V1, batch=afters(mapped=False), steps=by_row,
+    statement("v1-postprocess/boundary", "byte-exact", V1, batch=batches_after_forward(mapped=False), steps=by_row,
         says="an accepted state on a boundary is stored in the column of its block"),
-    statement("v2-postprocess/boundary", "byte-exact", V2, batch=afters(), steps=by_slot,
+    statement("v2-postprocess/boundary", "byte-exact", V2, batch=batches_after_forward(), steps=by_slot,
         says="an accepted state on a boundary is stored for requests in slots"),
-    statement("precopy/running-column", "byte-exact", BEFORE, batch=befores(), steps=by_slot,
+    statement("precopy/running-column", "byte-exact", BEFORE, batch=batches_before_forward(), steps=by_slot,
         says="a state is precopied to the column where its request goes on"),
-    statement("preprocess-kernel/columns", "agreement", DECIDE, batch=befores(uncounted=True), steps=Before.advance,
+    statement("preprocess-kernel/columns", "agreement", DECIDE, batch=batches_before_forward(uncounted=True), steps=BatchBeforeForward.advance,
         says="a request goes to the column of its last token and remembers where it comes from"),
-    statement("preprocess-kernel/precopy", "byte-exact", (*DECIDE, *BEFORE), batch=befores(), steps=decided,
+    statement("preprocess-kernel/precopy", "byte-exact", (*DECIDE, *BEFORE), batch=batches_before_forward(), steps=decided,
         says="what the preprocess kernel decides is what the precopy does"),
 
-    statement("v1-postprocess/idle-rows", "byte-exact", V1, batch=afters(mapped=False, crowded=True), steps=by_row,
+    statement("v1-postprocess/idle-rows", "byte-exact", V1, batch=batches_after_forward(mapped=False, crowded=True), steps=by_row,
         says="states behind dozens of idle rows are stored"),
-    statement("v2-postprocess/idle-rows", "byte-exact", V2, batch=afters(crowded=True), steps=by_slot,
+    statement("v2-postprocess/idle-rows", "byte-exact", V2, batch=batches_after_forward(crowded=True), steps=by_slot,
         says="states behind dozens of idle rows are stored for requests in slots"),
-    statement("precopy/idle-rows", "byte-exact", (*BEFORE, *DECIDE), batch=befores(crowded=True), steps=decided,
+    statement("precopy/idle-rows", "byte-exact", (*BEFORE, *DECIDE), batch=batches_before_forward(crowded=True), steps=decided,
         says="states behind dozens of idle rows are precopied"),
 
-    statement("v1-postprocess/kernel-launch", "byte-exact", (POSTPROCESS_KERNEL, *LAUNCHED), batch=afters(mapped=False),
+    statement("v1-postprocess/kernel-launch", "byte-exact", (POSTPROCESS_KERNEL, *LAUNCHED), batch=batches_after_forward(mapped=False),
         steps=as_kernel(by_row), says="the kernel that stores states may be launched as documented",
         sentence=A_PROGRAM_EACH),
-    statement("precopy/kernel-launch", "byte-exact", (PRECOPY_KERNEL, *LAUNCHED), batch=befores(),
+    statement("precopy/kernel-launch", "byte-exact", (PRECOPY_KERNEL, *LAUNCHED), batch=batches_before_forward(),
         steps=as_kernel(by_slot), says="the precopy kernel may be launched as documented",
         sentence=A_PROGRAM_EACH),
 
-    statement("v1-postprocess/memmove", "memmove", V1, batch=afters(in_place=True, mapped=False), steps=by_row,
+    statement("v1-postprocess/memmove", "memmove", V1, batch=batches_after_forward(in_place=True, mapped=False), steps=by_row,
         says="rows move within their block as through a temporary"),
-    statement("v2-postprocess/memmove", "memmove", V2, batch=afters(in_place=True), steps=by_slot,
+    statement("v2-postprocess/memmove", "memmove", V2, batch=batches_after_forward(in_place=True), steps=by_slot,
         says="rows move within their block as through a temporary for requests in slots"),
 
-    statement("v1-postprocess/null-block", "red zone", V1, batch=afters(flawed=True, mapped=False), steps=by_row,
+    statement("v1-postprocess/null-block", "red zone", V1, batch=batches_after_forward(flawed=True, mapped=False), steps=by_row,
         says="nothing is stored through a null block or a column that is not there"),
-    statement("v2-postprocess/null-block", "red zone", V2, batch=afters(flawed=True), steps=by_slot,
+    statement("v2-postprocess/null-block", "red zone", V2, batch=batches_after_forward(flawed=True), steps=by_slot,
         says="nothing is stored for a row without a slot a null block or a missing column"),
-    statement("precopy/null-block", "red zone", BEFORE, batch=befores(flawed=True), steps=by_slot,
+    statement("precopy/null-block", "red zone", BEFORE, batch=batches_before_forward(flawed=True), steps=by_slot,
         says="nothing is precopied through a sentinel"),
 
-    statement("v1-postprocess/int64-offsets", "width", V1, batch=far_afters(), steps=by_row,
+    statement("v1-postprocess/int64-offsets", "width", V1, batch=far_batches_after_forward(), steps=by_row,
         says="blocks beyond 32 bits are stored in their place"),
-    statement("precopy/int64-offsets", "width", BEFORE, batch=far_befores(), steps=by_slot,
+    statement("precopy/int64-offsets", "width", BEFORE, batch=far_batches_before_forward(), steps=by_slot,
         says="blocks beyond 32 bits are precopied"),
 
-    statement("align-context/unbound", "ownership", V1, batch=afters(mapped=False), steps=unbound,
+    statement("align-context/unbound", "ownership", V1, batch=batches_after_forward(mapped=False), steps=unbound,
         says="a context that is not bound copies nothing"),
 )  # fmt: skip
-def every_byte_is_the_rules(trial: Trial, batch: Any, steps: Callable[[Any], Steps]) -> None:
+def every_byte_is_the_rules(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
     trial.agrees(*steps(batch))
 
 
 @statements(
-    statement("v1-postprocess/program-order", "order-free", V1, batch=afters(mapped=False, reordered=True), chosen=orders(),
-        steps=After.rowwise, says="no order of programs shows in what is stored by row"),
+    statement("v1-postprocess/program-order", "order-free", V1, batch=batches_after_forward(mapped=False, reordered=True), chosen=orders(),
+        steps=BatchAfterForward.rowwise, says="no order of programs shows in what is stored by row"),
     statement("v2-postprocess/program-order", "order-free", V2,
-        batch=afters(reordered=True) | afters(in_place=True, reordered=True), chosen=orders(),
-        steps=After.slotwise, says="no order of programs shows in what is stored by slot",
+        batch=batches_after_forward(reordered=True) | batches_after_forward(in_place=True, reordered=True), chosen=orders(),
+        steps=BatchAfterForward.slotwise, says="no order of programs shows in what is stored by slot",
         sentence="Counts are reset in place, while other programs still have to decide from the counts before."),
-    statement("precopy/program-order", "order-free", BEFORE, batch=befores(moving=True, reordered=True), chosen=orders(),
-        steps=Before.slotwise, says="no order of programs shows in what is precopied"),
+    statement("precopy/program-order", "order-free", BEFORE, batch=batches_before_forward(moving=True, reordered=True), chosen=orders(),
+        steps=BatchBeforeForward.slotwise, says="no order of programs shows in what is precopied"),
 )  # fmt: skip
-def no_order_shows(trial: Trial, batch: Any, chosen: list[str], steps: Callable[[Any], Steps]) -> None:
+def no_order_shows(trial: Example, batch: Any, chosen: list[str], steps: Callable[[Any], Steps]) -> None:
     """Each schedule of the launch begins with the same state of memory."""
     *named, last = steps(batch)
     assert isinstance(last, Call)
@@ -167,14 +172,14 @@ def no_order_shows(trial: Trial, batch: Any, chosen: list[str], steps: Callable[
 
 
 @statements(
-    statement("v1-postprocess/no-sync", "cost", V1, device="cuda", batch=afters(mapped=False), steps=by_row,
+    statement("v1-postprocess/no-sync", "cost", V1, device="cuda", batch=batches_after_forward(mapped=False), steps=by_row,
         says="storing by row never waits for the device"),
-    statement("v2-postprocess/no-sync", "cost", V2, device="cuda", batch=afters(), steps=by_slot,
+    statement("v2-postprocess/no-sync", "cost", V2, device="cuda", batch=batches_after_forward(), steps=by_slot,
         says="storing by slot never waits for the device"),
-    statement("precopy/no-sync", "cost", BEFORE, device="cuda", batch=befores(), steps=by_slot,
+    statement("precopy/no-sync", "cost", BEFORE, device="cuda", batch=batches_before_forward(), steps=by_slot,
         says="precopying never waits for the device"),
 )  # fmt: skip
-def the_device_is_not_waited_for(trial: Trial, batch: Any, steps: Callable[[Any], Steps]) -> None:
+def the_device_is_not_waited_for(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
     *named, last = steps(batch)
     trial.agrees(*named)
     trial.agrees_without_waiting(last)
@@ -185,11 +190,11 @@ def the_device_is_not_waited_for(trial: Trial, batch: Any, steps: Callable[[Any]
     "order-free",
     PREPROCESS_KERNEL,
     LAUNCH,
-    batch=befores(tiles=(1,)),
+    batch=batches_before_forward(tiles=(1,)),
     chosen=orders(),
 )
 def test_no_order_of_programs_shows_in_the_columns_of_the_step(
-    trial: Trial, batch: Before, chosen: list[str]
+    trial: Example, batch: BatchBeforeForward, chosen: list[str]
 ) -> None:
     *named, last = batch.advance()
     assert isinstance(last, Call)
@@ -200,8 +205,8 @@ def test_no_order_of_programs_shows_in_the_columns_of_the_step(
 @prop(
     "align-context/state-metadata", "agreement", CREATE, INITIALIZE, setup=setups(), spare=st.integers(0, 2)
 )
-def test_a_context_describes_every_state_of_every_layer(trial: Trial, setup: Setup, spare: int) -> None:
-    batch = After(setup, ())
+def test_a_context_describes_every_state_of_every_layer(trial: Example, setup: Setup, spare: int) -> None:
+    batch = BatchAfterForward(setup, ())
     *named, bound = with_context(batch.cache, 1 + spare)
     assert isinstance(bound, Call)
     trial.agrees(*named, replace(bound, observes=(*METADATA, OUT)))
@@ -217,9 +222,9 @@ def test_a_context_describes_every_state_of_every_layer(trial: Trial, setup: Set
     column_stride=st.integers(0, 8),
 )
 def test_a_block_table_of_one_column_may_have_any_stride_between_columns(
-    trial: Trial, setup: Setup, row_stride: int, column_stride: int
+    trial: Example, setup: Setup, row_stride: int, column_stride: int
 ) -> None:
-    named = with_context(After(setup, ()).cache, 1)[:-1]
+    named = with_context(BatchAfterForward(setup, ()).cache, 1)[:-1]
     table = Tensor("int32", (2, 1), (1,) * (1 + row_stride), (row_stride, column_stride))
     tables = [table] * len(setup.groups)
     trial.agrees(
@@ -229,8 +234,8 @@ def test_a_block_table_of_one_column_may_have_any_stride_between_columns(
 
 
 @prop("align-context/int64-addresses", "width", CREATE, INITIALIZE, setup=setups(), address=addresses())
-def test_an_address_keeps_all_64_bits(trial: Trial, setup: Setup, address: int) -> None:
-    batch = After(setup, ())
+def test_an_address_keeps_all_64_bits(trial: Example, setup: Setup, address: int) -> None:
+    batch = BatchAfterForward(setup, ())
     fakes = {
         name: replace_views(layer, address + 2**20 * number)
         for number, (name, layer) in enumerate(setup.forward_context(2).items())
@@ -250,8 +255,8 @@ def replace_views(layer: Any, address: int) -> Any:
     return replace(layer, fields=(("kv_cache", views),))
 
 
-@prop("align-context/bound-once", "ownership", *V1, batch=afters(mapped=False))
-def test_a_context_is_bound_once(trial: Trial, batch: After) -> None:
+@prop("align-context/bound-once", "ownership", *V1, batch=batches_after_forward(mapped=False))
+def test_a_context_is_bound_once(trial: Example, batch: BatchAfterForward) -> None:
     """Later bindings change nothing: copies go on where the first one said."""
     cache = batch.cache
     elsewhere = {pool: f"other_{pool}" for pool in batch.setup.pools}
@@ -278,8 +283,8 @@ def moved_layers(layers: Mapping[str, Value], pools: Mapping[str, str]) -> dict[
     }
 
 
-@prop("v1-postprocess/idempotent", "ownership", *V1, batch=afters(mapped=False))
-def test_storing_the_same_step_twice_is_storing_it_once(trial: Trial, batch: After) -> None:
+@prop("v1-postprocess/idempotent", "ownership", *V1, batch=batches_after_forward(mapped=False))
+def test_storing_the_same_step_twice_is_storing_it_once(trial: Example, batch: BatchAfterForward) -> None:
     """Where no state is shifted in its own block, everything that a copy reads is still there after it."""
     size = batch.setup.block_size
     assume(not any(one.bias(size) > 0 and one.published(size) == one.running(size) for one in batch.requests))
@@ -290,7 +295,11 @@ def test_storing_the_same_step_twice_is_storing_it_once(trial: Trial, batch: Aft
 
 
 def same_states(
-    trial: Trial, one: After | Before, left_one: Any, other: After | Before, left_other: Any
+    trial: Example,
+    one: BatchAfterForward | BatchBeforeForward,
+    left_one: Any,
+    other: BatchAfterForward | BatchBeforeForward,
+    left_other: Any,
 ) -> None:
     """State that the blocks that requests have in both batches got the same bytes."""
     before, after = one.cache.states(left_one), other.cache.states(left_other)
@@ -314,7 +323,7 @@ def relabelled(batch: Any, shuffle: int) -> Any:
     return replace(batch, filling=replace(batch.filling, shuffle=batch.filling.shuffle + shuffle))
 
 
-def with_rows_without_a_slot(batch: After, more: int) -> After:
+def with_rows_without_a_slot(batch: BatchAfterForward, more: int) -> BatchAfterForward:
     assume(not batch.setup.shared and batch.requests)
     count = len(batch.requests)
     skipped = (*batch.rows.skipped, *range(count, count + more))
@@ -322,12 +331,12 @@ def with_rows_without_a_slot(batch: After, more: int) -> After:
     return replace(batch, requests=requests, rows=replace(batch.rows, skipped=skipped))
 
 
-def with_padding(batch: Before, padding: int) -> Before:
+def with_padding(batch: BatchBeforeForward, padding: int) -> BatchBeforeForward:
     groups = tuple(replace(group, padding=group.padding + padding) for group in batch.setup.groups)
     return replace(batch, setup=replace(batch.setup, groups=groups))
 
 
-def with_another_group(batch: After, states: int) -> After:
+def with_another_group(batch: BatchAfterForward, states: int) -> BatchAfterForward:
     assume(not batch.setup.shared)
     first = batch.setup.groups[0]
     more = (*batch.setup.groups, Group(first.states[:1] if states == 1 else first.states, layers=states))
@@ -335,51 +344,51 @@ def with_another_group(batch: After, states: int) -> After:
 
 
 @statements(
-    statement("v1-postprocess/relabelled-blocks", "metamorphic", V1, batch=afters(mapped=False).map(seeded), shuffle=st.integers(1, 9),
+    statement("v1-postprocess/relabelled-blocks", "metamorphic", V1, batch=batches_after_forward(mapped=False).map(seeded), shuffle=st.integers(1, 9),
         change=relabelled, steps=by_row, says="relabelled blocks get the same states"),
-    statement("precopy/relabelled-blocks", "metamorphic", BEFORE, batch=befores().map(seeded), shuffle=st.integers(1, 9),
+    statement("precopy/relabelled-blocks", "metamorphic", BEFORE, batch=batches_before_forward().map(seeded), shuffle=st.integers(1, 9),
         change=relabelled, steps=by_slot, says="relabelled blocks get the same states before a step"),
-    statement("v2-postprocess/rows-without-slot", "metamorphic", V2, batch=afters().map(seeded), more=st.integers(1, 3),
+    statement("v2-postprocess/rows-without-slot", "metamorphic", V2, batch=batches_after_forward().map(seeded), more=st.integers(1, 3),
         change=with_rows_without_a_slot, steps=by_slot, says="rows without a slot change nothing"),
-    statement("precopy/page-padding", "metamorphic", BEFORE, batch=befores().map(seeded), padding=st.integers(1, 70),
+    statement("precopy/page-padding", "metamorphic", BEFORE, batch=batches_before_forward().map(seeded), padding=st.integers(1, 70),
         change=with_padding, steps=by_slot, says="padding of pages changes no state"),
-    statement("v1-postprocess/another-group", "metamorphic", V1, batch=afters(mapped=False).map(seeded), states=st.integers(1, 2),
+    statement("v1-postprocess/another-group", "metamorphic", V1, batch=batches_after_forward(mapped=False).map(seeded), states=st.integers(1, 2),
         change=with_another_group, steps=by_row, says="another group changes no state of the others"),
 )  # fmt: skip
-def the_change_shows_in_no_state(
-    trial: Trial, batch: Any, change: Callable[..., Any], steps: Callable[[Any], Steps], **amount: int
+def change_leaves_states_equal(
+    trial: Example, batch: Any, change: Callable[..., Any], steps: Callable[[Any], Steps], **amount: int
 ) -> None:
     other = change(batch, **amount)
     same_states(trial, batch, trial.leaves(*steps(batch)), other, trial.leaves(*steps(other)))
 
 
-def reordered(batch: After, order: int, slots: int = 0) -> After:
+def reordered(batch: BatchAfterForward, order: int, slots: int = 0) -> BatchAfterForward:
     assume(order or slots)
     return replace(
         batch, rows=replace(batch.rows, order=batch.rows.order + order, slots=batch.rows.slots + slots)
     )
 
 
-def counts_by_row(batch: After, left: Mapping[str, Value]) -> dict[int, int]:
+def counts_by_row(batch: BatchAfterForward, left: Mapping[str, Value]) -> dict[int, int]:
     """The accepted count of each request."""
     return dict(zip(batch.row_order, left[OUT].values(), strict=False))
 
 
-def counts_by_slot(batch: After, left: Mapping[str, Value]) -> dict[int, int]:
+def counts_by_slot(batch: BatchAfterForward, left: Mapping[str, Value]) -> dict[int, int]:
     """The accepted count of each request."""
     counts, pairs = left["counts"].values(), zip(batch.row_order, batch.slots, strict=True)
     return {request: counts[slot] for request, slot in pairs if slot >= 0}
 
 
 @statements(
-    statement("v1-postprocess/row-order", "metamorphic", V1, batch=afters(mapped=False).map(seeded), order=st.integers(1, 9),
+    statement("v1-postprocess/row-order", "metamorphic", V1, batch=batches_after_forward(mapped=False).map(seeded), order=st.integers(1, 9),
         steps=by_row, counts=counts_by_row, says="rows may stand in any order"),
-    statement("v2-postprocess/row-order", "metamorphic", V2, batch=afters().map(seeded), order=st.integers(0, 9), slots=st.integers(0, 9),
+    statement("v2-postprocess/row-order", "metamorphic", V2, batch=batches_after_forward().map(seeded), order=st.integers(0, 9), slots=st.integers(0, 9),
         steps=by_slot, counts=counts_by_slot, says="rows and slots may be in any order"),
 )  # fmt: skip
-def order_shows_nowhere(
-    trial: Trial,
-    batch: After,
+def row_order_does_not_matter(
+    trial: Example,
+    batch: BatchAfterForward,
     steps: Callable[[Any], Steps],
     counts: Callable[..., dict[int, int]],
     **by: int,
@@ -397,7 +406,7 @@ def order_shows_nowhere(
 
 
 @prop("copy-meta/copied", "byte-exact", COLLECT, DO_COPY, COPY_BUFFERS, step=runner_steps(pointers=True))
-def test_what_is_written_down_is_what_is_copied(trial: Trial, step: RunnerStep) -> None:
+def test_what_is_written_down_is_what_is_copied(trial: Example, step: RunnerStep) -> None:
     """A request whose state stays where it is writes nothing down."""
     size, cache = step.setup.block_size, step.cache
     trial.agrees(*step.prepared())
@@ -409,7 +418,7 @@ def test_what_is_written_down_is_what_is_copied(trial: Trial, step: RunnerStep) 
 
 
 @prop("copy-meta/memmove", "memmove", COLLECT, DO_COPY, MEMCPY, COPY_BUFFERS, runs=runs())
-def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Trial, runs: MovedRuns) -> None:
+def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Example, runs: MovedRuns) -> None:
     trial.agrees(
         *runs.steps(),
         runs.collect(),
@@ -421,7 +430,7 @@ def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Trial, 
 @prop(
     "copy-meta/kernel-launch", "memmove", MEMCPY_KERNEL, LAUNCH, COLLECT, DO_COPY, COPY_BUFFERS, runs=runs()
 )
-def test_the_kernel_that_copies_runs_may_be_launched_as_documented(trial: Trial, runs: MovedRuns) -> None:
+def test_the_kernel_that_copies_runs_may_be_launched_as_documented(trial: Example, runs: MovedRuns) -> None:
     """A program for each run, and nothing that says how many there are."""
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
     trial.agrees(launch_again(len(runs.runs), ["pool0"], schedule=runs.schedule))
@@ -437,7 +446,7 @@ def test_the_kernel_that_copies_runs_may_be_launched_as_documented(trial: Trial,
     runs=runs(),
     dtype=st.sampled_from(("int32", "int64")),
 )
-def test_sizes_of_runs_may_be_numbers_of_32_or_64_bits(trial: Trial, runs: MovedRuns, dtype: str) -> None:
+def test_sizes_of_runs_may_be_numbers_of_32_or_64_bits(trial: Example, runs: MovedRuns, dtype: str) -> None:
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
     again = copy_again(["pool0"], sizes=runs.sizes(dtype), schedule=runs.schedule)
     trial.agrees(again)
@@ -453,14 +462,16 @@ def test_sizes_of_runs_may_be_numbers_of_32_or_64_bits(trial: Trial, runs: Moved
     runs=runs(reordered=True),
     chosen=orders(),
 )
-def test_no_order_of_programs_shows_in_copied_runs(trial: Trial, runs: MovedRuns, chosen: list[str]) -> None:
+def test_no_order_of_programs_shows_in_copied_runs(
+    trial: Example, runs: MovedRuns, chosen: list[str]
+) -> None:
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
     for schedule in chosen:
         trial.agrees(copy_again(["pool0"], schedule=schedule))
 
 
 @prop("copy-meta/int64-pointers", "width", COLLECT, COPY_BUFFERS, runs=runs(), address=addresses())
-def test_pointers_keep_all_64_bits(trial: Trial, runs: MovedRuns, address: int) -> None:
+def test_pointers_keep_all_64_bits(trial: Example, runs: MovedRuns, address: int) -> None:
     *named, made = runs.steps()
     layers = {
         f"layer{number}": record("Layer", kv_cache=[Fake("uint8", (2**30, 1, 1, run.size), None, address)])
@@ -480,7 +491,7 @@ def test_pointers_keep_all_64_bits(trial: Trial, runs: MovedRuns, address: int) 
     column=st.integers(0, 1),
 )
 def test_a_state_that_stays_is_not_listed_and_an_empty_list_copies_nothing(
-    trial: Trial, runs: MovedRuns, column: int
+    trial: Example, runs: MovedRuns, column: int
 ) -> None:
     stays = collect(runs.setup, runs.places, column, column, 0)
     trial.agrees(*runs.steps(), stays, do_copies(["pool0"]))

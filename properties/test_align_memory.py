@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from properties.strategies.align.afters import After
-from properties.strategies.align.befores import Before
+from properties.strategies.align.batches_after_forward import BatchAfterForward
+from properties.strategies.align.batches_before_forward import BatchBeforeForward
 from properties.strategies.align.pointers import COLLECT, DO_COPY, MovedRuns, do_copies, runs
 from properties.strategies.align.runner import COPY_BUFFERS
-from properties.strategies.align.steps import afters, befores
+from properties.strategies.align.steps import batches_after_forward, batches_before_forward
 from properties.test_align_copies import BEFORE, V1, V2, Steps, by_row, by_slot, spell
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 from statecheck.execution.statements import statement, statements
 
-Batch = After | Before
+Batch = BatchAfterForward | BatchBeforeForward
 
 
-def same_bytes(trial: Trial, pool: str, seen: bytes, wanted: bytes, at: Iterable[int], place: str) -> None:
+def same_bytes(trial: Example, pool: str, seen: bytes, wanted: bytes, at: Iterable[int], place: str) -> None:
     """The bytes of a pool at these offsets are the wanted ones."""
     wrong = next((offset for offset in at if seen[offset] != wanted[offset]), None)
     first = wrong or 0
@@ -27,14 +27,14 @@ def same_bytes(trial: Trial, pool: str, seen: bytes, wanted: bytes, at: Iterable
 
 
 @statements(
-    statement("v1-postprocess/red-zone", "red zone", V1, batch=afters(mapped=False), steps=by_row,
+    statement("v1-postprocess/red-zone", "red zone", V1, batch=batches_after_forward(mapped=False), steps=by_row,
         says="storing by row changes nothing outside of the states of requests"),
-    statement("v2-postprocess/red-zone", "red zone", V2, batch=afters(), steps=by_slot,
+    statement("v2-postprocess/red-zone", "red zone", V2, batch=batches_after_forward(), steps=by_slot,
         says="storing by slot changes nothing outside of the states of requests"),
-    statement("precopy/red-zone", "red zone", BEFORE, batch=befores(), steps=by_slot,
+    statement("precopy/red-zone", "red zone", BEFORE, batch=batches_before_forward(), steps=by_slot,
         says="precopying changes nothing outside of the states of requests"),
 )  # fmt: skip
-def nothing_else_changes(trial: Trial, batch: Batch, steps: Callable[[Any], Steps]) -> None:
+def nothing_else_changes(trial: Example, batch: Batch, steps: Callable[[Any], Steps]) -> None:
     """The null block, blocks of no request, and what lies between states and pages keep their bytes."""
     left = trial.leaves(*steps(batch))
     for pool in batch.setup.pools:
@@ -43,14 +43,14 @@ def nothing_else_changes(trial: Trial, batch: Batch, steps: Callable[[Any], Step
 
 
 @statements(
-    statement("v1-postprocess/own-blocks", "ownership", V1, batch=afters(mapped=False), steps=by_row,
+    statement("v1-postprocess/own-blocks", "ownership", V1, batch=batches_after_forward(mapped=False), steps=by_row,
         says="storing by row changes no block but those before boundaries"),
-    statement("v2-postprocess/own-blocks", "ownership", V2, batch=afters(), steps=by_slot,
+    statement("v2-postprocess/own-blocks", "ownership", V2, batch=batches_after_forward(), steps=by_slot,
         says="storing by slot changes no block but those before boundaries"),
-    statement("precopy/own-blocks", "ownership", BEFORE, batch=befores(), steps=by_slot,
+    statement("precopy/own-blocks", "ownership", BEFORE, batch=batches_before_forward(), steps=by_slot,
         says="precopying changes no block but those where requests go on"),
 )  # fmt: skip
-def no_other_block_changes(trial: Trial, batch: Batch, steps: Callable[[Any], Steps]) -> None:
+def no_other_block_changes(trial: Example, batch: Batch, steps: Callable[[Any], Steps]) -> None:
     before, after = batch.cache.first_states, batch.cache.states(trial.leaves(*steps(batch)))
     changed = {cell[1:] for cell in before if before[cell] != after[cell]}
     foreign = sorted(changed - batch.written())
@@ -63,12 +63,12 @@ def no_other_block_changes(trial: Trial, batch: Batch, steps: Callable[[Any], St
 
 
 @statements(
-    statement("v1-postprocess/shifted-rows", "memmove", V1, batch=afters(in_place=True, mapped=False), steps=by_row,
+    statement("v1-postprocess/shifted-rows", "memmove", V1, batch=batches_after_forward(in_place=True, mapped=False), steps=by_row,
         says="conv rows that are shifted in their block arrive as they were"),
-    statement("v2-postprocess/shifted-rows", "memmove", V2, batch=afters(in_place=True), steps=by_slot,
+    statement("v2-postprocess/shifted-rows", "memmove", V2, batch=batches_after_forward(in_place=True), steps=by_slot,
         says="conv rows that are shifted in their block arrive as they were for requests in slots"),
 )  # fmt: skip
-def shifted_rows_arrive(trial: Trial, batch: After, steps: Callable[[Any], Steps]) -> None:
+def shifted_rows_arrive(trial: Example, batch: BatchAfterForward, steps: Callable[[Any], Steps]) -> None:
     """Each row of the accepted tokens' window takes the place of an earlier one, and the last rows keep their bytes."""
     before, after = batch.cache.first_states, batch.cache.states(trial.leaves(*steps(batch)))
     for layer, group, _ in batch.setup.named_layers():
@@ -84,7 +84,7 @@ def shifted_rows_arrive(trial: Trial, batch: After, steps: Callable[[Any], Steps
 
 @prop("copy-meta/every-byte", "memmove", COLLECT, DO_COPY, COPY_BUFFERS, runs=runs())
 def test_every_byte_of_a_run_arrives_as_it_was_and_no_other_byte_changes(
-    trial: Trial, runs: MovedRuns
+    trial: Example, runs: MovedRuns
 ) -> None:
     left = trial.leaves(*runs.steps(), runs.collect(), do_copies(["pool0"], schedule=runs.schedule))
     after, wanted = bytes(left["pool0"].elements), runs.moved_through_a_temporary()

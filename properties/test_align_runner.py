@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from properties.strategies.align.afters import After
+from properties.strategies.align.batches_after_forward import BatchAfterForward
 from properties.strategies.align.runner import (
     BUFFERS,
     CLEANUP,
@@ -29,9 +29,9 @@ from properties.strategies.align.runner import (
 from properties.strategies.align.runner_steps import RunnerStep, runner_steps
 from properties.strategies.align.setup import CONTEXT, Setup
 from properties.strategies.align.setups import setups
-from properties.strategies.align.steps import afters
+from properties.strategies.align.steps import batches_after_forward
 from statecheck.case.values import Attribute, Call, Let, Name, Step, Value, int32, record
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 from statecheck.execution.statements import statement, statements
 
@@ -45,7 +45,7 @@ STAGE_ALL = (STAGE, CREATE)
 
 
 @prop("preprocess/idempotent", "ownership", PREPROCESS, COPY_BUFFERS, step=runner_steps())
-def test_preparing_the_same_step_again_changes_nothing(trial: Trial, step: RunnerStep) -> None:
+def test_preparing_the_same_step_again_changes_nothing(trial: Example, step: RunnerStep) -> None:
     """A request that is where it is going to run stays there."""
     forgotten = replace(step, gone=(), resumed=False)
     trial.agrees(*forgotten.prepared(), forgotten.preprocess())
@@ -61,7 +61,7 @@ def test_preparing_the_same_step_again_changes_nothing(trial: Trial, step: Runne
     spec=st.integers(-1, 3),
 )
 def test_all_mode_remembers_the_block_of_the_last_token_of_full_decodes(
-    trial: Trial, step: RunnerStep, rows: int, spec: int
+    trial: Example, step: RunnerStep, rows: int, spec: int
 ) -> None:
     named = Let("config", step.setup.config(4)), Let("state_idx", step.state_idx)
     arguments: dict[str, Value] = {
@@ -92,7 +92,7 @@ def staged(step: RunnerStep) -> list[Step]:
 
 
 @prop("staging/some-rows", "byte-exact", *STAGE_ALL, step=runner_steps(), rows=st.integers(0, 3))
-def test_staging_some_rows_leaves_those_behind_them(trial: Trial, step: RunnerStep, rows: int) -> None:
+def test_staging_some_rows_leaves_those_behind_them(trial: Example, step: RunnerStep, rows: int) -> None:
     some = min(rows, len(step.rows))
     whole = stage(step.cache, step.rows, step.output)
     longer = tuple(replace(row, computed=row.computed + 3) for row in step.rows)
@@ -152,19 +152,19 @@ def all_staged(step: RunnerStep) -> list[Step]:
         says="scheduled computed and draft tokens are staged in the order of the rows"),
 )  # fmt: skip
 def every_call_is_the_rules(
-    trial: Trial, step: RunnerStep, steps: Callable[[RunnerStep], list[Step]]
+    trial: Example, step: RunnerStep, steps: Callable[[RunnerStep], list[Step]]
 ) -> None:
     trial.agrees(*steps(step))
 
 
-def sampled_rows(batch: After) -> tuple[Scheduled, ...]:
+def sampled_rows(batch: BatchAfterForward) -> tuple[Scheduled, ...]:
     return tuple(
         Scheduled(f"r{request}", request, one.computed, one.length, one.drafts)
         for request, one in ((request, batch.all_requests[request]) for request in batch.row_order)
     )
 
 
-def after_a_step(batch: After, *, with_postprocess: bool = True) -> list[Step]:
+def after_a_step(batch: BatchAfterForward, *, with_postprocess: bool = True) -> list[Step]:
     """Everything that `postprocess_mamba_align_gpu` needs: pools, buffers, what is staged, and sampled counts."""
     rows, running = sampled_rows(batch), batch.running()
     output = scheduler_output(rows)
@@ -184,10 +184,10 @@ def after_a_step(batch: After, *, with_postprocess: bool = True) -> list[Step]:
     POSTPROCESS_GPU,
     BUFFERS,
     STAGE,
-    batch=afters(mapped=False),
+    batch=batches_after_forward(mapped=False),
 )
 def test_after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_counts(
-    trial: Trial, batch: After
+    trial: Example, batch: BatchAfterForward
 ) -> None:
     """The buffers bind themselves to layers and tables at the first step, and stay so."""
     once = postprocess(batch.cache, sampled_rows(batch), schedule=batch.schedule)
@@ -201,21 +201,21 @@ def test_after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_cou
     BUFFERS,
     STAGE,
     device="cuda",
-    batch=afters(mapped=False),
+    batch=batches_after_forward(mapped=False),
 )
-def test_the_postprocess_never_waits_for_the_device(trial: Trial, batch: After) -> None:
+def test_the_postprocess_never_waits_for_the_device(trial: Example, batch: BatchAfterForward) -> None:
     trial.agrees(*after_a_step(batch))
     trial.agrees_without_waiting(postprocess(batch.cache, sampled_rows(batch)))
 
 
 @prop("staging/no-sync", "cost", *STAGE_ALL, device="cuda", step=runner_steps())
-def test_staging_never_waits_for_the_device(trial: Trial, step: RunnerStep) -> None:
+def test_staging_never_waits_for_the_device(trial: Example, step: RunnerStep) -> None:
     trial.agrees(*staged(step))
     trial.agrees_without_waiting(stage(step.cache, step.rows, step.output))
 
 
 @prop("mamba-groups/found", "agreement", GROUPS, setup=setups(), others=st.integers(0, 2))
-def test_the_groups_with_states_are_found_among_all_groups(trial: Trial, setup: Setup, others: int) -> None:
+def test_the_groups_with_states_are_found_among_all_groups(trial: Example, setup: Setup, others: int) -> None:
     config = setup.config(4)
     groups = list(config["kv_cache_groups"])
     other = record(
@@ -231,7 +231,7 @@ def test_the_groups_with_states_are_found_among_all_groups(trial: Trial, setup: 
 
 @prop("copy-buffers/room", "agreement", COPY_BUFFERS, setup=setups(), max_num_reqs=st.integers(1, 4))
 def test_lists_have_room_for_a_copy_per_request_layer_and_function(
-    trial: Trial, setup: Setup, max_num_reqs: int
+    trial: Example, setup: Setup, max_num_reqs: int
 ) -> None:
     trial.agrees(Let("config", setup.config(4)), copy_buffers(setup, max_num_reqs))
 
@@ -245,7 +245,7 @@ def test_lists_have_room_for_a_copy_per_request_layer_and_function(
     with_postprocess=st.booleans(),
 )
 def test_the_context_is_there_only_where_it_is_asked_for(
-    trial: Trial, setup: Setup, max_num_reqs: int, with_postprocess: bool
+    trial: Example, setup: Setup, max_num_reqs: int, with_postprocess: bool
 ) -> None:
     made = buffers(setup, max_num_reqs, with_postprocess=with_postprocess)
     trial.agrees(Let("config", setup.config(4)), made)

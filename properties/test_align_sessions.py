@@ -12,7 +12,7 @@ from properties.strategies.align.session_runners import HistoryInRows, HistoryIn
 from properties.strategies.align.sessions import History, histories
 from properties.strategies.align.setup import CONTEXT
 from statecheck.case.values import Let, Value
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 from statecheck.execution.statements import statement, statements
 
@@ -43,7 +43,7 @@ def by_lists(history: History) -> HistoryRunner:
         says="every step of requests in slots follows the rules"),
 )  # fmt: skip
 def every_step_is_the_rules(
-    trial: Trial, history: History, runner: Callable[[History], HistoryRunner]
+    trial: Example, history: History, runner: Callable[[History], HistoryRunner]
 ) -> None:
     take_through(trial, runner(history))
 
@@ -57,7 +57,7 @@ def every_step_is_the_rules(
         says="requests in slots read and publish the states of exactly their tokens"),
 )  # fmt: skip
 def states_are_of_exactly_the_tokens(
-    trial: Trial, history: History, runner: Callable[[History], HistoryRunner]
+    trial: Example, history: History, runner: Callable[[History], HistoryRunner]
 ) -> None:
     watch(trial, runner(history))
 
@@ -70,7 +70,7 @@ def states_are_of_exactly_the_tokens(
     CLEANUP,
     history=histories(max_requests=2, max_decodes=2),
 )
-def test_rows_slots_and_lists_of_pointers_leave_the_same_bytes(trial: Trial, history: History) -> None:
+def test_rows_slots_and_lists_of_pointers_leave_the_same_bytes(trial: Example, history: History) -> None:
     """The same requests, the same forwards, the same accepted tokens: every runner ends with the same states."""
     take_through(trial, HistoryInRows(history, pointers=False))
     one = pools(trial, history)
@@ -87,14 +87,14 @@ def test_rows_slots_and_lists_of_pointers_leave_the_same_bytes(trial: Trial, his
         )
 
 
-def take_through(trial: Trial, runner: HistoryRunner) -> None:
+def take_through(trial: Example, runner: HistoryRunner) -> None:
     """Hold every call against the rules."""
     trial.agrees(*runner.begin())
     for number in range(len(runner.history.steps)):
         trial.agrees(*runner.before(number), *runner.after(number))
 
 
-def watch(trial: Trial, runner: HistoryRunner) -> None:
+def watch(trial: Example, runner: HistoryRunner) -> None:
     """Look, without any rule about copies, at what every forward would read and at every block that becomes full."""
     history = runner.history
     trial.returns(*runner.begin())
@@ -106,5 +106,5 @@ def watch(trial: Trial, runner: HistoryRunner) -> None:
         trial.holds(not misstored, misstored, place="stored")
 
 
-def pools(trial: Trial, history: History) -> dict[str, Value]:
+def pools(trial: Example, history: History) -> dict[str, Value]:
     return trial.leaves(Let("state_idx", {}), look(history))

@@ -17,7 +17,7 @@ from properties.strategies.batch import (
 )
 from properties.strategies.block_tables import BlockTable, block_tables
 from statecheck.case.values import Let, Name, Overwrite, call, int32
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 from statecheck.execution.statements import statement, statements
 
@@ -34,12 +34,12 @@ COMPUTED, LENGTHS = (
     statement("split/short-prefills", "agreement", [SPLIT], splitting=splittings(shuffled_batches()),
         says="rows behind the first prefill are prefills however short"),
 )  # fmt: skip
-def a_batch_is_split_by_the_rules(trial: Trial, splitting: Splitting) -> None:
+def a_batch_is_split_by_the_rules(trial: Example, splitting: Splitting) -> None:
     trial.agrees(splitting.call())
 
 
 @prop("split/partition", "partition", SPLIT, splitting=splittings(shuffled_batches()))
-def test_decodes_and_prefills_add_up_to_the_batch(trial: Trial, splitting: Splitting) -> None:
+def test_decodes_and_prefills_add_up_to_the_batch(trial: Example, splitting: Splitting) -> None:
     decodes, prefills, decode_tokens, prefill_tokens = trial.returns(splitting.call())
     rows, tokens = splitting.batch.num_reqs, splitting.batch.num_actual_tokens
     trial.holds(
@@ -61,7 +61,7 @@ def test_decodes_and_prefills_add_up_to_the_batch(trial: Trial, splitting: Split
 
 
 @prop("split/threshold", "classification", SPLIT, splitting=splittings(shuffled_batches()))
-def test_no_decode_is_longer_than_the_threshold(trial: Trial, splitting: Splitting) -> None:
+def test_no_decode_is_longer_than_the_threshold(trial: Example, splitting: Splitting) -> None:
     decodes, *_ = trial.returns(splitting.call())
     lens = splitting.batch.query_lens[:decodes]
     fits = all(length <= splitting.decode_threshold for length in lens)
@@ -75,7 +75,7 @@ def test_no_decode_is_longer_than_the_threshold(trial: Trial, splitting: Splitti
 
 @prop("split/prompt-rows", "classification", SPLIT, splitting=splittings(shuffled_batches()))
 def test_a_row_in_its_prompt_is_no_decode_where_short_extends_are_prefills(
-    trial: Trial, splitting: Splitting
+    trial: Example, splitting: Splitting
 ) -> None:
     decodes, *_ = trial.returns(replace(splitting, treat_short_extends_as_decodes=False).call())
     marks = splitting.batch.is_prefilling[:decodes]
@@ -88,7 +88,9 @@ def test_a_row_in_its_prompt_is_no_decode_where_short_extends_are_prefills(
 
 
 @prop("split/uniform", "classification", SPLIT, splitting=splittings(shuffled_batches()))
-def test_uniform_decodes_are_all_as_long_as_the_first_or_padding(trial: Trial, splitting: Splitting) -> None:
+def test_uniform_decodes_are_all_as_long_as_the_first_or_padding(
+    trial: Example, splitting: Splitting
+) -> None:
     decodes, *_ = trial.returns(replace(splitting, require_uniform=True).call())
     lens = splitting.batch.query_lens[:decodes]
     even = len(set(lens) - {0}) <= 1
@@ -96,7 +98,7 @@ def test_uniform_decodes_are_all_as_long_as_the_first_or_padding(trial: Trial, s
 
 
 @prop("split/padding-rows", "metamorphic", SPLIT, splitting=splittings(), rows=st.integers(1, 3))
-def test_padding_rows_join_the_last_kind_of_row(trial: Trial, splitting: Splitting, rows: int) -> None:
+def test_padding_rows_join_the_last_kind_of_row(trial: Example, splitting: Splitting, rows: int) -> None:
     padded = replace(
         splitting, batch=replace(splitting.batch, padded_rows=splitting.batch.padded_rows + rows)
     )
@@ -108,7 +110,7 @@ def test_padding_rows_join_the_last_kind_of_row(trial: Trial, splitting: Splitti
 
 @prop("block-table/align-columns", "agreement", GATHER, table=block_tables())
 def test_align_mode_keeps_the_running_column_and_the_speculative_ones(
-    trial: Trial, table: BlockTable
+    trial: Example, table: BlockTable
 ) -> None:
     trial.agrees(table.call())
 
@@ -120,12 +122,14 @@ def test_align_mode_keeps_the_running_column_and_the_speculative_ones(
     table=block_tables(),
     mode=st.sampled_from(("none", "all")),
 )
-def test_modes_none_and_all_hand_back_the_very_same_table(trial: Trial, table: BlockTable, mode: str) -> None:
+def test_modes_none_and_all_hand_back_the_very_same_table(
+    trial: Example, table: BlockTable, mode: str
+) -> None:
     trial.agrees(table.call(mode))
 
 
 @prop("block-table/own-row", "red zone", GATHER, table=block_tables())
-def test_no_entry_comes_from_memory_outside_the_row(trial: Trial, table: BlockTable) -> None:
+def test_no_entry_comes_from_memory_outside_the_row(trial: Example, table: BlockTable) -> None:
     for r, row in enumerate(trial.returns(table.call()).rows()):
         foreign = set(row) - set(table.rows[r])
         trial.holds(
@@ -139,7 +143,9 @@ def test_no_entry_comes_from_memory_outside_the_row(trial: Trial, table: BlockTa
 @prop(
     "block-table/relabelled-blocks", "metamorphic", GATHER, table=block_tables(), shift=st.integers(1, 1000)
 )
-def test_relabelled_physical_blocks_come_out_relabelled(trial: Trial, table: BlockTable, shift: int) -> None:
+def test_relabelled_physical_blocks_come_out_relabelled(
+    trial: Example, table: BlockTable, shift: int
+) -> None:
     table = replace(table, rows=tuple(tuple(block % 2**30 for block in row) for row in table.rows))
     moved = replace(table, rows=tuple(tuple(block + shift for block in row) for row in table.rows))
     plain, relabelled = trial.returns(table.call()), trial.returns(moved.call())
@@ -152,7 +158,7 @@ def test_relabelled_physical_blocks_come_out_relabelled(trial: Trial, table: Blo
 @prop(
     "block-table/row-order", "metamorphic", GATHER, table=block_tables(rows_per_length=True), data=st.data()
 )
-def test_permuted_requests_come_out_permuted(trial: Trial, table: BlockTable, data: st.DataObject) -> None:
+def test_permuted_requests_come_out_permuted(trial: Example, table: BlockTable, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(table.rows))))
     moved = replace(
         table,
@@ -174,18 +180,18 @@ def test_permuted_requests_come_out_permuted(trial: Trial, table: BlockTable, da
     table=block_tables(rows_per_length=True),
     batch=batches(),
 )
-def test_nothing_waits_for_the_device(trial: Trial, table: BlockTable, batch: Batch) -> None:
+def test_nothing_waits_for_the_device(trial: Example, table: BlockTable, batch: Batch) -> None:
     record = metadata(batch)
     trial.agrees_without_waiting(table.call(), call(COMPUTED, self=record), call(LENGTHS, self=record))
 
 
 @prop("common-metadata/computed-tokens", "agreement", COMPUTED, batch=batches())
-def test_computed_tokens_are_the_length_after_the_step_less_the_query(trial: Trial, batch: Batch) -> None:
+def test_computed_tokens_are_the_length_after_the_step_less_the_query(trial: Example, batch: Batch) -> None:
     trial.agrees(call(COMPUTED, self=metadata(batch)))
 
 
 @prop("common-metadata/query-lens", "agreement", LENGTHS, batch=shuffled_batches())
-def test_query_lengths_are_the_differences_of_the_starts(trial: Trial, batch: Batch) -> None:
+def test_query_lengths_are_the_differences_of_the_starts(trial: Example, batch: Batch) -> None:
     trial.agrees(call(LENGTHS, self=metadata(batch)))
 
 
@@ -198,7 +204,7 @@ def test_query_lengths_are_the_differences_of_the_starts(trial: Trial, batch: Ba
     grown=st.integers(1, 9),
 )
 def test_metadata_that_changed_in_place_gives_fresh_computed_tokens(
-    trial: Trial, batch: Batch, grown: int
+    trial: Example, batch: Batch, grown: int
 ) -> None:
     starts, lens = batch.query_start_loc, batch.seq_lens
     record = metadata(batch, query_start_loc=Name("query_start_loc"), seq_lens=Name("seq_lens"))

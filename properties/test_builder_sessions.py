@@ -7,7 +7,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from properties.strategies.builder_sessions import captured_step, steps
 from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, setups
-from statecheck.execution.machines import TrialMachine, machine_prop
+from statecheck.execution.machines import ExampleMachine, machine_prop
 
 BUILDERS = tuple(CLASSES.values())
 UPDATABLE = tuple(CLASSES[kind] for kind in ("mamba1", "mamba2"))
@@ -20,7 +20,7 @@ UPDATABLE = tuple(CLASSES[kind] for kind in ("mamba1", "mamba2"))
     *(f"{name}.build_for_cudagraph_capture" for name in BUILDERS),
     *(f"{name}.update_block_table" for name in UPDATABLE),
 )
-class AnOldStepNeverShowsInANewOne(TrialMachine):
+class AnOldStepNeverShowsInANewOne(ExampleMachine):
     """Whatever a builder built or captured before, its next result is that of a new builder."""
 
     setup: BuilderSetup

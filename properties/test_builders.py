@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from properties.strategies.builder_sessions import Session, captured_step, sessions
 from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, StepRequest, setups
 from statecheck.case.values import Call, Name, Record, Tensor, Value, call
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 from statecheck.execution.statements import statement, statements
 
@@ -47,7 +47,7 @@ BY_ROW = (
 """Tensors with an entry or more for each row, in the order of the batch, so that rows of padding come last."""
 
 
-def built(trial: Trial, session: Session) -> Record:
+def built(trial: Example, session: Session) -> Record:
     """The metadata of the session's only step, not compared with anything."""
     trial.returns(session.setup.construct())
     return trial.returns(session.steps[0].build(session.setup))
@@ -87,12 +87,12 @@ SPECULATIVE_SESSIONS = sessions(**SPECULATING).map(accepted) | sessions(**SPECUL
     statement("builder/full-graphs", "agreement", BUILD, session=sessions(**FULL),
         says="metadata for full graphs is padded to the rows of the batch"),
 )  # fmt: skip
-def metadata_are_the_rules(trial: Trial, session: Session) -> None:
+def metadata_are_the_rules(trial: Example, session: Session) -> None:
     trial.agrees(session.setup.construct(), session.steps[0].build(session.setup))
 
 
 @prop("builder/partition", "partition", *BUILD, session=sessions(kinds=MAMBA).map(accepted))
-def test_decodes_and_prefills_of_the_metadata_add_up_to_the_batch(trial: Trial, session: Session) -> None:
+def test_decodes_and_prefills_of_the_metadata_add_up_to_the_batch(trial: Example, session: Session) -> None:
     found, step = built(trial, session), session.steps[0]
     rows = found["num_decodes"] + found["num_prefills"]
     tokens = found["num_decode_tokens"] + found["num_prefill_tokens"]
@@ -111,7 +111,7 @@ def test_decodes_and_prefills_of_the_metadata_add_up_to_the_batch(trial: Trial, 
     "GDNAttentionMetadataBuilder.build",
     session=SPECULATIVE_SESSIONS,
 )
-def test_token_indices_of_gdn_are_disjoint_and_cover_the_step(trial: Trial, session: Session) -> None:
+def test_token_indices_of_gdn_are_disjoint_and_cover_the_step(trial: Example, session: Session) -> None:
     found, step = built(trial, session), session.steps[0]
     if found["spec_token_indx"] is None:
         return
@@ -126,7 +126,7 @@ def test_token_indices_of_gdn_are_disjoint_and_cover_the_step(trial: Trial, sess
 
 
 @prop("builder/no-prior-state", "classification", *BUILD, session=sessions().map(accepted))
-def test_no_row_without_prior_state_is_a_decode(trial: Trial, session: Session) -> None:
+def test_no_row_without_prior_state_is_a_decode(trial: Example, session: Session) -> None:
     found, step = built(trial, session), session.steps[0]
     for r, row in enumerate(decodes_of(found, step)):
         trial.holds(
@@ -169,7 +169,7 @@ def with_drafts_of_prompts(session: Session) -> Session:
     *BUILD,
     session=sessions().map(accepted) | SPECULATIVE_SESSIONS.map(with_drafts_of_prompts),
 )
-def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Trial, session: Session) -> None:
+def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Example, session: Session) -> None:
     step = replace(session.steps[0], marks=True)
     if not trial.profile.drafts_in_prompts:
         requests = (replace(row, drafts=-1) if row.prefilling else row for row in step.requests)
@@ -194,7 +194,7 @@ def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Trial, sessio
     session=SPECULATIVE_SESSIONS,
 )
 def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
-    trial: Trial, session: Session
+    trial: Example, session: Session
 ) -> None:
     step = replace(session.steps[0], marks=True)
     found = built(trial, replace(session, steps=(step,)))
@@ -227,7 +227,7 @@ def undrafted(step: BuildCall, *, plain: bool) -> Iterator[tuple[int, StepReques
     *BUILD,
     session=sessions(**FULL).map(accepted),
 )
-def test_rows_of_padding_never_name_a_block(trial: Trial, session: Session) -> None:
+def test_rows_of_padding_never_name_a_block(trial: Example, session: Session) -> None:
     """Whatever a runner leaves in the table rows of padding, no kernel touches a block for them."""
     found, step = built(trial, session), session.steps[0]
     requests, fields = len(step.requests), dict(found.fields)
@@ -252,7 +252,7 @@ def test_rows_of_padding_never_name_a_block(trial: Trial, session: Session) -> N
 @prop(
     "builder/own-buffers", "ownership", *BUILD, "harness.owned_fields", session=sessions(**FULL).map(accepted)
 )
-def test_results_for_full_graphs_live_in_the_builder_s_own_buffers(trial: Trial, session: Session) -> None:
+def test_results_for_full_graphs_live_in_the_builder_s_own_buffers(trial: Example, session: Session) -> None:
     trial.agrees(
         session.setup.construct(),
         session.steps[0].build(session.setup),
@@ -267,7 +267,7 @@ def test_results_for_full_graphs_live_in_the_builder_s_own_buffers(trial: Trial,
     "harness.owned_fields",
     session=sessions(**FULL).map(accepted),
 )
-def test_two_builders_never_share_memory(trial: Trial, session: Session) -> None:
+def test_two_builders_never_share_memory(trial: Example, session: Session) -> None:
     trial.returns(session.setup.construct(), session.setup.construct(bind="other"))
     trial.returns(session.steps[0].build(session.setup))
     shared = trial.returns(call("harness.owned_fields", owner=Name("other"), result=Name("metadata")))
@@ -277,7 +277,7 @@ def test_two_builders_never_share_memory(trial: Trial, session: Session) -> None
 
 
 @prop("builder/several-steps", "ownership", *BUILD, session=sessions(max_steps=4))
-def test_each_build_is_what_a_new_builder_would_build(trial: Trial, session: Session) -> None:
+def test_each_build_is_what_a_new_builder_would_build(trial: Example, session: Session) -> None:
     trial.agrees(session.setup.construct())
     for step in session.steps:
         trial.agrees(step.build(session.setup))
@@ -291,7 +291,7 @@ def test_each_build_is_what_a_new_builder_would_build(trial: Trial, session: Ses
     padded_rows=st.integers(1, 2),
 )
 def test_rows_of_padding_behind_drafts_hold_nothing_of_an_earlier_step(
-    trial: Trial, session: Session, padded_rows: int
+    trial: Example, session: Session, padded_rows: int
 ) -> None:
     trial.agrees(session.setup.construct())
     for step in session.steps:
@@ -300,7 +300,7 @@ def test_rows_of_padding_behind_drafts_hold_nothing_of_an_earlier_step(
 
 
 @prop("builder/padding-rows", "metamorphic", *BUILD, session=sessions().map(accepted), rows=st.integers(1, 2))
-def test_rows_of_padding_change_no_row_before_them(trial: Trial, session: Session, rows: int) -> None:
+def test_rows_of_padding_change_no_row_before_them(trial: Example, session: Session, rows: int) -> None:
     """Counts may grow by rows of padding; what the kernels read for the other rows stays the same."""
     plain = replace(session.steps[0], padded_rows=0, padded_tokens=0)
     padded = replace(plain, padded_rows=rows)
@@ -344,7 +344,7 @@ def _values(found: Record, name: str) -> Any:
     shift=st.integers(1, 1000),
 )
 def test_relabelled_blocks_come_out_relabelled_and_nothing_else_changes(
-    trial: Trial, session: Session, shift: int
+    trial: Example, session: Session, shift: int
 ) -> None:
     step = replace(session.steps[0], first_block=1)
     one = built(trial, replace(session, steps=(step,)))
@@ -375,7 +375,9 @@ def _is_block(block: int) -> bool:
     rows=st.integers(0, 4),
     padded=st.integers(0, 2),
 )
-def test_a_captured_step_has_decodes_only(trial: Trial, setup: BuilderSetup, rows: int, padded: int) -> None:
+def test_a_captured_step_has_decodes_only(
+    trial: Example, setup: BuilderSetup, rows: int, padded: int
+) -> None:
     trial.agrees(setup.construct(), captured_step(setup, rows, padded))
 
 
@@ -388,7 +390,7 @@ def test_a_captured_step_has_decodes_only(trial: Trial, setup: BuilderSetup, row
     builder=UPDATING,
 )
 def test_another_block_table_changes_the_state_indices_only(
-    trial: Trial, session: Session, first_block: int, builder: str
+    trial: Example, session: Session, first_block: int, builder: str
 ) -> None:
     setup = replace(session.setup, num_spec=0)
     step = session.steps[0]
@@ -407,7 +409,7 @@ def test_another_block_table_changes_the_state_indices_only(
     builder=UPDATING,
 )
 def test_another_block_table_changes_the_state_indices_of_gdn_only(
-    trial: Trial, session: Session, first_block: int, builder: str
+    trial: Example, session: Session, first_block: int, builder: str
 ) -> None:
     setup, step = session.setup, session.steps[0]
     update = step.with_blocks_from(500 + first_block).update(setup, builder)
@@ -415,7 +417,7 @@ def test_another_block_table_changes_the_state_indices_of_gdn_only(
 
 
 @prop("builder/no-sync", "cost", *BUILD, device="cuda", session=sessions(max_steps=2))
-def test_no_build_waits_for_the_device(trial: Trial, session: Session) -> None:
+def test_no_build_waits_for_the_device(trial: Example, session: Session) -> None:
     trial.agrees(session.setup.construct())
     for step in session.steps:
         trial.agrees_without_waiting(step.build(session.setup))
@@ -433,7 +435,7 @@ def test_no_build_waits_for_the_device(trial: Trial, session: Session) -> None:
     data=st.data(),
 )
 def test_a_replayed_graph_reads_what_an_eager_step_builds(
-    trial: Trial, setup: BuilderSetup, data: st.DataObject
+    trial: Example, setup: BuilderSetup, data: st.DataObject
 ) -> None:
     """A graph captured for a shape, replayed after steps of that shape, reads what each of them built."""
     most = setup.capture_rows // (1 + setup.num_spec) if setup.kind == "gdn" else setup.capture_rows

@@ -17,7 +17,7 @@ from properties.strategies.chunks import (
     vector_of,
 )
 from statecheck.case.values import Call, Device, Let, Name, Overwrite, Step, Tensor, call, int32
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 from statecheck.execution.statements import statement, statements
 
@@ -48,14 +48,14 @@ def conv_call(starts: Tensor) -> Call:
 
 @prop("varlen-chunks/ends", "agreement", VARLEN, packed=long_packed_sequences, form=vector_forms())
 def test_chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size(
-    trial: Trial, packed: Packed, form: VectorForm
+    trial: Example, packed: Packed, form: VectorForm
 ) -> None:
     starts = vector_of(packed.starts, form)
     trial.agrees(call(VARLEN, query_start_loc=starts, chunk_size=packed.chunk_size))
 
 
 @prop("varlen-chunks/partition", "partition", VARLEN, packed=sequences)
-def test_chunks_cover_every_token_once(trial: Trial, packed: Packed) -> None:
+def test_chunks_cover_every_token_once(trial: Example, packed: Packed) -> None:
     cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
     trial.holds(cu[0] == 0, f"cu_chunk_seqlens[0] = {cu[0]}", "should be 0", place="cu_chunk_seqlens")
     trial.holds(
@@ -79,7 +79,7 @@ def test_chunks_cover_every_token_once(trial: Trial, packed: Packed) -> None:
 
 
 @prop("varlen-chunks/boundaries", "partition", VARLEN, packed=sequences)
-def test_no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary(trial: Trial, packed: Packed) -> None:
+def test_no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary(trial: Example, packed: Packed) -> None:
     cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
     for chunk, ((begin, end), sequence) in enumerate(zip(pairwise(cu), sequences, strict=False)):
         inside = packed.starts[sequence] <= begin and end <= packed.starts[sequence + 1]
@@ -100,7 +100,7 @@ def test_no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary(trial: Tri
 
 @prop("varlen-chunks/last-chunk", "padding", VARLEN, packed=sequences)
 def test_the_last_chunk_of_a_sequence_is_its_own_and_minus_one_where_it_is_empty(
-    trial: Trial, packed: Packed
+    trial: Example, packed: Packed
 ) -> None:
     cu, last, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
     for sequence, length in enumerate(packed.lens):
@@ -120,7 +120,7 @@ def test_the_last_chunk_of_a_sequence_is_its_own_and_minus_one_where_it_is_empty
 
 @prop("varlen-chunks/empty-rows", "metamorphic", VARLEN, packed=sequences, rows=st.integers(1, 3))
 def test_zero_length_rows_at_the_back_add_nothing_but_minus_ones(
-    trial: Trial, packed: Packed, rows: int
+    trial: Example, packed: Packed, rows: int
 ) -> None:
     cu, last, sequences = trial.returns(varlen_call(packed))
     padded = trial.returns(varlen_call(replace(packed, lens=(*packed.lens, *(0,) * rows))))
@@ -162,7 +162,7 @@ def called_twice(function: str, before: Packed, after: Packed) -> tuple[Step, ..
     packed=short_sequences,
 )
 def test_starts_that_changed_in_place_give_a_fresh_result(
-    trial: Trial, packed: Packed, function: str
+    trial: Example, packed: Packed, function: str
 ) -> None:
     offered = trial.offered(*STARTS)
     if function not in offered:
@@ -179,13 +179,13 @@ def test_starts_that_changed_in_place_give_a_fresh_result(
     form=vector_forms(),
 )
 def test_each_prefill_row_is_cut_into_tiles_of_eight_tokens(
-    trial: Trial, packed: Packed, form: VectorForm
+    trial: Example, packed: Packed, form: VectorForm
 ) -> None:
     trial.agrees(conv_call(vector_of(packed.starts, form)))
 
 
 @prop("conv1d-metadata/partition", "partition", CONV, packed=conv_sequences)
-def test_every_prefill_token_belongs_to_exactly_one_program(trial: Trial, packed: Packed) -> None:
+def test_every_prefill_token_belongs_to_exactly_one_program(trial: Example, packed: Packed) -> None:
     nums, _, _ = trial.returns(conv_call(int32(packed.starts)))
     tiles = list(zip(nums[8]["batch_ptr"].values(), nums[8]["token_chunk_offset_ptr"].values(), strict=True))
     strangers = {row for row, _ in tiles if row >= len(packed.lens)}
@@ -205,7 +205,7 @@ def _tokens(packed: Packed, row: int, tile: int) -> range:
 
 
 @prop("conv1d-metadata/padding", "padding", CONV, packed=conv_sequences | long_sequences)
-def test_entries_behind_the_programs_are_fillers(trial: Trial, packed: Packed) -> None:
+def test_entries_behind_the_programs_are_fillers(trial: Example, packed: Packed) -> None:
     """Both arrays have twice as many entries as 1,024 or as there are programs, whichever is more; those behind the programs are -1."""
     nums, _, _ = trial.returns(conv_call(int32(packed.starts)))
     total = nums[8]["tot"]
@@ -225,7 +225,7 @@ def test_entries_behind_the_programs_are_fillers(trial: Trial, packed: Packed) -
 
 
 @prop("conv1d-metadata/moved-starts", "metamorphic", CONV, packed=conv_sequences, offset=st.integers(1, 100))
-def test_only_the_differences_of_prefill_starts_matter(trial: Trial, packed: Packed, offset: int) -> None:
+def test_only_the_differences_of_prefill_starts_matter(trial: Example, packed: Packed, offset: int) -> None:
     plain = trial.returns(conv_call(int32(packed.starts)))
     moved = trial.returns(conv_call(int32([start + offset for start in packed.starts])))
     trial.holds(plain == moved, f"starts moved by {offset} give another result", "should not", place="result")
@@ -237,13 +237,13 @@ def test_only_the_differences_of_prefill_starts_matter(trial: Trial, packed: Pac
     statement("fla-chunks/offsets", "agreement", [OFFSETS], packed=long_fla_sequences, form=vector_forms(), function=OFFSETS,
         says="chunk offsets count the chunks before each sequence"),
 )  # fmt: skip
-def fla_chunks_are_the_rules(trial: Trial, packed: Packed, form: VectorForm, function: str) -> None:
+def fla_chunks_are_the_rules(trial: Example, packed: Packed, form: VectorForm, function: str) -> None:
     starts = vector_of(packed.starts, form)
     trial.agrees(call(function, cu_seqlens=starts, chunk_size=packed.chunk_size))
 
 
 @prop("fla-chunks/partition", "partition", INDICES, OFFSETS, packed=fla_sequences)
-def test_chunk_indices_of_a_sequence_stand_between_its_offsets(trial: Trial, packed: Packed) -> None:
+def test_chunk_indices_of_a_sequence_stand_between_its_offsets(trial: Example, packed: Packed) -> None:
     arguments = {"cu_seqlens": int32(packed.starts), "chunk_size": packed.chunk_size}
     indices = trial.returns(call(INDICES, **arguments)).rows()
     offsets = trial.returns(call(OFFSETS, **arguments)).values()

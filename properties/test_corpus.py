@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from statecheck.campaign.corpus import Corpus, CorpusFile, replayed
-from statecheck.execution.example import Bench
+from statecheck.execution.example import ExecutionContext
 
 if TYPE_CHECKING:
     import pytest
@@ -17,7 +17,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("entry", entries, ids=[entry.path.name for entry in entries])
 
 
-def test_a_case_of_the_corpus_is_answered_by_the_rules(entry: CorpusFile, trial: Bench) -> None:
+def test_a_case_of_the_corpus_is_answered_by_the_rules(entry: CorpusFile, trial: ExecutionContext) -> None:
     # Not above: a campaign imports this module, too, and has no use for pytest.
     import pytest
 

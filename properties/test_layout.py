@@ -16,7 +16,7 @@ from properties.strategies.layout import (
     temporal_copies,
 )
 from statecheck.case.values import Address, call
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 from statecheck.execution.statements import statement, statements
 
@@ -25,7 +25,9 @@ LAYOUT, DIM_FIRST = "get_conv_state_layout", "is_conv_state_dim_first"
 
 
 @prop("conv-layout/environment", "agreement", LAYOUT, DIM_FIRST, layout=layouts())
-def test_the_environment_variable_selects_the_layout_and_sd_is_the_default(trial: Trial, layout: str) -> None:
+def test_the_environment_variable_selects_the_layout_and_sd_is_the_default(
+    trial: Example, layout: str
+) -> None:
     chosen = environment(layout)
     trial.agrees(
         call(LAYOUT),
@@ -41,12 +43,12 @@ def test_the_environment_variable_selects_the_layout_and_sd_is_the_default(trial
     statement("temporal-copy/start", "agreement", [TEMPORAL], copy=temporal_copies(), function=TEMPORAL,
         says="a temporal copy is the block of the last accepted token"),
 )  # fmt: skip
-def a_copy_is_the_rules(trial: Trial, copy: Copy, function: str) -> None:
+def a_copy_is_the_rules(trial: Example, copy: Copy, function: str) -> None:
     trial.agrees(copy.call(function))
 
 
 @prop("temporal-copy/one-more-accepted", "metamorphic", TEMPORAL, copy=temporal_copies())
-def test_accepting_one_more_is_starting_one_column_later(trial: Trial, copy: Copy) -> None:
+def test_accepting_one_more_is_starting_one_column_later(trial: Example, copy: Copy) -> None:
     assume(copy.num_accepted_tokens > 1)
     later = replace(
         copy, cur_block_idx=copy.cur_block_idx + 1, num_accepted_tokens=copy.num_accepted_tokens - 1
@@ -56,7 +58,7 @@ def test_accepting_one_more_is_starting_one_column_later(trial: Trial, copy: Cop
 
 
 @prop("conv-copy/one-more-accepted", "metamorphic", CONV, copy=conv_copies(drawn_layouts=st.just("SD")))
-def test_accepting_one_more_moves_the_start_by_a_row_and_keeps_the_end(trial: Trial, copy: Copy) -> None:
+def test_accepting_one_more_moves_the_start_by_a_row_and_keeps_the_end(trial: Example, copy: Copy) -> None:
     assume(copy.num_accepted_tokens > 1)
     dim = copy.state.block_shape[1]
     fewer = trial.returns(replace(copy, num_accepted_tokens=copy.num_accepted_tokens - 1).call(CONV))
@@ -85,7 +87,7 @@ def _itemsize(copy: Copy) -> int:
     statement("temporal-copy/one-block", "red zone", [TEMPORAL], copy=temporal_copies(), function=TEMPORAL,
         says="a temporal copy stays inside the data of one block"),
 )  # fmt: skip
-def it_stays_inside_one_block(trial: Trial, copy: Copy, function: str) -> None:
+def it_stays_inside_one_block(trial: Example, copy: Copy, function: str) -> None:
     spec = trial.returns(copy.call(function))
     start = spec["start_addr"]
     trial.holds(

@@ -18,8 +18,8 @@ from properties.strategies.bounds import crowded
 from properties.strategies.builders import CLASSES
 from properties.strategies.lifecycle import FEW_SEQS, parts, worlds
 from properties.test_align_sessions import ROWS, SLOTS
-from statecheck.execution.example import KnownFailure, OutsideDomain, Trial
-from statecheck.execution.machines import TrialMachine, machine_prop
+from statecheck.execution.example import Example, KnownFailure, OutsideDomain
+from statecheck.execution.machines import ExampleMachine, machine_prop
 
 BUILDERS = tuple(f"{name}.build" for name in CLASSES.values())
 WAYS = ("exactly", "by one", "by several")
@@ -51,7 +51,7 @@ WITHOUT_COPIES = (
 """In the modes none and all there is no state to copy, and the metadata have to find it."""
 
 
-class Scenarios(TrialMachine):
+class Scenarios(ExampleMachine):
     """Requests that arrive, are computed in steps, are preempted, come back and end; every step is held against the laws."""
 
     steps: ClassVar[int] = 30
@@ -237,7 +237,7 @@ class Scenarios(TrialMachine):
         super().teardown()
 
 
-def found(trial: Trial, scenario: Scenario, error: Violation) -> NoReturn:
+def found(trial: Example, scenario: Scenario, error: Violation) -> NoReturn:
     engine, flaw = scenario.engine, error.flaw
     wrong_bytes = replace(flaw.wrong_bytes, steps=tuple(engine.calls)) if flaw.wrong_bytes else None
     trial.finds(flaw.failure, engine.story.timeline(flaw), wrong_bytes)

@@ -8,24 +8,24 @@ from hypothesis import strategies as st
 
 from properties.strategies.refusals import BAD_INPUTS, BadInput
 from statecheck.case.values import Call
-from statecheck.execution.example import Bench, Trial
+from statecheck.execution.example import Example, ExecutionContext
 from statecheck.execution.registry import PROPERTIES, launches, prop, written_examples
 
 FUNCTIONS = tuple(sorted({bad.call.function for bad in BAD_INPUTS}))
 
 
-def tried(bad: BadInput, bench: Bench) -> bool:
+def tried(bad: BadInput, context: ExecutionContext) -> bool:
     """Whether the bench's subject can be handed the input. Plain functions refuse numbers and lists alone."""
-    subject, function = bench.subject, bad.call.function
+    subject, function = context.subject, bad.call.function
     plain = not bad.form and not launches(function) and function not in subject.supplied
-    return bad.device in (None, bench.port.device) and (plain or not subject.supplied)
+    return bad.device in (None, context.port.device) and (plain or not subject.supplied)
 
 
 @prop("refusals/bad-input", "refusal", *FUNCTIONS, any_of=True, bad=st.sampled_from(BAD_INPUTS))
-def test_bad_input_is_refused_by_name_before_anything_is_written(trial: Trial, bad: BadInput) -> None:
+def test_bad_input_is_refused_by_name_before_anything_is_written(trial: Example, bad: BadInput) -> None:
     """A `ValueError` names the argument, the value and the rule; no memory and no dict has changed."""
     offered = trial.offered(*FUNCTIONS)
-    rows = [row for row in BAD_INPUTS if row.call.function in offered and tried(row, trial.bench)]
+    rows = [row for row in BAD_INPUTS if row.call.function in offered and tried(row, trial.context)]
     if not any(row is bad for row in rows):
         bad = rows[BAD_INPUTS.index(bad) % len(rows)]
     *before, last = bad.steps
@@ -53,7 +53,7 @@ BY_FUNCTION = tuple(
 
 
 @written_examples("refusals/bad-input", "inputs", BY_FUNCTION, lambda inputs: str(inputs.call.function))
-def test_each_bad_input_is_refused(trial: Bench, inputs: BadInputs) -> None:
+def test_each_bad_input_is_refused(trial: ExecutionContext, inputs: BadInputs) -> None:
     refusal = PROPERTIES["bad_input_is_refused_by_name_before_anything_is_written"]
     for bad in inputs.rows:
         if tried(bad, trial):

@@ -32,7 +32,7 @@ from properties.strategies.sequences import (
     sequence_stories,
 )
 from statecheck.case.values import Name, Record, Returned, call
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 
 LIBRARY = "Sequences"
@@ -44,7 +44,7 @@ _FUNCTIONS: dict[type, str] = {Grow: "extend"}
 class SequenceRun:
     """A scenario on its way: the number of tokens of each sequence that has any, by context and number."""
 
-    trial: Trial
+    trial: Example
     story: SequenceStory
     model: str = ""
     lengths: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class SequenceRun:
         return step
 
 
-def _run(trial: Trial, story: SequenceStory) -> None:
+def _run(trial: Example, story: SequenceStory) -> None:
     SequenceRun(trial, story).run()
 
 
@@ -179,19 +179,21 @@ def _run(trial: Trial, story: SequenceStory) -> None:
     held=(CONTINUATION,),
     story=sequence_stories(most_rows=1),
 )
-def test_logits_do_not_depend_on_the_pieces_in_which_tokens_come(trial: Trial, story: SequenceStory) -> None:
+def test_logits_do_not_depend_on_the_pieces_in_which_tokens_come(
+    trial: Example, story: SequenceStory
+) -> None:
     """The logits behind tokens that came in pieces are those of a fresh run over all of them."""
     _run(trial, story)
 
 
 @prop("sequences/batches", "history", LIBRARY, device="cpu", held=(BATCH,), story=sequence_stories())
-def test_logits_do_not_depend_on_other_sequences_in_the_batch(trial: Trial, story: SequenceStory) -> None:
+def test_logits_do_not_depend_on_other_sequences_in_the_batch(trial: Example, story: SequenceStory) -> None:
     """The logits of each row of a batch are those of a fresh run over the tokens of its sequence alone."""
     _run(trial, story)
 
 
 @prop("sequences/fork", "history", LIBRARY, device="cpu", held=("fork",), story=sequence_stories("fork"))
-def test_a_forked_sequence_goes_on_as_its_source_would(trial: Trial, story: SequenceStory) -> None:
+def test_a_forked_sequence_goes_on_as_its_source_would(trial: Example, story: SequenceStory) -> None:
     """A sequence that was forked, and its source, go on independently of each other, each as a fresh run over its tokens."""
     _run(trial, story)
 
@@ -205,7 +207,7 @@ def test_a_forked_sequence_goes_on_as_its_source_would(trial: Trial, story: Sequ
     story=sequence_stories("roll_back"),
 )
 def test_a_sequence_rolled_back_goes_on_as_if_the_tokens_had_not_come(
-    trial: Trial, story: SequenceStory
+    trial: Example, story: SequenceStory
 ) -> None:
     """After a rollback that the library reports as done, nothing is left of the tokens taken back; after one that it refuses,
     nothing has changed.
@@ -216,13 +218,13 @@ def test_a_sequence_rolled_back_goes_on_as_if_the_tokens_had_not_come(
 @prop(
     "sequences/save", "history", LIBRARY, device="cpu", held=("save", "load"), story=sequence_stories("save")
 )
-def test_a_loaded_sequence_goes_on_as_the_saved_one_would(trial: Trial, story: SequenceStory) -> None:
+def test_a_loaded_sequence_goes_on_as_the_saved_one_would(trial: Example, story: SequenceStory) -> None:
     """A sequence that was saved and loaded, over another one or in another context, goes on as a fresh run over its tokens."""
     _run(trial, story)
 
 
 @prop("sequences/drop", "history", LIBRARY, device="cpu", held=("drop",), story=sequence_stories("drop"))
-def test_a_sequence_that_was_dropped_leaves_nothing_behind(trial: Trial, story: SequenceStory) -> None:
+def test_a_sequence_that_was_dropped_leaves_nothing_behind(trial: Example, story: SequenceStory) -> None:
     """A sequence that begins where another one was dropped reads nothing of it, and its neighbours lose nothing."""
     _run(trial, story)
 
@@ -235,7 +237,7 @@ def test_a_sequence_that_was_dropped_leaves_nothing_behind(trial: Trial, story: 
     held=(CONTINUATION, "reorder"),
     story=sequence_stories("reorder"),
 )
-def test_reordered_sequences_go_on_as_those_that_they_come_from(trial: Trial, story: SequenceStory) -> None:
+def test_reordered_sequences_go_on_as_those_that_they_come_from(trial: Example, story: SequenceStory) -> None:
     """After a reordering, as beams do it, each sequence goes on as a fresh run over the tokens that it has now."""
     _run(trial, story)
 
@@ -248,12 +250,12 @@ def test_reordered_sequences_go_on_as_those_that_they_come_from(trial: Trial, st
     held=("generate",),
     story=sequence_stories("generate"),
 )
-def test_generated_tokens_are_those_of_fresh_runs(trial: Trial, story: SequenceStory) -> None:
+def test_generated_tokens_are_those_of_fresh_runs(trial: Example, story: SequenceStory) -> None:
     """Each generated token is the one that a fresh run over all tokens before it chooses, with every feature of generation."""
     _run(trial, story)
 
 
 @prop("sequences/any", "history", LIBRARY, device="cpu", held=(CONTINUATION,), story=every_sequence_story())
-def test_logits_depend_on_the_tokens_of_a_sequence_only(trial: Trial, story: SequenceStory) -> None:
+def test_logits_depend_on_the_tokens_of_a_sequence_only(trial: Example, story: SequenceStory) -> None:
     """Whatever happens to sequences and in whatever order, the logits of the next token are those of a fresh run over the tokens."""
     _run(trial, story)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from properties.strategies.layout import environment, layouts
 from properties.strategies.shapes import CALCULATOR, TAKES_NUM_SPEC, ShapeArguments, models
 from statecheck.case.values import Call, call
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 
 FAMILIES = tuple(
@@ -23,12 +23,12 @@ CONV_COUNT = {"linear_attention_state_shape": 0, "kda_state_shape": 3}
 
 
 @prop("state-shape/formula", "agreement", *FAMILIES, model=models())
-def test_state_shapes_follow_the_family_s_formula(trial: Trial, model: ShapeArguments) -> None:
+def test_state_shapes_follow_the_family_s_formula(trial: Example, model: ShapeArguments) -> None:
     trial.agrees(model.call())
 
 
 @prop("state-shape/temporal-ranks", "algebra", *FAMILIES, model=models())
-def test_temporal_states_of_all_ranks_add_up_to_the_whole(trial: Trial, model: ShapeArguments) -> None:
+def test_temporal_states_of_all_ranks_add_up_to_the_whole(trial: Example, model: ShapeArguments) -> None:
     shard, whole = trial.returns(model.call()), trial.returns(model.on_one_rank().call())
     convs = CONV_COUNT.get(model.family, 1)
     for part, total in zip(shard[convs:], whole[convs:], strict=True):
@@ -43,7 +43,7 @@ def test_temporal_states_of_all_ranks_add_up_to_the_whole(trial: Trial, model: S
 
 @prop("state-shape/conv-ranks", "algebra", *FAMILIES, model=models())
 def test_conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_groups(
-    trial: Trial, model: ShapeArguments
+    trial: Example, model: ShapeArguments
 ) -> None:
     model = replace(model, layout="SD")
     shard, whole = trial.returns(model.call()), trial.returns(model.on_one_rank().call())
@@ -65,7 +65,7 @@ def test_conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_group
 
 
 @prop("state-shape/channels-first", "metamorphic", *FAMILIES, model=models())
-def test_channel_first_shapes_are_the_others_turned_around(trial: Trial, model: ShapeArguments) -> None:
+def test_channel_first_shapes_are_the_others_turned_around(trial: Example, model: ShapeArguments) -> None:
     rows_first = trial.returns(replace(model, layout="SD").call())
     channels_first = trial.returns(replace(model, layout="DS").call())
     convs = CONV_COUNT.get(model.family, 1)
@@ -80,7 +80,7 @@ def test_channel_first_shapes_are_the_others_turned_around(trial: Trial, model: 
     model=models(families=tuple(sorted(TAKES_NUM_SPEC))),
 )
 def test_each_speculative_token_adds_one_row_to_every_conv_state_and_nothing_else(
-    trial: Trial, model: ShapeArguments
+    trial: Example, model: ShapeArguments
 ) -> None:
     model = replace(model, layout="SD")
     plain, wide = trial.returns(replace(model, num_spec=0).call()), trial.returns(model.call())
@@ -97,7 +97,7 @@ def test_each_speculative_token_adds_one_row_to_every_conv_state_and_nothing_els
     tp_size=st.integers(-1, 17),
 )
 def test_groups_are_replicated_so_that_each_rank_holds_whole_ones(
-    trial: Trial, ngroups: int, tp_size: int
+    trial: Example, ngroups: int, tp_size: int
 ) -> None:
     trial.agrees(call(EXTRA, ngroups=ngroups, tp_size=tp_size))
 
@@ -110,6 +110,8 @@ def test_groups_are_replicated_so_that_each_rank_holds_whole_ones(
     state_len=st.integers(1, 9),
     layout=layouts(),
 )
-def test_a_conv_shape_is_oriented_by_the_layout(trial: Trial, dim: int, state_len: int, layout: str) -> None:
+def test_a_conv_shape_is_oriented_by_the_layout(
+    trial: Example, dim: int, state_len: int, layout: str
+) -> None:
     arguments = (("dim", dim), ("state_len", state_len))
     trial.agrees(Call(ORIENT, arguments, environment=tuple(environment(layout).items())))

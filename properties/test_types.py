@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from properties.strategies.bounds import WIDE_NUMBERS, counts, drafts
 from properties.strategies.layout import DTYPES
 from statecheck.case.values import DType, Record, Tensor, call, record
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 from statecheck.execution.statements import statement, statements
 
@@ -19,7 +19,7 @@ divisors = st.integers(-9, 9).filter(bool)
 
 
 @prop("cdiv/either-sign", "agreement", "cdiv", x=numbers, y=divisors)
-def test_ceiling_division_rounds_up_for_either_sign(trial: Trial, x: int, y: int) -> None:
+def test_ceiling_division_rounds_up_for_either_sign(trial: Example, x: int, y: int) -> None:
     trial.agrees(call("cdiv", x=x, y=y))
 
 
@@ -32,14 +32,14 @@ def test_ceiling_division_rounds_up_for_either_sign(trial: Trial, x: int, y: int
     wide=st.booleans(),
 )
 def test_ceiling_division_of_a_tensor_is_elementwise_and_keeps_its_dtype(
-    trial: Trial, values: list[int], y: int, wide: bool
+    trial: Example, values: list[int], y: int, wide: bool
 ) -> None:
     tensor = Tensor("int64" if wide else "int32", (len(values),), tuple(values))
     trial.agrees(call("cdiv", x=tensor, y=y))
 
 
 @prop("divide/exact", "agreement", "divide", x=numbers, y=st.integers(-4, 4))
-def test_division_is_exact_or_refused(trial: Trial, x: int, y: int) -> None:
+def test_division_is_exact_or_refused(trial: Example, x: int, y: int) -> None:
     trial.agrees(call("divide", x=x, y=y))
 
 
@@ -84,7 +84,7 @@ PADDED_SPECS = specs(wide=False, page_size_padded=SMALL**MAX_AXES * 4 * MAX_STAT
     statement("page-size/padded", "agreement", [PAGE], spec=PADDED_SPECS,
         says="a padded page is as large as its padding says"),
 )  # fmt: skip
-def a_page_is_as_large_as_the_rules_say(trial: Trial, spec: Record) -> None:
+def a_page_is_as_large_as_the_rules_say(trial: Example, spec: Record) -> None:
     trial.agrees(call(PAGE, self=spec))
 
 
@@ -94,7 +94,7 @@ LONGEST = counts(300, WIDE_NUMBERS, min_value=1)
 
 @prop("memory-usage/cache-mode", "agreement", BUDGET, spec=specs(), max_model_len=LONGEST)
 def test_a_request_holds_the_pages_that_its_cache_mode_needs(
-    trial: Trial, spec: Record, max_model_len: int
+    trial: Example, spec: Record, max_model_len: int
 ) -> None:
     config = record("VllmConfig", model_config=record("ModelConfig", max_model_len=max_model_len))
     trial.agrees(call(BUDGET, self=spec, vllm_config=config))

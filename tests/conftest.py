@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from statecheck.execution.example import Bench
+from statecheck.execution.example import ExecutionContext
 
 # `make test` hands these on, to a make that a test starts too.
 for _name in ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS"):
@@ -18,7 +18,7 @@ for _name in ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS"):
 
 
 @pytest.fixture(autouse=True)
-def gigabytes_go_back() -> Iterator[None]:
+def free_cuda_cache() -> Iterator[None]:
     """Tests of other processes want a GPU's memory, too, which torch keeps for the next one of this process."""
     yield
     if torch.cuda.is_initialized() and torch.cuda.memory_reserved() > 2**30:
@@ -27,7 +27,7 @@ def gigabytes_go_back() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def device(trial: Bench) -> str:
+def device(trial: ExecutionContext) -> str:
     """Where this session runs the subject, cpu or cuda; a process runs its kernels in one way only."""
     return trial.port.device
 

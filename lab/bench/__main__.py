@@ -10,8 +10,8 @@ import click
 
 from statecheck.cli.main import run, run_command
 from statecheck.cli.options import OptionsCommand, location, option, require_own, subject_options
-from statecheck.data.marked import mark
 from statecheck.execution.verdict import CLEAN
+from statecheck.util.marked import mark
 
 
 @click.command(cls=OptionsCommand, module="lab.bench")
@@ -29,7 +29,7 @@ def bench(options: SimpleNamespace) -> int:
     require_own(options.out, "bench", "out")
     mark(options.out, "bench")
     if options.tiny:
-        from statecheck.execution.ports import choose_device
+        from statecheck.execution.executors import choose_device
         from statecheck.kernels import triton_mode
 
         # Where there is no GPU, kernels are executed on the CPU.

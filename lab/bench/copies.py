@@ -15,7 +15,7 @@ from lab.bench.cache import BenchCache, Shape, in_layout
 from lab.bench.clock import Action, Clock, clock_of, in_turn, wait_for
 from lab.bench.loads import POSTPROCESS, CopyLoad, Side, idle_loads, loads
 from lab.bench.rows import Row, show, table, title_of
-from statecheck.execution.ports import choose_device
+from statecheck.execution.executors import choose_device
 from statecheck.report import numbers
 from statecheck.subject import Subject, load
 

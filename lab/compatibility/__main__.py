@@ -30,13 +30,13 @@ from statecheck.cli.options import (
     require_own,
     seed_option,
 )
-from statecheck.data.marked import mark
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.releases.project import PROJECTS, VLLM, Project
 from statecheck.releases.start import PROGRAM, release_of, run_on
 from statecheck.rooms import FOLDER
-from statecheck.text.marked_parts import MarkedPart
-from statecheck.text.terminal import say
+from statecheck.util.marked import mark
+from statecheck.util.marked_parts import MarkedPart
+from statecheck.util.terminal import say
 
 
 @click.command(cls=OptionsCommand)

@@ -13,13 +13,13 @@ from pathlib import Path
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.record_parts import PropertyRecord
 from statecheck.case.codec import spread
-from statecheck.data.decode import Decoder
-from statecheck.data.json_files import load as read_json
 from statecheck.execution.verdict import Status
 from statecheck.releases.project import VLLM, Project
 from statecheck.releases.start import last_line
 from statecheck.rooms import FOLDER
-from statecheck.text import brief
+from statecheck.util.decode import Decoder
+from statecheck.util.json_files import load as read_json
+from statecheck.util.text import brief
 
 CAMPAIGN, LOG = FILE, "log.txt"
 PASSED, KNOWN, NEW, GONE = "passed", "known defect", "NEW", "gone"

@@ -19,7 +19,7 @@ from lab.compatibility.record import (
     named_for,
 )
 from statecheck.releases.project import VLLM, Project
-from statecheck.text import markdown
+from statecheck.util import markdown
 
 _SYMBOLS = {PASSED: "·", NEW: "**NEW**", GONE: "gone", ERROR: "error", NOT_TESTED: "?", NOT_APPLICABLE: "–"}
 _STANDINGS = {"showed": "x", "no longer fails": "gone", "not tried enough": "(x)", "not tried": "(x)"}

@@ -12,8 +12,8 @@ from lab.sources import ROOT
 from statecheck.execution.registry import load_properties
 from statecheck.releases.project import PROJECTS
 from statecheck.subject import load
-from statecheck.text.command_lines import python
-from statecheck.text.marked_parts import MarkedPart
+from statecheck.util.command_lines import python
+from statecheck.util.marked_parts import MarkedPart
 
 FILES = {
     "symbols": "docs/symbols.md",

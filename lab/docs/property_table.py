@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from lab.docs.deciding import decided_by
 from statecheck.execution.registry import Property
-from statecheck.text import markdown
-from statecheck.text.markdown import code, escaped
+from statecheck.util import markdown
+from statecheck.util.markdown import code, escaped
 
 _MOST_FUNCTIONS = 3
 _LONGEST = 400

@@ -16,7 +16,7 @@ from typing import Any
 from lab.sources import ROOT
 from statecheck.execution.registry import Property
 from statecheck.subject import Subject, is_documented
-from statecheck.text import markdown
+from statecheck.util import markdown
 
 Properties = Mapping[str, Property]
 

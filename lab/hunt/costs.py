@@ -13,8 +13,8 @@ from lab.hunt.first_examples import first_examples
 from statecheck.campaign.known_defects import KnownDefectMatcher
 from statecheck.campaign.schedule import learned
 from statecheck.execution import profiles
-from statecheck.execution.example import Bench
-from statecheck.execution.ports import ordinary_port
+from statecheck.execution.example import ExecutionContext
+from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import load_properties
 from statecheck.kernels.launch import Launched, launching
 from statecheck.subject import Subject
@@ -145,7 +145,7 @@ def visits(subject: Subject, seed: int, *, cached: bool) -> Iterator[Visit]:
     with launching(note):
         for number, (kind, examples) in enumerate(KINDS.items()):
             for name in names:
-                bench = Bench(subject, port)
+                bench = ExecutionContext(subject, port)
                 bench.known_by = known.known
                 if properties[name].not_applicable(bench) is not None:
                     continue

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 
 from statecheck.campaign.schedule.passes import FIRST_EXAMPLES, first_compared
-from statecheck.execution.example import Bench, Falsified
+from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.property import Property
 from tests.helpers.hunts import hunting
 
@@ -19,7 +19,9 @@ class _Enough(BaseException):
     """The first pass ends here. No `Exception`: it is nothing that the example shows."""
 
 
-def first_examples(tested: Property, bench: Bench, seed: int, random: int = 1) -> tuple[bool, float]:
+def first_examples(
+    tested: Property, bench: ExecutionContext, seed: int, random: int = 1
+) -> tuple[bool, float]:
     """Whether one of so many random examples fails, and their CPU seconds until then."""
     enough = first_compared(tested, random)
     began, failed, over = time.process_time(), list[float](), list[bool]()

@@ -28,8 +28,8 @@ from lab.hunt.trial import ROOT, new_machine
 from statecheck.campaign.known_defects import KnownDefectMatcher
 from statecheck.campaign.schedule import learned
 from statecheck.execution import profiles
-from statecheck.execution.example import Bench
-from statecheck.execution.ports import ordinary_port
+from statecheck.execution.example import ExecutionContext
+from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import load_properties
 from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, load
@@ -54,7 +54,7 @@ def attempts(subject: Subject, defect: str, seeds: int) -> Iterator[Attempt]:
     profiles.register()
     known = KnownDefectMatcher(subject.known_deviations, subject.profile)
     for tested in load_properties().values():
-        bench = Bench(subject, ordinary_port(subject, "cpu", sanitized=tested.launches))
+        bench = ExecutionContext(subject, ordinary_port(subject, "cpu", sanitized=tested.launches))
         bench.known_by = known.known
         if tested.not_applicable(bench) is not None:
             continue

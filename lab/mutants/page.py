@@ -19,9 +19,9 @@ from lab.mutants.results import (
     MutantResult,
     Results,
 )
-from statecheck.data.files import write_text
 from statecheck.report.page import report_page
-from statecheck.text.markdown import code, fenced, table
+from statecheck.util.files import write_text
+from statecheck.util.markdown import code, fenced, table
 
 PAGE, TEXT = "mutants.html", "mutants.md"
 _COLUMNS = ("possible", "judged", EQUIVALENT, KILLED, TIMEOUT, MEMORY, CRASH, "explained", "survived")

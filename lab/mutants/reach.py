@@ -15,8 +15,8 @@ from lab.mutants.process import Processes, Report
 from lab.mutants.substitute import dependents, files_of, forget, imported_files, module_of
 from lab.mutants.targets import TESTS, Target
 from lab.mutants.watching import ExecutedLines, Variants, unpacked, watching
-from statecheck.data.files import write_text
 from statecheck.rooms import FOLDER
+from statecheck.util.files import write_text
 
 _TOGETHER = 12
 """Items of a file that one process runs."""

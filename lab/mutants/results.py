@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from statecheck.data import json_files
-from statecheck.data.files import encoded
+from statecheck.util import json_files
+from statecheck.util.files import encoded
 
 KILLED, TIMEOUT, MEMORY, CRASH = "killed", "timeout", "memory", "crash"
 EQUIVALENT, SURVIVED, UNREACHED = "equivalent", "survived", "unreached"

@@ -17,8 +17,8 @@ from lab.prove.scenes import COLUMNS, SymbolicScene
 from properties.strategies.align.setup import Setup
 from statecheck.case import Case
 from statecheck.case.values import Let, Step, Tensor
-from statecheck.execution.example import Bench, Falsified, KnownFailure
-from statecheck.execution.ports import ordinary_port
+from statecheck.execution.example import ExecutionContext, Falsified, KnownFailure
+from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import found, load_properties
 from statecheck.subject import Subject
 
@@ -141,7 +141,9 @@ class CaseSearch:
         sanitized = violation.about == ADDRESS
         port = ordinary_port(self.subject, "cpu", sanitized=sanitized)
         self._shown.inputs += 1
-        trial = Bench(self.subject, port, known_by=lambda case: None).begin(found(self.scene.property_id))
+        trial = ExecutionContext(self.subject, port, known_by=lambda case: None).begin(
+            found(self.scene.property_id)
+        )
         try:
             trial.agrees(*_with_numbers(self._steps(numbers.block_size), numbers))
         except Falsified as falsified:

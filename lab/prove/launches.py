@@ -12,7 +12,7 @@ from lab.prove.memory import APART, Region, SymbolicMemory
 from lab.prove.paths import Term
 from lab.prove.program import Executor
 from statecheck.case.values import Raised, Step
-from statecheck.execution.port import InProcess
+from statecheck.execution.executors.in_process import InProcess
 from statecheck.kernels.launch import Launched, launching
 from statecheck.kernels.source.ir import FuncOp, NotUnderstoodError
 from statecheck.kernels.source.parse import parsed

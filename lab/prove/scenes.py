@@ -18,11 +18,11 @@ from oracle.align import decisions, pointers
 from oracle.align.memory import Piece, StateTensor, copies_of
 from oracle.layout import StateGeometry
 from oracle.profile import Profile
-from properties.strategies.align.afters import After
 from properties.strategies.align.batches import OUT
-from properties.strategies.align.befores import Before
+from properties.strategies.align.batches_after_forward import BatchAfterForward
+from properties.strategies.align.batches_before_forward import BatchBeforeForward
 from properties.strategies.align.kept import Group, Kept
-from properties.strategies.align.requests import Sampled, Starting
+from properties.strategies.align.requests import RequestAfterStep, RequestBeforeStep
 from properties.strategies.align.setup import Setup
 from statecheck.case.values import Step
 
@@ -54,12 +54,12 @@ class _Everywhere:
 
 
 @dataclass(frozen=True)
-class _After(_Everywhere, Sampled):
+class _After(_Everywhere, RequestAfterStep):
     pass
 
 
 @dataclass(frozen=True)
-class _Before(_Everywhere, Starting):
+class _Before(_Everywhere, RequestBeforeStep):
     pass
 
 
@@ -240,22 +240,22 @@ def _preprocess(inputs: Inputs, setup: Setup) -> Expected:  # noqa: ARG001 - it 
 
 
 def _rowwise(setup: Setup, profile: Profile) -> list[Step]:
-    batch = After(setup, (_After(3, 4, 2, 2),), profile=profile)
+    batch = BatchAfterForward(setup, (_After(3, 4, 2, 2),), profile=profile)
     return [*batch.prepared(), *batch.rowwise()]
 
 
 def _slotwise(setup: Setup, profile: Profile) -> list[Step]:
-    batch = After(setup, (_After(3, 4, 2, 2),), profile=profile)
+    batch = BatchAfterForward(setup, (_After(3, 4, 2, 2),), profile=profile)
     return [*batch.prepared(), *batch.slotwise()]
 
 
 def _before(setup: Setup, profile: Profile) -> list[Step]:
-    batch = Before(setup, (_Before(6, 4, 2),), profile=profile)
+    batch = BatchBeforeForward(setup, (_Before(6, 4, 2),), profile=profile)
     return [*batch.prepared(), *batch.slotwise()]
 
 
 def _advance(setup: Setup, profile: Profile) -> list[Step]:
-    return Before(setup, (_Before(6, 4, 2),), profile=profile).advance()
+    return BatchBeforeForward(setup, (_Before(6, 4, 2),), profile=profile).advance()
 
 
 V1 = SymbolicScene(

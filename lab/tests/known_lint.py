@@ -16,8 +16,8 @@ from hypothesis.errors import Flaky
 
 from oracle.profile import DOCUMENTS
 from statecheck.case import Case
-from statecheck.execution.example import Bench, Falsified
-from statecheck.execution.port import InProcess
+from statecheck.execution.example import ExecutionContext, Falsified
+from statecheck.execution.executors.in_process import InProcess
 from statecheck.execution.registry import Property, load_properties
 from subjects import KnownDeviation, Subject, Symptom
 from tests.helpers.declared import entries
@@ -91,7 +91,7 @@ class _Planting:
         tested = next(one for one in load_properties().values() if one.id == name)
         slow = tested.launches or "lifecycle" in tested.module
         self.more = MORE_SLOW if slow else MORE
-        bench = Bench(self.subject, InProcess(self.subject, "cpu"))
+        bench = ExecutionContext(self.subject, InProcess(self.subject, "cpu"))
         bench.on_example, bench.passes_by = self._count, self._look
         # A state machine that ends between two draws is taken for one that draws something else each time.
         with suppress(_Enough, Flaky), hunting(shrink=False):
@@ -131,7 +131,7 @@ class _Planting:
 
 def failing(subject: Subject, name: str, wanted: Callable[[Case], bool] = lambda case: True) -> Case | None:
     """The first failing case of a property that is wanted, unshrunk."""
-    bench = Bench(subject, InProcess(subject, "cpu"), passes_by=lambda case: not wanted(case))
+    bench = ExecutionContext(subject, InProcess(subject, "cpu"), passes_by=lambda case: not wanted(case))
     tested: Property = load_properties()[name]
     try:
         with hunting(shrink=False):

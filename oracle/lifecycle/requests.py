@@ -68,7 +68,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Wish:
+class ScheduleRequest:
     """Schedule request `id`: at most `tokens` of its known tokens, and behind them the `drafts` if it is decoding."""
 
     id: str

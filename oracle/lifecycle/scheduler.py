@@ -4,7 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from oracle.lifecycle.blocks import NULL_BLOCK, BlockPool, Key
 from oracle.lifecycle.prefixes import Prefixes
-from oracle.lifecycle.requests import Geometry, Request, ScheduledRequest, SchedulerStep, Stage, Wish
+from oracle.lifecycle.requests import (
+    Geometry,
+    Request,
+    ScheduledRequest,
+    ScheduleRequest,
+    SchedulerStep,
+    Stage,
+)
 from oracle.rules import rule
 from oracle.types import cdiv
 
@@ -68,7 +75,7 @@ class Scheduler:
         self.pool.forget_all()
 
     @rule
-    def schedule(self, wishes: Iterable[Wish], preempted: Iterable[str] = ()) -> SchedulerStep:
+    def schedule(self, wishes: Iterable[ScheduleRequest], preempted: Iterable[str] = ()) -> SchedulerStep:
         """The next step; requests in `preempted` are preempted first, and others where blocks run short.
 
         Running requests are scheduled before waiting ones, which are admitted only in a step without preemption.
@@ -122,7 +129,7 @@ class Scheduler:
         for blocks in request.lists:
             blocks.drop_all(self.pool)
 
-    def _row(self, request: Request, wish: Wish, preempted: list[str]) -> list[ScheduledRequest]:
+    def _row(self, request: Request, wish: ScheduleRequest, preempted: list[str]) -> list[ScheduledRequest]:
         """The request's part in the step, if it has one; the last running requests are preempted for it where blocks run short."""
         length, drafts = self._length(request, wish)
         if length == 0:
@@ -141,7 +148,7 @@ class Scheduler:
         preempted.append(self._preempt(last))
         return last is request
 
-    def _come_in(self, request: Request, wish: Wish) -> list[ScheduledRequest]:
+    def _come_in(self, request: Request, wish: ScheduleRequest) -> list[ScheduledRequest]:
         """The part of a request that was waiting, with what the prefix cache has of it."""
         hit = self.hit(request)
         if self.is_of_this_step(hit):
@@ -190,7 +197,7 @@ class Scheduler:
         blocks = [block for block in map(self.pool.find, keys) if block is not None]
         return [NULL_BLOCK] * (first - 1) + blocks if len(blocks) == len(keys) else []
 
-    def _length(self, request: Request, wish: Wish) -> tuple[int, tuple[int, ...]]:
+    def _length(self, request: Request, wish: ScheduleRequest) -> tuple[int, tuple[int, ...]]:
         """How many tokens are scheduled, drafts among them, and the drafts, which only decoding requests have."""
         if request.is_decoding:
             room = self.geometry.max_model_len - len(request.tokens)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from oracle.lifecycle.ledger import ConvRows, Held, StateLedger
-from oracle.lifecycle.requests import Request, ScheduledRequest, Wish
+from oracle.lifecycle.requests import Request, ScheduledRequest, ScheduleRequest
 from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from oracle.lifecycle.scheduler import Scheduler
 from properties.engine.checks import Checks
@@ -112,7 +112,7 @@ class Engine:
 
     def step(
         self,
-        wishes: Iterable[Wish],
+        wishes: Iterable[ScheduleRequest],
         sampler: Sampler,
         *,
         preempted: Collection[str] = (),

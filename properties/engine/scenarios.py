@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from oracle.lifecycle.requests import Request, ScheduledRequest, Stage, Wish
+from oracle.lifecycle.requests import Request, ScheduledRequest, ScheduleRequest, Stage
 from properties.engine.driver import Engine
 from properties.engine.flaws import Flaw, Violation
 from properties.engine.models import Recurrences
@@ -94,8 +94,8 @@ class Scenario:
         self.tokens += count
         return tuple(range(self.tokens - count, self.tokens))
 
-    def wish(self, request: Request, turn: Turn) -> Wish:
-        return Wish(request.id, self.prompt_tokens(turn), self.new_tokens(turn.drafts))
+    def wish(self, request: Request, turn: Turn) -> ScheduleRequest:
+        return ScheduleRequest(request.id, self.prompt_tokens(turn), self.new_tokens(turn.drafts))
 
     def prompt_tokens(self, turn: Turn) -> int:
         """Tokens of a prompt that a turn computes at most; in mode none a block is as long as a request may get."""
@@ -133,13 +133,13 @@ class GreedyScenario(Scenario):
         said += islice(coming, max(0, count - len(said)))
         return said[:count]
 
-    def wish(self, request: Request, turn: Turn) -> Wish:
+    def wish(self, request: Request, turn: Turn) -> ScheduleRequest:
         """Drafts of which the first ones are right, as many as are to be accepted."""
         said = len(request.tokens) - request.num_prompt
         coming = self.one_run(request, said + turn.drafts)[said:]
         right = coming[: turn.accepted]
         wrong = [(token + 1) % self.recurrent.vocabulary for token in coming[turn.accepted :]]
-        return Wish(request.id, self.prompt_tokens(turn), (*right, *wrong))
+        return ScheduleRequest(request.id, self.prompt_tokens(turn), (*right, *wrong))
 
     def sample(self, row: ScheduledRequest, following: Sequence[int], turn: Turn) -> Sequence[int]:  # noqa: ARG002
         """The drafts that the model would have said itself, and what it says then."""

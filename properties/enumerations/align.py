@@ -9,11 +9,11 @@ from itertools import count, permutations
 from typing import Any
 
 from properties.enumerations.sizes import sums
-from properties.strategies.align.afters import After
 from properties.strategies.align.batches import BatchLayout
-from properties.strategies.align.befores import Before
+from properties.strategies.align.batches_after_forward import BatchAfterForward
+from properties.strategies.align.batches_before_forward import BatchBeforeForward
 from properties.strategies.align.kept import Group, Kept
-from properties.strategies.align.requests import Sampled, Starting
+from properties.strategies.align.requests import RequestAfterStep, RequestBeforeStep
 from properties.strategies.align.setup import Setup
 from statecheck.execution.enumerations import Enumeration
 
@@ -30,15 +30,15 @@ def sampled(bound: int) -> Iterator[Mapping[str, Any]]:
     """One request after a forward: computed tokens, tokens and drafts of the step and block size add up to the bound."""
     for drafts, longer, computed, more in sums(bound, 4):
         for accepted in range(1, 2 + drafts):
-            one = Sampled(computed, 1 + drafts + more, drafts, accepted)
+            one = RequestAfterStep(computed, 1 + drafts + more, drafts, accepted)
             # A block has room for the drafts of a step.
-            yield {"batch": After(_setup(1 + drafts + longer, drafts), (one,))}
+            yield {"batch": BatchAfterForward(_setup(1 + drafts + longer, drafts), (one,))}
 
 
 def starting(bound: int) -> Iterator[Mapping[str, Any]]:
     """One request before a forward: tokens, accepted and rejected drafts and block size add up to the bound."""
     for one, block_size, spec in _starting(bound):
-        yield {"batch": Before(_setup(block_size, spec), (one,))}
+        yield {"batch": BatchBeforeForward(_setup(block_size, spec), (one,))}
 
 
 def joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -49,13 +49,13 @@ def joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any
     return {"batch": replace(batch, requests=(*batch.requests, *more.requests))}
 
 
-def _starting(bound: int) -> Iterator[tuple[Starting, int, int]]:
+def _starting(bound: int) -> Iterator[tuple[RequestBeforeStep, int, int]]:
     """Requests, each with the least block size and number of drafts that it may have in this layer."""
     for accepted, rejected, longer, first, more in sums(bound, 5):
         spec = accepted + rejected
         # A new request has not accepted anything.
         if first or not spec:
-            yield Starting(first, 1 + more, 1 + accepted, rejected), 1 + spec + longer, spec
+            yield RequestBeforeStep(first, 1 + more, 1 + accepted, rejected), 1 + spec + longer, spec
 
 
 def in_slots(bound: int) -> Iterator[Mapping[str, Any]]:
@@ -67,22 +67,22 @@ def in_slots(bound: int) -> Iterator[Mapping[str, Any]]:
                     spec = max(one.accepted for one in requests) - 1
                     for slots in _choices(number + spare, number):
                         rows = BatchLayout(slots=_seeds(number + spare)[slots], spare=spare)
-                        yield {"batch": Before(_setup(1 + spec + longer, spec), requests, rows)}
+                        yield {"batch": BatchBeforeForward(_setup(1 + spec + longer, spec), requests, rows)}
 
 
-def _rising_requests(sizes: list[int]) -> Iterator[tuple[Starting, ...]]:
+def _rising_requests(sizes: list[int]) -> Iterator[tuple[RequestBeforeStep, ...]]:
     """Requests of these sizes, of those in another order the rising one: rows may stand in any order, as their slots do."""
     if not sizes:
         yield ()
         return
     for first, more, accepted in sums(sizes[0], 3):
-        one = Starting(first, 1 + more, 1 + accepted)
+        one = RequestBeforeStep(first, 1 + more, 1 + accepted)
         for rest in _rising_requests(sizes[1:]) if first or not accepted else ():
             if not rest or _key(one) <= _key(rest[0]):
                 yield (one, *rest)
 
 
-def _key(one: Starting) -> tuple[int, int, int]:
+def _key(one: RequestBeforeStep) -> tuple[int, int, int]:
     return one.first_state, one.length, one.accepted
 
 
@@ -100,7 +100,7 @@ def _seeds(capacity: int) -> dict[tuple[int, ...], int]:
     for seed in count():
         if found.keys() == wanted:
             return found
-        layout = Before(_setup(1, 0), (Starting(),) * capacity, BatchLayout(slots=seed))
+        layout = BatchBeforeForward(_setup(1, 0), (RequestBeforeStep(),) * capacity, BatchLayout(slots=seed))
         found.setdefault(layout.slots, seed)
     raise AssertionError
 

@@ -19,7 +19,7 @@ from properties.strategies.releases.radix import (
     radix_stories,
 )
 from statecheck.case.values import Name, Value, call
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 
 ENGINE = "RadixEngine"
@@ -109,7 +109,7 @@ class RadixRun(LiveRun):
 
 @prop("radix-engine/no-buffer", "provenance", ENGINE, device="cpu", story=radix_stories(RadixWorld()))
 def test_requests_that_cache_their_last_state_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """Every forward reads the state of exactly the computed tokens, every prefix in the tree has the keys and the state of exactly
     its tokens, and no slot has two owners or none, whatever requests do.
@@ -119,7 +119,7 @@ def test_requests_that_cache_their_last_state_read_the_state_of_their_tokens(
 
 @prop("radix-engine/extra-buffer", "provenance", ENGINE, device="cpu", story=radix_stories(_TRACKED))
 def test_requests_that_keep_states_at_boundaries_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As where only the last state is cached; what is cached was copied to another slot when the boundary was passed."""
     RadixRun(trial, story).run()
@@ -127,7 +127,7 @@ def test_requests_that_keep_states_at_boundaries_read_the_state_of_their_tokens(
 
 @prop("radix-engine/pages", "provenance", ENGINE, device="cpu", story=radix_stories(_PAGED))
 def test_requests_whose_keys_lie_in_pages_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As with keys in slots of one token: a prefix ends where a page does."""
     RadixRun(trial, story).run()
@@ -135,7 +135,7 @@ def test_requests_whose_keys_lie_in_pages_read_the_state_of_their_tokens(
 
 @prop("radix-engine/wide-pages", "provenance", ENGINE, device="cpu", story=radix_stories(_WIDE_PAGES))
 def test_requests_whose_pages_have_several_chunks_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As in overlapping steps; a page of keys has the tokens of two chunks of a scan, so that states are kept at every second chunk."""
     RadixRun(trial, story).run()
@@ -143,7 +143,7 @@ def test_requests_whose_pages_have_several_chunks_read_the_state_of_their_tokens
 
 @prop("radix-engine/wide-chunks", "provenance", ENGINE, device="cpu", story=radix_stories(_WIDE_CHUNKS))
 def test_requests_whose_chunks_have_several_pages_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As in overlapping steps; a chunk of a scan has the tokens of two pages, and decodes keep states at every second chunk."""
     RadixRun(trial, story).run()
@@ -151,7 +151,7 @@ def test_requests_whose_chunks_have_several_pages_read_the_state_of_their_tokens
 
 @prop("radix-engine/overlap", "provenance", ENGINE, device="cpu", story=radix_stories(OVERLAPPED))
 def test_requests_in_overlapping_steps_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As without overlap: the next step is scheduled before the results of the last one are known."""
     RadixRun(trial, story).run()
@@ -159,7 +159,7 @@ def test_requests_in_overlapping_steps_read_the_state_of_their_tokens(
 
 @prop("radix-engine/lazy-buffer", "provenance", ENGINE, device="cpu", story=radix_stories(_LAZY))
 def test_requests_that_get_a_second_slot_when_they_need_it_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As in overlapping steps; a request's second slot for a state at a boundary is given to it when it comes to one."""
     RadixRun(trial, story).run()
@@ -167,7 +167,7 @@ def test_requests_that_get_a_second_slot_when_they_need_it_read_the_state_of_the
 
 @prop("radix-engine/rust-core", "provenance", ENGINE, device="cpu", story=radix_stories(_RUST))
 def test_requests_with_the_compiled_tree_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As in overlapping steps; the tree's nodes are those of the release's core in Rust."""
     RadixRun(trial, story).run()
@@ -175,7 +175,7 @@ def test_requests_with_the_compiled_tree_read_the_state_of_their_tokens(
 
 @prop("radix-engine/scarce", "provenance", ENGINE, device="cpu", story=radix_stories(SCARCE))
 def test_requests_that_share_few_slots_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As in overlapping steps; the pools are too small for all requests, so that some are sent back to the queue and prefixes are evicted."""
     RadixRun(trial, story).run()
@@ -183,7 +183,7 @@ def test_requests_that_share_few_slots_read_the_state_of_their_tokens(
 
 @prop("radix-engine/drafts", "provenance", ENGINE, device="cpu", story=radix_stories(DRAFTS))
 def test_requests_with_drafts_read_the_state_of_their_accepted_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As in overlapping steps; each step verifies drafts, and the state after the last accepted one is copied to the request's slot."""
     RadixRun(trial, story).run()
@@ -197,7 +197,7 @@ def test_requests_with_drafts_read_the_state_of_their_accepted_tokens(
     story=radix_stories(_LAZY_DRAFTS),
 )
 def test_requests_with_drafts_and_a_second_slot_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As with drafts; a request's second slot for a state at a boundary is given to it when it comes near one."""
     RadixRun(trial, story).run()
@@ -205,7 +205,7 @@ def test_requests_with_drafts_and_a_second_slot_read_the_state_of_their_tokens(
 
 @prop("radix-engine/mixed", "provenance", ENGINE, device="cpu", story=radix_stories(MIXED))
 def test_requests_in_batches_of_prefills_and_decodes_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As in overlapping steps; decodes run in the same batch as a chunk of another request's prompt."""
     RadixRun(trial, story).run()
@@ -213,7 +213,7 @@ def test_requests_in_batches_of_prefills_and_decodes_read_the_state_of_their_tok
 
 @prop("radix-engine/capped", "provenance", ENGINE, device="cpu", story=radix_stories(_CAPPED))
 def test_requests_whose_paths_keep_few_states_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As in overlapping steps; the tree drops states of a path that has more than two."""
     RadixRun(trial, story).run()
@@ -226,14 +226,14 @@ def test_requests_whose_paths_keep_few_states_read_the_state_of_their_tokens(
     device="cpu",
     story=radix_stories(replace(OVERLAPPED, radix_cache=False, strategy="no_buffer")),
 )
-def test_requests_without_a_cache_read_the_state_of_their_tokens(trial: Trial, story: RadixStory) -> None:
+def test_requests_without_a_cache_read_the_state_of_their_tokens(trial: Example, story: RadixStory) -> None:
     """As in overlapping steps; there is no tree of prefixes."""
     RadixRun(trial, story).run()
 
 
 @prop("radix-engine/draft-trees", "provenance", ENGINE, device="cpu", story=radix_stories(_TREES))
 def test_requests_with_trees_of_drafts_read_the_state_of_their_accepted_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As with drafts; wrong drafts stand beside right ones, and the accepted ones lie apart from each other in the batch."""
     RadixRun(trial, story).run()
@@ -241,7 +241,7 @@ def test_requests_with_trees_of_drafts_read_the_state_of_their_accepted_tokens(
 
 @prop("radix-engine/eagle", "provenance", ENGINE, device="cpu", story=radix_stories(_EAGLE))
 def test_requests_with_drafts_of_a_model_read_the_state_of_their_accepted_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As with drafts; they are those of a draft model, whose part each step hands to the next one (EAGLE)."""
     RadixRun(trial, story).run()
@@ -249,7 +249,7 @@ def test_requests_with_drafts_of_a_model_read_the_state_of_their_accepted_tokens
 
 @prop("radix-engine/write-through", "provenance", ENGINE, device="cpu", story=radix_stories(_WRITE_THROUGH))
 def test_requests_whose_prefixes_are_copied_to_host_memory_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As with few slots; the tree copies prefixes to host memory, which holds the keys and states of exactly their tokens, and loads them back."""
     RadixRun(trial, story).run()
@@ -257,7 +257,7 @@ def test_requests_whose_prefixes_are_copied_to_host_memory_read_the_state_of_the
 
 @prop("radix-engine/few-states", "provenance", ENGINE, device="cpu", story=radix_stories(_SCARCE_STATES))
 def test_requests_that_share_few_slots_of_states_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As with prefixes that are copied to host memory; they fill all slots of states while most slots of keys are free."""
     RadixRun(trial, story).run()
@@ -265,7 +265,7 @@ def test_requests_that_share_few_slots_of_states_read_the_state_of_their_tokens(
 
 @prop("radix-engine/write-back", "provenance", ENGINE, device="cpu", story=radix_stories(_WRITE_BACK))
 def test_requests_whose_prefixes_go_to_host_memory_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As with prefixes that are copied to host memory; they are copied when they are evicted."""
     RadixRun(trial, story).run()
@@ -275,7 +275,7 @@ def test_requests_whose_prefixes_go_to_host_memory_read_the_state_of_their_token
     "radix-engine/write-selective", "provenance", ENGINE, device="cpu", story=radix_stories(_WRITE_SELECTIVE)
 )
 def test_requests_whose_prefixes_are_copied_at_the_second_hit_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As with prefixes that are copied to host memory; a prefix is copied when it is used again."""
     RadixRun(trial, story).run()

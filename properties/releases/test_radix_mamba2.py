@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from properties.releases.test_radix_engine import DRAFTS, ENGINE, MIXED, OVERLAPPED, RadixRun
 from properties.strategies.releases.radix import RadixStory, RadixWorld, radix_stories
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 
 _TRACKED, _DRAFTS, _MIXED, _LAST = (
@@ -17,14 +17,16 @@ _TRACKED, _DRAFTS, _MIXED, _LAST = (
 
 
 @prop("radix-engine/mamba2-overlap", "provenance", ENGINE, device="cpu", story=radix_stories(_TRACKED))
-def test_requests_with_mamba2_layers_read_the_state_of_their_tokens(trial: Trial, story: RadixStory) -> None:
+def test_requests_with_mamba2_layers_read_the_state_of_their_tokens(
+    trial: Example, story: RadixStory
+) -> None:
     """As in overlapping steps; the layers are of Mamba-2, whose scan leaves states before chunks of the whole batch."""
     RadixRun(trial, story).run()
 
 
 @prop("radix-engine/mamba2-no-buffer", "provenance", ENGINE, device="cpu", story=radix_stories(_LAST))
 def test_requests_that_cache_their_last_mamba2_state_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As where only the last state is cached; the layers are of Mamba-2."""
     RadixRun(trial, story).run()
@@ -32,7 +34,7 @@ def test_requests_that_cache_their_last_mamba2_state_read_the_state_of_their_tok
 
 @prop("radix-engine/mamba2-mixed", "provenance", ENGINE, device="cpu", story=radix_stories(_MIXED))
 def test_requests_with_mamba2_layers_in_mixed_batches_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As in batches of prefills and decodes; the layers are of Mamba-2."""
     RadixRun(trial, story).run()
@@ -40,7 +42,7 @@ def test_requests_with_mamba2_layers_in_mixed_batches_read_the_state_of_their_to
 
 @prop("radix-engine/mamba2-drafts", "provenance", ENGINE, device="cpu", story=radix_stories(_DRAFTS))
 def test_requests_with_mamba2_layers_and_drafts_read_the_state_of_their_accepted_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As with drafts; the layers are of Mamba-2."""
     RadixRun(trial, story).run()

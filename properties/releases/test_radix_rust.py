@@ -8,7 +8,7 @@ from properties.releases.test_radix_engine import DRAFTS, ENGINE, MIXED, SCARCE,
 from properties.releases.test_radix_sessions import SESSIONS, SessionRun
 from properties.strategies.releases.radix import RadixStory, radix_stories
 from properties.strategies.releases.radix_sessions import SessionStory, session_stories
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 
 _DRAFTS, _MIXED, _SCARCE, _SESSIONS = (
@@ -19,7 +19,7 @@ _HOST = replace(_SCARCE, host_policy="write_through")
 
 @prop("radix-engine/rust-scarce", "provenance", ENGINE, device="cpu", story=radix_stories(_SCARCE))
 def test_requests_that_share_few_slots_with_the_compiled_tree_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As with few slots; the tree's nodes are those of the release's core in Rust."""
     RadixRun(trial, story).run()
@@ -27,7 +27,7 @@ def test_requests_that_share_few_slots_with_the_compiled_tree_read_the_state_of_
 
 @prop("radix-engine/rust-drafts", "provenance", ENGINE, device="cpu", story=radix_stories(_DRAFTS))
 def test_requests_with_drafts_and_the_compiled_tree_read_the_state_of_their_accepted_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As with drafts; the tree's nodes are those of the release's core in Rust."""
     RadixRun(trial, story).run()
@@ -35,7 +35,7 @@ def test_requests_with_drafts_and_the_compiled_tree_read_the_state_of_their_acce
 
 @prop("radix-engine/rust-mixed", "provenance", ENGINE, device="cpu", story=radix_stories(_MIXED))
 def test_requests_in_mixed_batches_with_the_compiled_tree_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As in batches of prefills and decodes; the tree's nodes are those of the release's core in Rust."""
     RadixRun(trial, story).run()
@@ -43,7 +43,7 @@ def test_requests_in_mixed_batches_with_the_compiled_tree_read_the_state_of_thei
 
 @prop("radix-engine/rust-write-through", "provenance", ENGINE, device="cpu", story=radix_stories(_HOST))
 def test_requests_whose_prefixes_the_compiled_tree_copies_read_the_state_of_their_tokens(
-    trial: Trial, story: RadixStory
+    trial: Example, story: RadixStory
 ) -> None:
     """As with prefixes that are copied to host memory, by the release's core in Rust. What is there is seen when it is loaded back."""
     RadixRun(trial, story).run()
@@ -51,7 +51,7 @@ def test_requests_whose_prefixes_the_compiled_tree_copies_read_the_state_of_thei
 
 @prop("radix-engine/rust-sessions", "provenance", ENGINE, device="cpu", story=session_stories(_SESSIONS))
 def test_requests_of_sessions_with_the_compiled_tree_read_the_state_of_their_tokens(
-    trial: Trial, story: SessionStory
+    trial: Example, story: SessionStory
 ) -> None:
     """As with sessions; the tree's nodes are those of the release's core in Rust."""
     SessionRun(trial, story).run()

@@ -17,7 +17,7 @@ from properties.strategies.releases.radix_sessions import (
     session_stories,
 )
 from statecheck.case.values import Name, Record, Value, call
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 
 REFUSED = (0,)
@@ -169,9 +169,9 @@ class SessionRun(RadixRun):
         for name in value["finished"]:
             self.ended[name] = name not in value["aborted"]
 
-    def run_out(self) -> None:
+    def drain(self) -> None:
         """Until all requests are gone, and then the sessions, too."""
-        super().run_out()
+        super().drain()
         self.close_all()
         for _ in range(2):
             self.second_passes()
@@ -196,7 +196,7 @@ class SessionRun(RadixRun):
 
 
 @prop("radix-engine/sessions", "provenance", ENGINE, device="cpu", story=session_stories(SESSIONS))
-def test_requests_of_sessions_read_the_state_of_their_tokens(trial: Trial, story: SessionStory) -> None:
+def test_requests_of_sessions_read_the_state_of_their_tokens(trial: Example, story: SessionStory) -> None:
     """As in overlapping steps; a request continues what a session keeps, which is the state of exactly the tokens that its user knows of, and a
     closed session keeps nothing.
     """
@@ -205,7 +205,7 @@ def test_requests_of_sessions_read_the_state_of_their_tokens(trial: Trial, story
 
 @prop("radix-engine/plain-sessions", "provenance", ENGINE, device="cpu", story=session_stories(_PLAIN))
 def test_requests_of_sessions_without_boundaries_read_the_state_of_their_tokens(
-    trial: Trial, story: SessionStory
+    trial: Example, story: SessionStory
 ) -> None:
     """As with sessions; steps do not overlap, and no state is kept at boundaries."""
     SessionRun(trial, story).run()
@@ -213,7 +213,7 @@ def test_requests_of_sessions_without_boundaries_read_the_state_of_their_tokens(
 
 @prop("radix-engine/session-drafts", "provenance", ENGINE, device="cpu", story=session_stories(_DRAFTS))
 def test_requests_of_sessions_with_drafts_read_the_state_of_their_tokens(
-    trial: Trial, story: SessionStory
+    trial: Example, story: SessionStory
 ) -> None:
     """As with sessions; each step verifies drafts."""
     SessionRun(trial, story).run()

@@ -23,7 +23,7 @@ from properties.strategies.releases.live_situations import stories_with_situatio
 from properties.strategies.releases.live_stages import staged_stories
 from statecheck.case.failure import stated
 from statecheck.case.values import Call, Name, Record, Returned, Value, call
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 
 ENGINE = "LiveEngine"
@@ -33,7 +33,7 @@ ENGINE = "LiveEngine"
 class LiveRun:
     """A scenario on its way: the tokens of each request so far, and those that live."""
 
-    trial: Trial
+    trial: Example
     story: EngineStory
     engine: str = ENGINE
     tokens: dict[str, list[int]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class LiveRun:
         )
         for event in self.story.events:
             self.happens(event)
-        self.run_out()
+        self.drain()
 
     def happens(self, event: object) -> None:
         if isinstance(event, LiveAdd):
@@ -130,7 +130,7 @@ class LiveRun:
     def stepped(self, value: Record) -> None:
         """A step is over, of which a scenario of another kind may remember something."""
 
-    def run_out(self) -> None:
+    def drain(self) -> None:
         """Nothing more comes in, until all requests are gone."""
         before = len(self.quiet)
         if self.all_end():
@@ -159,7 +159,9 @@ class LiveRun:
 
 
 @prop("real-engine/v2", "provenance", ENGINE, device="cpu", story=stories_with_situations("V2"))
-def test_requests_in_the_second_runner_read_the_state_of_their_tokens(trial: Trial, story: LiveStory) -> None:
+def test_requests_in_the_second_runner_read_the_state_of_their_tokens(
+    trial: Example, story: LiveStory
+) -> None:
     """In the release's own engine every forward reads the state of exactly the computed tokens, every block that may be hit holds
     the state at its end, and nothing is owned twice or lost, whatever requests do.
     """
@@ -167,7 +169,9 @@ def test_requests_in_the_second_runner_read_the_state_of_their_tokens(trial: Tri
 
 
 @prop("real-engine/v1", "provenance", ENGINE, device="cpu", story=stories_with_situations("V1"))
-def test_requests_in_the_first_runner_read_the_state_of_their_tokens(trial: Trial, story: LiveStory) -> None:
+def test_requests_in_the_first_runner_read_the_state_of_their_tokens(
+    trial: Example, story: LiveStory
+) -> None:
     """With the first runner, too, every forward reads the state of exactly the computed tokens, every block that may be hit holds the
     state at its end, and nothing is owned twice or lost.
     """
@@ -176,7 +180,7 @@ def test_requests_in_the_first_runner_read_the_state_of_their_tokens(trial: Tria
 
 @prop("real-engine/connector-v2", "provenance", ENGINE, device="cpu", story=connected_stories("V2"))
 def test_connected_requests_in_the_second_runner_read_the_state_of_their_tokens(
-    trial: Trial, story: LiveStory
+    trial: Example, story: LiveStory
 ) -> None:
     """Every forward reads the state of exactly the computed tokens. A block that is being loaded is its request's alone until that is
     done, a block that is being saved is not written before that is done, and what is saved is the state of exactly its tokens.
@@ -186,7 +190,7 @@ def test_connected_requests_in_the_second_runner_read_the_state_of_their_tokens(
 
 @prop("real-engine/connector-v1", "provenance", ENGINE, device="cpu", story=connected_stories("V1"))
 def test_connected_requests_in_the_first_runner_read_the_state_of_their_tokens(
-    trial: Trial, story: LiveStory
+    trial: Example, story: LiveStory
 ) -> None:
     """With the first runner, too: what a forward reads and what a connector saves is the state of exactly the computed tokens, and a
     block is not used while it is loaded or saved.
@@ -196,7 +200,7 @@ def test_connected_requests_in_the_first_runner_read_the_state_of_their_tokens(
 
 @prop("real-engine/stages-v2", "provenance", ENGINE, device="cpu", story=staged_stories())
 def test_requests_in_stages_with_batches_in_flight_read_the_state_of_their_tokens(
-    trial: Trial, story: LiveStory
+    trial: Example, story: LiveStory
 ) -> None:
     """Layers are divided among stages, each of which comes to a batch late: every forward reads the state of exactly the computed tokens,
     and no stage reads rows, tables or host memory of a later batch.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from properties.strategies.releases.shards import SentState, sent_states
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.statements import Statement, statement, statements
 
 OWN_SHARD = "Each rank holds its own shard of the whole state, whatever the number of ranks that sent it, and no other byte of its memory changes."
@@ -29,5 +29,5 @@ def _sent_by(mechanism: str, says: str) -> Statement:
     _sent_by("moriio", "states sent by MoRIIO are the shards of the ranks that get them"),
     _sent_by("nixl", "states sent by NIXL are the shards of the ranks that get them"),
 )
-def each_rank_gets_its_shard(trial: Trial, sent: SentState, mechanism: str) -> None:
+def each_rank_gets_its_shard(trial: Example, sent: SentState, mechanism: str) -> None:
     trial.agrees(sent.call(mechanism))

@@ -15,7 +15,7 @@ from properties.strategies.releases.slots import (
     slot_copies,
 )
 from statecheck.case.values import Step
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 from statecheck.execution.statements import statement, statements
 
@@ -32,7 +32,7 @@ SCATTER, LAST, OF_ROWS = "StateSlots.scatter", "StateSlots.last_accepted", "Stat
         says="slots hold the states after the last accepted drafts and at boundaries"),
 )  # fmt: skip
 def bytes_agree(
-    trial: Trial,
+    trial: Example,
     copies: SlotCopies,
     steps: Callable[[SlotCopies], list[Step]],
 ) -> None:
@@ -47,18 +47,18 @@ def bytes_agree(
     freed=st.lists(st.booleans(), max_size=4),
 )
 def test_rows_at_a_boundary_keep_their_states_in_another_slot(
-    trial: Trial, copies: SlotCopies, freed: list[bool]
+    trial: Example, copies: SlotCopies, freed: list[bool]
 ) -> None:
     trial.agrees(*copies.tracked(freed))
 
 
 @prop("state-slots/last-accepted", "agreement", LAST, accepted=accepted_drafts())
 def test_the_last_accepted_draft_and_the_one_at_a_boundary_are_named(
-    trial: Trial, accepted: AcceptedDrafts
+    trial: Example, accepted: AcceptedDrafts
 ) -> None:
     trial.agrees(accepted.call())
 
 
 @prop("state-slots/padded-rows", "padding", OF_ROWS, rows=padded_rows())
-def test_padded_rows_of_a_graph_have_no_slot(trial: Trial, rows: PaddedRows) -> None:
+def test_padded_rows_of_a_graph_have_no_slot(trial: Example, rows: PaddedRows) -> None:
     trial.agrees(*rows.steps())

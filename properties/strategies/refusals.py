@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from properties.strategies.align.afters import After
-from properties.strategies.align.befores import Before
+from properties.strategies.align.batches_after_forward import BatchAfterForward
+from properties.strategies.align.batches_before_forward import BatchBeforeForward
 from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.launches import POSTPROCESS, POSTPROCESS_ALIGN, PRECOPY
 from properties.strategies.align.pointers import MEMCPY, collect
-from properties.strategies.align.requests import Sampled, Starting
+from properties.strategies.align.requests import RequestAfterStep, RequestBeforeStep
 from properties.strategies.align.runner import (
     STAGE,
     STAGE_COLUMNS,
@@ -542,8 +542,8 @@ CONV, TEMPORAL = Kept("conv", (5, 2)), Kept("temporal", (2, 2))
 SETUP = Setup((Group((CONV, TEMPORAL)),), ("conv", "temporal"), block_size=4, num_spec=2)
 TWO_GROUPS = replace(SETUP, groups=SETUP.groups * 2)
 CHANNELS_FIRST = replace(SETUP, groups=(Group((Kept("conv", (2, 5)), TEMPORAL)),), layout="DS")
-AFTER = After(SETUP, (Sampled(3, 3, 2, 3), Sampled(10, 1)))
-BEFORE = Before(SETUP, (Starting(3, 4, 2), Starting(10, 1)))
+AFTER = BatchAfterForward(SETUP, (RequestAfterStep(3, 3, 2, 3), RequestAfterStep(10, 1)))
+BEFORE = BatchBeforeForward(SETUP, (RequestBeforeStep(3, 4, 2), RequestBeforeStep(10, 1)))
 ATTENTION = record("FullAttentionSpec", block_size=16)
 SPEC: Record = SETUP.config(4)["kv_cache_groups"][0]["kv_cache_spec"]
 
@@ -670,7 +670,7 @@ def launches() -> Iterator[BadInput]:
 
 # Align mode: the runner.
 
-STEP = RunnerStep(SETUP, (Starting(3, 4, 2), Starting(10, 1)), spare=1)
+STEP = RunnerStep(SETUP, (RequestBeforeStep(3, 4, 2), RequestBeforeStep(10, 1)), spare=1)
 LISTED = replace(STEP, pointers=True)
 ROWS = requests_of(STEP.cache, STEP.rows)
 
@@ -712,12 +712,12 @@ def preprocesses() -> Iterator[BadInput]:
     blocks = "requests.r0.block_ids.0"
     for name, step in (("tables", STEP), ("pointers", LISTED)):
         yield from bad_inputs(preprocess(step), {blocks: ([1], [], [0, 2, 3, 4], [1, 0, 3, 4])}, about=name)
-    across = replace(LISTED, requests=(Starting(3, 12, 2), Starting(10, 1)))
+    across = replace(LISTED, requests=(RequestBeforeStep(3, 12, 2), RequestBeforeStep(10, 1)))
     nulls = [0, 2, 3, 4, 5], [1, 0, 3, 4, 5], [1, 2, 3, 0, 5]
     yield from bad_inputs(preprocess(across), {blocks: nulls}, about="four columns")
-    unshifted = replace(STEP, requests=(Starting(4, 4), Starting(10, 1)))
+    unshifted = replace(STEP, requests=(RequestBeforeStep(4, 4), RequestBeforeStep(10, 1)))
     yield from bad_inputs(preprocess(unshifted), {blocks: ([1],)}, about="no draft accepted")
-    further = replace(STEP, requests=(Starting(2, 4, 3), Starting(10, 1)))
+    further = replace(STEP, requests=(RequestBeforeStep(2, 4, 3), RequestBeforeStep(10, 1)))
     yield from bad_inputs(preprocess(further), {blocks: ([1, 2],)}, about="accepted beyond its target")
     shifted = replace(LISTED, setup=CHANNELS_FIRST)
     yield BadInput("preprocess_mamba: a shift of channel-first rows by pointers", preprocess(shifted))

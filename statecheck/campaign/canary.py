@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from statecheck.case import Case
 from statecheck.case.values import Device, call
 from statecheck.diagnose.rerun import replay
-from statecheck.execution.example import Bench, Falsified, Trial
+from statecheck.execution.example import Example, ExecutionContext, Falsified
+from statecheck.execution.executors import Executor
 from statecheck.execution.objects.canary import LARGEST_RIGHT_NUMBER
-from statecheck.execution.ports import Port
 from statecheck.execution.registry import Property
 from statecheck.report.markdown import write_report
 
@@ -26,7 +26,7 @@ class CanaryNotFound(Exception):
     """The canary was not found, shrunk, reported and replayed."""
 
 
-def _body(trial: Trial, number: int) -> None:
+def _body(trial: Example, number: int) -> None:
     trial.agrees(call("harness.canary_identity", number=number, device=Device()))
 
 
@@ -41,7 +41,7 @@ CANARY = Property(
 )
 
 
-def run_canary(bench: Bench, folder: Path, port: Port | None = None) -> str:
+def run_canary(context: ExecutionContext, folder: Path, port: Executor | None = None) -> str:
     """Find, shrink, report in `folder` and replay the canary; a summary in a few words.
 
     Args:
@@ -50,30 +50,30 @@ def run_canary(bench: Bench, folder: Path, port: Port | None = None) -> str:
     Raises:
         CanaryNotFound: names what did not happen.
     """
-    started, before = time.monotonic(), bench.examples
-    case = _failing_case(bench)
+    started, before = time.monotonic(), context.examples
+    case = _failing_case(context)
     smallest = case.calls[-1].named["number"]
     if smallest != LARGEST_RIGHT_NUMBER + 1:
         raise CanaryNotFound(f"it was shrunk to {smallest}, but should be to {LARGEST_RIGHT_NUMBER + 1}")
-    directory = write_report(case, folder, bench.subject.module)
+    directory = write_report(case, folder, context.subject.module)
     missing = [name for name in _FILES if not (directory / name).is_file()]
     if missing:
         raise CanaryNotFound(f"its report lacks {', '.join(missing)}")
-    if replay(Case.load(directory / "case.json"), port or bench.port) is None:
+    if replay(Case.load(directory / "case.json"), port or context.port) is None:
         raise CanaryNotFound("its case did not fail when it was replayed")
     seconds = time.monotonic() - started
-    return f"found and shrunk to {smallest} in {bench.examples - before} examples, reported and replayed, {seconds:.1f} s"
+    return f"found and shrunk to {smallest} in {context.examples - before} examples, reported and replayed, {seconds:.1f} s"
 
 
-def _failing_case(bench: Bench) -> Case:
+def _failing_case(context: ExecutionContext) -> Case:
     """The case of the canary, which is no finding of the campaign."""
-    on_falsified, bench.on_falsified = bench.on_falsified, lambda case: None
+    on_falsified, context.on_falsified = context.on_falsified, lambda case: None
     # It has to be found, not remembered.
     chosen = settings(max_examples=_EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
     try:
-        chosen(seed(0)(CANARY.test()))(bench)
+        chosen(seed(0)(CANARY.test()))(context)
     except Falsified as error:
         return error.case
     finally:
-        bench.on_falsified = on_falsified
+        context.on_falsified = on_falsified
     raise CanaryNotFound(f"{_EXAMPLES} examples of it passed")

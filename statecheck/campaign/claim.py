@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from statecheck.campaign.plan import Plan
-from statecheck.data.locks import try_lock
+from statecheck.util.locks import try_lock
 
 _LOCK = ".lock"
 

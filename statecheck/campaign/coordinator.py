@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from statecheck.campaign.event_handler import EventHandler
 from statecheck.campaign.keeper import not_written
-from statecheck.campaign.outcomes import Outcomes
 from statecheck.campaign.pending import pending_of
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.gpus import Gpus
@@ -56,17 +56,17 @@ class Campaign:
         self.folder = plan.folder
         self.pending = pending_of(self.folder)
         start = begun(plan)
-        self.record, self.ledger, self.defects = start.record, start.ledger, start.defects
+        self.record, self.state, self.defects = start.record, start.state, start.defects
         self._started: float | None = None
         self._ended: float | None = None
-        self._scheduler = Scheduler(plan, self.ledger, start.scenarios, start.examples)
+        self._scheduler = Scheduler(plan, self.state, start.scenarios, start.examples)
         self.exhaustion = self._scheduler.exhaustion
-        self._recovery = Recovery(self.folder, self.ledger, self.defects)
+        self._recovery = Recovery(self.folder, self.state, self.defects)
         self._save_at, self._shown_at = time.monotonic() + _FIRST_SECONDS, float("-inf")
         self._saved_buckets = 0
         self._gpus: Gpus
         self._pool: WorkerPool
-        self._outcomes: Outcomes
+        self._outcomes: EventHandler
 
     @property
     def at(self) -> float:
@@ -79,19 +79,19 @@ class Campaign:
     @property
     def left(self) -> float:
         """Seconds of the budget; none where the first failure is enough, and has its report."""
-        if self.plan.exit_first and self.ledger.buckets:
+        if self.plan.exit_first and self.state.buckets:
             return 0.0
         return float("inf") if self.plan.budget is None else self.plan.budget - self.at
 
     def run(self) -> CampaignRecord:
         """Run to the end of the budget; Ctrl-C ends it early with what is known by then."""
-        plan, found = self.plan, tuple(self.ledger.first_seen.items())
+        plan, found = self.plan, tuple(self.state.first_seen.items())
         setting = Setting(**vars(plan), pending=str(self.pending), first_seen=found)
         self._recovery.adopt()
-        self._scheduler.begin(self.folder, self.ledger.names if plan.is_selective else None)
+        self._scheduler.begin(self.folder, self.state.names if plan.is_selective else None)
         self._gpus = Gpus(plan.device, plan.subject, plan.gpus, setting.in_worker, plan.workers)
         self._pool = WorkerPool(setting, self._gpus)
-        self._outcomes = Outcomes(self, self._pool, self._scheduler, self._recovery)
+        self._outcomes = EventHandler(self, self._pool, self._scheduler, self._recovery)
         try:
             with terminated_like_interrupted():
                 for _ in range(plan.engines):
@@ -123,7 +123,7 @@ class Campaign:
     def _loop(self) -> None:
         while True:
             for trouble in self._gpus.watch():
-                self.ledger.trouble(trouble)
+                self.state.trouble(trouble)
             self._outcomes.retire()
             for worker in self._pool.workers:
                 if worker.ready and worker.task is None:
@@ -141,7 +141,7 @@ class Campaign:
         if task is None:
             return
         if isinstance(task, Explore):
-            self.ledger.standings[task.unit].begin()
+            self.state.property_states[task.unit].begin()
         worker.assign(task)
 
     def _is_over(self) -> bool:
@@ -166,30 +166,30 @@ class Campaign:
         self._recovery.restore()
         for path in self._scheduler.not_replayed:
             why = "since the campaign was interrupted" if self.record.interrupted else "for want of time"
-            self.ledger.replayed(self._scheduler.passed_over(path, NOT_REPLAYED, why), path, {})
+            self.state.replayed(self._scheduler.passed_over(path, NOT_REPLAYED, why), path, {})
         if self._scheduler.canary_waits:
-            self.ledger.trouble("the canary was not run: the campaign ended before its turn")
+            self.state.trouble("the canary was not run: the campaign ended before its turn")
         self.record.complete = bool(self._gpus.usable) and not self.record.interrupted and self._is_done()
-        self.defects.conclude(self.ledger.standings)
+        self.defects.conclude(self.state.property_states)
         with suppress(OSError):
             # Where there is nothing left in it.
             self.pending.rmdir()
         self._save()
 
     def _is_done(self) -> bool:
-        if self.plan.exit_first and self.ledger.buckets:
+        if self.plan.exit_first and self.state.buckets:
             return False
         return (
             self.plan.budget is not None
-            or self.ledger.examples >= (self.plan.examples or 0)
-            or not any(standing.open for standing in self.ledger.standings.values())
+            or self.state.examples >= (self.plan.examples or 0)
+            or not any(property_state.open for property_state in self.state.property_states.values())
         )
 
     def _show(self) -> None:
         now = time.monotonic()
         # What people have been shown must not be forgotten in a crash.
-        if now > self._save_at or len(self.ledger.buckets) > self._saved_buckets:
-            self._save_at, self._saved_buckets = now + _SAVE_SECONDS, len(self.ledger.buckets)
+        if now > self._save_at or len(self.state.buckets) > self._saved_buckets:
+            self._save_at, self._saved_buckets = now + _SAVE_SECONDS, len(self.state.buckets)
             self._save()
         if now - self._shown_at > _SHOW_SECONDS:
             self._shown_at = now
@@ -198,8 +198,8 @@ class Campaign:
     def current(self) -> CampaignRecord:
         """What is known by now."""
         self.record.seconds = round(self.at, 3)
-        self.record.known = self.defects.count(self.ledger.standings)
-        return self.ledger.fill(self.record)
+        self.record.known = self.defects.count(self.state.property_states)
+        return self.state.fill(self.record)
 
     def _save(self) -> None:
         from statecheck.report.environment import environment
@@ -209,4 +209,4 @@ class Campaign:
         try:
             self.current().save(self.folder / FILE)
         except OSError as error:
-            self.ledger.trouble(not_written(self.folder / FILE, error))
+            self.state.trouble(not_written(self.folder / FILE, error))

@@ -17,12 +17,12 @@ from statecheck.campaign.writable import print_case
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.codec import encode
-from statecheck.data.files import in_file_name, require_inside, write_whole
-from statecheck.data.json_files import load as load_json
 from statecheck.diagnose.replay import replay_case
-from statecheck.execution.ports import Port
+from statecheck.execution.executors import Executor
 from statecheck.subject import Subject, load
 from statecheck.subject.identity import SOURCE
+from statecheck.util.files import in_file_name, require_inside, write_whole
+from statecheck.util.json_files import load as load_json
 
 _BESIDE = 100
 
@@ -158,7 +158,7 @@ def path_of(text: str, folder: Path) -> Path:
 
 
 def replayed(
-    entry: CorpusFile, subject: Subject | str, device: str, port: Port | None = None
+    entry: CorpusFile, subject: Subject | str, device: str, port: Executor | None = None
 ) -> tuple[CorpusRecord, Case | None]:
     """What becomes of an entry on the subject: see `Replay`, or "UNREADABLE"; and the case as it fails now, if it does. Never raises.
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from oracle.profile import DOCUMENTS, Profile
+from statecheck.campaign.property_state import PropertyState
 from statecheck.campaign.record_parts import KnownRecord
-from statecheck.campaign.standing import Standing
 from statecheck.case import Case
 from statecheck.execution.verdict import Status
 from statecheck.subject import KnownDefectIndex, KnownDeviation
@@ -151,7 +151,7 @@ class KnownDefects:
         }
         self._selected, self._tolerates_fixed = selected, tolerates_fixed
 
-    def count(self, rows: Mapping[str, Standing]) -> list[KnownRecord]:
+    def count(self, rows: Mapping[str, PropertyState]) -> list[KnownRecord]:
         """The record of each, with the failing examples by property that the standings have."""
         for name, record in self.all.items():
             shown: Counter[str] = Counter()
@@ -160,7 +160,7 @@ class KnownDefects:
             record.properties = {property_name: count for property_name, count in shown.items() if count}
         return [*self.all.values()]
 
-    def conclude(self, rows: Mapping[str, Standing]) -> None:
+    def conclude(self, rows: Mapping[str, PropertyState]) -> None:
         """What to think of each at the end of a campaign."""
         self.count(rows)
         tried_here = {row.name for row in rows.values()} | {row.tested.id for row in rows.values()}
@@ -179,9 +179,9 @@ class KnownDefects:
                     row.stale = f"declared as known, but no example failed: {declared.link}"
 
 
-def _tried(declared: KnownDeviation, rows: Mapping[str, Standing]) -> list[TriedProperty]:
+def _tried(declared: KnownDeviation, rows: Mapping[str, PropertyState]) -> list[TriedProperty]:
     """What came of each property that a declaration covers, with all configurations of the subject together."""
-    together: dict[str, list[Standing]] = {}
+    together: dict[str, list[PropertyState]] = {}
     for row in rows.values():
         if declared.covers(row.name, row.tested.id):
             together.setdefault(row.name, []).append(row)

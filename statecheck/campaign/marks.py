@@ -18,10 +18,10 @@ from hypothesis import Phase, settings
 from oracle.situations.registry import Situation, put_back, take
 from statecheck.campaign.record_parts import EFFECTS
 from statecheck.execution import profiles
-from statecheck.execution.example import Trial
-from statecheck.execution.machines import MachineProperty, TrialMachine
+from statecheck.execution.example import Example
+from statecheck.execution.machines import ExampleMachine, MachineProperty
 from statecheck.execution.registry import Property, load_properties
-from statecheck.expectations.situations import every_situation
+from statecheck.reference.situations import every_situation
 from statecheck.subject import Subject
 
 TABLE = Path(__file__).with_suffix(".json")
@@ -86,7 +86,7 @@ def noted(tested: Property, note: Note) -> Property:
         return replace(tested, machine=_noted_machine(tested.machine, note))
 
     @wraps(tested.body)
-    def body(trial: Trial, **drawn: Any) -> None:
+    def body(trial: Example, **drawn: Any) -> None:
         # What came up while the example was drawn, or in one that was thrown away, is no part of it.
         take()
         try:
@@ -97,12 +97,12 @@ def noted(tested: Property, note: Note) -> Property:
     return replace(tested, body=body)
 
 
-def _noted_machine(machine: type[TrialMachine], note: Note) -> type[TrialMachine]:
-    def begin(self: TrialMachine, trial: Trial) -> None:
+def _noted_machine(machine: type[ExampleMachine], note: Note) -> type[ExampleMachine]:
+    def begin(self: ExampleMachine, trial: Example) -> None:
         take()
         machine.__init__(self, trial)
 
-    def teardown(self: TrialMachine) -> None:
+    def teardown(self: ExampleMachine) -> None:
         machine.teardown(self)
         note(take())
 

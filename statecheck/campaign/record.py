@@ -21,10 +21,10 @@ from statecheck.campaign.record_parts import (
     PropertyRecord,
 )
 from statecheck.case.rules import require_path
-from statecheck.data.decode import Decoder, Misfit, format_value, require_once
-from statecheck.data.files import write_whole
-from statecheck.data.json_files import load, parse
 from statecheck.execution.verdict import Status
+from statecheck.util.decode import Decoder, Misfit, format_value, require_once
+from statecheck.util.files import write_whole
+from statecheck.util.json_files import load, parse
 
 SCHEMA = 3
 FILE = "campaign.json"

@@ -11,7 +11,7 @@ from typing import Any
 
 from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import TELLING, Status
-from statecheck.text import first_names
+from statecheck.util.text import first_names
 
 _MOST_NAMES, _SEVERAL = 6, 2
 
@@ -206,7 +206,7 @@ STANDINGS = ("showed", "not tried enough", "no longer fails", "not tried")
 class KnownRecord:
     """A known defect as the campaign met it.
 
-    `standing` is "showed", "no longer fails", "not tried enough" or "not tried"; `properties` has its failing examples by
+    `property_state` is "showed", "no longer fails", "not tried enough" or "not tried"; `properties` has its failing examples by
     property.
     """
 

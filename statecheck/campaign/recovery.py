@@ -7,11 +7,11 @@ from pathlib import Path
 
 from statecheck.campaign.claim import unclaimed
 from statecheck.campaign.known_defects import KnownDefects
-from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.pending import left_behind, left_by, pending_of
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.output import take_output
 from statecheck.campaign.processes.tasks import Found
+from statecheck.campaign.state import CampaignState
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 
@@ -19,9 +19,9 @@ from statecheck.case.bucket import bucket_of
 class Recovery:
     """Of one campaign, whose folder this is."""
 
-    def __init__(self, folder: Path, ledger: Ledger, defects: KnownDefects) -> None:
-        assert ledger.keeper is not None, "what is recovered has to be kept"
-        self._folder, self._ledger, self._defects, self._keeper = folder, ledger, defects, ledger.keeper
+    def __init__(self, folder: Path, state: CampaignState, defects: KnownDefects) -> None:
+        assert state.keeper is not None, "what is recovered has to be kept"
+        self._folder, self._state, self._defects, self._keeper = folder, state, defects, state.keeper
         self._pending = pending_of(folder)
 
     def adopt(self) -> None:
@@ -32,14 +32,14 @@ class Recovery:
                 continue
             with suppress(OSError):
                 for path, case in left_behind(pending_of(campaign)):
-                    if self._keeper.keep(case, self._ledger.first_seen):
+                    if self._keeper.keep(case, self._state.first_seen):
                         _remove(path)
 
     def traceback(self, worker: WorkerHandle) -> str:
         """Where a worker was that ended, as its interpreter wrote it; "" where it wrote nothing."""
         written, traceback = take_output(self._pending, worker.pid)
         if written:
-            self._ledger.remark({"last words": f"the subject wrote before its worker ended: {written}"})
+            self._state.remark({"last words": f"the subject wrote before its worker ended: {written}"})
         return traceback
 
     def has_pending(self, worker: WorkerHandle) -> bool:
@@ -59,9 +59,9 @@ class Recovery:
         """Put a case into the corpus, the ledger and a report, unless it shows a known defect; whether it is on disk there."""
         if self._is_known(case):
             return True
-        kept = self._keeper.keep(case, self._ledger.first_seen)
+        kept = self._keeper.keep(case, self._state.first_seen)
         report = self._keeper.report(case, f"**{note}**")
-        self._ledger.find(Found((bucket_of(case).id,), case.to_data(), report, kept, note, shrunk=False), at)
+        self._state.find(Found((bucket_of(case).id,), case.to_data(), report, kept, note, shrunk=False), at)
         return bool(kept or report)
 
     def _is_known(self, case: Case) -> bool:
@@ -69,22 +69,22 @@ class Recovery:
         # Conditions are asked apart: the worker may have ended in one of them.
         name = matcher.name_apart(case)
         for error in matcher.errors:
-            self._ledger.trouble(error)
+            self._state.trouble(error)
         if name is None:
             return False
-        standing = self._ledger.standing_of(case)
-        if standing is not None:
-            standing.deviations[name] += 1
+        property_state = self._state.standing_of(case)
+        if property_state is not None:
+            property_state.deviations[name] += 1
         return True
 
     def restore(self) -> None:
         """Write cases and reports again that were removed after they had been written: the subject may have done so."""
-        for bucket in self._ledger.buckets.values():
+        for bucket in self._state.buckets.values():
             case = Case.from_data(bucket.case)
             if not Path(bucket.corpus).is_file():
-                bucket.corpus = self._ledger.keep(case)
+                bucket.corpus = self._state.keep(case)
             if bucket.report and not Path(bucket.report).is_dir():
-                self._ledger.trouble(f"{bucket.report} was removed, and the coordinator has written it again")
+                self._state.trouble(f"{bucket.report} was removed, and the coordinator has written it again")
                 bucket.report = self._keeper.report(case, bucket.note)
 
 

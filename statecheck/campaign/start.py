@@ -17,11 +17,11 @@ from statecheck.campaign.conformance.xfails import unsupported, with_xfails
 from statecheck.campaign.corpus import kept_in
 from statecheck.campaign.keeper import Keeper
 from statecheck.campaign.known_defects import KnownDefects
-from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.gpus import device_names
 from statecheck.campaign.processes.tasks import unit_name
 from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.state import CampaignState
 from statecheck.execution.verdict import MISCONFIGURED
 from statecheck.subject import Subject
 from statecheck.subject.identity import SOURCE, source_of
@@ -35,7 +35,7 @@ class Beginning:
     """An empty record, what is to be known, which of the properties are state machines, and the number of examples that a profile has of each."""
 
     record: CampaignRecord
-    ledger: Ledger
+    state: CampaignState
     defects: KnownDefects
     scenarios: frozenset[str]
     examples: Mapping[str, int]
@@ -70,7 +70,7 @@ def begun(plan: Plan) -> Beginning:
     skipped |= _unsupported_models(plan, subject, tested, configurations)
     # A corpus that is replayed says for itself which cases it has.
     before = kept_in(Path(plan.kept)) if plan.kept else frozenset()
-    ledger = Ledger(
+    state = CampaignState(
         [tested[name] for name in names],
         skipped,
         lambda: [
@@ -81,7 +81,7 @@ def begun(plan: Plan) -> Beginning:
         kept_before=before,
         configurations=configurations,
     )
-    ledger.keeper = Keeper(Path(plan.keeps_in), Path(plan.reports), lambda: subject.module, ledger.trouble)
+    state.keeper = Keeper(Path(plan.keeps_in), Path(plan.reports), lambda: subject.module, state.trouble)
     defects = KnownDefects(
         subject.known_deviations,
         selected=plan.is_selective,
@@ -92,7 +92,7 @@ def begun(plan: Plan) -> Beginning:
     record = _empty_record(plan, subject.release)
     refused = unsupported(plan, tested)
     record.applicable = sum(name not in refused for name in every)
-    return Beginning(record, ledger, defects, scenarios, examples)
+    return Beginning(record, state, defects, scenarios, examples)
 
 
 def _configurations(subject: Subject, explored: Sequence[Property]) -> dict[str, Sequence[str]]:

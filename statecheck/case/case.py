@@ -15,9 +15,9 @@ from statecheck.case.findings import FINDINGS
 from statecheck.case.rules import check_cost, check_names
 from statecheck.case.timeline import Timeline
 from statecheck.case.values import Call, Expected, Outcome, Raised, Step
-from statecheck.data.decode import format_value
-from statecheck.data.files import write_whole
-from statecheck.data.json_files import load, parse
+from statecheck.util.decode import format_value
+from statecheck.util.files import write_whole
+from statecheck.util.json_files import load, parse
 
 SCHEMA = 13
 EARLIER_CALLS, CHANCE = "earlier calls", "chance"

@@ -10,7 +10,7 @@ from typing import Any
 
 from statecheck.case import failure, tensor, timeline, values
 from statecheck.case.values import Value
-from statecheck.data.decode import Decoder
+from statecheck.util.decode import Decoder
 
 TAGS: dict[str, type] = {
     name: kind

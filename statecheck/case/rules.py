@@ -31,7 +31,7 @@ from statecheck.case.values import (
     Tensor,
     View,
 )
-from statecheck.data.decode import Misfit, format_value, require_once
+from statecheck.util.decode import Misfit, format_value, require_once
 
 if TYPE_CHECKING:
     from statecheck.case.case import Case

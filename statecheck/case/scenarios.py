@@ -10,11 +10,11 @@ from statecheck.case.values import Call, Outcome
 
 BEGINS = "Sequences"
 """The call with which each scenario begins."""
-Taken = Sequence[tuple[Call, Outcome]]
+ExecutedCall = Sequence[tuple[Call, Outcome]]
 """Calls, with what came of each."""
 
 
-def scenarios(case: Case) -> list[Taken]:
+def scenarios(case: Case) -> list[ExecutedCall]:
     """The calls of each scenario, the first of which makes the library."""
     found: list[list[tuple[Call, Outcome]]] = []
     for call, outcome in zip(case.calls, case.actual, strict=False):

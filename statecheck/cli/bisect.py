@@ -18,8 +18,8 @@ from statecheck.releases.environment import is_ready
 from statecheck.releases.project import PROJECTS, Project
 from statecheck.releases.start import PROGRAM, release_of
 from statecheck.report.bisection import FILE, RIGHT, WRONG, Bisection, TriedRelease
-from statecheck.text.command_lines import command_line
-from statecheck.text.terminal import cell, said, say
+from statecheck.util.command_lines import command_line
+from statecheck.util.terminal import cell, said, say
 
 
 @click.command(cls=OptionsCommand)
@@ -57,7 +57,7 @@ def run_bisect(options: SimpleNamespace, program: Sequence[str] = PROGRAM) -> in
     """
     from statecheck.campaign.corpus import path_of
     from statecheck.case import Case
-    from statecheck.execution.ports import choose_device
+    from statecheck.execution.executors import choose_device
     from statecheck.report.markdown import add_bisection
 
     path = path_of(options.case, options.corpus)

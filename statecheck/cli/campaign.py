@@ -31,7 +31,7 @@ from statecheck.cli.options import (
 )
 from statecheck.execution.offers import listed
 from statecheck.rooms import home
-from statecheck.text.terminal import said
+from statecheck.util.terminal import said
 
 if TYPE_CHECKING:
     from statecheck.campaign.terminal.display import Display
@@ -244,7 +244,7 @@ def short_plan(options: SimpleNamespace, command: str, device: str = "", **more:
     Raises:
         ValueError: an option that cannot be.
     """
-    from statecheck.execution.ports import choose_device
+    from statecheck.execution.executors import choose_device
     from statecheck.execution.selection import cores, require_processes
 
     device, workers = device or choose_device(options.device, options.subject), options.workers

@@ -26,8 +26,8 @@ from statecheck.cli.options import (
 )
 from statecheck.execution.verdict import CLEAN, FALSIFIED, MISCONFIGURED
 from statecheck.rooms import release
-from statecheck.text.command_lines import near
-from statecheck.text.terminal import said, say
+from statecheck.util.command_lines import near
+from statecheck.util.terminal import said, say
 
 RESULT = "conformance.json"
 _IN_CI = (
@@ -98,7 +98,7 @@ def _write_result(out: Console, campaign: Any, folder: Path) -> None:
     from statecheck.campaign.keeper import not_written
     from statecheck.campaign.pages.junit import junit
     from statecheck.campaign.pages.text import markdown
-    from statecheck.data.files import append_text, write_text
+    from statecheck.util.files import append_text, write_text
 
     def attempt(write: Callable[[Path, str], None], path: Path, text: Callable[[], str]) -> None:
         """What cannot be written costs neither the other files nor the verdict."""

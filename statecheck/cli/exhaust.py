@@ -13,7 +13,7 @@ from rich.table import Table
 
 from statecheck.cli.campaign import console, run_campaign, timed_options, timed_plan
 from statecheck.cli.options import OptionsCommand
-from statecheck.text import visible
+from statecheck.util.text import visible
 
 if TYPE_CHECKING:
     from statecheck.campaign.schedule.exhaustion import DecisionProgress, Exhaustion

@@ -25,8 +25,8 @@ from statecheck.cli.upstream import upstream
 from statecheck.cli.xfails import xfails
 from statecheck.execution.verdict import CLEAN, INCOMPLETE, MISCONFIGURED
 from statecheck.rooms import release
-from statecheck.text.command_lines import program, remembered
-from statecheck.text.terminal import said, say
+from statecheck.util.command_lines import program, remembered
+from statecheck.util.terminal import said, say
 
 SECTIONS = {
     "Look for defects": (fuzz, nightly, exhaust, replay_trace),

@@ -21,8 +21,8 @@ from statecheck.cli.options import (
     require_own,
 )
 from statecheck.execution.verdict import CLEAN, INCOMPLETE
-from statecheck.text.command_lines import near
-from statecheck.text.terminal import said, say
+from statecheck.util.command_lines import near
+from statecheck.util.terminal import said, say
 
 
 @dataclass

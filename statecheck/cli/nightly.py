@@ -47,7 +47,7 @@ def planned(options: SimpleNamespace, environment: Mapping[str, str]) -> Plan:
     Raises:
         ValueError: they contradict themselves or each other.
     """
-    from statecheck.execution.ports import choose_device
+    from statecheck.execution.executors import choose_device
 
     _require_one_amount(options)
     # This machine may be the one of a cluster that has no GPU.

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from statecheck.data.marked import MARKER
 from statecheck.releases.project import PROJECTS
 from statecheck.releases.start import chosen_release, go_on_in_release
 from statecheck.rooms import working_folder
-from statecheck.text.command_lines import near
+from statecheck.util.command_lines import near
+from statecheck.util.marked import MARKER
 
 _NAMES = {
     1.0: ("", "s", "sec", "second", "seconds"),

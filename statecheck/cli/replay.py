@@ -16,7 +16,7 @@ from statecheck.cli.options import (
     time_limit_option,
 )
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
-from statecheck.text.terminal import said, say
+from statecheck.util.terminal import said, say
 
 
 @click.command(cls=OptionsCommand)
@@ -28,8 +28,8 @@ from statecheck.text.terminal import said, say
 def replay(options: SimpleNamespace) -> int:
     """Run a saved CASE again, a file or an id of the corpus: FIXED, FAILED, REPRODUCED (a declared defect) or NOT APPLICABLE."""
     from statecheck.campaign.corpus import path_of
-    from statecheck.data.files import write_text
     from statecheck.diagnose.replay import FAILED, FIXED, KNOWN, replay_file
+    from statecheck.util.files import write_text
 
     path = path_of(options.case, options.corpus)
     found = replay_file(path, options.subject, options.device, time_limit=options.time_limit)

@@ -13,8 +13,8 @@ import click
 
 from statecheck.cli.options import OptionsCommand, corpus_option, location, option, subject_options
 from statecheck.execution.verdict import CLEAN
-from statecheck.text.command_lines import near
-from statecheck.text.terminal import said, say
+from statecheck.util.command_lines import near
+from statecheck.util.terminal import said, say
 
 _FAILED = 1
 """Exit code of pytest where a test failed."""
@@ -29,11 +29,11 @@ def upstream(options: SimpleNamespace) -> int:
     """Write a saved CASE as a plain test that imports the verified project alone, once the test was seen to fail."""
     from statecheck.campaign.corpus import path_of
     from statecheck.case import Case
-    from statecheck.data.files import write_text
     from statecheck.diagnose.own_calls import with_own_calls
     from statecheck.report.markdown import subject_root
     from statecheck.report.repro.upstream import failing_call, upstream_test
     from statecheck.subject import load
+    from statecheck.util.files import write_text
 
     case = Case.load(path_of(options.case, options.corpus))
     failing_call(case)

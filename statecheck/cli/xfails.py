@@ -12,9 +12,9 @@ import click
 
 from statecheck.cli.options import OptionsCommand, location, option
 from statecheck.execution.verdict import CLEAN
-from statecheck.text.command_lines import near
-from statecheck.text.terminal import said, say
-from statecheck.text.toml import toml_string
+from statecheck.util.command_lines import near
+from statecheck.util.terminal import said, say
+from statecheck.util.toml import toml_string
 
 if TYPE_CHECKING:
     from statecheck.campaign.record import CampaignRecord
@@ -39,8 +39,8 @@ _LONGEST_TITLE = 200
 def xfails(options: SimpleNamespace) -> int:
     """Write entries of expected failures for what the latest campaign found; their `why` and `link` are left to complete."""
     from statecheck.campaign.record import CampaignRecord
-    from statecheck.data.files import read_text, write_whole
     from statecheck.subject.known import LARGEST, ids_in
+    from statecheck.util.files import read_text, write_whole
 
     file: Path = options.file
     try:

@@ -29,8 +29,8 @@ from statecheck.case.faults import HANG
 from statecheck.case.findings import FINDINGS, Access
 from statecheck.case.values import Expected, Outcome, Raised
 from statecheck.diagnose.rerun import Rerun
+from statecheck.execution.executors.in_process import InProcess
 from statecheck.execution.objects.blocks import GUARD_BYTES, Allocation, Window
-from statecheck.execution.port import InProcess
 from statecheck.execution.registry import launches
 from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, load

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from statecheck.case import Case
 from statecheck.diagnose.rerun import NotTried, replay
-from statecheck.execution.ports import Port
+from statecheck.execution.executors import Executor
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Confirmation:
 
 def confirm(
     case: Case,
-    port_factory: Callable[[], AbstractContextManager[Port]],
+    port_factory: Callable[[], AbstractContextManager[Executor]],
     times: int = 3,
     seconds: float = float("inf"),
 ) -> Confirmation:
@@ -45,7 +45,7 @@ def confirm(
     return Confirmation(sum(map(bool, messages)), len(messages), tuple(messages))
 
 
-def _seen(case: Case, port: Port) -> str:
+def _seen(case: Case, port: Executor) -> str:
     try:
         found = replay(case, port)
     except NotTried:

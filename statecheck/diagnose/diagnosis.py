@@ -15,7 +15,7 @@ from statecheck.diagnose.confirm import Confirmation, confirm
 from statecheck.diagnose.earlier_calls import PortFactory, with_earlier_calls
 from statecheck.diagnose.rerun import replay
 from statecheck.execution.earlier_examples import EarlierExamples
-from statecheck.execution.ports import Port
+from statecheck.execution.executors import Executor
 from statecheck.execution.run import rules_of
 from statecheck.subject import Subject
 
@@ -91,7 +91,7 @@ class Scene:
     """
 
     subject: Subject
-    port: Port
+    port: Executor
     fresh: PortFactory | None
     earlier: EarlierExamples
     seconds: float = SECONDS
@@ -133,7 +133,7 @@ def _with_dependency(case: Case, alone: Confirmation, scene: Scene, fresh: PortF
     return Diagnosis(replace(case, depends_on=depends_on), alone, alone)
 
 
-def _repeats(case: Case, port: Port) -> bool:
+def _repeats(case: Case, port: Executor) -> bool:
     """Whether it fails every time in the process that found it."""
     try:
         return all(replay(case, port) is not None for _ in range(_TIMES))

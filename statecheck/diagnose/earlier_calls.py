@@ -18,10 +18,10 @@ from statecheck.case.cause import first_wrong_call, wrong_calls
 from statecheck.case.values import Call, Step
 from statecheck.diagnose.rerun import NotTried, Rerun
 from statecheck.execution.earlier_examples import EarlierExamples, Examples
-from statecheck.execution.ports import Port
+from statecheck.execution.executors import Executor
 from statecheck.execution.run import Expectation
 
-PortFactory = Callable[[], AbstractContextManager[Port]]
+PortFactory = Callable[[], AbstractContextManager[Executor]]
 
 
 def with_earlier_calls(
@@ -112,7 +112,9 @@ class _SequenceSearch:
 class _SequenceRun:
     """Examples one behind the other; `unfit` is the number of one that cannot be among them."""
 
-    def __init__(self, case: Case, examples: Examples, port: Port, rules: Expectation, until: float) -> None:
+    def __init__(
+        self, case: Case, examples: Examples, port: Executor, rules: Expectation, until: float
+    ) -> None:
         self._case, self._examples, self._until = case, examples, until
         together = replace(case, steps=tuple(chain(*examples)), expected=(), actual=())
         self._rerun = Rerun(together, port, expect=rules)

@@ -11,8 +11,8 @@ from pathlib import Path
 from statecheck.case import Case
 from statecheck.diagnose.rerun import NotTried, Rerun
 from statecheck.execution.breadth import require_narrow
+from statecheck.execution.executors import Executor, choose_device, ordinary_port
 from statecheck.execution.patience import Patient, TooLong
-from statecheck.execution.ports import Port, choose_device, ordinary_port
 from statecheck.execution.run import rules_of
 from statecheck.execution.selection import NEED_CUDA, missing_functions
 from statecheck.kernels import launch_counts, triton_mode
@@ -93,7 +93,7 @@ def _import_in(port: InWorker, subject: str) -> None:
 
 
 def replay_case(
-    case: Case, subject: Subject, device: str, port: Port | None = None, *, as_new: bool = False
+    case: Case, subject: Subject, device: str, port: Executor | None = None, *, as_new: bool = False
 ) -> ReplayVerdict:
     """As `replay_file`; `port` may lend one that is open already, for cases that can do it no harm.
 
@@ -175,14 +175,14 @@ def _not_applicable(case: Case, subject: Subject, device: str) -> str | None:
     return None
 
 
-def _watches(port: Port | None, device: str) -> bool:
+def _watches(port: Executor | None, device: str) -> bool:
     """Whether the sanitizer sees what launches do, as it did where it found the case."""
     # Of ports, `InProcess` alone may be without it.
     return device == "cpu" and getattr(port, "watched", True) is not None
 
 
 @contextmanager
-def _port_for(case: Case, subject: Subject, device: str, port: Port | None) -> Iterator[Port]:
+def _port_for(case: Case, subject: Subject, device: str, port: Executor | None) -> Iterator[Executor]:
     """Where the case's fault, or any on a GPU, would end this process, or where its past counts, another one runs it."""
     apart = case.fault is not None or bool(case.depends_on)
     if isinstance(port, InWorker) or (port is not None and not apart):
@@ -194,5 +194,5 @@ def _port_for(case: Case, subject: Subject, device: str, port: Port | None) -> I
             yield own
 
 
-def _interpreted(port: Port) -> Counter[How]:
+def _interpreted(port: Executor) -> Counter[How]:
     return port.interpreted() if isinstance(port, InWorker) else launch_counts.interpreted()

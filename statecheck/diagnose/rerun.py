@@ -15,11 +15,11 @@ from statecheck.case.failure import failure_of
 from statecheck.case.findings import FINDINGS
 from statecheck.case.values import Raised, Step
 from statecheck.execution.example import spell
-from statecheck.execution.ports import Port
+from statecheck.execution.executors import Executor
 from statecheck.execution.run import (
+    ExecutedCall,
     Expectation,
     Run,
-    Taken,
     failed_operations,
     left_out,
     not_offered,
@@ -44,7 +44,7 @@ class Rerun:
     """
 
     def __init__(
-        self, case: Case, port: Port, subject: Subject | None = None, expect: Expectation | None = None
+        self, case: Case, port: Executor, subject: Subject | None = None, expect: Expectation | None = None
     ) -> None:
         self.case = case
         self.run = Run(port, expect or recorded(case.expected))
@@ -53,13 +53,13 @@ class Rerun:
         """Outcomes of the subject's own functions that were held against what was expected."""
         port.begin()
 
-    def __iter__(self) -> Iterator[Taken]:
+    def __iter__(self) -> Iterator[ExecutedCall]:
         for step in self.case.steps:
             taken = self._take(step)
             if taken is not None:
                 yield taken
 
-    def _take(self, step: Step) -> Taken | None:
+    def _take(self, step: Step) -> ExecutedCall | None:
         run, subject = self.run, self._subject
         asked = run.asked(step)
         if subject is not None and asked is not None:
@@ -132,13 +132,13 @@ class Rerun:
 
 
 def replay(
-    case: Case, port: Port, subject: Subject | None = None, expect: Expectation | None = None
+    case: Case, port: Executor, subject: Subject | None = None, expect: Expectation | None = None
 ) -> Case | None:
     """The case as it fails first on `port`, None where it does not; arguments and errors as of `Rerun`."""
     return Rerun(case, port, subject, expect).first_failure()
 
 
-def ends_earlier(case: Case, port: Port) -> Case | None:
+def ends_earlier(case: Case, port: Executor) -> Case | None:
     """The case as the sanitizer's finding would have had it, None where it finds nothing in the steps."""
     rerun = Rerun(case, port)
     for taken in rerun:

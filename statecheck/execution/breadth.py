@@ -23,7 +23,7 @@ from statecheck.case.failure import without_indices
 from statecheck.execution.declared_names import require_names
 from statecheck.execution.registry import launches, load_properties
 from statecheck.execution.selection import applicable, follows_requests
-from statecheck.expectations import answered, parameters, rule_for
+from statecheck.reference import answered, parameters, rule_for
 from statecheck.subject import KnownDeviation, Subject
 from statecheck.subject.deviation import any_matches
 

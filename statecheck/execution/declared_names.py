@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from statecheck.execution.selection import follows_requests
-from statecheck.expectations import answered
+from statecheck.reference import answered
 from statecheck.subject.deviation import KnownDeviation, any_matches
 
 if TYPE_CHECKING:

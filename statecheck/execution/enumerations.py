@@ -18,7 +18,7 @@ import properties.enumerations
 from statecheck.execution.running import Falsified
 
 if TYPE_CHECKING:
-    from statecheck.execution.example import Bench
+    from statecheck.execution.example import ExecutionContext
     from statecheck.execution.property import Property
 
 _BATCH = 16
@@ -70,21 +70,21 @@ class Slice:
         layer = enumerations()[self.decision].inputs(self.bound)
         return islice(layer, self.part + self.done * self.parts, None, self.parts)
 
-    def tried(self, tested: Property, bench: Bench) -> Iterator[int]:
+    def tried(self, tested: Property, context: ExecutionContext) -> Iterator[int]:
         """Try the inputs; after each batch, how many it had.
 
         Raises:
             Falsified: an input failed, alone if it fails alone, too.
         """
-        subject = bench.subject
+        subject = context.subject
         # Where an example may end at a request that is known, or outside of the contract, others in its batch would not be compared.
         most = _BATCH if subject.refuses and not subject.outside and not subject.known_deviations else 1
         for together, each in self.batches(most):
             try:
-                tested.example(bench, **together)
+                tested.example(context, **together)
             except Falsified:
                 for one in each if len(each) > 1 else ():
-                    tested.example(bench, **one)
+                    tested.example(context, **one)
                 raise
             yield len(each)
 

@@ -14,7 +14,7 @@ from statecheck.case.form import form_difference
 from statecheck.case.values import Outcome, Raised, Refusal, Returned, Step, Value
 from statecheck.execution.counts import Counts, parts_of
 from statecheck.execution.earlier_examples import EarlierExamples
-from statecheck.execution.ports import Port
+from statecheck.execution.executors import Executor
 from statecheck.execution.running import (
     ORDER_FREE,
     REFUSAL,
@@ -37,17 +37,17 @@ __all__ = [
     "ORDER_FREE",
     "REFUSAL",
     "WATCHED",
-    "Bench",
+    "Example",
+    "ExecutionContext",
     "Falsified",
     "KnownFailure",
     "OutsideDomain",
-    "Trial",
     "spell",
 ]
 
 
 @dataclass(repr=False)
-class Bench:
+class ExecutionContext:
     """Where examples run: a subject behind a port, and what is counted on the way.
 
     A campaign watches through callbacks. `on_example` is called when an example begins. `on_example_end` is called when an example has
@@ -57,7 +57,7 @@ class Bench:
     """
 
     subject: Subject
-    port: Port
+    port: Executor
     seed: int | None = None
     counts: Counts = field(default_factory=Counts)
     known_failures: set[KnownDeviation] = field(default_factory=set)
@@ -78,14 +78,14 @@ class Bench:
     def __repr__(self) -> str:
         return f"<{self.subject.name} on {self.port.device}>"
 
-    def begin(self, tested: Property) -> Trial:
+    def begin(self, tested: Property) -> Example:
         self.on_example()
         self.counts.examples += 1
         self.port.begin()
-        return Trial(self, tested)
+        return Example(self, tested)
 
 
-class Trial(RunningExample):
+class Example(RunningExample):
     """One example of one property."""
 
     def agrees(self, *steps: Step) -> Outcome:
@@ -109,7 +109,7 @@ class Trial(RunningExample):
         The first time loads kernels, which may wait once in a process; it is every other time that counts.
         """
         self.agrees(*steps)
-        with self.bench.port.waiting_refused():
+        with self.context.port.waiting_refused():
             self.agrees(*steps)
 
     def _has_evidence_so_far(self) -> bool:
@@ -181,7 +181,7 @@ class Trial(RunningExample):
         self._run.settle()
         self.compare_rest()
         if self._run.actual:
-            self.bench.on_error(self._case(None), error)
+            self.context.on_error(self._case(None), error)
 
     def holds(self, condition: bool, observed: str, expected: str = "", *, place: str = "") -> None:
         """State a condition about the outcomes so far.
@@ -219,7 +219,7 @@ class Trial(RunningExample):
     def _wrong_call(self) -> tuple[int, Difference | None]:
         """The last call with a wrong outcome, and what differs; the last call and None where each outcome alone is right."""
         run, last = self._run, len(self._run.calls) - 1
-        places = self.bench.port.device != "cpu"
+        places = self.context.port.device != "cpu"
         for number in range(last, -1, -1):
             wrong = outcome_difference(run.expected[number], run.actual[number], places=places)
             if wrong is not None:

@@ -15,13 +15,13 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine
 
 from statecheck.case.values import Step
-from statecheck.execution.example import Bench, KnownFailure, Trial
+from statecheck.execution.example import Example, ExecutionContext, KnownFailure
 from statecheck.execution.private.hypothesis import run_machine, states_kept_once
 from statecheck.execution.property import discards_counted
 from statecheck.execution.registry import Property, put_at, remember
 
 
-class TrialMachine(RuleBasedStateMachine):
+class ExampleMachine(RuleBasedStateMachine):
     """A state machine whose scenario is one example of one property: its rules hold steps against the rules on `trial`.
 
     After a failure that the subject declares, the rest of the scenario says nothing any more.
@@ -30,7 +30,7 @@ class TrialMachine(RuleBasedStateMachine):
     steps: ClassVar[int] = 10
     """Rules in a scenario, at most."""
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: Example) -> None:
         super().__init__()
         self.trial = trial
         self.known_failure = False
@@ -56,23 +56,23 @@ class TrialMachine(RuleBasedStateMachine):
 class MachineProperty(Property):
     """A property that is checked after every step of a state machine's scenario."""
 
-    machine: type[TrialMachine] = TrialMachine
+    machine: type[ExampleMachine] = ExampleMachine
 
-    def example(self, bench: Bench, **drawn: Any) -> None:
+    def example(self, context: ExecutionContext, **drawn: Any) -> None:
         """Run the scenario of these arguments; a failure that the subject declares is none."""
-        with contextlib.suppress(KnownFailure), discards_counted(bench):
-            machine = self.machine(bench.begin(self))
+        with contextlib.suppress(KnownFailure), discards_counted(context):
+            machine = self.machine(context.begin(self))
             try:
                 machine.follow(**drawn)
             finally:
                 machine.teardown()
 
-    def examples(self, bench: Bench, most: int | None = None) -> int:
+    def examples(self, context: ExecutionContext, most: int | None = None) -> int:
         """Half as many as of other properties, since a scenario takes as long as many examples."""
-        return max(1, super().examples(bench, most) // 2)
+        return max(1, super().examples(context, most) // 2)
 
     def test(self) -> Callable[..., None]:
-        def test(trial: Bench) -> None:
+        def test(trial: ExecutionContext) -> None:
             self.run(trial, settings(max_examples=self.examples(trial), **self.own_settings))
 
         put_at(test, *self.place)
@@ -87,9 +87,9 @@ class MachineProperty(Property):
     def own_settings(self) -> dict[str, Any]:
         return {"stateful_step_count": self.machine.steps}
 
-    def run(self, bench: Bench, chosen: settings, seed: int | None = None) -> None:
+    def run(self, context: ExecutionContext, chosen: settings, seed: int | None = None) -> None:
         with nullcontext() if seed is None else states_kept_once():
-            run_machine(lambda: self.machine(bench.begin(self)), chosen, seed)
+            run_machine(lambda: self.machine(context.begin(self)), chosen, seed)
 
 
 def _no_body() -> None:
@@ -98,10 +98,10 @@ def _no_body() -> None:
 
 def machine_prop(
     id_: str, kind: str, *functions: str, device: str | None = None
-) -> Callable[[type[TrialMachine]], Callable[..., None]]:
+) -> Callable[[type[ExampleMachine]], Callable[..., None]]:
     """Register the decorated state machine as a property; its name and docstring are the property's."""
 
-    def register(machine: type[TrialMachine]) -> Callable[..., None]:
+    def register(machine: type[ExampleMachine]) -> Callable[..., None]:
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", machine.__name__).lower()
         sentence = " ".join((machine.__doc__ or name).split())
         module = machine.__module__

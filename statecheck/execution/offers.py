@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from statecheck.subject import BUILT_IN, Subject, is_documented, is_engine
-from statecheck.text.names import meant_by
+from statecheck.util.names import meant_by
 
 _SHOWN = 8
 

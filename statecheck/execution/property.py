@@ -16,7 +16,7 @@ from hypothesis.strategies import SearchStrategy
 
 from oracle.profile import Profile
 from statecheck.case import Case
-from statecheck.execution.example import ORDER_FREE, REFUSAL, Bench, KnownFailure
+from statecheck.execution.example import ORDER_FREE, REFUSAL, ExecutionContext, KnownFailure
 from statecheck.execution.private.hypothesis import (
     ENDS_EXAMPLES,
     states_kept_once,
@@ -24,7 +24,7 @@ from statecheck.execution.private.hypothesis import (
     without_reading_constants,
     without_simplest,
 )
-from statecheck.expectations.sequences import OPERATIONS as SEQUENCE_OPERATIONS
+from statecheck.reference.sequences import OPERATIONS as SEQUENCE_OPERATIONS
 from statecheck.subject import Subject, is_engine
 
 ERRORS = "errors"
@@ -88,7 +88,7 @@ class Property:
         """Whether its examples launch kernels, which take milliseconds each on a CPU; what is refused is refused before a launch."""
         return self.kind != REFUSAL and any(map(launches, self.functions))
 
-    def examples(self, bench: Bench, most: int | None = None) -> int:
+    def examples(self, context: ExecutionContext, most: int | None = None) -> int:
         """How many examples a test run gives it: `most`, or a share of them where kernels are executed on a CPU.
 
         These take many times as long as others; campaigns give them time, a test run does not.
@@ -96,23 +96,23 @@ class Property:
         Args:
             most: by default as many as the profile has.
         """
-        shared = _ON_A_CPU if self.launches and bench.port.device == "cpu" else 1
+        shared = _ON_A_CPU if self.launches and context.port.device == "cpu" else 1
         return max(1, (most or settings().max_examples) // shared)
 
-    def example(self, bench: Bench, **drawn: Any) -> None:
+    def example(self, context: ExecutionContext, **drawn: Any) -> None:
         """Run the body on one example; a failure that the subject declares is none."""
-        with contextlib.suppress(KnownFailure), discards_counted(bench):
-            trial = bench.begin(self)
+        with contextlib.suppress(KnownFailure), discards_counted(context):
+            trial = context.begin(self)
             with trial.reading():
                 self.body(trial, **_of_release(drawn, trial.profile))
             trial.end()
-        bench.on_example_end()
+        context.on_example_end()
 
     def test(self) -> Callable[..., None]:
-        """The Hypothesis test; its argument `trial` is the `Bench` to run on."""
+        """The Hypothesis test; its argument `trial` is the `ExecutionContext` to run on."""
 
         @functools.wraps(self.body)
-        def example(trial: Bench, **drawn: Any) -> None:
+        def example(trial: ExecutionContext, **drawn: Any) -> None:
             self.example(trial, **drawn)
 
         put_at(example, *self.place)
@@ -142,11 +142,13 @@ class Property:
         """Settings of Hypothesis that hold for it in every run."""
         return {}
 
-    def search(self, bench: Bench, most: int | None = None) -> None:
+    def search(self, context: ExecutionContext, most: int | None = None) -> None:
         """Run the examples of a test run under the user's own profile; raises what the test raises for the shrunk one."""
-        self.run(bench, self._settings(self.examples(bench, most)))
+        self.run(context, self._settings(self.examples(context, most)))
 
-    def explore(self, bench: Bench, *, seed: int, max_examples: int, simplest: bool = True) -> None:
+    def explore(
+        self, context: ExecutionContext, *, seed: int, max_examples: int, simplest: bool = True
+    ) -> None:
         """Run up to `max_examples` fresh examples; raises what the test raises for the shrunk one.
 
         Args:
@@ -157,7 +159,7 @@ class Property:
         explored = self if simplest else replace(self, strategies=without_simplest(self.strategies))
         with nullcontext() if simplest else without_reading_constants():
             # The corpus remembers what failed; with a database, a seed would draw other inputs after a failure.
-            explored.run(bench, self._settings(max_examples, database=None), seed)
+            explored.run(context, self._settings(max_examples, database=None), seed)
 
     def _settings(self, max_examples: int, **others: Any) -> settings:
         """What holds for properties whatever the profile; it decides about the rest."""
@@ -170,36 +172,36 @@ class Property:
             **others,
         )
 
-    def run(self, bench: Bench, chosen: settings, seed: int | None = None) -> None:
+    def run(self, context: ExecutionContext, chosen: settings, seed: int | None = None) -> None:
         """Run the test with these settings and, if there is one, this seed."""
         test = self.test() if chosen.database is not None else with_no_database_key(self.test())
         if seed is None:
-            chosen(test)(bench)
+            chosen(test)(context)
             return
         with states_kept_once():
-            chosen(hypothesis.seed(seed)(test))(bench)
+            chosen(hypothesis.seed(seed)(test))(context)
 
-    def not_applicable(self, bench: Bench) -> str | None:
+    def not_applicable(self, context: ExecutionContext) -> str | None:
         """Why this property says nothing about the bench's subject or device, or None."""
         wanted = [function for function in self.functions if not function.startswith("harness.")]
-        missing = [function for function in wanted if not bench.subject.has(function)]
+        missing = [function for function in wanted if not context.subject.has(function)]
         if self.any_of and len(missing) < len(wanted):
             wanted, missing = [one for one in wanted if one not in missing], []
         if missing:
-            return f"{bench.subject.name} has no {', '.join(missing)}"
-        if wanted and bench.subject.supplied.issuperset(wanted):
-            return f"the adapter supplies {', '.join(wanted)}, not {bench.subject.name}"
-        if self.kind == REFUSAL and not bench.subject.refuses:
-            return f"{bench.subject.name} does not promise to refuse what is undocumented"
-        lacking = self._lacks_operations(bench.subject)
+            return f"{context.subject.name} has no {', '.join(missing)}"
+        if wanted and context.subject.supplied.issuperset(wanted):
+            return f"the adapter supplies {', '.join(wanted)}, not {context.subject.name}"
+        if self.kind == REFUSAL and not context.subject.refuses:
+            return f"{context.subject.name} does not promise to refuse what is undocumented"
+        lacking = self._lacks_operations(context.subject)
         if lacking:
             return lacking
-        device = bench.port.device
+        device = context.port.device
         if self.device not in (None, device):
             return f"needs {self.device}, runs on {device}"
         if self.kind == ORDER_FREE and device != "cpu":
             return f"where kernels are compiled, on {device}, programs run in an order of the device's own"
-        return self._outside(bench.subject, wanted)
+        return self._outside(context.subject, wanted)
 
     def _lacks_operations(self, subject: Subject) -> str:
         """What a library of sequences lacks of what the property is about, in a sentence; "" where it lacks nothing."""
@@ -233,10 +235,10 @@ def _of_release(drawn: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def discards_counted(bench: Bench) -> Iterator[None]:
+def discards_counted(context: ExecutionContext) -> Iterator[None]:
     """Count the example that ends here because the property itself, or Hypothesis, does not want it."""
     try:
         yield
     except ENDS_EXAMPLES:
-        bench.counts.discarded += 1
+        context.counts.discarded += 1
         raise

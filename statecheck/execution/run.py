@@ -12,9 +12,9 @@ from typing import Any
 
 from oracle.profile import Profile
 from statecheck.case.values import Call, Expected, Outcome, Raised, Record, Refusal, Returned, Step, Value
+from statecheck.execution.executors import Executor, executed
 from statecheck.execution.objects.memory import KnownMemory
-from statecheck.execution.ports import Port, executed
-from statecheck.expectations import answer
+from statecheck.reference import answer
 from statecheck.subject import NotVerified, Subject
 
 Expectation = Callable[[Call, Mapping[str, Value]], Expected]
@@ -27,7 +27,7 @@ def rules_of(profile: Profile) -> Expectation:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ResolvedCall:
     """A call with its names resolved, and what is expected of it."""
 
     call: Call
@@ -35,7 +35,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Taken:
+class ExecutedCall:
     """A call that was executed: its number among the calls, from 0, how it stands in the case, and what came of it."""
 
     number: int
@@ -56,14 +56,14 @@ class Follower:
         self.memory = KnownMemory()
         self._expect = expect
 
-    def asked(self, step: Step) -> Asked | None:
+    def asked(self, step: Step) -> ResolvedCall | None:
         """What is expected of the step; None where it is no call."""
         if not isinstance(step, Call):
             return None
         resolved = self.memory.resolved(step)
-        return Asked(resolved, self._expect(resolved, self.memory.known(step)))
+        return ResolvedCall(resolved, self._expect(resolved, self.memory.known(step)))
 
-    def learn(self, step: Step, asked: Asked | None) -> None:
+    def learn(self, step: Step, asked: ResolvedCall | None) -> None:
         """The step was executed."""
         if not isinstance(step, Call):
             self.memory.note(step)
@@ -71,7 +71,7 @@ class Follower:
         assert asked is not None
         self.memory.follow(step, asked.call, asked.expected)
 
-    def follow(self, steps: Iterable[Step]) -> Iterator[tuple[Step, Asked | None]]:
+    def follow(self, steps: Iterable[Step]) -> Iterator[tuple[Step, ResolvedCall | None]]:
         """Each step with what is expected of it; executes nothing."""
         for step in steps:
             asked = self.asked(step)
@@ -92,7 +92,7 @@ class Run:
     entry for each of these.
     """
 
-    def __init__(self, port: Port, expect: Expectation) -> None:
+    def __init__(self, port: Executor, expect: Expectation) -> None:
         self.port = port
         self.steps: list[Step] = []
         self.calls: list[Call] = []
@@ -105,12 +105,12 @@ class Run:
     def memory(self) -> KnownMemory:
         return self._rules.memory
 
-    def asked(self, step: Step) -> Asked | None:
+    def asked(self, step: Step) -> ResolvedCall | None:
         """What the rules expect of a step that comes next."""
         self.settle()
         return self._rules.asked(step)
 
-    def take(self, step: Step, asked: Asked | None = None) -> Taken | None:
+    def take(self, step: Step, asked: ResolvedCall | None = None) -> ExecutedCall | None:
         """Execute a step; None where it is no call.
 
         Args:
@@ -128,13 +128,13 @@ class Run:
         self._unasked.extend(zip(steps, outcomes, strict=True))
         return outcomes
 
-    def settle(self) -> list[Taken]:
+    def settle(self) -> list[ExecutedCall]:
         """Ask the rules about all steps that were executed without."""
         waiting, self._unasked = self._unasked, []
         noted = [self._noted(step, self._rules.asked(step), outcome) for step, outcome in waiting]
         return [taken for taken in noted if taken is not None]
 
-    def _noted(self, step: Step, asked: Asked | None, outcome: Outcome | None) -> Taken | None:
+    def _noted(self, step: Step, asked: ResolvedCall | None, outcome: Outcome | None) -> ExecutedCall | None:
         self._rules.learn(step, asked)
         if asked is None:
             return None
@@ -143,7 +143,7 @@ class Run:
         self.calls.append(asked.call)
         self.expected.append(asked.expected)
         self.actual.append(outcome)
-        return Taken(len(self.actual) - 1, step, asked.call, asked.expected, outcome)
+        return ExecutedCall(len(self.actual) - 1, step, asked.call, asked.expected, outcome)
 
 
 def left_out(subject: Subject, call: Call, expected: Expected) -> str | None:

@@ -27,10 +27,10 @@ from statecheck.execution.run import (
 from statecheck.kernels import launch_counts
 from statecheck.kernels.orders.schedule import REORDERED
 from statecheck.subject.sequence_choices import SequenceChoices
-from statecheck.text import visible
+from statecheck.util.text import visible
 
 if TYPE_CHECKING:
-    from statecheck.execution.example import Bench
+    from statecheck.execution.example import ExecutionContext
     from statecheck.execution.registry import Property
 
 ORDER_FREE = "order-free"
@@ -60,16 +60,16 @@ class Falsified(AssertionError):
 
 @dataclass
 class RunningExample:
-    """An example of one property; `Trial` is what the property's body holds of it."""
+    """An example of one property; `Example` is what the property's body holds of it."""
 
-    bench: Bench
+    context: ExecutionContext
     tested: Property
 
     def __post_init__(self) -> None:
-        self._run = Run(self.bench.port, rules_of(self.profile))
-        self.bench.earlier.begin(self._run.steps)
+        self._run = Run(self.context.port, rules_of(self.profile))
+        self.context.earlier.begin(self._run.steps)
         self.is_compared = False
-        self.configuration = self.bench.configuration
+        self.configuration = self.context.configuration
         self._read: list[int] = []
         """Numbers of the calls whose results were handed to the property."""
         self._has_failed = False
@@ -83,33 +83,33 @@ class RunningExample:
     @property
     def profile(self) -> Profile:
         """Of the subject's release: its rules, where they are not those of the documents."""
-        return self.bench.subject.profile
+        return self.context.subject.profile
 
     def model(self, number: int) -> str:
         """The model of a library of sequences that the example is about: the bench's, or the one that a drawn number stands for."""
-        self.configuration = self.bench.configuration or self.sequences.model(number)
+        self.configuration = self.context.configuration or self.sequences.model(number)
         return self.configuration
 
     @property
     def sequences(self) -> SequenceChoices:
         """What the library of sequences lets a scenario choose."""
-        choices = self.bench.subject.sequences
+        choices = self.context.subject.sequences
         assert choices is not None, "the property applies to libraries of sequences"
         return choices
 
     @property
     def inside(self) -> str:
         """The module whose functions stand in the subject's engine, "" for none."""
-        return self.bench.subject.inside
+        return self.context.subject.inside
 
     def compared(self, parts: int) -> None:
         """The property compared so many rows, fields or bytes of what functions of the subject returned."""
-        self.bench.counts.parts += parts
+        self.context.counts.parts += parts
         if parts and not self.is_compared and self._has_its_subject_matter():
             self.is_compared = True
-            self.bench.counts.compared += 1
+            self.context.counts.compared += 1
             if self.configuration:
-                self.bench.counts.configurations[self.configuration] += 1
+                self.context.counts.configurations[self.configuration] += 1
 
     def _has_its_subject_matter(self) -> bool:
         """Nothing is said about orders where programs did not run in another one."""
@@ -125,11 +125,11 @@ class RunningExample:
         if self.is_compared:
             return
         if not self._has_its_subject_matter():
-            self.bench.counts.no_evidence[_NO_ORDER] += 1
+            self.context.counts.no_evidence[_NO_ORDER] += 1
         elif failed := self._failed_operation():
-            self.bench.counts.no_evidence[f"{self.configuration}: {failed} reported that it failed"] += 1
+            self.context.counts.no_evidence[f"{self.configuration}: {failed} reported that it failed"] += 1
         elif self._run.actual and not any(one.by_subject for one in self._run.actual):
-            self.bench.counts.no_evidence[f"no function of {self.bench.subject.name} was called"] += 1
+            self.context.counts.no_evidence[f"no function of {self.context.subject.name} was called"] += 1
 
     def compare_rest(self) -> None:
         """Hold against the rules each outcome that was not yet, but for what the subject does not offer: a property's own condition may be blind to a wrong one.
@@ -151,11 +151,11 @@ class RunningExample:
         expected, actual = self._run.expected[number], self._run.actual[number]
         if counts and self._is_evidence(expected, actual):
             self.compared(parts_compared(expected, actual))
-        found = outcome_difference(expected, actual, places=self.bench.port.device != "cpu")
+        found = outcome_difference(expected, actual, places=self.context.port.device != "cpu")
         if found is not None:
             self._differs(number, found)
         function = self._run.calls[number].function
-        self.bench.counts.unchecked.update(f"{function}: {place}" for place in unchecked(expected, actual))
+        self.context.counts.unchecked.update(f"{function}: {place}" for place in unchecked(expected, actual))
 
     def _differs(self, number: int, found: Difference) -> NoReturn:
         self._fails(self._failure(number, found))
@@ -173,7 +173,7 @@ class RunningExample:
 
     def offered(self, *functions: str) -> tuple[str, ...]:
         """Those of the functions that the subject has; all of them where the rules are recorded without a subject."""
-        return tuple(one for one in functions if self.bench.subject.has(one)) or functions
+        return tuple(one for one in functions if self.context.subject.has(one)) or functions
 
     def keep(self, step: Step) -> Outcome | None:
         """Execute a step, and ask the rules what they expect of it only if the example turns out to be a case.
@@ -208,7 +208,7 @@ class RunningExample:
 
     def run(self, *steps: Step) -> Outcome:
         """Execute `steps` on the subject; the outcome of the last call among them."""
-        if self.bench.subject.refuses and not self.bench.subject.outside:
+        if self.context.subject.refuses and not self.context.subject.outside:
             self._run.take_unasked(steps)
             for taken in self._run.settle():
                 self._require_offered(taken.outcome)
@@ -221,10 +221,10 @@ class RunningExample:
         """Execute a step, unless it is outside of the contract: the subject may do anything there."""
         asked = self._run.asked(step)
         if asked is not None:
-            reason = left_out(self.bench.subject, asked.call, asked.expected)
+            reason = left_out(self.context.subject, asked.call, asked.expected)
             if reason is not None:
-                counts = self.bench.counts
-                lacked = is_lacked(self.bench.subject, asked.call)
+                counts = self.context.counts
+                lacked = is_lacked(self.context.subject, asked.call)
                 self._leave(counts.not_offered if lacked else counts.outside, reason)
         taken = self._run.take(step, asked)
         self._require_offered(taken.outcome if taken is not None else None)
@@ -233,8 +233,8 @@ class RunningExample:
         reason = not_offered(outcome) or self._unwatched()
         if reason is not None:
             if is_unverified(outcome):
-                self.bench.counts.unverified[self.configuration] = reason
-            self._leave(self.bench.counts.not_offered, reason)
+                self.context.counts.unverified[self.configuration] = reason
+            self._leave(self.context.counts.not_offered, reason)
 
     def _unwatched(self) -> str | None:
         """Why a property that is about single accesses says nothing about the launches of this example; None if it does."""
@@ -257,7 +257,7 @@ class RunningExample:
 
     def _shown(self, call: Call) -> str:
         """The call as one would write it down, by the name that the subject's author knows."""
-        return spell(call, self.bench.subject.own_name(call.function))
+        return spell(call, self.context.subject.own_name(call.function))
 
     def _fails(self, failure: Failure) -> NoReturn:
         """End the example with a failure."""
@@ -275,14 +275,14 @@ class RunningExample:
 
     def _ends(self, case: Case) -> NoReturn:
         self._has_failed = True
-        known = (self.bench.known_by or self.bench.subject.known)(case)
+        known = (self.context.known_by or self.context.subject.known)(case)
         if known is not None:
-            self.bench.known_failures.add(known)
+            self.context.known_failures.add(known)
             raise KnownFailure
-        if self.bench.passes_by(case):
+        if self.context.passes_by(case):
             raise KnownFailure
-        self.bench.earlier.note_failure()
-        self.bench.on_falsified(case)
+        self.context.earlier.note_failure()
+        self.context.on_falsified(case)
         raise Falsified(case)
 
     @property
@@ -294,13 +294,13 @@ class RunningExample:
         return Case(
             property_name=self.tested.name,
             sentence=self.tested.sentence,
-            subject=self.bench.subject.name,
+            subject=self.context.subject.name,
             steps=tuple(self._run.steps),
             expected=tuple(self._run.expected),
             actual=tuple(self._run.actual),
             failure=failure,
-            device=self.bench.port.device,
-            seed=self.bench.seed,
+            device=self.context.port.device,
+            seed=self.context.seed,
             property_id=self.tested.id,
         )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from statecheck.case import Case
 from statecheck.case.rules import values_inside
 from statecheck.case.values import Function
-from statecheck.expectations import answered
+from statecheck.reference import answered
 
 if TYPE_CHECKING:
     from statecheck.execution.registry import Property
@@ -26,11 +26,11 @@ def applicable(
     names: list[str], tested: Mapping[str, Property], subject: Subject, device: str
 ) -> tuple[list[str], dict[str, str]]:
     """The properties that say something about the subject on the device, and by name why the others do not."""
-    from statecheck.execution.example import Bench
-    from statecheck.execution.ports import ordinary_port
+    from statecheck.execution.example import ExecutionContext
+    from statecheck.execution.executors import ordinary_port
 
-    bench = Bench(subject, ordinary_port(subject, device, sanitized=False))
-    reasons = {name: tested[name].not_applicable(bench) for name in names}
+    context = ExecutionContext(subject, ordinary_port(subject, device, sanitized=False))
+    reasons = {name: tested[name].not_applicable(context) for name in names}
     skipped = {name: reason for name, reason in reasons.items() if reason is not None}
     return [name for name in names if name not in skipped], skipped
 

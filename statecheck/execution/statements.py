@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from hypothesis.strategies import SearchStrategy
 
-from statecheck.execution.example import Trial
+from statecheck.execution.example import Example
 from statecheck.execution.registry import Property, put_at, remember
 
 _TRIAL = inspect.Parameter("trial", inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -66,7 +66,7 @@ def statement(
 def _named(name: str, shared: Callable[..., None], fixed: Mapping[str, Any]) -> Callable[..., None]:
     """The body of a row: the one that all rows have, under a name of its own."""
 
-    def body(trial: Trial, **drawn: Any) -> None:
+    def body(trial: Example, **drawn: Any) -> None:
         shared(trial, **drawn, **fixed)
 
     body.__name__ = body.__qualname__ = f"test_{name}"

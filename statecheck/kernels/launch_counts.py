@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from statecheck.text import counted
+from statecheck.util.text import counted
 
 EXECUTED, INTERPRETED = "executed", "interpreted"
 _MOST_NAMES, _MOST_LETTERS = 8, 160

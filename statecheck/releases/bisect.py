@@ -19,7 +19,7 @@ from statecheck.execution.verdict import MISCONFIGURED
 from statecheck.releases.project import VLLM, Project
 from statecheck.releases.start import PROGRAM, last_line, release_of, run_on
 from statecheck.report.bisection import NO_VERDICT, NOT_SET_UP, Bisection, TriedRelease
-from statecheck.text import brief
+from statecheck.util.text import brief
 
 _LONGEST = 400
 

@@ -31,8 +31,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from statecheck import rooms
-from statecheck.data.files import write_whole
 from statecheck.releases.project import Project
+from statecheck.util.files import write_whole
 
 _COMPLETE = "complete.json"
 """Written last, with what the environment was made of: everything that is needed is installed."""

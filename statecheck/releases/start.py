@@ -15,7 +15,7 @@ from pathlib import Path
 from statecheck import rooms
 from statecheck.releases.environment import Release, enter, installed_version, version_of
 from statecheck.releases.project import PROJECTS, Project, project_of
-from statecheck.text.command_lines import CHOSEN, remembered
+from statecheck.util.command_lines import CHOSEN, remembered
 
 LIBRARY = "LLAMACPP_PATH"
 """The variable by which the processes of a command learn of a library that stands in for that of the release."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
 
-from statecheck.data.files import write_text
-from statecheck.text import brief
-from statecheck.text.markdown import fenced, inert
+from statecheck.util.files import write_text
+from statecheck.util.markdown import fenced, inert
+from statecheck.util.text import brief
 
 FILE = "bisection.md"
 """In the folder of a report: its section, which a report of the same case that is written anew gets too."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from statecheck.case.timeline import Moment, TableRow, Timeline
-from statecheck.text.markdown import escaped, table
+from statecheck.util.markdown import escaped, table
 
 LEGEND = (
     "3: what block 3 holds; @: the request runs in this column; R, W: read, written in this step; P: published in the prefix cache; "

@@ -18,8 +18,8 @@ from statecheck.case.values import (
 from statecheck.execution.example import spell
 from statecheck.report.repro.literals import literal
 from statecheck.report.sections import Section, shortened
-from statecheck.text import brief as on_one_line
-from statecheck.text.markdown import code, fenced
+from statecheck.util.markdown import code, fenced
+from statecheck.util.text import brief as on_one_line
 
 ROOM = 2_000
 """Characters of a text inside a report."""

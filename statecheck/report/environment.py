@@ -12,7 +12,7 @@ from pathlib import Path
 from statecheck import rooms
 from statecheck.case import Case
 from statecheck.subject import Subject
-from statecheck.text.markdown import escaped, inert, table
+from statecheck.util.markdown import escaped, inert, table
 
 _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
 

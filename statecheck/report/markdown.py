@@ -14,8 +14,6 @@ from types import ModuleType
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.timeline import Timeline
-from statecheck.data.files import in_file_name, write_text
-from statecheck.data.marked import mark_reports
 from statecheck.report.bisection import ROOM as ROOM_OF_BISECTION
 from statecheck.report.bisection import Bisection, save, with_section
 from statecheck.report.block_tables import LEGEND, block_tables
@@ -31,8 +29,10 @@ from statecheck.report.scenario_timeline import timeline_of
 from statecheck.report.sections import MOST, Section, fitted, shortened
 from statecheck.report.served_text import served_text
 from statecheck.subject import BUILT_IN, Subject
-from statecheck.text.command_lines import command_line, script_line
-from statecheck.text.markdown import code, inert
+from statecheck.util.command_lines import command_line, script_line
+from statecheck.util.files import in_file_name, write_text
+from statecheck.util.markdown import code, inert
+from statecheck.util.marked import mark_reports
 
 _MOST_OF_ONE_INPUT = 100
 _LONGEST_MESSAGE = 500

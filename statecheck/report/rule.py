@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from oracle.align.decisions import after_step, after_v1_steps, after_v2_steps
 from statecheck.case import Case
 from statecheck.case.cause import cause_of
-from statecheck.expectations import rule_for
+from statecheck.reference import rule_for
 
 _BETTER_SAID_BY = dict.fromkeys((after_v1_steps, after_v2_steps), after_step)
 """Rules that only say for which rows another one decides."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from statecheck.text.markdown import fenced
+from statecheck.util.markdown import fenced
 
 MOST = 60_000
 """Characters of a report."""

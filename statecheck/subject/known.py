@@ -48,9 +48,9 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from statecheck.data.decode import Decoder, Misfit
-from statecheck.data.files import read_text
 from statecheck.subject.deviation import Condition, KnownDeviation, Symptom
+from statecheck.util.decode import Decoder, Misfit
+from statecheck.util.files import read_text
 
 LARGEST = 1 << 26
 """Bytes of a file of known defects."""

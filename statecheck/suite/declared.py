@@ -14,7 +14,7 @@ from statecheck.campaign.known_defects import (
     names_of,
     standing_of,
 )
-from statecheck.execution.example import Bench
+from statecheck.execution.example import ExecutionContext
 from statecheck.execution.registry import Property, load_properties
 from statecheck.execution.verdict import TELLING, Status
 from statecheck.subject import KnownDeviation
@@ -24,24 +24,24 @@ KEY = "statecheck declared"
 """The name under which a test's report carries what is said here."""
 
 
-def declared_in(bench: Bench, tested: Property) -> dict[str, KnownDeviation]:
+def declared_in(context: ExecutionContext, tested: Property) -> dict[str, KnownDeviation]:
     """The subject's defects that may show in the property, by name."""
-    declared = bench.subject.known_deviations
+    declared = context.subject.known_deviations
     named = zip(names_of(declared), declared, strict=True)
     return {name: declaration for name, declaration in named if declaration.covers(tested.name, tested.id)}
 
 
-def examples_wanted(bench: Bench, tested: Property, most: int) -> int:
+def examples_wanted(context: ExecutionContext, tested: Property, most: int) -> int:
     """How many examples to run: `most`, or as many as it takes to call the property's declared defects gone.
 
     Where kernels are executed on a CPU these would take minutes; there a test run leaves it to a campaign.
     """
-    if tested.launches and bench.port.device == "cpu":
+    if tested.launches and context.port.device == "cpu":
         return most
-    return max([most, *(enough(defect.one_in) for defect in declared_in(bench, tested).values())])
+    return max([most, *(enough(defect.one_in) for defect in declared_in(context, tested).values())])
 
 
-def run_missing(bench: Bench, tested: Property) -> None:
+def run_missing(context: ExecutionContext, tested: Property) -> None:
     """After a test: run fresh examples until as many were compared as the declared defects that did not show need.
 
     An example that compares nothing counts for Hypothesis, and is no evidence that a defect is gone. It ends after a
@@ -50,43 +50,43 @@ def run_missing(bench: Bench, tested: Property) -> None:
     Raises:
         Falsified: an example fails.
     """
-    wanted, before, seed = examples_wanted(bench, tested, 0), 0, 0
-    while before < bench.counts.compared < wanted and not _all_showed(bench, tested):
-        before, seed = bench.counts.compared, seed + 1
-        tested.explore(bench, seed=seed, max_examples=max(TELLING, wanted - before))
+    wanted, before, seed = examples_wanted(context, tested, 0), 0, 0
+    while before < context.counts.compared < wanted and not _all_showed(context, tested):
+        before, seed = context.counts.compared, seed + 1
+        tested.explore(context, seed=seed, max_examples=max(TELLING, wanted - before))
 
 
-def run_each_configuration(bench: Bench, tested: Property) -> None:
+def run_each_configuration(context: ExecutionContext, tested: Property) -> None:
     """After a test: try each model of a library of sequences that no example has compared, since drawn ones leave some out.
 
     Raises:
         Falsified: an example fails.
     """
-    choices = bench.subject.sequences
+    choices = context.subject.sequences
     if choices is None or not tested.held:
         return
     for model in choices.models:
-        if not bench.counts.configurations[model] and model not in bench.counts.unverified:
-            bench.configuration = model
+        if not context.counts.configurations[model] and model not in context.counts.unverified:
+            context.configuration = model
             try:
-                tested.explore(bench, seed=0, max_examples=_EXAMPLES_OF_A_MODEL, simplest=False)
+                tested.explore(context, seed=0, max_examples=_EXAMPLES_OF_A_MODEL, simplest=False)
             finally:
-                bench.configuration = ""
+                context.configuration = ""
 
 
-def _all_showed(bench: Bench, tested: Property) -> bool:
-    return bench.known_failures.issuperset(declared_in(bench, tested).values())
+def _all_showed(context: ExecutionContext, tested: Property) -> bool:
+    return context.known_failures.issuperset(declared_in(context, tested).values())
 
 
-def report_of(bench: Bench, tested: Property, status: Status) -> Iterator[str]:
+def report_of(context: ExecutionContext, tested: Property, status: Status) -> Iterator[str]:
     """What a test says of each defect that may show in its property, as text that goes from one process to another."""
-    applies, compared = status is not Status.NOT_APPLICABLE, bench.counts.compared
-    for name, declaration in declared_in(bench, tested).items():
+    applies, compared = status is not Status.NOT_APPLICABLE, context.counts.compared
+    for name, declaration in declared_in(context, tested).items():
         covered = sorted(
             other.name for other in load_properties().values() if declaration.covers(other.name, other.id)
         )
-        showed = declaration in bench.known_failures
-        defect = [bench.subject.name, name, declaration.link, declaration.one_in, covered]
+        showed = declaration in context.known_failures
+        defect = [context.subject.name, name, declaration.link, declaration.one_in, covered]
         yield json.dumps([*defect, tested.name, applies, compared if applies else 0, showed])
 
 

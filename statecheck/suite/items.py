@@ -13,9 +13,9 @@ import pytest
 from hypothesis import settings
 
 from statecheck.execution.breadth import require_narrow
-from statecheck.execution.example import Bench
+from statecheck.execution.example import ExecutionContext
+from statecheck.execution.executors import Executor, choose_device, ordinary_port
 from statecheck.execution.offers import Offers
-from statecheck.execution.ports import Port, choose_device, ordinary_port
 from statecheck.execution.registry import load_properties, put_at
 from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, adapted, load
@@ -60,22 +60,22 @@ def suite_of(
         chosen.known_deviations = chosen.declared_in(Path(place.file).parent / known)
     require_narrow(chosen)
     Offers(chosen).require(tuple(require))
-    bench = Bench(chosen, _port(chosen, device))
+    context = ExecutionContext(chosen, _port(chosen, device))
     tested = load_properties()
 
     @pytest.mark.parametrize("property_name", sorted(tested))
     def test(property_name: str, request: pytest.FixtureRequest) -> None:
         one, most = tested[property_name], request.config.getoption(MOST, None) or max_examples
-        one.search(bench, most or examples_wanted(bench, one, settings().max_examples))
+        one.search(context, most or examples_wanted(context, one, settings().max_examples))
         if most is None:
-            run_missing(bench, one)
+            run_missing(context, one)
 
-    test.bench, test.properties = bench, tested  # type: ignore[attr-defined]
+    test.context, test.properties = context, tested  # type: ignore[attr-defined]
     put_at(test, place.file, place.line)
     return test
 
 
-def _port(subject: Subject, device: str) -> Port:
+def _port(subject: Subject, device: str) -> Executor:
     if device == "cpu":
         return ordinary_port(subject, device)
     port = InWorker(subject.name, device)

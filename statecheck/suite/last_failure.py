@@ -11,10 +11,10 @@ from hypothesis.errors import Flaky
 from statecheck.campaign.writable import print_case
 from statecheck.case import Case
 from statecheck.diagnose.diagnosis import Scene, diagnose, explain, note_of
-from statecheck.execution.example import Bench, Falsified
+from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.registry import Property
 from statecheck.report.markdown import write_report
-from statecheck.text.command_lines import command_line
+from statecheck.util.command_lines import command_line
 from statecheck.workers.port import InWorker
 
 
@@ -25,18 +25,18 @@ class LastFailure:
         self.latest: Case | None = None
         self.reported: Case | None = None
         """As its report has it, with the calls of a port's own functions."""
-        self._bench: Bench | None = None
+        self._bench: ExecutionContext | None = None
         self._reports = reports
         self._troubles: list[str] = []
         self._name = ""
         self._pending: set[Path] = set()
 
-    def begin(self, tested: Property, bench: Bench) -> None:
+    def begin(self, tested: Property, context: ExecutionContext) -> None:
         self.latest, self.reported, self._name = None, None, f"{tested.name}.{os.getpid()}.json"
         self._pending.clear()
-        self._bench = bench
-        bench.on_falsified = self._keep
-        bench.on_error = partial(self._keep_unread, tested)
+        self._bench = context
+        context.on_falsified = self._keep
+        context.on_error = partial(self._keep_unread, tested)
 
     def _keep(self, case: Case) -> None:
         self.latest = case
@@ -60,28 +60,28 @@ class LastFailure:
 
     def end(self, error: BaseException | None) -> list[str]:
         """Report what a test that ended with `error` has found; lines for its reader."""
-        bench, self._bench = self._bench, None
-        if bench is None:
+        context, self._bench = self._bench, None
+        if context is None:
             return []
-        bench.on_falsified = lambda case: None
-        bench.on_error = lambda case, error: None
+        context.on_falsified = lambda case: None
+        context.on_error = lambda case, error: None
         latest, self.latest = self.latest, None
         if isinstance(error, Falsified):
-            return self._reported(bench, error.case, flaky=False)
+            return self._reported(context, error.case, flaky=False)
         if isinstance(error, Flaky) and latest is not None:
-            return [latest.message, *self._reported(bench, latest, flaky=True)]
+            return [latest.message, *self._reported(context, latest, flaky=True)]
         return [f"an input that failed is in {path}" for path in sorted(self._pending)]
 
-    def _reported(self, bench: Bench, case: Case, *, flaky: bool) -> list[str]:
-        module = bench.subject.module
-        fresh = partial(InWorker, bench.subject.name, bench.port.device, spare=False)
-        diagnosis = diagnose(case, Scene(bench.subject, bench.port, fresh, bench.earlier))
-        near = bench.subject.defect_index.nearest(diagnosis.case)
+    def _reported(self, context: ExecutionContext, case: Case, *, flaky: bool) -> list[str]:
+        module = context.subject.module
+        fresh = partial(InWorker, context.subject.name, context.port.device, spare=False)
+        diagnosis = diagnose(case, Scene(context.subject, context.port, fresh, context.earlier))
+        near = context.subject.defect_index.nearest(diagnosis.case)
         repeats = note_of(diagnosis, flaky=flaky)
         note = " ".join(filter(None, (repeats, near)))
-        self.reported = case = explain(diagnosis, bench.subject).case
+        self.reported = case = explain(diagnosis, context.subject).case
         lines = [
-            *bench.subject.defect_index.errors.values(),
+            *context.subject.defect_index.errors.values(),
             *([repeats.replace("*", "")] if diagnosis.depends_on or flaky else []),
             *([near] if near else []),
         ]
@@ -94,6 +94,6 @@ class LastFailure:
         for path in self._pending:
             path.unlink(missing_ok=True)
         again = command_line(
-            "replay", directory / "case.json", subject=bench.subject.name, device=bench.port.device
+            "replay", directory / "case.json", subject=context.subject.name, device=context.port.device
         )
         return [*lines, f"report: {directory}/report.md", f"run it again: {again}", *self._troubles]

@@ -11,9 +11,9 @@ import pytest
 
 from statecheck.execution import profiles
 from statecheck.execution.breadth import require_narrow
-from statecheck.execution.example import Bench
+from statecheck.execution.example import ExecutionContext
+from statecheck.execution.executors import Executor, choose_device, ordinary_port
 from statecheck.execution.offers import Offers, listed
-from statecheck.execution.ports import Port, choose_device, ordinary_port
 from statecheck.execution.registry import WrittenExamples
 from statecheck.kernels import triton_mode
 from statecheck.rooms import FOLDER
@@ -29,7 +29,7 @@ pytest_plugins = ("statecheck.suite.slow_tests", "statecheck.suite.supervision")
 
 PLUGIN = "statecheck properties"
 """Under this name pytest knows what gives properties their verdicts."""
-_BENCH = pytest.StashKey[Bench]()
+_BENCH = pytest.StashKey[ExecutionContext]()
 
 profiles.load()
 
@@ -71,12 +71,12 @@ def pytest_configure(config: pytest.Config) -> None:
         port = _port(config, subject, device)
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
-    config.stash[_BENCH] = Bench(subject, port)
+    config.stash[_BENCH] = ExecutionContext(subject, port)
     reports = Path(config.getoption("--reports"))
     config.pluginmanager.register(PropertyTests(reports, config.stash[_BENCH]), PLUGIN)
 
 
-def _port(config: pytest.Config, subject: Subject, device: str) -> Port:
+def _port(config: pytest.Config, subject: Subject, device: str) -> Executor:
     if device == "cpu" or config.getoption("--in-process"):
         return ordinary_port(subject, device, sanitized=not config.getoption("--no-sanitize"))
     port = InWorker(subject.name, device)
@@ -85,9 +85,9 @@ def _port(config: pytest.Config, subject: Subject, device: str) -> Port:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    bench = config.stash[_BENCH]
-    where = f"statecheck: subject {bench.subject.name}, device {bench.port.device}"
-    return f"{where}; {Offers(bench.subject).sentence}"
+    context = config.stash[_BENCH]
+    where = f"statecheck: subject {context.subject.name}, device {context.port.device}"
+    return f"{where}; {Offers(context.subject).sentence}"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -102,13 +102,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def trial(request: pytest.FixtureRequest) -> Bench:
-    """Where the properties' examples run. Each example makes itself a `Trial` on it."""
+def trial(request: pytest.FixtureRequest) -> ExecutionContext:
+    """Where the properties' examples run. Each example makes itself a `Example` on it."""
     return request.config.stash[_BENCH]
 
 
 @pytest.fixture(scope="session")
-def executed(trial: Bench) -> None:
+def executed(trial: ExecutionContext) -> None:
     """For tests of what only kernels that are executed on a CPU can do, such as running programs in another order."""
     if trial.port.device != "cpu":
         pytest.skip("kernels are compiled in this process, and this is about executed ones")

@@ -14,7 +14,7 @@ from statecheck.kernels import launch_counts
 from statecheck.kernels.launch_counts import How
 from statecheck.suite import declared
 from statecheck.suite.declared import DeclaredDefects
-from statecheck.text import first_names
+from statecheck.util.text import first_names
 
 _COMPARED = (Status.FALSIFIED, Status.UNEXPECTED_PASS, Status.KNOWN, Status.PASSED)
 _WORST_FIRST = (

@@ -15,7 +15,7 @@ from hypothesis.errors import Flaky
 from statecheck.campaign.known_defects import enough
 from statecheck.case import Case
 from statecheck.execution.counts import Counts
-from statecheck.execution.example import Bench, Falsified
+from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import Property, load_properties, property_of
 from statecheck.execution.selection import applicable
@@ -43,19 +43,19 @@ class PropertyTests:
 
     Args:
         reports: the folder for reports of falsified properties.
-        bench: where the examples run of tests that have no `bench` of their own.
+        bench: where the examples run of tests that have no `context` of their own.
     """
 
-    def __init__(self, reports: Path, bench: Bench | None = None) -> None:
-        self._bench = bench
+    def __init__(self, reports: Path, context: ExecutionContext | None = None) -> None:
+        self._bench = context
         self._kept = LastFailure(reports)
         self._summary = Summary()
 
-    def bench_of(self, item: pytest.Item) -> Bench:
+    def bench_of(self, item: pytest.Item) -> ExecutionContext:
         """Where the examples of a property's test run."""
-        bench = getattr(item.function, "bench", self._bench)  # type: ignore[attr-defined]
-        assert bench is not None, f"{item.nodeid} has no subject to run on"
-        return cast(Bench, bench)
+        context = getattr(item.function, "bench", self._bench)  # type: ignore[attr-defined]
+        assert context is not None, f"{item.nodeid} has no subject to run on"
+        return cast(ExecutionContext, context)
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         # What -k looks at; it has been asked by the time that items are modified.
@@ -68,14 +68,14 @@ class PropertyTests:
             tested = tested_by(item)
             if tested is None:
                 continue
-            bench = self.bench_of(item)
-            reason = tested.not_applicable(bench)
+            context = self.bench_of(item)
+            reason = tested.not_applicable(context)
             if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=f"not applicable: {reason}"))
             elif _is_collected(item) and not isinstance(tested, MachineProperty):
-                examples = tested.examples(bench)
+                examples = tested.examples(context)
                 if _follows_declarations(item):
-                    examples = examples_wanted(bench, tested, examples)
+                    examples = examples_wanted(context, tested, examples)
                 settings(max_examples=examples)(item.function)  # type: ignore[attr-defined]
 
     @pytest.hookimpl(wrapper=True)
@@ -83,18 +83,18 @@ class PropertyTests:
         tested = tested_by(pyfuncitem)
         if tested is None:
             return (yield)
-        bench = self.bench_of(pyfuncitem)
-        bench.counts.take()
-        bench.known_failures.clear()
+        context = self.bench_of(pyfuncitem)
+        context.counts.take()
+        context.known_failures.clear()
         # What other tests have launched is none of this one's.
         launch_counts.take()
-        self._kept.begin(tested, bench)
+        self._kept.begin(tested, context)
         result = yield
         if _is_collected(pyfuncitem) and _follows_declarations(pyfuncitem):
-            run_missing(bench, tested)
+            run_missing(context, tested)
         if _is_own(pyfuncitem):
-            run_each_configuration(bench, tested)
-        verdict = pyfuncitem.stash[_judged] = _verdict(tested, bench, own=_is_own(pyfuncitem))
+            run_each_configuration(context, tested)
+        verdict = pyfuncitem.stash[_judged] = _verdict(tested, context, own=_is_own(pyfuncitem))
         if verdict.status in (Status.NOT_TESTED, Status.NOT_APPLICABLE, Status.NOT_VERIFIED):
             pytest.skip(f"{verdict.status.value}: {verdict.reason}")
         if verdict.status is Status.KNOWN:
@@ -111,12 +111,12 @@ class PropertyTests:
         latest = self._kept.latest
         status = _status(item, call.when, error, latest)
         if tested is not None and status is not None:
-            bench = self.bench_of(item)
-            _tell(item, tested, status, bench.counts if call.when == "call" else Counts())
-            item.user_properties.append((EVIDENCE, json.dumps(_evidence(bench, tested, status, call.when))))
+            context = self.bench_of(item)
+            _tell(item, tested, status, context.counts if call.when == "call" else Counts())
+            item.user_properties.append((EVIDENCE, json.dumps(_evidence(context, tested, status, call.when))))
             if _is_own(item):
                 item.user_properties += [
-                    (declared.KEY, text) for text in declared.report_of(bench, tested, status)
+                    (declared.KEY, text) for text in declared.report_of(context, tested, status)
                 ]
         if tested is not None and call.when == "call":
             launches = launch_counts.take().items()
@@ -152,17 +152,19 @@ class PropertyTests:
             terminalreporter.write_line(line)
 
 
-def _verdict(tested: Property, bench: Bench, *, own: bool) -> Verdict:
+def _verdict(tested: Property, context: ExecutionContext, *, own: bool) -> Verdict:
     """The verdict on a test that has raised nothing.
 
     Args:
         own: all examples of the property were the test's, so that a declared deviation had to show among them.
     """
-    shown = bench.known_failures
-    verdict = verdict_of(bench.counts, known=bool(shown))
-    alone = (defect for defect in bench.subject.known_deviations if defect.alone in (tested.name, tested.id))
+    shown = context.known_failures
+    verdict = verdict_of(context.counts, known=bool(shown))
+    alone = (
+        defect for defect in context.subject.known_deviations if defect.alone in (tested.name, tested.id)
+    )
     missing = next((defect for defect in alone if defect not in shown), None)
-    if own and missing is not None and bench.counts.compared >= enough(missing.one_in):
+    if own and missing is not None and context.counts.compared >= enough(missing.one_in):
         # The declaration is out of date.
         reason = f"{tested.name} passed, but should fail as declared: {missing.link}"
         return Verdict(Status.UNEXPECTED_PASS, reason)
@@ -209,15 +211,15 @@ def _status(item: pytest.Item, when: str, error: BaseException | None, latest: C
     return Status.ERROR if error is not None else None
 
 
-def _evidence(bench: Bench, tested: Property, status: Status, when: str) -> list[Any]:
+def _evidence(context: ExecutionContext, tested: Property, status: Status, when: str) -> list[Any]:
     """What a test says of its examples: the subject, how many properties apply to it, the property's id, whether it applies, how many examples were
     run and compared, how many models there are, and of these the compared and the unverified ones.
     """
-    counts = bench.counts if when == "call" else Counts()
-    choices = bench.subject.sequences if tested.held else None
+    counts = context.counts if when == "call" else Counts()
+    choices = context.subject.sequences if tested.held else None
     return [
-        bench.subject.name,
-        _applicable(bench),
+        context.subject.name,
+        _applicable(context),
         tested.id or tested.name,
         status is not Status.NOT_APPLICABLE or counts.examples > 0,
         counts.examples,
@@ -231,12 +233,12 @@ def _evidence(bench: Bench, tested: Property, status: Status, when: str) -> list
 _counted: dict[tuple[str, str], int] = {}
 
 
-def _applicable(bench: Bench) -> int:
+def _applicable(context: ExecutionContext) -> int:
     """How many properties apply to the subject."""
-    key = bench.subject.name, bench.port.device
+    key = context.subject.name, context.port.device
     if key not in _counted:
         tested = load_properties()
-        _counted[key] = len(applicable(sorted(tested), tested, bench.subject, bench.port.device)[0])
+        _counted[key] = len(applicable(sorted(tested), tested, context.subject, context.port.device)[0])
     return _counted[key]
 
 

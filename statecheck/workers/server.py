@@ -25,7 +25,7 @@ from statecheck.case.faults import (
 )
 from statecheck.case.raised import error_text, message_of, name_of
 from statecheck.case.values import Outcome, Raised, Step
-from statecheck.execution.ports import LocalPort, ordinary_port
+from statecheck.execution.executors import LocalExecutor, ordinary_port
 from statecheck.kernels import launch_counts
 from statecheck.subject import Subject, load, loading
 from statecheck.subject.remarks import take_remarks
@@ -40,7 +40,7 @@ Message = tuple[bool, Sequence[Step]]
 def preload() -> None:
     """What every worker needs; where torch was left out, it stays out."""
     if "torch" in sys.modules:
-        from statecheck.execution import port  # noqa: F401 - for the first call, which has little time
+        from statecheck.execution.executors import in_process as port  # noqa: F401 - for the first call, which has little time
 
         loading.preload()
 
@@ -52,7 +52,7 @@ class Server:
         self.device = device
         self._way = way
         self._subject: Subject | None = None
-        self._ports: dict[int, LocalPort] = {}
+        self._ports: dict[int, LocalExecutor] = {}
         self._compiled = False
         """Whether Triton has compiled since the last answer."""
 
@@ -130,7 +130,7 @@ class Server:
         """The client of this number is gone."""
         self._ports.pop(client, None)
 
-    def _port(self, client: int) -> LocalPort:
+    def _port(self, client: int) -> LocalExecutor:
         assert self._subject is not None, "no subject was prepared"
         if client not in self._ports:
             self._ports[client] = ordinary_port(self._subject, self.device)

@@ -19,7 +19,7 @@ from oracle.profile import DOCUMENTS, Profile
 from statecheck.subject.deviation import KnownDeviation, with_documented_names
 from statecheck.subject.known import known_in
 from statecheck.subject.subject import NoteCall, Subject, offers, safe_getattr
-from statecheck.text.names import meant_by
+from statecheck.util.names import meant_by
 from subjects.plain.outside import outside_of
 from subjects.plain.port import calls_so_far, use_port
 from subjects.plain.protocol import (

@@ -14,7 +14,7 @@ from typing import IO, Any, NoReturn
 
 from statecheck import rooms
 from statecheck.case.faults import Fault, Faulted, death, hang
-from statecheck.data.decode import format_value
+from statecheck.util.decode import format_value
 from statecheck.workers.forkserver import NO_DEVICE, Fork, fork
 from statecheck.workers.inherited import Surroundings, move_to, surroundings
 from subjects.sequences.protocol import PortModule

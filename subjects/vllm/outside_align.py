@@ -7,8 +7,8 @@ from typing import Any
 
 from oracle.profile import Profile
 from statecheck.case.values import Attribute, Call
-from statecheck.expectations.align_buffers import lists_of
-from statecheck.expectations.align_values import context_of
+from statecheck.reference.align_buffers import lists_of
+from statecheck.reference.align_values import context_of
 from subjects import Outside
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from oracle.builders.batch import BuilderConfig
 from oracle.profile import DOCUMENTS
 from statecheck.case.values import Call
-from statecheck.expectations.builders import config_of, step_of
+from statecheck.reference.builders import config_of, step_of
 from subjects import Outside
 
 Condition = Callable[[Call], bool]

@@ -10,7 +10,7 @@ from oracle.profile import Profile
 from statecheck.case import Case
 from statecheck.case.tensor import as_elements
 from statecheck.case.values import Address, Attribute, Call, Fake, Record, Tensor
-from statecheck.expectations.align_buffers import lists_of
+from statecheck.reference.align_buffers import lists_of
 from subjects import Condition
 from subjects.vllm_conditions.calls import (
     Made,

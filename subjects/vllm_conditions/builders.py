@@ -11,7 +11,7 @@ from oracle.builders.batch import is_prefill
 from oracle.profile import DOCUMENTS, Profile
 from statecheck.case import Case
 from statecheck.case.values import Call, Expected, Record, Tensor
-from statecheck.expectations.builders import config_of, step_of
+from statecheck.reference.builders import config_of, step_of
 from subjects import Condition
 from subjects.vllm_conditions.calls import (
     Made,

@@ -13,7 +13,7 @@ from statecheck.case.compare import outcome_difference
 from statecheck.case.tensor import as_bytes
 from statecheck.case.values import ITEM_SIZES, Call, Expected, Outcome, Tensor, Value, View
 from statecheck.execution.run import Follower, recorded
-from statecheck.expectations import answer
+from statecheck.reference import answer
 
 Known = Mapping[str, Value]
 Rules = Callable[["Made"], Iterable[Expected]]

@@ -77,10 +77,10 @@ class Pipe:
 
 def case_of(subject: Subject, device: str, *steps: Step) -> Case:
     """What a trial hands on about `steps`, whether or not the subject answers them by the rules."""
-    from statecheck.execution.example import Bench, Falsified
-    from statecheck.execution.port import InProcess
+    from statecheck.execution.example import ExecutionContext, Falsified
+    from statecheck.execution.executors.in_process import InProcess
 
-    trial = Bench(subject, InProcess(subject, device)).begin(a_property())
+    trial = ExecutionContext(subject, InProcess(subject, device)).begin(a_property())
     trial.run(*steps)
     try:
         trial.holds(False, "made for a test", "should not be")

@@ -11,8 +11,8 @@ from hypothesis.strategies import DataObject
 
 from statecheck.case import Case, values
 from statecheck.case.compare import brief
-from statecheck.execution.example import Bench, Falsified, Trial
-from statecheck.execution.ports import ordinary_port
+from statecheck.execution.example import Example, ExecutionContext, Falsified
+from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import Property
 from subjects import Subject
 
@@ -68,12 +68,12 @@ def hunt(
     Hypothesis draws numbers that stand in loaded sources, so that the same seed means other examples where other modules are
     loaded: what is not found with it is looked for with the next ones.
     """
-    bench = Bench(subject, ordinary_port(subject, "cpu", sanitized=sanitized))
+    context = ExecutionContext(subject, ordinary_port(subject, "cpu", sanitized=sanitized))
     failing: list[int] = []
     latest: dict[str, object] = {}
-    bench.on_falsified = lambda case: failing.append(bench.examples)
+    context.on_falsified = lambda case: failing.append(context.examples)
 
-    def noting(trial: Trial, **drawn: object) -> None:
+    def noting(trial: Example, **drawn: object) -> None:
         latest.clear()
         latest.update(drawn)
         tested.body(trial, **drawn)
@@ -81,7 +81,7 @@ def hunt(
     for seed in range(SEED, SEED + seeds):
         try:
             with hunting(shrink=shrink):
-                replace(tested, body=noting).explore(bench, seed=seed, max_examples=max_examples)
+                replace(tested, body=noting).explore(context, seed=seed, max_examples=max_examples)
         except Falsified as falsified:
             return Catch(failing[0], latest, falsified.case)
     return None

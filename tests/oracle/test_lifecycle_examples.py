@@ -13,7 +13,7 @@ from itertools import count
 import pytest
 
 from oracle.lifecycle.ledger import NOTHING, ConvRows, Held, StateLedger
-from oracle.lifecycle.requests import Geometry, ScheduledRequest, SchedulerStep, Stage, Wish
+from oracle.lifecycle.requests import Geometry, ScheduledRequest, ScheduleRequest, SchedulerStep, Stage
 from oracle.lifecycle.scheduler import Scheduler, aligned_length
 from tests.oracle.test_worked_examples import case
 
@@ -57,7 +57,7 @@ class Scenario:
 
     def step(self, *turns: Turn, preempted: Iterable[str] = ()) -> SchedulerStep:
         """One step from scheduling to commitment."""
-        wishes = [Wish(turn.id, turn.tokens, tuple(self.new(turn.drafts))) for turn in turns]
+        wishes = [ScheduleRequest(turn.id, turn.tokens, tuple(self.new(turn.drafts))) for turn in turns]
         step = self.scheduler.schedule(wishes, preempted)
         accepts = {turn.id: turn.accepts for turn in turns}
         sampled = {row.id: self._sampled(row, accepts[row.id]) for row in step.rows}

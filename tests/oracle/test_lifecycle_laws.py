@@ -15,7 +15,7 @@ from tests.oracle.test_lifecycle_examples import ALIGN, CONV_ROWS, Scenario, Tur
 
 
 @dataclass(frozen=True)
-class Deed:
+class Event:
     """Something that happens to the engine; `number` says to which request, `turns` are the parts of all requests in a step."""
 
     what: str
@@ -25,12 +25,12 @@ class Deed:
     turns: tuple[tuple[int, int, int], ...] = ()
 
 
-def deeds() -> st.SearchStrategy[list[Deed]]:
+def deeds() -> st.SearchStrategy[list[Event]]:
     numbers = st.integers(0, 5)
     parts = st.tuples(st.sampled_from((64, 4, 64, 1, 0)), st.sampled_from((3, 0, 1, 2)), st.integers(1, 4))
-    step = st.builds(Deed, st.just("step"), turns=st.lists(parts, min_size=1, max_size=4).map(tuple))
-    arrive = st.builds(Deed, st.just("arrive"), numbers, st.integers(0, 20), st.integers(1, 9))
-    others = st.builds(Deed, st.sampled_from(("preempt", "finish", "reset")), numbers)
+    step = st.builds(Event, st.just("step"), turns=st.lists(parts, min_size=1, max_size=4).map(tuple))
+    arrive = st.builds(Event, st.just("arrive"), numbers, st.integers(0, 20), st.integers(1, 9))
+    others = st.builds(Event, st.sampled_from(("preempt", "finish", "reset")), numbers)
     return st.lists(st.one_of(step, step, step, step, arrive, others), min_size=20, max_size=40)
 
 
@@ -47,7 +47,7 @@ def geometries(draw: st.DrawFn, modes: Sequence[str] = ("align", "all", "none"))
 class Laws(Scenario):
     """Holds every moment of a scenario against the laws."""
 
-    def execute_all(self, deeds: Iterable[Deed]) -> Laws:
+    def execute_all(self, deeds: Iterable[Event]) -> Laws:
         for number, deed in enumerate(deeds):
             self.execute(deed, f"r{number}")
             self.blocks_are_held_or_free()
@@ -56,13 +56,13 @@ class Laws(Scenario):
     def live(self) -> list[Request]:
         return [one for one in self.scheduler.requests.values() if one.stage is not Stage.FINISHED]
 
-    def execute(self, deed: Deed, name: str) -> None:
+    def execute(self, deed: Event, name: str) -> None:
         live, known = self.live(), list(self.scheduler.requests.values())
         if deed.what == "arrive" or not live:
             first = known[deed.number % len(known)].tokens[: deed.like] if known else []
             self.arrive(name, [*first, *self.new(deed.own)][:28])
         elif deed.what == "step":
-            self.everybody_steps(deed)
+            self.step_all(deed)
         elif deed.what == "finish":
             self.scheduler.finish(live[deed.number % len(live)].id)
         elif deed.what == "reset":
@@ -70,7 +70,7 @@ class Laws(Scenario):
         elif running := self.scheduler.running:
             self.step(preempted=[running[deed.number % len(running)].id])
 
-    def everybody_steps(self, deed: Deed) -> None:
+    def step_all(self, deed: Event) -> None:
         for request in self.live():
             if len(request.tokens) >= 28:
                 self.scheduler.finish(request.id)
@@ -143,18 +143,18 @@ class Laws(Scenario):
 
 @given(geometries(), deeds())
 def test_blocks_and_promises_keep_the_laws_whatever_requests_do(
-    geometry: Geometry, deeds: list[Deed]
+    geometry: Geometry, deeds: list[Event]
 ) -> None:
     Laws(geometry).execute_all(deeds)
 
 
 @given(deeds())
-def test_the_laws_hold_in_blocks_as_long_as_a_token_and_its_drafts(deeds: list[Deed]) -> None:
+def test_the_laws_hold_in_blocks_as_long_as_a_token_and_its_drafts(deeds: list[Event]) -> None:
     Laws(Geometry(block_size=3, num_spec=2, num_blocks=30, max_model_len=32)).execute_all(deeds)
 
 
 @given(deeds())
-def test_everything_is_free_when_everybody_has_ended(deeds: list[Deed]) -> None:
+def test_everything_is_free_when_everybody_has_ended(deeds: list[Event]) -> None:
     scenario = Laws(replace(ALIGN, num_blocks=24, max_model_len=32)).execute_all(deeds)
     for request in scenario.live():
         scenario.scheduler.finish(request.id)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lab.marks import asked_bench
+from lab.marks import rules_context
 from properties.strategies.refusals import BAD_INPUTS, BadInput
 from statecheck.case.values import Raised
-from statecheck.execution.ports import executed
-from statecheck.execution.ports.rules import RulesPort
+from statecheck.execution.executors import executed
+from statecheck.execution.executors.rules import RulesExecutor
 from statecheck.execution.registry import load_properties
 
 EXAMPLES = 10
@@ -20,12 +20,12 @@ OF_CALLS = sorted(name for name, one in PROPERTIES.items() if one.topic in TOPIC
 
 @pytest.mark.parametrize("name", OF_CALLS)
 def test_a_property_holds_of_the_rules(name: str) -> None:
-    PROPERTIES[name].search(asked_bench(), EXAMPLES)
+    PROPERTIES[name].search(rules_context(), EXAMPLES)
 
 
 @pytest.mark.parametrize("bad", [bad for bad in BAD_INPUTS if bad.device == "cuda"], ids=lambda bad: bad.name)
 def test_the_rules_refuse_host_arguments_on_a_device(bad: BadInput) -> None:
-    port = RulesPort()
+    port = RulesExecutor()
     port.begin()
     *before, last = executed(port, bad.steps)
     assert isinstance(last, Raised)

@@ -18,7 +18,7 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import KnownRecord, PropertyRecord
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.releases.project import PROJECTS, VLLM
-from statecheck.text.marked_parts import MarkedPart
+from statecheck.util.marked_parts import MarkedPart
 
 TOPICS = {"counts_add_up": "batch", "rows_are_whole": "batch", "copies_are_exact": "align"}
 IN_PLACE = {"id": "in-place", "title": "Counts | in place", "link": "https://example.org/1"}

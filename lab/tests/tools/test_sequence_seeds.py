@@ -8,7 +8,7 @@ import pytest
 
 from lab import sequence_seeds
 
-PORT = "tests.subjects.sequences.reference_port"
+PORT = "tests.adapters.sequences.reference_port"
 
 
 def test_a_correct_port_has_no_new_failure(capsys: pytest.CaptureFixture[str]) -> None:
@@ -24,7 +24,7 @@ def test_a_correct_port_has_no_new_failure(capsys: pytest.CaptureFixture[str]) -
 def test_a_new_failure_is_named_and_is_the_exit_code(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.subjects.sequences import reference_port
+    from tests.adapters.sequences import reference_port
 
     monkeypatch.setattr(reference_port, "drop", lambda context, sequence: None)
     assert sequence_seeds.main([PORT, "--seeds", "1", "--examples", "20", "--models", "small"]) == 1

@@ -18,8 +18,8 @@ from properties.engine.traffic.requests import Arrival, TrafficSummary, arrivals
 from properties.engine.traffic.violations import STEP, LiveViolation, Violations
 from properties.strategies.releases.live import LiveWorld
 from statecheck.case.values import Call, Name, Outcome, Raised, Record, Returned, call
-from statecheck.execution.port import InProcess
-from statecheck.execution.ports import Port
+from statecheck.execution.executors import Executor
+from statecheck.execution.executors.in_process import InProcess
 from statecheck.execution.run import not_offered
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from subjects import load
@@ -74,7 +74,7 @@ def world_of(options: ReplayOptions, traffic: TrafficSummary, longest: int) -> L
 class ReleaseServing:
     """An engine that serves requests in the order of their arrival; how many drafts are accepted, `rng` decides."""
 
-    port: Port
+    port: Executor
     world: LiveWorld
     arriving: Iterator[Arrival]
     options: ReplayOptions

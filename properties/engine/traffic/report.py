@@ -15,7 +15,7 @@ from properties.engine.traffic.counts import ServedCounts
 from properties.engine.traffic.options import ReplayOptions
 from properties.engine.traffic.requests import TrafficSummary
 from statecheck.report.numbers import environment, save
-from statecheck.text import visible
+from statecheck.util.text import visible
 
 _LINE_SECONDS = 10.0
 

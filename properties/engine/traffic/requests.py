@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 
-from statecheck.data.decode import Decoder, Misfit
-from statecheck.data.json_files import parse
+from statecheck.util.decode import Decoder, Misfit
+from statecheck.util.json_files import parse
 
 BLOCK = 512
 """Tokens of the recorded prompt that a hash id stands for."""

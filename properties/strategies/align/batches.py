@@ -15,7 +15,7 @@ from properties.strategies.align.launches import (
     STATE_VECTORS,
     fused,
 )
-from properties.strategies.align.requests import FLAWS, Sampled, Starting
+from properties.strategies.align.requests import FLAWS, RequestAfterStep, RequestBeforeStep
 from properties.strategies.align.setup import Setup
 from properties.strategies.situations import NamedSituations, named
 from statecheck.case.values import Attribute, Call, Name, Tensor, Value, call, int32
@@ -62,7 +62,7 @@ class AlignBatch(NamedSituations):
     """What steps before and after a forward have in common."""
 
     setup: Setup
-    requests: tuple[Sampled, ...] | tuple[Starting, ...]
+    requests: tuple[RequestAfterStep, ...] | tuple[RequestBeforeStep, ...]
     rows: BatchLayout = BatchLayout()
     filling: Filling = PLAIN
     schedule: str = ""
@@ -73,7 +73,7 @@ class AlignBatch(NamedSituations):
         return replace(self, profile=profile)
 
     @property
-    def all_requests(self) -> tuple[Sampled | Starting, ...]:
+    def all_requests(self) -> tuple[RequestAfterStep | RequestBeforeStep, ...]:
         """The idle requests, and those of the batch."""
         raise NotImplementedError
 
@@ -114,7 +114,9 @@ class AlignBatch(NamedSituations):
             tuple(one.columns(setup) for one in requests),
             self.table_order,
             self.filling,
-            tuple((r, column) for r, one in enumerate(requests) for column in sorted(one.holes(setup))),
+            tuple(
+                (r, column) for r, one in enumerate(requests) for column in sorted(one.null_columns(setup))
+            ),
             min(widths, default=None),
         )
 

@@ -48,7 +48,7 @@ PLAIN = Filling()
 class Cache:
     """A setup's pools and tables with requests in them: request r owns a block in each of `columns[r]`, in each group.
 
-    `rows[i]` is the request of table row i, or None; `holes` are cells of the tables, request and column, that hold
+    `rows[i]` is the request of table row i, or None; `null_columns` are cells of the tables, request and column, that hold
     the null block all the same. `width`, if given, is how many columns of their memory the tables show.
     """
 
@@ -56,7 +56,7 @@ class Cache:
     columns: tuple[tuple[int, ...], ...]
     rows: tuple[int | None, ...]
     filling: Filling = PLAIN
-    holes: tuple[tuple[int, int], ...] = ()
+    null_columns: tuple[tuple[int, int], ...] = ()
     width: int | None = None
 
     @cached_property
@@ -84,7 +84,7 @@ class Cache:
 
     def block(self, group: int, request: int, column: int) -> int:
         """The physical block, null where the request has none."""
-        if (request, column) in self.holes:
+        if (request, column) in self.null_columns:
             return 0
         return self.labels[self.owned.get((group, request, column), 0)]
 
@@ -113,7 +113,7 @@ class Cache:
         request = self.rows[row]
         if request is not None and (group, request, column) in self.owned:
             return self.block(group, request, column)
-        if not self.filling.stale or (request, column) in self.holes or len(self.labels) == 1:
+        if not self.filling.stale or (request, column) in self.null_columns or len(self.labels) == 1:
             return 0
         return self.labels[1 + (row + 3 * column) % (len(self.labels) - 1)]
 

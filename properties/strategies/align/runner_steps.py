@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oracle.situations.align import decisions, runner
 from properties.strategies.align.cache import PLAIN, Cache, Filling, fillings, spread
-from properties.strategies.align.requests import Starting, starting
+from properties.strategies.align.requests import RequestBeforeStep, starting
 from properties.strategies.align.runner import Scheduled, copy_buffers, preprocess, scheduler_output
 from properties.strategies.align.setup import Setup
 from properties.strategies.align.setups import setups
@@ -38,7 +38,7 @@ class RunnerStep(NamedSituations):
     """
 
     setup: Setup
-    requests: tuple[Starting, ...]
+    requests: tuple[RequestBeforeStep, ...]
     resumed: bool = False
     gone: tuple[str, ...] = ()
     spare: int = 0
@@ -57,7 +57,7 @@ class RunnerStep(NamedSituations):
             for number, one in enumerate(self.requests)
         )
 
-    def _drafts(self, one: Starting) -> int:
+    def _drafts(self, one: RequestBeforeStep) -> int:
         return one.length - 1 if one.computed and one.length <= 1 + self.setup.num_spec else 0
 
     @property
@@ -178,7 +178,7 @@ _SPARE = st.integers(0, 2)
 
 
 @cache
-def _some(size: int, spec: int) -> st.SearchStrategy[list[Starting]]:
+def _some(size: int, spec: int) -> st.SearchStrategy[list[RequestBeforeStep]]:
     some = st.lists(starting(size, spec), min_size=1, max_size=MAX_REQUESTS)
     many = crowds(MANY_ROWS[:1], one_in=8)
     return st.builds(lambda count, requests: crowded(requests, count), many, some)

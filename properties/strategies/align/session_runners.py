@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from properties.strategies.align.afters import After
 from properties.strategies.align.batches import BatchLayout, table_by_slot
-from properties.strategies.align.requests import Sampled
+from properties.strategies.align.batches_after_forward import BatchAfterForward
+from properties.strategies.align.requests import RequestAfterStep
 from properties.strategies.align.runner import cleanup, scheduler_output
 from properties.strategies.align.runners import InRows, InSlots
 from properties.strategies.align.sessions import History, next_count
@@ -64,8 +64,8 @@ class HistoryInSlots:
 
     def __init__(self, history: History) -> None:
         self.history = history
-        requests = tuple(Sampled() for _ in history.requests)
-        self.slots = After(history.setup, requests, BatchLayout(slots=history.slots)).slots
+        requests = tuple(RequestAfterStep() for _ in history.requests)
+        self.slots = BatchAfterForward(history.setup, requests, BatchLayout(slots=history.slots)).slots
         size = max(1, len(self.slots))
         self._runner = InSlots(history.setup, size, history.cache.observes, history.schedule)
 
@@ -120,7 +120,7 @@ class HistoryInSlots:
         computed = self._by_slot({request: one.computed_after for request, one in done.items()})
         yield from self._runner.after(len(self.history.steps[number]), counts, computed)
 
-    def _done(self, number: int) -> dict[int, Sampled]:
+    def _done(self, number: int) -> dict[int, RequestAfterStep]:
         """The last step of each request so far."""
         return {r: one for step in self.history.steps[: number + 1] for r, one in step.items()}
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oracle.profile import DOCUMENTS, Profile
 from oracle.situations.align import decisions
 from properties.strategies.align.cache import PLAIN, Cache, Filling
-from properties.strategies.align.requests import Sampled
+from properties.strategies.align.requests import RequestAfterStep
 from properties.strategies.align.runner import Scheduled
 from properties.strategies.align.setup import Setup
 from properties.strategies.align.setups import setups
@@ -40,17 +40,17 @@ class SessionRequest:
     turns: tuple[SessionStep, ...]
     hit: int = 0
 
-    def steps(self, block_size: int) -> list[Sampled]:
+    def steps(self, block_size: int) -> list[RequestAfterStep]:
         """Each step as it stands after its forward."""
-        found: list[Sampled] = []
+        found: list[RequestAfterStep] = []
         computed = self.hit * block_size
         for turn in self.turns:
-            found.append(Sampled(computed, turn.length, turn.drafts, turn.accepted))
+            found.append(RequestAfterStep(computed, turn.length, turn.drafts, turn.accepted))
             computed = found[-1].computed_after
         return found
 
 
-def next_count(one: Sampled, block_size: int) -> int:
+def next_count(one: RequestAfterStep, block_size: int) -> int:
     """The accepted count that the step after `one` starts with."""
     return (
         1
@@ -75,7 +75,7 @@ class History(NamedSituations):
         return replace(self, profile=profile)
 
     @cached_property
-    def steps(self) -> list[dict[int, Sampled]]:
+    def steps(self) -> list[dict[int, RequestAfterStep]]:
         """The requests in each step, in the order of rows."""
         every = [request.steps(self.setup.block_size) for request in self.requests]
         last = max(map(len, every), default=0)

@@ -9,24 +9,30 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from properties.strategies.align.afters import After
 from properties.strategies.align.batches import CROWDS, FEW_AHEAD, TILE, BatchLayout
-from properties.strategies.align.befores import Before
+from properties.strategies.align.batches_after_forward import BatchAfterForward
+from properties.strategies.align.batches_before_forward import BatchBeforeForward
 from properties.strategies.align.cache import far_fillings, fillings
-from properties.strategies.align.requests import ending_in_place, leaving, passing, sampled, starting
+from properties.strategies.align.requests import (
+    decodes_crossing_a_boundary,
+    ending_in_place,
+    requests_leaving_their_block,
+    sampled,
+    starting,
+)
 from properties.strategies.align.setups import FEW_DRAFTS, setups
 from properties.strategies.orders import schedules
 from properties.strategies.situations import noted
 
 
-def afters(
+def batches_after_forward(
     *,
     flawed: bool = False,
     in_place: bool = False,
     mapped: bool = True,
     crowded: bool = False,
     reordered: bool = False,
-) -> st.SearchStrategy[After]:
+) -> st.SearchStrategy[BatchAfterForward]:
     """Batches after a forward.
 
     Args:
@@ -39,18 +45,20 @@ def afters(
     most = _MOST_REORDERED if reordered else _MOST
     sizes = _SMALL if reordered else {}
     rows_shifted = setups(min_spec=1, kinds=(("conv",), ("conv", "temporal")), **sizes)
-    staying = _batches(After, rows_shifted, ending_in_place, mapped, _ahead(crowded, reordered), most=most)
+    staying = _batches(
+        BatchAfterForward, rows_shifted, ending_in_place, mapped, _ahead(crowded, reordered), most=most
+    )
     if in_place:
         return staying.map(noted)
     models = setups(**sizes)
     one = partial(sampled, flawed=flawed)
-    any_requests = _batches(After, models, one, mapped, _ahead(crowded, reordered), most=most)
+    any_requests = _batches(BatchAfterForward, models, one, mapped, _ahead(crowded, reordered), most=most)
     # Behind idle rows, requests that stay in their block are few among all, and counted apart.
     some_staying = st.sampled_from((any_requests, staying)).flatmap(lambda chosen: chosen)
     return (some_staying if crowded else any_requests).map(noted)
 
 
-def befores(
+def batches_before_forward(
     *,
     flawed: bool = False,
     moving: bool = False,
@@ -58,8 +66,8 @@ def befores(
     crowded: bool = False,
     reordered: bool = False,
     tiles: tuple[int, ...] = (256, 4, 1),
-) -> st.SearchStrategy[Before]:
-    """Batches before a forward; the arguments as of `starting` and `afters`.
+) -> st.SearchStrategy[BatchBeforeForward]:
+    """Batches before a forward; the arguments as of `starting` and `batches_after_forward`.
 
     Args:
         tiles: how many requests one program of the preprocess kernel looks at.
@@ -68,7 +76,9 @@ def befores(
     tiles = (256, 32) if crowded else tiles
     models = setups(**(_SMALL if reordered else {}))
     most = _MOST_REORDERED if reordered else _MOST
-    return _batches(Before, models, requests, True, _ahead(crowded, reordered), tiles, most=most).map(noted)
+    return _batches(
+        BatchBeforeForward, models, requests, True, _ahead(crowded, reordered), tiles, most=most
+    ).map(noted)
 
 
 _SMALL: dict[str, Any] = {"large": False, "most_spec": FEW_DRAFTS}
@@ -150,14 +160,14 @@ _SPARE = st.sampled_from((0, 0, 1, 3))
 _SKIPPED = st.sets(st.integers(0, 3), max_size=3)
 
 
-def far_afters() -> st.SearchStrategy[After]:
+def far_batches_after_forward() -> st.SearchStrategy[BatchAfterForward]:
     """One request whose state is published by a copy across more than 2^31 bytes."""
-    return _far(After, passing)
+    return _far(BatchAfterForward, decodes_crossing_a_boundary)
 
 
-def far_befores() -> st.SearchStrategy[Before]:
+def far_batches_before_forward() -> st.SearchStrategy[BatchBeforeForward]:
     """One request whose state is brought to its new column by a copy across more than 2^31 bytes."""
-    return _far(Before, leaving)
+    return _far(BatchBeforeForward, requests_leaving_their_block)
 
 
 @st.composite

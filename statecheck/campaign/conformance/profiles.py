@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from statecheck.data.decode import Decoder
-from statecheck.data.files import read_text
 from statecheck.subject import Subject
+from statecheck.util.decode import Decoder
+from statecheck.util.files import read_text
 
 FILE = Path(__file__).with_name("profiles.toml")
 _LARGEST = 1 << 20

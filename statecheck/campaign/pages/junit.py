@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from statecheck.campaign.record import CampaignRecord
 from statecheck.execution.verdict import Status
-from statecheck.text import brief, visible
+from statecheck.util.text import brief, visible
 
 _TITLE, _TEXT = 300, 4000
 _KINDS = {

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from statecheck.campaign.pages.text import PAGE, markdown
 from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.data.files import write_whole
 from statecheck.report.page import report_page
+from statecheck.util.files import write_whole
 
 _PAGE = "report.html"
 

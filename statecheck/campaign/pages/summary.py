@@ -12,8 +12,8 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import NOT_REPLAYED, BucketRecord, CorpusRecord, bucket_in
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, Status
 from statecheck.rooms import working_folder
-from statecheck.text import counted, first_names
-from statecheck.text.command_lines import command_line
+from statecheck.util.command_lines import command_line
+from statecheck.util.text import counted, first_names
 
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
 UNDECIDED = (Status.ERROR.value, Status.NOT_FINISHED.value, Status.NOT_VERIFIED.value)

@@ -31,9 +31,9 @@ from statecheck.execution.verdict import Status
 from statecheck.kernels import launch_counts
 from statecheck.report.filled import filled
 from statecheck.subject import is_engine
-from statecheck.text import brief, counted, first_names
-from statecheck.text.command_lines import command_line, near, script_line
-from statecheck.text.markdown import code, escaped, without_emphasis
+from statecheck.util.command_lines import command_line, near, script_line
+from statecheck.util.markdown import code, escaped, without_emphasis
+from statecheck.util.text import brief, counted, first_names
 
 _MOST_LINES = 75
 """Of a summary."""

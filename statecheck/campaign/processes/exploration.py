@@ -39,7 +39,7 @@ class Exploration:
 
     def __init__(self, worker: Worker, task: Explore) -> None:
         self.worker, self.task = worker, task
-        self.bench = worker.bench
+        self.context = worker.context
         self.tested = worker.properties[task.property]
         self._isolated = worker.isolated_port() if task.isolated else worker.isolated
         self._began = time.monotonic()
@@ -68,30 +68,30 @@ class Exploration:
         return self._summed_up(status, detail)
 
     def _begin(self) -> None:
-        worker, bench, task = self.worker, self.bench, self.task
-        bench.counts.take()
+        worker, context, task = self.worker, self.context, self.task
+        context.counts.take()
         # Launched for other tasks, which is nothing that this property took.
         self._launched_before = worker.take_launches()
-        bench.seed, bench.configuration = task.seed, task.configuration
-        bench.known_failures.clear()
+        context.seed, context.configuration = task.seed, task.configuration
+        context.known_failures.clear()
         worker.known_defects.clear()
         worker.known_defects.apart = task.isolated
-        bench.port = self._isolated or (worker.watched if task.sanitized else worker.plain)
-        bench.passes_by = self._failures.is_known
-        bench.on_example, bench.on_example_end = self._on_example, self._on_example_end
-        bench.on_falsified = self._on_falsified
-        bench.on_error = self._failures.keep_unread
+        context.port = self._isolated or (worker.watched if task.sanitized else worker.plain)
+        context.passes_by = self._failures.is_known
+        context.on_example, context.on_example_end = self._on_example, self._on_example_end
+        context.on_falsified = self._on_falsified
+        context.on_error = self._failures.keep_unread
         if self._isolated is not None:
             self._isolated.begin_property()
             self._faults_before = self._isolated.faults.total()
 
     def _end(self) -> None:
-        bench = self.bench
-        bench.port, bench.configuration = self.worker.watched, ""
-        bench.passes_by = lambda case: False
-        bench.on_error = lambda case, error: None
-        bench.on_example = bench.on_example_end = lambda: None
-        bench.on_falsified = lambda case: None
+        context = self.context
+        context.port, context.configuration = self.worker.watched, ""
+        context.passes_by = lambda case: False
+        context.on_error = lambda case, error: None
+        context.on_example = context.on_example_end = lambda: None
+        context.on_falsified = lambda case: None
 
     def _explored(self, task: Explore) -> tuple[str, str]:
         """Status and detail."""
@@ -120,10 +120,10 @@ class Exploration:
             tested = noted(self.tested, self._marks.update)
             if task.inputs is None:
                 tested.explore(
-                    self.bench, seed=task.seed, max_examples=task.max_examples, simplest=task.simplest
+                    self.context, seed=task.seed, max_examples=task.max_examples, simplest=task.simplest
                 )
             else:
-                for number in task.inputs.tried(tested, self.bench):
+                for number in task.inputs.tried(tested, self.context):
                     self._tried += number
                 self._exhausted = True
         finally:
@@ -184,7 +184,7 @@ class Exploration:
 
     def _is_enough(self) -> bool:
         wanted = self.task.enough
-        return 0 < wanted <= self.bench.counts.compared and self._failures.latest is None
+        return 0 < wanted <= self.context.counts.compared and self._failures.latest is None
 
     def _is_late(self) -> bool:
         now = time.monotonic()
@@ -198,7 +198,7 @@ class Exploration:
         if self.worker.output is not None:
             # The file that the subject's output goes to stays small.
             self.worker.output.bound()
-        counts = self.bench.counts
+        counts = self.context.counts
         examples, compared = (
             counts.examples - self._reported.examples,
             counts.compared - self._reported.compared,
@@ -235,7 +235,7 @@ class Exploration:
 
     def _unreported_counts(self) -> Counts:
         """Of the examples since the last message about progress."""
-        counts = self.bench.counts.take()
+        counts = self.context.counts.take()
         counts.examples -= self._reported.examples
         counts.compared -= self._reported.compared
         return counts

@@ -90,7 +90,7 @@ class Failures:
         # Before it is explained: whatever happens to the report, this stands.
         stands = self._into_corpus(diagnosis.case)
         alike = [bucket for bucket in self.failing if bucket not in self._task.known and bucket != own]
-        diagnosis = explain(diagnosis, self._worker.bench.subject)
+        diagnosis = explain(diagnosis, self._worker.context.subject)
         report = self._worker.keeper.report(diagnosis.case, note)
         self.found.append(Found((own, *alike), diagnosis.case.to_data(), report, stands, note, shrunk=shrunk))
         return "falsified", diagnosis.case.message
@@ -104,8 +104,8 @@ class Failures:
         limit = setting.time_limit
         fresh = partial(InWorker, setting.subject, setting.device, time_limit=limit, spare=False)
         left = max(0.0, self._deadline - time.monotonic())
-        bench = self._worker.bench
-        return Scene(bench.subject, bench.port, fresh, bench.earlier, min(SECONDS, left))
+        context = self._worker.context
+        return Scene(context.subject, context.port, fresh, context.earlier, min(SECONDS, left))
 
     def _with_sanitizer(self, case: Case) -> str:
         """What hid the case while the sanitizer watched, in a sentence."""
@@ -129,7 +129,7 @@ class Failures:
         own = {found.buckets[0] for found in self.found}
         beside = [(bucket, case) for bucket, case in self._pending.cases.items() if bucket not in own]
         for bucket, met in beside:
-            case = with_functions_called(met, self._worker.bench.subject)
+            case = with_functions_called(met, self._worker.context.subject)
             stands = self._into_corpus(case)
             self.found.append(Found((bucket,), case.to_data(), "", stands, _NOT_SHRUNK, shrunk=False))
 

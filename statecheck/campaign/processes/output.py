@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from statecheck.campaign import writable
 from statecheck.subject.remarks import note
-from statecheck.text import visible
+from statecheck.util.text import visible
 
 _SUFFIX = ".output"
 _SHOWN_BYTES = 200

@@ -43,7 +43,7 @@ from statecheck.workers.inherited import Surroundings, move_to
 from statecheck.workers.shared_workers import DeviceGone
 
 if TYPE_CHECKING:
-    from statecheck.execution.ports import Port
+    from statecheck.execution.executors import Executor
     from statecheck.kernels.launch_counts import How
     from statecheck.workers.port import InWorker
 
@@ -69,8 +69,8 @@ class Worker:
         from statecheck.campaign.conformance.xfails import with_xfails
         from statecheck.campaign.keeper import Keeper
         from statecheck.campaign.known_defects import KnownDefectMatcher
-        from statecheck.execution.example import Bench
-        from statecheck.execution.ports import ordinary_port
+        from statecheck.execution.example import ExecutionContext
+        from statecheck.execution.executors import ordinary_port
         from statecheck.execution.registry import load_properties
         from statecheck.subject import load
 
@@ -84,18 +84,18 @@ class Worker:
         self.own_code = OwnCode()
         subject = with_xfails(setting, load(setting.subject))
         self.isolated = self._in_worker() if setting.in_worker else None
-        self.watched: Port = self.isolated or ordinary_port(
+        self.watched: Executor = self.isolated or ordinary_port(
             subject, setting.device, sanitized=setting.sanitized, on_call=self.beat
         )
         self._apart: InWorker | None = None
         if subject.sequences is not None and not setting.in_worker:
             subject.sequences.warm_up()
         self.plain = self._without_sanitizer()
-        self.bench = Bench(subject, self.watched)
+        self.context = ExecutionContext(subject, self.watched)
         keeps_in, reports = Path(setting.keeps_in), Path(setting.reports)
         self.keeper = Keeper(keeps_in, reports, lambda: subject.module, self.trouble)
         self.known_defects = KnownDefectMatcher(subject.known_deviations, subject.profile)
-        self.bench.known_by = self.known_defects.known
+        self.context.known_by = self.known_defects.known
         self._files = OpenFiles()
 
     @staticmethod
@@ -144,10 +144,10 @@ class Worker:
             self._apart = self._in_worker()
         return self._apart
 
-    def _without_sanitizer(self) -> Port:
+    def _without_sanitizer(self) -> Executor:
         if not getattr(self.watched, "watched", None):
             return self.watched
-        from statecheck.execution.port import InProcess
+        from statecheck.execution.executors.in_process import InProcess
         from statecheck.subject import load
 
         return InProcess(load(self.setting.subject), self.setting.device, on_call=self.beat)
@@ -207,7 +207,7 @@ class Worker:
         """The subject with the defects that are taken for known."""
         import copy
 
-        subject = copy.copy(self.bench.subject)
+        subject = copy.copy(self.context.subject)
         subject.known_deviations = tuple(self.known_defects.declared.values())
         return subject
 
@@ -216,12 +216,12 @@ class Worker:
 
         try:
             with quietly():
-                return CanaryResult(run_canary(self.bench, Path(task.folder)))
+                return CanaryResult(run_canary(self.context, Path(task.folder)))
         except Exception as error:
             return CanaryResult("", f"{type(error).__name__}: {error}")
         finally:
             # Its examples count for no property.
-            self.bench.counts.take()
+            self.context.counts.take()
             self.known_defects.clear()
 
 
@@ -235,7 +235,7 @@ def quietly() -> Iterator[None]:
 def preload() -> None:
     """What every worker needs, and what would take each of them a part of a second by itself."""
     from statecheck.execution.registry import load_properties
-    from statecheck.expectations import situations  # noqa: F401 - it observes, as the oracle's do
+    from statecheck.reference import situations  # noqa: F401 - it observes, as the oracle's do
 
     load_properties()
 

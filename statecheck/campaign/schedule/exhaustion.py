@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import Explore, Explored
+from statecheck.campaign.property_state import PropertyState
 from statecheck.campaign.schedule.passes import GRACE_SECONDS
-from statecheck.campaign.standing import Standing
+from statecheck.campaign.state import CampaignState
 from statecheck.execution.enumerations import Enumeration, Slice, enumerations
 
 _SLICE_SECONDS = 1.0
@@ -32,7 +32,7 @@ class DecisionProgress:
     """
 
     enumeration: Enumeration
-    standing: Standing
+    standing: PropertyState
     parts: int
     bound: int = 0
     complete: int = 0
@@ -92,12 +92,12 @@ class DecisionProgress:
 class Exhaustion:
     """Gives out the inputs of the enumerations."""
 
-    def __init__(self, plan: Plan, ledger: Ledger) -> None:
-        standings = {one.tested.id: one for one in ledger.standings.values()}
+    def __init__(self, plan: Plan, ledger: CampaignState) -> None:
+        property_states = {one.tested.id: one for one in ledger.property_states.values()}
         self.progress = {
-            one.decision: DecisionProgress(one, standings[one.property], plan.engines)
+            one.decision: DecisionProgress(one, property_states[one.property], plan.engines)
             for one in enumerations().values()
-            if one.property in standings and one.device in (None, plan.device)
+            if one.property in property_states and one.device in (None, plan.device)
         }
 
     def next(self, left: float) -> Explore | None:

@@ -6,9 +6,9 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import replace
 
-from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.processes.tasks import Explore, unit_name
+from statecheck.campaign.state import CampaignState
 
 SHRINKING_SECONDS, MANY = 30.0, 4
 """A scenario of an engine may take seconds, and Hypothesis alone would shrink for 300 s: seven wrong properties would outlast the limit of a CI job.
@@ -33,9 +33,9 @@ class FixedExamples:
         examples: of each property, by its id.
     """
 
-    def __init__(self, plan: Plan, ledger: Ledger, examples: Mapping[str, int]) -> None:
-        self._ledger = ledger
-        chosen = [one for one in ledger.standings.values() if one.open]
+    def __init__(self, plan: Plan, state: CampaignState, examples: Mapping[str, int]) -> None:
+        self._state = state
+        chosen = [one for one in state.property_states.values() if one.open]
         shares = Counter(one.name for one in chosen)
         # Long ones first, so that no worker is left with a long one at the end.
         chosen.sort(key=lambda one: (not one.tested.launches, one.configuration, one.tested.id))
@@ -54,10 +54,13 @@ class FixedExamples:
         """A task, None where all properties have theirs."""
         while self._waiting:
             task = self._waiting.popleft()
-            standing = self._ledger.standings[task.unit]
-            if standing.open:
-                failed = sum(one.failed for one in self._ledger.standings.values())
+            property_state = self._state.property_states[task.unit]
+            if property_state.open:
+                failed = sum(one.failed for one in self._state.property_states.values())
                 return replace(
-                    task, known=standing.known, isolated=standing.deaths > 0, as_found=failed >= MANY
+                    task,
+                    known=property_state.known,
+                    isolated=property_state.deaths > 0,
+                    as_found=failed >= MANY,
                 )
         return None

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Explore, Explored
+from statecheck.campaign.property_state import PropertyState
 from statecheck.campaign.schedule.learned import visits
-from statecheck.campaign.standing import Standing
+from statecheck.campaign.state import CampaignState
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.property import Property
 from statecheck.execution.selection import follows_requests
@@ -68,14 +68,18 @@ class _Visit(NamedTuple):
     configuration: str = ""
 
 
-def _first_visits(untried: Sequence[Standing], scenarios: frozenset[str]) -> Iterator[_Visit]:
+def _first_visits(untried: Sequence[PropertyState], scenarios: frozenset[str]) -> Iterator[_Visit]:
     """The order of the first pass. Properties without a learned place come last, scenarios behind the others."""
-    units = {standing.tested.id: standing.unit for standing in untried if standing.tested.id}
+    units = {
+        property_state.tested.id: property_state.unit
+        for property_state in untried
+        if property_state.tested.id
+    }
     for id_, examples in visits():
         if id_ in units:
             yield _Visit(units[id_], examples)
     measured = {id_ for id_, _ in visits()}
-    others = [standing for standing in untried if standing.tested.id not in measured]
+    others = [property_state for property_state in untried if property_state.tested.id not in measured]
     # Units of one configuration follow each other: what it takes to have a model is paid once.
     for one in sorted(
         others, key=lambda one: (one.name in scenarios, one.tested.launches, one.configuration)
@@ -83,14 +87,14 @@ def _first_visits(untried: Sequence[Standing], scenarios: frozenset[str]) -> Ite
         yield _Visit(one.unit, configuration=one.configuration)
 
 
-def _shrinking(plan: Plan, ledger: Ledger, standing: Standing) -> dict[str, Any]:
+def _shrinking(plan: Plan, state: CampaignState, property_state: PropertyState) -> dict[str, Any]:
     """For how long a failing input may be shrunk: a share of what is left for that, so that no failure takes the time of all properties."""
     if plan.examples is not None:
         return {}
-    if standing.configuration and standing.failed:
+    if property_state.configuration and property_state.failed:
         return {"as_found": True}
     whole = _SHRINKING_SHARE * (plan.budget or 0) * plan.engines
-    return {"shrinking": max(_LEAST_SHRINKING, (whole - ledger.shrinking) * _SHRINKING_STEP)}
+    return {"shrinking": max(_LEAST_SHRINKING, (whole - state.shrinking) * _SHRINKING_STEP)}
 
 
 class FirstPass:
@@ -102,10 +106,14 @@ class FirstPass:
     """
 
     def __init__(
-        self, plan: Plan, ledger: Ledger, scenarios: frozenset[str], homes: dict[str, WorkerHandle]
+        self, plan: Plan, state: CampaignState, scenarios: frozenset[str], homes: dict[str, WorkerHandle]
     ) -> None:
-        self._plan, self._ledger, self._homes = plan, ledger, homes
-        untried = [standing for standing in ledger.standings.values() if standing.open and not standing.tried]
+        self._plan, self._state, self._homes = plan, state, homes
+        untried = [
+            property_state
+            for property_state in state.property_states.values()
+            if property_state.open and not property_state.tried
+        ]
         self._waiting = deque(_first_visits(untried, scenarios))
         self._visits = Counter[str]()
         self._in_hand = Counter[str]()
@@ -124,28 +132,28 @@ class FirstPass:
         unit, examples, configuration = self._first_of(worker)
         untried = 1 + len(self._waiting) + self._in_hand.total()
         patience = max(_LEAST_PATIENCE, left * self._plan.engines / untried)
-        standing = self._ledger.standings[unit]
+        property_state = self._state.property_states[unit]
         number = f"{unit}!{self._visits[unit]}" if self._visits[unit] else f"{unit}!"
         self._visits[unit] += 1
         self._in_hand[unit] += 1
         return Explore(
-            standing.name,
+            property_state.name,
             seed_of(self._plan, self._plan.first_round, number),
             FIRST_EXAMPLES,
-            known=standing.known,
+            known=property_state.known,
             patience=min(patience, left),
             deadline=left + GRACE_SECONDS / 2,
-            enough=first_compared(standing.tested, examples),
+            enough=first_compared(property_state.tested, examples),
             simplest=False,
-            sanitized=standing.next_sanitized(),
+            sanitized=property_state.next_sanitized(),
             configuration=configuration,
-            **_shrinking(self._plan, self._ledger, standing),
+            **_shrinking(self._plan, self._state, property_state),
         )
 
     def _may_be_tried(self, unit: str) -> bool:
-        standing = self._ledger.standings[unit]
+        property_state = self._state.property_states[unit]
         # A property that ended its worker would end the next worker too, before other properties are tried.
-        return standing.open and not standing.deaths
+        return property_state.open and not property_state.deaths
 
     def _first_of(self, worker: WorkerHandle) -> _Visit:
         """The next turn of the first pass, if possible of a configuration that this worker has, or that none has."""
@@ -160,13 +168,13 @@ class FirstPass:
 
     def ended(self, task: Explore, message: Explored | None) -> None:
         """An exploration has ended, or was lost with its worker."""
-        unit, standing = task.unit, self._ledger.standings[task.unit]
+        unit, property_state = task.unit, self._state.property_states[task.unit]
         if not self._in_hand[unit]:
             return
         self._in_hand[unit] -= 1
-        too_short = message is not None and message.late and not standing.counts.compared
+        too_short = message is not None and message.late and not property_state.counts.compared
         waits = any(visit.unit == unit for visit in self._waiting)
-        if too_short and standing.open and not waits and self._visits[unit] < _TURNS:
+        if too_short and property_state.open and not waits and self._visits[unit] < _TURNS:
             self._waiting.append(_Visit(unit, configuration=task.configuration))
 
 
@@ -179,11 +187,11 @@ class Rounds:
     """
 
     def __init__(
-        self, plan: Plan, ledger: Ledger, scenarios: frozenset[str], homes: dict[str, WorkerHandle]
+        self, plan: Plan, state: CampaignState, scenarios: frozenset[str], homes: dict[str, WorkerHandle]
     ) -> None:
         self.begun = 0
         """Rounds that were begun."""
-        self._plan, self._ledger, self._scenarios, self._homes = plan, ledger, scenarios, homes
+        self._plan, self._state, self._scenarios, self._homes = plan, state, scenarios, homes
         self._by_time = plan.examples is None
         self._queue: deque[Explore] = deque()
         self._examples_at_turn = -1
@@ -212,10 +220,12 @@ class Rounds:
             # What a round begins with must not depend on who of the round before was first.
             if any(worker.task is not None for worker in workers):
                 return False
-            if self._examples_at_turn == self._ledger.examples:
+            if self._examples_at_turn == self._state.examples:
                 return False
-            self._examples_at_turn = self._ledger.examples
-        chosen = [standing for standing in self._ledger.standings.values() if standing.open]
+            self._examples_at_turn = self._state.examples
+        chosen = [
+            property_state for property_state in self._state.property_states.values() if property_state.open
+        ]
         if self._by_time and self.begun % (1 + _ROUNDS_OF_FEW) < _ROUNDS_OF_FEW:
             # A round for each level: a property with too few inputs, or too little time, for a level keeps no other from the next.
             self._level = max(self._level, min(self.begun, len(_FEW) - 1))
@@ -225,42 +235,48 @@ class Rounds:
             chosen = few or chosen
         chosen.sort(key=self._urgency)
         times = -(-len(workers) // len(chosen)) if chosen and self._by_time else 1
-        tasks = (self._explore(standing, number) for number in range(times) for standing in chosen)
+        tasks = (
+            self._explore(property_state, number) for number in range(times) for property_state in chosen
+        )
         self._queue.extend(tasks if self._by_time else self._shared(tasks))
         self.begun += bool(self._queue)
         return bool(self._queue)
 
-    def _few(self, standing: Standing) -> int:
-        return (_FEW_SCENARIOS if standing.name in self._scenarios else _FEW)[self._level]
+    def _few(self, property_state: PropertyState) -> int:
+        return (_FEW_SCENARIOS if property_state.name in self._scenarios else _FEW)[self._level]
 
-    def _missing(self, standing: Standing) -> int:
+    def _missing(self, property_state: PropertyState) -> int:
         """Compared examples that are wanting until it has had as many as everything should have; 0 once it has tried enough."""
-        few = self._few(standing)
-        return few - standing.counts.compared if standing.counts.examples < _MOST_FOR_FEW * few else 0
+        few = self._few(property_state)
+        return (
+            few - property_state.counts.compared
+            if property_state.counts.examples < _MOST_FOR_FEW * few
+            else 0
+        )
 
-    def _urgency(self, standing: Standing) -> tuple[bool, float, bool, float]:
+    def _urgency(self, property_state: PropertyState) -> tuple[bool, float, bool, float]:
         # What was met and not shrunk is worth another look before everything else.
-        later = not standing.unshrunk
+        later = not property_state.unshrunk
         # What has few examples and soon has enough comes first, so that as many as possible have enough.
-        missing = max(0, self._missing(standing)) / (standing.rate or 1) if self._by_time else 0
+        missing = max(0, self._missing(property_state)) / (property_state.rate or 1) if self._by_time else 0
         return (
             later,
             missing,
-            standing.tested.launches,
-            standing.seconds if self._by_time else 0,
+            property_state.tested.launches,
+            property_state.seconds if self._by_time else 0,
         )
 
-    def _explore(self, standing: Standing, number: int) -> Explore:
-        unit = standing.unit
+    def _explore(self, property_state: PropertyState, number: int) -> Explore:
+        unit = property_state.unit
         # Counted by the unit, since which rounds it is in depends on how fast others are.
         nth = self._explored[unit] - (number > 0)
         self._explored[unit] += not number
         seed = seed_of(self._plan, self._plan.first_round + nth, unit if not number else f"{unit}#{number}")
-        return Explore(standing.name, seed, 0, configuration=standing.configuration)
+        return Explore(property_state.name, seed, 0, configuration=property_state.configuration)
 
     def _shared(self, tasks: Iterable[Explore]) -> Iterator[Explore]:
         """What is left of the examples goes to the tasks in this order; what shrinking takes beyond that, only later rounds lack."""
-        left = (self._plan.examples or 0) - self._ledger.examples
+        left = (self._plan.examples or 0) - self._state.examples
         for task in tasks:
             fixed = (
                 _FIXED_SCENARIOS
@@ -273,30 +289,32 @@ class Rounds:
                 yield replace(task, max_examples=size)
 
     def _sized(self, task: Explore, left: float) -> Explore:
-        standing = self._ledger.standings[task.unit]
+        property_state = self._state.property_states[task.unit]
         # What has ended a worker would do so in every round.
-        isolated = standing.deaths > 0
-        sized = replace(task, known=standing.known, sanitized=standing.next_sanitized(), isolated=isolated)
-        sized = replace(sized, **_shrinking(self._plan, self._ledger, standing))
+        isolated = property_state.deaths > 0
+        sized = replace(
+            task, known=property_state.known, sanitized=property_state.next_sanitized(), isolated=isolated
+        )
+        sized = replace(sized, **_shrinking(self._plan, self._state, property_state))
         if not self._by_time:
             return replace(sized, patience=left, deadline=left + GRACE_SECONDS / 2)
-        if (missing := self._missing(standing)) > 0:
+        if (missing := self._missing(property_state)) > 0:
             # By count, since the first examples say little about how long others take: strategies and kernels are made for them.
-            share = standing.counts.compared / max(1, standing.examples)
+            share = property_state.counts.compared / max(1, property_state.examples)
             size = math.ceil(missing / max(share, 1 / _MOST_FOR_FEW))
             fair = min(_SLICE, max(_SHORTEST_SLICE, left * self._plan.engines / (1 + len(self._queue))))
-            patience = min(max(fair, _PATIENT / (standing.rate or 1)), left)
+            patience = min(max(fair, _PATIENT / (property_state.rate or 1)), left)
             late = left + GRACE_SECONDS / 2
             return replace(sized, max_examples=size, enough=missing, patience=patience, deadline=late)
-        slice_ = self._slice(standing, left)
-        size = FIRST_EXAMPLES if standing.rate == 0 else max(1, int(standing.rate * slice_))
+        slice_ = self._slice(property_state, left)
+        size = FIRST_EXAMPLES if property_state.rate == 0 else max(1, int(property_state.rate * slice_))
         patience = min(max(_LEAST_PATIENCE, _PATIENT * slice_), left)
         return replace(sized, max_examples=size, patience=patience, deadline=left + GRACE_SECONDS / 2)
 
-    def _slice(self, standing: Standing, left: float) -> float:
+    def _slice(self, property_state: PropertyState, left: float) -> float:
         """Seconds of a worker that a property gets in a round."""
-        units = sum(one.open for one in self._ledger.standings.values())
+        units = sum(one.open for one in self._state.property_states.values())
         fair = (self._plan.budget or 0) * self._plan.engines / (3 * max(1, units))
-        times = _ENGINES if any(map(is_engine, standing.tested.functions)) else 1
+        times = _ENGINES if any(map(is_engine, property_state.tested.functions)) else 1
         slice_ = min(_SLICE, max(_SHORTEST_SLICE, fair)) * times
         return min(slice_, max(_SHORTEST_SLICE, left * 0.8))

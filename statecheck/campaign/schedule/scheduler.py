@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from statecheck.campaign.corpus import Corpus, property_in
-from statecheck.campaign.ledger import Ledger
 from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Explore, Explored, Replay, RunCanary, Task
@@ -19,6 +18,7 @@ from statecheck.campaign.record_parts import NOT_REPLAYED, CorpusRecord
 from statecheck.campaign.schedule.exhaustion import Exhaustion
 from statecheck.campaign.schedule.fixed import FixedExamples
 from statecheck.campaign.schedule.passes import GRACE_SECONDS, FirstPass, Rounds
+from statecheck.campaign.state import CampaignState
 
 _REPLAY_SHARE = 0.2
 """The part of the budget in which the corpus is replayed before properties are explored; the rest of it comes after."""
@@ -45,26 +45,26 @@ class Scheduler:
     def __init__(
         self,
         plan: Plan,
-        ledger: Ledger,
+        state: CampaignState,
         scenarios: frozenset[str] = frozenset(),
         examples: Mapping[str, int] | None = None,
     ) -> None:
-        self._plan, self._ledger = plan, ledger
+        self._plan, self._state = plan, state
         self._first: deque[Replay] = deque()
         self._canary: RunCanary | None = None
         self.last: dict[str, str] = {}
         """By the name of a case's file, its verdict when it was replayed last, as far as that is known."""
         self.lost: deque[Explore] = deque()
         """Explorations that ended with their workers, to be done again."""
-        self.exhaustion = Exhaustion(plan, ledger) if plan.exhaustive else None
-        self._fixed = FixedExamples(plan, ledger, examples or {}) if plan.profile else None
+        self.exhaustion = Exhaustion(plan, state) if plan.exhaustive else None
+        self._fixed = FixedExamples(plan, state, examples or {}) if plan.profile else None
         self._first_pass: FirstPass | None = None
         self._rounds: Rounds | None = None
         if self.exhaustion is None and self._fixed is None:
             homes: dict[str, WorkerHandle] = {}
-            self._rounds = Rounds(plan, ledger, scenarios, homes)
+            self._rounds = Rounds(plan, state, scenarios, homes)
             if plan.examples is None:
-                self._first_pass = FirstPass(plan, ledger, scenarios, homes)
+                self._first_pass = FirstPass(plan, state, scenarios, homes)
 
     @property
     def rounds(self) -> int:
@@ -142,9 +142,9 @@ class Scheduler:
         # Not before: what ends its process takes long to shrink, and others have not been tried yet.
         while self.lost:
             task = self.lost.popleft()
-            standing = self._ledger.standings[task.unit]
-            if standing.open:
-                isolated = task.isolated or standing.deaths > 0
+            property_state = self._state.property_states[task.unit]
+            if property_state.open:
+                isolated = task.isolated or property_state.deaths > 0
                 return replace(task, isolated=isolated, patience=left, deadline=left + GRACE_SECONDS / 2)
         if self.exhaustion is not None:
             return self.exhaustion.next(left)

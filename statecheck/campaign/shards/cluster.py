@@ -14,8 +14,8 @@ from statecheck import rooms
 from statecheck.campaign.plan import Plan, shard_name
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.shards.merge import merged, write_down
-from statecheck.text.command_lines import pip_line
-from statecheck.text.terminal import said
+from statecheck.util.command_lines import pip_line
+from statecheck.util.terminal import said
 
 _NOT_SENT = [".?*", "reports", "build", "**/__pycache__"]
 _CONNECT_SECONDS = 10.0

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.launched import launches_of
+from statecheck.campaign.property_state import PropertyState
 from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.standing import Standing
 from statecheck.execution.verdict import Status
 from statecheck.kernels import launch_counts
-from statecheck.text import on_one_line, visible
-from statecheck.text.terminal import cell, said
+from statecheck.util.terminal import cell, said
+from statecheck.util.text import on_one_line, visible
 
 _FIRST_LINE_SECONDS, _LINE_SECONDS = 3.0, 10.0
 _STYLES = {
@@ -90,17 +90,17 @@ class Display:
 
 
 def _news(campaign: Campaign) -> list[tuple[str, str]]:
-    ledger, plan = campaign.ledger, campaign.plan
+    state, plan = campaign.state, campaign.plan
     found = [
         (bucket.id, f"FALSIFIED {bucket.id}: {bucket.named}: {said(bucket.message)}")
-        for bucket in ledger.buckets.values()
+        for bucket in state.buckets.values()
     ]
     found += [
-        (name, f"ERROR: {name}: {said(_last_line(standing))}")
-        for name, standing in ledger.standings.items()
-        if standing.error
+        (name, f"ERROR: {name}: {said(_last_line(property_state))}")
+        for name, property_state in state.property_states.items()
+        if property_state.error
     ]
-    found += [(trouble, f"trouble: {said(trouble)}") for trouble in ledger.troubles]
+    found += [(trouble, f"trouble: {said(trouble)}") for trouble in state.troubles]
     if campaign.record.rounds > 1 and plan.seed is None:
         from statecheck.campaign.plan import seed_of
 
@@ -109,22 +109,26 @@ def _news(campaign: Campaign) -> list[tuple[str, str]]:
     return found
 
 
-def _last_line(standing: Standing) -> str:
-    return standing.error.strip().splitlines()[-1]
+def _last_line(property_state: PropertyState) -> str:
+    return property_state.error.strip().splitlines()[-1]
 
 
 def line(campaign: Campaign) -> str:
     """Where the campaign stands, in a line."""
-    ledger, plan, spent = campaign.ledger, campaign.plan, campaign.at
-    falsified = len({standing.name for standing in ledger.standings.values() if standing.failed})
-    running = [standing.shown for standing in ledger.standings.values() if standing.running]
+    state, plan, spent = campaign.state, campaign.plan, campaign.at
+    falsified = len(
+        {property_state.name for property_state in state.property_states.values() if property_state.failed}
+    )
+    running = [
+        property_state.shown for property_state in state.property_states.values() if property_state.running
+    ]
     now = f"; running {', '.join(running)}" if running else ""
     of = f" of {plan.budget:.0f}" if plan.budget is not None else ""
-    rate = ledger.examples / max(spent, 1e-9)
-    reached = sum(mark.examples > 0 for mark in ledger.marks.values())
+    rate = state.examples / max(spent, 1e-9)
+    reached = sum(mark.examples > 0 for mark in state.marks.values())
     return (
-        f"{spent:4.0f} s{of}: {ledger.examples:,} examples, {rate:,.0f}/s, "
-        f"{reached} of {len(ledger.marks)} marks, {falsified} falsified{now}"
+        f"{spent:4.0f} s{of}: {state.examples:,} examples, {rate:,.0f}/s, "
+        f"{reached} of {len(state.marks)} marks, {falsified} falsified{now}"
     )
 
 
@@ -132,10 +136,10 @@ def conclusion(record: CampaignRecord) -> str:
     """The campaign in one line."""
     counts = {status: sum(row.status == status.value for row in record.properties) for status in Status}
     parts = [f"{count} {status.value}" for status, count in counts.items() if count]
-    standings = [defect.standing for defect in record.known]
-    for standing in dict.fromkeys(standings):
-        count = standings.count(standing)
-        what = standing if count == 1 else standing.replace("no longer fails", "no longer fail")
+    property_states = [defect.standing for defect in record.known]
+    for property_state in dict.fromkeys(property_states):
+        count = property_states.count(property_state)
+        what = property_state if count == 1 else property_state.replace("no longer fails", "no longer fail")
         parts.append(f"{count} known defect{'s' * (count > 1)} {what}")
     early = "interrupted; " if record.interrupted else ""
     return f"{early}{', '.join(parts)}; {record.examples:,} examples in {record.seconds:.0f} s"

@@ -11,10 +11,10 @@ from statecheck.campaign.pages.summary import evidence, little_compared, replay_
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.record_parts import EFFECTS, BucketRecord, KnownRecord, bucket_in
 from statecheck.execution.verdict import Status
-from statecheck.text import first_names
-from statecheck.text.command_lines import near
-from statecheck.text.markdown import without_emphasis
-from statecheck.text.terminal import said
+from statecheck.util.command_lines import near
+from statecheck.util.markdown import without_emphasis
+from statecheck.util.terminal import said
+from statecheck.util.text import first_names
 
 Say = Callable[[str], None]
 _MOST_NAMES = 8

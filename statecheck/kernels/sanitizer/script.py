@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from statecheck.case.findings import Access, Finding
 from statecheck.kernels import triton_mode
 from statecheck.kernels.launch_counts import EXECUTED, INTERPRETED, LAUNCHES, How
-from statecheck.text import counted, visible
+from statecheck.util.text import counted, visible
 
 if TYPE_CHECKING:
     from statecheck.kernels.launch import Launched

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _RUNTIME, _OBJECTS = f"{__package__}.runtime", "statecheck.execution.objects"
-BEFORE_TORCH = ("statecheck.text", f"{_RUNTIME}.process", "statecheck.subject.source_files")
+BEFORE_TORCH = ("statecheck.util.text", f"{_RUNTIME}.process", "statecheck.subject.source_files")
 WITH_TORCH = (f"{_OBJECTS}.embedded", f"{_OBJECTS}.fakes", f"{_RUNTIME}.checks", f"{_RUNTIME}.subject")
 WATCHED = f"{_RUNTIME}.watched"
 _NOT_FOR_READERS = re.compile(r"\s+# (?:noqa|type: ignore|mypy:|pragma:).*")

@@ -12,7 +12,7 @@ from statecheck.report.filled import filled
 from statecheck.report.law import should_hold
 from statecheck.report.repro.upstream import AS_LISTS, as_lists, failing_call, own_call, upstream_test
 from statecheck.subject import Subject
-from statecheck.text import visible
+from statecheck.util.text import visible
 
 _TEMPLATE = Path(__file__).parents[1] / "templates/plain.py.j2"
 _LONGEST = 400

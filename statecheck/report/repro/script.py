@@ -24,7 +24,7 @@ from statecheck.report.repro.sequences import sequence_script
 from statecheck.subject import Subject
 from statecheck.subject.identity import SOURCE, source_of
 from statecheck.subject.source_files import source_digest, verified_files
-from statecheck.text import visible
+from statecheck.util.text import visible
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _LONGEST_MESSAGE = 400

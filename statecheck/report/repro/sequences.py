@@ -15,13 +15,13 @@ from typing import Any
 
 from oracle.sequences import SequenceTokens
 from statecheck.case import Case
-from statecheck.case.scenarios import Taken, scenarios
+from statecheck.case.scenarios import ExecutedCall, scenarios
 from statecheck.case.values import Call, Outcome, Raised, Record, Returned
 from statecheck.report.filled import filled
 from statecheck.report.law import should_hold
 from statecheck.subject import Subject
 from statecheck.subject.sequence_choices import SequenceChoices
-from statecheck.text import visible
+from statecheck.util.text import visible
 
 _TEMPLATE = Path(__file__).parents[1] / "templates/sequences.py.j2"
 _LONGEST = 400
@@ -168,7 +168,7 @@ class _Writer:
     tokens: SequenceTokens = field(default_factory=SequenceTokens)
     _before_the_next: str = ""
 
-    def lines(self, taken: Taken) -> Iterator[str]:
+    def lines(self, taken: ExecutedCall) -> Iterator[str]:
         (made, _), *others = taken
         named = made.named
         features: Mapping[str, Any] = named["features"]

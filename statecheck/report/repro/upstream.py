@@ -11,7 +11,7 @@ from statecheck.case import Case
 from statecheck.case.values import DType, Expected, Record, Refusal, Tensor, Value
 from statecheck.report.repro.literals import literal
 from statecheck.subject import Subject
-from statecheck.text import visible
+from statecheck.util.text import visible
 
 MOST_LINES = 40
 _LONGEST = 120

@@ -30,7 +30,7 @@ from oracle.layout import StateGeometry, Unrepresentable
 from oracle.lifecycle.blocks import BlockPool
 from oracle.lifecycle.ledger import StateLedger
 from oracle.lifecycle.prefixes import Prefixes
-from oracle.lifecycle.requests import Geometry, ScheduledRequest, Wish
+from oracle.lifecycle.requests import Geometry, ScheduledRequest, ScheduleRequest
 from oracle.lifecycle.scheduler import Scheduler, aligned_length
 from oracle.lifecycle.tables import BlockList
 from oracle.profile import DOCUMENTS
@@ -186,7 +186,7 @@ def requests(*steps: str, num_blocks: int = 64, prompt: int = 4, **geometry: Any
         engine.arrive(name, range(prompt))
     for names in steps:
         take()
-        step = engine.schedule([Wish(name, 64) for name in names])
+        step = engine.schedule([ScheduleRequest(name, 64) for name in names])
         engine.commit(step, {one.id: [7] if one.samples else [] for one in step.rows})
     return engine
 

@@ -20,7 +20,7 @@ from lab.bench.__main__ import main
 from lab.bench.cache import BenchCache, in_layout
 from lab.bench.copies import HOST_REQUESTS, LAYOUTS, TINY, Measured, launcher
 from lab.bench.loads import CopyLoad, Side
-from statecheck.execution.example import Bench
+from statecheck.execution.example import ExecutionContext
 from subjects import Subject, load
 
 TINY_STATES = TINY.shapes[0]
@@ -46,7 +46,7 @@ def idle_peer(**methods: Any) -> Subject:
 
 
 @pytest.fixture(scope="module")
-def device(trial: Bench) -> str:
+def device(trial: ExecutionContext) -> str:
     return trial.port.device
 
 

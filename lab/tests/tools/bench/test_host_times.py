@@ -8,7 +8,7 @@ import torch
 from lab.bench import builders as bench_builders
 from lab.bench.clock import Times
 from lab.bench.rows import Row, table
-from statecheck.execution.example import Bench
+from statecheck.execution.example import ExecutionContext
 from statecheck.subject import load
 
 
@@ -25,7 +25,9 @@ def test_calls_stand_beside_those_of_a_peer_that_has_them() -> None:
     ]
 
 
-def test_builders_are_timed_beside_a_subject_s_own(monkeypatch: pytest.MonkeyPatch, trial: Bench) -> None:
+def test_builders_are_timed_beside_a_subject_s_own(
+    monkeypatch: pytest.MonkeyPatch, trial: ExecutionContext
+) -> None:
     device = trial.port.device
     first, *_ = bench_builders.loads()
     monkeypatch.setattr(bench_builders, "loads", lambda: iter([first]))

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from statecheck.text import visible
+from statecheck.util.text import visible
 
 _TIME_LIMIT, _START_LIMIT = 30.0, 600.0
 """Seconds for the case, unless the variable TIME_LIMIT has another number, and for the imports before it."""

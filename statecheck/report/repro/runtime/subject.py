@@ -23,7 +23,7 @@ from statecheck.report.repro.runtime.process import (
     note,
 )
 from statecheck.subject.source_files import source_digest, verified_files
-from statecheck.text import visible
+from statecheck.util.text import visible
 
 subject: Any = types.SimpleNamespace()
 """A script sets it."""

@@ -1,0 +1,100 @@
+"""Answers about kernels that copy and clear slots of states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from oracle import slots as rules
+from statecheck.case.tensor import dense_strides
+from statecheck.case.values import ITEM_SIZES, Tensor, Value, View, int64
+from statecheck.reference import answers
+
+Known = dict[str, Value]
+Answer = tuple[Value, dict[str, Value]]
+
+
+def _view(view: View) -> rules.StateView:
+    strides = view.strides or dense_strides(view.shape)
+    return rules.StateView(view.of, ITEM_SIZES[view.dtype], view.shape, strides, view.offset)
+
+
+def _views(*views: View | None) -> list[rules.StateView]:
+    return [_view(one) for one in views if one is not None]
+
+
+def _bytes(memory: Known, views: Sequence[rules.StateView]) -> dict[str, bytes]:
+    return {one.pool: bytes(memory[one.pool].elements) for one in views}
+
+
+def _after(found: Mapping[str, bytes]) -> Answer:
+    return None, {name: Tensor("uint8", (len(held),), held) for name, held in found.items()}
+
+
+@answers("StateSlots.clear", rule=rules.cleared_slots)
+def cleared(memory: Known, conv: Sequence[View], slots: Tensor) -> Answer:
+    """Zeros in all slots that are named."""
+    views = _views(*conv)
+    return _after(rules.cleared_slots(_bytes(memory, views), views, slots.values()))
+
+
+@answers("StateSlots.copy", rule=rules.copied_slots)
+def copied(memory: Known, conv: Sequence[View], sources: Tensor, targets: Tensor) -> Answer:
+    """What the sources held in the targets."""
+    views = _views(*conv)
+    return _after(rules.copied_slots(_bytes(memory, views), views, sources.values(), targets.values()))
+
+
+@answers("StateSlots.track", rule=rules.tracked_slots)
+def tracked(
+    memory: Known, conv: View, temporal: View, sources: Tensor, mask: Tensor, targets: Tensor
+) -> Answer:
+    """The states of rows at a boundary in the slots that keep them."""
+    views = _views(conv, temporal)
+    there = [bool(one) for one in mask.values()]
+    return _after(
+        rules.tracked_slots(_bytes(memory, views), views, sources.values(), there, targets.values())
+    )
+
+
+@answers("StateSlots.scatter", rule=rules.accepted_states)
+def scattered(
+    memory: Known,
+    conv: Sequence[View],
+    windows: Sequence[View],
+    temporal: View,
+    states: View,
+    slots: Tensor,
+    drafts: Tensor,
+    kept_slots: Tensor | None,
+    kept_drafts: Tensor | None,
+) -> Answer:
+    """The states after the last accepted drafts in the slots of their rows, and those at boundaries in the slots that keep them."""
+    targets, steps = _views(*conv, temporal), _views(*windows, states)
+    chosen = [(slots.values(), drafts.values())]
+    if kept_slots is not None and kept_drafts is not None:
+        chosen.append((kept_slots.values(), kept_drafts.values()))
+    before = _bytes(memory, [*targets, *steps])
+    after = rules.accepted_states(before, targets, steps, chosen)
+    return _after({one.pool: after[one.pool] for one in targets})
+
+
+@answers("StateSlots.last_accepted", rule=rules.last_accepted)
+def last_accepted(
+    accepted: Tensor, counts: Tensor, lengths: Tensor | None, drafts: int, interval: int
+) -> Value:
+    """int64 vectors; None where no boundary is asked for."""
+    before = None if lengths is None else lengths.values()
+    last, kept = rules.last_accepted(accepted.rows(), counts.values(), before, drafts, interval)
+    return int64(last), None if kept is None else int64(kept)
+
+
+@answers("StateSlots.of_rows", rule=rules.slots_of_rows)
+def slots_of_rows(memory: Known, rows: View, slots: Tensor, out: View, live: int) -> Answer:
+    """The slots of rows in `out`; padded rows are 0."""
+    found, left = rules.slots_of_rows(memory[rows.of].values()[: rows.shape[0]], slots.values(), live)
+    beyond = memory[rows.of].values()[rows.shape[0] :]
+    kept = memory[out.of].values()[rows.shape[0] :]
+    return None, {
+        rows.of: Tensor("int64", (len(left) + len(beyond),), (*left, *beyond)),
+        out.of: Tensor("int32", (len(found) + len(kept),), (*found, *kept)),
+    }

@@ -1,0 +1,68 @@
+"""Text for Markdown: what others have said is neither markup nor a picture that a browser fetches from somewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+from statecheck.util.text import brief, on_one_line, visible
+
+_MARKUP = re.compile(r"([\\`|<>*\[\]#~])")
+_CODE = re.compile(r"(?<!`)(`+)(?!`)([^\n]+?)(?<!`)\1(?!`)")
+_OUTSIDE_OF_CODE = re.compile(r"([\\`<\[\]~])")
+_BLOCK = re.compile(r"^(\s*)(#|>|=+\s*$|-+\s*$|_+\s*$|\++\s)")
+
+
+def escaped(text: str, room: int) -> str:
+    """`text` on one line of at most `room` characters, in which nothing is markup."""
+    return _MARKUP.sub(r"\\\1", brief(text, room))
+
+
+def without_emphasis(text: str) -> str:
+    """A note of a report where nothing is emphasised."""
+    return text.replace("**", "")
+
+
+def code(text: str) -> str:
+    """`text` as code, in more backticks than it has."""
+    line = on_one_line(text)
+    most = _longest_fence(line)
+    fence, pad = "`" * (most + 1), " " if most else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """`text` as a block of code, behind a fence that it does not have."""
+    fence = "`" * max(3, _longest_fence(text) + 1)
+    return f"{fence}{language}\n{visible(text)}\n{fence}"
+
+
+def _longest_fence(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
+def inert(markdown: str) -> str:
+    """Markdown of ours, with what others may have put into it: code, tables and emphasis stay, as do lists.
+
+    Pictures, links, HTML, headings, quotations and blocks of code become text.
+    """
+    return "\n".join(map(_inert_line, visible(markdown).split("\n")))
+
+
+def _inert_line(line: str) -> str:
+    pieces, end = [], 0
+    for found in _CODE.finditer(line):
+        pieces += [_OUTSIDE_OF_CODE.sub(r"\\\1", line[end : found.start()]), found[0]]
+        end = found.end()
+    pieces.append(_OUTSIDE_OF_CODE.sub(r"\\\1", line[end:]))
+    return _BLOCK.sub(r"\1\\\2", "".join(pieces))
+
+
+def table(head: Sequence[str], rows: Iterable[Iterable[str]], *, numbers: Collection[int] = ()) -> list[str]:
+    """The lines of a table of cells that are Markdown already; `numbers` are the columns that stand to the right."""
+    rule = "".join("|---:" if column in numbers else "|---" for column in range(len(head)))
+    return [_row(head), f"{rule}|", *map(_row, rows)]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

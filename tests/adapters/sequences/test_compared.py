@@ -1,0 +1,214 @@
+"""What counts as compared for a library of sequences: an operation that happened, or a continuation, was held against a fresh run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import properties.test_sequences  # noqa: F401 - the statements
+from statecheck.case import Case
+from statecheck.case.values import Name, Returned, call
+from statecheck.diagnose.replay import replay_case
+from statecheck.execution.example import ExecutionContext, Falsified
+from statecheck.execution.executors import ordinary_port
+from statecheck.execution.registry import found
+from statecheck.execution.verdict import Status, verdict_of
+from statecheck.subject import adapted
+from tests.adapters.sequences import reference_port
+
+_OPTIONAL = {
+    "fork": ("fork",),
+    "roll-back": ("roll_back",),
+    "save": ("save", "load"),
+    "drop": ("drop",),
+    "reorder": ("reorder",),
+    "generate": ("generate",),
+}
+"""By property, the functions that it is about."""
+
+
+def port(name: str = "compared_port", **changes: Any) -> ModuleType:
+    """The reference port with other functions; None takes one away."""
+    module = ModuleType(name)
+    module.__file__ = __file__
+    vars(module).update({key: value for key, value in vars(reference_port).items() if key[0] != "_"})
+    vars(module).update({"models": lambda: ("small",)} | changes)
+    return module
+
+
+def bench_of(**changes: Any) -> ExecutionContext:
+    subject = adapted(port(**changes))
+    return ExecutionContext(subject, ordinary_port(subject, "cpu"))
+
+
+def explored(property_id: str, examples: int = 60, **changes: Any) -> ExecutionContext:
+    execution_context = bench_of(**changes)
+    found(property_id).explore(execution_context, seed=1, max_examples=examples)
+    return execution_context
+
+
+@pytest.mark.parametrize("name", _OPTIONAL)
+def test_a_property_is_not_applicable_to_a_port_that_lacks_its_function(name: str) -> None:
+    lacking = _OPTIONAL[name][0]
+    reason = found(f"sequences/{name}").not_applicable(bench_of(**{lacking: None}))
+    assert reason == f"compared_port has no {lacking}"
+
+
+@pytest.mark.parametrize("name", [name for name in _OPTIONAL if name != "generate"])
+def test_a_property_is_not_applicable_where_its_operation_always_reports_failure(name: str) -> None:
+    function = _OPTIONAL[name][-1]
+    failing: dict[str, Any] = {function: lambda *_: False}
+    execution_context = explored(f"sequences/{name}", **failing)
+    verdict = verdict_of(execution_context.counts)
+    assert (verdict.status, execution_context.counts.compared) == (Status.NOT_APPLICABLE, 0)
+    assert verdict.reason == f"small: {function} reported that it failed"
+
+
+@pytest.mark.parametrize("name", ["pieces", "fork", "save", "reorder", "any"])
+def test_nothing_is_compared_where_no_sequence_that_has_tokens_can_go_on(name: str) -> None:
+    def extend(context: Any, rows: Any) -> Any:
+        if any(context.states.get(sequence) for sequence, _ in rows):
+            raise NotImplementedError("no continuation")
+        return reference_port.extend(context, rows)
+
+    execution_context = explored(f"sequences/{name}", extend=extend, generate=None)
+    verdict = verdict_of(execution_context.counts)
+    assert (verdict.status, execution_context.counts.compared) == (Status.NOT_APPLICABLE, 0)
+    assert "small: no continuation" in verdict.reason
+
+
+def test_an_extension_of_empty_sequences_is_no_evidence_about_pieces() -> None:
+    execution_context = bench_of()
+    trial = execution_context.begin(found("sequences/pieces"))
+    trial.agrees(call("Sequences", model="small", seed=0, features={}, bind="library"))
+    extend = call("Sequences.extend", self=Name("library"), context=0, rows=[(0, (1, 2))], features={})
+    trial.agrees(extend)
+    assert not trial.is_compared
+    trial.agrees(extend)
+    assert trial.is_compared
+
+
+def test_a_port_that_lacks_operations_is_compared_by_the_property_of_all_operations() -> None:
+    execution_context = explored(
+        "sequences/any", fork=None, save=None, load=None, reorder=None, generate=None
+    )
+    assert execution_context.counts.compared > execution_context.counts.examples / 3
+    assert not execution_context.counts.not_offered
+
+
+def _of_models(changed: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """A port of two models: "small", and "odd", whose logits are changed."""
+
+    def new(model: str, seed: int) -> Any:
+        context = reference_port.new("small", seed)
+        context.model = model  # type: ignore[attr-defined]
+        return context
+
+    def extend(context: Any, rows: Any) -> Any:
+        logits = reference_port.extend(context, rows)
+        return changed(context.model, logits)
+
+    return {"models": lambda: ("small", "odd"), "new": new, "extend": extend}
+
+
+def _raises(model: str, logits: Any) -> Any:
+    if model == "odd":
+        raise RuntimeError("no such kernel")
+    return logits
+
+
+def _gives_nan(model: str, logits: Any) -> Any:
+    return [[float("nan")] * 16 for _ in logits] if model == "odd" else logits
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        (_raises, "odd: not verified: a fresh run ends in RuntimeError: no such kernel"),
+        (_gives_nan, "odd: not verified: logits of fresh runs are no finite numbers, or not of one size"),
+    ],
+)
+def test_a_model_that_cannot_be_verified_is_counted_by_its_name(changed: Any, why: str) -> None:
+    execution_context = bench_of(**_of_models(changed))
+    execution_context.configuration = "odd"
+    found("sequences/pieces").explore(execution_context, seed=1, max_examples=9)
+    assert execution_context.counts.unverified == {"odd": why}
+    assert verdict_of(execution_context.counts).status is Status.NOT_VERIFIED
+
+
+def test_a_model_whose_features_cannot_be_listed_is_not_verified() -> None:
+    def features(model: str) -> dict[str, Any]:
+        raise RuntimeError(f"features of {model}")
+
+    execution_context = explored("sequences/pieces", 5, features=features)
+    why = "small: not verified: features ends in RuntimeError: features of small"
+    assert execution_context.counts.unverified == {"small": why}
+
+
+def test_models_that_cannot_be_listed_are_refused_as_a_wrong_port() -> None:
+    def models() -> tuple[str, ...]:
+        raise OSError("no list")
+
+    choices = adapted(port(models=models)).sequences
+    assert choices is not None
+    with pytest.raises(ValueError, match=r"models\(\) = OSError: no list, but should be names"):
+        _ = choices.models
+
+
+def test_examples_are_about_the_configuration_of_the_bench() -> None:
+    execution_context = bench_of(**_of_models(lambda model, logits: logits))
+    for model in ("odd", "small"):
+        execution_context.configuration = model
+        found("sequences/pieces").explore(execution_context, seed=1, max_examples=30)
+    assert set(execution_context.counts.configurations) == {"odd", "small"}
+    assert execution_context.counts.configurations.total() == execution_context.counts.compared
+
+
+def test_models_declared_as_unsupported_are_not_tried() -> None:
+    changes = _of_models(_raises) | {"UNSUPPORTED": {"o*": "kernels are for GPUs"}}
+    choices = adapted(port(**changes)).sequences
+    assert choices is not None
+    assert (choices.models, choices.why_unsupported("odd")) == (("small",), "kernels are for GPUs")
+
+
+@pytest.mark.parametrize("declared", [["odd"], {"odd": ""}, {"odd": 3}])
+def test_a_declaration_of_unsupported_models_without_reasons_is_refused(declared: Any) -> None:
+    with pytest.raises(ValueError, match=r"UNSUPPORTED = .* but should be reasons"):
+        adapted(port(UNSUPPORTED=declared))
+
+
+def test_a_model_that_is_listed_twice_is_refused() -> None:
+    choices = adapted(port(models=lambda: ("small", "small"))).sequences
+    assert choices is not None
+    with pytest.raises(ValueError, match="should name each model once"):
+        _ = choices.models
+
+
+@pytest.fixture
+def failing_case() -> Iterator[Case]:
+    """A failure of a port that copies nothing in a fork."""
+
+    def fork(context: Any, source: int, target: int) -> None:
+        context.states[target] = [reference_port.EMPTY for _ in context.states[source]]
+
+    sys.modules["compared_port"] = port(fork=fork)
+    with pytest.raises(Falsified) as raised:
+        explored("sequences/fork", 200, fork=fork)
+    yield raised.value.case
+    del sys.modules["compared_port"]
+
+
+def test_a_case_whose_operation_reports_failure_now_is_not_called_fixed(failing_case: Case) -> None:
+    repaired = adapted(port(fork=reference_port.fork))
+    refusing = adapted(port(fork=lambda *_: False))
+    assert any(isinstance(one, Returned) for one in failing_case.actual)
+    lent = [(one, ordinary_port(one, "cpu")) for one in (repaired, refusing)]
+    verdicts = [replay_case(failing_case, subject, "cpu", lent_port) for subject, lent_port in lent]
+    assert [one.verdict for one in verdicts] == ["FIXED", "NOT APPLICABLE"]
+    assert (
+        verdicts[1].message == "small: fork reported that it failed, which it had not when the case was found"
+    )

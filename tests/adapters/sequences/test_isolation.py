@@ -1,0 +1,77 @@
+"""A model of a port runs in processes of its own, with limits on time and memory: what it does there ends nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from statecheck.case.faults import DIED, HANG, Faulted
+from statecheck.subject.not_offered import NotOffered
+from subjects.sequences.library import Isolated
+from subjects.sequences.protocol import PortModule
+from subjects.sequences.served import PortError
+from tests.adapters.sequences import isolated_port
+
+_LONG = list(range(1, 10))
+
+
+@pytest.fixture(scope="module")
+def library() -> Iterator[Isolated]:
+    made = Isolated(PortModule.of(isolated_port))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(("model", "kind"), [("aborts", DIED), ("hangs", HANG)])
+def test_a_model_that_ends_or_keeps_its_process_is_a_fault_of_that_call(
+    library: Isolated, model: str, kind: str
+) -> None:
+    context = library.new(model, 0, {})
+    assert library.call(model, "extend", context, [(0, [1, 2])])
+    with pytest.raises(Faulted) as raised:
+        library.call(model, "extend", context, [(0, _LONG)])
+    assert raised.value.fault.kind == kind
+    context = library.new(model, 0, {})
+    assert library.call(model, "extend", context, [(0, [1, 2])])
+
+
+def test_memory_beyond_the_limit_is_not_given(library: Isolated) -> None:
+    context = library.new("takes memory", 0, {})
+    with pytest.raises(PortError) as raised:
+        library.call("takes memory", "extend", context, [(0, _LONG)])
+    assert type(raised.value).__name__ == "MemoryError"
+
+
+def test_models_and_their_second_processes_have_processes_of_their_own(library: Isolated) -> None:
+    for model in ("small", "hangs"):
+        for process in (0, 1):
+            library.new(model, 0, {}, process)
+    processes = {served.pid for served in library.processes}
+    assert len(processes) == len(library.processes) >= 4
+    assert os.getpid() not in processes
+
+
+def test_what_is_saved_in_a_process_is_loaded_in_another_one(library: Isolated) -> None:
+    library.begin("small")
+    first, second = library.new("small", 0, {}), library.new("small", 0, {}, process=1)
+    library.call("small", "extend", first, [(0, [1, 2, 3])])
+    library.call("small", "save", first, 0, "saved")
+    library.call("small", "load", second, 3, "saved")
+    rows = [
+        library.call("small", "extend", context, [(number, [4])])
+        for context, number in ((first, 0), (second, 3))
+    ]
+    assert rows[0] == rows[1]
+
+
+def test_a_function_that_the_port_lacks_is_not_offered(library: Isolated) -> None:
+    context = library.new("small", 0, {})
+    with pytest.raises(NotOffered, match="generate is not in the port"):
+        library.call("small", "generate", context, 0, 2)
+
+
+def test_what_is_offered_is_asked_in_the_process_of_the_model(library: Isolated) -> None:
+    assert library.features("small", "new") == {"micro_batch": (8, 1, 3)}
+    assert library.features("small", "extend") == {}

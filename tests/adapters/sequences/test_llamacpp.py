@@ -1,0 +1,93 @@
+"""llama.cpp as a port of sequences, where XLLAMACPP's environment or LLAMACPP_PATH is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from statecheck.releases.project import PROJECTS
+
+_PROGRAM = """
+import json
+from statecheck.execution.example import Bench
+from statecheck.execution.executors import ordinary_port
+from statecheck.execution.registry import found, load_properties
+from statecheck.subject import load
+
+load_properties()
+subject = load("llamacpp")
+bench = Bench(subject, ordinary_port(subject, "cpu"))
+bench.passes_by = lambda case: True
+found("sequences/batches").explore(bench, seed=1, max_examples=12)
+print(json.dumps({"models": subject.sequences.models, "compared": bench.counts.compared}))
+"""
+
+
+def _libraries() -> list[Path]:
+    named = os.environ.get("LLAMACPP_PATH", "")
+    root = PROJECTS["llamacpp"].root
+    return (
+        [Path(named)] if named else sorted(root.glob("*/lib/python*/site-packages/xllamacpp/xllamacpp*.so"))
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not _libraries(), reason="no environment of xllamacpp, and LLAMACPP_PATH is not set")
+def test_architectures_with_recurrent_state_are_enumerated_and_compared() -> None:
+    variables = {**os.environ, "LLAMACPP_PATH": str(_libraries()[-1])}
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        cwd=root,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert {"mamba", "mamba2", "jamba"} <= set(seen["models"])
+    assert seen["compared"] > 5
+
+
+_SERVER = """
+import sys
+from statecheck.execution.example import Bench
+from statecheck.execution.executors import ordinary_port
+from statecheck.execution.registry import found, load_properties
+from statecheck.subject import load
+
+sys.path.append(sys.argv[1])
+load_properties()
+subject = load("llamacpp")
+assert list(subject.sequences.models) == ["llama-server:mamba2"], subject.sequences.models
+for name in ("any", "generate", "save"):
+    bench = Bench(subject, ordinary_port(subject, "cpu"))
+    found(f"sequences/{name}").explore(bench, seed=1, max_examples=8)
+    assert bench.counts.compared > 3, bench.counts
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not _libraries() or "LLAMACPP_PATH" in os.environ,
+    reason="no environment of xllamacpp, whose binding has llama-server",
+)
+def test_llama_server_gives_what_a_fresh_server_gives() -> None:
+    variables = {**os.environ, "STATECHECK_MODELS": "llama-server:mamba2"}
+    done = subprocess.run(
+        [sys.executable, "-c", _SERVER, str(_libraries()[-1].parents[1])],
+        cwd=Path(__file__).parents[3],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr

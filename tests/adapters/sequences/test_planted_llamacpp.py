@@ -1,0 +1,73 @@
+"""Defects behind the C interface of llama.cpp are found by the port as it is, and shrunk to a few operations."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.sequences.planted_llamacpp import PLANTED
+from tests.adapters.sequences.test_llamacpp import _libraries
+
+ROOT = Path(__file__).parents[3]
+_MOST_CALLS = 7
+_PROGRAM = """
+import json, sys
+from statecheck.execution.example import Bench, Falsified
+from statecheck.execution.executors import ordinary_port
+from statecheck.execution.registry import found, load_properties
+from statecheck.subject import load
+
+load_properties()
+subject = load("tests.adapters.sequences.planted_llamacpp")
+bench, failing = Bench(subject, ordinary_port(subject, "cpu")), []
+bench.on_falsified = lambda _: failing.append(bench.examples)
+try:
+    found(sys.argv[1]).explore(bench, seed=1, max_examples=300)
+    print(json.dumps({"compared": bench.counts.compared}))
+except Falsified as error:
+    case = error.case
+    tokens = sum(len(tokens) for call in case.calls for _, tokens in call.named.get("rows", ()))
+    print(json.dumps({"examples": failing[0], "calls": len(case.calls), "tokens": tokens, "model": case.model, "says": case.message}))
+"""
+
+
+def explored(name: str, property_id: str) -> dict[str, object]:
+    """What an exploration with the defect of that name comes to."""
+    variables = {**os.environ, "LLAMACPP_PATH": str(_libraries()[-1]), "PLANTED": name}
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, property_id],
+        cwd=ROOT,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not _libraries(), reason="no environment of xllamacpp, and LLAMACPP_PATH is not set"),
+]
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_defect_behind_the_c_interface_is_found_and_shrunk(name: str) -> None:
+    seen = explored(name, PLANTED[name][0])
+    print(f"{name}: {seen}")
+    assert "examples" in seen
+    assert isinstance(seen["calls"], int)
+    assert seen["calls"] <= _MOST_CALLS
+
+
+@pytest.mark.parametrize("property_id", sorted({found for found, _ in PLANTED.values()}))
+def test_the_same_table_without_a_defect_passes(property_id: str) -> None:
+    assert "compared" in explored("", property_id)

@@ -1,0 +1,70 @@
+"""The first call, layer and state that differ from a fresh run's, of ports with a defect in one layer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from statecheck.case.values import Name, call
+from statecheck.diagnose.confirm import Confirmation
+from statecheck.diagnose.diagnosis import Diagnosis, explain
+from statecheck.execution.example import ExecutionContext, Falsified
+from statecheck.execution.executors import ordinary_port
+from statecheck.execution.registry import found, load_properties
+from statecheck.subject import adapted
+from subjects.sequences.states import first_different
+
+_SOURCE = Path(__file__).with_name("reference_port.py").read_text(encoding="utf-8")
+_SAVED = "    return list(context.states[sequence])"
+_WITHOUT_A_LAYER = "    return [(one[0], EMPTY[1]) for one in context.states[sequence]]"
+
+
+@pytest.fixture
+def planted() -> Iterator[ModuleType]:
+    """A port whose saved sequences lack the second layer's state."""
+    assert _SOURCE.count(_SAVED) == 1
+    module = ModuleType("planted_port")
+    module.__file__ = __file__
+    sys.modules["planted_port"] = module
+    exec(compile(_SOURCE.replace(_SAVED, _WITHOUT_A_LAYER), "planted_port.py", "exec"), vars(module))  # noqa: S102 - a source of our own
+    yield module
+    del sys.modules["planted_port"]
+
+
+def test_the_finding_names_the_call_and_the_layer_behind_which_states_differ(planted: ModuleType) -> None:
+    load_properties()
+    subject = adapted(planted)
+    execution_context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
+    trial = execution_context.begin(found("sequences/save"))
+    trial.agrees(call("Sequences", model="small", seed=0, features={}, bind="library"))
+    library = Name("library")
+    trial.agrees(call("Sequences.extend", self=library, context=0, rows=[(0, (1, 2))], features={}))
+    trial.agrees(call("Sequences.save", self=library, context=0, sequence=0, name="saved 0"))
+    trial.agrees(call("Sequences.load", self=library, context=0, sequence=1, name="saved 0"))
+    with pytest.raises(Falsified) as raised:
+        trial.agrees(call("Sequences.extend", self=library, context=0, rows=[(1, (3,))], features={}))
+    nothing = Confirmation(0, 0, ())
+    explained = explain(Diagnosis(raised.value.case, nothing, nothing), subject).case
+    assert explained.finding.startswith(
+        "Behind call 3, Sequences.load, sequence 1: layer 1 differs from a fresh run's by 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "wanted", "said"),
+    [
+        ([("layer 0", [1.0, 2.0])], [("layer 0", [1.0, 2.0])], ""),
+        ([("layer 0", [1.0, 2.0])], [("layer 0", [1.0, 4.0])], "layer 0 differs from a fresh run's by 0.5 of its largest number"),
+        ([], [("layer 0", [1.0])], "layer 0 is missing"),
+        ([("layer 0", [1.0, 2.0])], [("layer 0", [1.0])], "layer 0 has 2 numbers, and that of a fresh run 1"),
+        ([("layer 0", [float("nan")])], [("layer 0", [1.0])], "layer 0 differs from a fresh run's by nan of its largest number"),
+    ],
+)  # fmt: skip
+def test_the_first_state_that_differs_is_named(
+    seen: list[tuple[str, list[float]]], wanted: list[tuple[str, list[float]]], said: str
+) -> None:
+    assert first_different(seen, wanted, 0.001) == said

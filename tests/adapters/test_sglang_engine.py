@@ -1,0 +1,101 @@
+"""The engine of a released SGLang runs without a GPU, breaks no law in a plain scenario, and does so where a defect is planted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from functools import cache
+
+import pytest
+
+from properties.engine.radix_marks import SITUATIONS
+from statecheck import rooms
+from tests.adapters.sglang_scenarios import PLAIN
+
+RELEASE = "0.5.23"
+PYTHON = rooms.FOLDER / ".sglang" / RELEASE / "bin" / "python"
+needs_release = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not PYTHON.exists(), reason=f"statecheck fuzz --sglang {RELEASE} makes the environment"
+    ),
+]
+LAWS = {
+    "a state is not copied to the slot that keeps it": "published",
+    "a state is copied without its convolution": "published",
+    "a new slot keeps the state of another request": "read",
+    "a slot is not given back": "free",
+    "a slot is given back twice": "owned",
+    "a prefill keeps the state of an earlier chunk": "published",
+    "a layer does not wait for its states from host memory": "read",
+}
+
+WITHOUT_RUST = """
+import sys
+from subjects.sglang.engine.releases import require_core
+from subjects.sglang.release import NotOffered
+sys.modules["sglang.srt.mem_cache.rust_tree_core.mem_cache"] = None
+try:
+    require_core("rust")
+except NotOffered as reason:
+    print(reason)
+"""
+"""In a checkout, the package of the release has Python files alone."""
+
+
+@cache
+def broken() -> dict[str, list[str]]:
+    """By what is planted, the laws that are broken; the release takes its time to be imported, so that it is once."""
+    command = [str(PYTHON), "-m", "tests.adapters.sglang_scenarios"]
+    environment = rooms.added_to(dict(os.environ))
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, cwd=rooms.FOLDER
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_checkout_that_was_not_built_does_not_offer_the_core_in_rust() -> None:
+    done = subprocess.run(
+        [str(PYTHON), "-c", WITHOUT_RUST],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=rooms.added_to(dict(os.environ)),
+        cwd=rooms.FOLDER,
+    )
+    assert done.stdout.splitlines()[-1:] == ["the core in Rust, which is not built here"], done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("name", [*PLAIN, "a session", "late copies", "a gigabyte of host memory"])
+def test_a_release_breaks_no_law_where_requests_come_one_after_another(name: str) -> None:
+    assert broken()[name] == []
+
+
+def test_shards_can_be_asked_for_in_the_process_of_a_scheduler() -> None:
+    assert broken()["ranks after a scheduler"] == []
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_planted_defect_breaks_its_law(name: str) -> None:
+    assert LAWS[name] in broken()[name]
+
+
+def test_each_property_comes_to_the_situations_that_it_is_for() -> None:
+    done = subprocess.run(
+        [str(PYTHON), "-m", "tests.adapters.sglang_situations"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=rooms.added_to(dict(os.environ)),
+        cwd=rooms.FOLDER,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    reached: dict[str, dict[str, int]] = json.loads(done.stdout.splitlines()[-1])
+    assert set(reached) == set(SITUATIONS)
+    assert {name: mark for name, found in reached.items() for mark, count in found.items() if not count} == {}
+
+
+pytestmark = needs_release

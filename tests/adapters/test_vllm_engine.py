@@ -1,0 +1,366 @@
+"""Declared defects of a release's own engine match the wrong states that they make, and no others."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from oracle.profile import DOCUMENTS
+from properties.strategies.releases.live import LiveWorld
+from statecheck import rooms
+from statecheck.case import Case
+from statecheck.case.failure import Failure
+from statecheck.case.values import Raised, Record, Returned, call, record
+from subjects.vllm_conditions import CONDITIONS
+from tests.adapters.test_vllm_inside import PYTHON, needs_release
+from tests.helpers.cases import a_case
+from tests.helpers.modules import ROOT
+
+PLACEHOLDERS = ("r1", 3, (0, 0))
+DRAFT = ("r1", 3, (7,))
+OWN, ANOTHERS, NOBODYS, ZEROS = ("r1", 2, ()), ("r0", 2, ()), ("?", 0, ()), ("", 0, ())
+SPECULATES: dict[str, Any] = {"num_spec": 2}
+
+
+Row = tuple[int, int, int, bool]
+"""Of r1 in a step: tokens computed before, tokens, drafts, and whether it begins."""
+PROMPT: Row = (0, 4, 0, True)
+REST: Row = (4, 2, 0, False)
+DECODE: Row = (4, 3, 2, False)
+
+
+def step(row: Row, beside: bool, *findings: tuple[Any, ...]) -> Returned:
+    decided = dict(zip(("computed", "tokens", "drafts", "begins"), row, strict=True))
+    scheduled = {"r1": decided} | ({"r0": {**decided, "begins": False}} if beside else {})
+    return Returned(record("LiveStep", scheduled=scheduled, findings=findings))
+
+
+def ends_with(
+    *found: tuple[Any, ...],
+    law: str = "read",
+    tokens: int = 4,
+    rows: tuple[Row, ...] = (DECODE,),
+    beside: bool = False,
+    request: str = "r1",
+    conv: bool = False,
+    prompt: int = 4,
+    **settings: Any,
+) -> Case:
+    """A scenario that ends with a step in which r1 reads these states, after steps with such rows of it; in the last one it is alone, or not."""
+    about = {
+        "request": request,
+        "tokens": tokens,
+        "found": found,
+        "conv": conv,
+        "group": int(law != "attention"),
+    }
+    last = step(rows[-1], beside, (law, "seen", "wanted", about))
+    actual = [Returned(None), Returned(None), *[step(row, False) for row in rows[:-1]], last]
+    made = call("LiveEngine", settings=record("LiveSettings", **settings), bind="engine")
+    add = call("LiveEngine.add_request", id="r1", prompt=tuple(range(prompt)), max_tokens=9)
+    steps = (made, add, *[call("LiveEngine.step", turns={})] * len(rows))
+    failure = Failure("value", "seen", place=f"result.broken.{law}", function="LiveEngine.step")
+    return replace(a_case(steps=steps, actual=tuple(actual)), failure=failure)
+
+
+def raises(message: str, **settings: Any) -> Case:
+    """A scenario whose last step raises that."""
+    case = ends_with(OWN, **settings)
+    return replace(case, actual=(*case.actual[:-1], Raised("AssertionError", message)))
+
+
+MAMBA2: dict[str, Any] = {"kinds": ("mamba2",), **SPECULATES}
+MOVED: dict[str, Any] = {"runner": "V1", "async_scheduling": True, **SPECULATES}
+AGAIN = (PROMPT, DECODE, PROMPT, REST)
+EVERY: dict[str, Any] = {"mamba_cache_mode": "all", **SPECULATES}
+SAVES: dict[str, Any] = {"checkpoints": True, "num_spec": 1}
+CHUNKS: tuple[Row, ...] = ((0, 4, 0, True), (4, 8, 0, False))
+CROSSES: Row = (2, 7, 0, True)
+
+
+CONNECTED: dict[str, Any] = {"connector": "sync"}
+LOADED = (1, 7, "r1", 8)
+ONE_LOADED = (LOADED,)
+HIT: tuple[Row, ...] = ((8, 1, 0, True),)
+LATER: tuple[Row, ...] = ((8, 1, 0, False),)
+ANEW: Row = (0, 4, 0, True)
+IDLE = Returned(record("LiveStep", scheduled={}, findings=()))
+
+
+def with_connector(case: Case, **of_connector: Any) -> Case:
+    """The case with what its last step tells of a connector."""
+    nothing: dict[str, Any] = {"loaded": (), "saved": (), "unloaded": ()}
+    ended = [one.value for one in case.actual if isinstance(one, Returned)]
+    steps = [dict(one.fields) | nothing if isinstance(one, Record) else {} for one in ended]
+    steps[-1] |= of_connector
+    return replace(case, actual=tuple(Returned(record("LiveStep", **one) if one else None) for one in steps))
+
+
+def stuck(connector: str, drafts: int, **changes: Any) -> Case:
+    """Nothing runs, though the request has what was loaded for it."""
+    shown = {"scheduled": {}, "loaded": ONE_LOADED, "owners": (("r1", 0, 0, 5),)} | changes
+    return with_connector(ends_with(rows=HIT, connector=connector, num_spec=drafts), **shown)
+
+
+def failed(failing: tuple[int, ...], unloaded: tuple[str, ...], scheduled: dict[str, Any]) -> Case:
+    return with_connector(ends_with(rows=HIT, failing_loads=failing), unloaded=unloaded, scheduled=scheduled)
+
+
+def left_waiting(free: int, like: int = 4, scheduled: Any = (), owners: Any = (), **settings: Any) -> Case:
+    """r1 has 17 tokens, of which the first `like` are those of r0, which has ended, and so many blocks are free."""
+    chosen = {"kinds": ("mamba2",), "block_size": 8, "prefix_match_unit": 4, **settings}
+    made = call("LiveEngine", settings=record("LiveSettings", **chosen), bind="engine")
+    first, second = tuple(range(1, 8)), (*range(1, like + 1), *range(100, 117 - like))
+    adds = [
+        call("LiveEngine.add_request", id=f"r{number}", prompt=prompt, max_tokens=1)
+        for number, prompt in enumerate((first, second))
+    ]
+    nothing = {"outputs": {}, "findings": (), "finished": (), "scheduled": {}, "owners": (), "free": free}
+    steps = [nothing | {"outputs": {"r0": (1000,)}, "finished": ("r0",)}, nothing]
+    steps[-1] |= {"scheduled": dict(scheduled), "owners": owners}
+    ended = [Returned(record("LiveStep", **step)) for step in steps]
+    return replace(
+        a_case(
+            steps=(made, *adds, *[call("LiveEngine.step", turns={})] * 2),
+            actual=(*[Returned(None)] * 3, *ended),
+        ),
+        failure=Failure("value", "seen", place="progress", function="LiveEngine.step"),
+    )
+
+
+def ends_in(rows: tuple[Row | None, ...], **settings: Any) -> Case:
+    """A scenario that ends with these steps, of which some have no rows."""
+    case = ends_with(rows=(REST,), **settings)
+    steps = [IDLE if row is None else step(row, beside=False) for row in rows]
+    return replace(case, actual=(*case.actual[:-1], *steps))
+
+
+def sat_out(sits_out: bool, runner: str, drafts: int) -> Case:
+    row = (4, 3, drafts, False)
+    case = ends_with(OWN, rows=(PROMPT, row, row, row), runner=runner, **SPECULATES)
+    actual = (*case.actual[:-2], IDLE, case.actual[-1]) if sits_out else case.actual
+    return replace(case, actual=actual)
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "matches"),
+    [
+        ("took_in_placeholders", ends_with(PLACEHOLDERS, **SPECULATES), True),
+        ("took_in_placeholders", ends_with(PLACEHOLDERS), False),
+        ("took_in_placeholders", ends_with(DRAFT, **SPECULATES), False),
+        ("took_in_placeholders", ends_with(OWN, **SPECULATES), False),
+        ("first_token_of_gdn_in_an_engine", ends_with(NOBODYS, tokens=0, kinds=("gdn",)), True),
+        ("first_token_of_gdn_in_an_engine", ends_with(NOBODYS, tokens=1, kinds=("gdn",)), False),
+        ("first_token_of_gdn_in_an_engine", ends_with(NOBODYS, tokens=0, kinds=("mamba2",)), False),
+        ("padded_prompt", ends_with(NOBODYS, tokens=0, rows=((0, 3, 2, True),), **SPECULATES), True),
+        ("padded_prompt", ends_with(NOBODYS, tokens=0, rows=((0, 1, 0, True),), **SPECULATES), False),
+        ("padded_prompt", ends_with(NOBODYS, tokens=4, **SPECULATES), False),
+        ("resumed_with_a_short_rest", ends_with(OWN, rows=AGAIN, **MAMBA2), True),
+        ("resumed_with_a_short_rest", ends_with(OWN, rows=(*AGAIN[:3], (4, 4, 0, False)), **MAMBA2), False),
+        ("resumed_with_a_short_rest", ends_with(OWN, rows=(*AGAIN[:3], DECODE), **MAMBA2), False),
+        ("resumed_with_a_short_rest", ends_with(OWN, rows=(PROMPT, REST), **MAMBA2), False),
+        ("resumed_with_a_short_rest", ends_with(ANOTHERS, rows=AGAIN, **MAMBA2), False),
+        ("resumed_with_a_short_rest", ends_with(OWN, rows=AGAIN, kinds=("gdn",), **SPECULATES), False),
+        ("resumed_with_a_short_rest", ends_with(ANOTHERS, rows=AGAIN, law="published", tokens=6, request="r0", **MAMBA2), True),
+        ("resumed_with_a_short_rest", ends_with(ANOTHERS, rows=AGAIN, law="published", tokens=4, request="r0", **MAMBA2), False),
+        ("accepted_count_of_another_row", ends_with(OWN, DRAFT, rows=(DECODE, DECODE), beside=True, **MOVED), True),
+        ("accepted_count_of_another_row", ends_with(OWN, DRAFT, rows=(DECODE, DECODE), **MOVED), False),
+        ("accepted_count_of_another_row", ends_with(ANOTHERS, rows=(DECODE, DECODE), beside=True, **MOVED), False),
+        ("accepted_count_of_another_row", ends_with(ZEROS, rows=(DECODE, DECODE), beside=True, **MOVED), False),
+        ("accepted_count_of_another_row", ends_with(OWN, rows=(DECODE, DECODE), beside=True, **MOVED | {"runner": "V2"}), False),
+        ("hits_inside_blocks", ends_with(ZEROS, law="attention", rows=((2, 2, 0, True),), tokens=1, beside=True, prefix_match_unit=2), True),
+        ("hits_inside_blocks", ends_with(ZEROS, law="attention", rows=((2, 2, 0, True),), tokens=1, prefix_match_unit=2), False),
+        ("hits_inside_blocks", ends_with(ZEROS, law="attention", rows=((4, 2, 0, True),), tokens=1, beside=True, prefix_match_unit=2), False),
+        ("hits_inside_blocks", ends_with(ZEROS, law="attention", rows=((2, 2, 0, True),), tokens=1, beside=True), False),
+        ("smaller_attention_blocks", ends_with(OWN, law="published", rows=(CROSSES,), attention_block_size=2), True),
+        ("smaller_attention_blocks", ends_with(OWN, law="published", rows=(CROSSES,), tokens=8, attention_block_size=2), False),
+        ("smaller_attention_blocks", ends_with(OWN, law="published", rows=((2, 2, 0, True),), attention_block_size=2), False),
+        ("saves_inside_blocks", ends_with(OWN, law="published", rows=(CROSSES,), checkpoints=True, prefix_match_unit=2), True),
+        ("saves_inside_blocks", ends_with(OWN, law="published", rows=(PROMPT,), checkpoints=True, prefix_match_unit=2), False),
+        ("decode_without_drafts", ends_with(OWN, rows=((4, 1, 0, False),), kinds=("gdn",), **SPECULATES), True),
+        ("decode_without_drafts", ends_with(OWN, rows=((3, 1, 0, False),), kinds=("gdn",), **SPECULATES), False),
+        ("decode_without_drafts", ends_with(OWN, rows=((4, 2, 1, False),), kinds=("gdn",), **SPECULATES), False),
+        ("decode_without_drafts", ends_with(OWN, rows=((4, 1, 0, False),), **MAMBA2), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=CHUNKS, prompt=14, tokens=12, **SAVES), True),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=CHUNKS, prompt=12, tokens=12, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=CHUNKS, prompt=14, tokens=8, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", rows=CHUNKS, prompt=14, tokens=12, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(NOBODYS, law="published", conv=True, rows=CHUNKS, prompt=14, tokens=12, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=((0, 8, 0, True),), prompt=14, tokens=8, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=(*CHUNKS[:1], (4, 12, 0, False)), prompt=18, tokens=16, **SAVES), False),
+        ("saves_before_the_last_chunk", ends_with(OWN, law="published", conv=True, rows=CHUNKS, prompt=14, tokens=12, **SAVES | SPECULATES), False),
+        ("column_of_a_hit", ends_with(ZEROS, rows=((4, 1, 0, True),), attention_block_size=2), True),
+        ("column_of_a_hit", ends_with(ZEROS, rows=((2, 1, 0, True),), attention_block_size=2), False),
+        ("column_of_a_hit", ends_with(ZEROS, rows=((4, 1, 0, False),), attention_block_size=2), False),
+        ("tail_published_again", ends_with(OWN, law="published", tokens=3, async_scheduling=True, prefix_match_unit=1), True),
+        ("tail_published_again", ends_with(OWN, law="published", tokens=4, async_scheduling=True, prefix_match_unit=1), False),
+        ("tail_published_again", ends_with(OWN, law="published", tokens=3, prefix_match_unit=1), False),
+        ("drafts_past_a_boundary", ends_with(OWN, law="published", rows=((3, 2, 1, False),), **EVERY), True),
+        ("drafts_past_a_boundary", ends_with(OWN, law="published", rows=((3, 2, 0, False),), **EVERY), False),
+        ("drafts_past_a_boundary", ends_with(OWN, law="published", rows=((4, 2, 1, False),), **EVERY), False),
+        ("drafts_past_a_boundary", ends_with(NOBODYS, law="published", rows=((3, 2, 1, False),), **EVERY), False),
+        ("drafts_past_a_boundary", ends_with(OWN, law="published", rows=((3, 2, 1, False),), **SPECULATES), False),
+        ("conv_rows_in_a_later_column", ends_with(OWN, conv=True, rows=((3, 2, 1, False), DECODE), **EVERY), True),
+        ("conv_rows_in_a_later_column", ends_with(OWN, rows=((3, 2, 1, False), DECODE), **EVERY), False),
+        ("conv_rows_in_a_later_column", ends_with(OWN, conv=True, tokens=5, rows=((3, 2, 1, False), DECODE), **EVERY), False),
+        ("conv_rows_in_a_later_column", ends_with(OWN, conv=True, rows=((3, 2, 1, False),), **EVERY), False),
+        ("decode_without_the_column_before", raises("block_idx_last_scheduled_token_prev_step is None", **EVERY), True),
+        ("decode_without_the_column_before", raises("block_idx_last_scheduled_token_prev_step is None", **SPECULATES), False),
+        ("decode_without_the_column_before", raises("something else", **EVERY), False),
+        ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED), loaded=ONE_LOADED), True),
+        ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED), loaded=((0, *LOADED[1:]),)), False),
+        ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, **CONNECTED)), False),
+        ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=4, rows=HIT, **CONNECTED), loaded=ONE_LOADED), False),
+        ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=8, rows=LATER, **CONNECTED), loaded=ONE_LOADED), False),
+        ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, connector="async"), loaded=ONE_LOADED), False),
+        ("loaded_in_its_step", with_connector(ends_with(NOBODYS, tokens=8, rows=HIT, prefix_caching=False, **CONNECTED), loaded=ONE_LOADED), False),
+        ("stuck_after_loads", stuck("async", 1), True),
+        ("stuck_after_loads", stuck("sync", 1), False),
+        ("stuck_after_loads", stuck("async", 0), False),
+        ("stuck_after_loads", stuck("async", 1, scheduled={"r1": {}}), False),
+        ("stuck_after_loads", stuck("async", 1, owners=()), False),
+        ("stuck_after_loads", stuck("async", 1, loaded=()), False),
+        ("stuck_after_loads", stuck("async", 1, unloaded=("r1",)), False),
+        ("stuck_after_a_failed_load", failed((0,), ("r1",), {}), True),
+        ("stuck_after_a_failed_load", failed((), ("r1",), {}), False),
+        ("stuck_after_a_failed_load", failed((0,), (), {}), False),
+        ("stuck_after_a_failed_load", failed((0,), ("r1",), {"r1": {}}), False),
+        ("waits_for_the_copy_of_a_hit", left_waiting(6), True),
+        ("waits_for_the_copy_of_a_hit", left_waiting(7), False),
+        ("waits_for_the_copy_of_a_hit", left_waiting(9, kinds=("gdn", "mamba2")), True),
+        ("waits_for_the_copy_of_a_hit", left_waiting(10, kinds=("gdn", "mamba2")), False),
+        ("waits_for_the_copy_of_a_hit", left_waiting(7, num_spec=1), True),
+        ("waits_for_the_copy_of_a_hit", left_waiting(6, like=0), False),
+        ("waits_for_the_copy_of_a_hit", left_waiting(6, prefix_match_unit=0), False),
+        ("waits_for_the_copy_of_a_hit", left_waiting(6, scheduled={"r1": {}}), False),
+        ("waits_for_the_copy_of_a_hit", left_waiting(6, owners=(("r1", 0, 0, 5),)), False),
+        ("begins_for_ever", ends_in((ANEW, None) * 5, async_scheduling=True), True),
+        ("begins_for_ever", ends_in((ANEW, None) * 5, async_scheduling=False), False),
+        ("begins_for_ever", ends_in((ANEW, REST, ANEW, None) * 3, async_scheduling=True), False),
+        ("begins_for_ever", ends_in((ANEW,) * 10, async_scheduling=True), False),
+        ("begins_for_ever", ends_in((None,) * 9 + (ANEW,), async_scheduling=True), False),
+        ("connected_and_overlapped", ends_with(rows=HIT, connector="async", async_scheduling=True), True),
+        ("connected_and_overlapped", ends_with(rows=HIT, connector="", async_scheduling=True), False),
+        ("connected_and_overlapped", ends_with(rows=HIT, connector="async", async_scheduling=False), False),
+        ("sat_a_step_out", sat_out(True, "V1", 2), True),
+        ("sat_a_step_out", sat_out(False, "V1", 2), False),
+        ("sat_a_step_out", sat_out(True, "V2", 2), False),
+        ("sat_a_step_out", sat_out(True, "V1", 0), False),
+    ],
+)  # fmt: skip
+def test_a_declared_defect_has_its_own_wrong_states(name: str, case: Case, matches: bool) -> None:
+    assert CONDITIONS[name](case, DOCUMENTS) is matches
+
+
+def test_a_field_of_settings_that_a_case_leaves_out_is_as_it_was_drawn() -> None:
+    """Both sides have the default; the adapter's cannot be imported without a release."""
+    text = (ROOT / "subjects/vllm/engine/settings.py").read_text(encoding="utf-8")
+    (settings,) = (one for one in ast.parse(text).body if getattr(one, "name", "") == "LiveSettings")
+    assert isinstance(settings, ast.ClassDef)
+    defaults = {
+        one.target.id: ast.literal_eval(one.value)
+        for one in settings.body
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value is not None
+    }
+    always = dict(LiveWorld().settings.fields)
+    drawn = {one.name: one.default for one in fields(LiveWorld) if one.name != "layout"}
+    assert {name: defaults[name] for name in drawn.keys() - always} == {
+        name: drawn[name] for name in drawn.keys() - always
+    }
+
+
+_TWO_ENGINES = """
+import os
+from statecheck.kernels import triton_mode
+triton_mode.prepare("cpu")
+from statecheck.subject import load
+subject = load("vllm")
+subject.resolve("LiveEngine")
+before = dict(os.environ)
+settings = [subject.construct("LiveSettings", {"kinds": ("mamba2",), "runner": runner}) for runner in ("V1", "V2")]
+engines = [subject.resolve("LiveEngine")(one) for one in settings]
+print(*[engine.config.use_v2_model_runner for engine in engines])
+print({name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)} or "nothing")
+"""
+
+
+@pytest.mark.slow
+@needs_release
+def test_engines_of_two_runners_stand_side_by_side_and_change_no_variable() -> None:
+    found = subprocess.run(
+        (str(PYTHON), "-c", _TWO_ENGINES), cwd=rooms.FOLDER, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines()[-2:] == ["False True", "nothing"]
+
+
+_READ_BY_OTHERS = """
+from statecheck.kernels import triton_mode
+triton_mode.prepare("cpu")
+from oracle.lifecycle.named_states import states_after
+from subjects.vllm.engine.settings import LiveSettings
+from subjects.vllm.engine.states import LiveMemory
+state = states_after((1, 2, 3))[-1]
+settings = LiveSettings(kinds=("mamba2", "gdn", "mamba1"), layers=2, num_blocks=4)
+memories = [LiveMemory(settings, False, stage) for stage in range(3)]
+layers = [layer for memory in memories for group in memory.groups[1:] for layer in group]
+taken = []
+for written in layers:
+    written.write_temporal(1, state)
+    written.write_window(1, [state, state])
+    temporal, rows = (written._arrays[at][1].copy() for at in (1, 0))
+    for read in layers:
+        read._arrays[1][2], read._arrays[0][2] = temporal, rows
+        own = read is written
+        taken += [own is (read.temporal(2) == state), own is (read.window(2, 0) == [state, state])]
+        read._arrays[1][2], read._arrays[0][2] = rows[0], temporal
+        taken += [read.temporal(2) != state, read.window(2, 0)[0] != state]
+print(len(layers), taken.count(False))
+"""
+
+
+@pytest.mark.slow
+@needs_release
+def test_what_a_layer_wrote_is_no_state_of_another_layer_kind_or_stage() -> None:
+    found = subprocess.run(
+        (str(PYTHON), "-c", _READ_BY_OTHERS), cwd=rooms.FOLDER, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines()[-1] == "18 0"
+
+
+_IN_STAGES = """
+from statecheck.kernels import triton_mode
+triton_mode.prepare("cpu")
+from statecheck.subject import load
+subject = load("vllm")
+said = []
+for stages, late in ((1, ()), (2, (0, 3)), (3, (1, 2, 3))):
+    fields = {"kinds": ("mamba2",), "num_blocks": 40, "async_scheduling": True, "num_spec": 2, "method": "eagle"}
+    settings = subject.construct("LiveSettings", {**fields, "stages": stages, "late_stages": late})
+    engine = subject.resolve("LiveEngine")(settings)
+    engine.add_request("r0", (1, 2, 3, 4, 5, 6, 7), 9)
+    engine.add_request("r1", (1, 2, 3, 4, 8), 6)
+    outputs = {"r0": (), "r1": ()}
+    for _ in range(60):
+        step = engine.step({"r0": 1, "r1": 2})
+        assert not step.findings, step.findings
+        for name, tokens in step.outputs.items():
+            outputs[name] += tokens
+        if step.idle:
+            break
+    assert step.idle
+    said.append(outputs)
+print(said[0] == said[1] == said[2], *map(len, said[0].values()))
+"""
+
+
+@pytest.mark.slow
+@needs_release
+def test_requests_say_the_same_in_any_number_of_stages() -> None:
+    found = subprocess.run(
+        (str(PYTHON), "-c", _IN_STAGES), cwd=rooms.FOLDER, capture_output=True, text=True, check=False
+    )
+    assert found.stdout.splitlines()[-1:] == ["True 9 6"], found.stderr

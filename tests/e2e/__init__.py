@@ -1,0 +1,1 @@
+"""Faults of everything around a nightly campaign, each tried for real: `python -m tests.e2e`."""

@@ -1,1 +1,0 @@
-"""Faults of everything around a nightly campaign, each tried for real: `python -m tests.nightly_faults`."""

@@ -1,0 +1,1 @@
+"""Tests of the rooms, each in a folder of its name."""

@@ -1,0 +1,351 @@
+"""Known defects in campaigns: what is counted, what is reported when, what is printed at the end, and when a defect is gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from statecheck.campaign import coordinator
+from statecheck.campaign.known_defects import KnownDefects, names_of
+from statecheck.campaign.pages.summary import verdict
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.processes.tasks import Explore, Explored
+from statecheck.campaign.property_state import PropertyState
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
+from statecheck.campaign.state import CampaignState
+from statecheck.campaign.terminal.display import summary
+from statecheck.campaign.terminal.results import (
+    budget_that_would_do,
+    not_reached,
+    print_failures,
+    print_known,
+)
+from statecheck.case.values import call
+from statecheck.execution.counts import Counts
+from statecheck.execution.verdict import TELLING
+from subjects import KnownDeviation, Symptom
+from tests.helpers.cases import a_case, a_property
+from tests.helpers.faulty import EXACT, LAYOUT_READ, ROUNDS_UP
+from tests.helpers.modules import module
+from tests.unit.campaign.nightly_examples import a_bucket, a_record
+from tests.unit.campaign.pretended import Actor, Body, stage
+
+WRONG = Symptom("value", "divide", "result")
+LARGE = KnownDeviation(
+    ("division_*", "ceiling_*"), "https://example.org/1", WRONG, id="large", title="Large numbers"
+)
+
+
+def declared(*ids: str) -> list[KnownDeviation]:
+    return [replace(LARGE, id=one) for one in ids]
+
+
+@pytest.mark.parametrize(
+    ("ids", "names"),
+    [
+        (("a", "b"), ("a", "b")),
+        (("a", "a"), ("a", "a-2")),
+        (("../a b",), ("_a_b",)),
+        (("", "x"), ("known-1", "x")),
+    ],
+)
+def test_every_known_defect_has_a_name_of_its_own_that_may_name_a_file(
+    ids: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    assert names_of(declared(*ids)) == names
+
+
+def test_a_defect_of_one_property_may_be_called_after_it() -> None:
+    assert names_of([KnownDeviation("toys_divide", "bug", WRONG)]) == ("toys_divide",)
+
+
+def row(name: str, compared: int, reason: str = "") -> PropertyState:
+    return PropertyState(a_property(name=name), reason, Counts(compared, compared))
+
+
+def property_state(*rows: PropertyState) -> str:
+    """What a campaign with such properties thinks of a defect that never showed."""
+    defects = KnownDefects([LARGE])
+    defects.conclude({one.name: one for one in rows})
+    return defects.all["large"].standing
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([("division_a", 200), ("ceiling_b", 200)], "no longer fails"),
+        ([("division_a", 200), ("ceiling_b", 199)], "not tried enough"),
+        ([("division_a", 200), ("ceiling_b", 0)], "not tried enough"),
+        ([("division_a", 200), ("ceiling_b", 0, "no ceiling")], "no longer fails"),
+        ([("division_a", 0, "no division")], "not tried"),
+        ([("toys_divide", 500)], "not tried"),
+        ([("division_a", 0)], "not tried"),
+    ],
+    ids=str,
+)
+def test_a_defect_is_gone_only_once_each_of_its_properties_was_tried_enough(
+    rows: list[tuple[Any, ...]], expected: str
+) -> None:
+    assert property_state(*(row(*one) for one in rows)) == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "remark"),
+    [
+        (
+            [("division_a", 0, "needs cpu, runs on cuda"), ("ceiling_b", 0, "needs cpu, runs on cuda")],
+            "needs cpu, runs on cuda",
+        ),
+        ([("division_a", 0, "no division"), ("ceiling_b", 0, "no ceiling")], "no division; no ceiling"),
+        ([("division_a", 0)], "no example was run"),
+        ([("division_a", 0), ("ceiling_b", 0, "no ceiling")], "no example was run; no ceiling"),
+        ([("toys_divide", 500)], "none of its properties was chosen"),
+    ],
+    ids=str,
+)
+def test_a_defect_that_was_not_tried_has_the_reason(rows: list[tuple[Any, ...]], remark: str) -> None:
+    defects = KnownDefects([LARGE])
+    defects.conclude({one[0]: row(*one) for one in rows})
+    assert (defects.all["large"].standing, defects.all["large"].remark) == ("not tried", remark)
+
+
+def test_a_defect_of_any_property_is_not_gone_where_only_some_were_tried() -> None:
+    anywhere = replace(LARGE, property=("division_*", "ceiling_*"))
+    defects = KnownDefects([anywhere], selected=True)
+    defects.conclude({"division_a": row("division_a", 500)})
+    assert defects.all["large"].standing == "not tried enough"
+
+
+@pytest.mark.parametrize(("compared", "expected"), [(2999, "not tried enough"), (3000, "no longer fails")])
+def test_a_rare_defect_is_gone_only_after_ten_times_as_many_examples_as_show_it_once(
+    compared: int, expected: str
+) -> None:
+    defects = KnownDefects([replace(LARGE, one_in=300)])
+    defects.conclude({"division_a": row("division_a", compared)})
+    assert defects.all["large"].standing == expected
+
+
+def test_examples_that_ended_before_the_assertion_do_not_count_as_tried() -> None:
+    one = row("division_a", 199)
+    one.counts.examples = 300
+    assert property_state(one) == "not tried enough"
+
+
+def test_a_defect_counts_its_examples_by_property() -> None:
+    defects = KnownDefects(declared("a", "b"))
+    rows = {"x": row("x", 9), "y": row("y", 9)}
+    rows["x"].deviations.update(a=2, b=1, c=9)
+    rows["y"].deviations.update(a=3)
+    assert [one.properties for one in defects.count(rows)] == [{"x": 2, "y": 3}, {"x": 1}]
+
+
+# Campaigns whose workers only pretend, on a subject that declares defects.
+
+SUBJECT = """
+import sys
+
+from impl import *
+from subjects import KnownDeviation, Subject, Symptom
+
+WRONG = Symptom("value", "divide", "result")
+LAYOUT = Symptom("value", "get_conv_state_layout", "result")
+OFFSETS = Symptom("value", "prepare_chunk_offsets", "result")
+SUBJECT = Subject(
+    __name__,
+    sys.modules[__name__],
+    (
+        KnownDeviation(
+            ("division_*", "ceiling_*"),
+            "https://example.org/1",
+            Symptom("refusal", "divide", "the call"),
+            id="large",
+            title="Large numbers",
+        ),
+        KnownDeviation("the_environment_variable_selects_the_layout_and_sd_is_the_default", "https://example.org/2", LAYOUT, id="layout"),
+        KnownDeviation("chunk-metadata/*", "https://example.org/3", OFFSETS, id="never"),
+    ),
+)
+"""
+
+
+def campaign(folder: Path, body: Body, **changes: Any) -> tuple[CampaignRecord, list[Explore]]:
+    fields: dict[str, Any] = {"only": f"{EXACT} or {ROUNDS_UP} or {LAYOUT_READ}", "budget": 1.0} | changes
+    with module(folder, "toy_declaring", SUBJECT) as name, stage(body) as given:
+        plan = Plan("pretended", name, reports=str(folder / "reports"), corpus=str(folder / "corpus"))
+        return coordinator.run(replace(plan, **fields)), given
+
+
+def meets(task: Explore, actor: Actor) -> None:
+    """Meets the defect in `ROUNDS_UP`."""
+    if task.property == ROUNDS_UP:
+        actor.passes(task, 30, known={"large": 3})
+    else:
+        actor.passes(task, 300)
+
+
+def test_a_known_defect_is_counted_and_a_stale_declaration_is_wrong(tmp_path: Path) -> None:
+    record, given = campaign(tmp_path, meets)
+    large, layout, never = record.known
+    statuses = {row.name: row.status for row in record.properties}
+    assert statuses == {EXACT: "passed", ROUNDS_UP: "known", LAYOUT_READ: "UNEXPECTED PASS"}
+    assert (large.standing, set(large.properties)) == ("showed", {ROUNDS_UP})
+    rounds_up = next(row for row in record.properties if row.name == ROUNDS_UP)
+    assert large.properties == {ROUNDS_UP: rounds_up.known["large"]}
+    assert rounds_up.examples == 30 * sum(task.property == ROUNDS_UP for task in given)
+    assert (layout.standing, layout.stale, layout.examples) == ("no longer fails", True, 0)
+    assert never.standing == "not tried"
+    result = verdict(record)
+    assert (result.word, result.exit_code) == ("NOT CLEAN", 1)
+    assert any("known defect no longer fails: layout" in reason for reason in result.reasons)
+
+
+def test_as_new_nothing_is_declared(tmp_path: Path) -> None:
+    record, _ = campaign(tmp_path, meets, as_new=True)
+    assert record.known == []
+    assert {row.status for row in record.properties} <= {"passed", "known"}
+
+
+def test_what_a_dead_worker_had_in_hand_of_a_known_defect_is_no_finding(tmp_path: Path) -> None:
+    def dies(task: Explore, actor: Actor) -> None:
+        if not task.isolated:
+            actor.leave(ROUNDS_UP, a_case(property_name=ROUNDS_UP, subject="toy_declaring"))
+            actor.die(-9)
+        actor.passes(task)
+
+    record, _ = campaign(tmp_path, dies, only=ROUNDS_UP, budget=0.5)
+    assert record.buckets == []
+    assert [row.status for row in record.properties] == ["known"]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "watched"), [(True, [True, False, True, False, True]), (False, [True] * 5)]
+)
+def test_every_other_task_is_not_watched_where_a_known_finding_hides_what_is_behind_it(
+    tmp_path: Path, hidden: bool, watched: list[bool]
+) -> None:
+    _, given = campaign(tmp_path, partial(_hides, hidden), only=EXACT, budget=0.5)
+    assert [task.sanitized for task in given[:5]] == watched
+
+
+def _hides(hidden: bool, task: Explore, actor: Actor) -> None:
+    actor.passes(task, hidden=hidden)
+
+
+# What is printed at the end.
+
+
+def falsified(name: str, x: int, function: str = "divide") -> BucketRecord:
+    message = f"result = {x + 1}, but should be {x} [{function}(x={x}, y=1)]"
+    case = a_case(property_name=name, steps=(call(function, x=x, y=1),), message=message)
+    return a_bucket(x, case, report=f"reports/{name}")
+
+
+def told_of(record: CampaignRecord) -> list[str]:
+    messages: list[str] = []
+    print_failures(messages.append, record)
+    return messages
+
+
+def test_every_report_of_a_group_is_printed() -> None:
+    lines = told_of(a_record(falsified("a", 4), falsified("b", 70), properties=[], corpus=[]))
+    assert lines[0].startswith("\nFALSIFIED: a\n")
+    assert [line.strip() for line in lines if "report.md" in line] == [
+        "report: reports/a/report.md",
+        "report: reports/b/report.md",
+    ]
+    assert "  1 more at the same call and place, divide: the call:" in lines
+
+
+def of(name: str, status: str, detail: str = "", examples: int = 0) -> PropertyRecord:
+    return PropertyRecord(name, "", "", status, examples, detail=detail)
+
+
+def test_properties_that_do_not_apply_for_one_reason_share_a_line() -> None:
+    rows = [of(name, "not applicable", "no " + name[0]) for name in ("a1", "b1", "a2")]
+    message = told_of(a_record(properties=rows, corpus=[]))
+    assert message == ["not applicable: a1, a2: no a", "not applicable: b1: no b"]
+
+
+def test_functions_that_a_port_lacks_share_a_line() -> None:
+    rows = [of(f"p{number}", "not applicable", f"toy has no f{number}") for number in range(12)]
+    others = [of("q", "not applicable", "needs cuda, runs on cpu")]
+    lines = told_of(a_record(properties=[*rows, *others], corpus=[]))
+    assert lines[0] == "not applicable: q: needs cuda, runs on cpu"
+    assert lines[1].startswith(
+        "not applicable: p0, p1, p2, p3, p4, p5, p6, p7 and 4 more: toy does not offer"
+    )
+    assert len(lines) == 2
+
+
+def test_a_property_that_was_not_tested_in_spite_of_time_has_the_reason() -> None:
+    rows = [
+        of("a", "not tested", "nothing was compared in all 25 examples", TELLING),
+        of("b", "not tested", "no example was run"),
+        of("c", "not tested", "nothing was compared in all 24 examples", TELLING - 1),
+    ]
+    record = a_record(properties=rows, corpus=[])
+    assert told_of(record) == ["not tested: a: nothing was compared in all 25 examples"]
+    assert not_reached(record).startswith("not tested for want of time: b, c; --budget ")
+
+
+@pytest.mark.parametrize(
+    ("budget", "reached", "lacking", "enough"),
+    [(60.0, 30, 10, 120), (1.0, 0, 10, 20), (None, 1, 1, 0), (60.0, 100, 1, 100)],
+)
+def test_a_budget_that_would_do_follows_from_how_far_this_one_came(
+    budget: float | None, reached: int, lacking: int, enough: int
+) -> None:
+    rows = [of(f"a{n}", "passed", examples=1) for n in range(reached)]
+    rows += [of(f"b{n}", "not tested") for n in range(lacking)] + [of("c", "not applicable")]
+    assert budget_that_would_do(a_record(properties=rows, budget=budget)) == enough
+
+
+def test_a_known_defect_that_was_not_tried_is_no_news() -> None:
+    messages: list[str] = []
+    print_known(messages.append, KnownDefects([LARGE]).all.values())
+    assert messages == []
+
+
+def test_a_defect_of_several_properties_is_known_where_it_shows() -> None:
+    state = CampaignState([a_property(), a_property(name="toys_add")], {}, tuple, {})
+    for name, known in (("toys_divide", {"large": 1}), ("toys_add", {})):
+        state.progress(name, 10, 10)
+        state.explored(Explored(name, "passed", 1.0, known=known), at=1.0)
+    assert {name: one.status.value for name, one in state.property_states.items()} == {
+        "toys_divide": "known",
+        "toys_add": "passed",
+    }
+
+
+# Properties by their ids.
+
+
+def test_a_table_has_the_id_in_place_of_the_name_and_a_failure_has_both() -> None:
+    wrong = replace(falsified("a", 4), property_id="toys/divide")
+    rows = [replace(of(name, "not applicable", "no"), id=id_) for name, id_ in (("b", "toys/add"), ("c", ""))]
+    lines = told_of(a_record(wrong, properties=rows, corpus=[]))
+    assert lines[0].startswith("\nFALSIFIED: a (toys/divide)\n")
+    assert lines[-1] == "not applicable: toys/add, c: no"
+    tested = [replace(row, status="passed") for row in rows]
+    assert rendered(a_record(properties=tested)).splitlines()[2].split()[:2] == ["toys/add", "│"]
+
+
+def rendered(record: CampaignRecord) -> str:
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(summary(record))
+    return capture.get()
+
+
+@pytest.mark.parametrize("declared", ["toys_divide", "toys/divide", "toys/*"])
+def test_a_defect_that_no_longer_fails_may_be_declared_by_name_or_id(declared: str) -> None:
+    defects = KnownDefects([replace(LARGE, property=declared)], selected=declared != "toys/*")
+    rows = {"toys_divide": PropertyState(a_property(id="toys/divide"), counts=Counts(500, 500))}
+    defects.conclude(rows)
+    assert [one.standing for one in defects.all.values()] == ["no longer fails"]

@@ -1,0 +1,174 @@
+"""Nightly campaigns on one machine, with real workers: what becomes of a subject that is right, wrong, or mended."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from statecheck.campaign.coordinator import Campaign
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
+from statecheck.case import Case
+from statecheck.case.values import call
+from statecheck.cli import campaign as cli_campaign
+from statecheck.cli import main as cli
+from tests.helpers.faulty import EXACT, ROUNDS_UP
+from tests.helpers.modules import module
+from tests.unit.campaign.pretended import COMMIT
+
+LONG_AGO = {"date": "2026-01-31", "commit": "ba9876543210"}
+SURROUNDINGS = "SHARD CAMPAIGN"
+"""Variables of the shell that runs these tests, which are about none of them."""
+
+DIVIDES = """
+import os
+import time
+
+import impl
+from impl import *
+
+
+def divide(x, y):
+    time.sleep(float(os.environ.get("TOY_SECONDS", "0")))
+    right = impl.divide(x, y)
+    return right + 1 if x >= 12 and "TOY_BROKEN" in os.environ else right
+"""
+"""A subject that is right, or wrong, as slow as a variable says."""
+
+
+@dataclass(frozen=True)
+class Night:
+    """A campaign that was run from the command line."""
+
+    code: int
+    output: str
+    id: str
+    folder: Path
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "reports" / "campaigns" / self.id
+
+    @property
+    def record(self) -> CampaignRecord:
+        return CampaignRecord.load(self.home / FILE)
+
+    @property
+    def bucket(self) -> BucketRecord:
+        (found,) = self.record.buckets
+        return found
+
+    @property
+    def page(self) -> str:
+        return (self.home / "report.html").read_text(encoding="utf-8")
+
+    def of(self, name: str) -> PropertyRecord:
+        (found,) = (row for row in self.record.properties if row.name == name)
+        return found
+
+
+def night(folder: Path, name: str, *options: str, source: str = DIVIDES, **variables: str) -> Night:
+    """Run `nightly` in this process, with one worker of its own, on a subject made of `source`."""
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        for variable in (*SURROUNDINGS.split(), "TOY_BROKEN", "TOY_SECONDS"):
+            patch.delenv(variable, raising=False)
+        for variable, value in variables.items():
+            patch.setenv(variable, value)
+        patch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(folder / "hypothesis"))
+        patch.setattr(cli_campaign, "commit_of", lambda root: COMMIT)
+        with module(folder, "toy_of_nights", source) as subject:
+            code = cli.main([*arguments(folder, name, subject), *options])
+    return Night(code, printed.getvalue(), name, folder)
+
+
+def arguments(folder: Path, name: str, subject: str) -> list[str]:
+    found = ["nightly", "--device", "cpu", "--engines", "1", "--id", name, "--subject", subject]
+    return [*found, "--reports", str(folder / "reports"), "--corpus", str(folder / "corpus")]
+
+
+DIVISIONS = ("--only", f"{EXACT} or {ROUNDS_UP}")
+
+
+def test_a_clean_campaign_explores_in_rounds_until_its_budget_is_used_up(tmp_path: Path) -> None:
+    clean = night(tmp_path, "clean", "--examples", "600", "--engines", "2", *DIVISIONS)
+    record = clean.record
+    assert clean.code == 0, clean.output
+    assert "\nCLEAN\n" in clean.output
+    assert f"report: {clean.home / 'report.html'}\n" in clean.output
+    assert "CLEAN" in clean.page
+    assert (record.buckets, record.troubles) == ([], [])
+    assert record.canary.startswith("found and shrunk to 10 in ")
+    assert len(list((clean.home / "canary").glob("*/case.json"))) == 1
+    assert (record.complete, record.interrupted, record.examples_wanted) == (True, False, 600)
+    assert 570 <= record.examples <= 630
+    assert record.rounds > 1
+    assert all(row.status == "passed" and row.compared >= 80 for row in record.properties)
+
+
+def test_a_defect_is_met_is_still_there_the_next_night_and_is_mended(tmp_path: Path) -> None:
+    options = ("--examples", "500", *DIVISIONS)
+    first = night(tmp_path, "night1", *options, TOY_BROKEN="1")
+    _found_shrunk_reported_and_kept(first)
+    (kept,) = (tmp_path / "corpus").glob("*.json")
+    replace(Case.load(kept), first_seen=LONG_AGO).save(kept)
+    second = night(tmp_path, "night2", *options, TOY_BROKEN="1")
+    assert [replay.verdict for replay in second.record.corpus] == ["FAILED"]
+    assert (second.bucket.at, second.bucket.note) == (0.0, "Replayed from the corpus.")
+    assert (second.code, second.bucket.first_seen, second.bucket.examples > 20) == (1, LONG_AGO, True)
+    assert "since 2026-01-31" in second.page
+    third = night(tmp_path, "night3", *options)
+    assert third.code == 0, third.output
+    assert [replay.verdict for replay in third.record.corpus] == ["FIXED"]
+    assert third.of(EXACT).status == "passed"
+    # Later campaigns of the same commit go on with later rounds.
+    rounds = [(one.record.first_round, one.record.rounds) for one in (first, second, third)]
+    assert rounds[0][0] == 0
+    assert all(sum(before) == begun for before, (begun, _) in pairwise(rounds))
+
+
+def _found_shrunk_reported_and_kept(first: Night) -> None:
+    bucket, other = first.bucket, first.of(ROUNDS_UP)
+    assert first.code == 1, first.output
+    assert Case.from_json(json.dumps(bucket.case)).calls[0] == call("divide", x=12, y=1)
+    assert f"FALSIFIED {bucket.id}: {EXACT} (divide/exact): " in first.output
+    assert bucket.id in first.page
+    assert Path(bucket.corpus).name == f"{EXACT}-{bucket.id}.json"
+    assert Case.load(Path(bucket.report) / "case.json").calls[0].named == {"x": 12, "y": 1}
+    assert bucket.first_seen["commit"] == COMMIT
+    # It goes on after the failure, and counts further examples of it.
+    assert bucket.examples > 20
+    assert first.record.rounds > 1
+    assert first.of(EXACT).status == "FALSIFIED"
+    assert (other.status, other.examples > 100) == ("passed", True)
+
+
+@pytest.mark.slow
+def test_a_process_that_shares_workers_is_started_again_without_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+
+    def watch(campaign: Campaign) -> None:
+        (gpu,) = campaign._gpus.every
+        if campaign.state.examples >= 50 and not killed:
+            killed.append(campaign.state.examples)
+            assert gpu.process is not None
+            gpu.process.kill()
+
+    monkeypatch.setenv("TOY_SECONDS", "0.005")
+    with module(tmp_path, "toy_isolated", DIVIDES) as subject:
+        plan = Plan("isolated", subject, EXACT, examples=300, isolated=True, commit=COMMIT, canary=False)
+        plan = replace(plan, reports=str(tmp_path / "reports"), corpus=str(tmp_path / "corpus"))
+        record = Campaign(plan, watch).run()
+    ended = "cpu: the process that shares its workers ended with -9, and was started again"
+    assert (record.troubles, record.buckets) == ([ended], [])
+    assert (record.properties[0].status, record.properties[0].detail) == ("passed", "")
+    assert killed[0] < 285 <= record.examples <= 315

@@ -1,0 +1,299 @@
+"""Shards of a campaign, made by hand, as one campaign."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from statecheck.campaign.corpus import Corpus
+from statecheck.campaign.launched import KernelRecord, LaunchRecord
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import (
+    BucketRecord,
+    CorpusRecord,
+    KnownRecord,
+    MarkRecord,
+    PropertyRecord,
+)
+from statecheck.campaign.shards.merge import merged
+from statecheck.cli import main as cli
+from tests.helpers.cases import a_case
+from tests.unit.campaign.nightly_examples import bucket_with
+
+OLD = {"date": "2026-11-02", "commit": "0123456789ab"}
+NEW = {"date": "2026-11-21", "commit": "ba9876543210"}
+
+
+def a_bucket(finding: str = "", *, at: float = 5.0, first_seen: dict[str, str] = NEW) -> BucketRecord:
+    return bucket_with(a_case(finding=finding), examples=3, at=at, first_seen=first_seen)
+
+
+def a_property(status: str = "passed", **changes: Any) -> PropertyRecord:
+    fields: dict[str, Any] = {"examples": 10, "compared": 10, "seconds": 2.0}
+    return PropertyRecord("toys_divide", "Toys divide.", "algebra", status, **fields | changes)
+
+
+def a_shard(shard: int = 0, shards: int = 2, **changes: Any) -> CampaignRecord:
+    fields: dict[str, Any] = {
+        "began": f"2026-11-21T01:0{shard}:00+00:00",
+        "seconds": 100.0 + shard,
+        "budget": 100.0,
+        "complete": True,
+        "canary": "found after 10 examples",
+        "properties": [a_property()],
+    }
+    return CampaignRecord(
+        "night", "toy", "cpu", "ba9876543210", shard=shard, shards=shards, **fields | changes
+    )
+
+
+def pair(one: dict[str, Any], other: dict[str, Any]) -> CampaignRecord:
+    """Both shards of a campaign, which differ in these fields, merged."""
+    return merged([a_shard(0, **one), a_shard(1, **other)])
+
+
+def test_what_shards_did_adds_up() -> None:
+    whole = pair({}, {"properties": [a_property(launches=True)]})
+    assert whole.properties == [a_property(examples=20, compared=20, seconds=4.0, launches=True)]
+    assert (whole.examples, whole.seconds, whole.complete, whole.troubles) == (20, 101.0, True, [])
+    assert (whole.shard, whole.shards, whole.budget) == (0, 1, 100.0)
+    assert whole.began == "2026-11-21T01:00:00+00:00"
+
+
+def test_the_order_of_shards_does_not_matter() -> None:
+    shards = [a_shard(0, buckets=[a_bucket()]), a_shard(1, troubles=["slow disk"]), a_shard(2)]
+    shards = [replace(one, shards=3) for one in shards]
+    assert merged(shards) == merged(shards[::-1])
+
+
+def test_a_bucket_of_several_shards_is_one_with_the_smallest_case_and_the_first_date() -> None:
+    large, small = a_bucket("seen " * 9, at=2.0, first_seen=OLD), a_bucket("seen", at=7.0)
+    (found,) = pair({"buckets": [large]}, {"buckets": [small]}).buckets
+    assert found == replace(small, examples=6, at=2.0, first_seen=OLD)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status"),
+    [
+        (("passed", "FALSIFIED"), "FALSIFIED"),
+        (("FALSIFIED", "ERROR"), "FALSIFIED"),
+        (("passed", "ERROR"), "ERROR"),
+        (("UNEXPECTED PASS", "known"), "known"),
+        (("UNEXPECTED PASS", "UNEXPECTED PASS"), "UNEXPECTED PASS"),
+        (("not tested", "passed"), "passed"),
+        (("not applicable", "not tested"), "not tested"),
+    ],
+)
+def test_the_gravest_status_is_that_of_the_property(statuses: tuple[str, str], status: str) -> None:
+    one, other = ({"properties": [a_property(each)]} for each in statuses)
+    assert [each.status for each in pair(one, other).properties] == [status]
+    assert [each.status for each in pair(other, one).properties] == [status]
+
+
+def test_marks_are_reached_where_any_shard_reached_them_first() -> None:
+    one = MarkRecord("a tie", "types", 2, 9.0, "second")
+    other = MarkRecord("a tie", "types", 3, 4.0, "first")
+    missed = MarkRecord("an end", "types")
+    whole = pair({"marks": [one, missed]}, {"marks": [other, missed]})
+    assert whole.marks == [MarkRecord("a tie", "types", 5, 4.0, "first"), missed]
+
+
+def test_replays_are_those_of_all() -> None:
+    fixed, failed = CorpusRecord("a.json", "FIXED", ""), CorpusRecord("a.json", "FAILED", "differs")
+    whole = pair({"corpus": [fixed]}, {"corpus": [failed]})
+    assert whole.corpus == [failed]
+
+
+def test_launches_of_shards_add_up() -> None:
+    def copied(times: int) -> KernelRecord:
+        return KernelRecord("copy", "copy.py:1", [LaunchRecord("executed", "", times)])
+
+    other = KernelRecord("move", "copy.py:10", [LaunchRecord("executed", "", 1)])
+    whole = pair({"launched": [copied(2)]}, {"launched": [copied(5), other]})
+    assert whole.launched == [copied(7), other]
+
+
+def test_troubles_say_whose_they_are() -> None:
+    assert pair({}, {"troubles": ["slow disk"]}).troubles == ["shard 2/2: slow disk"]
+
+
+def test_a_canary_that_one_shard_did_not_find_was_not_found() -> None:
+    whole = pair({}, {"canary": ""})
+    assert (whole.canary, whole.troubles) == ("", ["shard 2/2: the canary was not found"])
+
+
+def test_a_missing_shard_leaves_the_campaign_incomplete() -> None:
+    whole = merged([a_shard(0, 3), a_shard(2, 3)])
+    assert (whole.complete, whole.troubles) == (False, ["shard 2/3 is missing"])
+
+
+def test_a_copy_of_a_record_counts_once() -> None:
+    assert merged([a_shard(0), a_shard(1), a_shard(0)]) == merged([a_shard(0), a_shard(1)])
+
+
+@pytest.mark.parametrize(
+    "change", [{"complete": False}, {"complete": False, "interrupted": True}], ids=["early", "interrupted"]
+)
+def test_a_shard_that_did_not_end_leaves_the_campaign_incomplete(change: dict[str, Any]) -> None:
+    whole = pair({}, change)
+    assert (whole.complete, whole.interrupted) == (False, change.get("interrupted", False))
+
+
+def test_a_campaign_without_shards_is_left_as_it_is() -> None:
+    alone = a_shard(0, 1, troubles=["slow disk"])
+    assert merged([alone]) == alone
+
+
+class Desk:
+    """A folder with records of shards, and what `merge` makes of them."""
+
+    def __init__(self, folder: Path, records: Sequence[CampaignRecord]) -> None:
+        self.shards, self.reports, self.corpus = folder / "shards", folder / "reports", folder / "corpus"
+        for number, one in enumerate(records):
+            one.save(self.shards / f"job {number}" / "campaign.json")
+
+    def merge(self, *more: str) -> int:
+        places = ["--reports", str(self.reports), "--corpus", str(self.corpus)]
+        return cli.main(["merge", str(self.shards), *more, *places])
+
+    @property
+    def written(self) -> CampaignRecord:
+        return CampaignRecord.load(self.reports / "campaigns/night/campaign.json")
+
+
+def test_shards_that_found_nothing_are_a_clean_campaign(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, [a_shard(0), a_shard(1)])
+    assert desk.merge() == 0
+    assert desk.written.examples == 20
+    files = {path.name for path in (desk.reports / "campaigns/night").iterdir()}
+    assert files == {"campaign.json", "report.html", "summary.md"}
+
+
+def test_what_a_shard_found_has_its_report_and_its_case_here(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, [a_shard(0), a_shard(1, buckets=[a_bucket()])])
+    assert desk.merge() == 1
+    (bucket,) = desk.written.buckets
+    assert (desk.reports / bucket.report / "repro.py").is_file()
+    (entry,) = Corpus(desk.corpus).entries()
+    assert str(entry.path) == bucket.corpus
+    assert entry.case is not None
+    assert entry.case.first_seen == NEW
+
+
+def test_what_cannot_be_read_is_named_and_the_others_are_merged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk = Desk(tmp_path, [a_shard(0), a_shard(1)])
+    path = desk.shards / "job 7" / "campaign.json"
+    path.parent.mkdir()
+    path.write_text("{", encoding="utf-8")
+    assert desk.merge() == 2
+    error = capsys.readouterr().err
+    assert str(path) in error
+    assert "cannot be read" in error
+    assert desk.written.examples == 20
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"id": "day"}, "id = '', but should be the name of one of the campaigns in the folders, day, night"),
+        ({"subject": "impl"}, "subject = 'impl', but should be 'toy'"),
+        ({"commit": "0123456789ab"}, "commit = '0123456789ab', but should be 'ba9876543210'"),
+        ({"seed": 5}, "seed = 5, but should be None"),
+        ({"shards": 3}, "shards = 3, but should be 2"),
+        ({"device": "cuda"}, "device = 'cuda', but should be 'cpu'"),
+        ({"only": "chunk"}, "only = 'chunk', but should be ''"),
+        ({"shard": 0}, "shard = 1/2, but should be another one"),
+        ({"release": "0.33.0"}, "release = '0.33.0', but should be ''"),
+        ({"profile": "engines"}, "profile = 'engines', but should be ''"),
+    ],
+    ids=str,
+)
+def test_what_does_not_belong_together_is_refused_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], other: dict[str, Any], message: str
+) -> None:
+    desk = Desk(tmp_path, [a_shard(0), replace(a_shard(1), **other)])
+    assert desk.merge() == 3
+    assert message in capsys.readouterr().err
+    assert (desk.reports.exists(), desk.corpus.exists()) == (False, False)
+
+
+@pytest.mark.parametrize("name", ["torch", "triton", "python", "hypothesis"])
+@pytest.mark.parametrize("other", ["2.12.0", None], ids=["another one", "unknown"])
+def test_shards_with_other_versions_leave_the_campaign_incomplete(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, other: str | None
+) -> None:
+    first = a_shard(0, environment={name: "2.13.0", "platform": "Linux-1"})
+    second = a_shard(1, environment={"platform": "Linux-2"} | ({name: other} if other else {}))
+    assert Desk(tmp_path, [first, second]).merge() == 2
+    printed = capsys.readouterr().out
+    assert f"different versions, so that no version had all examples: {name} 2.13.0 and " in printed
+    assert "platform" not in printed
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"properties": [a_property("PASED")]},
+        {"corpus": [CorpusRecord("a.json", "FAIL", "")]},
+        {"known": [KnownRecord("a", standing="gone")]},
+    ],
+    ids=["property", "corpus", "known defect"],
+)
+def test_a_row_of_an_unknown_status_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], row: dict[str, Any]
+) -> None:
+    desk = Desk(tmp_path, [a_shard(0), a_shard(1, **row)])
+    assert desk.merge() == 2
+    assert "but should be one of" in capsys.readouterr().err
+    assert desk.written.complete is False
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_case_that_one_shard_replayed_counts_although_another_had_no_time(order: int) -> None:
+    rows = [CorpusRecord("a.json", "FIXED", ""), CorpusRecord("a.json", "NOT REPLAYED", "", "FAILED")]
+    one, other = ({"corpus": [row]} for row in rows[::order])
+    assert pair(one, other).corpus == [rows[0]]
+
+
+def test_campaigns_without_shards_in_the_same_folders_are_none_of_it(tmp_path: Path) -> None:
+    assert Desk(tmp_path, [replace(a_shard(0, 1), id="day"), a_shard(0), a_shard(1)]).merge() == 0
+
+
+def test_one_of_several_campaigns_can_be_chosen(tmp_path: Path) -> None:
+    days = [replace(a_shard(shard), id="day") for shard in (0, 1)]
+    assert Desk(tmp_path, [*days, a_shard(0), a_shard(1)]).merge("--id", "night") == 0
+
+
+def test_merging_again_counts_nothing_twice(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, [a_shard(0), a_shard(1)])
+    assert [desk.merge(), desk.merge(str(desk.reports), str(desk.shards))] == [0, 0]
+    assert desk.written.examples == 20
+
+
+def test_a_merged_campaign_is_rendered_again_as_it_is(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, [a_shard(0), a_shard(1, buckets=[a_bucket()])])
+    desk.merge()
+    before, page = desk.written, desk.reports / "campaigns/night/report.html"
+    page.unlink()
+    again = ["--reports", str(desk.reports), "--corpus", str(desk.corpus)]
+    assert cli.main(["merge", str(page.parent), *again]) == 1
+    assert (desk.written, page.is_file()) == (before, True)
+
+
+def test_a_folder_without_a_campaign_is_a_mistake(tmp_path: Path) -> None:
+    assert Desk(tmp_path, []).merge() == 3
+
+
+def test_a_hostile_case_costs_the_others_nothing(tmp_path: Path) -> None:
+    hostile = replace(a_bucket(), id="0000000000", case={"schema": 99})
+    desk = Desk(tmp_path, [a_shard(0, buckets=[hostile]), a_shard(1, buckets=[a_bucket()])])
+    assert desk.merge() == 1
+    assert len(desk.written.buckets) == 2
+    assert len(Corpus(desk.corpus).entries()) == 1
+    assert any("bucket 0000000000 was not written" in message for message in desk.written.troubles)

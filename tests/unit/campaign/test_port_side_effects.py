@@ -1,0 +1,266 @@
+"""Ports that do something to their process: findings stay where they were announced, and the campaign goes on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.case import Case
+from statecheck.case.values import int32
+from tests.helpers.modules import ROOT
+from tests.helpers.processes import COMMANDS, run_python
+
+_PORT = """\
+import inspect, os, signal, sys, tempfile, warnings
+import torch
+STATECHECK_PROTOCOL = 2
+def alarmed(number, frame):
+    while frame is not None:
+        if frame.f_code.co_filename == __file__:
+            return
+        frame = frame.f_back
+    raise RuntimeError("alarmed")
+def effect():{effects}def chunk_offsets(cu_seqlens, chunk_size):
+    effect()
+    counts = [-(-(b - a) // chunk_size) for a, b in zip(cu_seqlens, cu_seqlens[1:])]
+    sums = [sum(counts[:n]) for n in range(len(counts) + 1)]
+    return [*sums[:-1], sums[-1] + ({wrong} and len(sums) > 3)]
+effect()
+"""
+
+
+_EFFECTS = """
+    torch.set_default_device("meta")
+    torch.set_default_dtype(torch.float16)
+    os.umask(0o777)
+    os.environ["PORT"] = os.urandom(4).hex()
+    sys.path.clear()
+    sys.stdout = sys.stderr = None
+    warnings.simplefilter("error")
+    os.write(1, b"CLEAN\\x1b[2J\\n")
+    os.write(2, b"::error::no\\n")
+    if os.fork() == 0:
+        os.write(1, b"CLEAN\\n")
+        os._exit(0)
+    os.wait()
+    for _ in range(10):
+        os.open("/dev/null", os.O_RDONLY)
+    folder = tempfile.mkdtemp()
+    os.chdir(folder)
+    os.rmdir(folder)
+    for number in (signal.SIGALRM, signal.SIGPROF, signal.SIGTERM):
+        signal.signal(number, alarmed)
+    signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
+    signal.setitimer(signal.ITIMER_PROF, 0.5, 0.5)
+    sys.setrecursionlimit(len(inspect.stack()) + 40)
+"""
+REMARKS = (
+    "the subject changed the working folder in ",
+    "the subject changed the umask in ",
+    "the subject changed torch's default device in ",
+    "the subject changed torch's default dtype in ",
+    "the subject changed the recursion limit in ",
+    "the subject changed the standard streams in ",
+    "the subject changed the handler of SIGALRM in ",
+    "the subject changed the handler of SIGTERM in ",
+    "the subject changed the timer of SIGALRM in ",
+    "the subject changed the timer of SIGPROF in ",
+    "the subject changed the import path (sys.path) in ",
+    "the subject changed variables of the environment in ",
+    "the subject wrote to the standard output or error: 'CLEAN\\x1b[2J\\n::error::no\\nCLEAN\\n",
+    "the subject leaves files open: a worker has ",
+)
+
+
+_KNOWN = """\
+import os, sys, time
+from subjects import KnownDeviation, Symptom, adapted
+STATECHECK_PROTOCOL = 2
+def chunk_offsets(cu_seqlens, chunk_size):
+    return [1] * len(cu_seqlens)
+SUBJECT = adapted(sys.modules[__name__])
+SHOWN = Symptom("value", function="prepare_chunk_offsets", place="result")
+NAME = "chunk_offsets_count_the_chunks_before_each_sequence"
+SUBJECT.known_deviations = (KnownDeviation(NAME, "https://example.org/1", SHOWN, lambda case: {condition}),)
+"""
+
+
+def nightly(folder: Path, *options: str, wrong: bool) -> CompletedProcess[str]:
+    """A short campaign with the default folders, on a port with these effects when it is imported and in each call."""
+    return nightly_on(_PORT.format(effects=_EFFECTS, wrong=wrong), folder, *options)
+
+
+def nightly_on(port: str, folder: Path, *options: str) -> CompletedProcess[str]:
+    return run_on(port, folder, "nightly", "--engines", "1", "--examples", "60", *options)
+
+
+def run_on(port: str, folder: Path, command: str, *options: str) -> CompletedProcess[str]:
+    folder.mkdir(exist_ok=True)
+    (folder / "port.py").write_text(port, encoding="utf-8")
+    arguments = ("--subject", "port", "--only", "fla-chunks/offsets", "--device", "cpu", *options)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder)))}
+    return run_python("-m", "statecheck", command, *arguments, cwd=folder, env=environment, like=COMMANDS)
+
+
+def record_of(folder: Path) -> CampaignRecord:
+    return CampaignRecord.load(folder / "reports" / FILE)
+
+
+def test_effects_of_a_port_on_its_process_are_no_failures(tmp_path: Path) -> None:
+    done = nightly(tmp_path / "project", wrong=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = record_of(tmp_path / "project")
+    assert [row.status for row in record.properties] == ["passed"]
+    assert record.troubles == []
+    assert [one for one in REMARKS if not any(message.startswith(one) for message in record.remarks)] == []
+    assert "remark: the subject changed the working folder in " in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "::error" not in done.stderr
+    assert done.stdout.count("\nCLEAN\n") == 1
+
+
+def test_effects_of_a_port_on_its_process_lose_no_finding(tmp_path: Path) -> None:
+    folder = tmp_path / "a \u00fcml\u00e4ut project"
+    done = nightly(folder, wrong=True)
+    assert done.returncode == 1, done.stdout + done.stderr
+    (bucket,) = record_of(folder).buckets
+    assert Path(bucket.corpus).parent == folder / "corpus"
+    assert Case.load(Path(bucket.corpus)).property_name == bucket.property
+    assert (Path(bucket.report) / "report.md").is_file()
+    assert f"report: reports/{Path(bucket.report).name}/report.md" in done.stdout
+    assert "CLEAN\n" not in done.stdout.replace("NOT CLEAN\n", "")
+
+
+@pytest.mark.parametrize("condition", ["os._exit(0)", "time.sleep(1e6)"], ids=["exits", "hangs"])
+def test_a_condition_without_an_answer_leaves_a_new_finding(tmp_path: Path, condition: str) -> None:
+    port = _KNOWN.format(condition=condition)
+    done = nightly_on(port, tmp_path / "project", "--time-limit", "2s")
+    assert done.returncode == 1, done.stdout + done.stderr
+    record = record_of(tmp_path / "project")
+    assert [row.status for row in record.properties] == ["FALSIFIED"]
+    (bucket,) = record.buckets
+    assert bucket.message.startswith("result[0] = 1, but should be 0 ")
+    assert Case.load(Path(bucket.corpus)).property_name == bucket.property
+    assert any(
+        trouble.startswith("a condition of a known defect gave no answer: ") for trouble in record.troubles
+    )
+
+
+_CLOSES = """\
+import os
+STATECHECK_PROTOCOL = 2
+def chunk_offsets(cu_seqlens, chunk_size):
+    os.closerange(3, 200)
+    counts = [-(-(b - a) // chunk_size) for a, b in zip(cu_seqlens, cu_seqlens[1:])]
+    return [sum(counts[:n]) for n in range(len(counts) + 1)]
+"""
+
+
+def test_a_port_that_closes_the_descriptors_of_its_process_is_falsified(tmp_path: Path) -> None:
+    done = nightly_on(_CLOSES, tmp_path / "project")
+    assert done.returncode == 1, done.stdout + done.stderr
+    record = record_of(tmp_path / "project")
+    (bucket,) = record.buckets
+    assert Case.load(Path(bucket.corpus)).property_name == bucket.property
+    assert any(
+        "the subject closed file descriptors that it had not opened" in message for message in record.remarks
+    )
+
+
+_REMOVES = """\
+import os, shutil
+STATECHECK_PROTOCOL = 2
+def chunk_offsets(cu_seqlens, chunk_size):
+    for folder in ("reports", "corpus"):
+        shutil.rmtree({folder!r} + "/" + folder, ignore_errors=True)
+    {then}
+    return [1] * len(cu_seqlens)
+"""
+
+
+@pytest.mark.parametrize("then", ["", "os._exit(0)"], ids=["", "and ends the process"])
+def test_a_case_is_kept_though_every_call_removes_the_reports(tmp_path: Path, then: str) -> None:
+    folder = tmp_path / "project"
+    done = nightly_on(_REMOVES.format(folder=str(folder), then=then), folder)
+    assert done.returncode == 1, done.stdout + done.stderr
+    (bucket,) = record_of(folder).buckets
+    assert Case.load(Path(bucket.corpus)).property_name == bucket.property
+    assert (Path(bucket.report) / "report.md").is_file()
+
+
+_FAULTS = """\
+import ctypes, os, time
+STATECHECK_PROTOCOL = 2
+CALLS = []
+def chunk_offsets(cu_seqlens, chunk_size):
+    CALLS.append(time.monotonic())
+    if {when}:
+        {fault}
+    counts = [-(-(b - a) // chunk_size) for a, b in zip(cu_seqlens, cu_seqlens[1:])]
+    return [sum(counts[:n]) for n in range(len(counts) + 1)]
+"""
+_CRASH, _HANG = "ctypes.string_at(0)", "ctypes.PyDLL(None).sleep(3600)"
+"""A segmentation fault, and a call that holds the interpreter's lock."""
+
+
+def fuzz_faulty(folder: Path, *options: str, when: str, fault: str) -> CompletedProcess[str]:
+    """Fuzz a port whose call crashes or hangs under a condition, with a time limit of one second."""
+    port = _FAULTS.format(when=when, fault=fault)
+    return run_on(port, folder, "fuzz", "--workers", "1", "--seed", "3", "--time-limit", "1s", *options)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        pytest.param(_CRASH, "fault", id="crash"),
+        # Each attempt to shrink a hang takes two seconds.
+        pytest.param(_HANG, "hang", id="hang", marks=pytest.mark.slow),
+    ],
+)
+def test_a_crash_or_hang_is_found_shrunk_and_confirmed(tmp_path: Path, fault: str, kind: str) -> None:
+    options = "--budget", "120s", "--exitfirst"
+    done = fuzz_faulty(tmp_path / "project", *options, when="cu_seqlens[-1] > 2", fault=fault)
+    assert done.returncode == 1, done.stdout + done.stderr
+    (bucket,) = record_of(tmp_path / "project").buckets
+    case = Case.load(Path(bucket.corpus))
+    assert case.failure is not None
+    assert (case.failure.kind, case.calls[-1].named["cu_seqlens"]) == (kind, int32([0, 3]))
+    assert "Repeated in 3 of 3 fresh workers." in bucket.note
+
+
+@pytest.mark.parametrize(
+    ("fault", "why", "where"),
+    [
+        (_CRASH, "a worker died with exit code -11 (seed ", "Fatal Python error: Segmentation fault"),
+        (_HANG, "no answer within 1.2 s (seed ", "Stack (most recent call first):"),
+    ],
+    ids=["crash", "hang"],
+)
+def test_a_fault_that_does_not_repeat_is_an_error_with_seed_and_traceback(
+    tmp_path: Path, fault: str, why: str, where: str
+) -> None:
+    mark = str(tmp_path / "mark")
+    once = f"not os.path.exists({mark!r}) and not os.close(os.open({mark!r}, os.O_CREAT))"
+    done = fuzz_faulty(tmp_path / "project", "--budget", "5s", when=once, fault=fault)
+    assert done.returncode == 2, done.stdout + done.stderr
+    (row,) = record_of(tmp_path / "project").properties
+    assert row.status == "ERROR"
+    assert row.detail.startswith(f"not again with this seed: {why}")
+    assert where in row.detail
+    assert f'File "{tmp_path / "project" / "port.py"}", line 7 in chunk_offsets' in row.detail
+    assert "line 7 in chunk_offsets" in done.stdout
+
+
+def test_a_hang_late_in_the_budget_is_never_clean(tmp_path: Path) -> None:
+    late = "time.monotonic() - CALLS[0] > 1.5"
+    done = fuzz_faulty(tmp_path / "project", "--budget", "4s", when=late, fault=_HANG)
+    assert done.returncode == 2, done.stdout + done.stderr
+    (row,) = record_of(tmp_path / "project").properties
+    assert row.compared > 0
+    assert row.status in ("not finished", "ERROR")
+    assert "CLEAN\n" not in done.stdout
+    assert "line 7 in chunk_offsets" in row.detail

@@ -1,0 +1,351 @@
+"""Failing cases of one defect count as one, and those of two defects as two."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from statecheck.case import Case
+from statecheck.case.bucket import Bucket, bucket_of, line_of
+from statecheck.case.cause import cause_of
+from statecheck.case.failure import plain
+from statecheck.case.faults import DEVICE_FAULT
+from statecheck.case.values import Raised, Refusal, Returned, SourceLine, call, int32
+from statecheck.execution.example import Example, ExecutionContext, Falsified
+from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.registry import Property, load_properties
+from statecheck.kernels import triton_mode
+from statecheck.report.markdown import report_text
+from subjects import load
+from tests.helpers.cases import a_case, a_property
+from tests.helpers.hunts import hunting
+from tests.helpers.modules import ROOT, module
+from tests.helpers.planted import broken_subject, defect_named
+
+EXAMPLES = 60
+LAUNCHING_EXAMPLES = 8
+ENOUGH = 4
+
+# One in most topics, by name: what they break shows in one place of one function.
+ONE_PLACE = [
+    ("ceiling division is the one for positive divisors", "ceiling_division_rounds_up_for_either_sign"),
+    ("a conv copy is as long wherever it starts", "a_conv_copy_stays_inside_the_data_of_one_block"),
+    (
+        "groups that ranks need a copy of are left out",
+        "conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_groups",
+    ),
+    (
+        "a sequence is cut at multiples counted from its own start",
+        "no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary",
+    ),
+    (
+        "the last tokens of a row that do not fill a program are dropped",
+        "every_prefill_token_belongs_to_exactly_one_program",
+    ),
+    ("decodes are counted wherever they stand", "rows_behind_the_first_prefill_are_prefills_however_short"),
+    ("a row is looked up with the length of the row before", "permuted_requests_come_out_permuted"),
+    ("a boundary is stored in the column behind it", "every_step_of_requests_in_rows_follows_the_rules"),
+    (
+        "drafts count as tokens of the running state",
+        "after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_counts",
+    ),
+]
+# As many functions or fields show these as have what is broken in them.
+FEW_PLACES = [
+    ("the split of the first step is kept", "each_build_is_what_a_new_builder_would_build", 8),
+    ("every prefill has an initial state", "every_field_of_the_metadata_is_what_its_sentence_says", 3),
+    ("a full block runs on the next one", "align_mode_keeps_the_running_column_and_the_speculative_ones", 2),
+]
+
+
+def going_on(tested: Property) -> Property:
+    """The same, with failing examples that do not end the search: the bench has noted them."""
+
+    def body(trial: Example, **drawn: object) -> None:
+        with suppress(Falsified):
+            tested.body(trial, **drawn)
+            trial.compare_rest()
+
+    return replace(tested, body=body)
+
+
+@cache
+def failing(defect: str, name: str) -> tuple[Case, ...]:
+    """Cases as they were drawn, unshrunk, which the property finds in the broken copy."""
+    tested = load_properties()[name]
+    variant = defect_named(defect).variant
+    found: list[Case] = []
+    with tempfile.TemporaryDirectory() as folder, broken_subject(variant, Path(folder)) as subject:
+        context = ExecutionContext(subject, InProcess(subject, "cpu"), on_falsified=found.append)
+        for seed in range(6):
+            if len(found) < ENOUGH:
+                explore(tested, context, seed)
+    return tuple(found)
+
+
+def explore(tested: Property, context: ExecutionContext, seed: int) -> None:
+    """A machine's scenario ends at its first failure."""
+    most = LAUNCHING_EXAMPLES if tested.launches else EXAMPLES
+    with hunting(shrink=False), suppress(Falsified):
+        going_on(tested).explore(context, seed=seed, max_examples=most)
+
+
+def rules(defect: str, name: str) -> set[str]:
+    if load_properties()[name].launches and not triton_mode.executes():
+        pytest.skip("kernels are compiled in this process; their defects are hunted where they are executed")
+    found = failing(defect, name)
+    assert len(found) > 2, f"{len(found)} failing examples are no test of buckets"
+    return {bucket_of(case).rule for case in found}
+
+
+@pytest.mark.parametrize(("defect", "name"), ONE_PLACE)
+def test_all_failing_cases_of_a_defect_fall_into_one_bucket(defect: str, name: str) -> None:
+    found = rules(defect, name)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(("defect", "name", "most"), FEW_PLACES)
+def test_a_defect_that_shows_in_several_places_makes_a_bucket_of_each(
+    defect: str, name: str, most: int
+) -> None:
+    found = rules(defect, name)
+    assert 1 < len(found) <= most
+
+
+@pytest.mark.parametrize(
+    ("name", "defects"),
+    [
+        (
+            "every_field_of_the_metadata_is_what_its_sentence_says",
+            ("every prefill has an initial state", "the first block to write is the last one"),
+        ),
+        (
+            "bad_input_is_refused_by_name_before_anything_is_written",
+            ("a bool passes for an int", "a matrix passes for a vector"),
+        ),
+    ],
+)
+def test_defects_that_break_different_places_have_no_bucket_in_common(
+    name: str, defects: tuple[str, ...]
+) -> None:
+    found = [rule for defect in defects for rule in rules(defect, name)]
+    assert len(set(found)) == len(found)
+
+
+def test_the_shrunk_case_is_in_the_bucket_of_those_that_it_came_from() -> None:
+    defect, name = ONE_PLACE[2]
+    assert {bucket_of(case).id for case in shrinking(defect, name)} == {
+        bucket_of(case).id for case in failing(defect, name)
+    }
+
+
+def shrinking(defect: str, name: str) -> list[Case]:
+    """All that fails on the way from the first failing example to the smallest."""
+    variant = defect_named(defect).variant
+    found: list[Case] = []
+    with tempfile.TemporaryDirectory() as folder, broken_subject(variant, Path(folder)) as subject:
+        context = ExecutionContext(subject, InProcess(subject, "cpu"), on_falsified=found.append)
+        with hunting(shrink=True), pytest.raises(Falsified):
+            load_properties()[name].explore(context, seed=1, max_examples=200)
+    assert len({case.digest for case in found}) > 1
+    return found
+
+
+def with_outcome(message: str, expected: Returned | Refusal, actual: Returned | Raised) -> Case:
+    """A case whose call has these outcomes."""
+    return a_case(expected=(expected,), actual=(actual,), message=f"{message} [divide(x=5, y=2)]")
+
+
+def raised(exception: str, message: str) -> Case:
+    words = f"the call = {exception}: {message}, but should be a result, 3"
+    return with_outcome(words, Returned(3), Raised(exception, message))
+
+
+def with_finding(tensor: str, index: int, line: int) -> Case:
+    access = f"program ({index}, 0, 0) of copy_kernel stores element [{index}] of `{tensor}`"
+    return raised("OutsideView", f"{access} at copies.py:{line}, behind it")
+
+
+DIFFERS = with_outcome("result = 4, but should be 3", Returned(3), Returned(4))
+FAULTED = raised(DEVICE_FAULT, "illegal access: memory was touched that is not there")
+BUCKETS = [
+    (DIFFERS, "divide: result", ""),
+    (
+        raised("IndexError", "index 7 is out of bounds for dimension 0 with size 3"),
+        "divide: raises IndexError: index # is out of bounds for dimension # with size #",
+        "",
+    ),
+    (
+        with_outcome(
+            "result = 4, but should be ValueError that names starts[3]", Refusal("starts[3]"), Returned(4)
+        ),
+        "divide: returns, but should raise ValueError that names starts",
+        "",
+    ),
+    (FAULTED, "divide: device fault", "illegal access"),
+    (raised(DEVICE_FAULT, "hang: no answer within 30 s"), "divide: device fault", "hang"),
+    (with_finding("pool0", 3, 36), "divide: copy_kernel stores pool", "OutsideView"),
+    (with_finding("pool1", 64, 40), "divide: copy_kernel stores pool", "OutsideView"),
+    (a_case(steps=(), expected=(), actual=(), message=""), "", ""),
+]
+
+
+@pytest.mark.parametrize(("case", "rule", "fault"), BUCKETS, ids=[rule + fault for _, rule, fault in BUCKETS])
+def test_a_bucket_is_what_was_broken_and_how_without_what_belongs_to_one_input(
+    case: Case, rule: str, fault: str
+) -> None:
+    assert bucket_of(case) == Bucket("toys_divide", rule, fault, "toy")
+
+
+def test_the_seed_and_the_device_make_no_difference() -> None:
+    cases = [replace(DIFFERS, seed=seed, device=device) for seed in (None, 1) for device in ("cpu", "cuda")]
+    assert len({bucket_of(case).id for case in cases}) == 1
+
+
+def test_another_subject_and_another_property_are_other_buckets() -> None:
+    cases = (DIFFERS, replace(DIFFERS, subject="impl"), replace(DIFFERS, property_name="toys_add"))
+    assert len({bucket_of(case).id for case in cases}) == 3
+
+
+def test_an_id_is_the_same_in_every_process() -> None:
+    cases = [case for case, _, _ in BUCKETS] + [a_case(message="{'a', 'b'} has {0, 1}, but should be -1")]
+    here = [bucket_of(case).id for case in cases]
+    assert [ids_elsewhere(cases, seed) for seed in ("1", "2")] == [here, here]
+
+
+def ids_elsewhere(cases: list[Case], hash_seed: str) -> list[str]:
+    script = (
+        "import json, sys; from statecheck.case.bucket import bucket_of; from statecheck.case import Case\n"
+        "print(json.dumps([bucket_of(Case.from_json(one)).id for one in json.load(sys.stdin)]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input=json.dumps([case.to_json() for case in cases]),
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return list(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize(
+    ("message", "same"),
+    [
+        (
+            "the programs visit [], but should visit [(0, 0)]",
+            "the programs visit [(1, 2)], but should visit [(0, 0), (1, 2)]",
+        ),
+        ("cu = (0, 1, 1), but should increase strictly", "cu = (0, 3), but should increase strictly"),
+        (
+            "with 1 padding rows (1, 2), but should be (2, 0)",
+            "with 3 padding rows (1,), but should be (2, 0, 2, 0)",
+        ),
+        (
+            "chunk 1 = tokens 1..3, but should lie in one chunk",
+            "chunk 20 = tokens 10..30, but should lie in one chunk",
+        ),
+        (
+            "column 1 of request 0 = ca, but should be 0a fe",
+            "column 3 of request 2 = fe 01 ... 03, but should be ea",
+        ),
+        ("fields ('a',) lie elsewhere", "fields ('a', 'b_1') lie elsewhere"),
+        ("1 token, but should add up to 2", "0 + 3 tokens, but should add up to 2"),
+        (
+            "layer0's state in block 2, column 1 of r0 = unwritten, but should be the state after 2 tokens of r0",
+            "layer11's state in block 5, column 3 of r12 = zeros, but should be the state after 1 token of r4",
+        ),
+        ("x = -1, but should be >= 0", "x = 1e-05, but should be >= 0"),
+        ("result = 'DS', but should be 'SD'", "result = \"it's\", but should be 'SD'"),
+        (
+            "marks = (True,), but should be False throughout",
+            "marks = [True, None], but should be False throughout",
+        ),
+    ],
+)
+def test_two_inputs_of_one_sentence_read_the_same(message: str, same: str) -> None:
+    assert plain(message) == plain(same)
+
+
+def test_sentences_that_say_different_things_stay_apart() -> None:
+    messages = [
+        "chunk_offsets[1] = 2, but should be 3",
+        "chunk_indices[1] = 2, but should be 3",
+        "after the step, row 1 of r0 = zeros, but should be that of token 1",
+        "before the forward, row 1 of r0 = zeros, but should be that of token 1",
+        "cu[0] = 1, but should be 0",
+        "cu = (0, 1, 1), but should increase strictly",
+    ]
+    assert len(set(map(plain, messages))) == len(messages)
+
+
+def test_a_long_message_is_plain_within_a_moment() -> None:
+    assert plain("the programs visit " + "[(1, 2), " * 500 + "'" * 5000) != ""
+
+
+PORT = """\
+def first(values):
+    return values[len(values)]
+
+
+def second(values):
+    return [values[at] for at in range(len(values) + 1)]
+
+
+def chunk_offsets(cu_seqlens, chunk_size):
+    return first([]) if len(cu_seqlens) > 1 else second([])
+
+
+STATECHECK_PROTOCOL = 2
+"""
+
+
+def raising_case(folder: Path, source: str, starts: list[int]) -> Case:
+    """The failing case of a port that raises, whatever it is asked."""
+    linecache.clearcache()
+    with module(folder, "raising_port", source) as name:
+        subject = load(name)
+        context = ExecutionContext(subject, InProcess(subject, "cpu"))
+        trial = context.begin(a_property())
+        with pytest.raises(Falsified) as falsified:
+            trial.agrees(call("prepare_chunk_offsets", cu_seqlens=int32(starts), chunk_size=4))
+    return falsified.value.case
+
+
+def test_an_exception_has_the_line_of_the_port_that_it_came_from(tmp_path: Path) -> None:
+    case = raising_case(tmp_path, PORT, [0, 5])
+    (outcome,) = case.actual
+    assert isinstance(outcome, Raised)
+    assert outcome.at == SourceLine("raising_port.py", 2, "first", "return values[len(values)]")
+    assert "IndexError: list index out of range (raising_port.py:2 in first), but should be" in case.message
+    assert line_of(Case.from_json(case.to_json()).actual[0]) == "first: return values[len(values)]"
+    assert outcome == replace(outcome, at=None)
+    assert str(tmp_path) not in report_text(case, tmp_path / "report").partition("## Run it again")[0]
+
+
+def test_two_lines_that_raise_alike_are_two_buckets_and_two_causes(tmp_path: Path) -> None:
+    one, other = (raising_case(tmp_path, PORT, starts) for starts in ([0, 5], [0]))
+    assert bucket_of(one).rule == bucket_of(other).rule
+    assert bucket_of(one).id != bucket_of(other).id
+    assert cause_of(one).key != cause_of(other).key
+    assert [cause_of(case).title for case in (one, other)] == [
+        "chunk_offsets: the call: raised in first",
+        "chunk_offsets: the call: raised in second",
+    ]
+
+
+def test_a_line_that_moves_stays_in_its_bucket(tmp_path: Path) -> None:
+    before = raising_case(tmp_path, PORT, [0, 5])
+    after = raising_case(tmp_path, f"# A new comment.\n\n{PORT}", [0, 5])
+    assert (":2 in" in before.message, ":4 in" in after.message) == (True, True)
+    assert bucket_of(before) == bucket_of(after)

@@ -1,0 +1,330 @@
+"""What a replayed case comes to on subjects of every kind."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from oracle.profile import DOCUMENTS, Profile
+from statecheck.campaign.corpus import Corpus, replayed
+from statecheck.case import Case
+from statecheck.case.bucket import bucket_of
+from statecheck.case.failure import stated
+from statecheck.case.values import Call, Raised, Refusal, Returned, Tensor, Value, call
+from statecheck.diagnose.replay import (
+    FAILED,
+    FIXED,
+    KNOWN,
+    LEFT_OUT,
+    NOT_APPLICABLE,
+    NOT_REPRODUCED,
+    replay_case,
+)
+from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.patience import Patient, TooLong
+from statecheck.kernels.launch_counts import INTERPRETED, LAUNCHES, How
+from statecheck.subject.identity import SOURCE, source_of
+from subjects import KnownDeviation, NotOffered, Outside, Subject, Symptom, load
+from tests.helpers.cases import PAGES, a_case, toy, toy_of_pages
+from tests.helpers.modules import ROOT, module
+
+KEPT = Corpus(ROOT / "corpus").entries()
+DIVIDED = a_case(
+    steps=(call("cdiv", x=5, y=2),),
+    expected=(Returned(3),),
+    actual=(Returned(2),),
+    message="result = 2, but should be 3 [cdiv(x=5, y=2)]",
+)
+REFUSED = a_case(
+    steps=(call("cdiv", x=5, y=0),),
+    expected=(Refusal("y"),),
+    actual=(Returned(0),),
+    message="result = 0, but should be ValueError that names y [cdiv(x=5, y=0)]",
+)
+
+
+@pytest.fixture(autouse=True)
+def _executed_only(executed: None) -> None:
+    """Most of these subjects have no device functions."""
+
+
+def right(x: int, y: int) -> int:
+    return -(-x // y)
+
+
+def wrong(x: int, y: int) -> int:
+    return x // y
+
+
+def test_a_case_is_fixed_only_where_the_source_has_changed_since(tmp_path: Path) -> None:
+    with module(tmp_path, "toy_source", "def cdiv(x, y):\n    return -(-x // y)\n"):
+        subject = load("toy_source")
+        found_in = {SOURCE: source_of(subject)}
+        case = replace(DIVIDED, subject="toy_source", first_seen=found_in)
+        assert replay_case(case, subject, "cpu").verdict == NOT_REPRODUCED
+        assert replay_case(replace(case, subject="other"), subject, "cpu").verdict == FIXED
+        (tmp_path / "toy_source.py").write_text("def cdiv(x, y):\n    return (x + y - 1) // y\n")
+        assert replay_case(case, subject, "cpu").verdict == FIXED
+
+
+def test_a_case_is_fixed_where_the_engine_behind_a_port_has_changed(tmp_path: Path) -> None:
+    (tmp_path / "toy_engine").mkdir()
+    engine = tmp_path / "toy_engine" / "division.py"
+    engine.write_text("def divide(x, y):\n    return -(-x // y)\n")
+    with module(
+        tmp_path, "toy_behind", "from toy_engine.division import divide\ncdiv = lambda x, y: divide(x, y)\n"
+    ):
+        subject = load("toy_behind")
+        case = replace(DIVIDED, subject="toy_behind", first_seen={SOURCE: source_of(subject)})
+        assert replay_case(case, subject, "cpu").verdict == NOT_REPRODUCED
+        engine.write_text("def divide(x, y):\n    return (x + y - 1) // y\n")
+        assert replay_case(case, subject, "cpu").verdict == FIXED
+
+
+def test_the_source_of_a_plain_port_has_the_engine_that_it_imports(tmp_path: Path) -> None:
+    (tmp_path / "toy_plain_engine").mkdir()
+    engine = tmp_path / "toy_plain_engine" / "chunks.py"
+    engine.write_text("def offsets(starts, size):\n    return [0]\n")
+    port = (
+        "from toy_plain_engine.chunks import offsets\nSTATECHECK_PROTOCOL = 2\n"
+        "def chunk_offsets(cu_seqlens, chunk_size):\n    return offsets(cu_seqlens, chunk_size)\n"
+    )
+    with module(tmp_path, "toy_plain_port", port):
+        subject = load("toy_plain_port")
+        before = source_of(subject)
+        engine.write_text("def offsets(starts, size):\n    return [0, 1]\n")
+        assert before != source_of(subject) != ""
+
+
+def verdict(case: Case, subject: Subject) -> tuple[str, str]:
+    found = replay_case(case, subject, "cpu")
+    return found.verdict, found.message
+
+
+def subject_of(divide: Callable[[int, int], int], *known: KnownDeviation, **fields: object) -> Subject:
+    subject = toy(*known, cdiv=divide)
+    vars(subject).update(fields)
+    return subject
+
+
+def test_a_kept_case_that_is_written_anew_keeps_the_id_of_its_bucket() -> None:
+    cases = [entry.case for entry in KEPT if entry.case is not None]
+    assert [bucket_of(Case.from_json(case.to_json())) for case in cases] == list(map(bucket_of, cases))
+
+
+def test_no_case_of_the_corpus_is_held_against_a_correct_port() -> None:
+    found = [replayed(entry, "examples.numpy_port", "cpu")[0].verdict for entry in KEPT]
+    assert (len(found), set(found)) == (14, {FIXED, NOT_APPLICABLE})
+    assert found.count(FIXED) >= 9
+
+
+LISTS_ONLY = """
+from examples.numpy_port import STATECHECK_PROTOCOL, list_copies
+
+{moved}
+"""
+COPIES_FORWARD = """
+import ctypes
+
+def copy_runs(src_ptrs, dst_ptrs, sizes):
+    for source, target, size in zip(src_ptrs, dst_ptrs, sizes):
+        for byte in range(size):
+            ctypes.memmove(int(target) + byte, int(source) + byte, 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("moved", "becomes"),
+    [(COPIES_FORWARD, FAILED), ("from examples.numpy_port import copy_runs", FIXED)],
+    ids=["broken", "mended"],
+)
+def test_a_port_needs_what_is_called_and_not_what_is_handed_over(
+    tmp_path: Path, moved: str, becomes: str
+) -> None:
+    """The case hands over functions that describe copies, which a port that lists copies itself has no use for."""
+    path = Corpus(ROOT / "corpus").find("3f71337be4")
+    assert '"Function"' in path.read_text(encoding="utf-8")
+    name = f"toy_port_{becomes.lower()}"
+    with module(tmp_path, name, LISTS_ONLY.format(moved=moved)):
+        assert not load(name).has("get_temporal_copy_spec")
+        assert verdict(Case.load(path), load(name))[0] == becomes
+
+
+def test_a_wrong_outcome_fails_and_a_right_one_is_fixed() -> None:
+    assert verdict(DIVIDED, subject_of(wrong)) == (FAILED, "result = 2, but should be 3")
+    assert verdict(DIVIDED, subject_of(right))[0] == FIXED
+
+
+def test_the_rules_are_asked_and_not_what_the_file_expects() -> None:
+    outdated = replace(DIVIDED, expected=(Returned(7),))
+    assert verdict(outdated, subject_of(right))[0] == FIXED
+
+
+def test_a_condition_that_the_same_outcomes_break_is_no_more_fixed_than_it_was() -> None:
+    broken = replace(
+        DIVIDED,
+        expected=(Returned(3),),
+        actual=(Returned(3),),
+        failure=stated("5 is halved", "should not be"),
+    )
+    assert verdict(broken, subject_of(right)) == (FAILED, "5 is halved, but should not be")
+
+
+def test_a_condition_that_other_outcomes_broke_is_fixed() -> None:
+    broken = replace(DIVIDED, actual=(Returned(3),), failure=stated("5 is halved", "should not be"))
+    assert verdict(replace(broken, actual=(Returned(4),)), subject_of(right))[0] == FIXED
+
+
+def test_a_refusal_that_the_subject_does_not_promise_is_not_applicable() -> None:
+    assert verdict(REFUSED, subject_of(lambda x, y: 0))[0] == FAILED
+    found = verdict(REFUSED, subject_of(lambda x, y: pytest.fail("tried"), refuses=False))
+    assert found == (NOT_APPLICABLE, "the rules refuse y")
+
+
+def test_an_input_that_the_contract_leaves_out_is_not_tried() -> None:
+    outside = (Outside("cdiv", "odd numbers", lambda asked: bool(asked.named["x"] % 2)),)
+    found = verdict(DIVIDED, subject_of(lambda x, y: pytest.fail("tried"), outside=outside))
+    assert found == (NOT_APPLICABLE, "odd numbers")
+
+
+def not_here(x: int, y: int) -> int:
+    raise NotOffered(f"no division of {x} by {y}")
+
+
+def test_what_a_release_does_not_offer_is_not_applicable() -> None:
+    assert verdict(DIVIDED, subject_of(not_here)) == (NOT_APPLICABLE, "no division of 5 by 2")
+
+
+@pytest.mark.parametrize(
+    ("profile", "wanted"), [(Profile(kept_pages_of_drafts=True), FIXED), (DOCUMENTS, FAILED)]
+)
+def test_the_rules_are_those_of_the_subject_s_release(profile: Profile, wanted: str) -> None:
+    case = a_case(steps=(PAGES,), expected=(Returned(5),), actual=(Returned(3),))
+    assert verdict(case, toy_of_pages(5, profile))[0] == wanted
+
+
+ROUNDS = Symptom("value", "cdiv", "result")
+
+
+def test_a_declared_defect_is_known_and_another_one_is_not() -> None:
+    known = KnownDeviation("toys_divide", "https://example.org/1", ROUNDS, id="rounds-down")
+    other = KnownDeviation("toys_multiply", "https://example.org/2", ROUNDS)
+    assert verdict(DIVIDED, subject_of(wrong, known)) == (KNOWN, "rounds-down: result = 2, but should be 3")
+    assert verdict(DIVIDED, subject_of(wrong, other))[0] == FAILED
+    assert verdict(DIVIDED, subject_of(right, known))[0] == FIXED
+
+
+def test_what_is_known_is_taken_for_new_on_request() -> None:
+    known = KnownDeviation("toys_divide", "https://example.org/1", ROUNDS)
+    assert replay_case(DIVIDED, subject_of(wrong, known), "cpu", as_new=True).verdict == FAILED
+
+
+def test_an_order_of_programs_is_not_replayed_where_kernels_are_compiled() -> None:
+    ordered = replace(DIVIDED, steps=(replace(DIVIDED.calls[0], schedule="reversed"),))
+    found = replay_case(ordered, subject_of(right), "cuda")
+    assert (found.verdict, "order of the device's own" in found.message) == (NOT_APPLICABLE, True)
+    assert verdict(ordered, subject_of(right))[0] == FIXED
+
+
+def test_an_order_of_programs_is_not_fixed_where_the_interpreter_ran_the_launch() -> None:
+    def interpreted(x: int, y: int) -> int:
+        LAUNCHES[How("divide_kernel", INTERPRETED, "tt.new")] += 1
+        return right(x, y)
+
+    ordered = replace(DIVIDED, steps=(replace(DIVIDED.calls[0], schedule="switches:0>2,3>0"),))
+    words = (
+        "nothing watches launches in Triton's interpreter: divide_kernel (the executor does not know tt.new)"
+    )
+    assert verdict(ordered, subject_of(interpreted)) == (NOT_APPLICABLE, words)
+    assert verdict(DIVIDED, subject_of(interpreted))[0] == FIXED
+
+
+def test_what_the_sanitizer_found_is_not_fixed_where_it_does_not_watch() -> None:
+    raced = replace(
+        DIVIDED, actual=(Raised("RaceBetweenPrograms", "program (0, 0, 0) of k stores to `pool0`"),)
+    )
+    assert raced.sanitized
+    for sanitized, becomes in ((False, NOT_APPLICABLE), (True, FIXED)):
+        subject = subject_of(right)
+        port = InProcess(subject, "cpu", sanitized=sanitized)
+        assert replay_case(raced, subject, "cpu", port).verdict == becomes
+
+
+ENDLESS = a_case(
+    subject="impl",
+    steps=(call("prepare_chunk_indices", cu_seqlens=Tensor("int32", (2,), (0, 2**31 - 1)), chunk_size=1),),
+    expected=(Returned(None),),
+    actual=(Returned(0),),
+    message="result = 0, but should be None",
+)
+"""One row for each of 2^31 tokens."""
+
+
+def test_a_case_for_which_the_rules_find_no_end_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("statecheck.diagnose.replay.Patient", partial(Patient, seconds=0.2))
+    message = "left out: the rules took more than 0.2 s for prepare_chunk_indices"
+    assert verdict(ENDLESS, load("impl")) == (LEFT_OUT, message)
+    # The next one has its own time.
+    assert verdict(DIVIDED, subject_of(right))[0] == FIXED
+
+
+def test_the_time_is_up_while_garbage_is_collected_too() -> None:
+    """Hypothesis has Python call it whenever garbage is collected, and what is raised in such a call is lost."""
+
+    def busy(*_: object) -> None:
+        began = time.process_time()
+        while time.process_time() - began < 0.01:
+            """Counting."""
+
+    def many(*_: object) -> Returned:
+        began = time.process_time()
+        while time.process_time() - began < 0.5:
+            assert len([[number] for number in range(1000)]) == 1000
+        return Returned(0)
+
+    gc.callbacks.append(busy)
+    try:
+        with pytest.raises(TooLong):
+            Patient(many, seconds=0.1)(call("cdiv"), {})
+    finally:
+        gc.callbacks.remove(busy)
+    assert gc.isenabled()
+
+
+def test_the_rules_have_a_time_for_all_calls_of_a_case_together() -> None:
+    def slow(call: Call, _: Mapping[str, Value]) -> Returned:
+        began = time.process_time()
+        while time.process_time() - began < 0.02:
+            """Thinking."""
+        return Returned(call.function)
+
+    rules = Patient(slow, seconds=0.1)
+    asked = (rules(call("cdiv"), {}) for _ in range(10))
+    with pytest.raises(TooLong, match=r"the rules took more than 0\.1 s for cdiv"):
+        list(asked)
+
+
+# Defects that are declared by a property's id.
+
+ROUNDS_DOWN = KnownDeviation("cdiv/either-sign", "https://example.org/1", Symptom("value", "cdiv", "result"))
+BY_NAME = "ceiling_division_rounds_up_for_either_sign"
+
+
+@pytest.mark.parametrize("id_", ["cdiv/either-sign", ""], ids=["with its id", "from before there were ids"])
+def test_a_defect_is_known_by_the_id_of_its_property(id_: str) -> None:
+    case = replace(DIVIDED, property_name=BY_NAME, property_id=id_)
+    assert verdict(case, subject_of(wrong, ROUNDS_DOWN))[0] == "KNOWN"
+
+
+def test_a_defect_of_another_id_is_not_known() -> None:
+    case = replace(DIVIDED, property_name=BY_NAME)
+    declared = replace(ROUNDS_DOWN, property="cdiv/tensor")
+    assert verdict(case, subject_of(wrong, declared))[0] == "FAILED"
+    gone = replace(DIVIDED, property_name="long_gone")
+    assert verdict(gone, subject_of(wrong, ROUNDS_DOWN))[0] == "FAILED"

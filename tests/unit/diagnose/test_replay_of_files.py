@@ -1,0 +1,97 @@
+"""`replay` on the implementation that a case is about, on another one, and of files that are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from statecheck.case.values import (
+    Function,
+    Let,
+    Value,
+    call,
+    record,
+)
+from statecheck.cli import main as cli
+from tests.helpers.cases import a_case
+from tests.helpers.modules import module
+from tests.unit.report.defects import (
+    DEFECTS,
+    DefectiveModule,
+    falsified,
+    source,
+)
+
+
+def replayed(path: Path, subject: str, device: str = "auto") -> int:
+    return cli.main(["replay", str(path), "--subject", subject, "--device", device])
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_a_replay_fails_on_the_broken_implementation_and_passes_on_the_intact_one(
+    tmp_path: Path, device: str, capsys: pytest.CaptureFixture[str], defect: DefectiveModule
+) -> None:
+    with module(tmp_path, defect.module, source(defect)) as name:
+        path = falsified(name, device, *defect.steps).save(tmp_path / "case.json")
+        codes = replayed(path, name, device), replayed(path, "impl", device)
+    first, second = capsys.readouterr().out.splitlines()
+    assert codes == (1, 0)
+    assert (first.split(":")[0], second.split(":")[0]) == ("FAILED", "FIXED")
+
+
+@pytest.mark.parametrize("function", ["divide", "copy_kernel"])
+def test_a_replay_on_a_subject_that_lacks_the_function_is_not_applicable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], function: str
+) -> None:
+    launch = call("harness.launch", kernel="copy_kernel", grid=(1,), arguments={}, constexprs={})
+    case = a_case() if function == "divide" else a_case(steps=(launch,))
+    with module(tmp_path, "toy_empty", "") as name:
+        assert replayed(case.save(tmp_path / "case.json"), name) == 2
+    assert capsys.readouterr().out == f"NOT APPLICABLE: toy_empty has no {function}\n"
+
+
+NO_CASE = {
+    "empty": "",
+    "no fields": "{}",
+    "another schema": '{"schema": 99}',
+    "a NUL": "\x00",
+    "no file": None,
+}
+
+
+@pytest.mark.parametrize("text", NO_CASE.values(), ids=NO_CASE)
+def test_a_replay_of_what_is_no_case_is_a_misuse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None
+) -> None:
+    if text is not None:
+        (tmp_path / "case.json").write_text(text, encoding="utf-8")
+    assert replayed(tmp_path / "case.json", "impl") == 3
+    assert capsys.readouterr().err.startswith("error: ")
+    assert replayed(tmp_path, "impl") == 3
+    assert replayed(a_case().save(tmp_path / "case.json"), "no_such_module") == 3
+
+
+def test_a_replay_calls_documented_functions_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "trace"
+    evil = a_case(steps=(call("os.system", command=f"touch {trace}"),))
+    with module(tmp_path, "toy_with_os", "import os\n") as name:
+        code = replayed(evil.save(tmp_path / "case.json"), name)
+    assert (code, trace.exists()) == (3, False)
+    assert "os.system" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Function("os.system"), [{"a": record("R", call=Function("os.system"))}]],
+    ids=["alone", "inside"],
+)
+def test_a_replay_hands_over_documented_functions_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], value: Value
+) -> None:
+    steps = (Let("a", value), call("cdiv", x=5, y=2))
+    case = a_case(steps=steps)
+    with module(tmp_path, "toy_with_os", "import os\ndef cdiv(x, y): pass\n") as name:
+        code = replayed(case.save(tmp_path / "case.json"), name)
+    assert code == 3
+    assert "os.system" in capsys.readouterr().err

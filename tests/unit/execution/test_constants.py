@@ -1,0 +1,85 @@
+"""Which constants of source code Hypothesis draws."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
+
+from statecheck.execution.example import ExecutionContext
+from tests.helpers.cases import a_property
+
+ROOT = Path(__file__).resolve().parents[2]
+_PROGRAM = """
+from statecheck.rooms import open_rooms
+open_rooms()
+from statecheck.execution import profiles
+profiles.load("nightly")
+import oracle.chunks, statecheck.campaign.plan, my_port
+from hypothesis.internal.conjecture import providers
+print(sorted(providers._get_local_constants().set_for_type("integer")))
+"""
+
+
+def test_constants_are_those_of_the_subject_and_none_of_the_harness(tmp_path: Path) -> None:
+    (tmp_path / "my_port.py").write_text("LIMIT = 70123\n", encoding="utf-8")
+    paths = os.pathsep.join([str(tmp_path), str(ROOT)])
+    storage = {"HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path / "hypothesis")}
+    printed = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": paths} | storage,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert printed.strip() == "[70123]"
+
+
+def test_the_first_pass_reads_no_constants_and_later_rounds_do(
+    trial: ExecutionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bool] = []
+
+    def noted() -> Any:
+        read.append(True)
+        return providers._local_constants
+
+    monkeypatch.setattr(providers, "_get_local_constants", noted)
+    # Of 20 integers one is a constant.
+    many = {"x": st.lists(st.integers(), min_size=200, max_size=201)}
+    tested = a_property(lambda trial, x: None, strategies=many)
+    tested.explore(trial, seed=1, max_examples=9, simplest=False)
+    assert not read
+    tested.explore(trial, seed=1, max_examples=9)
+    assert read
+
+
+_COMPOSITES = """
+import inspect
+from statecheck.execution import profiles
+profiles.load("nightly")
+from hypothesis import strategies as st
+read = []
+find_source = inspect.getsource
+inspect.getsource = lambda found: read.append(found) or find_source(found)
+st.composite(lambda draw: draw(st.integers()))
+print(len(read))
+"""
+
+
+def test_the_source_of_a_composite_strategy_is_not_read() -> None:
+    printed = subprocess.run(
+        [sys.executable, "-c", _COMPOSITES],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert printed.strip() == "0"

@@ -1,0 +1,55 @@
+"""What the first examples of an exploration are, and what the first of them costs."""
+
+from __future__ import annotations
+
+import inspect
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from statecheck.campaign.schedule.passes import FIRST_EXAMPLES
+from statecheck.execution import profiles
+from statecheck.execution.example import Example, ExecutionContext
+from statecheck.execution.executors.in_process import InProcess
+from tests.helpers.cases import a_property, toy
+
+_NUMBERS = st.tuples(*[st.integers(0, 1000)] * 20)
+
+
+def examples(seed: int, max_examples: int) -> list[int]:
+    """How many of 20 numbers are not 0, in each example of an exploration."""
+    found = list[int]()
+
+    def body(trial: Example, numbers: tuple[int, ...]) -> None:  # noqa: ARG001 - a body has both
+        found.append(sum(number != 0 for number in numbers))
+
+    profiles.register()
+    subject = toy(cdiv=lambda x, y: -(-x // y))
+    tested = a_property(body, strategies={"numbers": _NUMBERS})
+    tested.explore(ExecutionContext(subject, InProcess(subject, "cpu")), seed=seed, max_examples=max_examples)
+    return found
+
+
+@pytest.mark.skipif(
+    hypothesis.__version_info__ < (6, 120),
+    reason="earlier versions of Hypothesis begin with ten simple examples, however few are asked for",
+)
+def test_the_second_example_of_the_first_pass_is_no_simple_one() -> None:
+    drawn = [examples(seed, FIRST_EXAMPLES) for seed in range(5)]
+    assert [one[0] for one in drawn] == [0] * 5
+    assert min(one[1] for one in drawn) > 10
+    # What the number of examples of the first pass is chosen by.
+    assert max(examples(seed, 10)[1] for seed in range(5)) < 5
+
+
+def test_no_source_is_read_for_a_search_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[object]()
+
+    def noted(of: object) -> str:
+        read.append(of)
+        raise OSError
+
+    monkeypatch.setattr(inspect, "getsource", noted)
+    assert len(examples(1, 3)) == 3
+    assert not read

@@ -1,0 +1,202 @@
+"""What a property declares of itself, and by which of its two names it is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.database import InMemoryExampleDatabase
+from hypothesis.stateful import rule
+
+from statecheck.case.values import call
+from statecheck.execution import registry
+from statecheck.execution.example import Example, ExecutionContext, Falsified
+from statecheck.execution.machines import ExampleMachine, MachineProperty, _no_body
+from statecheck.execution.registry import PROPERTIES, Property, load_properties, prop, remember
+from statecheck.execution.selection import select
+from tests.helpers.cases import a_property
+from tests.helpers.processes import run_pytest
+
+BOUNDARY = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
+
+
+@pytest.fixture(autouse=True)
+def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is gone after it."""
+    monkeypatch.setattr(registry, "PROPERTIES", dict(load_properties()))
+
+
+def declared(id_: Any) -> Callable[..., None]:
+    @prop(id_, "agreement", "cdiv")
+    def test_toys_divide(trial: Any) -> None: ...
+
+    return test_toys_divide
+
+
+def test_a_property_says_its_id() -> None:
+    declared("toys/divide")
+    assert registry.PROPERTIES["toys_divide"].id == "toys/divide"
+
+
+@pytest.mark.parametrize(
+    "id_", ["", "toys", "toys/", "/divide", "Toys/divide", "toys/di_vide", "toys/divide/", "toys/di vide"]
+)
+def test_an_id_is_a_topic_and_a_word(id_: str) -> None:
+    with pytest.raises(ValueError, match=r"^id = .*, but should be <topic>/<word>, each of a-z, 0-9 and '-'"):
+        declared(id_)
+    assert "toys_divide" not in registry.PROPERTIES
+
+
+def test_an_id_is_that_of_one_property() -> None:
+    with pytest.raises(ValueError, match=rf"^id = 'v1-postprocess/boundary', .* that of {BOUNDARY} \[prop\]"):
+        declared("v1-postprocess/boundary")
+    assert "toys_divide" not in registry.PROPERTIES
+
+
+def test_a_module_that_is_imported_again_declares_the_same_properties() -> None:
+    remember(a_property(id="toys/divide"))
+    remember(a_property(id="toys/divide"))
+
+
+def test_no_id_is_a_part_of_another_s() -> None:
+    """Or a user who types the one would be given both."""
+    ids = [one.id for one in PROPERTIES.values()]
+    assert [(one, other) for one, other in permutations(ids, 2) if one in other] == []
+
+
+# Which properties an expression names.
+
+
+NAMED = {
+    name: a_property(name=name, id=id_)
+    for name, id_ in {
+        "chunks_cover": "fla-chunks/cover",
+        "chunks_end": "fla-chunks/end",
+        "decodes_end": "split/decodes",
+    }.items()
+}
+
+
+@pytest.mark.parametrize(
+    ("expression", "chosen"),
+    [
+        ("fla-chunks/end", ["chunks_end"]),
+        ("fla-chunks", ["chunks_cover", "chunks_end"]),
+        ("split/", ["decodes_end"]),
+        ("split/decodes or fla-chunks/cover", ["chunks_cover", "decodes_end"]),
+        ("not fla-chunks", ["decodes_end"]),
+        ("fla-chunks and end", ["chunks_end"]),
+        ("decodes", ["decodes_end"]),
+    ],
+)
+def test_a_word_with_a_slash_or_a_hyphen_is_looked_for_in_ids(expression: str, chosen: list[str]) -> None:
+    assert select(list(NAMED), expression, NAMED) == chosen
+
+
+def test_a_word_that_is_a_topic_selects_the_whole_topic_and_nothing_else() -> None:
+    named = NAMED | {"split_chunks": a_property(name="split_chunks", id="fla-chunks/split")}
+    assert select(list(named), "split", named) == ["decodes_end"]
+    assert select(list(named), "split or cover", named) == ["chunks_cover", "decodes_end"]
+
+
+def test_a_word_that_is_no_topic_is_looked_for_in_names_alone() -> None:
+    with pytest.raises(
+        ValueError, match=r"^only = 'chunk_fla', but should match a property; like it are fla-chunks"
+    ):
+        select(list(NAMED), "chunk_fla", NAMED)
+
+
+def test_the_word_sequences_selects_all_properties_of_sequences() -> None:
+    tested = load_properties()
+    chosen = select(sorted(tested), "sequences", tested)
+    assert {tested[name].id for name in chosen} == {
+        one.id for one in tested.values() if one.id.startswith("sequences/")
+    }
+
+
+def test_a_name_without_a_property_has_no_id() -> None:
+    """As of a saved case, whose property is gone."""
+    assert select(["gone"], "gone", NAMED) == ["gone"]
+    assert select(["gone", *NAMED], "not fla-chunks", NAMED) == ["gone", "decodes_end"]
+
+
+def test_a_property_is_found_by_its_name_and_by_its_id() -> None:
+    assert registry.found(BOUNDARY) is registry.found("v1-postprocess/boundary") is PROPERTIES[BOUNDARY]
+    with pytest.raises(KeyError, match="v1-postprocess/nothing"):
+        registry.found("v1-postprocess/nothing")
+
+
+def test_pytest_s_own_k_knows_ids() -> None:
+    done = run_pytest("properties/test_types.py", "--collect-only", "-q", "-k", "cdiv/ or page-size/padded")
+    assert done.stdout.splitlines()[:3] == [
+        "properties/test_types.py::test_ceiling_division_rounds_up_for_either_sign",
+        "properties/test_types.py::test_ceiling_division_of_a_tensor_is_elementwise_and_keeps_its_dtype",
+        "properties/test_types.py::test_a_padded_page_is_as_large_as_its_padding_says",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("division_is_exact_or_refused", '@prop("divide/exact", '),
+        (
+            "requests_in_rows_read_the_state_of_their_tokens",
+            "class RequestsInRowsReadTheStateOfTheirTokens(",
+        ),
+    ],
+)
+def test_a_test_stands_where_its_statement_does(name: str, line: str) -> None:
+    """And not in the harness, where pytest's list of failures, and a click on it, would lead to otherwise."""
+    tested: Any = PROPERTIES[name]
+    code = tested.test().__code__
+    statement = Path(code.co_filename).read_text(encoding="utf-8").splitlines()[code.co_firstlineno - 1 :]
+    # Of a class, some versions of Python count the line of its decorator.
+    assert any(text.startswith(line) for text in statement[:2])
+
+
+# What it remembers of failures.
+
+
+def fails(trial: Example, x: int) -> None:
+    trial.run(call("divide", x=x, y=1))
+    trial.holds(x > 9, f"x = {x}", "should be > 9")
+
+
+class Failing(ExampleMachine):
+    """Fails in its first step."""
+
+    @rule(number=st.integers(0, 9))
+    def fail(self, number: int) -> None:
+        fails(self.trial, number)
+
+
+@pytest.mark.parametrize(
+    "tested",
+    [
+        a_property(fails, strategies={"x": st.integers(0, 9)}),
+        MachineProperty("failing", "Fails.", "algebra", (), _no_body, {}, __name__, machine=Failing),
+    ],
+    ids=["body", "machine"],
+)
+def test_a_test_run_keeps_failures_in_the_database_and_an_exploration_does_not(
+    tested: Property, trial: ExecutionContext
+) -> None:
+    database = InMemoryExampleDatabase()
+    before = settings.default
+    settings.register_profile("with_database", before, database=database)
+    settings.load_profile("with_database")
+    try:
+        with pytest.raises(Falsified):
+            tested.explore(trial, seed=1, max_examples=20)
+        assert database.data == {}
+        with pytest.raises(Falsified):
+            tested.search(trial)
+        assert database.data != {}
+    finally:
+        settings.register_profile("before", before)
+        settings.load_profile("before")

@@ -1,0 +1,132 @@
+"""Interleavings as an input: what they find of the implementation broken on purpose, and how a script repeats it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import find
+
+from properties.strategies.orders import switches as switches_drawn
+from statecheck.case import Case
+from statecheck.case.values import Call
+from statecheck.diagnose.attribution import explained
+from statecheck.diagnose.rerun import replay
+from statecheck.execution.example import ExecutionContext, Falsified
+from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.registry import load_properties
+from statecheck.report.markdown import write_report
+from tests.helpers.hunts import hunting
+from tests.helpers.planted import Variant, broken_subject, implementation
+from tests.helpers.processes import run_python
+
+pytestmark = pytest.mark.usefixtures("executed")
+
+MOST_OPERATIONS = 10_000_000
+BY_SLOT = "no_order_of_programs_shows_in_what_is_stored_by_slot"
+FILE = "align/kernels/postprocess.py"
+ARRIVAL = "if last_to_finish(programs, counters_ptr):"
+AT_ONCE = Variant("counts_at_once", FILE, ARRIVAL, "if resets > 0:")
+"""Every program sets the counts as soon as it is done, while others still have to decide by the counts before."""
+EXAMPLES = 100
+IN_TURN = ("", "reversed", "switches:0>1", "switches:0>2", "switches:0>3")
+
+
+def arrives_early() -> Variant:
+    """A program arrives before it has read the counts: who arrives last may set them before others have read them.
+
+    No order in which programs run one after the other shows it.
+    """
+    text = (implementation() / FILE).read_text(encoding="utf-8")
+    old = text[text.index("    copying = 0\n") : text.index(ARRIVAL) + len(ARRIVAL)]
+    sooner = (
+        "    last = False\n    if HAS_IDX_MAPPING:\n        last = last_to_finish(programs, counters_ptr)\n"
+    )
+    return Variant("arrives_early", FILE, old, sooner + old.replace(ARRIVAL, "if last:"))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the property found with interleavings alone: after so many examples, and shrunk."""
+
+    examples: int
+    shrunk: Case
+    port: InProcess
+
+    def fails(self, schedule: str) -> Case | None:
+        """The case as it fails in another order of its last launch."""
+        return replay(scheduled(self.shrunk, schedule), self.port)
+
+
+def scheduled(case: Case, schedule: str) -> Case:
+    *steps, last = case.steps
+    assert isinstance(last, Call)
+    return replace(case, steps=(*steps, replace(last, schedule=schedule)))
+
+
+@contextmanager
+def found_in(variant: Variant, folder: Path) -> Iterator[Found]:
+    with broken_subject(variant, folder) as subject:
+        failing: list[int] = []
+        port = InProcess(subject, "cpu", sanitized=False)
+        context = ExecutionContext(subject, port)
+        context.on_falsified = lambda case: failing.append(context.examples)
+        with hunting(shrink=True), pytest.raises(Falsified) as caught:
+            load_properties()[BY_SLOT].explore(context, seed=1, max_examples=EXAMPLES)
+        case = caught.value.case
+        yield Found(failing[0], case, port)
+
+
+@pytest.fixture(scope="module")
+def at_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
+    with found_in(AT_ONCE, tmp_path_factory.mktemp("at_once")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def early(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
+    with found_in(arrives_early(), tmp_path_factory.mktemp("early")) as found:
+        yield found
+
+
+def switches(case: Case) -> list[str]:
+    return [call.schedule for call in case.calls if call.schedule]
+
+
+def test_counts_set_while_siblings_read_them_are_found_by_interleavings_alone(
+    at_once: Found, early: Found
+) -> None:
+    assert max(at_once.examples, early.examples) <= EXAMPLES
+    print(f"after {at_once.examples} and {early.examples} examples")
+
+
+def test_what_only_an_interleaving_shows_no_order_of_whole_programs_does(early: Found) -> None:
+    assert not [order for order in IN_TURN if early.fails(order)]
+
+
+def test_few_drawn_switches_show_what_only_an_interleaving_does(early: Found) -> None:
+    drawn = find(switches_drawn(), lambda schedule: early.fails(schedule) is not None)
+    assert 1 <= drawn.count(">") <= 2
+
+
+def explained_in(found: Found) -> Case:
+    return explained(found.shrunk, found.port.subject)
+
+
+def test_the_script_has_statecheck_replay_it(early: Found, tmp_path: Path) -> None:
+    directory = write_report(explained_in(early), tmp_path, early.port.subject.module)
+
+    def says(**variables: str) -> int:
+        return run_python(directory / "repro.py", env=os.environ | variables).returncode
+
+    assert says() == 1
+    assert says(SUBJECT="impl", SUBJECT_PATH=str(implementation().parent)) == 0
+
+
+def test_a_case_with_its_interleaving_is_read_back(early: Found) -> None:
+    case = explained_in(early)
+    assert Case.from_json(case.to_json()) == case

@@ -1,0 +1,189 @@
+"""How a process says that kernels were launched."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from statecheck.campaign.coordinator import run
+from statecheck.campaign.launched import KernelRecord, launches_of, records_of
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.record import CampaignRecord
+from statecheck.case.values import call
+from statecheck.execution.example import ExecutionContext
+from statecheck.kernels.launch import STATE
+from statecheck.kernels.launch_counts import EXECUTED, INTERPRETED, How, summary, take
+from statecheck.kernels.memory import Memory
+from statecheck.util.decode import Decoder
+from statecheck.workers.port import InWorker
+from tests.helpers.modules import ROOT, module
+
+FILE = str(Path(__file__).relative_to(ROOT))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_launched_so_far(trial: ExecutionContext) -> Iterator[None]:
+    if trial.port.device != "cpu":
+        pytest.skip("kernels are compiled in this process, and this is about executed ones")
+    take()
+    yield
+    take()
+
+
+@triton.jit
+def step_kernel(x_ptr, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
+    tl.store(x_ptr, tl.load(x_ptr) + STEP)
+
+
+@triton.jit(noinline=True)
+def behind(x_ptr, places):  # type: ignore[no-untyped-def]
+    return x_ptr + places
+
+
+@triton.jit
+def passed_on_kernel(x_ptr):  # type: ignore[no-untyped-def]
+    tl.store(behind(x_ptr, 1), 5)
+
+
+def launched(step: int = 1) -> Counter[How]:
+    """What is said of a launch of `step_kernel`."""
+    step_kernel[(1,)](torch.zeros(1, dtype=torch.int32), STEP=step)
+    return take()
+
+
+def test_launches_of_all_variants_of_a_kernel_are_counted_under_its_place() -> None:
+    found = launched(1) + launched(2) + launched(2)
+    (kernel,) = records_of(found)
+    _, line = inspect.getsourcelines(step_kernel.fn)
+    assert (kernel.name, kernel.place, kernel.executed) == ("step_kernel", f"{FILE}:{line}", 3)
+
+
+def test_what_is_taken_over_is_told_once() -> None:
+    launched()
+    assert not take()
+    assert launched().total() == 1
+
+
+class _Broken(Memory):
+    def load1(self, *_: object) -> Any:
+        raise RuntimeError("no memory")
+
+
+def test_a_launch_that_ends_in_an_error_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(STATE, "memory", lambda launch: _Broken())
+    with pytest.raises(RuntimeError, match="no memory"):
+        launched()
+    assert take().total() == 1
+
+
+def test_a_kernel_that_is_not_understood_is_interpreted_and_the_reason_is_told() -> None:
+    numbers = torch.zeros(2, dtype=torch.int32)
+    for _ in range(3):
+        passed_on_kernel[(1,)](numbers)
+    (how,) = (found := take())
+    assert numbers.tolist() == [0, 5]
+    assert (how.kernel, how.how, found[how]) == ("passed_on_kernel", INTERPRETED, 3)
+    assert how.why == "a function of its own that returns pointers"
+    (kernel,) = records_of(found)
+    assert (kernel.executed, kernel.interpreted[0].times) == (0, 3)
+
+
+def test_launches_go_from_process_to_process_and_into_files() -> None:
+    found = launched(5)
+    assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - what has just been written
+    written = json.loads(json.dumps([asdict(one) for one in records_of(found)]))
+    assert launches_of(Decoder().decode(written, list[KernelRecord])) == found
+
+
+def how(kernel: str, why: str = "") -> How:
+    return How(kernel, INTERPRETED if why else EXECUTED, why)
+
+
+@pytest.mark.parametrize(
+    ("launches", "text"),
+    [
+        ({}, ""),
+        ({how("f"): 1}, "1 executed from their IR (1 launch)"),
+        ({how("f"): 12_000, how("g"): 345}, "2 executed from their IR (12,345 launches)"),
+        ({how("f", "tt.new"): 12}, "1 in Triton's interpreter, unwatched: f (tt.new), 12 launches"),
+        (
+            {how("f"): 2, how("f", "a"): 1, how("g", "b"): 3},
+            "1 executed from their IR (2 launches); 2 in Triton's interpreter, unwatched: g (b), 3 launches; f (a), 1 launch",
+        ),
+    ],
+)
+def test_how_kernels_were_run_is_a_line(launches: dict[How, int], text: str) -> None:
+    assert summary(Counter(launches)) == text
+
+
+def test_of_many_interpreted_kernels_some_are_named() -> None:
+    assert summary({how(f"k{n}", "x"): 1 for n in range(1, 10)}).endswith("; k8 (x), 1 launch; 1 more")
+
+
+LAUNCHING = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def halves_kernel(x_ptr):
+    if tl.load(x_ptr) > 10:
+        tl.store(x_ptr, 1)
+
+def halve(x):
+    number = torch.tensor([x])
+    halves_kernel[(1,)](number)
+    return int(number)
+"""
+
+
+@pytest.mark.slow
+def test_launches_of_a_subject_in_another_process_are_counted(tmp_path: Path) -> None:
+    with module(tmp_path, "toy_halves", LAUNCHING) as name, InWorker(name, "cpu") as port:
+        found = []
+        for x in (3, 30):
+            port.begin()
+            port.execute(call("halve", x=x))
+            found.append(port.take_launches())
+        assert not port.take_launches()
+    assert [each.total() for each in found] == [1, 1]
+    assert {(how.kernel, how.place) for each in found for how in each} == {
+        ("halves_kernel", "toy_halves.py:4")
+    }
+
+
+COPIES = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> CampaignRecord:
+    """A campaign of a few examples on impl."""
+    folder = tmp_path_factory.mktemp("campaign")
+    plan = Plan(
+        "launched",
+        "impl",
+        COPIES,
+        "cpu",
+        budget=None,
+        examples=12,
+        engines=1,
+        reports=str(folder),
+        corpus=str(folder / "corpus"),
+        seed=1,
+    )
+    return run(plan)
+
+
+def test_a_campaign_on_impl_counts_the_launches_of_its_kernels(campaign: CampaignRecord) -> None:
+    (kernel,) = campaign.launched
+    assert kernel.name == "postprocess_mamba_fused_kernel"
+    assert kernel.executed > 0

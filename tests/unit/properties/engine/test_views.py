@@ -1,0 +1,379 @@
+"""What an engine shows of itself: the order of its rows, where states are in its pools, its marks and its pictures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from oracle.lifecycle.requests import ScheduledRequest
+from properties.engine.flaws import Flaw
+from properties.engine.marks import MARKS
+from properties.engine.metadata import in_order
+from properties.engine.places import Mirror, StatePlace
+from properties.engine.report.story import KEPT
+from properties.engine.world import NEVER, World
+from properties.strategies.align.kept import Group, Kept
+from properties.strategies.align.runner import PREPROCESS
+from properties.strategies.align.setup import Setup
+from statecheck.case.timeline import Cell, Spot, Timeline, WrongCell
+from statecheck.execution.example import ExecutionContext
+from tests.unit.properties.engine.test_engine import (
+    ACCEPTED,
+    BUILD,
+    CONV,
+    PADDED,
+    PAGE,
+    POOL,
+    TEMPORAL,
+    TEN,
+    TWO,
+    Tamper,
+    case,
+    copied,
+    drives,
+    edited,
+    rewritten,
+    violates,
+    world,
+)
+
+# The order of rows: contract 1.5.
+
+
+def row(name: str, computed: int, length: int, *, prefilling: bool = True) -> ScheduledRequest:
+    return ScheduledRequest(
+        name, computed, length, (), (0,) * length, (0,) * length, ((),), is_prefilling=prefilling
+    )
+
+
+def test_decodes_come_before_short_chunks_long_ones_and_first_ones() -> None:
+    rows = [row("first", 0, 1), row("long", 4, 4), row("short", 4, 3), row("decode", 9, 3, prefilling=False)]
+    ordered = in_order(rows, world(), {one.id: number for number, one in enumerate(rows)})
+    assert [one.id for one in ordered] == ["decode", "short", "long", "first"]
+
+
+def test_among_equals_the_priority_decides() -> None:
+    rows = [row(name, 9, 1 + number, prefilling=False) for number, name in enumerate("abc")]
+    ordered = in_order(rows, world(), {"a": 2, "b": 0, "c": 1})
+    assert [one.id for one in ordered] == ["b", "c", "a"]
+
+
+# Where states are in pools.
+
+
+def mirrored(layout: str, *, shared: bool = False) -> Mirror:
+    """Two layers: pages of 56 bytes with 4 before the conv state, and one temporal state alone."""
+    conv = Kept("conv", (5, 2) if layout == "SD" else (2, 5), "bfloat16")
+    both = Group((conv, Kept("temporal", (2, 3), "float32")), lead=4, padding=8)
+    alone = Group((Kept("temporal", (2, 2), "float32"),))
+    setup = Setup((both, alone), ("conv", "temporal"), 4, 2, layout, shared)
+    return Mirror(World(setup, ("mamba2", "mamba2"), num_blocks=4))
+
+
+def counted(mirror: Mirror) -> list[StatePlace]:
+    """The places of pools whose bytes are numbered from 0 on, from block 0 on."""
+    mirror.seen(
+        {name: bytes(number % 251 for number in range(len(pool))) for name, pool in mirror.pools.items()}
+    )
+    return mirror.places
+
+
+@pytest.mark.parametrize(
+    ("layout", "rows"),
+    [
+        case("rows of channels", "SD", [(120, 121, 122, 123), (124, 125, 126, 127)]),
+        case("channels of rows", "DS", [(118, 119, 128, 129), (120, 121, 130, 131)]),
+    ],
+)
+def test_conv_rows_are_found_whichever_way_round_they_are(layout: str, rows: list[tuple[int, ...]]) -> None:
+    place = counted(mirrored(layout))[0]
+    assert (place.window, place.row_bytes, place.label) == (3, 4, "layer0's conv state")
+    assert place.rows(2, 1, 2) == tuple(map(bytes, rows))
+
+
+@pytest.mark.parametrize("layout", ["SD", "DS"])
+def test_a_temporal_state_is_behind_the_conv_state(layout: str) -> None:
+    place = counted(mirrored(layout))[1]
+    assert place.temporal(2) == bytes(range(112 + 24, 112 + 48))
+
+
+@pytest.mark.parametrize(
+    ("layout", "written"), [("SD", range(60, 68)), ("DS", [60, 61, 62, 63, 70, 71, 72, 73])]
+)
+def test_what_is_written_is_what_is_read_and_nothing_else(layout: str, written: list[int]) -> None:
+    mirror = mirrored(layout)
+    place, before = counted(mirror)[0], mirror.contents()[POOL]
+    rows = place.rows(1, 0, 2)
+    place.write_rows(1, [bytes(255 - byte for byte in row) for row in rows])
+    after = mirror.contents()[POOL]
+    assert [at for at in range(len(after)) if after[at] != before[at]] == list(written)
+    assert place.rows(1, 0, 2) == tuple(bytes(255 - byte for byte in row) for row in rows)
+
+
+def test_groups_may_share_a_pool_in_pages_as_long_as_the_longest() -> None:
+    mirror = mirrored("SD", shared=True)
+    *_, alone = counted(mirror)
+    assert (mirror.pages, alone.pool, alone.group, alone.label) == (
+        {"pool0": 56},
+        "pool0",
+        1,
+        "layer1's state",
+    )
+    assert alone.temporal(1) == bytes(range(56, 72))
+
+
+@pytest.mark.parametrize(
+    ("group", "states"), [case("behind a lead", 0, range(4, 48)), case("from the beginning", 1, range(16))]
+)
+def test_bytes_of_a_shared_page_are_states_of_a_group_or_none(group: int, states: range) -> None:
+    mirror = mirrored("DS", shared=True)
+    assert [byte for byte in range(56) if mirror.is_state(POOL, group, byte)] == list(states)
+
+
+def test_bytes_that_are_new_are_timeline_after_once_by_pool_and_block() -> None:
+    mirror = mirrored("SD")
+    pools = {name: bytearray(contents) for name, contents in mirror.contents().items()}
+    pools["pool0"][56] ^= 1
+    pools["pool0"][111] ^= 1
+    pools["pool1"][48] ^= 1
+    seen = {name: bytes(contents) for name, contents in pools.items()}
+    assert mirror.seen(seen) == {("pool0", 1): [0, 55], ("pool1", 3): [0]}
+    assert (mirror.seen(seen), mirror.contents()) == ({}, seen)
+
+
+def test_a_lost_block_is_unwritten_in_every_pool() -> None:
+    mirror = mirrored("SD")
+    before = {place.number: (place.temporal(1), place.temporal(3)) for place in counted(mirror)[1:]}
+    mirror.poison(2)
+    assert [set(place.temporal(2)) for place in mirror.places[1:]] == [{NEVER}, {NEVER}]
+    assert {place.number: (place.temporal(1), place.temporal(3)) for place in mirror.places[1:]} == before
+
+
+# Marks.
+
+
+FEW_BLOCKS = world(num_blocks=8)
+MARKED: dict[str, str | tuple[World, str]] = {
+    "several requests in a step": "new a 4; new b 4; step a b",
+    "decodes beside prompts": "new a 4; step a; new b 4; step a b",
+    "prompt in several chunks": "new a 10; step a",
+    "first chunk of one token": "new a 1; step a",
+    "last chunk of a prompt within a block": TEN,
+    "boundary hit exactly by acceptance": "new a 5; step a; step a; step a+2=3",
+    "boundary crossed by one": "new a 6; step a; step a; step a+2=3",
+    "boundary crossed by several": "new a 7; step a; step a; step a+2=3",
+    "boundary hit by a prompt chunk": "new a 4; step a",
+    "all drafts accepted": "new a 4; step a; step a+2=3",
+    "some drafts accepted": "new a 4; step a; step a+2=2",
+    "no draft accepted": "new a 4; step a; step a+2=1",
+    "all accepted up to the boundary": "new a 5; step a; step a; step a+2=3",
+    "no drafts": "new a 4; step a; step a",
+    "no drafts after several accepted": "new a 4; new b 4; step a b; step a+2=2 b+2; step a b+2",
+    "no drafts in the whole batch after several accepted": "new a 4; new b 4; step a b; step a+2=2 b+2; step a b",
+    "backward move": "new a 6; step a; step a; step a+2=1; step a",
+    "sits a step out after several accepted": "new a 4; new b 4; step a b; step a+2=2 b; step b",
+    "prefix hit": "new a 4; step a; like b a 4 1; step b",
+    "prefix hit of several blocks": "new a 8; step a; like b a 8 1; step b",
+    "prefix hit then speculation": "new a 4; step a; like b a 4 1; step b; step b+2",
+    "preemption": "new a 4; step a; out a",
+    "preemption for want of blocks": (FEW_BLOCKS, "new a 4; new b 4; step a b; step a b"),
+    "reset of the prefix cache": "new a 4; step a; reset",
+    "resume after preemption": "new a 4; step a; out a; step a",
+    "resume with a hit": "new a 5; step a; out a; step a",
+    "resume after a reset": "new a 4; step a; reset; step a",
+    "replay as short as a decode": "new a 5; step a; step a; out a; step a",
+    "finished": "new a 4; step a; end a; step",
+    "slot reuse": "new a 4; step a; end a; new b 4; step b",
+    "block recycled": "new a 4; step a; end a; step",
+    "rows in another order": "new a 4; new b 4; step a b; step a b; swap a b",
+    "rows of padding": (PADDED, "new a 4; step a; pad a"),
+}
+
+
+def marks(trial: ExecutionContext, script: str | tuple[World, str]) -> tuple[set[str], set[str]]:
+    """The marks seen before the last of the words, and after it."""
+    kept, words = script if isinstance(script, tuple) else (world(), script)
+    before, _, last = words.rpartition(";")
+    driven = drives(trial, kept, before)
+    seen = set(driven.engine.marks.seen)
+    return seen, driven.goes(last).engine.marks.seen
+
+
+def test_every_mark_has_a_scenario() -> None:
+    assert list(MARKED) == list(MARKS)
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_mark_appears_when_its_moment_comes(trial: ExecutionContext, mark: str) -> None:
+    before, after = marks(trial, MARKED[mark])
+    assert mark not in before
+    assert mark in after
+
+
+@pytest.mark.parametrize(
+    ("mark", "words"),
+    [
+        ("decodes beside prompts", "new a 4; new b 4; step a b; step a b"),
+        ("boundary crossed by one", "new a 5; step a; step a; step a+2=3"),
+        ("boundary crossed by several", "new a 6; step a; step a; step a+2=3"),
+        ("boundary hit exactly by acceptance", "new a 4; step a; step a+2=3"),
+        ("all accepted up to the boundary", "new a 6; step a; step a; step a+2=2"),
+        ("no drafts in the whole batch after several accepted", MARKED["no drafts after several accepted"]),
+        ("no drafts after several accepted", "new a 4; step a; step a+2=1; step a"),
+        ("sits a step out after several accepted", "new a 4; new b 4; step a b; step a+2=1 b; step b"),
+        ("backward move", f"{ACCEPTED}; step a+2; step a"),
+        ("prefix hit", "new a 4; step a; like b a 3 2; step b"),
+        ("prefix hit of several blocks", "new a 4; step a; like b a 4 5; step b"),
+        ("prefix hit then speculation", "new a 4; step a; like b a 4 1; step b; step a+2 b"),
+        ("preemption for want of blocks", "new a 4; step a; out a"),
+        ("resume with a hit", "new a 3; step a; out a; step a"),
+        ("resume after a reset", "new a 4; step a; out a; step a"),
+        ("replay as short as a decode", "new a 7; step a; step a; out a; step a"),
+        ("slot reuse", "new a 4; step a; new b 4; end b; new c 4; step c"),
+        ("rows in another order", "new a 4; new b 4; step a b; step a b; end a; step b"),
+        ("rows of padding", "new a 4; step a; pad a"),
+    ],
+)
+def test_a_mark_does_not_appear_where_its_moment_was_not(
+    trial: ExecutionContext, mark: str, words: str | tuple[World, str]
+) -> None:
+    _, after = marks(trial, words)
+    assert mark not in after
+
+
+# Pictures.
+
+
+def pictured(
+    trial: ExecutionContext, words: str, function: str, number: int, tamper: Tamper
+) -> tuple[Timeline, str]:
+    """The picture of what is found, and what is said of it."""
+    driven, violation = violates(trial, world(), words, function, number, tamper)
+    return driven.engine.story.timeline(violation.flaw), str(violation)
+
+
+def timeline_after(trial: ExecutionContext, words: str, kept: World | None = None) -> Timeline:
+    """The picture of what is right."""
+    return drives(trial, kept or world(), words).engine.story.timeline(Flaw("nothing is wrong"))
+
+
+def located(timeline: Timeline) -> tuple[Spot, str]:
+    """The cell of what is found, and its text."""
+    assert timeline.finding is not None
+    return timeline.finding.spot, timeline.finding.text
+
+
+def test_a_picture_has_the_moments_on_both_sides_of_each_forward_and_after_each_step(
+    trial: ExecutionContext,
+) -> None:
+    assert [moment.title for moment in timeline_after(trial, ACCEPTED).moments] == [
+        "step 0, before the forward: a computes 8",
+        "step 0, after the forward",
+        "step 0, after it: no request samples",
+        "step 1, before the forward: a computes 2",
+        "step 1, after the forward",
+        "step 1, after it: a accepts 1",
+        "step 2, before the forward: a drafts 2",
+        "step 2, after the forward",
+        "step 2, after it: a accepts 3",
+    ]
+
+
+def test_a_picture_has_the_last_moments_only(trial: ExecutionContext) -> None:
+    timeline = timeline_after(trial, "new a 4" + "; step a" * 12, world(mode="none"))
+    assert len(timeline.moments) == KEPT
+    assert timeline.moments[0].title.startswith("step 6, before the forward")
+    assert timeline.moments[-1].title.startswith("step 11, after it")
+
+
+def test_cells_say_what_blocks_hold_and_whether_they_are_published(trial: ExecutionContext) -> None:
+    (row,) = timeline_after(trial, TEN).moments[-1].rows
+    assert (row.request, row.group, row.run) == ("a", 0, 2)
+    assert row.cells == (
+        Cell(0, ""),
+        Cell(1, "8 tokens", 8, "a", published=True),
+        Cell(2, "10 tokens", 10, "a"),
+        Cell(3, "never written"),
+        Cell(4, "never written"),
+    )
+
+
+def test_states_of_rejected_drafts_are_nobodys(trial: ExecutionContext) -> None:
+    (row,) = timeline_after(trial, f"{TEN}; step a+2").moments[-1].rows
+    assert [(cell.tokens, cell.owner) for cell in row.cells[3:]] == [
+        (11, "a"),
+        (12, "drafts"),
+        (13, "drafts"),
+    ]
+
+
+def test_every_request_of_a_step_has_a_row_for_each_group(trial: ExecutionContext) -> None:
+    group = Group((Kept("conv", (5, 2), "bfloat16"),))
+    two = replace(world(), setup=Setup((group, group), ("conv",), 4, 2), kinds=("mamba2", "mamba2"))
+    timeline = timeline_after(trial, "new a 4; new b 4; step a b; step b", two)
+    assert [(row.request, row.group) for row in timeline.moments[1].rows] == [
+        ("a", 0),
+        ("a", 1),
+        ("b", 0),
+        ("b", 1),
+    ]
+    assert [row.request for row in timeline.moments[-1].rows] == ["b", "b"]
+
+
+def test_only_the_cell_that_is_found_is_wrong(trial: ExecutionContext) -> None:
+    timeline, _ = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, TEMPORAL))
+    wrong = [
+        (number, row.request, column)
+        for number, moment in enumerate(timeline.moments)
+        for row in moment.rows
+        for column, cell in enumerate(row.cells)
+        if cell.wrong
+    ]
+    assert wrong == [(3, "a", 2)]
+
+
+def test_a_block_that_a_copy_has_missed_was_never_written(trial: ExecutionContext) -> None:
+    timeline, _ = pictured(trial, TEN, PREPROCESS, 1, copied(0, 2, TEMPORAL))
+    assert timeline.moments[3].rows[0].cells[2].holds == "never written"
+
+
+def test_bytes_that_belong_elsewhere_are_called_by_the_request_that_they_belong_to(
+    trial: ExecutionContext,
+) -> None:
+    timeline, message = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, TEMPORAL))
+    assert timeline.finding == WrongCell(3, "a", 0, 2, message)
+    cell = timeline.moments[3].rows[0].cells[2]
+    assert (cell.holds, cell.owner, cell.expected) == ("8 tokens", "b", "8 tokens a")
+
+
+def test_bytes_that_were_there_before_are_wrong_in_the_block_that_should_have_changed(
+    trial: ExecutionContext,
+) -> None:
+    where = slice(PAGE + TEMPORAL[0] + PAGE, PAGE + TEMPORAL[-1] + 1 + PAGE)
+    stays = rewritten(lambda pool, before: pool.__setitem__(where, before[where]))
+    words = "new a 6; step a; step a; step a+2=1; step a"
+    timeline, message = pictured(trial, words, PREPROCESS, 3, stays)
+    assert timeline.finding == WrongCell(9, "a", 0, 1, message)
+
+
+def test_a_conv_row_that_belongs_elsewhere_is_called_by_its_last_token(trial: ExecutionContext) -> None:
+    # The row of the last token before a boundary, where the state after it is promised too.
+    timeline, message = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, CONV[8:12]))
+    assert message.endswith(
+        "that of the last of 8 tokens of b, but should be that of the last of 8 tokens of a"
+    )
+    assert timeline.finding == WrongCell(3, "a", 0, 2, message)
+
+
+def test_a_wrong_read_is_found_in_the_block_that_is_read(trial: ExecutionContext) -> None:
+    tamper = edited("state_indices_tensor_d", 0, 5)
+    timeline, message = pictured(trial, f"{TWO}; step a+2 b+2", BUILD, 2, tamper)
+    assert located(timeline) == ((6, "b", 0, 2), message)
+
+
+def test_a_request_that_is_left_out_is_in_no_cell(trial: ExecutionContext) -> None:
+    tamper = edited("num_decodes", 0, 1)
+    timeline, _ = pictured(trial, f"{TWO}; step a+2 b+2", BUILD, 2, tamper)
+    assert timeline.finding is None
+    assert timeline.moments[-1].title == "step 2, before the forward: a drafts 2, b drafts 2"

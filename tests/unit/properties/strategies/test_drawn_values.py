@@ -1,0 +1,340 @@
+"""What strategies draw belongs together: values, whatever situations they are in, are ones that the documents allow."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from properties.strategies import batch as batch_strategies
+from properties.strategies import block_tables as table_strategies
+from properties.strategies import builder_sessions, builders, chunks, layout, shapes
+from properties.strategies.align import batches as align_batches
+from properties.strategies.align import batches_after_forward as align_afters
+from properties.strategies.align import batches_before_forward as align_befores
+from properties.strategies.align import cache as align_cache
+from properties.strategies.align import pointers, requests, sessions
+from properties.strategies.align import runner_steps as align_steps
+from properties.strategies.align.batches_after_forward import BatchAfterForward
+from properties.strategies.align.batches_before_forward import BatchBeforeForward
+from properties.strategies.align.cache import Cache
+from properties.strategies.align.kept import Group, Kept
+from properties.strategies.align.pointers import runs
+from properties.strategies.align.runner_steps import runner_steps
+from properties.strategies.align.sessions import histories
+from properties.strategies.align.setup import Setup
+from properties.strategies.align.setups import setups
+from properties.strategies.align.steps import (
+    batches_after_forward,
+    batches_before_forward,
+    far_batches_after_forward,
+)
+from properties.strategies.batch import (
+    POISON,
+    Batch,
+    batches,
+    decodes,
+    prefills,
+    shuffled_batches,
+    splittings,
+)
+from properties.strategies.block_tables import BlockTable, block_tables
+from properties.strategies.chunks import (
+    Packed,
+    VectorForm,
+    lengths_around,
+    packed_sequences,
+    vector_forms,
+    vector_of,
+)
+from properties.strategies.layout import HUGE_STRIDE, LAYOUTS, Copy, conv_copies, layouts, temporal_copies
+from properties.strategies.published_models import PUBLISHED_MODELS
+from properties.strategies.shapes import ShapeArguments, models
+from statecheck.case.values import View
+
+# Stateless functions and builders.
+
+
+@given(batches() | shuffled_batches())
+def test_lengths_of_a_batch_belong_together(batch: Batch) -> None:
+    starts, lens = batch.query_start_loc, batch.query_lens
+    assert tuple(end - start for start, end in itertools.pairwise(starts)) == lens
+    assert batch.num_reqs == len(batch.seq_lens) == len(batch.is_prefilling)
+    assert batch.num_actual_tokens == starts[-1] + batch.padded_tokens
+    assert all(0 <= query <= length for query, length in zip(lens, batch.seq_lens, strict=True))
+
+
+@given(batches())
+def test_rows_are_decodes_then_short_and_long_extends_then_first_chunks_then_padding(batch: Batch) -> None:
+    rows = batch.requests
+    decodes = [one for one in rows if not one.prefilling]
+    extends = [one for one in rows if one.prefilling and one.num_computed]
+    firsts = [one for one in rows if one.prefilling and not one.num_computed]
+    extends.sort(key=lambda one: one.query_len)
+    assert rows == (*decodes, *extends, *firsts)
+    assert batch.query_lens[len(rows) :] == (0,) * batch.padded_rows
+
+
+@given(batches() | shuffled_batches())
+def test_decodes_have_a_prompt_behind_them_and_every_row_has_a_token(batch: Batch) -> None:
+    assert all(one.query_len >= 1 for one in batch.requests)
+    assert all(one.num_computed >= 1 for one in batch.requests if not one.prefilling)
+
+
+@given(batches())
+def test_a_batch_that_is_called_uniform_is_uniform(batch: Batch) -> None:
+    if "uniform speculative decodes" in batch.situations():
+        first, *others = batch.requests
+        assert first.query_len > 1
+        assert {one.query_len for one in others} == {first.query_len}
+        assert not any(batch.is_prefilling)
+
+
+@given(st.integers(0, 3).flatmap(lambda drafts: st.tuples(st.just(drafts), batches(num_spec=drafts))))
+def test_a_decode_has_no_more_drafts_than_were_asked_for(drawn: tuple[int, Batch]) -> None:
+    drafts, batch = drawn
+    assert all(one.query_len <= 1 + drafts for one in batch.requests if not one.prefilling)
+
+
+@given(batches(padding=False, max_rows=2))
+def test_a_batch_without_padding_has_its_requests_and_their_tokens_only(batch: Batch) -> None:
+    assert batch.padded_rows == batch.padded_tokens == 0
+    assert batch.num_reqs <= 2
+
+
+@given(block_tables())
+def test_physical_blocks_of_a_table_belong_to_one_row_and_one_column(table: BlockTable) -> None:
+    physical = [block for row in table.rows for block in row if block != 0]
+    assert len(set(physical)) == len(physical)
+    assert POISON not in physical
+    assert all(0 < block < 2**31 for block in physical) or table.dtype == "int64"
+
+
+@given(block_tables())
+def test_a_row_has_the_running_block_and_the_speculative_ones_and_no_null_among_them(
+    table: BlockTable,
+) -> None:
+    for row, length in zip(table.rows, table.seq_lens, strict=False):
+        running = max(0, -(-length // table.block_size) - 1)
+        assert len(row) == running + 1 + table.num_speculative_blocks
+        assert 0 not in row[max(0, running - 1) :]
+
+
+@given(block_tables())
+def test_a_tensor_is_poison_wherever_no_row_has_a_column(table: BlockTable) -> None:
+    tensor = table.tensor()
+    own = [len(row) for row in table.rows]
+    for row, used, found in zip(table.rows, own, tensor.rows(), strict=True):
+        assert found[:used] == row
+        assert set(found[used:]) <= {POISON}
+    assert tensor.elements is not None
+    assert len(tensor.elements) - tensor.elements.count(POISON) == sum(own)
+
+
+@given(block_tables(rows_per_length=True))
+def test_a_table_asked_to_have_a_row_per_length_has(table: BlockTable) -> None:
+    assert len(table.rows) == len(table.seq_lens)
+
+
+@given(conv_copies() | temporal_copies())
+def test_an_accepted_count_counts_the_sampled_token_and_at_most_all_drafts(copy: Copy) -> None:
+    assert 1 <= copy.num_accepted_tokens <= 1 + copy.num_spec
+    assert copy.cur_block_idx + copy.num_accepted_tokens <= len(copy.block_ids)
+
+
+@given(conv_copies())
+def test_an_accepted_count_is_within_the_stored_rows(copy: Copy) -> None:
+    assert copy.num_accepted_tokens <= 1 + copy.num_spec <= copy.state.block_shape[LAYOUTS.index(copy.layout)]
+
+
+@given(conv_copies() | temporal_copies())
+def test_blocks_of_a_copy_are_nulls_and_then_physical_ones_of_the_pool(copy: Copy) -> None:
+    nulls, physical = copy.block_ids[: copy.cur_block_idx], copy.block_ids[copy.cur_block_idx :]
+    assert set(nulls) <= {0}
+    assert len(set(physical)) == len(physical) == 1 + copy.num_spec
+    assert all(0 < block < copy.state.num_blocks for block in physical)
+
+
+@given(conv_copies() | temporal_copies())
+def test_states_lie_within_their_pages_and_in_memory_that_a_laptop_can_reserve(copy: Copy) -> None:
+    tensor = copy.state.tensor()
+    assert tensor.offset <= copy.state.padding
+    assert tensor.storage_size <= (6 * HUGE_STRIDE if copy.state.padding >= HUGE_STRIDE else 4096)
+
+
+@given(models())
+def test_a_published_model_has_the_published_arguments(model: ShapeArguments) -> None:
+    published = {one.name: (one.family, one.arguments) for one in PUBLISHED_MODELS}
+    assert not model.published or published[model.published] == (model.family, model.arguments)
+
+
+@given(models())
+def test_ranks_share_heads_and_channels_evenly_and_groups_evenly_or_as_replicas(
+    model: ShapeArguments,
+) -> None:
+    sizes, tp = dict(model.arguments), model.tp_size
+    shared = [sizes[name] for name in ("num_heads", "num_k_heads", "num_v_heads") if name in sizes]
+    assert all(size % tp == 0 for size in (*shared, sizes.get("intermediate_size", 0)))
+    groups = sizes.get("n_groups", tp)
+    assert groups % tp == 0 or tp % groups == 0
+
+
+@given(st.integers(1, 9).flatmap(lambda unit: st.tuples(st.just(unit), lengths_around(unit))))
+def test_lengths_around_a_unit_reach_two_beyond_three_of_them(drawn: tuple[int, int]) -> None:
+    unit, length = drawn
+    assert 0 <= length <= 3 * unit + 2
+
+
+@given(packed_sequences(), vector_forms())
+def test_vectors_hold_the_same_values_dense_or_spread(packed: Packed, form: VectorForm) -> None:
+    tensor = vector_of(packed.starts, form)
+    assert (tensor.values(), tensor.dtype) == (packed.starts, form[0])
+
+
+# Align mode.
+
+
+@given(setups())
+def test_a_page_has_room_for_its_states_at_multiples_of_their_item_sizes(setup: Setup) -> None:
+    pages = setup.pages()
+    for group, pools in zip(setup.groups, setup.pool_names, strict=True):
+        for pool in pools:
+            end = 0
+            for state, offset in zip(group.states, group.offsets, strict=True):
+                assert offset % state.itemsize == pages[pool] % state.itemsize == 0
+                assert offset >= end
+                end = offset + state.nbytes
+            assert end <= pages[pool]
+
+
+@given(setups())
+def test_drafts_have_room_in_a_block_and_in_every_conv_state(setup: Setup) -> None:
+    assert 1 + setup.num_spec <= setup.block_size < 2**28
+    for group in setup.groups:
+        for kind, state in zip(setup.kinds, group.states, strict=False):
+            assert state.kind == kind
+            if kind == "conv":
+                assert state.shape[0 if setup.layout == "SD" else 1] > setup.num_spec
+
+
+@given(batches_after_forward(crowded=True) | batches_before_forward())
+def test_blocks_of_requests_are_distinct_and_inside_their_pool(
+    batch: BatchAfterForward | BatchBeforeForward,
+) -> None:
+    cache = batch.cache
+    for group in range(cache.num_groups):
+        owned = [cache.labels[number] for (g, *_), number in cache.owned.items() if g == group]
+        assert len(set(owned)) == len(owned)
+        assert all(0 < block < cache.num_blocks for block in owned)
+    if batch.setup.shared:
+        assert len(set(cache.owned.values())) == len(cache.owned)
+
+
+@given(batches_after_forward() | batches_before_forward())
+def test_tables_name_the_blocks_that_requests_own_in_the_rows_where_these_are(
+    batch: BatchAfterForward | BatchBeforeForward,
+) -> None:
+    cache = batch.cache
+    for group in range(cache.num_groups):
+        rows = cache.table(group).rows()
+        for row, request in enumerate(batch.row_order):
+            for column in cache.columns[request]:
+                assert rows[row][column] == cache.block(group, request, column) > 0
+
+
+@given(batches_after_forward(crowded=True) | batches_before_forward())
+def test_slots_are_unique_and_the_rest_of_the_mapping_belongs_to_no_row(
+    batch: BatchAfterForward | BatchBeforeForward,
+) -> None:
+    slots = [slot for slot in batch.slots if slot >= 0]
+    assert len(set(slots)) == len(slots)
+    assert not set(slots) & set(batch.mapping.values()[batch.num_reqs :])
+
+
+@given(batches_after_forward())
+def test_decodes_have_their_drafts_and_prompts_have_none(batch: BatchAfterForward) -> None:
+    for one in batch.requests:
+        assert 1 <= one.accepted <= 1 + one.drafts <= 1 + batch.setup.num_spec
+        assert one.length == 1 + one.drafts if one.drafts else one.length >= 1
+
+
+@given(batches_before_forward())
+def test_a_request_before_a_step_comes_from_a_step_that_can_have_been(batch: BatchBeforeForward) -> None:
+    for one in batch.requests:
+        assert one.length >= 1
+        assert one.accepted - 1 + one.rejected <= batch.setup.num_spec
+        assert one.first_state >= 1 or not one.remembered
+
+
+@given(batches_after_forward(), batches_after_forward())
+def test_contents_depend_on_whose_block_it_is_and_not_on_its_label(
+    batch: BatchAfterForward, other: BatchAfterForward
+) -> None:
+    shuffle = 1 + other.filling.shuffle
+    filling = replace(batch.filling, seed=1)
+    one, two = (
+        replace(batch, filling=filling).cache,
+        replace(batch, filling=replace(filling, shuffle=shuffle)).cache,
+    )
+    assert one.states(memory(one)) == two.states(memory(two))
+
+
+def memory(cache: Cache) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for step in cache.steps():
+        name, value = getattr(step, "name", ""), getattr(step, "value", None)
+        if name in cache.setup.pools and not isinstance(value, View):
+            found[name] = value
+    return found
+
+
+ANYTHING = (
+    packed_sequences()
+    | shuffled_batches()
+    | splittings()
+    | block_tables()
+    | conv_copies()
+    | temporal_copies()
+    | models()
+    | builders.setups()
+    | builders.setups().flatmap(builder_sessions.steps)
+    | decodes()
+    | prefills()
+    | layouts()
+    | vector_forms()
+)
+ALIGN = (
+    batches_after_forward(flawed=True)
+    | batches_before_forward(flawed=True)
+    | far_batches_after_forward()
+    | runner_steps()
+    | histories()
+    | runs()
+)
+MODULES = (
+    align_afters,
+    align_batches,
+    align_befores,
+    align_cache,
+    align_steps,
+    batch_strategies,
+    builder_sessions,
+    builders,
+    chunks,
+    layout,
+    pointers,
+    requests,
+    sessions,
+    shapes,
+    table_strategies,
+)
+CLASSES = {name: one for module in MODULES for name, one in vars(module).items() if isinstance(one, type)}
+CLASSES |= {"Setup": Setup, "Group": Group, "Kept": Kept}
+
+
+@given(ANYTHING | ALIGN)
+def test_the_repr_of_a_drawn_value_evaluates_to_an_equal_one(value: object) -> None:
+    assert eval(repr(value), CLASSES) == value  # noqa: S307 - what a reader pastes into an @example

@@ -1,0 +1,271 @@
+"""Every named situation is reached by a property, and is noted for the examples that it came up in."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from lab.marks import explored, main, rows, rules_context, write
+from oracle.situations import registry
+from oracle.situations.registry import Situation, situations_of, take
+from oracle.types import cdiv
+from properties.strategies.chunks import Packed
+from statecheck.campaign import marks
+from statecheck.campaign.marks import expected, noted, reachable
+from statecheck.execution.example import Example
+from statecheck.execution.machines import ExampleMachine, MachineProperty
+from statecheck.execution.registry import Property, load_properties
+from statecheck.reference.situations import every_situation
+
+EXAMPLES, SCENARIOS = 3000, 400
+"""Examples that a property is explored with, at most; a scenario takes as long as dozens of other examples."""
+NO_LIMIT = float("inf")
+"""Seconds: how far a slow machine comes decides nothing."""
+EASIEST = 8
+"""How many of the properties that reach a mark are asked for it, the easiest ones."""
+ROUNDED = "a negative quotient is rounded up"
+EMPTY = "a sequence without tokens has no chunk"
+CHUNKS = "chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size"
+
+
+def assigned() -> dict[str, list[str]]:
+    """Few properties, which reach all marks between them, and the marks that each of them is asked for."""
+    left = {name: names[:EASIEST] for name, names in marks.table().items()}
+    found: dict[str, list[str]] = {}
+    while any(left.values()):
+        counted = Counter(name for names in left.values() for name in names)
+        chosen = max(sorted(counted), key=counted.__getitem__)
+        found[chosen] = [one for one, names in left.items() if chosen in names]
+        left = {one: names for one, names in left.items() if chosen not in names}
+    return found
+
+
+ASSIGNED = assigned()
+
+
+# Marks and properties.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ASSIGNED)
+def test_a_property_reaches_its_marks(name: str) -> None:
+    wanted = ASSIGNED[name]
+    missing = set(wanted) - reached(load_properties()[name], wanted)
+    # What is drawn follows from all constants in the sources, so that a property may miss a rare mark one day.
+    for mark in sorted(missing):
+        others = [load_properties()[other] for other in marks.table()[mark] if other != name]
+        if any(mark in reached(other, [mark]) for other in others[:3]):
+            missing.discard(mark)
+    assert missing == set()
+
+
+def reached(tested: Property, wanted: Iterable[str]) -> set[str]:
+    most = SCENARIOS if isinstance(tested, MachineProperty) else EXAMPLES
+    return set(explored(tested, rules_context(), seconds=NO_LIMIT, max_examples=most, wanted=wanted))
+
+
+def test_every_mark_that_is_declared_is_reached_by_a_property() -> None:
+    load_properties()
+    assert marks.table().keys() == every_situation().keys()
+    assert [name for name, names in marks.table().items() if not names] == []
+
+
+def test_the_properties_of_the_table_are_those_that_there_are() -> None:
+    assert {name for names in marks.table().values() for name in names} <= load_properties().keys()
+
+
+def test_a_property_whose_strategy_is_cut_down_misses_its_mark() -> None:
+    whole = load_properties()[CHUNKS]
+    cut = replace(whole, strategies={**whole.strategies, "packed": st.just(Packed((3, 5), 4))})
+    found = [
+        EMPTY in explored(one, rules_context(), seconds=NO_LIMIT, max_examples=100) for one in (whole, cut)
+    ]
+    assert found == [True, False]
+
+
+def test_exploring_ends_where_all_that_is_wanted_was_reached() -> None:
+    context = rules_context()
+    explored(load_properties()[CHUNKS], context, seconds=NO_LIMIT, max_examples=EXAMPLES, wanted=[EMPTY])
+    assert 0 < context.examples < EXAMPLES
+
+
+# Examples.
+
+
+def halved(trial: Example, number: int) -> None:
+    """Half of the number, rounded up."""
+    trial.holds(cdiv(-number, 2) <= 0, "the quotient is positive")
+
+
+HALVES = Property("halves", "Halves.", "algebra", (), halved, {"number": st.integers(0, 9)}, __name__)
+
+
+class Halving(ExampleMachine):
+    """Halves, one after the other."""
+
+    steps = 3
+    seen: list[bool]
+
+    @rule(number=st.integers(0, 9))
+    def halve(self, number: int) -> None:
+        cdiv(-number, 2)
+
+
+def notes(tested: Property) -> list[frozenset[str]]:
+    """What 40 examples reached, one by one."""
+    found: list[frozenset[str]] = []
+    with marks.drawing_only():
+        noted(tested, found.append).explore(rules_context(), seed=1, max_examples=40)
+    return found
+
+
+def test_a_mark_is_noted_for_the_examples_that_reached_it_and_for_no_other() -> None:
+    numbers: list[int] = []
+
+    def body(trial: Example, number: int) -> None:
+        numbers.append(number)
+        halved(trial, number)
+
+    found = notes(replace(HALVES, body=body))
+    assert found == [frozenset({ROUNDED} if number % 2 else ()) for number in numbers]
+    assert {frozenset(), frozenset({ROUNDED})} == set(found)
+
+
+def test_a_mark_is_noted_for_the_scenarios_that_reached_it_and_for_no_other() -> None:
+    scenarios: list[list[int]] = []
+
+    class Watched(Halving):
+        def __init__(self, trial: Example) -> None:
+            super().__init__(trial)
+            scenarios.append([])
+
+        @rule(number=st.integers(0, 9))
+        def halve(self, number: int) -> None:
+            scenarios[-1].append(number)
+            super().halve(number)
+
+    whole = MachineProperty("scenarios", "Scenarios.", "algebra", (), halved, {}, __name__, machine=Watched)
+    found = notes(whole)
+    assert found == [
+        frozenset({ROUNDED} if any(one % 2 for one in scenario) else ()) for scenario in scenarios
+    ]
+    assert len(set(found)) == 2
+
+
+def test_what_comes_up_while_an_example_is_drawn_is_not_noted() -> None:
+    drawn = st.integers(0, 9).map(lambda number: 2 * number + 0 * cdiv(-1, 2))
+    assert set(notes(replace(HALVES, strategies={"number": drawn}))) == {frozenset()}
+
+
+def test_an_example_that_fails_has_its_marks() -> None:
+    def body(trial: Example, number: int) -> None:  # noqa: ARG001 - as of a property
+        cdiv(-1, 2)
+        raise AssertionError
+
+    found: list[frozenset[str]] = []
+    failing = noted(replace(HALVES, body=body), found.append)
+    with marks.drawing_only(), pytest.raises(AssertionError):
+        failing.explore(rules_context(), seed=1, max_examples=5)
+    assert set(found) == {frozenset({ROUNDED})}
+
+
+# Declarations.
+
+
+def test_a_mark_s_topic_is_where_its_rule_is() -> None:
+    load_properties()
+    topics = [
+        every_situation()[name].topic
+        for name in (ROUNDED, EMPTY, "slot reuse", "DS move with bias 2 inside one block")
+    ]
+    assert topics == ["types", "chunks", "engine.marks", "align.memory"]
+
+
+def test_a_name_is_taken_once() -> None:
+    with pytest.raises(
+        ValueError, match=r"name = '.*', but should be a name of its own, which types has taken \[situation\]"
+    ):
+        situations_of("elsewhere")(ROUNDED)
+
+
+def test_a_declared_mark_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_DECLARED", {})
+    take()
+    one = situations_of("somewhere")("a situation", device="cuda")
+    one.reached()
+    assert (one, take()) == (
+        Situation("a situation", "somewhere", "cuda"),
+        frozenset({"a situation"}),
+    )
+
+
+def test_names_are_plain_sentences() -> None:
+    load_properties()
+    untidy = [
+        name
+        for name in every_situation()
+        if name != " ".join(name.split()) or name.endswith(".") or len(name) > 140
+    ]
+    assert untidy == []
+
+
+# What may be expected.
+
+
+def names_of(found: list[Situation]) -> set[str]:
+    return {one.name for one in found}
+
+
+def test_a_property_is_expected_to_reach_what_it_is_known_to_reach() -> None:
+    assert names_of(expected([CHUNKS], "cpu")) == reachable([CHUNKS]) >= {EMPTY}
+
+
+def test_marks_that_need_a_gpu_are_expected_there_only() -> None:
+    by_device = {device: names_of(expected(load_properties(), device)) for device in ("cpu", "cuda")}
+    needing = {name for name, one in every_situation().items() if one.device == "cuda"}
+    assert by_device["cuda"] - by_device["cpu"] == needing != set()
+    assert by_device["cuda"] == every_situation().keys()
+
+
+def test_a_mark_that_no_property_is_known_to_reach_is_expected_of_all_properties_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(marks, "table", lambda: marks_without(EMPTY))
+    some = [name for name in load_properties() if name != CHUNKS]
+    assert EMPTY in names_of(expected(load_properties(), "cpu"))
+    assert EMPTY not in names_of(expected(some, "cpu"))
+
+
+KNOWN = marks.table()
+
+
+def marks_without(name: str) -> dict[str, list[str]]:
+    """The table without the properties that reach one of the marks."""
+    return {**KNOWN, name: []}
+
+
+# The table.
+
+
+def test_a_table_lists_the_properties_that_took_the_least_first() -> None:
+    found: dict[str, Any] = {CHUNKS: {EMPTY: 7, ROUNDED: 2}, "chunks_cover_every_token_once": {EMPTY: 3}}
+    assert rows(found)[EMPTY] == ["chunks_cover_every_token_once", CHUNKS]
+
+
+def test_a_table_that_was_written_is_read_again(tmp_path: Path) -> None:
+    write(KNOWN, tmp_path / "marks.json")
+    assert json.loads((tmp_path / "marks.json").read_text(encoding="utf-8")) == KNOWN
+    assert (tmp_path / "marks.json").read_text(encoding="utf-8") == marks.TABLE.read_text(encoding="utf-8")
+
+
+def test_marks_that_no_property_reached_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seconds=-1"]) == 1
+    assert f"no property reached: {EMPTY}\n" in capsys.readouterr().out

@@ -1,0 +1,215 @@
+"""Whatever a subject says is text: in a terminal, in Markdown, on a page, for a CI system, and in a script."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+from pathlib import Path
+from types import ModuleType
+from xml.etree.ElementTree import Element, fromstring
+
+import pytest
+from markdown_it import MarkdownIt
+from rich.console import Console
+
+from statecheck.campaign.pages.page import page
+from statecheck.campaign.pages.text import markdown
+from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record_parts import KnownRecord
+from statecheck.campaign.terminal.display import Display, kernels, summary
+from statecheck.campaign.terminal.results import print_failures, print_known
+from statecheck.case import Case
+from statecheck.case.values import Returned, call
+from statecheck.diagnose.replay import replay_case
+from statecheck.report.markdown import write_report
+from statecheck.util.markdown import code, fenced, inert
+from tests.helpers.cases import a_case, toy
+from tests.unit.campaign.nightly_examples import TIMELINE, a_bucket, a_property, a_record
+
+MESSAGES = {
+    "a screen that is cleared": "\x1b[2J\x1b[1;31mx\x1b[0m\x9b31m\r\x07",
+    "a title and a link of the terminal": "\x1b]0;x\x07 \x1b]8;;http://example.org\x1b\\x\x1b]8;;\x1b\\",
+    "markup of rich": "[red]x[/red] [link=http://example.org]y[/link] [/] \\[",
+    "lines of ours": "x\nCLEAN\nreport: elsewhere\n\n::error file=a::b\n##vso[task.complete]",
+    "a fence": "`x` ``\n```\n# A heading\n~~~\n> quoted",
+    "a picture from elsewhere": "![x](http://example.org/x.png) ![y][z]\n\n[z]: http://example.org/z.png",
+    "links": "[x](javascript:alert(1)) [y](http://example.org) <http://example.org>",
+    "a script": "<script>alert(1)</script><img src=http://example.org/x.png onerror=alert(1)>",
+    "elements that end": "</code></pre></details></article><details open><summary>x</summary>",
+    "a comment": "<!-- x --> <!-- never closed",
+    "a table": "a | b || c \\| d\n|---|---|\n| x | y |",
+    "what XML forbids": "\x00\x01\x08\x0b\ufffe\ud800 ]]> &amp; &x;",
+    "letters from right to left": "\u202egpj.x\u202c \u2066\u200b\u200e\ufeff\u061c\U000e0041",
+    "a template": "{{ 7 * 7 }} {% raw %} {# x #} ${x} %s",
+    "an attribute": '" onmouseover="alert(1)" \' onfocus=\'alert(1)',
+    "the end of a docstring": '"""\nimport os\nos._exit(7)\n"""\\N{BULLET}\\',
+}
+NOWHERE = ModuleType("toy")
+NOWHERE.__file__ = None
+every_message = pytest.mark.parametrize("message", MESSAGES.values(), ids=list(MESSAGES))
+_CONTROLS = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def shown(message: str) -> Case:
+    """The case of a subject that raises this, with everything else that may be said in one."""
+
+    def divide(x: int, y: int) -> int:  # noqa: ARG001 - as documented
+        raise ValueError(message)
+
+    case = a_case(
+        steps=(call("divide", x=4, y=2),), expected=(Returned(2),), actual=(Returned(3),), message=""
+    )
+    found = replay_case(case, toy(divide=divide), "cpu")
+    assert found.verdict == "FAILED"
+    texts = {"sentence": message, "finding": message}
+    return Case(**{**vars(found.case), **texts, "timeline": TIMELINE})
+
+
+def campaign(message: str) -> CampaignRecord:
+    bucket = a_bucket(3, shown(message), note=message, rule=message, fault=message)
+    stated = a_property(message, status="ERROR", detail=message, sentence=message, unchecked={message: 1})
+    known = KnownRecord(message, message, message, "showed", {message: 1}, remark=message)
+    return a_record(bucket, properties=[stated], troubles=[message], known=[known], canary=message)
+
+
+def elements(text: str) -> list[Element]:
+    """All elements of a page or file, which is XML whatever else it is."""
+    return list(fromstring(text.encode()).iter())  # noqa: S314 - we wrote it ourselves
+
+
+def harmful(found: list[Element]) -> list[str]:
+    """What loads or runs something."""
+    tags = {one.tag.rpartition("}")[2] for one in found}
+    loads = tags & {"script", "img", "iframe", "object", "embed", "link", "base", "form", "video", "audio"}
+    attributes = [name for one in found for name in one.attrib if name.startswith("on")]
+    places = [one.get(name, "") for one in found for name in ("src", "href", "action", "style")]
+    # Columns of numbers stand to the right.
+    elsewhere = (place for place in places if ":" in place and place != "text-align:right")
+    return [*loads, *attributes, *elsewhere]
+
+
+@every_message
+def test_in_a_terminal_nothing_steers_it_and_no_line_looks_like_one_of_ours(message: str) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=200, force_terminal=True, color_system="truecolor")
+    record = campaign(message)
+    display = Display(console)
+    console.print(summary(record))
+    console.print(kernels(record))
+    print_known(display.say, record.known)
+    print_failures(display.say, record)
+    text = _COLOURS.sub("", out.getvalue())
+    assert not _CONTROLS.search(text)
+    lines = [line.strip() for line in text.splitlines()]
+    assert not [
+        line for line in lines if line.startswith(("CLEAN", "report: elsewhere", "::", "##", "import os"))
+    ]
+
+
+def test_markup_of_rich_is_shown_as_it_was_said() -> None:
+    out = io.StringIO()
+    Console(file=out, width=200).print(summary(campaign(MESSAGES["markup of rich"])))
+    assert "[red]x[/red] [link=http://example.org]y[/link]" in out.getvalue()
+
+
+@every_message
+def test_a_report_in_markdown_has_no_markup_of_the_subject_s(tmp_path: Path, message: str) -> None:
+    text = (write_report(shown(message), tmp_path, NOWHERE, note=message) / "report.md").read_text(
+        encoding="utf-8"
+    )
+    # As an issue tracker does: it takes HTML, and fetches pictures.
+    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+    assert "<img" not in html
+    # What we fold ourselves is there once.
+    before, fold, rest = html.partition("<details>\n<summary>Block tables over time</summary>")
+    folded, end, after = rest.partition("</details>")
+    assert fold
+    assert end
+    html = before + folded + after
+    assert not re.search(r"<(script|details|summary|/details|!--|a )", html)
+    headings = re.findall(r"<h\d>(.*?)</h\d>", html)
+    assert headings == ["toy: toys divide", *OURS]
+    # Whatever is said, the parts of the report stay apart.
+    # Of the environment, and the block table in the open and folded.
+    assert html.count("<table>") == 3
+    assert html.rstrip().endswith("</table>")
+
+
+OURS = [
+    "Who did it",
+    "What happened",
+    "Block tables where it went wrong",
+    "Expected and actual",
+    "Input",
+    "Run it again",
+    "Environment",
+]
+
+
+@every_message
+def test_a_report_as_a_page_loads_and_runs_nothing(tmp_path: Path, message: str) -> None:
+    folder = write_report(shown(message), tmp_path, NOWHERE, note=message)
+    found = elements((folder / "report.html").read_text(encoding="utf-8"))
+    assert harmful(found) == []
+    assert [one.get("content") for one in found if one.get("http-equiv") == "Content-Security-Policy"]
+
+
+@every_message
+def test_the_page_of_a_campaign_loads_and_runs_nothing(tmp_path: Path, message: str) -> None:
+    record = campaign(message)
+    text = page(record, tmp_path)
+    assert harmful(elements(text)) == []
+    assert "49" not in re.findall(r"template.{0,20}|7 \* 7.{0,20}|\b49\b", text)
+
+
+@every_message
+def test_a_summary_in_markdown_has_no_markup_of_the_subject_s(tmp_path: Path, message: str) -> None:
+    record = campaign(message)
+    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown(record, tmp_path))
+    assert not re.search(r"<(img|script|details|summary|/details|!--|a )", html)
+
+
+@every_message
+def test_a_script_has_what_was_said_in_its_docstring_and_nowhere_else(tmp_path: Path, message: str) -> None:
+    folder = write_report(shown(message), tmp_path, NOWHERE)
+    tree = ast.parse((folder / "repro.py").read_text(encoding="utf-8"))
+    first, second, *_ = tree.body
+    assert isinstance(first, ast.Expr)
+    assert isinstance(second, ast.ImportFrom)
+    assert second.module == "__future__"
+    assert "os._exit(7)" not in {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+
+
+@pytest.mark.parametrize(
+    ("ours", "text"),
+    [
+        ("**Known** `copy[0]` at `a.py:3`", "**Known** `copy[0]` at `a.py:3`"),
+        ("| 1 | `p[0]`: 2 → 3 |\n|---|---|", "| 1 | `p[0]`: 2 → 3 |\n|---|---|"),
+        ("- one\n- two", "- one\n- two"),
+        ("``a`b`` and `c`", "``a`b`` and `c`"),
+        ("![x](http://x)", "!\\[x\\](http://x)"),
+        ("<b>", "\\<b>"),
+        ("# x", "\\# x"),
+        ("> x", "\\> x"),
+        ("x\n===", "x\n\\==="),
+        ("```\nx\n```", "\\`\\`\\`\nx\n\\`\\`\\`"),
+        ("`never closed", "\\`never closed"),
+    ],
+)
+def test_of_markdown_of_ours_code_tables_lists_and_emphasis_stay(ours: str, text: str) -> None:
+    assert inert(ours) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "code_of_it"), [("x", "`x`"), ("a `b`", "`` a `b` ``"), ("x\ny", "`x y`"), ("\x1b", "`\\x1b`")]
+)
+def test_code_is_in_more_backticks_than_it_has(text: str, code_of_it: str) -> None:
+    assert code(text) == code_of_it
+
+
+def test_a_fence_is_longer_than_all_in_it() -> None:
+    assert fenced("```\nx", "text") == "````text\n```\nx\n````"

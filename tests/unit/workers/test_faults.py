@@ -1,0 +1,104 @@
+"""What can become of a worker has the same name every time, and how long it is waited for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from statecheck.case.faults import Fault, death, fault_told_by, wants_memory
+from statecheck.workers.port import Patience
+from tests.helpers.modules import ROOT
+
+
+@pytest.mark.parametrize(("longest", "limit"), [(0.0, 2.0), (0.1, 2.0), (0.5, 5.0), (20.0, 30.0)])
+def test_after_a_hang_the_limit_is_ten_times_the_longest_call(longest: float, limit: float) -> None:
+    patience = Patience(30.0)
+    patience.healthy(longest)
+    patience.healthy(0.01)
+    assert patience.limit == 30.0
+    patience.hung()
+    assert patience.limit == limit
+    # A new property has all the time again.
+    patience.reset()
+    assert patience.limit == 30.0
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("CUDA error: an illegal memory access was encountered\nSearch for", "illegal access"),
+        ("Triton Error [CUDA]: an illegal memory access was encountered", "illegal access"),
+        ("CUDA error: misaligned address", "misaligned access"),
+        ("CUDA error: unspecified launch failure", "launch failure"),
+        ("CUDA error: device-side assert triggered", "launch failure"),
+        ("CUDA out of memory. Tried to allocate 2.00 GiB.", "out of memory"),
+        ("something never seen before", "launch failure"),
+    ],
+)
+def test_an_error_of_the_device_has_a_kind(text: str, kind: str) -> None:
+    assert fault_told_by(text).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("status", "fault"),
+    [
+        (0, Fault("worker died", "exit code 0")),
+        (-9, Fault("worker died", "SIGKILL")),
+        (-11, Fault("illegal access", "memory was touched that is not there")),
+        (-63, Fault("worker died", "signal 63")),
+    ],
+)
+def test_the_status_of_a_dead_process_has_a_kind(status: int, fault: Fault) -> None:
+    assert death(status) == fault
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "wanted"),
+    [
+        ("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB.", True),
+        ("AcceleratorError", "CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'", True),
+        ("AcceleratorError", "CUDA error: an illegal memory access was encountered", False),
+        ("ValueError", "blocks = 3, but should be 2: out of memory", False),
+    ],
+)
+def test_a_lack_of_memory_has_many_names(name: str, message: str, wanted: bool) -> None:
+    assert wants_memory(name, message) is wanted
+
+
+def test_a_lack_of_memory_is_tried_again_as_others_may_have_it() -> None:
+    assert fault_told_by("CUDA error: out of memory").from_outside
+    assert not fault_told_by("CUDA error: an illegal memory access was encountered").from_outside
+
+
+_FORKS = """
+import os, sys
+from types import ModuleType
+from statecheck.case.values import call
+from statecheck.execution.executors.in_process import InProcess
+from subjects import Subject
+
+def divide(x, y):
+    pid = os.fork()
+    if pid == 0:
+        {child}
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+toy = ModuleType("toy")
+toy.divide = divide
+print(InProcess(Subject("toy", toy), "cpu").execute(call("divide", x=1, y=2)).value, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("child", "code"),
+    [("sys.exit(3)", 3), ("sys.exit()", 0), ("return 5", 0), ("raise ValueError", 1)],
+    ids=str,
+)
+def test_a_process_that_the_subject_forks_ends_with_its_call(child: str, code: int) -> None:
+    command = [sys.executable, "-c", _FORKS.format(child=child)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{code}\n"

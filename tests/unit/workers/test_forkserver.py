@@ -1,0 +1,72 @@
+"""The process that forks workers: nothing outlives its parent, and Ctrl-C costs no answer."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from statecheck.workers.forkserver import Fork, server_for
+from tests.helpers.faulty import FAULTY
+from tests.helpers.modules import ROOT, module
+from tests.helpers.processes import alive, gone
+
+_LEFT_BEHIND = """
+import sys
+from statecheck.workers.forkserver import server_for
+from statecheck.workers.port import InWorker
+from statecheck.case.values import Device, call
+
+with InWorker(sys.argv[1], sys.argv[2], time_limit=600.0) as port:
+    port.begin()
+    port.execute(call("add_one", x=1))
+    print(*port.pids, server_for(sys.argv[2]).pid, flush=True)
+    port.execute(call("never_end", device=Device()))
+"""
+
+
+@pytest.fixture
+def faulty(tmp_path: Path) -> Iterator[str]:
+    with module(tmp_path, "toy_faulty_left", FAULTY) as name:
+        yield name
+
+
+@pytest.mark.slow
+def test_no_process_outlives_one_that_is_killed(faulty: str, device: str) -> None:
+    path = os.pathsep.join((str(ROOT), *filter(None, sys.path)))
+    command = [sys.executable, "-c", _LEFT_BEHIND, faulty, device]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
+    ) as parent:
+        assert parent.stdout is not None
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == 3
+        assert all(map(alive, pids))
+        time.sleep(0.2)
+        parent.kill()
+    assert gone(pids, seconds=60.0)
+
+
+def test_a_request_that_ctrl_c_has_cut_short_leaves_the_next_one_its_own_answer(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = server_for(device)
+    for step in ("send", "recv"):
+        monkeypatch.setattr(Connection, step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            server.fork(Fork("sys:exit", (7,)))
+        monkeypatch.undo()
+    process = server.fork(Fork("sys:exit", (5,)))
+    assert process is not None
+    process.join(60.0)
+    assert process.exitcode == 5
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
