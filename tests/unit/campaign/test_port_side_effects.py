@@ -217,12 +217,13 @@ def fuzz_faulty(folder: Path, *options: str, when: str, fault: str) -> Completed
     ("fault", "kind"),
     [
         pytest.param(_CRASH, "fault", id="crash"),
-        # Each attempt to shrink a hang takes two seconds.
+        # Each attempt to shrink a hang takes its time limit.
         pytest.param(_HANG, "hang", id="hang", marks=pytest.mark.slow),
     ],
 )
 def test_a_crash_or_hang_is_found_shrunk_and_confirmed(tmp_path: Path, fault: str, kind: str) -> None:
-    options = "--budget", "120s", "--exitfirst"
+    # A failing input is shrunk for a twelfth of the budget at most.
+    options = "--budget", "20m", "--exitfirst"
     done = fuzz_faulty(tmp_path / "project", *options, when="cu_seqlens[-1] > 2", fault=fault)
     assert done.returncode == 1, done.stdout + done.stderr
     (bucket,) = record_of(tmp_path / "project").buckets
