@@ -45,7 +45,7 @@ def run_canary(context: ExecutionContext, folder: Path, port: Executor | None = 
     """Find, shrink, report in `folder` and replay the canary; a summary in a few words.
 
     Args:
-        port: to replay it on; the bench's own without one.
+        port: to replay it on; the context's own without one.
 
     Raises:
         CanaryNotFound: names what did not happen.

@@ -1,4 +1,4 @@
-"""A campaign on one machine, short or all night: one process that assigns tasks to workers and applies their events to a ledger.
+"""A campaign on one machine, short or all night: one process that assigns tasks to workers and applies their events to its state.
 
 First the workers start, which takes nothing of the budget. Then the corpus is replayed; then every property gets an example or a few,
 and rounds follow until the time is up. The canary runs first in a short campaign, and after three seconds in a longer one.

@@ -1,4 +1,4 @@
-"""What becomes of a campaign's tasks: events of workers, applied to its ledger, its queue and its pool."""
+"""What becomes of a campaign's tasks: events of workers, applied to its state, its scheduler and its pool."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Recovery:
         return number
 
     def find(self, case: Case, note: str, at: float) -> bool:
-        """Put a case into the corpus, the ledger and a report, unless it shows a known defect; whether it is on disk there."""
+        """Put a case into the corpus, the state of the campaign and a report, unless it shows a known defect; whether it is on disk there."""
         if self._is_known(case):
             return True
         kept = self._keeper.keep(case, self._state.first_seen)

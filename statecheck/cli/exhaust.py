@@ -50,8 +50,8 @@ def table_of(exhaustion: Exhaustion) -> Table:
 
 def _reached(progress: DecisionProgress) -> tuple[str, str, str]:
     """Bound, inputs and what is incomplete."""
-    if progress.standing.reason:
-        return "", "0", f"not applicable: {progress.standing.reason}"
+    if progress.property_state.reason:
+        return "", "0", f"not applicable: {progress.property_state.reason}"
     bound = str(progress.bound - 1) if progress.bound else "none"
     state = "falsified" if progress.falsified else "incomplete"
     return bound, f"{progress.complete:,}", f"{progress.bound}: {state}, {progress.begun:,} inputs"

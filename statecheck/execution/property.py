@@ -182,7 +182,7 @@ class Property:
             chosen(hypothesis.seed(seed)(test))(context)
 
     def not_applicable(self, context: ExecutionContext) -> str | None:
-        """Why this property says nothing about the bench's subject or device, or None."""
+        """Why this property says nothing about the context's subject or device, or None."""
         wanted = [function for function in self.functions if not function.startswith("harness.")]
         missing = [function for function in wanted if not context.subject.has(function)]
         if self.any_of and len(missing) < len(wanted):

@@ -86,7 +86,7 @@ class RunningExample:
         return self.context.subject.profile
 
     def model(self, number: int) -> str:
-        """The model of a library of sequences that the example is about: the bench's, or the one that a drawn number stands for."""
+        """The model of a library of sequences that the example is about: the context's, or the one that a drawn number stands for."""
         self.configuration = self.context.configuration or self.sequences.model(number)
         return self.configuration
 

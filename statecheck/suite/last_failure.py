@@ -25,7 +25,7 @@ class LastFailure:
         self.latest: Case | None = None
         self.reported: Case | None = None
         """As its report has it, with the calls of a port's own functions."""
-        self._bench: ExecutionContext | None = None
+        self._context: ExecutionContext | None = None
         self._reports = reports
         self._troubles: list[str] = []
         self._name = ""
@@ -34,7 +34,7 @@ class LastFailure:
     def begin(self, tested: Property, context: ExecutionContext) -> None:
         self.latest, self.reported, self._name = None, None, f"{tested.name}.{os.getpid()}.json"
         self._pending.clear()
-        self._bench = context
+        self._context = context
         context.on_falsified = self._keep
         context.on_error = partial(self._keep_unread, tested)
 
@@ -60,7 +60,7 @@ class LastFailure:
 
     def end(self, error: BaseException | None) -> list[str]:
         """Report what a test that ended with `error` has found; lines for its reader."""
-        context, self._bench = self._bench, None
+        context, self._context = self._context, None
         if context is None:
             return []
         context.on_falsified = lambda case: None

@@ -43,17 +43,17 @@ class PropertyTests:
 
     Args:
         reports: the folder for reports of falsified properties.
-        bench: where the examples run of tests that have no `context` of their own.
+        context: where the examples run of tests that have no `context` of their own.
     """
 
     def __init__(self, reports: Path, context: ExecutionContext | None = None) -> None:
-        self._bench = context
+        self._context = context
         self._kept = LastFailure(reports)
         self._summary = Summary()
 
-    def bench_of(self, item: pytest.Item) -> ExecutionContext:
+    def context_of(self, item: pytest.Item) -> ExecutionContext:
         """Where the examples of a property's test run."""
-        context = getattr(item.function, "bench", self._bench)  # type: ignore[attr-defined]
+        context = getattr(item.function, "context", self._context)  # type: ignore[attr-defined]
         assert context is not None, f"{item.nodeid} has no subject to run on"
         return cast(ExecutionContext, context)
 
@@ -68,7 +68,7 @@ class PropertyTests:
             tested = tested_by(item)
             if tested is None:
                 continue
-            context = self.bench_of(item)
+            context = self.context_of(item)
             reason = tested.not_applicable(context)
             if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=f"not applicable: {reason}"))
@@ -83,7 +83,7 @@ class PropertyTests:
         tested = tested_by(pyfuncitem)
         if tested is None:
             return (yield)
-        context = self.bench_of(pyfuncitem)
+        context = self.context_of(pyfuncitem)
         context.counts.take()
         context.known_failures.clear()
         # What other tests have launched is none of this one's.
@@ -111,7 +111,7 @@ class PropertyTests:
         latest = self._kept.latest
         status = _status(item, call.when, error, latest)
         if tested is not None and status is not None:
-            context = self.bench_of(item)
+            context = self.context_of(item)
             _tell(item, tested, status, context.counts if call.when == "call" else Counts())
             item.user_properties.append((EVIDENCE, json.dumps(_evidence(context, tested, status, call.when))))
             if _is_own(item):
@@ -137,7 +137,7 @@ class PropertyTests:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         # In a user's own suite, other tests may be all that was asked for.
-        void = self._summary.is_void and (self._bench is not None or not self._summary.others)
+        void = self._summary.is_void and (self._context is not None or not self._summary.others)
         if exitstatus != pytest.ExitCode.OK or _is_part(session.config):
             return
         untested = self._summary.untested

@@ -7,7 +7,7 @@ All of it works on the CPU too, where kernels are executed from their IR; a segm
 A port for properties, in place of `InProcess`:
 
     with InWorker("impl", "cuda", time_limit=30.0) as port:
-        bench = Bench(load("impl"), port)
+        context = ExecutionContext(load("impl"), port)
 
 A call that ends its worker has the outcome `Raised("DeviceFault", "<kind>: <words>")`, and so have the further calls of that
 example, which are not run. The next example runs in a fresh worker. A spare one is ready, so this takes no time. Kinds are

@@ -22,7 +22,7 @@ from tests.helpers.cases import PAGES, a_property, toy, toy_of_pages
 NEGATIVE = Outside("div*", "negative numbers", lambda asked: asked.named["x"] < 0)
 
 
-def bench_of(divide: Callable[[int, int], Any], **fields: Any) -> ExecutionContext:
+def context_of(divide: Callable[[int, int], Any], **fields: Any) -> ExecutionContext:
     subject = toy(divide=divide)
     vars(subject).update(fields)
     return ExecutionContext(subject, InProcess(subject, "cpu"))
@@ -40,30 +40,30 @@ def untouched(x: int, y: int) -> int:
 
 
 def test_an_input_that_is_outside_is_never_tried() -> None:
-    context = bench_of(untouched, outside=(NEGATIVE,))
+    context = context_of(untouched, outside=(NEGATIVE,))
     assert leave(context, call("divide", x=-1, y=1)) == "negative numbers"
     assert context.counts.outside == {"negative numbers": 1}
 
 
 def test_an_input_that_is_inside_is_held_against_the_rules_as_ever() -> None:
-    context = bench_of(lambda x, y: x // y, outside=(NEGATIVE,))
+    context = context_of(lambda x, y: x // y, outside=(NEGATIVE,))
     context.begin(a_property()).agrees(call("divide", x=6, y=2))
     assert not context.counts.outside
 
 
 def test_what_happens_before_the_input_outside_counts() -> None:
-    context = bench_of(lambda x, y: 7, outside=(NEGATIVE,))
+    context = context_of(lambda x, y: 7, outside=(NEGATIVE,))
     with pytest.raises(AssertionError, match="should be 3"):
         context.begin(a_property()).agrees(call("divide", x=6, y=2))
 
 
 def test_what_the_rules_refuse_is_outside_for_who_does_not_promise_to_refuse() -> None:
-    assert leave(bench_of(untouched, refuses=False), call("divide", x=6, y=0)) == "the rules refuse y"
+    assert leave(context_of(untouched, refuses=False), call("divide", x=6, y=0)) == "the rules refuse y"
 
 
 def test_who_promises_to_refuse_is_held_to_it() -> None:
     with pytest.raises(AssertionError, match="should be ValueError that names y"):
-        bench_of(lambda x, y: 0).begin(a_property()).agrees(call("divide", x=6, y=0))
+        context_of(lambda x, y: 0).begin(a_property()).agrees(call("divide", x=6, y=0))
 
 
 def missing(x: int, y: int) -> int:
@@ -71,19 +71,19 @@ def missing(x: int, y: int) -> int:
 
 
 def test_what_a_release_does_not_offer_is_outside() -> None:
-    context = bench_of(missing, refuses=False)
+    context = context_of(missing, refuses=False)
     assert leave(context, call("divide", x=6, y=2)) == "no division of 6 by 2"
 
 
 def test_what_a_release_does_not_offer_is_outside_in_kept_steps_too() -> None:
     with pytest.raises(OutsideDomain, match="no division of 6 by 2"):
-        bench_of(missing).begin(a_property()).keep(call("divide", x=6, y=2))
+        context_of(missing).begin(a_property()).keep(call("divide", x=6, y=2))
 
 
 def test_refusals_are_not_applicable_to_who_does_not_promise_them() -> None:
     tested = a_property(kind="refusal")
-    assert tested.not_applicable(bench_of(untouched)) is None
-    reason = tested.not_applicable(bench_of(untouched, refuses=False))
+    assert tested.not_applicable(context_of(untouched)) is None
+    reason = tested.not_applicable(context_of(untouched, refuses=False))
     assert reason == "toy does not promise to refuse what is undocumented"
 
 
@@ -91,20 +91,20 @@ ALWAYS = Outside("div*", "numbers")
 
 
 def test_a_property_all_of_whose_functions_are_outside_is_not_applicable() -> None:
-    context = bench_of(untouched, outside=(ALWAYS,))
+    context = context_of(untouched, outside=(ALWAYS,))
     assert a_property().not_applicable(context) == "numbers"
     assert leave(context, call("divide", x=6, y=2)) == "numbers"
 
 
 def test_a_property_of_which_some_inputs_are_inside_is_applicable() -> None:
-    assert a_property().not_applicable(bench_of(untouched, outside=(NEGATIVE,))) is None
-    context = bench_of(untouched, outside=(ALWAYS,))
+    assert a_property().not_applicable(context_of(untouched, outside=(NEGATIVE,))) is None
+    context = context_of(untouched, outside=(ALWAYS,))
     vars(context.subject.module)["cdiv"] = untouched
     assert a_property(functions=("divide", "cdiv")).not_applicable(context) is None
 
 
 def test_orders_of_programs_are_not_applicable_where_kernels_are_compiled() -> None:
-    context, tested = bench_of(untouched), a_property(kind="order-free")
+    context, tested = context_of(untouched), a_property(kind="order-free")
     assert tested.not_applicable(context) is None
     context.port.device = "cuda"
     assert tested.not_applicable(context) == (
@@ -113,7 +113,7 @@ def test_orders_of_programs_are_not_applicable_where_kernels_are_compiled() -> N
 
 
 def test_an_order_in_which_no_programs_ran_is_no_evidence() -> None:
-    context = bench_of(lambda x, y: x // y)
+    context = context_of(lambda x, y: x // y)
     a_property(lambda trial: trial.agrees(call("divide", x=6, y=2)), kind="order-free").example(context)
     assert (context.counts.compared, context.counts.vacuous) == (0, 0)
     assert context.counts.reasons == "no launch of several programs, which could run in another order"
@@ -150,7 +150,7 @@ class Drawn:
 
 def test_a_drawn_input_is_for_the_release_of_the_subject_from_the_first_one_on() -> None:
     seen = list[Profile]()
-    first, second = bench_of(untouched, profile=OTHER), bench_of(untouched)
+    first, second = context_of(untouched, profile=OTHER), context_of(untouched)
     tested = a_property(
         lambda trial, drawn: seen.append(drawn.profile), strategies={"drawn": st.builds(Drawn)}
     )

@@ -50,7 +50,7 @@ def subject_of(**names: Any) -> PlainSubject:
     return adapted(port_of(**names))
 
 
-def bench_of(subject: Subject) -> ExecutionContext:
+def context_of(subject: Subject) -> ExecutionContext:
     return ExecutionContext(subject, InProcess(subject, "cpu"))
 
 
@@ -108,7 +108,7 @@ def test_a_module_that_names_the_protocol_is_adapted(tmp_path: Path) -> None:
 
 
 def test_what_a_port_lacks_is_not_applicable() -> None:
-    context = bench_of(subject_of(chunk_offsets=offsets_of(0)))
+    context = context_of(subject_of(chunk_offsets=offsets_of(0)))
     names = {name for name, one in load_properties().items() if one.not_applicable(context) is None}
     assert names == {
         "chunk_offsets_count_the_chunks_before_each_sequence",
@@ -182,7 +182,7 @@ def test_what_a_port_does_not_implement_is_outside() -> None:
     def chunk_offsets(cu_seqlens: list[int], chunk_size: int) -> list[int]:
         raise NotImplementedError("chunks")
 
-    context = bench_of(subject_of(chunk_offsets=chunk_offsets))
+    context = context_of(subject_of(chunk_offsets=chunk_offsets))
     with pytest.raises(OutsideDomain):
         context.begin(a_property()).agrees(OFFSETS)
     assert context.counts.not_offered == {"toy_port does not implement chunk_offsets: chunks": 1}
@@ -191,24 +191,24 @@ def test_what_a_port_does_not_implement_is_outside() -> None:
 def test_waiting_is_an_error_for_those_alone_who_promise_not_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 2)
-    bench_of(subject_of(chunk_offsets=offsets_of(0), NEVER_WAITS=True)).begin(a_property()).agrees(OFFSETS)
+    context_of(subject_of(chunk_offsets=offsets_of(0), NEVER_WAITS=True)).begin(a_property()).agrees(OFFSETS)
     with pytest.raises(OutsideDomain, match="does not promise never to wait"):
-        bench_of(subject_of(chunk_offsets=offsets_of(0))).begin(a_property()).agrees(OFFSETS)
+        context_of(subject_of(chunk_offsets=offsets_of(0))).begin(a_property()).agrees(OFFSETS)
 
 
 def test_a_refusal_is_told_in_the_documents_words() -> None:
     def conv_tiles(query_start_loc: list[int]) -> None:
         raise ValueError(f"query_start_loc[2] = {query_start_loc[2]}, but should be >= 9 [conv_tiles]")
 
-    bench_of(subject_of(conv_tiles=conv_tiles, REFUSES=True)).begin(a_property()).refuses(TILES)
+    context_of(subject_of(conv_tiles=conv_tiles, REFUSES=True)).begin(a_property()).refuses(TILES)
 
 
 def test_a_port_that_promises_to_refuse_is_tried_with_bad_input() -> None:
     tested = load_properties()["bad_input_is_refused_by_name_before_anything_is_written"]
-    context = bench_of(subject_of(chunk_offsets=offsets_of(0), REFUSES=True))
+    context = context_of(subject_of(chunk_offsets=offsets_of(0), REFUSES=True))
     with pytest.raises(Falsified, match="should be ValueError that names cu_seqlens"):
         tested.explore(context, seed=1, max_examples=20)
-    assert tested.not_applicable(bench_of(subject_of(chunk_offsets=offsets_of(0)))) is not None
+    assert tested.not_applicable(context_of(subject_of(chunk_offsets=offsets_of(0)))) is not None
 
 
 # Version 1.
@@ -220,7 +220,7 @@ def test_a_port_that_promises_to_refuse_is_tried_with_bad_input() -> None:
 APPLICABLE = [
     name
     for name, one in load_properties().items()
-    if one.not_applicable(bench_of(load("examples.numpy_port"))) is None
+    if one.not_applicable(context_of(load("examples.numpy_port"))) is None
 ]
 
 
@@ -283,7 +283,7 @@ def stored_wrongly(name: str) -> Case:
     """A case in which the count of a request is not reset."""
     subject = load(name)
     with pytest.raises(Falsified) as caught:
-        bench_of(subject).begin(a_property()).agrees(*PASSES.prepared(), *PASSES.slotwise())
+        context_of(subject).begin(a_property()).agrees(*PASSES.prepared(), *PASSES.slotwise())
     return caught.value.case
 
 

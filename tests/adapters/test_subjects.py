@@ -73,13 +73,13 @@ def test_a_record_calls_nothing_but_a_class_of_the_subject(name: str) -> None:
 DIVIDE = call("divide", x=6, y=2)
 
 
-def bench_of(*deviations: KnownDeviation, **names: Any) -> ExecutionContext:
+def context_of(*deviations: KnownDeviation, **names: Any) -> ExecutionContext:
     subject = toy(*deviations, **names)
     return ExecutionContext(subject, InProcess(subject, "cpu"), seed=5)
 
 
 def trial_of(*deviations: KnownDeviation, **names: Any) -> Example:
-    return bench_of(*deviations, **names).begin(a_property())
+    return context_of(*deviations, **names).begin(a_property())
 
 
 def right(x: int, y: int) -> int:
@@ -148,7 +148,7 @@ def test_an_input_that_the_rules_accept_is_no_input_of_a_refusal() -> None:
 
 
 def test_on_falsified_is_called_before_a_falsified_property_is_raised() -> None:
-    context, cases = bench_of(divide=wrong), list[Case]()
+    context, cases = context_of(divide=wrong), list[Case]()
     context.on_falsified = cases.append
     with pytest.raises(Falsified) as caught:
         context.begin(a_property()).agrees(DIVIDE)
@@ -178,7 +178,7 @@ def test_a_declared_failure_ends_the_example_and_is_noted(body: Callable[[Exampl
         raise RuntimeError(x, y)
 
     known = declared()
-    context = bench_of(known, divide=raising)
+    context = context_of(known, divide=raising)
     a_property(body).example(context)
     assert context.known_failures == {known}
 
@@ -198,7 +198,7 @@ def test_a_declaration_with_a_condition_covers_the_cases_that_meet_it(
 
 
 def test_every_example_is_counted_and_starts_afresh() -> None:
-    context = bench_of(divide=right)
+    context = context_of(divide=right)
     a_property(lambda trial, x: trial.agrees(Let("a", x), DIVIDE), strategies={"x": st.integers()}).explore(
         context, seed=1, max_examples=7
     )
@@ -218,7 +218,7 @@ def test_a_property_that_does_not_apply_says_why(
     functions: tuple[str, ...], device: str | None, reason: str | None
 ) -> None:
     tested = a_property(functions=functions, device=device)
-    assert tested.not_applicable(bench_of(divide=right)) == reason
+    assert tested.not_applicable(context_of(divide=right)) == reason
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ class _TimeIsUp(BaseException):
 
 
 class Exploration:
-    """Explores on the bench of a worker, and leaves the bench as it was."""
+    """Explores in the execution context of a worker, and leaves the context as it was."""
 
     def __init__(self, worker: Worker, task: Explore) -> None:
         self.worker, self.task = worker, task

@@ -61,7 +61,7 @@ class EventPipe:
 
 
 class Worker:
-    """Does tasks on one bench."""
+    """Does tasks in one execution context."""
 
     def __init__(self, setting: Setting, pipe: Connection) -> None:
         self.output: Output | None = None

@@ -32,7 +32,7 @@ class DecisionProgress:
     """
 
     enumeration: Enumeration
-    standing: PropertyState
+    property_state: PropertyState
     parts: int
     bound: int = 0
     complete: int = 0
@@ -49,7 +49,7 @@ class DecisionProgress:
     @property
     def open(self) -> bool:
         """Whether there are inputs to try."""
-        return self.standing.open and not self.falsified and bool(self.waiting)
+        return self.property_state.open and not self.falsified and bool(self.waiting)
 
     @property
     def urgency(self) -> float:
@@ -92,8 +92,8 @@ class DecisionProgress:
 class Exhaustion:
     """Gives out the inputs of the enumerations."""
 
-    def __init__(self, plan: Plan, ledger: CampaignState) -> None:
-        property_states = {one.tested.id: one for one in ledger.property_states.values()}
+    def __init__(self, plan: Plan, state: CampaignState) -> None:
+        property_states = {one.tested.id: one for one in state.property_states.values()}
         self.progress = {
             one.decision: DecisionProgress(one, property_states[one.property], plan.engines)
             for one in enumerations().values()
@@ -110,16 +110,16 @@ class Exhaustion:
         if not waiting:
             return None
         chosen = min(waiting, key=lambda one: one.urgency)
-        standing = chosen.standing
+        property_state = chosen.property_state
         return Explore(
-            standing.name,
+            property_state.name,
             0,
             0,
             # A failure that another decision of this property met fails here, too: none goes past it.
             known=frozenset(),
             patience=min(_SLICE_SECONDS, left),
             deadline=left + GRACE_SECONDS / 2,
-            isolated=standing.deaths > 0,
+            isolated=property_state.deaths > 0,
             inputs=chosen.next(),
         )
 

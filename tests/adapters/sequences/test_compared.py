@@ -40,13 +40,13 @@ def port(name: str = "compared_port", **changes: Any) -> ModuleType:
     return module
 
 
-def bench_of(**changes: Any) -> ExecutionContext:
+def context_of(**changes: Any) -> ExecutionContext:
     subject = adapted(port(**changes))
     return ExecutionContext(subject, ordinary_port(subject, "cpu"))
 
 
 def explored(property_id: str, examples: int = 60, **changes: Any) -> ExecutionContext:
-    execution_context = bench_of(**changes)
+    execution_context = context_of(**changes)
     found(property_id).explore(execution_context, seed=1, max_examples=examples)
     return execution_context
 
@@ -54,7 +54,7 @@ def explored(property_id: str, examples: int = 60, **changes: Any) -> ExecutionC
 @pytest.mark.parametrize("name", _OPTIONAL)
 def test_a_property_is_not_applicable_to_a_port_that_lacks_its_function(name: str) -> None:
     lacking = _OPTIONAL[name][0]
-    reason = found(f"sequences/{name}").not_applicable(bench_of(**{lacking: None}))
+    reason = found(f"sequences/{name}").not_applicable(context_of(**{lacking: None}))
     assert reason == f"compared_port has no {lacking}"
 
 
@@ -82,7 +82,7 @@ def test_nothing_is_compared_where_no_sequence_that_has_tokens_can_go_on(name: s
 
 
 def test_an_extension_of_empty_sequences_is_no_evidence_about_pieces() -> None:
-    execution_context = bench_of()
+    execution_context = context_of()
     trial = execution_context.begin(found("sequences/pieces"))
     trial.agrees(call("Sequences", model="small", seed=0, features={}, bind="library"))
     extend = call("Sequences.extend", self=Name("library"), context=0, rows=[(0, (1, 2))], features={})
@@ -133,7 +133,7 @@ def _gives_nan(model: str, logits: Any) -> Any:
     ],
 )
 def test_a_model_that_cannot_be_verified_is_counted_by_its_name(changed: Any, why: str) -> None:
-    execution_context = bench_of(**_of_models(changed))
+    execution_context = context_of(**_of_models(changed))
     execution_context.configuration = "odd"
     found("sequences/pieces").explore(execution_context, seed=1, max_examples=9)
     assert execution_context.counts.unverified == {"odd": why}
@@ -160,7 +160,7 @@ def test_models_that_cannot_be_listed_are_refused_as_a_wrong_port() -> None:
 
 
 def test_examples_are_about_the_configuration_of_the_bench() -> None:
-    execution_context = bench_of(**_of_models(lambda model, logits: logits))
+    execution_context = context_of(**_of_models(lambda model, logits: logits))
     for model in ("odd", "small"):
         execution_context.configuration = model
         found("sequences/pieces").explore(execution_context, seed=1, max_examples=30)

@@ -76,7 +76,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     sys.modules.pop(NAME, None)
 
 
-def bench_of(port: ModuleType) -> ExecutionContext:
+def context_of(port: ModuleType) -> ExecutionContext:
     subject = adapted(port)
     return ExecutionContext(subject, ordinary_port(subject, "cpu"))
 
@@ -87,7 +87,7 @@ def test_the_port_has_fifty_lines_or_fewer() -> None:
 
 @pytest.mark.parametrize("name", IDS)
 def test_the_port_of_a_library_that_keeps_the_law_passes(port: ModuleType, name: str) -> None:
-    context = bench_of(port)
+    context = context_of(port)
     found(f"sequences/{name}").explore(context, seed=1, max_examples=25)
     assert context.counts.compared > 5
 
@@ -95,4 +95,4 @@ def test_the_port_of_a_library_that_keeps_the_law_passes(port: ModuleType, name:
 def test_a_window_that_the_step_forgets_is_found(port: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StandIn, "forgets", True)
     with pytest.raises(Falsified):
-        found("sequences/pieces").explore(bench_of(port), seed=1, max_examples=50)
+        found("sequences/pieces").explore(context_of(port), seed=1, max_examples=50)

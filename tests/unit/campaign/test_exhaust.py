@@ -183,7 +183,7 @@ def test_a_part_goes_on_where_its_time_was_up(exhaustion: Exhaustion) -> None:
 def test_a_part_that_was_lost_is_tried_again_with_the_subject_apart(exhaustion: Exhaustion) -> None:
     task = given(exhaustion)
     exhaustion.ended(task, None)
-    chunks(exhaustion).standing.deaths = 1
+    chunks(exhaustion).property_state.deaths = 1
     again = given(exhaustion)
     assert (again.inputs, again.isolated, task.isolated) == (task.inputs, True, False)
     exhaustion.ended(again, tried(0, exhausted=False, status="error"))

@@ -32,7 +32,7 @@ COPIED, OFFSETS = (
 )
 
 
-def bench_of(subject: Subject) -> ExecutionContext:
+def context_of(subject: Subject) -> ExecutionContext:
     return ExecutionContext(subject, InProcess(subject, "cpu"))
 
 
@@ -43,7 +43,7 @@ def port_of(**names: Any) -> Subject:
 
 
 def counts_of(body: Callable[[Example], Any], subject: Subject, kind: str = "agreement") -> Counts:
-    context = bench_of(subject)
+    context = context_of(subject)
     a_property(body, kind=kind).example(context)
     return context.counts
 
@@ -90,7 +90,7 @@ def test_a_result_without_rows_is_no_evidence() -> None:
 
 
 def test_what_the_adapter_alone_executes_is_no_evidence() -> None:
-    context = bench_of(port_of(list_copies=never, copy_runs=never))
+    context = context_of(port_of(list_copies=never, copy_runs=never))
     load_properties()[COPIED].explore(context, seed=1, max_examples=30)
     assert context.counts.compared == 0
     assert context.counts.no_evidence["no function of toy_port was called"] > 0
@@ -118,7 +118,7 @@ def test_what_a_port_implements_in_part_is_passed_and_the_rest_counted() -> None
             raise NotImplementedError
         return cu_seqlens
 
-    context = bench_of(port_of(chunk_offsets=chunk_offsets))
+    context = context_of(port_of(chunk_offsets=chunk_offsets))
     load_properties()[OFFSETS].explore(context, seed=1, max_examples=30)
     assert verdict_of(context.counts).status is Status.PASSED
     assert context.counts.not_offered["toy_port does not implement chunk_offsets"] > 0
@@ -133,12 +133,12 @@ def test_an_exception_that_is_only_named_not_offered_is_a_failure() -> None:
         raise NotOffered("says who?")
 
     with pytest.raises(Falsified, match="NotOffered: says who"):
-        a_property(lambda trial: trial.agrees(DIVIDED)).example(bench_of(toy(divide=divide)))
+        a_property(lambda trial: trial.agrees(DIVIDED)).example(context_of(toy(divide=divide)))
 
 
 @pytest.mark.parametrize("wrong", [[False, True], [0.0, 1.0]], ids=str)
 def test_true_and_a_float_are_no_ints_of_a_port(wrong: list[Any]) -> None:
-    context = bench_of(port_of(chunk_offsets=lambda cu_seqlens, chunk_size: wrong))
+    context = context_of(port_of(chunk_offsets=lambda cu_seqlens, chunk_size: wrong))
     starts = call("prepare_chunk_offsets", cu_seqlens=int32([0, 3]), chunk_size=4)
     with pytest.raises(Falsified):
         a_property(lambda trial: trial.agrees(starts)).example(context)
@@ -216,13 +216,13 @@ IN_PLACE = "starts_that_changed_in_place_give_a_fresh_result"
 @pytest.mark.parametrize("names", [{}, {"TENSORS": ("chunk_offsets",)}], ids=["lists", "tensors"])
 def test_a_memo_by_identity_is_found_in_a_port_of_one_function(names: dict[str, Any]) -> None:
     tested = load_properties()[IN_PLACE]
-    context = bench_of(port_of(chunk_offsets=counted_chunks, **names))
+    context = context_of(port_of(chunk_offsets=counted_chunks, **names))
     assert tested.not_applicable(context) is None
     tested.explore(context, seed=1, max_examples=20)
     assert context.counts.compared > 0
     with pytest.raises(Falsified):
         tested.explore(
-            bench_of(port_of(chunk_offsets=remembering(counted_chunks), **names)), seed=1, max_examples=20
+            context_of(port_of(chunk_offsets=remembering(counted_chunks), **names)), seed=1, max_examples=20
         )
 
 
@@ -302,7 +302,7 @@ def test_a_wrong_result_that_a_condition_does_not_see_fails_at_the_end() -> None
         trial.holds(one == other, "two calls give different results")
 
     with pytest.raises(Falsified) as raised:
-        a_property(body).example(bench_of(toy(divide=wrong_by_one)))
+        a_property(body).example(context_of(toy(divide=wrong_by_one)))
     failure = raised.value.case.failure
     assert failure is not None
     assert (failure.call, failure.observed) == (0, "result = 4")
@@ -313,7 +313,7 @@ def test_a_condition_that_is_false_speaks_before_a_wrong_result() -> None:
         trial.holds(trial.returns(DIVIDED) == 3, "6 / 2 = 4", "should be 3", place="quotient")
 
     with pytest.raises(Falsified, match="6 / 2 = 4, but should be 3"):
-        a_property(body).example(bench_of(toy(divide=wrong_by_one)))
+        a_property(body).example(context_of(toy(divide=wrong_by_one)))
 
 
 def test_a_wrong_result_fails_where_the_example_ends_at_a_missing_function() -> None:
@@ -327,7 +327,7 @@ def test_a_wrong_result_fails_where_the_example_ends_at_a_missing_function() -> 
         trial.returns(call("divide", x=6, y=3))
 
     with pytest.raises(Falsified, match="result = 4"):
-        a_property(body).example(bench_of(toy(divide=divide_by_two_alone)))
+        a_property(body).example(context_of(toy(divide=divide_by_two_alone)))
 
 
 def test_a_result_that_is_compared_at_the_end_is_not_counted() -> None:
