@@ -14,7 +14,7 @@ from statecheck.execution.private import hypothesis as private_hypothesis
 from statecheck.execution.private import pytest as private_pytest
 from statecheck.kernels import private as private_triton
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis.internal.conjecture import providers
 from statecheck.execution.example import ExecutionContext
 from tests.helpers.cases import a_property
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 _PROGRAM = """
 from statecheck.rooms import open_rooms
 open_rooms()

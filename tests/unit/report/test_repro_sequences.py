@@ -22,7 +22,7 @@ from statecheck.subject import Subject
 from subjects.sequences import adapted
 from tests.helpers.cases import a_case
 
-REFERENCE = Path(__file__).parents[1] / "subjects/sequences/reference_port.py"
+REFERENCE = Path(__file__).parents[2] / "adapters/sequences/reference_port.py"
 BEGIN = call("Sequences", model="small", seed=0, features={}, bind="library")
 ONE_TOKEN = call("Sequences.extend", self=Name("library"), context=0, rows=[(0, (1,))], features={})
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 _COMMAND = """
 import atexit, os, sys
 from statecheck.workers.own_process import begin_command, end_command

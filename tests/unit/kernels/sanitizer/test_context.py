@@ -22,7 +22,7 @@ from tests.helpers.toy_kernels import copy_kernel, poke_kernel
 
 pytestmark = pytest.mark.usefixtures("executed")
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SCHEDULES = ("", "reversed", "switches:0>2,3>0", "switches:1>1,1>0,2>2", "switches:2>1,1>2,1>0")
 
 

@@ -17,7 +17,7 @@ from statecheck.kernels import launch
 from statecheck.kernels.source.ir import NotUnderstoodError
 from tests.helpers.processes import run_python
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 KERNELS = '''\
 import sys
 import torch
