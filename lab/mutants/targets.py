@@ -12,7 +12,7 @@ from pathlib import Path
 
 from statecheck.rooms import FOLDER, NAMES
 
-TESTS = "tests"
+TESTS, UNIT = "tests", "tests/unit"
 ORACLE, HARNESS = "oracle", "statecheck"
 _WITH_TESTS = (ORACLE, HARNESS, "properties", "subjects")
 
@@ -63,7 +63,7 @@ class Target:
     def digest(self) -> str:
         """The digest of all files that decide which items reach which lines."""
         digest = hashlib.sha256(f"{self.judges} {self.options} {self.by_line} {sys.version}".encode())
-        rooms = (*NAMES, HARNESS, f"{TESTS}/{self.package}" if self.watched else TESTS)
+        rooms = (*NAMES, HARNESS, f"{UNIT}/{self.package}" if self.watched else TESTS)
         for folder in dict.fromkeys([self.root / self.package, *(FOLDER / name for name in rooms)]):
             for path in sorted(folder.rglob("*.py")):
                 if path.parent.name != "mutants":
@@ -102,7 +102,7 @@ def _target(package: str, chosen: Sequence[str], subject: str) -> Target:
         raise ValueError(f"files = {list(chosen)}, but should be files or folders below {root} [mutants]")
     if package not in _WITH_TESTS:
         # Some of a package has no property: constants, or launches that only a GPU has.
-        tests = [str(folder) for folder in [FOLDER / TESTS / package] if folder.is_dir()]
+        tests = [str(folder) for folder in [FOLDER / UNIT / package] if folder.is_dir()]
         judges = (str(FOLDER / "properties"), *tests)
         return Target(package, root, paths, judges, ("--subject", subject, "--device", "cpu"), watched=True)
     if not (FOLDER / TESTS).is_dir():

@@ -263,7 +263,7 @@ def test_a_port_of_one_file_has_its_mutants(tmp_path: Path, monkeypatch: pytest.
 def test_the_oracle_is_judged_by_items_that_run_nothing_of_impl() -> None:
     [oracle, impl] = targets("impl", ["oracle/chunks.py", "impl/chunks.py"])
     assert (oracle.without, impl.without) == ("impl", "")
-    assert impl.judges == (str(FOLDER / "properties"), str(FOLDER / "tests" / "impl"))
+    assert impl.judges == (str(FOLDER / "properties"), str(FOLDER / "tests" / "unit" / "impl"))
     assert impl.options == ("--subject", "impl", "--device", "cpu")
     with pytest.raises(ValueError, match="but should be files or folders below"):
         targets("impl", ["impl/nothing.py"])
