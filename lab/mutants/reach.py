@@ -13,7 +13,7 @@ from lab.mutants.equivalent import Specialisation
 from lab.mutants.mutant import IMPORT, Mutant
 from lab.mutants.process import Processes, Report
 from lab.mutants.substitute import dependents, files_of, forget, imported_files, module_of
-from lab.mutants.targets import TESTS, Target
+from lab.mutants.targets import TESTS, UNIT, Target
 from lab.mutants.watching import ExecutedLines, Variants, unpacked, watching
 from statecheck.rooms import FOLDER
 from statecheck.util.files import write_text
@@ -208,7 +208,7 @@ def _judges(message: Mapping[str, Any], target: Target) -> bool:
     if not message.get("passed") or message["other"]:
         return False
     executes = bool(message["lines"] or message["launched"])
-    return executes or message["item"].startswith(f"{TESTS}/{target.package}/")
+    return executes or message["item"].startswith((f"{UNIT}/{target.package}/", f"{TESTS}/{target.package}/"))
 
 
 def users(target: Target, path: str) -> set[str]:
