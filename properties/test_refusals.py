@@ -15,7 +15,7 @@ FUNCTIONS = tuple(sorted({bad.call.function for bad in BAD_INPUTS}))
 
 
 def tried(bad: BadInput, context: ExecutionContext) -> bool:
-    """Whether the bench's subject can be handed the input. Plain functions refuse numbers and lists alone."""
+    """Whether the context's subject can be handed the input. Plain functions refuse numbers and lists alone."""
     subject, function = context.subject, bad.call.function
     plain = not bad.form and not launches(function) and function not in subject.supplied
     return bad.device in (None, context.port.device) and (plain or not subject.supplied)

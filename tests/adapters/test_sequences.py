@@ -83,15 +83,15 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 from properties import test_sequences
 from statecheck.case.values import Name, call
-from statecheck.execution.example import Bench, Falsified
+from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import found
 from statecheck.subject import load
 
 subject = load("{PORT}")
-bench = Bench(subject, ordinary_port(subject, "cpu"))
-found("sequences/any").explore(bench, seed=1, max_examples=20)
-assert bench.counts.compared
+context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
+found("sequences/any").explore(context, seed=1, max_examples=20)
+assert context.counts.compared
 """
 
 

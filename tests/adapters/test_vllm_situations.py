@@ -20,21 +20,21 @@ import json, sys
 from statecheck.kernels import triton_mode
 triton_mode.prepare("cpu")
 from properties.releases.live_marks import PURPOSES, REACHED
-from statecheck.execution.example import Bench, Falsified
+from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import load_properties
 from statecheck.campaign.marks import drawing_only
 from statecheck.subject import load
 name, examples = sys.argv[1], int(sys.argv[2])
 subject = load("vllm")
-bench = Bench(subject, ordinary_port(subject, "cpu"))
+context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
 tested = next(one for one in load_properties().values() if one.id == name)
 with drawing_only():
     for seed in range(examples // 10):
         if set(PURPOSES[name]) <= REACHED.keys():
             break
         try:
-            tested.explore(bench, seed=seed, max_examples=10)
+            tested.explore(context, seed=seed, max_examples=10)
         except Falsified:
             pass  # what is wrong is a campaign's to say
 print(json.dumps(REACHED))

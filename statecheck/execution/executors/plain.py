@@ -41,7 +41,7 @@ class PlainExecutor:
             self._names[step.name] = self._built(step.value)
             return None
         if not isinstance(step, Call):
-            raise TypeError(f"step = {step!r}, but should be a call or a binding [PlainPort]")
+            raise TypeError(f"step = {step!r}, but should be a call or a binding [PlainExecutor]")
         self.on_call()
         return self._call(step)
 

@@ -14,17 +14,17 @@ from statecheck.releases.project import PROJECTS
 
 _PROGRAM = """
 import json
-from statecheck.execution.example import Bench
+from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import found, load_properties
 from statecheck.subject import load
 
 load_properties()
 subject = load("llamacpp")
-bench = Bench(subject, ordinary_port(subject, "cpu"))
-bench.passes_by = lambda case: True
-found("sequences/batches").explore(bench, seed=1, max_examples=12)
-print(json.dumps({"models": subject.sequences.models, "compared": bench.counts.compared}))
+context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
+context.passes_by = lambda case: True
+found("sequences/batches").explore(context, seed=1, max_examples=12)
+print(json.dumps({"models": subject.sequences.models, "compared": context.counts.compared}))
 """
 
 
@@ -58,7 +58,7 @@ def test_architectures_with_recurrent_state_are_enumerated_and_compared() -> Non
 
 _SERVER = """
 import sys
-from statecheck.execution.example import Bench
+from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import found, load_properties
 from statecheck.subject import load
@@ -68,9 +68,9 @@ load_properties()
 subject = load("llamacpp")
 assert list(subject.sequences.models) == ["llama-server:mamba2"], subject.sequences.models
 for name in ("any", "generate", "save"):
-    bench = Bench(subject, ordinary_port(subject, "cpu"))
-    found(f"sequences/{name}").explore(bench, seed=1, max_examples=8)
-    assert bench.counts.compared > 3, bench.counts
+    context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
+    found(f"sequences/{name}").explore(context, seed=1, max_examples=8)
+    assert context.counts.compared > 3, context.counts
 """
 
 

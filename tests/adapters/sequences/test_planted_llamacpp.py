@@ -17,18 +17,18 @@ ROOT = Path(__file__).parents[3]
 _MOST_CALLS = 7
 _PROGRAM = """
 import json, sys
-from statecheck.execution.example import Bench, Falsified
+from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import found, load_properties
 from statecheck.subject import load
 
 load_properties()
 subject = load("tests.adapters.sequences.planted_llamacpp")
-bench, failing = Bench(subject, ordinary_port(subject, "cpu")), []
-bench.on_falsified = lambda _: failing.append(bench.examples)
+context, failing = ExecutionContext(subject, ordinary_port(subject, "cpu")), []
+context.on_falsified = lambda _: failing.append(context.examples)
 try:
-    found(sys.argv[1]).explore(bench, seed=1, max_examples=300)
-    print(json.dumps({"compared": bench.counts.compared}))
+    found(sys.argv[1]).explore(context, seed=1, max_examples=300)
+    print(json.dumps({"compared": context.counts.compared}))
 except Falsified as error:
     case = error.case
     tokens = sum(len(tokens) for call in case.calls for _, tokens in call.named.get("rows", ()))

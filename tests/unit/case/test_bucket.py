@@ -69,7 +69,7 @@ FEW_PLACES = [
 
 
 def going_on(tested: Property) -> Property:
-    """The same, with failing examples that do not end the search: the bench has noted them."""
+    """The same, with failing examples that do not end the search: the context has noted them."""
 
     def body(trial: Example, **drawn: object) -> None:
         with suppress(Falsified):

@@ -136,7 +136,7 @@ SHORTER = (
 LEFT_OUT = {
     r"make (lint|types|test|table$|clean)|lab\.docs": "the suite itself, and what .ci/run does beside it",
     r"demo|tests\.": "has a test of its own",
-    r"-m coverage": "needs coverage.py, which the suite does not install",
+    r"-m coverage|-m pip": "needs coverage.py, which the suite does not install",
     r"lab\.bench": "is run by its own tests, on less",
     r"compatibility": "takes hours; its parts are tested with a release that is pretended",
     r"--ray ": "needs a cluster",

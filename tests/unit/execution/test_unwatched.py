@@ -41,7 +41,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> Refusing:
 
 
 def explored(name: str, subject: Subject, *, sanitized: bool = True) -> ExecutionContext:
-    """A bench on which a property has run a few examples."""
+    """A context in which a property has run a few examples."""
     context = ExecutionContext(subject, InProcess(subject, "cpu", sanitized=sanitized))
     with hunting(shrink=False):
         load_properties()[name].explore(context, seed=1, max_examples=3)
