@@ -13,11 +13,11 @@ DOCUMENTS = ("*.md", "docs/*.md", "corpus/*.md", "tests/*.md")
 READY_FILES = (".ci/run", ".github/workflows/*.yml", "deploy/*")
 A_CASE = "0cf9c118dc"
 PLACEHOLDERS = {
+    "reports/…/case.json": A_CASE,
+    "…/case.json": A_CASE,
     "replay …": f"replay {A_CASE}",
     "bisect …": f"bisect {A_CASE}",
-    "reports/…/case.json": A_CASE,
     "<folder>/case.json": A_CASE,
-    "…/case.json": "case.json",
     " …": "",
     " COMMAND": " fuzz",
     "<id>": A_CASE,
