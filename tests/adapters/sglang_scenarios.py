@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from unittest import mock
 
-import psutil  # type: ignore[import-untyped]
-
 Plant = Callable[[Any], Any]
 """Makes a broken function of the right one."""
 
@@ -143,6 +141,8 @@ def broken_laws_of_late_copies() -> list[str]:
 
 def broken_laws_with_little_memory() -> list[str]:
     """As `broken_laws` with host memory, on a machine that has a gigabyte free: the release leaves ten."""
+    import psutil  # type: ignore[import-untyped]  # of the release's environment
+
     available = psutil.virtual_memory()._replace(available=1 << 30)
     with mock.patch.object(psutil, "virtual_memory", return_value=available):
         # An engine with other settings is made anew.
