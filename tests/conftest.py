@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,13 +18,28 @@ for _name in ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS"):
     os.environ.pop(_name, None)
 
 
+_MOST_BYTES = 8 * 2**30
+"""Address space of a test process. Linux refuses to fork a process with a mapping larger than the machine's memory, and examples with
+strides of gigabytes map that much without touching it."""
+
+
 @pytest.fixture(autouse=True)
-def free_cuda_cache() -> Iterator[None]:
-    """Tests of other processes want a GPU's memory, too, which torch keeps for the next one of this process."""
+def free_memory() -> Iterator[None]:
+    """Frees the tensors of earlier examples, which torch and cycles of references keep, for tests that start other processes."""
     yield
     if torch.cuda.is_initialized() and torch.cuda.memory_reserved() > 2**30:
         gc.collect()
         torch.cuda.empty_cache()
+    elif _address_space() > _MOST_BYTES:
+        gc.collect()
+
+
+def _address_space() -> int:
+    try:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.fixture(scope="session")
