@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from statecheck.campaign.record_parts import CorpusRecord, bucket_in
-from statecheck.campaign.writable import print_case
+from statecheck.campaign.unsaved_cases import print_case
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.codec import encode

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hypothesis.errors import Flaky
 
-from statecheck.campaign.writable import print_case
+from statecheck.campaign.unsaved_cases import print_case
 from statecheck.case import Case
 from statecheck.diagnose.diagnosis import Scene, diagnose, explain, note_of
 from statecheck.execution.example import ExecutionContext, Falsified

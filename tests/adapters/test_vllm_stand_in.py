@@ -132,11 +132,8 @@ try:
 except ValueError as error:
     print(error)
 """
-    told = printed("0.27.1", script)
-    assert (
-        "vllm = '0.27.1', but should be 0.28.0 or later (tried: 0.28.0, 0.29.0, 0.31.0, 0.32.0, 0.33.0)"
-        in told
-    )
+    rule = "0.28.0 or later (tried: 0.28.0, 0.29.0, 0.31.0, 0.32.0, 0.33.0)"
+    assert f"vllm = '0.27.1', but should be {rule}" in printed("0.27.1", script)
 
 
 WITHOUT_EXTENSIONS = """

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from statecheck.campaign import writable
+from statecheck.campaign import unsaved_cases
 from statecheck.subject.remarks import note
 from statecheck.util.text import visible
 
@@ -34,7 +34,7 @@ class Output:
     """
 
     def __init__(self, folder: Path) -> None:
-        writable.print_to(os.fdopen(os.dup(2), "w", errors="backslashreplace"))
+        unsaved_cases.print_to(os.fdopen(os.dup(2), "w", errors="backslashreplace"))
         self._path = _path_of(folder, os.getpid())
         self._file = self._opened()
         for number in (1, 2):

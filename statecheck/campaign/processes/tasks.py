@@ -19,7 +19,7 @@ from statecheck.execution.enumerations import Slice
 from statecheck.kernels.launch_counts import How
 
 BEAT_SECONDS = 0.2
-"""Calls that begin sooner after the last message than this are not told, since a message takes as long as some calls do."""
+"""The shortest time between two `CallBegan` messages of a worker: sending a message takes as long as a short call."""
 
 
 def unit_name(name: str, configuration: str = "") -> str:

@@ -1,4 +1,4 @@
-"""What becomes of a case that could not be written: it is printed to the standard error at once."""
+"""Cases that could not be saved: each is printed to the standard error at once."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def print_to(stream: TextIO) -> None:
 
 
 def print_case(case: Case) -> None:
-    """Print to the very standard error: that of Python may be redirected while a property is explored."""
+    """Print to the standard error of the process; `sys.stderr` may be redirected while a property is explored."""
     with suppress(OSError, ValueError):
         print(case.to_json(), file=_streams[0] if _streams else sys.__stderr__, flush=True)
