@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from statecheck.case import Case
-from statecheck.execution.example import ExecutionContext
+from statecheck.execution.example import ExecutionContext, Observer
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.property import Property
 from statecheck.execution.registry import load_properties
@@ -75,6 +75,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(bool(total.new))
 
 
+@dataclass
+class _Tallying(Observer):
+    """Counts failures, which end nothing but their example."""
+
+    tally: Tally
+
+    def known_defect(self, subject: Subject, case: Case) -> KnownDeviation | None:
+        known = subject.known(case)
+        if known is not None:
+            self.tally.known[known.id] += 1
+        return known
+
+    def passes_by(self, case: Case) -> bool:
+        self.tally.new.append(f"  {case.property_id}: {case.message}")
+        return True
+
+
 def tallied(
     subject: Subject, model: str, tested: Sequence[Property], seeds: Sequence[int], examples: int
 ) -> Tally:
@@ -82,19 +99,7 @@ def tallied(
     assert subject.sequences is not None
     subject.sequences.models = (model,)
     tally = Tally()
-    bench = ExecutionContext(subject, ordinary_port(subject, "cpu"))
-
-    def known_by(case: Case) -> KnownDeviation | None:
-        found = subject.known(case)
-        if found is not None:
-            tally.known[found.id] += 1
-        return found
-
-    def passes_by(case: Case) -> bool:
-        tally.new.append(f"  {case.property_id}: {case.message}")
-        return True
-
-    bench.known_by, bench.passes_by = known_by, passes_by
+    bench = ExecutionContext(subject, ordinary_port(subject, "cpu"), _Tallying(tally))
     for one in tested:
         for seed in seeds:
             one.explore(bench, seed=seed, max_examples=examples)

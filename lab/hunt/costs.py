@@ -146,10 +146,11 @@ def visits(subject: Subject, seed: int, *, cached: bool) -> Iterator[Visit]:
         for number, (kind, examples) in enumerate(KINDS.items()):
             for name in names:
                 bench = ExecutionContext(subject, port)
-                bench.known_by = known.known
                 if properties[name].not_applicable(bench) is not None:
                     continue
                 launched.clear()
-                _, seconds = first_examples(properties[name], bench, len(KINDS) * seed + number, examples)
+                _, seconds = first_examples(
+                    properties[name], bench, len(KINDS) * seed + number, known.known, examples
+                )
                 yield Visit(name, seed, kind, cached, round(seconds, 5), tuple(sorted(launched)))
     gc.unfreeze()

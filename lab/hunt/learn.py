@@ -55,10 +55,9 @@ def attempts(subject: Subject, defect: str, seeds: int) -> Iterator[Attempt]:
     known = KnownDefectMatcher(subject.known_deviations, subject.profile)
     for tested in load_properties().values():
         bench = ExecutionContext(subject, ordinary_port(subject, "cpu", sanitized=tested.launches))
-        bench.known_by = known.known
         if tested.not_applicable(bench) is not None:
             continue
-        tried = [first_examples(tested, bench, seed) for seed in range(1, seeds + 1)]
+        tried = [first_examples(tested, bench, seed, known.known) for seed in range(1, seeds + 1)]
         yield Attempt(defect, tested.id, sum(failed for failed, _ in tried), seeds)
 
 

@@ -17,10 +17,10 @@ from lab.prove.scenes import COLUMNS, SymbolicScene
 from properties.strategies.align.setup import Setup
 from statecheck.case import Case
 from statecheck.case.values import Let, Step, Tensor
-from statecheck.execution.example import ExecutionContext, Falsified, KnownFailure
+from statecheck.execution.example import ExecutionContext, Falsified, KnownFailure, Observer
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import found, load_properties
-from statecheck.subject import Subject
+from statecheck.subject import KnownDeviation, Subject
 
 _TRIED = (*range(9), -1, *(1 << places for places in range(4, 31)))
 _AT_ONCE = 12
@@ -30,6 +30,13 @@ _SIZES = 6
 _MILLISECONDS = 30_000
 _CELLS = ("given", "apart", "any")
 """What the row of the table holds: the blocks of the template, each block once, or anything."""
+
+
+class _AllFailures(Observer):
+    """Declared defects are reported as other failures are."""
+
+    def known_defect(self, subject: Subject, case: Case) -> KnownDeviation | None:  # noqa: ARG002
+        return None
 
 
 @dataclass(frozen=True)
@@ -141,9 +148,7 @@ class CaseSearch:
         sanitized = violation.about == ADDRESS
         port = ordinary_port(self.subject, "cpu", sanitized=sanitized)
         self._shown.inputs += 1
-        trial = ExecutionContext(self.subject, port, known_by=lambda case: None).begin(
-            found(self.scene.property_id)
-        )
+        trial = ExecutionContext(self.subject, port, _AllFailures()).begin(found(self.scene.property_id))
         try:
             trial.agrees(*_with_numbers(self._steps(numbers.block_size), numbers))
         except Falsified as falsified:

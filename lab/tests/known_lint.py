@@ -16,7 +16,7 @@ from hypothesis.errors import Flaky
 
 from oracle.profile import DOCUMENTS
 from statecheck.case import Case
-from statecheck.execution.example import ExecutionContext, Falsified
+from statecheck.execution.example import ExecutionContext, Falsified, Observer
 from statecheck.execution.executors.in_process import InProcess
 from statecheck.execution.registry import Property, load_properties
 from subjects import KnownDeviation, Subject, Symptom
@@ -77,7 +77,7 @@ class _Enough(BaseException):
 
 
 @dataclass
-class _Planting:
+class _Planting(Observer):
     """Explores the first property that finds a planted defect, until a failure was seen under each entry's circumstances."""
 
     lint: Lint
@@ -92,13 +92,13 @@ class _Planting:
         slow = tested.launches or "lifecycle" in tested.module
         self.more = MORE_SLOW if slow else MORE
         bench = ExecutionContext(self.subject, InProcess(self.subject, "cpu"))
-        bench.on_example, bench.passes_by = self._count, self._look
+        bench.observer = self
         # A state machine that ends between two draws is taken for one that draws something else each time.
         with suppress(_Enough, Flaky), hunting(shrink=False):
             tested.explore(bench, seed=SEED, max_examples=MAX_EXAMPLES)
         assert self.defect.name in self.lint.found, f"{name} passes, but should fail: {self.defect.name}"
 
-    def _count(self) -> None:
+    def example_begins(self) -> None:
         if self.defect.name not in self.lint.found:
             return
         self.examples += 1
@@ -110,7 +110,7 @@ class _Planting:
         reported = {pair for pair, one in self.lint.planted.items() if not one.passed_by}
         return {pair for pair in self.lint.alike - reported if pair[0] == self.defect.name}
 
-    def _look(self, case: Case) -> bool:
+    def passes_by(self, case: Case) -> bool:
         """Ask every entry; the exploration goes past the failure."""
         self.lint.found.setdefault(self.defect.name, case)
         for entry in entries():
@@ -129,9 +129,17 @@ class _Planting:
             self.lint.planted[pair] = Planted(*pair, case, passed_by)
 
 
+@dataclass
+class _Wanted(Observer):
+    wanted: Callable[[Case], bool]
+
+    def passes_by(self, case: Case) -> bool:
+        return not self.wanted(case)
+
+
 def failing(subject: Subject, name: str, wanted: Callable[[Case], bool] = lambda case: True) -> Case | None:
     """The first failing case of a property that is wanted, unshrunk."""
-    bench = ExecutionContext(subject, InProcess(subject, "cpu"), passes_by=lambda case: not wanted(case))
+    bench = ExecutionContext(subject, InProcess(subject, "cpu"), _Wanted(wanted))
     tested: Property = load_properties()[name]
     try:
         with hunting(shrink=False):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from statecheck.case import Case
 from statecheck.case.values import Device, call
 from statecheck.diagnose.rerun import replay
-from statecheck.execution.example import Example, ExecutionContext, Falsified
+from statecheck.execution.example import Example, ExecutionContext, Falsified, Observer
 from statecheck.execution.executors import Executor
 from statecheck.execution.objects.canary import LARGEST_RIGHT_NUMBER
 from statecheck.execution.registry import Property
@@ -67,7 +67,7 @@ def run_canary(context: ExecutionContext, folder: Path, port: Executor | None = 
 
 def _failing_case(context: ExecutionContext) -> Case:
     """The case of the canary, which is no finding of the campaign."""
-    on_falsified, context.on_falsified = context.on_falsified, lambda case: None
+    observer, context.observer = context.observer, Observer()
     # It has to be found, not remembered.
     chosen = settings(max_examples=_EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
     try:
@@ -75,5 +75,5 @@ def _failing_case(context: ExecutionContext) -> Case:
     except Falsified as error:
         return error.case
     finally:
-        context.on_falsified = on_falsified
+        context.observer = observer
     raise CanaryNotFound(f"{_EXAMPLES} examples of it passed")

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import properties.enumerations
-from statecheck.execution.running import Falsified
+from statecheck.execution.example import Falsified
 
 if TYPE_CHECKING:
     from statecheck.execution.example import ExecutionContext

@@ -1,72 +1,142 @@
-"""What a property's body holds in its hand: run steps on the subject, compare with the rules, or state a condition."""
+"""One example of a property: it runs steps on the subject, compares them with the rules, and states conditions.
+
+A property's body gets an `Example`:
+
+    def body(trial, x, y):
+        trial.agrees(call("divide", x=x, y=y))                          # each outcome is what the rules expect
+        result = trial.returns(call("cdiv", x=x, y=y))                  # a value for the property's own condition
+        trial.holds(result >= x // y, f"cdiv = {result}", "should be rounded up")
+
+An example ends in one of these ways: the body comes to its end and `end` compares what is left; `Falsified`, with the case;
+`KnownFailure`, where the subject declares the defect; `OutsideDomain`, where the subject's contract leaves the input out.
+The `Observer` of the `ExecutionContext` is told of each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import NoReturn, Protocol
 
-from statecheck.case import Case
-from statecheck.case.compare import Difference, outcome_difference
-from statecheck.case.failure import raised_instead, stated
+from oracle.profile import Profile
+from statecheck.case import Case, Failure
+from statecheck.case.compare import Difference, brief, outcome_difference
+from statecheck.case.failure import (
+    WrongBytes,
+    failure_of,
+    fatal_among,
+    raised_instead,
+    stated,
+    with_cause,
+)
 from statecheck.case.form import form_difference
-from statecheck.case.values import Outcome, Raised, Refusal, Returned, Step, Value
-from statecheck.execution.counts import Counts, parts_of
+from statecheck.case.timeline import Timeline
+from statecheck.case.unchecked import unchecked
+from statecheck.case.values import Call, Expected, Outcome, Raised, Refusal, Returned, Step, Value
+from statecheck.execution.counts import Counts, parts_compared, parts_of
 from statecheck.execution.earlier_examples import EarlierExamples
 from statecheck.execution.executors import Executor
-from statecheck.execution.running import (
-    ORDER_FREE,
-    REFUSAL,
-    WATCHED,
-    Falsified,
-    KnownFailure,
-    OutsideDomain,
-    RunningExample,
-    spell,
+from statecheck.execution.run import (
+    Run,
+    failed_operations,
+    is_lacked,
+    is_unverified,
+    left_out,
+    not_offered,
+    operations_held,
+    rules_of,
 )
+from statecheck.kernels import launch_counts
+from statecheck.kernels.orders.schedule import REORDERED
 from statecheck.subject import KnownDeviation, Subject
+from statecheck.subject.sequence_choices import SequenceChoices
+from statecheck.util.text import visible
 
-if TYPE_CHECKING:
-    from statecheck.execution.registry import Property
-
+ORDER_FREE = "order-free"
+"""The kind of the properties about orders of Triton programs."""
+REFUSAL = "refusal"
+"""The kind of the properties about inputs that no document allows."""
+WATCHED = frozenset({ORDER_FREE, "red zone"})
+"""Kinds of properties that have to watch single accesses of launches, or to choose their order."""
+_NO_ORDER = "no launch of several programs, which could run in another order"
 _CANNOT_READ = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What Python raises where a result is not what the code that takes it apart was written for."""
 
-__all__ = [
-    "ORDER_FREE",
-    "REFUSAL",
-    "WATCHED",
-    "Example",
-    "ExecutionContext",
-    "Falsified",
-    "KnownFailure",
-    "OutsideDomain",
-    "spell",
-]
+
+class KnownFailure(Exception):
+    """The subject broke a property as it declares; the example has shown what it can and ends here."""
+
+
+class OutsideDomain(KnownFailure):
+    """The example came to an input that the subject's contract leaves out, or asked for what the subject does not offer."""
+
+
+class Falsified(AssertionError):
+    """The subject broke a property; `case` is the input that shows it."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(visible(case.message))
+        self.case = case
+
+
+class Tested(Protocol):
+    """What an example needs of its property."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def sentence(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def held(self) -> tuple[str, ...]: ...
+
+
+class Observer:
+    """Follows the examples of an execution context. This one does nothing; a campaign, a test session and a hunt have their own.
+
+    `example_begins` and `example_ended` may raise to end the search.
+    """
+
+    def example_begins(self) -> None:
+        """An example begins."""
+
+    def example_ended(self) -> None:
+        """An example has ended without a failure; not called for state machines."""
+
+    def known_defect(self, subject: Subject, case: Case) -> KnownDeviation | None:
+        """The declared defect that a failing case shows: then the example ends as a known failure."""
+        return subject.known(case)
+
+    def passes_by(self, case: Case) -> bool:  # noqa: ARG002
+        """Whether a failing example ends as one that passes, since its failure was met before."""
+        return False
+
+    def falsified(self, case: Case) -> None:
+        """An example fails, before `Falsified` is raised: the first one, and each smaller one that is tried."""
+
+    def property_raised(self, case: Case, error: Exception) -> None:
+        """A property's own code raised, although each outcome is what the rules expect."""
 
 
 @dataclass(repr=False)
 class ExecutionContext:
-    """Where examples run: a subject behind a port, and what is counted on the way.
-
-    A campaign watches through callbacks. `on_example` is called when an example begins. `on_example_end` is called when an example has
-    ended without a failure, except for state machines. Both may end the search. `on_falsified` gets every failing example, shrunk or
-    not. `on_error` gets every example whose property raised, although
-    each outcome is what the rules expect. A failing example that `passes_by` names is known already, and ends as one that passes. `known_by` stands in for what the subject declares.
-    """
+    """Where examples run: a subject behind a port, who observes them, and what is counted."""
 
     subject: Subject
     port: Executor
+    observer: Observer = field(default_factory=Observer)
     seed: int | None = None
     counts: Counts = field(default_factory=Counts)
     known_failures: set[KnownDeviation] = field(default_factory=set)
-    on_example: Callable[[], None] = lambda: None
-    on_example_end: Callable[[], None] = lambda: None
-    on_falsified: Callable[[Case], None] = lambda case: None
-    on_error: Callable[[Case, Exception], None] = lambda case, error: None
-    passes_by: Callable[[Case], bool] = lambda case: False
-    known_by: Callable[[Case], KnownDeviation | None] | None = None
     earlier: EarlierExamples = field(default_factory=EarlierExamples)
     configuration: str = ""
     """The only configuration of the subject that examples are about, such as a model of a library; "": examples choose."""
@@ -78,15 +148,86 @@ class ExecutionContext:
     def __repr__(self) -> str:
         return f"<{self.subject.name} on {self.port.device}>"
 
-    def begin(self, tested: Property) -> Example:
-        self.on_example()
+    def begin(self, tested: Tested) -> Example:
+        self.observer.example_begins()
         self.counts.examples += 1
         self.port.begin()
         return Example(self, tested)
 
 
-class Example(RunningExample):
+@dataclass
+class Example:
     """One example of one property."""
+
+    context: ExecutionContext
+    tested: Tested
+
+    def __post_init__(self) -> None:
+        self._run = Run(self.context.port, rules_of(self.profile))
+        self.context.earlier.begin(self._run.steps)
+        self.is_compared = False
+        self.configuration = self.context.configuration
+        self._read: list[int] = []
+        """Numbers of the calls whose results were handed to the property."""
+        self._has_failed = False
+        self._compared_calls: set[int] = set()
+        """Numbers of the calls whose outcomes were held against the rules."""
+        self._looked_at = 0
+        self._has_evidence = False
+        self._reordered_before = REORDERED.launches
+        self._interpreted_before = launch_counts.interpreted()
+
+    @property
+    def profile(self) -> Profile:
+        """Of the subject's release: its rules, where they are not those of the documents."""
+        return self.context.subject.profile
+
+    def model(self, number: int) -> str:
+        """The model of a library of sequences that the example is about: the context's, or the one that a drawn number stands for."""
+        self.configuration = self.context.configuration or self.sequences.model(number)
+        return self.configuration
+
+    @property
+    def sequences(self) -> SequenceChoices:
+        """What the library of sequences lets a scenario choose."""
+        choices = self.context.subject.sequences
+        assert choices is not None, "the property applies to libraries of sequences"
+        return choices
+
+    @property
+    def inside(self) -> str:
+        """The module whose functions stand in the subject's engine, "" for none."""
+        return self.context.subject.inside
+
+    @property
+    def begun(self) -> tuple[Step, ...]:
+        """The steps that were executed or are being executed."""
+        return tuple(self._run.steps)
+
+    def offered(self, *functions: str) -> tuple[str, ...]:
+        """Those of the functions that the subject has; all of them where the rules are recorded without a subject."""
+        return tuple(one for one in functions if self.context.subject.has(one)) or functions
+
+    # Steps.
+
+    def run(self, *steps: Step) -> Outcome:
+        """Execute `steps` on the subject; the outcome of the last call among them."""
+        subject = self.context.subject
+        if subject.refuses and not subject.outside:
+            self._run.take_unasked(steps)
+            for taken in self._run.settle():
+                self._require_offered(taken.outcome)
+            return self._run.actual[-1]
+        for step in steps:
+            asked = self._run.asked(step)
+            # A step outside of the contract is not executed: the subject may do anything there.
+            reason = None if asked is None else left_out(subject, asked.call, asked.expected)
+            if asked is not None and reason is not None:
+                counts = self.context.counts
+                self._leave(counts.not_offered if is_lacked(subject, asked.call) else counts.outside, reason)
+            executed = self._run.take(step, asked)
+            self._require_offered(executed.outcome if executed is not None else None)
+        return self._run.actual[-1]
 
     def agrees(self, *steps: Step) -> Outcome:
         """Execute `steps` and hold the outcome of each call against the rules; the outcome of the last call among them."""
@@ -112,15 +253,6 @@ class Example(RunningExample):
         with self.context.port.waiting_refused():
             self.agrees(*steps)
 
-    def _has_evidence_so_far(self) -> bool:
-        """Whether a function of the subject has returned something that a condition can be about."""
-        actual, expected = self._run.actual, self._run.expected
-        while not self._has_evidence and self._looked_at < len(actual):
-            number, self._looked_at = self._looked_at, self._looked_at + 1
-            evident = self._is_evidence(expected[number], actual[number])
-            self._has_evidence = evident and parts_of(actual[number]) > 0
-        return self._has_evidence
-
     def returns(self, *steps: Step) -> Value:
         """Execute `steps`; the value that the last call returned. A call must not raise.
 
@@ -134,28 +266,88 @@ class Example(RunningExample):
 
     def _returned(self, *steps: Step) -> Returned:
         outcome = self.run(*steps)
+        last = len(self._run.calls) - 1
         if isinstance(outcome, Raised):
             self.compared(int(outcome.by_subject))
-            last = len(self._run.calls) - 1
             call = self._run.calls[last]
             self._fails(raised_instead(outcome, function=call.function, call=last, shown=self._shown(call)))
-        self._require_form(outcome)
-        self._read.append(len(self._run.actual) - 1)
+        # The property takes the result apart as it would take apart the rules' own.
+        expected = self._run.expected[-1]
+        if not isinstance(expected, Refusal):
+            known = dict(expected.after)
+            pairs = [("result", expected.value, outcome.value)]
+            pairs += [(name, known[name], value) for name, value in outcome.after if name in known]
+            for place, expected_value, value in pairs:
+                difference = form_difference(expected_value, value, place)
+                if difference is not None:
+                    self.compared(int(outcome.by_subject))
+                    self._fails(self._failure(last, difference))
+        self._read.append(last)
         return outcome
 
-    def _require_form(self, outcome: Returned) -> None:
-        """The result of the last call can be taken apart as the rules' own."""
-        expected = self._run.expected[-1]
-        if isinstance(expected, Refusal):
-            return
-        known = dict(expected.after)
-        pairs = [("result", expected.value, outcome.value)]
-        pairs += [(name, known[name], found) for name, found in outcome.after if name in known]
-        for place, wanted, found in pairs:
-            difference = form_difference(wanted, found, place)
-            if difference is not None:
-                self.compared(int(outcome.by_subject))
-                self._differs(len(self._run.actual) - 1, difference)
+    def keep(self, step: Step) -> Outcome | None:
+        """Execute a step, and ask the rules what they expect of it only if the example turns out to be a case.
+
+        For long examples that state conditions of their own, see `finds`.
+        """
+        (outcome,) = self._run.take_unasked((step,))
+        self._require_offered(outcome)
+        self._has_evidence = self._has_evidence or (outcome is not None and outcome.by_subject)
+        return outcome
+
+    def kept_compared(self, rows: int) -> None:
+        """As `compared`, of so many rows of a step of a long example that was executed by `keep`, if the subject took part."""
+        self.compared(rows if self._has_evidence else 0)
+        self._has_evidence = False
+
+    def _require_offered(self, outcome: Outcome | None) -> None:
+        reason = not_offered(outcome)
+        if reason is None and self.tested.kind in WATCHED:
+            # Launches in Triton's interpreter say nothing to a property that is about single accesses.
+            reason = launch_counts.unwatched(launch_counts.interpreted() - self._interpreted_before) or None
+        if reason is not None:
+            if is_unverified(outcome):
+                self.context.counts.unverified[self.configuration] = reason
+            self._leave(self.context.counts.not_offered, reason)
+
+    def _leave(self, counted: Counter[str], reason: str) -> NoReturn:
+        self.compare_rest()
+        if not self.is_compared:
+            counted[reason] += 1
+        raise OutsideDomain(reason)
+
+    # Comparing.
+
+    def compared(self, parts: int) -> None:
+        """The property compared so many rows, fields or bytes of what functions of the subject returned."""
+        self.context.counts.parts += parts
+        if parts and not self.is_compared and self._has_its_subject_matter():
+            self.is_compared = True
+            self.context.counts.compared += 1
+            if self.configuration:
+                self.context.counts.configurations[self.configuration] += 1
+
+    def _has_its_subject_matter(self) -> bool:
+        """Nothing is said about orders where programs did not run in another one."""
+        return self.tested.kind != ORDER_FREE or REORDERED.launches > self._reordered_before
+
+    def _compare(self, number: int, *, counts: bool = True) -> None:
+        self._compared_calls.add(number)
+        expected, actual = self._run.expected[number], self._run.actual[number]
+        if counts and self._is_evidence(expected, actual):
+            self.compared(parts_compared(expected, actual))
+        difference = outcome_difference(expected, actual, places=self.context.port.device != "cpu")
+        if difference is not None:
+            self._fails(self._failure(number, difference))
+        function = self._run.calls[number].function
+        self.context.counts.unchecked.update(f"{function}: {place}" for place in unchecked(expected, actual))
+
+    def _is_evidence(self, expected: Expected | None, actual: Outcome) -> bool:
+        """Whether the outcome is the subject's own, and of a kind that the property is about."""
+        if not set(self.tested.held) <= operations_held(actual):
+            return False
+        refused = isinstance(expected, Refusal) and isinstance(actual, Raised)
+        return actual.by_subject and (not refused or self.tested.kind == REFUSAL)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -168,20 +360,18 @@ class Example(RunningExample):
         """
         try:
             yield
-        except _CANNOT_READ as raised:
-            if isinstance(raised, Falsified):
-                raise
-            error: Exception = raised
+        except Falsified:
+            raise
+        except _CANNOT_READ as error:
+            raised: Exception = error
         else:
             return
-        self._cannot_read(error)
-        raise error
-
-    def _cannot_read(self, error: Exception) -> None:
+        # Outside of the handler: what is raised here is no consequence of the error for a reader of the traceback.
         self._run.settle()
         self.compare_rest()
         if self._run.actual:
-            self.context.on_error(self._case(None), error)
+            self.context.observer.property_raised(self._case(None), raised)
+        raise raised
 
     def holds(self, condition: bool, observed: str, expected: str = "", *, place: str = "") -> None:
         """State a condition about the outcomes so far.
@@ -195,28 +385,32 @@ class Example(RunningExample):
             Falsified: the condition is false and the subject does not declare that it may be.
             KnownFailure: it does declare it.
         """
-        if self._has_evidence_so_far():
+        # A condition counts where a function of the subject has returned something that it can be about.
+        run = self._run
+        while not self._has_evidence and self._looked_at < len(run.actual):
+            number, self._looked_at = self._looked_at, self._looked_at + 1
+            evident = self._is_evidence(run.expected[number], run.actual[number])
+            self._has_evidence = evident and parts_of(run.actual[number]) > 0
+        if self._has_evidence:
             self.compared(1)
-        if not condition:
-            self._run.settle()
-            number, wrong = self._wrong_call()
-            about = () if wrong is not None else tuple(self._read) or (number,)
-            call = self._run.calls[number]
-            failure = stated(
-                observed,
-                expected,
-                place=place,
-                function=call.function,
-                call=number,
-                shown="; ".join(self._shown(self._run.calls[one]) for one in about or (number,)),
-                about=about,
-            )
-            # One defect makes this condition false for some inputs, and for others its result alone is wrong: it is one bucket.
-            self._fails(
-                failure if wrong is None else replace(failure, rule=self._failure(number, wrong).rule)
-            )
+        if condition:
+            return
+        run.settle()
+        number, wrong = self._last_wrong_call()
+        about = () if wrong is not None else tuple(self._read) or (number,)
+        failure = stated(
+            observed,
+            expected,
+            place=place,
+            function=run.calls[number].function,
+            call=number,
+            shown="; ".join(self._shown(run.calls[one]) for one in about or (number,)),
+            about=about,
+        )
+        # One defect makes this condition false for some inputs, and for others its result alone is wrong: it is one bucket.
+        self._fails(failure if wrong is None else replace(failure, rule=self._failure(number, wrong).rule))
 
-    def _wrong_call(self) -> tuple[int, Difference | None]:
+    def _last_wrong_call(self) -> tuple[int, Difference | None]:
         """The last call with a wrong outcome, and what differs; the last call and None where each outcome alone is right."""
         run, last = self._run, len(self._run.calls) - 1
         places = self.context.port.device != "cpu"
@@ -225,3 +419,105 @@ class Example(RunningExample):
             if wrong is not None:
                 return number, wrong
         return last, None
+
+    # The end.
+
+    def end(self) -> None:
+        """The property's body has come to its end, and its own conditions hold: compare what is left.
+
+        Raises:
+            Falsified, KnownFailure: as `compare_rest`.
+        """
+        self.compare_rest()
+        if self.is_compared:
+            return
+        no_evidence = self.context.counts.no_evidence
+        failed = failed_operations(self._run.actual, self._run.calls).values()
+        if not self._has_its_subject_matter():
+            no_evidence[_NO_ORDER] += 1
+        elif operation := next((name for name in failed if name in self.tested.held), ""):
+            no_evidence[f"{self.configuration}: {operation} reported that it failed"] += 1
+        elif self._run.actual and not any(one.by_subject for one in self._run.actual):
+            no_evidence[f"no function of {self.context.subject.name} was called"] += 1
+
+    def compare_rest(self) -> None:
+        """Hold against the rules each outcome that was not yet, but for what the subject does not offer: a property's own condition may be blind to a wrong one.
+
+        Of steps that were kept, see `keep`, the rules were not asked, and are not here.
+
+        Raises:
+            Falsified: an outcome is not what the rules expect, and the subject does not declare it.
+            KnownFailure: it does declare it.
+        """
+        # Behind a failure, other outcomes are mostly its consequences.
+        for number in range(0 if self._has_failed else len(self._run.actual)):
+            if number not in self._compared_calls and not_offered(self._run.actual[number]) is None:
+                # No evidence for the property's sentence, which is about something else: its own conditions count.
+                self._compare(number, counts=False)
+
+    def finds(
+        self,
+        failure: Failure,
+        timeline: Timeline | None = None,
+        wrong_bytes: WrongBytes | None = None,
+    ) -> NoReturn:
+        """End the example with what is wrong after the steps that were kept, a picture of them, and the wrong bytes.
+
+        Raises:
+            Falsified: always, but
+            KnownFailure: the subject declares it.
+        """
+        self._fails(failure, timeline, wrong_bytes)
+
+    def _fails(
+        self, failure: Failure, timeline: Timeline | None = None, wrong_bytes: WrongBytes | None = None
+    ) -> NoReturn:
+        self._run.settle()
+        # Where an earlier call ended in a fault, or in a finding of the sanitizer, that is what the failure is about.
+        number = fatal_among(self._run.actual)
+        if number is not None:
+            raised = self._run.actual[number]
+            assert isinstance(raised, Raised)
+            failure = with_cause(failure, raised, function=self._run.calls[number].function, call=number)
+        case = replace(self._case(failure), timeline=timeline, wrong_bytes=wrong_bytes)
+        self._has_failed = True
+        observer = self.context.observer
+        known = observer.known_defect(self.context.subject, case)
+        if known is not None:
+            self.context.known_failures.add(known)
+            raise KnownFailure
+        if observer.passes_by(case):
+            raise KnownFailure
+        self.context.earlier.note_failure()
+        observer.falsified(case)
+        raise Falsified(case)
+
+    def _failure(self, number: int, difference: Difference) -> Failure:
+        expected, actual, call = self._run.expected[number], self._run.actual[number], self._run.calls[number]
+        return failure_of(
+            difference, expected, actual, function=call.function, call=number, shown=self._shown(call)
+        )
+
+    def _shown(self, call: Call) -> str:
+        """The call as one would write it down, by the name that the subject's author knows."""
+        return spell(call, self.context.subject.own_name(call.function))
+
+    def _case(self, failure: Failure | None) -> Case:
+        return Case(
+            property_name=self.tested.name,
+            sentence=self.tested.sentence,
+            subject=self.context.subject.name,
+            steps=tuple(self._run.steps),
+            expected=tuple(self._run.expected),
+            actual=tuple(self._run.actual),
+            failure=failure,
+            device=self.context.port.device,
+            seed=self.context.seed,
+            property_id=self.tested.id,
+        )
+
+
+def spell(call: Call, name: str = "") -> str:
+    """The call as one would write it down; `name`: of the function, where it is not the documents'."""
+    arguments = ", ".join(f"{name}={brief(value)}" for name, value in call.named.items())
+    return f"{name or call.function}({arguments})"

@@ -106,7 +106,7 @@ class Property:
             with trial.reading():
                 self.body(trial, **_of_release(drawn, trial.profile))
             trial.end()
-        context.on_example_end()
+        context.observer.example_ended()
 
     def test(self) -> Callable[..., None]:
         """The Hypothesis test; its argument `trial` is the `ExecutionContext` to run on."""

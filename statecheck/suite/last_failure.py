@@ -11,14 +11,14 @@ from hypothesis.errors import Flaky
 from statecheck.campaign.unsaved_cases import print_case
 from statecheck.case import Case
 from statecheck.diagnose.diagnosis import Scene, diagnose, explain, note_of
-from statecheck.execution.example import ExecutionContext, Falsified
+from statecheck.execution.example import ExecutionContext, Falsified, Observer
 from statecheck.execution.registry import Property
 from statecheck.report.markdown import write_report
 from statecheck.util.command_lines import command_line
 from statecheck.workers.port import InWorker
 
 
-class LastFailure:
+class LastFailure(Observer):
     """The last input that failed in a test: on disk from that moment on, until its report is complete."""
 
     def __init__(self, reports: Path) -> None:
@@ -26,6 +26,7 @@ class LastFailure:
         self.reported: Case | None = None
         """As its report has it, with the calls of a port's own functions."""
         self._context: ExecutionContext | None = None
+        self._tested: Property | None = None
         self._reports = reports
         self._troubles: list[str] = []
         self._name = ""
@@ -34,20 +35,20 @@ class LastFailure:
     def begin(self, tested: Property, context: ExecutionContext) -> None:
         self.latest, self.reported, self._name = None, None, f"{tested.name}.{os.getpid()}.json"
         self._pending.clear()
-        self._context = context
-        context.on_falsified = self._keep
-        context.on_error = partial(self._keep_unread, tested)
+        self._context, self._tested = context, tested
+        context.observer = self
 
-    def _keep(self, case: Case) -> None:
+    def falsified(self, case: Case) -> None:
         self.latest = case
         try:
             self._pending.add(case.save(self._reports / "pending" / self._name, durable=False))
         except OSError as error:
             self._print(case, error)
 
-    def _keep_unread(self, tested: Property, case: Case, error: Exception) -> None:
+    def property_raised(self, case: Case, error: Exception) -> None:
+        assert self._tested is not None
         try:
-            error.add_note(tested.keep_unread(case, self._reports))
+            error.add_note(self._tested.keep_unread(case, self._reports))
         except OSError as refusal:
             self._print(case, refusal)
 
@@ -63,8 +64,7 @@ class LastFailure:
         context, self._context = self._context, None
         if context is None:
             return []
-        context.on_falsified = lambda case: None
-        context.on_error = lambda case, error: None
+        context.observer = Observer()
         latest, self.latest = self.latest, None
         if isinstance(error, Falsified):
             return self._reported(context, error.case, flaky=False)

@@ -17,6 +17,7 @@ from statecheck.execution.executors.in_process import InProcess
 from subjects import KnownDeviation, Symptom, load
 from tests.helpers.cases import a_property, toy
 from tests.helpers.modules import module
+from tests.helpers.observers import FailureLog
 
 
 def test_the_same_subject_is_loaded_each_time() -> None:
@@ -147,12 +148,12 @@ def test_an_input_that_the_rules_accept_is_no_input_of_a_refusal() -> None:
         trial_of(divide=right).refuses(DIVIDE)
 
 
-def test_on_falsified_is_called_before_a_falsified_property_is_raised() -> None:
-    context, cases = context_of(divide=wrong), list[Case]()
-    context.on_falsified = cases.append
+def test_an_observer_gets_the_case_before_a_falsified_property_is_raised() -> None:
+    context = context_of(divide=wrong)
+    context.observer = log = FailureLog()
     with pytest.raises(Falsified) as caught:
         context.begin(a_property()).agrees(DIVIDE)
-    assert cases == [caught.value.case]
+    assert log.cases == [caught.value.case]
 
 
 WRONG = Symptom("value", "divide", "result")

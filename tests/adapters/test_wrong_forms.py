@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import Phase, settings
 from examples import numpy_port
 from statecheck.case import Case
 from statecheck.case.values import call, int32
-from statecheck.execution.example import Example, ExecutionContext, Falsified
+from statecheck.execution.example import Example, ExecutionContext, Falsified, Observer
 from statecheck.execution.executors.in_process import InProcess
 from statecheck.execution.registry import Property, load_properties
 from statecheck.subject import Subject
@@ -147,11 +148,19 @@ def body_that_raises(trial: Example) -> None:
     raise IndexError("a mistake of the property")
 
 
+@dataclass
+class _Raised(Observer):
+    cases: list[Case]
+
+    def property_raised(self, case: Case, error: Exception) -> None:  # noqa: ARG002
+        self.cases.append(case)
+
+
 def test_an_error_of_a_property_leaves_its_input() -> None:
     tested = Property("toy", "toy", "agreement", ("prepare_chunk_offsets",), body_that_raises, {}, __name__)
     kept: list[Case] = []
     context = ExecutionContext(adapted(numpy_port), InProcess(adapted(numpy_port), "cpu"))
-    context.on_error = lambda case, error: kept.append(case)
+    context.observer = _Raised(kept)
     with pytest.raises(IndexError, match="a mistake of the property"):
         tested.example(context)
     assert [len(case.calls) for case in kept] == [1]

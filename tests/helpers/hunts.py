@@ -15,6 +15,7 @@ from statecheck.execution.example import Example, ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import Property
 from subjects import Subject
+from tests.helpers.observers import FailureLog
 
 SEED = 20
 SEEDS = 3
@@ -68,10 +69,9 @@ def hunt(
     Hypothesis draws numbers that stand in loaded sources, so that the same seed means other examples where other modules are
     loaded: what is not found with it is looked for with the next ones.
     """
-    context = ExecutionContext(subject, ordinary_port(subject, "cpu", sanitized=sanitized))
-    failing: list[int] = []
+    log = FailureLog()
+    context = ExecutionContext(subject, ordinary_port(subject, "cpu", sanitized=sanitized), log)
     latest: dict[str, object] = {}
-    context.on_falsified = lambda case: failing.append(context.examples)
 
     def noting(trial: Example, **drawn: object) -> None:
         latest.clear()
@@ -83,7 +83,7 @@ def hunt(
             with hunting(shrink=shrink):
                 replace(tested, body=noting).explore(context, seed=seed, max_examples=max_examples)
         except Falsified as falsified:
-            return Catch(failing[0], latest, falsified.case)
+            return Catch(log.examples[0], latest, falsified.case)
     return None
 
 

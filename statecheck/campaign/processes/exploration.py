@@ -20,8 +20,9 @@ from statecheck.campaign.processes.tasks import (
 from statecheck.campaign.processes.worker import Worker, quietly
 from statecheck.case import Case
 from statecheck.execution.counts import Counts
-from statecheck.execution.example import Falsified
+from statecheck.execution.example import Falsified, Observer
 from statecheck.kernels.launch_counts import How
+from statecheck.subject import KnownDeviation, Subject
 from statecheck.workers.shared_workers import DeviceGone
 
 _Kind = TypeVar("_Kind", bound=BaseException)
@@ -34,7 +35,7 @@ class _TimeIsUp(BaseException):
     """The exploration has had its time. No `Exception`: it is nothing that the example shows."""
 
 
-class Exploration:
+class Exploration(Observer):
     """Explores in the execution context of a worker, and leaves the context as it was."""
 
     def __init__(self, worker: Worker, task: Explore) -> None:
@@ -77,10 +78,7 @@ class Exploration:
         worker.known_defects.clear()
         worker.known_defects.apart = task.isolated
         context.port = self._isolated or (worker.watched if task.sanitized else worker.plain)
-        context.passes_by = self._failures.is_known
-        context.on_example, context.on_example_end = self._on_example, self._on_example_end
-        context.on_falsified = self._on_falsified
-        context.on_error = self._failures.keep_unread
+        context.observer = self
         if self._isolated is not None:
             self._isolated.begin_property()
             self._faults_before = self._isolated.faults.total()
@@ -88,10 +86,7 @@ class Exploration:
     def _end(self) -> None:
         context = self.context
         context.port, context.configuration = self.worker.watched, ""
-        context.passes_by = lambda case: False
-        context.on_error = lambda case, error: None
-        context.on_example = context.on_example_end = lambda: None
-        context.on_falsified = lambda case: None
+        context.observer = Observer()
 
     def _explored(self, task: Explore) -> tuple[str, str]:
         """Status and detail."""
@@ -154,7 +149,7 @@ class Exploration:
         note = _AS_FOUND if self.task.as_found else _CUT_SHORT
         return self._failures.falsified(self._failures.latest, note, shrunk=False)
 
-    def _on_example(self) -> None:
+    def example_begins(self) -> None:
         # Only here: an example that was begun in time gets all the time that its calls may take.
         if self._is_over():
             self._over = True
@@ -162,13 +157,22 @@ class Exploration:
         if time.monotonic() - self._reported_at > _PROGRESS_SECONDS:
             self._tell_progress()
 
-    def _on_example_end(self) -> None:
-        # At the next `on_example`, Hypothesis has already drawn another example.
+    def example_ended(self) -> None:
+        # At the next `example_begins`, Hypothesis has already drawn another example.
         if self._is_enough():
             self._over = True
             raise _TimeIsUp
 
-    def _on_falsified(self, case: Case) -> None:
+    def known_defect(self, subject: Subject, case: Case) -> KnownDeviation | None:  # noqa: ARG002
+        return self.worker.known_defects.known(case)
+
+    def passes_by(self, case: Case) -> bool:
+        return self._failures.is_known(case)
+
+    def property_raised(self, case: Case, error: Exception) -> None:
+        self._failures.keep_unread(case, error)
+
+    def falsified(self, case: Case) -> None:
         is_first = self._failures.latest is None
         # On disk before anything is sent.
         self._failures.keep(case)

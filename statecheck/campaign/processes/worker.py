@@ -95,7 +95,6 @@ class Worker:
         keeps_in, reports = Path(setting.keeps_in), Path(setting.reports)
         self.keeper = Keeper(keeps_in, reports, lambda: subject.module, self.trouble)
         self.known_defects = KnownDefectMatcher(subject.known_deviations, subject.profile)
-        self.context.known_by = self.known_defects.known
         self._files = OpenFiles()
 
     @staticmethod

@@ -18,7 +18,6 @@ import torch
 from statecheck.case.findings import FINDINGS, Bfloat16Arithmetic
 from statecheck.case.raised import from_outside, message_of, name_of
 from statecheck.case.values import (
-    CANARY,
     Call,
     Let,
     Outcome,
@@ -28,10 +27,8 @@ from statecheck.case.values import (
     Step,
     Value,
 )
-from statecheck.execution.executors import Executor, executed
 from statecheck.execution.objects.arena import Arena
 from statecheck.execution.objects.blocks import (
-    GUARD_BYTES,
     Allocation,
     Named,
     Scope,
@@ -238,12 +235,3 @@ def _end_child(error: BaseException | None = None) -> NoReturn:
     """End a process that the subject forked and that came out of the call: it would go on as a second one like its parent."""
     code = error.code if isinstance(error, SystemExit) else int(error is not None)
     os._exit(code if isinstance(code, int) else int(code is not None))
-
-
-__all__ = [
-    "CANARY",
-    "GUARD_BYTES",
-    "Executor",
-    "InProcess",
-    "executed",
-]

@@ -15,6 +15,7 @@ from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import found
 from statecheck.subject import adapted
+from tests.helpers.observers import FailureLog
 
 _SOURCE = Path(__file__).with_name("reference_port.py").read_text(encoding="utf-8")
 _MOST_EXAMPLES = 400
@@ -208,12 +209,11 @@ def planted(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
 
 def _shrunk(module: ModuleType, id_: str, seed: int) -> tuple[Case, int]:
     """The shrunk case, and the number of examples until the first failing one."""
-    subject, failing = adapted(module), list[int]()
-    context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
-    context.on_falsified = lambda _: failing.append(context.examples)
+    subject, log = adapted(module), FailureLog()
+    context = ExecutionContext(subject, ordinary_port(subject, "cpu"), log)
     with pytest.raises(Falsified) as raised:
         found(id_).explore(context, seed=seed, max_examples=_MOST_EXAMPLES)
-    return raised.value.case, failing[0]
+    return raised.value.case, log.examples[0]
 
 
 @pytest.mark.parametrize("planted", PLANTED, indirect=True)

@@ -21,18 +21,19 @@ from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import found, load_properties
 from statecheck.subject import load
+from tests.helpers.observers import FailureLog
 
 load_properties()
 subject = load("tests.adapters.sequences.planted_llamacpp")
-context, failing = ExecutionContext(subject, ordinary_port(subject, "cpu")), []
-context.on_falsified = lambda _: failing.append(context.examples)
+log = FailureLog()
+context = ExecutionContext(subject, ordinary_port(subject, "cpu"), log)
 try:
     found(sys.argv[1]).explore(context, seed=1, max_examples=300)
     print(json.dumps({"compared": context.counts.compared}))
 except Falsified as error:
     case = error.case
     tokens = sum(len(tokens) for call in case.calls for _, tokens in call.named.get("rows", ()))
-    print(json.dumps({"examples": failing[0], "calls": len(case.calls), "tokens": tokens, "model": case.model, "says": case.message}))
+    print(json.dumps({"examples": log.examples[0], "calls": len(case.calls), "tokens": tokens, "model": case.model, "says": case.message}))
 """
 
 

@@ -36,9 +36,8 @@ from statecheck.diagnose.confirm import Confirmation
 from statecheck.diagnose.rerun import ends_earlier
 from statecheck.execution import example as example_module
 from statecheck.execution import profiles
-from statecheck.execution.example import Example, ExecutionContext
+from statecheck.execution.example import Example, ExecutionContext, Observer
 from statecheck.execution.executors.in_process import InProcess
-from statecheck.execution.running import RunningExample
 from statecheck.kernels.launch_counts import EXECUTED, How
 from statecheck.subject.deviation import Condition
 from subjects import KnownDeviation, Symptom
@@ -454,7 +453,7 @@ def test_an_error_of_a_property_leaves_its_input(make: Make, tmp_path: Path) -> 
 def test_what_a_subject_replaces_in_the_harness_is_put_back_and_an_error(make: Make, how: str) -> None:
     target, name = {
         "name": (example_module, "outcome_difference"),
-        "method": (RunningExample, "_compare"),
+        "method": (Example, "_compare"),
         "code": (compare.outcome_difference, "__code__"),
     }[how]
     before = getattr(target, name)
@@ -522,7 +521,7 @@ def test_the_bench_is_left_as_it_was(make: Make) -> None:
     context = worker.context
     explored(worker)
     assert context.port is worker.watched
-    assert context.known_by == worker.known_defects.known
+    assert type(context.observer) is Observer
     # An example outside of an exploration, which would be counted, or ended, where a hook were still installed.
     before = len(said(worker))
     worker.properties[NAME].example(context, x=1)
@@ -647,7 +646,6 @@ def test_a_case_is_in_the_corpus_where_a_condition_of_a_known_defect_raises(make
     wrong = Symptom("value", "divide", "result")
     known = KnownDeviation(NAME, "bug", wrong, lambda case: case.calls[0].named["missing"], id="raises")
     worker.known_defects = KnownDefectMatcher((known,), DOCUMENTS)
-    worker.context.known_by = worker.known_defects.known
     end = explored(worker)
     assert (end.status, x_of(first(end)), Path(first(end).corpus).is_file()) == ("falsified", 50, True)
     message = "a condition of known defect raises raised KeyError: 'missing': the case counts as new"

@@ -30,6 +30,7 @@ from subjects import load
 from tests.helpers.cases import a_case, a_property
 from tests.helpers.hunts import hunting
 from tests.helpers.modules import ROOT, module
+from tests.helpers.observers import FailureLog
 from tests.helpers.planted import broken_subject, defect_named
 
 EXAMPLES = 60
@@ -84,13 +85,13 @@ def failing(defect: str, name: str) -> tuple[Case, ...]:
     """Cases as they were drawn, unshrunk, which the property finds in the broken copy."""
     tested = load_properties()[name]
     variant = defect_named(defect).variant
-    found: list[Case] = []
+    log = FailureLog()
     with tempfile.TemporaryDirectory() as folder, broken_subject(variant, Path(folder)) as subject:
-        context = ExecutionContext(subject, InProcess(subject, "cpu"), on_falsified=found.append)
+        context = ExecutionContext(subject, InProcess(subject, "cpu"), log)
         for seed in range(6):
-            if len(found) < ENOUGH:
+            if len(log.cases) < ENOUGH:
                 explore(tested, context, seed)
-    return tuple(found)
+    return tuple(log.cases)
 
 
 def explore(tested: Property, context: ExecutionContext, seed: int) -> None:
@@ -152,13 +153,13 @@ def test_the_shrunk_case_is_in_the_bucket_of_those_that_it_came_from() -> None:
 def shrinking(defect: str, name: str) -> list[Case]:
     """All that fails on the way from the first failing example to the smallest."""
     variant = defect_named(defect).variant
-    found: list[Case] = []
+    log = FailureLog()
     with tempfile.TemporaryDirectory() as folder, broken_subject(variant, Path(folder)) as subject:
-        context = ExecutionContext(subject, InProcess(subject, "cpu"), on_falsified=found.append)
+        context = ExecutionContext(subject, InProcess(subject, "cpu"), log)
         with hunting(shrink=True), pytest.raises(Falsified):
             load_properties()[name].explore(context, seed=1, max_examples=200)
-    assert len({case.digest for case in found}) > 1
-    return found
+    assert len({case.digest for case in log.cases}) > 1
+    return log.cases
 
 
 def with_outcome(message: str, expected: Returned | Refusal, actual: Returned | Raised) -> Case:

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from statecheck.case.values import (
+    CANARY,
     Address,
     Attribute,
     BufferMaker,
@@ -43,7 +44,8 @@ from statecheck.case.values import (
 )
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import choose_device
-from statecheck.execution.executors.in_process import CANARY, GUARD_BYTES, InProcess
+from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.objects.blocks import GUARD_BYTES
 from statecheck.kernels import triton_mode
 from subjects import LAYOUT_VARIABLE
 from tests.helpers.cases import toy

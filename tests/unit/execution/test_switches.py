@@ -21,6 +21,7 @@ from statecheck.execution.executors.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.report.markdown import write_report
 from tests.helpers.hunts import hunting
+from tests.helpers.observers import FailureLog
 from tests.helpers.planted import Variant, broken_subject, implementation
 from tests.helpers.processes import run_python
 
@@ -71,14 +72,13 @@ def scheduled(case: Case, schedule: str) -> Case:
 @contextmanager
 def found_in(variant: Variant, folder: Path) -> Iterator[Found]:
     with broken_subject(variant, folder) as subject:
-        failing: list[int] = []
         port = InProcess(subject, "cpu", sanitized=False)
-        context = ExecutionContext(subject, port)
-        context.on_falsified = lambda case: failing.append(context.examples)
+        log = FailureLog()
+        context = ExecutionContext(subject, port, log)
         with hunting(shrink=True), pytest.raises(Falsified) as caught:
             load_properties()[BY_SLOT].explore(context, seed=1, max_examples=EXAMPLES)
         case = caught.value.case
-        yield Found(failing[0], case, port)
+        yield Found(log.examples[0], case, port)
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ from statecheck.subject import KnownDefectIndex, matching
 from statecheck.subject.deviation import Condition, any_matches
 from subjects import KnownDeviation, Symptom
 from tests.helpers.cases import a_case, a_property, toy
+from tests.helpers.observers import FailureLog
 
 SYMPTOM = Symptom("value", "cdiv", "result")
 FAILURE = Failure("value", "result = 2", "should be 3", "cdiv", 0, "result")
@@ -58,10 +59,11 @@ def test_a_case_is_new_and_saved_where_a_condition_raises(name: str, tmp_path: P
     condition, raised = CONDITIONS[name]
     message = f"a condition of known defect x raised {raised}: the case counts as new"
     subject = toy(declared(condition), cdiv=lambda x, y: x // y)
-    saved: list[Case] = []
-    context = ExecutionContext(subject, InProcess(subject, "cpu"), on_falsified=saved.append)
+    log = FailureLog()
+    context = ExecutionContext(subject, InProcess(subject, "cpu"), log)
     with pytest.raises(Falsified) as caught:
         Example(context, a_property(lambda trial: None)).agrees(*STEPS)
+    saved = log.cases
     assert saved == [caught.value.case]
     assert list(subject.defect_index.errors.values()) == [message]
     answer = replay_case(saved[0], subject, "cpu")

@@ -26,6 +26,7 @@ from statecheck.report.markdown import write_report
 from subjects import load
 from tests.helpers.cases import Pipe
 from tests.helpers.faulty import EXACT
+from tests.helpers.observers import FailureLog
 from tests.unit.campaign.pretended import passes, pretended
 
 
@@ -48,11 +49,10 @@ def test_the_canary_is_found_shrunk_reported_and_replayed_each_time(
 def test_the_canary_is_no_finding_and_no_property_and_changes_no_profile(
     context: ExecutionContext, tmp_path: Path
 ) -> None:
-    kept: list[Case] = []
-    context.on_falsified = watched = kept.append
+    context.observer = log = FailureLog()
     before = settings.default
     run_canary(context, tmp_path)
-    assert (kept, context.on_falsified, settings.default) == ([], watched, before)
+    assert (log.cases, context.observer, settings.default) == ([], log, before)
     assert NAME not in load_properties()
 
 
