@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+from hypothesis import strategies as st
 
 from properties.strategies.align.batches_after_forward import BatchAfterForward
 from properties.strategies.align.batches_before_forward import BatchBeforeForward
@@ -874,3 +877,14 @@ BAD_INPUTS = (
     *postprocesses(),
     *host_buffers(),
 )
+
+
+def bad_inputs_of_one_example() -> st.SearchStrategy[tuple[BadInput, ...]]:
+    """Some 20 rows of the table: with one row an example, a campaign of 30 seconds would try a quarter of them.
+
+    Lists of lists, since Hypothesis draws about six elements of a list without a minimum, and a minimum would stay in the smallest input.
+    """
+    rows = st.sampled_from(BAD_INPUTS)
+    return st.lists(st.lists(rows, min_size=1, max_size=8), min_size=1, max_size=8).map(
+        lambda lists: tuple(itertools.chain.from_iterable(lists))
+    )
