@@ -880,11 +880,11 @@ BAD_INPUTS = (
 
 
 def bad_inputs_of_one_example() -> st.SearchStrategy[tuple[BadInput, ...]]:
-    """Some 20 rows of the table: with one row an example, a campaign of 30 seconds would try a quarter of them.
+    """Some 40 rows of the table: with one row an example, a campaign of 30 seconds would try a quarter of them.
 
     Lists of lists, since Hypothesis draws about six elements of a list without a minimum, and a minimum would stay in the smallest input.
     """
     rows = st.sampled_from(BAD_INPUTS)
-    return st.lists(st.lists(rows, min_size=1, max_size=8), min_size=1, max_size=8).map(
+    return st.lists(st.lists(rows, min_size=1, max_size=16), min_size=1, max_size=16).map(
         lambda lists: tuple(itertools.chain.from_iterable(lists))
     )
