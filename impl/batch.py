@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .checks import INT64_MAX, describe, int_at_least, one_of, refuse, start_offsets, tensor_of
+from .checks import INT64_MAX, Integers, describe, int_at_least, one_of, refuse, start_offsets, tensor_of
 from .types import MAMBA_CACHE_MODES
 
 
@@ -109,9 +109,7 @@ def split_decodes_and_prefills(
     return split_at_first(ends, starts, tokens)
 
 
-def split_at_first(
-    ends: npt.NDArray[np.bool_], starts: npt.NDArray[Any], tokens: int
-) -> tuple[int, int, int, int]:
+def split_at_first(ends: npt.NDArray[np.bool_], starts: Integers, tokens: int) -> tuple[int, int, int, int]:
     """What split_decodes_and_prefills returns when the first True of `ends` [R >= 1] ends the decodes."""
     first = int(ends.argmax())
     if not ends[first]:
@@ -121,7 +119,7 @@ def split_at_first(
 
 
 def _ends_of_decodes(
-    lengths: npt.NDArray[Any], longest: int, threshold: int, require_uniform: bool
+    lengths: Integers, longest: int, threshold: int, require_uniform: bool
 ) -> npt.NDArray[np.bool_]:
     too_long: npt.NDArray[np.bool_] = lengths > threshold
     # A graph for single tokens, or for rows of one length, also runs the rows of length 0 that pad it.
@@ -133,7 +131,7 @@ def _ends_of_decodes(
     return too_long | uneven
 
 
-def _host_starts(query_start_loc_cpu: torch.Tensor, rows: int, function: str) -> npt.NDArray[Any]:
+def _host_starts(query_start_loc_cpu: torch.Tensor, rows: int, function: str) -> Integers:
     argument = "query_start_loc_cpu"
     tensor = _on_host(argument, tensor_of(argument, query_start_loc_cpu, 1, function), function)
     if tensor.numel() != rows + 1:
@@ -218,7 +216,7 @@ def _check_bound(max_seq_len: int, longest: int, function: str) -> None:
         refuse("max_seq_len", bound, f"<= {longest}, what block_table covers", function)
 
 
-def check_longest(seq_lens: npt.NDArray[Any], longest: int, function: str) -> None:
+def check_longest(seq_lens: Integers, longest: int, function: str) -> None:
     """Refuse the first row on the host that is longer than `longest`, what its table covers."""
     # NumPy's own maximum of so few takes several times as long.
     if seq_lens.size and seq_lens.item(seq_lens.argmax()) > longest:

@@ -12,6 +12,8 @@ import numpy.typing as npt
 import torch
 
 Int64s = npt.NDArray[np.int64]
+# int32 or int64, as the tensor that it views.
+Integers = npt.NDArray[np.integer[Any]]
 
 INT32_MAX = torch.iinfo(torch.int32).max
 INT64_MAX = torch.iinfo(torch.int64).max
@@ -38,7 +40,7 @@ def int_at_least(argument: str, value: object, least: int, function: str) -> int
     return number
 
 
-def extremes(values: npt.NDArray[Any]) -> tuple[int, int]:
+def extremes(values: Integers) -> tuple[int, int]:
     """The least and the greatest of some integers, 0 and 0 of none."""
     # NumPy's own minimum and maximum of so few take several times as long.
     return (values.item(values.argmin()), values.item(values.argmax())) if values.size else (0, 0)
@@ -77,7 +79,7 @@ def tensor_of(
 
 def start_offsets(
     argument: str, value: object, function: str, first_is_zero: bool = False, most: int = INT64_MAX
-) -> npt.NDArray[np.int32] | Int64s:
+) -> Integers:
     """Checked cumulative starts as a host array of the tensor's dtype.
 
     A tensor on a device costs one copy to the host; one on the CPU is viewed, not copied. `most` bounds
@@ -86,14 +88,12 @@ def start_offsets(
     tensor = tensor_of(argument, value, 1, function)
     if tensor.numel() == 0:
         refuse(argument, describe(tensor), "at least one start", function)
-    starts: npt.NDArray[np.int32] | Int64s = tensor.cpu().numpy()
+    starts: Integers = tensor.cpu().numpy()
     check_starts(argument, starts, function, first_is_zero, most)
     return starts
 
 
-def check_starts(
-    argument: str, starts: npt.NDArray[np.int32] | Int64s, function: str, first_is_zero: bool, most: int
-) -> None:
+def check_starts(argument: str, starts: Integers, function: str, first_is_zero: bool, most: int) -> None:
     """Refuse starts that decrease, end beyond `most`, or do not begin at the 0 asked for."""
     if first_is_zero and starts[0] != 0:
         refuse(f"{argument}[0]", int(starts[0]), "0", function)
@@ -116,7 +116,7 @@ def host_rows(
     dtypes: Container[torch.dtype] = INDEX_DTYPES,
     kind: str = "an int32 or int64",
 ) -> npt.NDArray[Any]:
-    """The values of a 1-D tensor of `rows` entries on the host: a view, not a copy."""
+    """The values of a 1-D tensor of `rows` entries on the host, of its dtype: a view, not a copy."""
     # One expression, because builders come here several times per step.
     if isinstance(value, torch.Tensor) and value.is_cpu and value.shape == (rows,) and value.dtype in dtypes:
         array: npt.NDArray[Any] = value.numpy()

@@ -2,13 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from .checks import INT32_MAX, INT64_MAX, Int64s, describe, int_at_least, refuse, start_offsets, tensor_of
+from .checks import (
+    INT32_MAX,
+    INT64_MAX,
+    Int64s,
+    Integers,
+    describe,
+    int_at_least,
+    refuse,
+    start_offsets,
+    tensor_of,
+)
 from .types import PAD_SLOT_ID
 
 CONV_BLOCK_M = 8
@@ -19,11 +29,11 @@ CONV_BLOCK_M = 8
 class Filled:
     """An array, followed by PAD_SLOT_ID up to `size` entries."""
 
-    values: npt.NDArray[Any]
+    values: Integers
     size: int
 
 
-Arrays = Sequence[npt.NDArray[Any] | Filled]
+Arrays = Sequence[Integers | npt.NDArray[np.bool_] | Filled]
 
 # Bytes.
 _ALIGNMENT = 64
@@ -77,7 +87,7 @@ def compute_varlen_chunk_metadata(
 
 
 def split_at_positions(
-    starts: npt.NDArray[Any], lengths: npt.NDArray[Any], computed: Int64s, chunk_size: int
+    starts: Integers, lengths: Integers, computed: Int64s, chunk_size: int
 ) -> tuple[Int64s, Int64s, Int64s]:
     """What compute_varlen_chunk_metadata returns, for sequences cut at multiples of their own positions.
 
@@ -92,7 +102,7 @@ def split_at_positions(
 
 
 def _split_into_chunks(
-    starts: npt.NDArray[Any], lengths: npt.NDArray[Any], phases: Int64s, chunk_size: int
+    starts: Integers, lengths: Integers, phases: Int64s, chunk_size: int
 ) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     """Cumulative chunk ends (with a leading 0), chunks per sequence, their running sum, sequence per chunk.
 
@@ -109,7 +119,7 @@ def _split_into_chunks(
     return ends, counts, so_far, owners
 
 
-def _enumerate(counts: npt.NDArray[Any]) -> tuple[Int64s, Int64s]:
+def _enumerate(counts: Integers) -> tuple[Int64s, Int64s]:
     """For counts 2, 0, 1: owners 0, 0, 2 and ordinals 0, 1, 0."""
     owners = np.arange(counts.size).repeat(counts)
     firsts = counts.cumsum() - counts
@@ -157,7 +167,7 @@ def _with_gaps(arrays: Arrays, alignment: int) -> tuple[list[int], list[int]]:
     return sizes, places
 
 
-def _write(arrays: Arrays, buffer: npt.NDArray[Any]) -> None:
+def _write(arrays: Arrays, buffer: Integers) -> None:
     # NumPy fills on this thread; torch would start its pool for a long array, and a busy host waits for it.
     at, alignment = 0, _ALIGNMENT // buffer.itemsize
     for array in arrays:
@@ -169,7 +179,7 @@ def _write(arrays: Arrays, buffer: npt.NDArray[Any]) -> None:
         at = end + -end % alignment
 
 
-def _upload(array: npt.NDArray[Any], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+def _upload(array: Integers, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     host = _host_empty(array.shape, dtype, device)
     host.numpy()[...] = array
     return host.to(device, non_blocking=True)
@@ -198,7 +208,8 @@ def compute_causal_conv1d_metadata(
     if tensor.device.type != "cpu":
         refuse(argument, describe(tensor), "on the CPU", function)
     starts = start_offsets(argument, tensor, function)
-    programs = conv_programs(np.diff(starts.astype(np.int64)))
+    wide = starts.astype(np.int64)
+    programs = conv_programs(wide[1:] - wide[:-1])
     programs.counts = programs.counts.astype(starts.dtype)
     batch_ptr, token_chunk_offset_ptr = upload_packed(torch.device(device), programs.tables())
     nums = programs.nums_dict(batch_ptr, token_chunk_offset_ptr)
@@ -213,7 +224,7 @@ class ConvPrograms:
     program, and its place among the row's.
     """
 
-    counts: npt.NDArray[Any]
+    counts: Integers
     owners: Int64s
     ordinals: npt.NDArray[np.int32]
 
@@ -239,7 +250,7 @@ class ConvPrograms:
         return {CONV_BLOCK_M: nums}
 
 
-def conv_programs(lengths: npt.NDArray[Any]) -> ConvPrograms:
+def conv_programs(lengths: Integers) -> ConvPrograms:
     """The programs of rows of these lengths. Source: contract 1.3."""
     counts = -(-lengths // CONV_BLOCK_M)
     owners = np.arange(counts.size).repeat(counts)
@@ -272,7 +283,7 @@ def prepare_chunk_offsets(cu_seqlens: torch.Tensor, chunk_size: int) -> torch.Te
     return _upload(chunk_offsets(counts), torch.int64, cu_seqlens.device)
 
 
-def chunk_rows(counts: npt.NDArray[Any]) -> Int64s:
+def chunk_rows(counts: Integers) -> Int64s:
     """What prepare_chunk_indices tells, flat, for that many chunks per sequence."""
     owners, ordinals = _enumerate(counts)
     rows = np.empty(2 * owners.size, np.int64)
@@ -281,7 +292,7 @@ def chunk_rows(counts: npt.NDArray[Any]) -> Int64s:
     return rows
 
 
-def chunk_offsets(counts: npt.NDArray[Any]) -> Int64s:
+def chunk_offsets(counts: Integers) -> Int64s:
     """What prepare_chunk_offsets tells, for that many chunks per sequence."""
     offsets = np.zeros(counts.size + 1, np.int64)
     counts.cumsum(out=offsets[1:])

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy.typing as npt
 import torch
 
-from ..checks import as_int, int_at_least, refuse
+from ..checks import Integers, as_int, int_at_least, refuse
 from ..layout import MambaStateCopyFunc
 from .context import MambaSpecDecodeGPUContext
 from .groups import get_mamba_groups
@@ -26,7 +25,7 @@ class CpuGpuBuffer:
     does not have it (bfloat16) and `with_numpy` is set. Source: contract 1.8.
     """
 
-    np: npt.NDArray[Any]
+    np: Integers
 
     def __init__(
         self,

@@ -1,12 +1,9 @@
 """From tokens to the columns of a block table, and to the blocks that hold the states."""
 
-from typing import Any
-
-import numpy.typing as npt
 import torch
 
 from ..batch import check_longest
-from ..checks import INT32_MAX, describe, refuse
+from ..checks import INT32_MAX, Integers, describe, refuse
 
 
 class StateBlocks:
@@ -28,7 +25,7 @@ class StateBlocks:
         self,
         argument: str,
         table: torch.Tensor,
-        seq_lens: npt.NDArray[Any] | None,
+        seq_lens: Integers | None,
         columns: int,
         function: str,
     ) -> None:

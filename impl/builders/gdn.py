@@ -4,11 +4,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from ..batch import CommonAttentionMetadata
-from ..checks import int_at_least, refuse
+from ..checks import Integers, int_at_least, refuse
 from ..chunks import Arrays, chunk_offsets, chunk_rows, conv_programs, upload_packed
 from ..types import FLA_CHUNK_SIZE, NULL_BLOCK_ID
 from .common import StateMetadataBuilder
@@ -226,7 +225,7 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
     def _upload_prefills(
         self,
         metadata: GDNAttentionMetadata,
-        starts: npt.NDArray[Any],
+        starts: Integers,
         int32s: Arrays = (),
         int64s: Arrays = (),
         flags: Arrays = (),
@@ -282,13 +281,13 @@ class GDNAttentionMetadataBuilder(StateMetadataBuilder[GDNAttentionMetadata]):
         )
 
 
-def _starts_of(lengths: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _starts_of(lengths: Integers) -> Integers:
     starts = np.zeros(lengths.size + 1, lengths.dtype)
     lengths.cumsum(out=starts[1:])
     return starts
 
 
-def _places(spec: Marks, lengths: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _places(spec: Marks, lengths: Integers) -> tuple[Integers, Integers]:
     """Where the tokens of the marked rows are in the batch, and where all others."""
     marks = spec.repeat(lengths)
     return marks.nonzero()[0], (~marks).nonzero()[0]

@@ -11,6 +11,7 @@ from ..batch import split_at_first
 from ..checks import (
     INT64_MAX,
     Int64s,
+    Integers,
     check_starts,
     describe,
     device_rows,
@@ -35,7 +36,7 @@ class Queries:
     rows: int
     filled: int
     longest: int
-    lengths: npt.NDArray[Any]
+    lengths: Integers
     raw: bytes
 
 
@@ -53,11 +54,11 @@ class HostBatch:
     filled: int
     tokens: int
     longest: int
-    starts: npt.NDArray[Any]
-    lengths: npt.NDArray[Any]
-    bounds: npt.NDArray[Any] | None
+    starts: Integers
+    lengths: Integers
+    bounds: Integers | None
     stateless: Marks | None
-    seq_lens: npt.NDArray[Any] | None
+    seq_lens: Integers | None
 
 
 class BatchReader:
@@ -91,7 +92,7 @@ class BatchReader:
 
     def _read_rows(
         self, common: Any, queries: Queries, function: str
-    ) -> tuple[npt.NDArray[Any] | None, Marks | None]:
+    ) -> tuple[Integers | None, Marks | None]:
         """The bounds, and which rows have no state: see `HostBatch`."""
         bounds, fresh, rows = common.seq_lens_cpu_upper_bound, None, queries.rows
         if bounds is not None:
@@ -115,16 +116,14 @@ class BatchReader:
         device_rows("block_table_tensor", common.block_table_tensor, rows, device, function, ndim=2)
 
 
-def _read_queries(rows: int, starts: npt.NDArray[Any], raw: bytes, function: str) -> Queries:
+def _read_queries(rows: int, starts: Integers, raw: bytes, function: str) -> Queries:
     lengths = starts[1:] - starts[:-1]
     shortest, longest = extremes(lengths)
     filled = _rows_before_padding(starts, lengths, shortest, function)
     return Queries(rows, filled, longest, lengths, raw)
 
 
-def _rows_before_padding(
-    starts: npt.NDArray[Any], lengths: npt.NDArray[Any], shortest: int, function: str
-) -> int:
+def _rows_before_padding(starts: Integers, lengths: Integers, shortest: int, function: str) -> int:
     filled = int(np.count_nonzero(lengths))
     # All rows with tokens are at the front. Differences of starts do not wrap around if none is negative.
     front = np.count_nonzero(lengths[:filled]) == filled
@@ -133,7 +132,7 @@ def _rows_before_padding(
     return filled
 
 
-def _refuse_starts(starts: npt.NDArray[Any], function: str) -> None:
+def _refuse_starts(starts: Integers, function: str) -> None:
     argument = "query_start_loc_cpu"
     check_starts(argument, starts, function, first_is_zero=True, most=INT64_MAX)
     row = int((starts[1:] == starts[:-1]).argmax())
@@ -141,7 +140,7 @@ def _refuse_starts(starts: npt.NDArray[Any], function: str) -> None:
     refuse(f"{argument}[{row + 1}]", int(starts[row + 1]), rule, function)
 
 
-def _fresh(bounds: npt.NDArray[Any], queries: Queries, function: str) -> Marks | None:
+def _fresh(bounds: Integers, queries: Queries, function: str) -> Marks | None:
     """The rows with tokens that have no more than their query, None if there are none."""
     if bounds.size and bounds.item(bounds.argmin()) > queries.longest:
         return None
@@ -208,7 +207,7 @@ def check_count_values(counts: torch.Tensor, rows: int | Marks, most: int, funct
             refuse_first("num_accepted_tokens", values, wrong, f"in 1..{most}", function)
 
 
-def refuse_first(argument: str, values: npt.NDArray[Any], wrong: Marks, rule: str, function: str) -> None:
+def refuse_first(argument: str, values: Integers, wrong: Marks, rule: str, function: str) -> None:
     """Refuse the first of the `wrong` values, if there is one."""
     if np.count_nonzero(wrong):
         row = int(wrong.argmax())

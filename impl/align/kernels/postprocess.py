@@ -1,36 +1,46 @@
 """The fused postprocess: which accepted states pass a block boundary, their copies, and the accepted counts."""
 
+from typing import NamedTuple
+
 import triton
 import triton.language as tl
 
-from .work import copy_rows, last_to_finish, request_slots, this_program, tiles_per_request
+from .work import LaunchArguments, copy_rows, last_to_finish, request_slots, this_program, tiles_per_request
+
+
+class RequestValues(NamedTuple):
+    """Pointers to the values of requests, by the names of the kernel's parameters without `_ptr`."""
+
+    num_accepted_tokens: tl.tensor
+    mamba_state_idx: tl.tensor
+    num_scheduled_tokens: tl.tensor
+    num_computed_tokens: tl.tensor
+    num_draft_tokens: tl.tensor
+    idx_mapping: tl.tensor
+
+
+class ClassifiedRows(NamedTuple):
+    """Of batch rows: their numbers, where their values are, which of them exist, and what their step does at a boundary.
+
+    `run`: the running column. `dest`: the column that ends at the last boundary, `bias` tokens after the running state;
+    `crosses`: whether the step reaches that boundary.
+    """
+
+    rows: tl.tensor
+    slots: tl.tensor
+    mask: tl.tensor
+    run: tl.tensor
+    accepted: tl.tensor
+    dest: tl.tensor
+    bias: tl.tensor
+    crosses: tl.tensor
 
 
 @triton.jit
-def boundary(values, slots, mask, block_size, PRECOMPUTED_NEW_COMPUTED: tl.constexpr):
-    """Per request: accepted count, the column whose end is the last boundary, its bias, and whether it is crossed."""
-    num_accepted_tokens_ptr, _, num_scheduled_tokens_ptr, num_computed_tokens_ptr, num_draft_tokens_ptr, _ = (
-        values
-    )
-    accepted = tl.load(num_accepted_tokens_ptr + slots, mask=mask, other=1)
-    computed = tl.load(num_computed_tokens_ptr + slots, mask=mask, other=0)
-    if PRECOMPUTED_NEW_COMPUTED:
-        new_computed = computed
-        running = computed - accepted + 1
-    else:
-        scheduled = tl.load(num_scheduled_tokens_ptr + slots, mask=mask, other=0)
-        drafts = tl.load(num_draft_tokens_ptr + slots, mask=mask, other=0)
-        running = computed + scheduled - drafts
-        new_computed = running + accepted - 1
-    blocks = new_computed // block_size
-    bias = blocks * block_size - running
-    return accepted, blocks - 1, bias, mask & (bias >= 0)
-
-
-@triton.jit
-def needs_copy(run, dest, bias, crosses):
+def needs_copy(classified):
     """Which requests have bytes to move; a column below 0 is none."""
-    return crosses & (run >= 0) & (dest >= 0) & ((run != dest) | (bias > 0))
+    run, dest = classified.run, classified.dest
+    return classified.crosses & (run >= 0) & (dest >= 0) & ((run != dest) | (classified.bias > 0))
 
 
 @triton.jit
@@ -43,15 +53,22 @@ def classify_rows(
     PRECOMPUTED_NEW_COMPUTED: tl.constexpr,
     REQUESTS: tl.constexpr,
 ):
-    """Batch rows start.., where their values are, their running columns, and what `boundary` says of them.
-
-    `values`: pointers to accepted counts, running columns, scheduled, computed and draft tokens, and the mapping.
-    """
-    _, mamba_state_idx_ptr, _, _, _, idx_mapping_ptr = values
-    rows, slots, mask = request_slots(idx_mapping_ptr, start, num_reqs, HAS_IDX_MAPPING, REQUESTS)
-    run = tl.load(mamba_state_idx_ptr + slots, mask=mask, other=-1)
-    accepted, dest, bias, crosses = boundary(values, slots, mask, block_size, PRECOMPUTED_NEW_COMPUTED)
-    return rows, slots, mask, run, accepted, dest, bias, crosses
+    """`ClassifiedRows` start.. of the batch, with the `RequestValues`."""
+    rows, slots, mask = request_slots(values.idx_mapping, start, num_reqs, HAS_IDX_MAPPING, REQUESTS)
+    run = tl.load(values.mamba_state_idx + slots, mask=mask, other=-1)
+    accepted = tl.load(values.num_accepted_tokens + slots, mask=mask, other=1)
+    computed = tl.load(values.num_computed_tokens + slots, mask=mask, other=0)
+    if PRECOMPUTED_NEW_COMPUTED:
+        new_computed = computed
+        running = computed - accepted + 1
+    else:
+        scheduled = tl.load(values.num_scheduled_tokens + slots, mask=mask, other=0)
+        drafts = tl.load(values.num_draft_tokens + slots, mask=mask, other=0)
+        running = computed + scheduled - drafts
+        new_computed = running + accepted - 1
+    blocks = new_computed // block_size
+    bias = blocks * block_size - running
+    return ClassifiedRows(rows, slots, mask, run, accepted, blocks - 1, bias, mask & (bias >= 0))
 
 
 @triton.jit
@@ -60,10 +77,8 @@ def reset_counts(
 ):
     """Set the counts of the requests whose boundary ends their running column to 1, in place."""
     for start in range(0, num_reqs, REQUESTS):
-        _rows, slots, _mask, run, _count, dest, _bias, crosses = classify_rows(
-            values, start, num_reqs, block_size, True, PRECOMPUTED_NEW_COMPUTED, REQUESTS
-        )
-        tl.store(values[0] + slots, 1, mask=crosses & (run == dest))
+        batch = classify_rows(values, start, num_reqs, block_size, True, PRECOMPUTED_NEW_COMPUTED, REQUESTS)
+        tl.store(values.num_accepted_tokens + batch.slots, 1, mask=batch.crosses & (batch.run == batch.dest))
 
 
 @triton.jit(
@@ -117,7 +132,7 @@ def postprocess_mamba_fused_kernel(
     """
     tl.static_assert(not HAS_IDX_MAPPING or counters_ptr is not None, "counts in place need counters_ptr")
     program, programs = this_program()
-    values = (
+    values = RequestValues(
         num_accepted_tokens_ptr,
         mamba_state_idx_ptr,
         num_scheduled_tokens_ptr,
@@ -132,7 +147,7 @@ def postprocess_mamba_fused_kernel(
     run, dest, bias, copies = rows, rows, rows, rows < 0
     for start in range(0, num_reqs, 2 * REQUESTS):
         # Two at a time, so that the second need not wait for the values of the first.
-        _rows, slots_b, mask_b, run_b, accepted_b, dest_b, bias_b, crosses_b = classify_rows(
+        later = classify_rows(
             values,
             start + REQUESTS,
             num_reqs,
@@ -141,48 +156,63 @@ def postprocess_mamba_fused_kernel(
             PRECOMPUTED_NEW_COMPUTED,
             REQUESTS,
         )
-        rows, slots, mask, run, accepted, dest, bias, crosses = classify_rows(
+        batch = classify_rows(
             values, start, num_reqs, block_size, HAS_IDX_MAPPING, PRECOMPUTED_NEW_COMPUTED, REQUESTS
         )
-        stays, stays_b = crosses & (run == dest), crosses_b & (run_b == dest_b)
-        copies, copies_b = needs_copy(run, dest, bias, crosses), needs_copy(run_b, dest_b, bias_b, crosses_b)
-        copying += tl.sum(copies.to(tl.int32) + copies_b.to(tl.int32))
+        stays, later_stays = (
+            batch.crosses & (batch.run == batch.dest),
+            later.crosses & (later.run == later.dest),
+        )
+        copies, later_copies = needs_copy(batch), needs_copy(later)
+        copying += tl.sum(copies.to(tl.int32) + later_copies.to(tl.int32))
         if HAS_IDX_MAPPING:
-            resets += tl.sum(stays.to(tl.int32) + stays_b.to(tl.int32))
+            resets += tl.sum(stays.to(tl.int32) + later_stays.to(tl.int32))
         elif program == 0:
-            tl.store(num_accepted_tokens_out_ptr + slots, tl.where(stays, 1, accepted), mask=mask)
-            tl.store(num_accepted_tokens_out_ptr + slots_b, tl.where(stays_b, 1, accepted_b), mask=mask_b)
+            counts_out = num_accepted_tokens_out_ptr
+            tl.store(counts_out + batch.slots, tl.where(stays, 1, batch.accepted), mask=batch.mask)
+            tl.store(counts_out + later.slots, tl.where(later_stays, 1, later.accepted), mask=later.mask)
+        rows, run, dest, bias = batch.rows, batch.run, batch.dest, batch.bias
 
-    count = tiles_per_request(num_tiles, tiles_ptr)
-    tickets = copying * count
+    launch = LaunchArguments(
+        block_table_ptrs_ptr,
+        block_table_stride_req,
+        block_table_width,
+        state_base_addrs_ptr,
+        state_block_strides_ptr,
+        state_elem_sizes_ptr,
+        state_inner_sizes_ptr,
+        state_conv_widths_ptr,
+        state_group_indices_ptr,
+        state_dim_row_count_ptr,
+        state_dim_row_stride_ptr,
+        tiles_ptr,
+        tiles_per_request(num_tiles, tiles_ptr),
+        counters_ptr,
+    )
+    tickets = copying * launch.num_tiles
     if program < tickets:
         ticket = program
         first = 0
         for start in range(0, num_reqs, REQUESTS):
             # Of so few requests all values are still in registers.
             if num_reqs > REQUESTS:
-                rows, slots, mask, run, accepted, dest, bias, crosses = classify_rows(
+                batch = classify_rows(
                     values, start, num_reqs, block_size, HAS_IDX_MAPPING, PRECOMPUTED_NEW_COMPUTED, REQUESTS
                 )
-                copies = needs_copy(run, dest, bias, crosses)
+                rows, run, dest, bias = batch.rows, batch.run, batch.dest, batch.bias
+                copies = needs_copy(batch)
             ticket, first = copy_rows(
                 copies,
                 rows,
-                (run, dest, bias),
-                (ticket, first, tickets, programs),
+                run,
+                dest,
+                bias,
+                ticket,
+                first,
+                tickets,
+                programs,
                 num_reqs,
-                (
-                    state_base_addrs_ptr,
-                    state_block_strides_ptr,
-                    state_elem_sizes_ptr,
-                    state_inner_sizes_ptr,
-                    state_conv_widths_ptr,
-                    state_group_indices_ptr,
-                    state_dim_row_count_ptr,
-                    state_dim_row_stride_ptr,
-                ),
-                (block_table_ptrs_ptr, block_table_stride_req, block_table_width),
-                (tiles_ptr, count, counters_ptr),
+                launch,
                 COPY_BLOCK_SIZE,
                 CONV_STATE_DIM_FIRST,
             )

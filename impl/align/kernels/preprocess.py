@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from .work import copy_rows, request_slots, this_program, tiles_per_request
+from .work import LaunchArguments, copy_rows, request_slots, this_program, tiles_per_request
 
 
 @triton.jit
@@ -13,12 +13,17 @@ def leaves(src_col, dst_col):
 
 
 @triton.jit
-def sources(values, start, num_reqs, HAS_IDX_MAPPING: tl.constexpr, REQUESTS: tl.constexpr):
-    """Batch rows start.., their columns to copy from and to, and their biases.
-
-    `values`: pointers to the columns to copy to, those to copy from, the biases, and the mapping.
-    """
-    mamba_state_idx_ptr, src_col_ptr, token_bias_ptr, idx_mapping_ptr = values
+def sources(
+    mamba_state_idx_ptr,
+    src_col_ptr,
+    token_bias_ptr,
+    idx_mapping_ptr,
+    start,
+    num_reqs,
+    HAS_IDX_MAPPING: tl.constexpr,
+    REQUESTS: tl.constexpr,
+):
+    """Batch rows start.., their columns to copy from and to, and their biases."""
     rows, slots, mask = request_slots(idx_mapping_ptr, start, num_reqs, HAS_IDX_MAPPING, REQUESTS)
     src_col = tl.load(src_col_ptr + slots, mask=mask, other=-1)
     dst_col = tl.load(mamba_state_idx_ptr + slots, mask=mask, other=-1)
@@ -66,7 +71,6 @@ def precopy_mamba_align_fused_kernel(
     read at the row. Source: document 4, `precopy_mamba_align_fused_kernel`.
     """
     program, programs = this_program()
-    values = mamba_state_idx_ptr, src_col_ptr, token_bias_ptr, idx_mapping_ptr
     copying = 0
     # The lanes of a warp, so that to add them up takes no other warp.
     rows = tl.arange(0, REQUESTS)
@@ -74,40 +78,74 @@ def precopy_mamba_align_fused_kernel(
     for start in range(0, num_reqs, 2 * REQUESTS):
         # Two at a time, so that the second need not wait for the values of the first.
         _rows, src_col_b, dst_col_b, _bias = sources(
-            values, start + REQUESTS, num_reqs, HAS_IDX_MAPPING, REQUESTS
+            mamba_state_idx_ptr,
+            src_col_ptr,
+            token_bias_ptr,
+            idx_mapping_ptr,
+            start + REQUESTS,
+            num_reqs,
+            HAS_IDX_MAPPING,
+            REQUESTS,
         )
-        rows, src_col, dst_col, bias = sources(values, start, num_reqs, HAS_IDX_MAPPING, REQUESTS)
+        rows, src_col, dst_col, bias = sources(
+            mamba_state_idx_ptr,
+            src_col_ptr,
+            token_bias_ptr,
+            idx_mapping_ptr,
+            start,
+            num_reqs,
+            HAS_IDX_MAPPING,
+            REQUESTS,
+        )
         copies = leaves(src_col, dst_col)
         copying += tl.sum(copies.to(tl.int32) + leaves(src_col_b, dst_col_b).to(tl.int32))
 
-    count = tiles_per_request(num_tiles, tiles_ptr)
-    tickets = copying * count
+    launch = LaunchArguments(
+        block_table_ptrs_ptr,
+        block_table_stride_req,
+        block_table_width,
+        state_base_addrs_ptr,
+        state_block_strides_ptr,
+        state_elem_sizes_ptr,
+        state_inner_sizes_ptr,
+        state_conv_widths_ptr,
+        state_group_indices_ptr,
+        state_dim_row_count_ptr,
+        state_dim_row_stride_ptr,
+        tiles_ptr,
+        tiles_per_request(num_tiles, tiles_ptr),
+        counters_ptr,
+    )
+    tickets = copying * launch.num_tiles
     if program < tickets:
         ticket = program
         first = 0
         for start in range(0, num_reqs, REQUESTS):
             # Of so few requests all values are still in registers.
             if num_reqs > REQUESTS:
-                rows, src_col, dst_col, bias = sources(values, start, num_reqs, HAS_IDX_MAPPING, REQUESTS)
+                rows, src_col, dst_col, bias = sources(
+                    mamba_state_idx_ptr,
+                    src_col_ptr,
+                    token_bias_ptr,
+                    idx_mapping_ptr,
+                    start,
+                    num_reqs,
+                    HAS_IDX_MAPPING,
+                    REQUESTS,
+                )
                 copies = leaves(src_col, dst_col)
             ticket, first = copy_rows(
                 copies,
                 rows,
-                (src_col, dst_col, bias),
-                (ticket, first, tickets, programs),
+                src_col,
+                dst_col,
+                bias,
+                ticket,
+                first,
+                tickets,
+                programs,
                 num_reqs,
-                (
-                    state_base_addrs_ptr,
-                    state_block_strides_ptr,
-                    state_elem_sizes_ptr,
-                    state_inner_sizes_ptr,
-                    state_conv_widths_ptr,
-                    state_group_indices_ptr,
-                    state_dim_row_count_ptr,
-                    state_dim_row_stride_ptr,
-                ),
-                (block_table_ptrs_ptr, block_table_stride_req, block_table_width),
-                (tiles_ptr, count, counters_ptr),
+                launch,
                 COPY_BLOCK_SIZE,
                 CONV_STATE_DIM_FIRST,
             )

@@ -14,11 +14,35 @@ after the other. Without a list of tiles a program takes every ticket that is co
 programs.
 """
 
+from typing import NamedTuple
+
 import triton
 import triton.language as tl
 
 from .states import _copy_mamba_state_block, block_ids, copy_tile
 from .tickets import next_ticket
+
+
+class LaunchArguments(NamedTuple):
+    """The arguments of a launch that all of its copies read; each is described at the kernels and at `_copy_mamba_state_block`.
+
+    `tiles_ptr`: int64 [num_tiles, 8], or None; see `copy_request` for the columns. `num_tiles`: tiles per request.
+    """
+
+    block_table_ptrs_ptr: tl.tensor
+    block_table_stride_req: tl.tensor
+    block_table_width: tl.tensor
+    state_base_addrs_ptr: tl.tensor
+    state_block_strides_ptr: tl.tensor
+    state_elem_sizes_ptr: tl.tensor
+    state_inner_sizes_ptr: tl.tensor
+    state_conv_widths_ptr: tl.tensor
+    state_group_indices_ptr: tl.tensor
+    state_dim_row_count_ptr: tl.tensor
+    state_dim_row_stride_ptr: tl.tensor
+    tiles_ptr: tl.tensor
+    num_tiles: tl.tensor
+    counters_ptr: tl.tensor
 
 
 @triton.jit
@@ -78,38 +102,39 @@ def at_row(values, rows, row):
 def copy_rows(
     chosen,
     rows,
-    columns,
-    share,
+    src_col,
+    dst_col,
+    token_bias,
+    ticket,
+    first,
+    tickets,
+    programs,
     num_reqs,
-    states,
-    table,
-    tiles,
+    launch,
     COPY_BLOCK_SIZE: tl.constexpr,
     CONV_STATE_DIM_FIRST: tl.constexpr,
 ):
-    """Copy this program's tiles of the chosen rows.
+    """Copy this program's tiles of the chosen rows; returns its next ticket, and the first ticket after these rows.
 
-    `columns`: of every row the column to copy from, the one to copy to, and the bias. `share`: this program's next ticket,
-    the first ticket of the first chosen row, the number of tickets and that of programs. `states`: the vectors that
-    describe the states. `table`: addresses of the block tables, elements between their rows, their width. `tiles`: the
-    list of tiles, tiles per request, the counters. Returns the next ticket, and the first ticket behind these rows.
+    `src_col`, `dst_col`, `token_bias`: of every row the column to copy from, the column to copy to, and the bias.
+    `ticket`: this program's next one. `first`: the first ticket of the first chosen row. `launch`: `LaunchArguments`.
     """
-    src_col, dst_col, bias = columns
-    ticket, first, tickets, programs = share
     row = next_row(chosen, rows, -1)
     while row < num_reqs:
-        move = at_row(src_col, rows, row), at_row(dst_col, rows, row), at_row(bias, rows, row)
         ticket = copy_request(
             row,
-            move,
-            (ticket, first, tickets, programs),
-            states,
-            table,
-            tiles,
+            at_row(src_col, rows, row),
+            at_row(dst_col, rows, row),
+            at_row(token_bias, rows, row),
+            ticket,
+            first,
+            tickets,
+            programs,
+            launch,
             COPY_BLOCK_SIZE,
             CONV_STATE_DIM_FIRST,
         )
-        first += tiles[1]
+        first += launch.num_tiles
         row = next_row(chosen, rows, row)
     return ticket, first
 
@@ -117,49 +142,52 @@ def copy_rows(
 @triton.jit
 def copy_request(
     row,
-    move,
-    share,
-    states,
-    table,
-    tiles,
+    src_col,
+    dst_col,
+    token_bias,
+    ticket,
+    first,
+    tickets,
+    programs,
+    launch,
     COPY_BLOCK_SIZE: tl.constexpr,
     CONV_STATE_DIM_FIRST: tl.constexpr,
 ):
-    """Copy this program's tiles of one request, whose tickets begin at `first`; returns its next ticket.
-
-    `move`: source column, destination column, bias. The others are those of `copy_rows`.
-    """
-    src_col, dst_col, token_bias = move
-    ticket, first, tickets, programs = share
-    block_table_ptrs_ptr, block_table_stride_req, block_table_width = table
-    tiles_ptr, num_tiles, counters_ptr = tiles
-    while ticket < first + num_tiles:
+    """Copy this program's tiles of one request, whose tickets begin at `first`; returns its next ticket."""
+    while ticket < first + launch.num_tiles:
         tile = ticket - first
-        if tiles_ptr is None:
+        if launch.tiles_ptr is None:
             _copy_mamba_state_block(
                 tile,
                 row,
                 src_col,
                 dst_col,
                 token_bias,
-                block_table_ptrs_ptr,
-                block_table_stride_req,
-                *states,
+                launch.block_table_ptrs_ptr,
+                launch.block_table_stride_req,
+                launch.state_base_addrs_ptr,
+                launch.state_block_strides_ptr,
+                launch.state_elem_sizes_ptr,
+                launch.state_inner_sizes_ptr,
+                launch.state_conv_widths_ptr,
+                launch.state_group_indices_ptr,
+                launch.state_dim_row_count_ptr,
+                launch.state_dim_row_stride_ptr,
                 COPY_BLOCK_SIZE,
                 CONV_STATE_DIM_FIRST,
-                block_table_width,
+                launch.block_table_width,
             )
             ticket += programs
         else:
-            entry = tiles_ptr + tile.to(tl.int64) * 8
+            entry = launch.tiles_ptr + tile.to(tl.int64) * 8
             width = tl.load(entry + 3)
             request_table = tl.load(entry + 2).to(tl.pointer_type(tl.int32))
-            request_table += tl.cast(row, tl.int64) * block_table_stride_req
+            request_table += tl.cast(row, tl.int64) * launch.block_table_stride_req
             src_block, dst_block = block_ids(
-                request_table, src_col, dst_col, token_bias, width, block_table_width
+                request_table, src_col, dst_col, token_bias, width, launch.block_table_width
             )
             # Drawn while the block ids are on their way.
-            ticket = next_ticket(ticket, programs, tickets, counters_ptr)
+            ticket = next_ticket(ticket, programs, tickets, launch.counters_ptr)
             copy_tile(
                 tl.load(entry),
                 tl.load(entry + 1),
