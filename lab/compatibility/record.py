@@ -10,8 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.campaign.record_parts import PropertyRecord
+from statecheck.campaign.record import FILE, CampaignRecord, PropertyRecord
 from statecheck.case.codec import spread
 from statecheck.execution.verdict import Status
 from statecheck.releases.project import VLLM, Project
@@ -180,7 +179,7 @@ def _column(folder: Path, campaign: CampaignRecord | None) -> Column:
     return Column(
         folder.name,
         "",
-        campaign.device,
+        campaign.plan.device,
         round(campaign.seconds),
         campaign.examples,
         {row.name: _result(row) for row in campaign.properties},

@@ -21,8 +21,7 @@ from statecheck.campaign.processes.gpus import Gpus
 from statecheck.campaign.processes.handle import START_SECONDS, WorkerHandle
 from statecheck.campaign.processes.pool import WorkerPool
 from statecheck.campaign.processes.tasks import Explore, Setting
-from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.campaign.record_parts import NOT_REPLAYED
+from statecheck.campaign.record import FILE, NOT_REPLAYED, CampaignRecord
 from statecheck.campaign.recovery import Recovery
 from statecheck.campaign.schedule.passes import GRACE_SECONDS
 from statecheck.campaign.schedule.scheduler import Scheduler
@@ -56,7 +55,8 @@ class Campaign:
         self.folder = plan.folder
         self.pending = pending_of(self.folder)
         start = begun(plan)
-        self.record, self.state, self.defects = start.record, start.state, start.defects
+        self.state, self.defects = start.state, start.defects
+        self.record = self.state.record
         self._started: float | None = None
         self._ended: float | None = None
         self._scheduler = Scheduler(plan, self.state, start.scenarios, start.examples)
@@ -198,8 +198,8 @@ class Campaign:
     def current(self) -> CampaignRecord:
         """What is known by now."""
         self.record.seconds = round(self.at, 3)
-        self.record.known = self.defects.count(self.state.property_states)
-        return self.state.fill(self.record)
+        self.defects.count(self.state.property_states)
+        return self.state.current()
 
     def _save(self) -> None:
         from statecheck.report.environment import environment

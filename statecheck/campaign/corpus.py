@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from statecheck.campaign.record_parts import CorpusRecord, bucket_in
+from statecheck.campaign.record import CorpusRecord, bucket_in
 from statecheck.campaign.unsaved_cases import print_case
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of

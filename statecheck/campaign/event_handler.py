@@ -22,7 +22,7 @@ from statecheck.campaign.processes.tasks import (
     WorkerLost,
     WorkerReady,
 )
-from statecheck.campaign.record_parts import CorpusRecord
+from statecheck.campaign.record import CorpusRecord
 from statecheck.campaign.recovery import Recovery
 from statecheck.campaign.schedule.scheduler import Scheduler
 from statecheck.diagnose.replay import LEFT_OUT
@@ -75,7 +75,7 @@ class EventHandler:
         if isinstance(event, Explored) and isinstance(task, Explore):
             self._apply_exploration(worker, task, event)
         elif isinstance(event, Replayed) and isinstance(task, Replay):
-            self._state.count_launches(event.launched)
+            self._state.launched += event.launched
             self._state.replayed(event.result, Path(task.path), event.case)
         elif isinstance(event, CanaryResult):
             self._apply_canary(event)
@@ -104,7 +104,7 @@ class EventHandler:
         return self._recovery.traceback(worker)
 
     def _apply_canary(self, event: CanaryResult) -> None:
-        self._state.canary = event.found
+        self._state.record.canary = event.found
         if event.why:
             self._state.trouble(f"the canary was not found: {event.why}")
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from oracle.profile import DOCUMENTS, Profile
-from statecheck.campaign.property_state import PropertyState
-from statecheck.campaign.record_parts import KnownRecord
+from statecheck.campaign.record import KnownRecord
+from statecheck.campaign.state import PropertyState
 from statecheck.case import Case
 from statecheck.execution.verdict import Status
 from statecheck.subject import KnownDefectIndex, KnownDeviation
@@ -151,14 +151,13 @@ class KnownDefects:
         }
         self._selected, self._tolerates_fixed = selected, tolerates_fixed
 
-    def count(self, rows: Mapping[str, PropertyState]) -> list[KnownRecord]:
-        """The record of each, with the failing examples by property that the standings have."""
+    def count(self, rows: Mapping[str, PropertyState]) -> None:
+        """Put the failing examples by property into the record of each."""
         for name, record in self.all.items():
             shown: Counter[str] = Counter()
             for row in rows.values():
-                shown[row.name] += row.deviations[name]
+                shown[row.name] += row.record.known[name]
             record.properties = {property_name: count for property_name, count in shown.items() if count}
-        return [*self.all.values()]
 
     def conclude(self, rows: Mapping[str, PropertyState]) -> None:
         """What to think of each at the end of a campaign."""
@@ -188,7 +187,7 @@ def _tried(declared: KnownDeviation, rows: Mapping[str, PropertyState]) -> list[
     return [
         TriedProperty(
             any(row.status is not Status.NOT_APPLICABLE for row in same),
-            sum(row.counts.compared for row in same),
+            sum(row.record.counts.compared for row in same),
             "; ".join(dict.fromkeys(row.detail for row in same if row.detail)),
         )
         for same in together.values()

@@ -16,7 +16,7 @@ from typing import Any
 from hypothesis import Phase, settings
 
 from oracle.situations.registry import Situation, put_back, take
-from statecheck.campaign.record_parts import EFFECTS
+from statecheck.campaign.record import EFFECTS
 from statecheck.execution import profiles
 from statecheck.execution.example import Example
 from statecheck.execution.machines import ExampleMachine, MachineProperty

@@ -1,32 +1,31 @@
-"""What is known of a campaign, as data: what reports are made from, what shards add up to, what the next campaign goes on from."""
+"""What is known of a campaign, as data: what reports are made from, what shards add up to, what the next campaign goes on from.
+
+A campaign that runs writes into these records, and saves them as they are.
+"""
 
 from __future__ import annotations
 
+import builtins
 import datetime as dt
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from statecheck.campaign.launched import KernelRecord
-from statecheck.campaign.record_parts import (
-    CORPUS_VERDICTS,
-    STANDINGS,
-    BucketRecord,
-    CorpusRecord,
-    KnownRecord,
-    MarkRecord,
-    PropertyRecord,
-)
+from statecheck.campaign.plan import Plan
 from statecheck.case.rules import require_path
-from statecheck.execution.verdict import Status
+from statecheck.execution.counts import Counts
+from statecheck.execution.verdict import TELLING, Status
+from statecheck.kernels.launch_counts import INTERPRETED, How
 from statecheck.util.decode import Decoder, Misfit, format_value, require_once
 from statecheck.util.files import write_whole
 from statecheck.util.json_files import load, parse
+from statecheck.util.text import first_names
 
-SCHEMA = 3
+SCHEMA = 4
 FILE = "campaign.json"
 _RULE = f"a campaign's record of schema {SCHEMA}"
 _LARGEST = 1 << 28
@@ -39,6 +38,288 @@ _COMMIT = re.compile(r"[\w+ |]{0,1000}", re.ASCII)
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _MOST = 10**300
 _MOST_SHARDS = 1_000_000
+_MOST_NAMES, _SEVERAL = 6, 2
+
+
+@dataclass
+class PropertyRecord:
+    """One property: what became of it, with how many examples in how many seconds of an engine's time.
+
+    Of a subject with configurations, such as the models of a library: `statuses` has the status of each, and `reasons` why it is so.
+    `status` is then the worst of them that says something.
+
+    `status` is a value of `verdict.Status`. `launches`: its examples launch kernels. `counts` is what became of the examples. `known` are
+    failing examples of known defects, by the defect's name, and `report` is the folder of the latest report. `id` is what a person types
+    for it, "" in records from before there were ids.
+    """
+
+    name: str
+    sentence: str
+    kind: str
+    status: str
+    counts: Counts = field(default_factory=Counts)
+    seconds: float = 0.0
+    launches: bool = False
+    detail: str = ""
+    known: Counter[str] = field(default_factory=Counter)
+    report: str = ""
+    id: str = ""
+    statuses: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def short(self) -> str:
+        """What tables call it."""
+        return self.id or self.name
+
+    @property
+    def named(self) -> str:
+        """Its name, and its id where it has one."""
+        return f"{self.name} ({self.id})" if self.id else self.name
+
+    @property
+    def examples(self) -> int:
+        return self.counts.examples
+
+    @property
+    def compared(self) -> int:
+        """Examples in which something was compared."""
+        return self.counts.compared
+
+    def with_status(self, *wanted: Status) -> list[str]:
+        """The configurations with one of these statuses."""
+        values = {one.value for one in wanted}
+        return [name for name, status in self.statuses.items() if status in values]
+
+    @property
+    def share(self) -> str:
+        """Such as "passed for 17 of 30 models; FALSIFIED for 1: mamba; not tested for 12: …"; "" with one configuration or none."""
+        if len(self.statuses) < _SEVERAL:
+            return ""
+        passed = f"passed for {len(self.with_status(Status.PASSED))} of {len(self.statuses)} models"
+        others = {status: self.with_status(status) for status in Status if status is not Status.PASSED}
+        shown = (
+            f"{status.value} for {len(names)}: {first_names(names, _MOST_NAMES)}"
+            for status, names in others.items()
+            if names
+        )
+        return "; ".join([passed, *shown])
+
+    @property
+    def lacked_time(self) -> bool:
+        """Whether it is not tested because there were too few examples to say why not."""
+        few = max(TELLING, TELLING * len(self.statuses))
+        return self.status == Status.NOT_TESTED.value and self.examples < few
+
+    @property
+    def rate(self) -> float:
+        """Examples per second of an engine's time."""
+        return self.examples / self.seconds if self.seconds > 0 else 0.0
+
+
+_WORST_FIRST = (
+    Status.FALSIFIED,
+    Status.ERROR,
+    Status.NOT_FINISHED,
+    # A deviation that showed in one shard is known, although it did not show in another.
+    Status.KNOWN,
+    Status.UNEXPECTED_PASS,
+    Status.PASSED,
+    Status.NOT_TESTED,
+    Status.NOT_VERIFIED,
+    Status.NOT_APPLICABLE,
+)
+
+
+def merge_rows(rows: Sequence[PropertyRecord]) -> PropertyRecord:
+    """One record of a property: of those of its configurations, or of several shards."""
+    if len(rows) == 1:
+        return rows[0]
+    rank = [status.value for status in _WORST_FIRST].index
+    counts, known = Counts(), Counter[str]()
+    for row in rows:
+        counts.add(row.counts)
+        known.update(row.known)
+    statuses: dict[str, str] = {}
+    for name, status in (item for row in rows for item in row.statuses.items()):
+        statuses[name] = min(statuses.get(name, status), status, key=rank)
+    return replace(
+        min(rows, key=lambda row: rank(row.status)),
+        counts=counts,
+        known=known,
+        seconds=sum(row.seconds for row in rows),
+        launches=any(row.launches for row in rows),
+        statuses=statuses,
+        reasons={name: reason for row in rows for name, reason in row.reasons.items()},
+    )
+
+
+@dataclass
+class BucketRecord:
+    """One thing that is wrong: every failing example of the same property, rule, fault and subject.
+
+    Args:
+        id: of the bucket; the name of its file in the corpus begins with the property's and ends with it.
+        rule: what the subject broke, see `bucket.Bucket`.
+        fault: kind of device fault or of the sanitizer's finding, "" for a wrong answer.
+        message: what was seen instead.
+        examples: failing examples that were seen of it.
+        at: seconds from the campaign's beginning to the first of them.
+        report: folder of its own report below the folder of reports; "" where none could be written.
+        corpus: its file in the corpus; "" where none could be written.
+        first_seen: {"date": "2026-11-21", "commit": "0123456789ab"} of the first campaign that met it.
+        note: such as that it did not repeat.
+        shrunk: its case is the smallest that was found, and not only one that was met.
+        case: the JSON of its shrunk `Case`.
+        property_id: the property's id, "" where it has none.
+        kept_before: the folder in which this campaign keeps its cases had one of the bucket when the campaign began.
+    """
+
+    id: str
+    property: str
+    rule: str
+    fault: str
+    subject: str
+    sentence: str
+    message: str
+    examples: int
+    at: float
+    report: str = ""
+    corpus: str = ""
+    first_seen: dict[str, str] = field(default_factory=dict)
+    note: str = ""
+    case: dict[str, Any] = field(default_factory=dict)
+    shrunk: bool = True
+    property_id: str = ""
+    kept_before: bool = False
+
+    @builtins.property
+    def named(self) -> str:
+        """The property's name, and its id where it has one."""
+        return f"{self.property} ({self.property_id})" if self.property_id else self.property
+
+
+EFFECTS = "effects of features"
+"""The topic of marks that are what features of a port of sequences have done, see docs/sequences.md."""
+
+
+@dataclass
+class MarkRecord:
+    """A named situation, the topic that declares it, how many examples reached it, and which property did so first."""
+
+    name: str
+    topic: str
+    examples: int = 0
+    at: float | None = None
+    property: str = ""
+
+
+def bucket_in(file: str) -> str:
+    """The id of the bucket that a file of a corpus is of, with which its name ends, or which a number follows; "" without any."""
+    found = re.search(r"-([0-9a-f]{10})(-\d+)?$", PurePath(file).stem)
+    return found[1] if found else ""
+
+
+NOT_REPLAYED = "NOT REPLAYED"
+"""The verdict on a case of the corpus that the campaign had no time for."""
+CORPUS_VERDICTS = (
+    "FAILED",
+    "UNREADABLE",
+    "KNOWN",
+    "FIXED",
+    "NOT REPRODUCED",
+    "NOT APPLICABLE",
+    "LEFT OUT",
+    NOT_REPLAYED,
+)
+"""All verdicts on cases of a corpus. Of the verdicts of several shards on a case, the first in this order counts: another shard may have
+replayed what there was no time for in this one."""
+
+
+@dataclass
+class CorpusRecord:
+    """What became of a case of the corpus: "UNREADABLE", "NOT REPLAYED", or as `ReplayVerdict` says.
+
+    `last`: of a case that was not replayed to its end, its verdict when it last was, "" if that is not known.
+    """
+
+    file: str
+    verdict: str
+    message: str
+    last: str = ""
+
+
+STANDINGS = ("showed", "not tried enough", "no longer fails", "not tried")
+"""All standings of known defects. Of those of several shards, the first in this order counts."""
+
+
+@dataclass
+class KnownRecord:
+    """A known defect as the campaign met it.
+
+    `standing` is one of `STANDINGS`; `properties` has its failing examples by property.
+    """
+
+    id: str
+    title: str = ""
+    link: str = ""
+    standing: str = "not tried"
+    properties: dict[str, int] = field(default_factory=dict)
+    remark: str = ""
+
+    @property
+    def examples(self) -> int:
+        return sum(self.properties.values())
+
+    @property
+    def stale(self) -> bool:
+        """Whether it is declared, and no longer fails."""
+        return self.standing == "no longer fails"
+
+
+@dataclass
+class LaunchRecord:
+    """How many launches were run in one way: "executed", or "interpreted" and why."""
+
+    how: str
+    why: str = ""
+    times: int = 0
+
+
+@dataclass
+class KernelRecord:
+    """A kernel of all its variants; `place` is the file and line of its code."""
+
+    name: str
+    place: str = ""
+    launches: list[LaunchRecord] = field(default_factory=list)
+
+    @property
+    def executed(self) -> int:
+        """Launches that were executed from the kernel's IR."""
+        return sum(launch.times for launch in self.launches if launch.how != INTERPRETED)
+
+    @property
+    def interpreted(self) -> list[LaunchRecord]:
+        """Launches that were handed to Triton's interpreter, by the reason."""
+        return [launch for launch in self.launches if launch.how == INTERPRETED]
+
+
+def records_of(launches: Mapping[How, int]) -> list[KernelRecord]:
+    """A record for each kernel, in the order of names."""
+    found = {place: KernelRecord(*place) for place in sorted({(how.kernel, how.place) for how in launches})}
+    for how, times in sorted(launches.items(), key=lambda item: (item[0].how, item[0].why)):
+        found[how.kernel, how.place].launches.append(LaunchRecord(how.how, how.why, times))
+    return list(found.values())
+
+
+def launches_of(records: Iterable[KernelRecord]) -> Counter[How]:
+    """The launches that records list; those of several campaigns add up."""
+    launches = Counter[How]()
+    for kernel in records:
+        for launch in kernel.launches:
+            launches[How(kernel.name, launch.how, launch.why, kernel.place)] += launch.times
+    return launches
 
 
 @dataclass
@@ -46,23 +327,17 @@ class CampaignRecord:
     """One campaign, or one shard of it.
 
     Args:
-        id: the campaign's name, also that of its folder; shards of one campaign have it in common.
-        commit: of the repository, 12 hexadecimal digits, with "+" behind them where files were changed; "" unknown.
-        gpus: device names by index, such as {"0": "NVIDIA H200"}; {"cpu": "..."} without a GPU.
+        plan: what it was asked to do. Of shards that were added up, that of the whole.
+        devices: their names by index, such as {"0": "NVIDIA H200"}; {"cpu": "..."} without a GPU.
         began: when, ISO 8601 with time zone. For people only: durations are measured, not subtracted.
         seconds: how long it ran.
-        budget: seconds, or None where `examples_wanted` says how much work it is.
-        rounds: how many were begun; `first_round` is the number of the first.
+        rounds: how many were begun; `plan.first_round` is the number of the first.
         complete: the budget was used up.
         launched: kernels that were executed or interpreted; empty where they are compiled.
         troubles: what went wrong on the campaign's own side, a sentence each.
         remarks: what the subject did to its process beside returning results, a sentence each; no part of the verdict.
         canary: how the property that must fail was found; "" while it was not.
         known: the defects that the subject declares.
-        seed: from which the random choices of all tasks follow, None where they follow from the commit.
-        fail_on_untested: an applicable property that is not tested is a failure.
-        profile: the conformance profile that it was run for, "" for none.
-        tolerates_fixed: a declared defect that no longer fails is no failure.
         release: of the subject, such as "0.33.0", "" where it is not known.
         applicable: properties that apply to the subject on the device, those that were not chosen among them; 0 where that is not known.
         first_failure: examples and seconds until an example failed for the first time; empty where none did.
@@ -70,20 +345,11 @@ class CampaignRecord:
         marks: every declared one that the chosen properties could reach; `examples` 0 is a missed one.
     """
 
-    id: str
-    subject: str
-    device: str
-    commit: str
-    only: str = ""
-    shard: int = 0
-    shards: int = 1
-    gpus: dict[str, str] = field(default_factory=dict)
-    engines: int = 1
+    plan: Plan
+    release: str = ""
+    devices: dict[str, str] = field(default_factory=dict)
     began: str = ""
     seconds: float = 0.0
-    budget: float | None = None
-    examples_wanted: int | None = None
-    first_round: int = 0
     rounds: int = 0
     complete: bool = False
     interrupted: bool = False
@@ -97,11 +363,6 @@ class CampaignRecord:
     remarks: list[str] = field(default_factory=list)
     canary: str = ""
     known: list[KnownRecord] = field(default_factory=list)
-    seed: int | None = None
-    fail_on_untested: bool = False
-    profile: str = ""
-    tolerates_fixed: bool = False
-    release: str = ""
     first_failure: dict[str, float] = field(default_factory=dict)
     mixed_versions: dict[str, list[str]] = field(default_factory=dict)
     applicable: int = 0
@@ -123,8 +384,9 @@ class CampaignRecord:
     @property
     def unverified(self) -> dict[str, str]:
         """Models that no property could say anything of, since they cannot be verified, and why."""
-        reasons = {name: why for row in self.properties for name, why in row.unverified.items()}
-        compared = {name for row in self.properties for name, count in row.configurations.items() if count}
+        counts = [row.counts for row in self.properties]
+        reasons = {name: why for one in counts for name, why in one.unverified.items()}
+        compared = {name for one in counts for name, count in one.configurations.items() if count}
         return {name: why for name, why in reasons.items() if name not in compared}
 
     @property
@@ -134,7 +396,7 @@ class CampaignRecord:
         return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
 
     def to_json(self) -> str:
-        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n"
+        return json.dumps({"schema": SCHEMA, **vars(self)}, default=vars, indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> CampaignRecord:
@@ -196,27 +458,21 @@ def _check_number(place: str, number: float) -> None:
 
 
 def _check(record: CampaignRecord) -> None:
-    """Refuse a record whose fields contradict each other, or name another folder."""
-    require_id(record.id, "id")
-    require_path(record.subject, "subject", indices=False)
-    if not _COMMIT.fullmatch(record.commit):
-        raise Misfit("commit", record.commit, "the digits of a commit")
-    if not 1 <= record.shards <= _MOST_SHARDS or record.shard >= record.shards:
-        shard = f"{record.shard} of {record.shards}"
-        raise Misfit("shard", shard, f"one of 1 to {_MOST_SHARDS} shards, counted from 0")
-    _check_time(record.began)
-    _check_words(record)
-    _check_buckets(record)
-    require_once((row.name for row in record.properties), "properties")
-    require_once((mark.name for mark in record.marks), "marks")
-    require_once((defect.id for defect in record.known), "known")
-    for at, case in enumerate(record.corpus):
-        if PurePath(case.file).name != case.file:
-            raise Misfit(f"corpus[{at}].file", case.file, "the name of a file")
-
-
-def _check_words(record: CampaignRecord) -> None:
-    """Refuse a status, a verdict or a standing that no version has: what counts for nothing would count as passed."""
+    """Refuse a record whose fields contradict each other, name another folder, or have a word that no version has."""
+    plan = record.plan
+    require_id(plan.id, "plan.id")
+    require_path(plan.subject, "plan.subject", indices=False)
+    if not _COMMIT.fullmatch(plan.commit):
+        raise Misfit("plan.commit", plan.commit, "the digits of a commit")
+    if not 1 <= plan.shards <= _MOST_SHARDS or plan.shard >= plan.shards:
+        shard = f"{plan.shard} of {plan.shards}"
+        raise Misfit("plan.shard", shard, f"one of 1 to {_MOST_SHARDS} shards, counted from 0")
+    try:
+        if record.began:
+            dt.datetime.fromisoformat(record.began)
+    except ValueError:
+        raise Misfit("began", record.began, "a time as in ISO 8601") from None
+    # A status that no version has would count for nothing, and so as passed.
     statuses = [status.value for status in Status]
     words: list[tuple[str, str, Sequence[str]]] = [
         *((f"properties[{at}].status", row.status, statuses) for at, row in enumerate(record.properties)),
@@ -226,17 +482,6 @@ def _check_words(record: CampaignRecord) -> None:
     for place, word, known in words:
         if word not in known:
             raise Misfit(place, word, f"one of {', '.join(known)}")
-
-
-def _check_time(began: str) -> None:
-    try:
-        if began:
-            dt.datetime.fromisoformat(began)
-    except ValueError:
-        raise Misfit("began", began, "a time as in ISO 8601") from None
-
-
-def _check_buckets(record: CampaignRecord) -> None:
     for at, one in enumerate(record.buckets):
         if not _BUCKET.fullmatch(one.id):
             raise Misfit(f"buckets[{at}].id", one.id, "ten hexadecimal digits")
@@ -244,4 +489,10 @@ def _check_buckets(record: CampaignRecord) -> None:
             path = getattr(one, name)
             if _HIDDEN.search(path):
                 raise Misfit(f"buckets[{at}].{name}", path, "a path without control characters")
+    for at, case in enumerate(record.corpus):
+        if PurePath(case.file).name != case.file:
+            raise Misfit(f"corpus[{at}].file", case.file, "the name of a file")
     require_once((bucket.id for bucket in record.buckets), "buckets")
+    require_once((row.name for row in record.properties), "properties")
+    require_once((mark.name for mark in record.marks), "marks")
+    require_once((defect.id for defect in record.known), "known")

@@ -74,7 +74,7 @@ class Recovery:
             return False
         property_state = self._state.standing_of(case)
         if property_state is not None:
-            property_state.deviations[name] += 1
+            property_state.record.known[name] += 1
         return True
 
     def restore(self) -> None:

@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Beginning:
-    """An empty record, what is to be known, which of the properties are state machines, and the number of examples that a profile has of each."""
+    """An empty state, what is to be known, which of the properties are state machines, and the number of examples that a profile has of each."""
 
-    record: CampaignRecord
     state: CampaignState
     defects: KnownDefects
     scenarios: frozenset[str]
@@ -70,7 +69,16 @@ def begun(plan: Plan) -> Beginning:
     skipped |= _unsupported_models(plan, subject, tested, configurations)
     # A corpus that is replayed says for itself which cases it has.
     before = kept_in(Path(plan.kept)) if plan.kept else frozenset()
+    refused = unsupported(plan, tested)
+    record = CampaignRecord(
+        plan,
+        release=subject.release,
+        devices=device_names(plan.device, plan.gpus),
+        began=dt.datetime.now().astimezone().isoformat(timespec="seconds"),
+        applicable=sum(name not in refused for name in every),
+    )
     state = CampaignState(
+        record,
         [tested[name] for name in names],
         skipped,
         lambda: [
@@ -89,10 +97,8 @@ def begun(plan: Plan) -> Beginning:
         profile=subject.profile,
     )
     scenarios = frozenset(name for name, one in tested.items() if follows_requests(one))
-    record = _empty_record(plan, subject.release)
-    refused = unsupported(plan, tested)
-    record.applicable = sum(name not in refused for name in every)
-    return Beginning(record, state, defects, scenarios, examples)
+    record.known = [*defects.all.values()]
+    return Beginning(state, defects, scenarios, examples)
 
 
 def _configurations(subject: Subject, explored: Sequence[Property]) -> dict[str, Sequence[str]]:
@@ -114,29 +120,6 @@ def _unsupported_models(
             of_model |= dict.fromkeys(configurations, f"declared as unsupported: {why}")
         reasons |= {unit_name(name, model): of_model[name] for name in configurations if name in of_model}
     return reasons
-
-
-def _empty_record(plan: Plan, release: str) -> CampaignRecord:
-    return CampaignRecord(
-        id=plan.id,
-        subject=plan.subject,
-        release=release,
-        device=plan.device,
-        commit=plan.commit,
-        only=plan.only,
-        shard=plan.shard,
-        shards=plan.shards,
-        gpus=device_names(plan.device, plan.gpus),
-        engines=plan.engines,
-        began=dt.datetime.now().astimezone().isoformat(timespec="seconds"),
-        first_round=plan.first_round,
-        budget=plan.budget,
-        examples_wanted=plan.examples,
-        seed=plan.seed,
-        fail_on_untested=plan.fail_on_untested,
-        profile=plan.profile,
-        tolerates_fixed=plan.tolerates_fixed,
-    )
 
 
 def loaded(name: str) -> Subject:

@@ -1,11 +1,12 @@
-"""What a campaign knows: of every property, of every bucket, of marks, kernels and troubles."""
+"""State of a campaign while it runs: its record, which is saved as it is, and what else decides what comes next."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -13,26 +14,228 @@ from typing import Any
 
 from oracle.situations.registry import Situation
 from statecheck.campaign.keeper import Keeper
-from statecheck.campaign.launched import records_of
 from statecheck.campaign.processes.tasks import Explored, Found, unit_name
-from statecheck.campaign.property_state import PropertyState, record_of
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import (
+from statecheck.campaign.record import (
     BucketRecord,
+    CampaignRecord,
     CorpusRecord,
     MarkRecord,
+    PropertyRecord,
+    merge_rows,
+    records_of,
 )
 from statecheck.case import Case
-from statecheck.case.bucket import Bucket, bucket_of
+from statecheck.case.bucket import bucket_of
 from statecheck.execution.registry import Property
+from statecheck.execution.verdict import Status, verdict_of
 from statecheck.kernels.launch_counts import How
 from statecheck.subject.remarks import take_remarks
 
 REPLAYED = "Replayed from the corpus."
+# Shrinking from one bucket into another may be chance once; the second time, both are one defect with two messages.
+_ALIKE = 2
+# A busy machine cuts a first search short, and a longer one may still succeed. After three, what lies behind the bucket is worth more.
+_TRIES_TO_SHRINK = 3
+# The first may come from what an earlier example left in the process, the second happened in another one: it is an error.
+_MOST_ERRORS = 3
+# A model is verified once in a process. With other features, which are drawn, it may be another model, and offer something else.
+_TRIES_UNVERIFIED, _TRIES_NOT_OFFERED = 9, 100
+
+
+@dataclass
+class PropertyState:
+    """One property, with one configuration of the subject where it has several: `record` is what is saved of it, the rest decides what comes next.
+
+    Args:
+        tested: the property.
+        configuration: of the subject, such as a model of a library of sequences; "" for a subject that has none.
+        reason: why it does not apply, "" if it does.
+        buckets: what was found wrong with it; `unshrunk` are those that were met only, `met` how often each was.
+        error: what went wrong on the harness's side; `errors` counts the explorations that ended in an exception.
+        given_up: it is not explored any more.
+        unfinished: what was still running when the campaign's time was up.
+        crash: how a worker ended that explored it, with seed and traceback, until a call in an isolated process ends in a fault.
+        crash_repeats: explorations in an isolated process that came to their end since then, without a fault.
+        remark: another sentence for the reader.
+        hidden: a known defect is the sanitizer's finding, which ends an example and hides what is behind it.
+        running: how many workers are at it.
+    """
+
+    tested: Property
+    reason: str = ""
+    buckets: set[str] = field(default_factory=set)
+    unshrunk: set[str] = field(default_factory=set)
+    met: Counter[str] = field(default_factory=Counter)
+    stale: str = ""
+    error: str = ""
+    errors: int = 0
+    given_up: bool = False
+    unfinished: str = ""
+    crash: str = ""
+    crash_repeats: int = 0
+    message: str = ""
+    remark: str = ""
+    hidden: bool = False
+    unwatched: bool = False
+    tried: bool = False
+    alike: Counter[str] = field(default_factory=Counter)
+    deaths: int = 0
+    running: int = 0
+    started: float | None = None
+    configuration: str = ""
+
+    def __post_init__(self) -> None:
+        tested = self.tested
+        self.record = PropertyRecord(
+            tested.name, tested.sentence, tested.kind, "", launches=tested.launches, id=tested.id
+        )
+
+    @property
+    def name(self) -> str:
+        return self.tested.name
+
+    @property
+    def unit(self) -> str:
+        """Its name among those of a campaign."""
+        return unit_name(self.tested.name, self.configuration)
+
+    @property
+    def shown(self) -> str:
+        """What people read of it while it runs."""
+        return unit_name(self.tested.id or self.tested.name, self.configuration)
+
+    @property
+    def open(self) -> bool:
+        """Whether it can be explored, and has not been tried in vain."""
+        return not self.given_up and not self.reason and not self.in_vain
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether so many examples came to nothing that others of this configuration will, too: a model that does not offer it, or is not verified."""
+        tries = {Status.NOT_VERIFIED: _TRIES_UNVERIFIED, Status.NOT_APPLICABLE: _TRIES_NOT_OFFERED}
+        return bool(self.configuration) and self.examples >= tries.get(self.status, self.examples + 1)
+
+    @property
+    def status(self) -> Status:
+        """Its verdict by now."""
+        if self.reason:
+            return Status.NOT_APPLICABLE
+        if self.buckets:
+            return Status.FALSIFIED
+        if self.error or (self.crash and self.crash_repeats):
+            return Status.ERROR
+        if self.stale:
+            return Status.UNEXPECTED_PASS
+        if self.unfinished or self.crash:
+            return Status.NOT_FINISHED
+        return verdict_of(self.record.counts, known=bool(self.record.known)).status
+
+    @property
+    def detail(self) -> str:
+        """Why it stands as it does, where that is no matter of course."""
+        if self.reason:
+            return self.reason
+        crash = ""
+        if self.crash:
+            repeated = "not again with this seed" if self.crash_repeats else "not repeated for want of time"
+            crash = f"{repeated}: {self.crash}"
+        found = self.message if self.buckets else self.error or crash or self.stale or self.unfinished
+        reason = found or verdict_of(self.record.counts, known=bool(self.record.known)).reason
+        return "; ".join(filter(None, (reason, self.remark)))
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Buckets that explorations go past: those that have been shrunk."""
+        return frozenset(self.buckets - self.unshrunk) | {
+            other for other, times in self.alike.items() if times >= _ALIKE
+        }
+
+    @property
+    def examples(self) -> int:
+        return self.record.counts.examples
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of workers' time, that of an exploration in hand among it."""
+        return self.record.seconds + (time.monotonic() - self.started if self.started is not None else 0.0)
+
+    @property
+    def rate(self) -> float:
+        """Examples per second of a worker's time."""
+        return self.examples / self.elapsed if self.elapsed > 0 else 0.0
+
+    def next_sanitized(self) -> bool:
+        """Whether the sanitizer is to watch the next exploration: every other one, where it hides what is behind its findings."""
+        self.unwatched = self.hidden and not self.unwatched
+        return not self.unwatched
+
+    def begin(self) -> None:
+        """A worker explores it."""
+        self.running += 1
+        if self.started is None:
+            self.started = time.monotonic()
+
+    def end(self) -> None:
+        """A worker is through with it."""
+        self.running = max(0, self.running - 1)
+        if not self.running:
+            self.started = None
+
+    def explored(self, message: Explored, *, isolated: bool = False) -> None:
+        """An exploration has ended; some of its examples have been counted meanwhile."""
+        self.tried = True
+        self.record.counts.add(message.counts)
+        self.record.seconds = round(self.record.seconds + message.seconds, 3)
+        self.record.known.update(message.known)
+        self.hidden = self.hidden or message.hidden
+        if message.faults:
+            self.crash = ""
+        elif self.crash and isolated and message.status != "error" and not message.late:
+            self.crash_repeats += 1
+        if message.status == "error":
+            self._count_error(message.detail)
+
+    def _count_error(self, detail: str) -> None:
+        """A first exception may be what an earlier example left in the worker's process: another worker tries it again."""
+        self.errors += 1
+        if self.errors > 1:
+            self.error = detail
+        self.given_up = self.errors >= _MOST_ERRORS
+
+    def give_up(self, why: str) -> None:
+        """It is explored no more."""
+        self.error, self.given_up = why, True
+
+    def found(self, buckets: tuple[str, ...], message: str, report: str, *, shrunk: bool) -> None:
+        """A case of the first of these buckets was found, on the way from examples of the others."""
+        own, *others = buckets
+        self.buckets.add(own)
+        self.met[own] += 1
+        # What could not be shrunk again and again must not hide what is behind it. Of a unit with a configuration nothing is shrunk
+        # again: thirty models with one defect would take all time for it.
+        given_up = self.met[own] >= _TRIES_TO_SHRINK or bool(self.configuration)
+        (self.unshrunk.discard if shrunk or given_up else self.unshrunk.add)(own)
+        if not self.message or shrunk:
+            self.message, self.record.report = message, report or self.record.report
+        for other in others[:1]:
+            self.alike[other] += 1
+
+    @property
+    def failed(self) -> bool:
+        """Whether something new was found wrong with it."""
+        return bool(self.buckets)
+
+    def current(self) -> PropertyRecord:
+        """Its record, with the verdict by now."""
+        self.record.status, self.record.detail = self.status.value, self.detail
+        if self.configuration:
+            self.record.statuses = {self.configuration: self.record.status}
+            self.record.reasons = {self.configuration: self.detail} if self.detail else {}
+        return self.record
 
 
 class CampaignState:
-    """All of it. `record` is what it comes to.
+    """State of a campaign while it runs; `record` is what is saved of it.
 
     Args:
         skipped: reasons by property that does not apply, or by unit.
@@ -46,6 +249,7 @@ class CampaignState:
 
     def __init__(
         self,
+        record: CampaignRecord,
         properties: Iterable[Property],
         skipped: dict[str, str],
         expected: Callable[[], Iterable[Situation]],
@@ -54,14 +258,14 @@ class CampaignState:
         kept_before: Collection[str] = (),
         configurations: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
+        self.record = record
         self.property_states: dict[str, PropertyState] = {}
         for row in properties:
             applies = row.name not in skipped
             for name in (configurations.get(row.name) if applies else None) or ("",):
-                reason = skipped.get(row.name, "") or skipped.get(unit_name(row.name, name), "")
-                self.property_states[unit_name(row.name, name)] = PropertyState(
-                    row, reason, configuration=name
-                )
+                unit = unit_name(row.name, name)
+                reason = skipped.get(row.name, "") or skipped.get(unit, "")
+                self.property_states[unit] = PropertyState(row, reason, configuration=name)
         self.names = frozenset(property_state.name for property_state in self.property_states.values())
         """Of the properties."""
         self.shrinking = 0.0
@@ -70,13 +274,8 @@ class CampaignState:
         self._expected = expected
         self._marked: dict[str, MarkRecord] = {}
         """Marks that were reached, and, once the marks are asked for, those that should be."""
-        self.corpus: list[CorpusRecord] = []
         self.launched: Counter[How] = Counter()
-        self.troubles: list[str] = []
-        self.remarks: dict[str, str] = {}
-        """About the subject, by kind: the first sentence of each."""
-        self.canary = ""
-        self.first_failure: dict[str, float] = {}
+        self._remarked: set[str] = set()
         self.first_seen, self.keeper = first_seen, keeper
         self._kept_before = frozenset(kept_before)
         # This process has imported the subject, too.
@@ -96,11 +295,13 @@ class CampaignState:
         return sum(property_state.examples for property_state in self.property_states.values())
 
     def trouble(self, sentence: str) -> None:
-        if sentence not in self.troubles:
-            self.troubles.append(sentence)
+        if sentence not in self.record.troubles:
+            self.record.troubles.append(sentence)
 
     def remark(self, remarks: dict[str, str]) -> None:
-        self.remarks = remarks | self.remarks
+        """Note sentences about the subject, by kind: the first of each kind."""
+        self.record.remarks += [text for kind, text in remarks.items() if kind not in self._remarked]
+        self._remarked.update(remarks)
 
     def standing_of(self, case: Case) -> PropertyState | None:
         """The standing that a case belongs to; None where its property, or its configuration, was not chosen."""
@@ -110,12 +311,16 @@ class CampaignState:
     def progress(self, unit: str, examples: int, compared: int = 0) -> None:
         """Add examples to a unit. Examples of the canary are not counted."""
         if unit in self.property_states:
-            self.property_states[unit].counts.examples += examples
-            self.property_states[unit].counts.compared += compared
+            counts = self.property_states[unit].record.counts
+            counts.examples += examples
+            counts.compared += compared
 
     def note_failure(self, at: float) -> None:
         """An example has failed; only the first one of the campaign is noted."""
-        self.first_failure = self.first_failure or {"examples": self.examples, "seconds": round(at, 2)}
+        self.record.first_failure = self.record.first_failure or {
+            "examples": self.examples,
+            "seconds": round(at, 2),
+        }
 
     def explored(self, message: Explored, at: float, unit: str = "", *, isolated: bool = False) -> None:
         """An exploration has ended.
@@ -125,28 +330,18 @@ class CampaignState:
         """
         self.property_states[unit or message.property].explored(message, isolated=isolated)
         self.shrinking += message.shrinking
-        self.count_launches(message.launched)
+        self.launched += message.launched
         for trouble in message.troubles:
             self.trouble(trouble)
         self.remark(message.remarks)
-        self._mark(message, at)
-        for found in message.found:
-            self.find(found, at)
-        self._count(message.failing)
-
-    def count_launches(self, launched: Counter[How]) -> None:
-        """Kernels were launched."""
-        self.launched += launched
-
-    def _mark(self, message: Explored, at: float) -> None:
         for name, examples in message.marks.items():
             mark = self._marked.setdefault(name, MarkRecord(name, ""))
             if mark.at is None:
                 mark.at, mark.property = round(at, 1), message.property
             mark.examples += examples
-
-    def _count(self, failing: dict[str, int]) -> None:
-        for bucket, examples in failing.items():
+        for found in message.found:
+            self.find(found, at)
+        for bucket, examples in message.failing.items():
             if bucket in self.buckets:
                 self.buckets[bucket].examples += examples
 
@@ -158,7 +353,28 @@ class CampaignState:
         bucket = bucket_of(case)
         known = self.buckets.get(bucket.id)
         if known is None:
-            self.buckets[bucket.id] = self._bucket(bucket, case, found, at)
+            ids = (one.tested.id for one in self.property_states.values() if one.name == case.property_name)
+            self.buckets[bucket.id] = BucketRecord(
+                id=bucket.id,
+                property=bucket.property,
+                rule=bucket.rule,
+                fault=bucket.fault,
+                subject=bucket.subject,
+                sentence=case.sentence,
+                message=case.message,
+                examples=0,
+                at=round(at, 1),
+                report=found.report,
+                corpus=found.corpus,
+                first_seen=self._since(found.corpus),
+                note=found.note,
+                case=found.case,
+                shrunk=found.shrunk,
+                # Cases from before there were ids say nothing of theirs.
+                property_id=case.property_id or next(ids, ""),
+                kept_before=bucket.id in self._kept_before,
+            )
+            self.record.buckets.append(self.buckets[bucket.id])
         elif (not found.shrunk, _size(found.case)) < (not known.shrunk, _size(known.case)):
             known.case, known.message, known.report = found.case, case.message, found.report
             known.note = found.note
@@ -175,36 +391,6 @@ class CampaignState:
             self.trouble(f"a case was not on disk, and the coordinator has written it: {path}")
         return path
 
-    def _bucket(self, bucket: Bucket, case: Case, found: Found, at: float) -> BucketRecord:
-        return BucketRecord(
-            id=bucket.id,
-            property=bucket.property,
-            rule=bucket.rule,
-            fault=bucket.fault,
-            subject=bucket.subject,
-            sentence=case.sentence,
-            message=case.message,
-            examples=0,
-            at=round(at, 1),
-            report=found.report,
-            corpus=found.corpus,
-            first_seen=self._since(found.corpus),
-            note=found.note,
-            case=found.case,
-            shrunk=found.shrunk,
-            property_id=case.property_id or self._id_of(case.property_name),
-            kept_before=bucket.id in self._kept_before,
-        )
-
-    def _id_of(self, name: str) -> str:
-        """The id that a property has now, of which cases from before there were ids say nothing."""
-        ids = (
-            property_state.tested.id
-            for property_state in self.property_states.values()
-            if property_state.name == name
-        )
-        return next(ids, "")
-
     def _since(self, corpus: str) -> dict[str, str]:
         """When it was first seen, according to the corpus."""
         try:
@@ -214,27 +400,21 @@ class CampaignState:
 
     def replayed(self, result: CorpusRecord, path: Path, case: dict[str, Any]) -> None:
         """A case of the corpus was replayed before everything else."""
-        self.corpus.append(result)
+        self.record.corpus.append(result)
         if result.verdict == "UNREADABLE":
             self.trouble(f"{path} of the corpus cannot be replayed: {result.message}")
         if result.verdict == "FAILED":
-            found = Case.from_data(case)
-            bucket = bucket_of(found)
-            self.find(Found((bucket.id,), case, "", str(path), REPLAYED), 0.0)
+            self.find(Found((bucket_of(Case.from_data(case)).id,), case, "", str(path), REPLAYED), 0.0)
 
-    def fill(self, record: CampaignRecord) -> CampaignRecord:
-        """Write what is known into the record."""
-        together: dict[str, list[PropertyState]] = {}
+    def current(self) -> CampaignRecord:
+        """The record, with the verdicts by now."""
+        rows: dict[str, list[PropertyRecord]] = {}
         for property_state in self.property_states.values():
-            together.setdefault(property_state.name, []).append(property_state)
-        record.properties = [record_of(property_states) for property_states in together.values()]
-        record.buckets = list(self.buckets.values())
-        record.marks = list(self.marks.values())
-        record.corpus, record.troubles, record.canary = self.corpus, self.troubles, self.canary
-        record.first_failure = self.first_failure
-        record.launched = records_of(self.launched)
-        record.remarks = [*self.remarks.values()]
-        return record
+            rows.setdefault(property_state.name, []).append(property_state.current())
+        self.record.properties = [merge_rows(row) for row in rows.values()]
+        self.record.marks = list(self.marks.values())
+        self.record.launched = records_of(self.launched)
+        return self.record
 
 
 def _size(case: dict[str, Any]) -> int:

@@ -142,11 +142,11 @@ def result_of(record: Any) -> dict[str, Any]:
     statuses = [row["status"] for row in rows.values()]
     return {
         "suite": f"statecheck {release()}",
-        "profile": record.profile,
-        "profile_version": profile_of(record.profile).version,
-        "subject": record.subject,
+        "profile": record.plan.profile,
+        "profile_version": profile_of(record.plan.profile).version,
+        "subject": record.plan.subject,
         "release": record.release,
-        "device": record.device,
+        "device": record.plan.device,
         "date": record.began,
         "verdict": outcome.word,
         "reasons": list(outcome.reasons),

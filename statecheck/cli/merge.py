@@ -58,7 +58,7 @@ def merge(options: SimpleNamespace) -> int:
     whole = write_down(whole, options.reports, options.corpus)
     for trouble in whole.troubles:
         say(f"trouble: {said(trouble)}")
-    code = print_verdict(say, whole, options.reports / "campaigns" / whole.id)
+    code = print_verdict(say, whole, options.reports / "campaigns" / whole.plan.id)
     return code or (INCOMPLETE if found.left_out else CLEAN)
 
 
@@ -80,12 +80,12 @@ def _found(folders: Iterable[Path], wanted: str) -> _Found:
             why = error.strerror if isinstance(error, OSError) else error
             found.left_out.append(f"{near(path)} cannot be read: {why}")
             continue
-        if not wanted or record.id == wanted:
+        if not wanted or record.plan.id == wanted:
             found.records[path] = record
-    if any(record.shards > 1 for record in found.records.values()):
+    if any(record.plan.shards > 1 for record in found.records.values()):
         # What an earlier merge made of shards is none of them, nor is another campaign that never had any.
-        found.records = {path: record for path, record in found.records.items() if record.shards > 1}
-    names = sorted({record.id for record in found.records.values()})
+        found.records = {path: record for path, record in found.records.items() if record.plan.shards > 1}
+    names = sorted({record.plan.id for record in found.records.values()})
     if len(names) > 1:
         rule = "the name of one of the campaigns in the folders"
         raise ValueError(f"id = {wanted!r}, but should be {rule}, {', '.join(names)} [merge]")

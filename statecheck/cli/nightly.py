@@ -146,10 +146,10 @@ def _first_round(plan: Plan) -> int:
         # What cannot be read says nothing.
         with suppress(OSError, ValueError):
             record = CampaignRecord.load(path)
-            if record.seed is None and _kind(record) == _kind(plan):
-                rounds.append(record.first_round + record.rounds)
+            if record.plan.seed is None and _kind(record.plan) == _kind(plan):
+                rounds.append(record.plan.first_round + record.rounds)
     return max(rounds)
 
 
-def _kind(one: CampaignRecord | Plan) -> tuple[object, ...]:
+def _kind(one: Plan) -> tuple[object, ...]:
     return one.subject, one.device, one.only, one.shard, one.shards, one.commit.rstrip("+")

@@ -17,8 +17,7 @@ from statecheck.util.terminal import said, say
 from statecheck.util.toml import toml_string
 
 if TYPE_CHECKING:
-    from statecheck.campaign.record import CampaignRecord
-    from statecheck.campaign.record_parts import BucketRecord
+    from statecheck.campaign.record import BucketRecord, CampaignRecord
     from statecheck.case.failure import Failure
     from statecheck.subject import Subject
 
@@ -72,7 +71,7 @@ def xfails(options: SimpleNamespace) -> int:
 
 def entries_of(record: CampaignRecord) -> Iterator[tuple[str, str]]:
     """The id and the TOML of an entry for each thing that is wrong; on the standard error, what no entry can declare."""
-    subject = _loaded(record.subject) if record.buckets else None
+    subject = _loaded(record.plan.subject) if record.buckets else None
     ids: set[str] = set()
     for bucket in record.buckets:
         try:

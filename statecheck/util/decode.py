@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import reprlib
 import types
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
@@ -135,6 +136,8 @@ class Decoder:
             return self._items(value, origin, arguments, place)
         if origin is dict:
             return self._dict(value, arguments, place)
+        if origin is Counter:
+            return Counter(self._dict(value, (*arguments, int), place))
         if is_dataclass(hint):
             return self._dataclass(value, hint, place)
         return self._scalar(value, hint, place)

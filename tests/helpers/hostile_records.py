@@ -143,6 +143,12 @@ def _record(**changes: Any) -> str:
     return changed(json.loads(a_record(a_bucket()).to_json()), **changes)
 
 
+def _planned(**changes: Any) -> str:
+    """A record with other JSON in some fields of its plan."""
+    content = json.loads(a_record(a_bucket()).to_json())
+    return changed(content, plan=content["plan"] | changes)
+
+
 def _with(kind: str, /, **changes: Any) -> str:
     """A record with other JSON in the first entry of a list."""
     content = json.loads(a_record(a_bucket()).to_json())
@@ -156,19 +162,19 @@ def _twice(name: str) -> str:
 
 
 RECORDS = (
-    Hostile("a folder outside of the reports", _record(id=f"../../{MARKER}"), "id = '../../"),
-    Hostile("an absolute folder", _record(id=f"/tmp/{MARKER}"), "id = '/tmp/"),  # noqa: S108 - never made
-    Hostile("the folder itself", _record(id=".."), "id = '..'"),
-    Hostile("no name", _record(id=""), "id = ''"),
-    Hostile("NUL in a name", _record(id="a\0b"), "id = 'a\\x00b'"),
-    Hostile("a shard that is a path", _record(shard="0/../../x", shards=2), "shard = '0/../../x'"),
-    Hostile("a shard of fewer", _record(shard=2, shards=2), "shard = '2 of 2'"),
-    Hostile("code in a subject", _record(subject=f"toy; {CODE}"), "subject = "),
-    Hostile("text for a count", _with("properties", examples="many"), "properties[0].examples = 'many'"),
-    Hostile("a negative count", _with("properties", compared=-5), "properties[0].compared = -5"),
+    Hostile("a folder outside of the reports", _planned(id=f"../../{MARKER}"), "id = '../../"),
+    Hostile("an absolute folder", _planned(id=f"/tmp/{MARKER}"), "id = '/tmp/"),  # noqa: S108 - never made
+    Hostile("the folder itself", _planned(id=".."), "id = '..'"),
+    Hostile("no name", _planned(id=""), "id = ''"),
+    Hostile("NUL in a name", _planned(id="a\0b"), "id = 'a\\x00b'"),
+    Hostile("a shard that is a path", _planned(shard="0/../../x", shards=2), "shard = '0/../../x'"),
+    Hostile("a shard of fewer", _planned(shard=2, shards=2), "shard = '2 of 2'"),
+    Hostile("code in a subject", _planned(subject=f"toy; {CODE}"), "subject = "),
+    Hostile("text for a count", _with("properties", counts={"examples": "many"}), "properties[0].counts.examples = 'many'"),
+    Hostile("a negative count", _with("properties", counts={"compared": -5}), "properties[0].counts.compared = -5"),
     Hostile("text for seconds", _record(seconds="long"), "seconds = 'long'"),
     Hostile("a number past all floats", _record(seconds=0).replace('"seconds": 0', '"seconds": 1e999'), "seconds = inf"),
-    Hostile("an int past all floats", _record(examples_wanted=10**400), "examples_wanted = 1000"),
+    Hostile("an int past all floats", _planned(examples=10**400), "plan.examples = 1000"),
     Hostile("a list for text", _with("properties", detail=["x"]), "properties[0].detail = ['x']"),
     Hostile("text for a list", _record(troubles="x"), "troubles = 'x'"),
     Hostile("text for an entry", _record(marks=["x"]), "marks[0] = 'x'"),

@@ -14,8 +14,9 @@ from lab.compatibility import record as compatibility
 from lab.compatibility.__main__ import campaign_on, main
 from lab.compatibility.record import by_release, collected, loaded
 from lab.compatibility.table import FILES, parts, table
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import KnownRecord, PropertyRecord
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.record import CampaignRecord, KnownRecord, PropertyRecord
+from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.releases.project import PROJECTS, VLLM
 from statecheck.util.marked_parts import MarkedPart
@@ -29,11 +30,7 @@ def saved(folder: Path, release: str, properties: Mapping[str, Any], *known: dic
     """A campaign's file: `properties` has the fields of each, or its status."""
     fields = {name: {"status": one} if isinstance(one, str) else one for name, one in properties.items()}
     record = CampaignRecord(
-        release,
-        "vllm",
-        "cpu",
-        "",
-        budget=60.0,
+        Plan(release, "vllm", budget=60.0),
         properties=[PropertyRecord(name, "", "", **one) for name, one in fields.items()],
         known=[KnownRecord(**one) for one in known],
     )
@@ -42,10 +39,10 @@ def saved(folder: Path, release: str, properties: Mapping[str, Any], *known: dic
 
 def three_releases(folder: Path) -> list[Path]:
     """One with two defects, of which one shows in two properties; one without; one that could not be set up."""
-    shown = {"status": "known", "examples": 40, "known": {"overlap": 2, "in-place": 5}}
+    shown = {"status": "known", "counts": Counts(40), "known": {"overlap": 2, "in-place": 5}}
     new = {
         "status": "FALSIFIED",
-        "examples": 2,
+        "counts": Counts(2),
         "known": {"in-place": 1},
         "detail": "x = 1,\n but should be 2",
     }
@@ -170,7 +167,7 @@ import json, pathlib, sys
 print("said", flush=True)
 if sys.argv[-1] != "0.2":
     row = {"name": sys.argv[-1], "sentence": "", "kind": "", "status": "passed"}
-    record = {"schema": 3, "id": "x", "subject": "vllm", "device": "cpu", "commit": "", "properties": [row]}
+    record = {"schema": 4, "plan": {"id": "x", "subject": "vllm"}, "properties": [row]}
     pathlib.Path(sys.argv[2], "campaign.json").write_text(json.dumps(record))
 sys.exit("broke")
 """

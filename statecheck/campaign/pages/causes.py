@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from statecheck.campaign.record_parts import BucketRecord
+from statecheck.campaign.record import BucketRecord
 from statecheck.case import Case
 from statecheck.case.cause import Cause, cause_of
 

@@ -8,8 +8,7 @@ from pathlib import PurePath
 
 from statecheck.campaign.pages.causes import grouped, summed_up
 from statecheck.campaign.plan import shard_name
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import NOT_REPLAYED, BucketRecord, CorpusRecord, bucket_in
+from statecheck.campaign.record import NOT_REPLAYED, BucketRecord, CampaignRecord, CorpusRecord, bucket_in
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, Status
 from statecheck.rooms import working_folder
 from statecheck.util.command_lines import command_line
@@ -65,13 +64,13 @@ def _wrong(record: CampaignRecord) -> Iterator[str]:
         listed = first_names([f"{row.name} ({row.status})" for row in others], _MOST_NAMES)
         yield f"{counted(len(others), 'property', 'properties')} without a saved input: {listed}."
     stale = [defect.id for defect in record.known if defect.stale]
-    if stale and not record.tolerates_fixed:
+    if stale and not record.plan.tolerates_fixed:
         yield f"{counted(len(stale), 'known defect no longer fails', 'known defects no longer fail')}: {', '.join(stale)}."
     ids = {bucket.id for bucket in record.buckets}
     failed = sum(replay.verdict == "FAILED" and bucket_in(replay.file) not in ids for replay in record.corpus)
     if failed:
         yield f"{counted(failed, 'case of the corpus fails', 'cases of the corpus fail')}."
-    if record.fail_on_untested and (untested := _untested(record)):
+    if record.plan.fail_on_untested and (untested := _untested(record)):
         yield untested
 
 
@@ -86,7 +85,7 @@ def _first_failure(record: CampaignRecord) -> str:
 def _untested(record: CampaignRecord) -> str:
     """How many applicable properties were tried and not tested, or, where that is a failure, not tested for any reason."""
     without = [row for row in record.properties if row.status == Status.NOT_TESTED.value]
-    if not record.fail_on_untested:
+    if not record.plan.fail_on_untested:
         without = [row for row in without if not row.lacked_time]
     if not without:
         return ""
@@ -103,9 +102,9 @@ def is_new(bucket: BucketRecord, record: CampaignRecord) -> bool:
 
 def _missing(record: CampaignRecord) -> Iterator[str]:
     if not any(row.compared for row in record.properties):
-        yield f"Nothing was compared: no property looked at anything that a function of {record.subject} returned."
+        yield f"Nothing was compared: no property looked at anything that a function of {record.plan.subject} returned."
     untested = _untested(record)
-    if untested and not record.fail_on_untested:
+    if untested and not record.plan.fail_on_untested:
         yield untested
     unverified = {
         model: why.removeprefix(f"{model}: not verified: ") for model, why in record.unverified.items()
@@ -176,12 +175,12 @@ def facts(record: CampaignRecord) -> str:
     """What was run, in one line."""
     properties = counted(len(record.properties), "property", "properties")
     parts = [
-        f"subject {record.subject}",
-        f"device {record.device}",
-        f"commit {record.commit or 'unknown'}",
+        f"subject {record.plan.subject}",
+        f"device {record.plan.device}",
+        f"commit {record.plan.commit or 'unknown'}",
         f"began {record.began or 'at an unknown time'}",
         f"{counted(record.examples, 'example')} of {properties} in {duration(record.seconds)}",
     ]
-    parts += [f"only {record.only}"] if record.only else []
-    parts += [f"shard {shard_name(record.shard, record.shards)}"] if record.shards > 1 else []
+    parts += [f"only {record.plan.only}"] if record.plan.only else []
+    parts += [f"shard {shard_name(record.plan.shard, record.plan.shards)}"] if record.plan.shards > 1 else []
     return ", ".join(parts)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from statecheck.campaign.launched import KernelRecord, launches_of
 from statecheck.campaign.pages.causes import CauseGroup, grouped
 from statecheck.campaign.pages.summary import (
     UNDECIDED,
@@ -22,8 +21,14 @@ from statecheck.campaign.pages.summary import (
     verdict,
 )
 from statecheck.campaign.plan import shard_name
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import BucketRecord, MarkRecord, PropertyRecord
+from statecheck.campaign.record import (
+    BucketRecord,
+    CampaignRecord,
+    KernelRecord,
+    MarkRecord,
+    PropertyRecord,
+    launches_of,
+)
 from statecheck.case import Case
 from statecheck.case.cause import first_wrong_call
 from statecheck.execution.example import spell
@@ -151,10 +156,10 @@ def commands(bucket: BucketRecord, record: CampaignRecord, reports: Path) -> tup
     found = []
     folder = report_folder(bucket, reports)
     if bucket.corpus:
-        found.append(replay_line(bucket, record.device))
+        found.append(replay_line(bucket, record.plan.device))
     elif folder is not None:
         found.append(
-            command_line("replay", folder / "case.json", subject=bucket.subject, device=record.device)
+            command_line("replay", folder / "case.json", subject=bucket.subject, device=record.plan.device)
         )
     if folder is not None and (folder / "repro.py").is_file():
         found.append(script_line(folder / "repro.py"))
@@ -219,7 +224,7 @@ def _tables(record: CampaignRecord) -> list[tuple[str, list[str], list[Sequence[
             (
                 row.short,
                 row.share,
-                ", ".join(f"{name} {count:,}" for name, count in sorted(row.configurations.items())),
+                ", ".join(f"{name} {count:,}" for name, count in sorted(row.counts.configurations.items())),
             )
             for row in record.properties
             if row.statuses
@@ -257,7 +262,7 @@ def _mark(mark: MarkRecord) -> tuple[str | int, ...]:
 def _property(row: PropertyRecord) -> tuple[str | int, ...]:
     counts = row.counts
     ended = (counts.outside.total(), counts.not_offered.total(), counts.no_evidence.total())
-    numbers = (row.examples, row.compared, row.parts, *ended, row.discarded, max(0, counts.vacuous))
+    numbers = (row.examples, row.compared, counts.parts, *ended, counts.discarded, max(0, counts.vacuous))
     detail = "; ".join(filter(None, (row.share, row.detail)))
     return row.named, row.status, *numbers, f"{row.rate:,.1f}", f"{row.seconds:,.1f}", detail
 
@@ -270,10 +275,13 @@ def _kernel(kernel: KernelRecord) -> tuple[str | int, ...]:
 
 
 def _surroundings(record: CampaignRecord) -> Iterator[tuple[str, str]]:
-    for index, name in record.gpus.items():
+    for index, name in record.devices.items():
         yield (index if index == "cpu" else f"GPU {index}"), name
-    yield "workers", str(record.engines)
+    yield "workers", str(record.plan.engines)
     yield from record.environment.items()
-    yield "shard", shard_name(record.shard, record.shards)
-    yield "rounds", f"{record.rounds}, from round {record.first_round} on"
-    yield "seed", "from commit, shard, round and property" if record.seed is None else str(record.seed)
+    yield "shard", shard_name(record.plan.shard, record.plan.shards)
+    yield "rounds", f"{record.rounds}, from round {record.plan.first_round} on"
+    yield (
+        "seed",
+        "from commit, shard, round and property" if record.plan.seed is None else str(record.plan.seed),
+    )

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.record_parts import CorpusRecord
+from statecheck.campaign.record import CorpusRecord
 from statecheck.execution.counts import Counts
 from statecheck.execution.enumerations import Slice
 from statecheck.kernels.launch_counts import How

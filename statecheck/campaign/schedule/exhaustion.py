@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import Explore, Explored
-from statecheck.campaign.property_state import PropertyState
 from statecheck.campaign.schedule.passes import GRACE_SECONDS
-from statecheck.campaign.state import CampaignState
+from statecheck.campaign.state import CampaignState, PropertyState
 from statecheck.execution.enumerations import Enumeration, Slice, enumerations
 
 _SLICE_SECONDS = 1.0

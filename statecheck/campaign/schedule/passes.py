@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Explore, Explored
-from statecheck.campaign.property_state import PropertyState
 from statecheck.campaign.schedule.learned import visits
-from statecheck.campaign.state import CampaignState
+from statecheck.campaign.state import CampaignState, PropertyState
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.property import Property
 from statecheck.execution.selection import follows_requests
@@ -172,7 +171,7 @@ class FirstPass:
         if not self._in_hand[unit]:
             return
         self._in_hand[unit] -= 1
-        too_short = message is not None and message.late and not property_state.counts.compared
+        too_short = message is not None and message.late and not property_state.record.counts.compared
         waits = any(visit.unit == unit for visit in self._waiting)
         if too_short and property_state.open and not waits and self._visits[unit] < _TURNS:
             self._waiting.append(_Visit(unit, configuration=task.configuration))
@@ -249,8 +248,8 @@ class Rounds:
         """Compared examples that are wanting until it has had as many as everything should have; 0 once it has tried enough."""
         few = self._few(property_state)
         return (
-            few - property_state.counts.compared
-            if property_state.counts.examples < _MOST_FOR_FEW * few
+            few - property_state.record.counts.compared
+            if property_state.record.counts.examples < _MOST_FOR_FEW * few
             else 0
         )
 
@@ -263,7 +262,7 @@ class Rounds:
             later,
             missing,
             property_state.tested.launches,
-            property_state.seconds if self._by_time else 0,
+            property_state.record.seconds if self._by_time else 0,
         )
 
     def _explore(self, property_state: PropertyState, number: int) -> Explore:
@@ -300,7 +299,7 @@ class Rounds:
             return replace(sized, patience=left, deadline=left + GRACE_SECONDS / 2)
         if (missing := self._missing(property_state)) > 0:
             # By count, since the first examples say little about how long others take: strategies and kernels are made for them.
-            share = property_state.counts.compared / max(1, property_state.examples)
+            share = property_state.record.counts.compared / max(1, property_state.examples)
             size = math.ceil(missing / max(share, 1 / _MOST_FOR_FEW))
             fair = min(_SLICE, max(_SHORTEST_SLICE, left * self._plan.engines / (1 + len(self._queue))))
             patience = min(max(fair, _PATIENT / (property_state.rate or 1)), left)

@@ -13,8 +13,7 @@ from statecheck.campaign.corpus import Corpus, property_in
 from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import Explore, Explored, Replay, RunCanary, Task
-from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.campaign.record_parts import NOT_REPLAYED, CorpusRecord
+from statecheck.campaign.record import FILE, NOT_REPLAYED, CampaignRecord, CorpusRecord
 from statecheck.campaign.schedule.exhaustion import Exhaustion
 from statecheck.campaign.schedule.fixed import FixedExamples
 from statecheck.campaign.schedule.passes import GRACE_SECONDS, FirstPass, Rounds
@@ -229,7 +228,7 @@ def _latest(plan: Plan) -> Iterator[CampaignRecord]:
         # What cannot be read says nothing.
         with suppress(OSError, ValueError):
             record = CampaignRecord.load(path)
-            if (record.subject, record.device) == (plan.subject, plan.device):
+            if (record.plan.subject, record.plan.device) == (plan.subject, plan.device):
                 number += 1
                 yield record
         if number >= _RECORDS:

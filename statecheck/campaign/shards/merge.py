@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,40 +12,26 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from statecheck.campaign.keeper import Keeper
-from statecheck.campaign.launched import launches_of, records_of
 from statecheck.campaign.pages.page import write_reports
 from statecheck.campaign.plan import shard_name
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import (
+from statecheck.campaign.record import (
     CORPUS_VERDICTS,
     STANDINGS,
     BucketRecord,
+    CampaignRecord,
     KnownRecord,
     MarkRecord,
-    PropertyRecord,
+    launches_of,
+    merge_rows,
+    records_of,
 )
 from statecheck.case import Case
-from statecheck.execution.verdict import Status
 from statecheck.subject import load
 
-_SAME = ("id", "subject", "release", "device", "only", "profile", "commit", "seed", "shards")
+_SAME = ("id", "subject", "device", "only", "profile", "commit", "seed", "shards")
+"""Fields of the plan that all shards of a campaign have in common."""
 _VERSIONS = ("python", "torch", "triton", "numpy", "hypothesis", "statecheck")
 """Names of a record's environment on which the drawn examples and their outcomes depend."""
-_STRONGEST = [
-    status.value
-    for status in (
-        Status.FALSIFIED,
-        Status.ERROR,
-        Status.NOT_FINISHED,
-        # A deviation that showed in one shard is known, although it did not show in another.
-        Status.KNOWN,
-        Status.UNEXPECTED_PASS,
-        Status.PASSED,
-        Status.NOT_TESTED,
-        Status.NOT_VERIFIED,
-        Status.NOT_APPLICABLE,
-    )
-]
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -63,41 +49,46 @@ def merged(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> Camp
     if not records:
         raise ValueError("records = [], but should have one at least [merged]")
     by_shard = _by_shard(records, names or [f"record {number}" for number in range(len(records))])
-    first, count = records[0], records[0].shards
+    first, count = records[0], records[0].plan.shards
     if count == 1:
         return first
     shards = [by_shard[shard] for shard in sorted(by_shard)]
     missing = [shard for shard in range(count) if shard not in by_shard]
     has_canary = any(one.canary for one in shards)
-    troubles = [(one.shard, text) for one in shards for text in one.troubles]
-    troubles += [(one.shard, "the canary was not found") for one in shards if has_canary and not one.canary]
+    troubles = [(one.plan.shard, text) for one in shards for text in one.troubles]
+    troubles += [
+        (one.plan.shard, "the canary was not found") for one in shards if has_canary and not one.canary
+    ]
 
     def every(name: str) -> list[Any]:
         return [item for one in shards for item in getattr(one, name)]
 
     return replace(
         shards[0],
-        shard=0,
-        shards=1,
-        engines=sum(one.engines for one in shards),
+        plan=replace(
+            shards[0].plan,
+            shard=0,
+            shards=1,
+            engines=sum(one.plan.engines for one in shards),
+            budget=max((one.plan.budget for one in shards if one.plan.budget is not None), default=None),
+            examples=sum(one.plan.examples or 0 for one in shards) or None,
+            fail_on_untested=any(one.plan.fail_on_untested for one in shards),
+        ),
         began=min(shards, key=lambda one: one.start).began,
         seconds=max(one.seconds for one in shards),
-        budget=max((one.budget for one in shards if one.budget is not None), default=None),
-        examples_wanted=sum(one.examples_wanted or 0 for one in shards) or None,
         rounds=sum(one.rounds for one in shards),
         complete=all(one.complete for one in shards) and not missing,
         interrupted=any(one.interrupted for one in shards),
         applicable=max(one.applicable for one in shards),
-        fail_on_untested=any(one.fail_on_untested for one in shards),
         first_failure=min(
             (one.first_failure for one in shards if one.first_failure),
             key=lambda failure: failure["seconds"],
             default={},
         ),
-        gpus={
-            f"shard {shard_name(one.shard, count)}: {key}": name
+        devices={
+            f"shard {shard_name(one.plan.shard, count)}: {key}": name
             for one in shards
-            for key, name in one.gpus.items()
+            for key, name in one.devices.items()
         },
         environment={
             name: _joined(one.environment.get(name, "") for one in shards)
@@ -108,7 +99,7 @@ def merged(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> Camp
         + [f"shard {shard_name(shard, count)} is missing" for shard in missing],
         remarks=[*dict.fromkeys(every("remarks"))],
         canary=_joined(one.canary for one in shards) if all(one.canary for one in shards) else "",
-        properties=_grouped(every("properties"), lambda row: row.name, _property),
+        properties=_grouped(every("properties"), lambda row: row.name, merge_rows),
         buckets=sorted(
             _grouped(every("buckets"), lambda bucket: bucket.id, _bucket), key=lambda bucket: bucket.at
         ),
@@ -127,14 +118,14 @@ def _by_shard(records: Sequence[CampaignRecord], names: Sequence[str]) -> dict[i
     """Each shard's record. Refuses records of different campaigns, and different records of one shard, of which either may be incomplete."""
     first, shards = records[0], dict[int, tuple[CampaignRecord, str]]()
     for one, name in zip(records, names, strict=True):
-        for field in _SAME:
-            mine, theirs = getattr(first, field), getattr(one, field)
+        for field in (*_SAME, "release"):
+            mine, theirs = (getattr(it if field == "release" else it.plan, field) for it in (first, one))
             if mine != theirs:
                 raise ValueError(f"{field} = {theirs!r}, but should be {mine!r} as in {names[0]} [{name}]")
         # A folder of reports has its latest record twice.
-        known, where = shards.setdefault(one.shard, (one, name))
+        known, where = shards.setdefault(one.plan.shard, (one, name))
         if known != one:
-            shard = shard_name(one.shard, one.shards)
+            shard = shard_name(one.plan.shard, one.plan.shards)
             raise ValueError(f"shard = {shard}, but should be another one than in {where} [{name}]")
     return {shard: record for shard, (record, _) in shards.items()}
 
@@ -169,34 +160,10 @@ def _first(order: Sequence[str], group: Sequence[Item], name: str) -> Item:
     return min(group, key=lambda item: (*order, getattr(item, name)).index(getattr(item, name)))
 
 
-def _property(group: list[PropertyRecord]) -> PropertyRecord:
-    numbers = ("examples", "seconds", "compared", "discarded", "parts")
-    counts = ("outside", "not_offered", "known", "no_evidence", "unchecked", "configurations")
-    fields: dict[str, Any] = {name: sum(getattr(row, name) for row in group) for name in numbers}
-    fields |= {name: _summed(getattr(row, name) for row in group) for name in counts}
-    for name in ("unverified", "reasons"):
-        fields[name] = {key: text for row in group for key, text in getattr(row, name).items()}
-    statuses = [status for row in group for status in row.statuses.items()]
-    rank = (*_STRONGEST, *(status for _, status in statuses)).index
-    # Of the statuses of a configuration the first counts, and comes last here.
-    fields["statuses"] = dict.fromkeys(name for name, _ in statuses) | dict(
-        sorted(statuses, key=lambda item: rank(item[1]), reverse=True)
-    )
-    launches = any(row.launches for row in group)
-    return replace(_first(_STRONGEST, group, "status"), launches=launches, **fields)
-
-
-def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total = Counter[str]()
-    for each in counts:
-        total.update(each)
-    return dict(total)
-
-
 def _known(group: list[KnownRecord]) -> KnownRecord:
     """A defect that showed in one shard showed."""
-    properties = _summed(record.properties for record in group)
-    return replace(_first(STANDINGS, group, "standing"), properties=properties)
+    shown: Counter[str] = sum((Counter(record.properties) for record in group), Counter())
+    return replace(_first(STANDINGS, group, "standing"), properties=dict(shown))
 
 
 def _bucket(group: list[BucketRecord]) -> BucketRecord:
@@ -233,10 +200,10 @@ def write_down(record: CampaignRecord, reports: Path, corpus: Path) -> CampaignR
     def module() -> ModuleType:
         """The subject's, or one without a path where it cannot be imported: on a machine that only adds up."""
         try:
-            return load(record.subject).module
+            return load(record.plan.subject).module
         except Exception as error:
-            troubles.append(f"scripts that reproduce know no path of {record.subject}: {error}")
-            nowhere = ModuleType(record.subject)
+            troubles.append(f"scripts that reproduce know no path of {record.plan.subject}: {error}")
+            nowhere = ModuleType(record.plan.subject)
             nowhere.__file__ = None
             return nowhere
 
@@ -260,6 +227,9 @@ def write_down(record: CampaignRecord, reports: Path, corpus: Path) -> CampaignR
         return here
 
     buckets = [written(bucket) for bucket in record.buckets]
-    whole = replace(record, buckets=buckets, troubles=[*dict.fromkeys([*record.troubles, *troubles])])
-    write_reports(whole, reports / "campaigns" / whole.id)
+    plan = replace(record.plan, reports=str(reports), corpus=str(corpus))
+    whole = replace(
+        record, plan=plan, buckets=buckets, troubles=[*dict.fromkeys([*record.troubles, *troubles])]
+    )
+    write_reports(whole, plan.folder)
     return whole

@@ -11,9 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from statecheck.campaign.coordinator import Campaign
-from statecheck.campaign.launched import launches_of
-from statecheck.campaign.property_state import PropertyState
-from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record import CampaignRecord, launches_of
+from statecheck.campaign.state import PropertyState
 from statecheck.execution.verdict import Status
 from statecheck.kernels import launch_counts
 from statecheck.util.terminal import cell, said
@@ -100,7 +99,7 @@ def _news(campaign: Campaign) -> list[tuple[str, str]]:
         for name, property_state in state.property_states.items()
         if property_state.error
     ]
-    found += [(trouble, f"trouble: {said(trouble)}") for trouble in state.troubles]
+    found += [(trouble, f"trouble: {said(trouble)}") for trouble in campaign.record.troubles]
     if campaign.record.rounds > 1 and plan.seed is None:
         from statecheck.campaign.plan import seed_of
 

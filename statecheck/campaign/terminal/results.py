@@ -8,8 +8,7 @@ from pathlib import PurePath
 
 from statecheck.campaign.pages.causes import CauseGroup, grouped
 from statecheck.campaign.pages.summary import evidence, little_compared, replay_line, verdict
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import EFFECTS, BucketRecord, KnownRecord, bucket_in
+from statecheck.campaign.record import EFFECTS, BucketRecord, CampaignRecord, KnownRecord, bucket_in
 from statecheck.execution.verdict import Status
 from statecheck.util.command_lines import near
 from statecheck.util.markdown import without_emphasis
@@ -24,7 +23,7 @@ _MOST_LACKS = 4
 def print_failures(say: Say, record: CampaignRecord) -> None:
     """Every failure with its report, errors, and why properties do not apply or were not tested."""
     for group in grouped(record.buckets):
-        _print_group(say, group, record.device)
+        _print_group(say, group, record.plan.device)
     wrong = (Status.ERROR.value, Status.UNEXPECTED_PASS.value, Status.NOT_FINISHED.value)
     for row in record.properties:
         if row.status in wrong:
@@ -41,7 +40,7 @@ def print_failures(say: Say, record: CampaignRecord) -> None:
     for status in (Status.NOT_APPLICABLE, Status.NOT_TESTED):
         for reason, names in _briefly(record, _by_reason(record, status)).items():
             say(f"{status.value}: {first_names(names, _MOST_NAMES)}: {said(reason)}")
-    unchecked = sorted({place for row in record.properties for place in row.unchecked})
+    unchecked = sorted({place for row in record.properties for place in row.counts.unchecked})
     if unchecked:
         say(f"observed, and not compared with any rule: {said(first_names(unchecked, _MOST_NAMES))}")
     for one in record.properties:
@@ -77,12 +76,14 @@ def _by_reason(record: CampaignRecord, status: Status) -> dict[str, list[str]]:
 def _briefly(record: CampaignRecord, found: dict[str, list[str]]) -> dict[str, list[str]]:
     """The same, with what a port of a few functions lacks as one reason: a screen of it would hide what was found."""
     lacks = {
-        reason: names for reason, names in found.items() if reason.startswith(f"{record.subject} has no ")
+        reason: names
+        for reason, names in found.items()
+        if reason.startswith(f"{record.plan.subject} has no ")
     }
     if len(lacks) <= _MOST_LACKS:
         return found
     others = {reason: names for reason, names in found.items() if reason not in lacks}
-    together = f"{record.subject} does not offer what they call; the report has the functions of each"
+    together = f"{record.plan.subject} does not offer what they call; the report has the functions of each"
     return others | {together: [name for names in lacks.values() for name in names]}
 
 
@@ -112,14 +113,14 @@ def without_effect(record: CampaignRecord) -> str:
 
 def budget_that_would_do(record: CampaignRecord) -> int:
     """Seconds in which a campaign as fast as this one comes to every property, in tens; 0 where nothing can be said."""
-    if record.budget is None:
+    if record.plan.budget is None:
         return 0
     applicable = [row for row in record.properties if row.status != Status.NOT_APPLICABLE.value]
     units = [status for row in applicable for status in row.statuses.values() or (row.lacked_time,)]
     reached = sum(unit not in (True, Status.NOT_TESTED.value) for unit in units)
     # What comes last costs most.
-    wanted = 1.5 * record.budget * len(units) / max(1, reached)
-    return 10 * math.ceil(max(wanted, record.budget + 10) / 10)
+    wanted = 1.5 * record.plan.budget * len(units) / max(1, reached)
+    return 10 * math.ceil(max(wanted, record.plan.budget + 10) / 10)
 
 
 def _print_group(say: Say, group: CauseGroup, device: str) -> None:

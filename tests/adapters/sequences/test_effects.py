@@ -10,8 +10,8 @@ import pytest
 
 import properties.test_sequences  # noqa: F401 - the statements
 from statecheck.campaign.marks import effects, noted
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import EFFECTS, MarkRecord
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.record import EFFECTS, CampaignRecord, MarkRecord
 from statecheck.campaign.terminal.results import without_effect
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import ordinary_port
@@ -96,7 +96,7 @@ def test_effects_are_expected_of_properties_that_draw_their_operation(
 
 
 def test_a_verdict_names_the_effects_that_no_example_had() -> None:
-    record = CampaignRecord("id", "counting_port", "cpu", "")
+    record = CampaignRecord(Plan("id", "counting_port"))
     assert without_effect(record) == ""
     record.marks = [MarkRecord(CUT, EFFECTS, 3), MarkRecord(BATCHED, EFFECTS), MarkRecord("other", "chunks")]
     assert without_effect(record) == f"not tested: 1 of 2 effects of features: {BATCHED}"

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
-from statecheck.campaign.launched import KernelRecord, LaunchRecord
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import (
+from statecheck.campaign.plan import Plan
+from statecheck.campaign.record import (
     BucketRecord,
+    CampaignRecord,
     CorpusRecord,
+    KernelRecord,
+    LaunchRecord,
     MarkRecord,
     PropertyRecord,
 )
+from statecheck.campaign.state import CampaignState
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.timeline import Cell, Moment, TableRow, Timeline, WrongCell
 from statecheck.case.values import call
+from statecheck.execution.counts import Counts
+from statecheck.execution.registry import Property
 from tests.helpers.cases import a_case
 
 BEGAN = "2026-11-21T22:00:00+00:00"
@@ -38,17 +45,30 @@ def bucket_with(case: Case, **changes: Any) -> BucketRecord:
     return replace(known, case=case.to_data(), **changes)
 
 
-def a_property(name: str = "chunks_end", **changes: Any) -> PropertyRecord:
+def a_property(
+    name: str = "chunks_end", *, examples: int = 1200, compared: int | None = None, **changes: Any
+) -> PropertyRecord:
     fields: dict[str, Any] = {
         "name": name,
         "sentence": "Chunks end.",
         "kind": "agreement",
         "status": "passed",
-        "examples": 1200,
-        "compared": changes.get("examples", 1200),
+        "counts": Counts(examples, examples if compared is None else compared),
         "seconds": 60.0,
     }
     return PropertyRecord(**fields | changes)
+
+
+def a_state(properties: Iterable[Property], *, first_seen: dict[str, str] | None = None) -> CampaignState:
+    """The state of a campaign of these properties that begins."""
+    return CampaignState(CampaignRecord(Plan("night", "toy")), properties, {}, tuple, first_seen or {})
+
+
+def record_of(**fields: Any) -> CampaignRecord:
+    """A record with these fields, and with those of its plan."""
+    own = {field.name for field in dataclasses.fields(CampaignRecord)}
+    plan = Plan(**{name: value for name, value in fields.items() if name not in own})
+    return CampaignRecord(plan, **{name: value for name, value in fields.items() if name in own})
 
 
 def a_bucket(number: int = 0, case: Case | None = None, **changes: Any) -> BucketRecord:
@@ -83,7 +103,7 @@ def a_record(*buckets: BucketRecord, **changes: Any) -> CampaignRecord:
         "subject": "toy",
         "device": "cuda",
         "commit": "0123456789ab",
-        "gpus": {"0": "NVIDIA H200"},
+        "devices": {"0": "NVIDIA H200"},
         "began": BEGAN,
         "seconds": 120.0,
         "budget": 120.0,
@@ -100,7 +120,7 @@ def a_record(*buckets: BucketRecord, **changes: Any) -> CampaignRecord:
         "corpus": [CorpusRecord("chunks_end-00000000aa.json", "FIXED", "toy now answers")],
         "canary": "found after 3 s by its worker",
     }
-    return CampaignRecord(**fields | changes)
+    return record_of(**fields | changes)
 
 
 LAUNCHED = [
@@ -114,13 +134,13 @@ LAUNCHED = [
 
 
 def on_a_cpu(**changes: Any) -> CampaignRecord:
-    fields = {"device": "cpu", "gpus": {"cpu": "x86_64"}, "launched": LAUNCHED}
+    fields = {"device": "cpu", "devices": {"cpu": "x86_64"}, "launched": LAUNCHED}
     return a_record(**fields | changes)
 
 
 def empty() -> CampaignRecord:
     """A campaign that ended before it ran anything."""
-    return CampaignRecord("nothing", "toy", "cpu", "")
+    return CampaignRecord(Plan("nothing", "toy"))
 
 
 def two_buckets() -> CampaignRecord:
@@ -150,7 +170,7 @@ def hostile() -> CampaignRecord:
         subject=HOSTILE,
         canary=HOSTILE,
         troubles=[HOSTILE],
-        gpus={HOSTILE: HOSTILE},
+        devices={HOSTILE: HOSTILE},
         environment={HOSTILE: HOSTILE},
         launched=[
             KernelRecord(
@@ -179,7 +199,7 @@ EXAMPLES = {
 def campaigns(reports: Path, *records: CampaignRecord) -> Path:
     """The folder of reports, with a campaign for each of `records`."""
     for record in records:
-        record.save(reports / "campaigns" / record.id / "campaign.json")
+        record.save(reports / "campaigns" / record.plan.id / "campaign.json")
     return reports
 
 

@@ -32,8 +32,7 @@ from statecheck.campaign.processes.tasks import (
     Setting,
     WorkerReady,
 )
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import CorpusRecord
+from statecheck.campaign.record import CampaignRecord, CorpusRecord
 from statecheck.campaign.schedule.scheduler import Scheduler
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of

@@ -20,10 +20,9 @@ from hypothesis import settings
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.pages import page
 from statecheck.campaign.processes.tasks import Explore, Explored
-from statecheck.campaign.property_state import PropertyState
-from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.campaign.record_parts import PropertyRecord
+from statecheck.campaign.record import FILE, CampaignRecord, PropertyRecord
 from statecheck.campaign.schedule.learned import visits
+from statecheck.campaign.state import PropertyState
 from statecheck.campaign.terminal.display import Display
 from statecheck.case import Case
 from statecheck.case.values import Raised, Returned

@@ -24,6 +24,7 @@ from statecheck.case.values import call
 from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import CLEAN, INCOMPLETE, Status
 from tests.helpers.cases import a_case, a_property
+from tests.unit.campaign.nightly_examples import a_state
 from tests.unit.campaign.pretended import next_exploration
 
 NAMES = ("forks", "saves")
@@ -35,7 +36,8 @@ OTHER = cast(Any, SimpleNamespace())
 
 def a_ledger(**skipped: str) -> CampaignState:
     models = dict.fromkeys(NAMES, MODELS)
-    return CampaignState(PROPERTIES, skipped, list, {}, configurations=models)
+    record = CampaignRecord(Plan("one", "toy"), complete=True, applicable=2)
+    return CampaignState(record, PROPERTIES, skipped, list, {}, configurations=models)
 
 
 def a_plan(**changes: Any) -> Plan:
@@ -61,8 +63,8 @@ def compared(model: str, number: int = 1) -> Counts:
 
 
 def record_of(state: CampaignState) -> CampaignRecord:
-    state.canary = "found"
-    return state.fill(CampaignRecord("one", "toy", "cpu", "", complete=True, applicable=2))
+    state.record.canary = "found"
+    return state.current()
 
 
 def test_each_property_is_compared_with_each_model_before_any_gets_a_second_turn() -> None:
@@ -107,7 +109,7 @@ def test_a_unit_that_has_failed_is_counted_and_not_shrunk_again() -> None:
 
 
 def test_shrinking_has_a_share_of_the_budget() -> None:
-    state = CampaignState([a_property()], {}, list, {})
+    state = a_state([a_property()])
     given = Scheduler(a_plan(engines=2), state)
     first = next_exploration(given, WORKER, [WORKER], 0.0, 50.0)
     assert first is not None
@@ -150,8 +152,9 @@ def test_a_campaign_with_a_model_that_cannot_be_verified_is_not_clean_and_names_
 
 
 def test_a_verdict_warns_of_properties_with_few_compared_examples() -> None:
-    state = CampaignState([a_property(id="toys/forks")], {}, list, {})
+    state = a_state([a_property(id="toys/forks")])
     state.explored(Explored("toys_divide", "passed", 1.0, counts=Counts(examples=300, compared=2)), 1.0)
+    state.record.applicable = 2
     record = record_of(state)
     assert little_compared(record) == "fewer than half of the examples were compared: toys/forks (2 of 300)"
     assert evidence(record) == "1 of 2 applicable properties selected; 2 of 300 examples compared"
@@ -186,6 +189,8 @@ def test_shards_add_up_model_by_model(tmp_path: Path) -> None:
         record = record_of(state)
         record.save(tmp_path / "campaign.json")
         records.append(CampaignRecord.load(tmp_path / "campaign.json"))
-    whole = merged([replace(one, shard=number, shards=2) for number, one in enumerate(records)])
+    whole = merged(
+        [replace(one, plan=replace(one.plan, shard=number, shards=2)) for number, one in enumerate(records)]
+    )
     assert whole.properties[0].share == "passed for 2 of 3 models; not tested for 1: lfm2"
     assert (whole.applicable, whole.compared) == (2, 6)

@@ -28,10 +28,8 @@ from statecheck.campaign.processes.tasks import (
     Replayed,
     RunCanary,
 )
-from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.campaign.record_parts import CorpusRecord
+from statecheck.campaign.record import FILE, CampaignRecord, CorpusRecord
 from statecheck.campaign.schedule.scheduler import Scheduler
-from statecheck.campaign.state import CampaignState
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.execution.counts import Counts
@@ -40,6 +38,7 @@ from statecheck.execution.verdict import TELLING
 from statecheck.kernels.launch_counts import EXECUTED, How
 from tests.helpers.cases import a_case, a_property
 from tests.helpers.faulty import EXACT, PADDED, ROUNDS_UP
+from tests.unit.campaign.nightly_examples import a_state
 from tests.unit.campaign.pretended import COMMIT, Actor, falsifies, found_in, passes, pretended
 
 ALL = {EXACT, ROUNDS_UP, PADDED}
@@ -215,7 +214,7 @@ def test_counts_of_progress_and_of_the_end_add_up(tmp_path: Path) -> None:
     # In examples: when a budget in seconds is used up, the end of an exploration may be unread.
     record, _ = pretended(tmp_path, partly, examples=30, only=EXACT)
     (one,) = record.properties
-    assert (one.examples, one.compared, one.outside) == (30, 18, {"too large": 6})
+    assert (one.examples, one.compared, one.counts.outside) == (30, 18, {"too large": 6})
     assert one.counts.vacuous == 6
 
 
@@ -352,7 +351,7 @@ def test_the_canary_runs_first_in_a_short_campaign_and_after_three_seconds_in_a_
     tmp_path: Path, budget: float | None, at: float, is_canary: bool
 ) -> None:
     plan = Plan("queued", budget=budget, examples=300, corpus=str(tmp_path), commit=COMMIT)
-    state = CampaignState([a_property(name=name) for name in ("toys_add", "toys_divide")], {}, tuple, {})
+    state = a_state([a_property(name=name) for name in ("toys_add", "toys_divide")])
     scheduler = Scheduler(plan, state)
     scheduler.begin(tmp_path, None)
     tasks = [scheduler.next(None, [], at, 1.0) for _ in range(2)]  # type: ignore[arg-type]

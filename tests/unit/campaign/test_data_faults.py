@@ -14,7 +14,6 @@ import pytest
 
 from statecheck.campaign.keeper import Keeper
 from statecheck.campaign.processes.tasks import Found
-from statecheck.campaign.state import CampaignState
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.cli.options import require_own
@@ -22,19 +21,20 @@ from statecheck.report.markdown import TEST, write_report
 from statecheck.util.marked import mark_reports
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
+from tests.unit.campaign.nightly_examples import a_state
 
 _TEST = "def test_fails() -> None:\n    assert False\n"
 
 
 def test_the_coordinator_writes_a_case_that_its_worker_could_not(tmp_path: Path) -> None:
-    state = CampaignState([], {}, tuple, {"date": "2026-11-25", "commit": "0123"})
+    state = a_state([], first_seen={"date": "2026-11-25", "commit": "0123"})
     state.keeper = Keeper(tmp_path / "corpus", tmp_path, lambda: ModuleType("toy"), state.trouble)
     case = a_case()
     state.find(Found((bucket_of(case).id,), case.to_data(), "", "", ""), 1.0)
     (bucket,) = state.buckets.values()
     assert Case.load(Path(bucket.corpus)).steps == case.steps
     message = f"a case was not on disk, and the coordinator has written it: {bucket.corpus}"
-    assert state.troubles == [message]
+    assert state.record.troubles == [message]
 
 
 def _collected(folder: Path, *arguments: str) -> tuple[int, str]:

@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import KnownRecord
+from statecheck.campaign.record import CampaignRecord, KnownRecord
 from statecheck.campaign.terminal.display import conclusion, summary
+from statecheck.execution.counts import Counts
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status
 from tests.unit.campaign.nightly_examples import a_property, a_record
@@ -22,7 +22,11 @@ def record() -> CampaignRecord:
     statuses = [status.value for status in Status]
     names = [f"{name}_{status.split()[0]}" for status in statuses for name in NAMES[:1]]
     pairs = zip(names, statuses, strict=True)
-    return a_record(properties=[a_property(name, status=status, discarded=5) for name, status in pairs])
+    return a_record(
+        properties=[
+            a_property(name, status=status, counts=Counts(1200, 1200, discarded=5)) for name, status in pairs
+        ]
+    )
 
 
 def printed(shown: object, width: int) -> list[str]:

@@ -16,13 +16,13 @@ from statecheck.campaign.processes.tasks import Explore, Explored
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.schedule.exhaustion import DecisionProgress, Exhaustion
 from statecheck.campaign.schedule.passes import GRACE_SECONDS
-from statecheck.campaign.state import CampaignState
 from statecheck.case import Case
 from statecheck.cli import main as cli
 from statecheck.diagnose.replay import FAILED, FIXED, replay_file
 from statecheck.execution.enumerations import enumerations
 from statecheck.execution.registry import load_properties
 from tests.helpers.planted import broken_subject, defect_named
+from tests.unit.campaign.nightly_examples import a_state
 from tests.unit.campaign.pretended import Actor, stage
 
 pytestmark = pytest.mark.usefixtures("executed")
@@ -143,7 +143,7 @@ def test_what_a_bound_counts_and_leaves_out_is_printed(tmp_path: Path) -> None:
 @pytest.fixture
 def exhaustion() -> Exhaustion:
     plan = Plan("dealt", engines=2, budget=60.0, exhaustive=True)
-    return Exhaustion(plan, CampaignState([load_properties()[CHUNKS]], {}, tuple, {}))
+    return Exhaustion(plan, a_state([load_properties()[CHUNKS]]))
 
 
 def given(exhaustion: Exhaustion) -> Explore:
@@ -193,7 +193,7 @@ def test_a_part_that_was_lost_is_tried_again_with_the_subject_apart(exhaustion: 
 def test_a_failure_that_a_sibling_decision_met_falsifies_this_decision_too() -> None:
     [name] = {one.property for one in enumerations().values() if one.decision == "prefixes"}
     tested = next(one for one in load_properties().values() if one.id == name)
-    ledger = CampaignState([tested], {}, tuple, {})
+    ledger = a_state([tested])
     ledger.property_states[tested.name].buckets.add("a bucket")
     exhaustion = Exhaustion(Plan("siblings", engines=2, budget=60.0, exhaustive=True), ledger)
     assert {"prefixes", "rows with drafts"} <= exhaustion.progress.keys()

@@ -15,8 +15,7 @@ from statecheck.campaign.processes import handle
 from statecheck.campaign.processes.gpus import Gpu
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import CallBegan, Explore, Explored, Replay, Replayed, SearchEnded
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import CorpusRecord
+from statecheck.campaign.record import CampaignRecord, CorpusRecord
 from tests.helpers.cases import a_case
 from tests.helpers.faulty import EXACT
 from tests.unit.campaign.pretended import Actor, Body, found_in, passes, pretended

@@ -18,10 +18,11 @@ from statecheck.case import Case
 from statecheck.subject import matching
 from subjects import KnownDeviation, Symptom
 from tests.helpers.cases import a_case, toy
+from tests.unit.campaign.nightly_examples import a_state
 
 
 def recovery_in(folder: Path, *declared: KnownDeviation) -> tuple[Recovery, CampaignState]:
-    state = CampaignState([], {}, tuple, {})
+    state = a_state([])
     state.keeper = Keeper(folder / "kept", folder / "reports", lambda: toy().module, state.trouble)
     defects = KnownDefects(declared, selected=False, profile=DOCUMENTS)
     return Recovery(folder / "reports" / "campaigns" / "night", state, defects), state
@@ -49,5 +50,5 @@ def test_a_condition_that_gives_no_answer_ends_its_child_alone(
     made, state = recovery_in(tmp_path, KnownDeviation(case.property_name, "bug", symptom, condition))
     assert made.find(case, "ended", 0.0)
     assert len(state.buckets) == 1
-    assert [trouble for trouble in state.troubles if message in trouble]
+    assert [trouble for trouble in state.record.troubles if message in trouble]
     assert list((tmp_path / "kept").glob("*.json"))

@@ -15,8 +15,7 @@ from statecheck.campaign.corpus import Corpus, replayed
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.pages.text import markdown
 from statecheck.campaign.processes.tasks import Explore, Replay, Replayed
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import CorpusRecord
+from statecheck.campaign.record import CampaignRecord, CorpusRecord
 from statecheck.campaign.terminal.results import print_failures, print_verdict
 from statecheck.case import Case
 from statecheck.case.values import Call, Device, Fake, Returned, Tensor, call

@@ -10,12 +10,12 @@ from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import Explore, Explored
 from statecheck.campaign.schedule.passes import first_compared
 from statecheck.campaign.schedule.scheduler import Scheduler
-from statecheck.campaign.state import CampaignState
 from statecheck.execution.counts import Counts
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import load_properties
 from statecheck.execution.selection import follows_requests
 from tests.helpers.cases import a_property
+from tests.unit.campaign.nightly_examples import a_state
 from tests.unit.campaign.pretended import next_exploration
 
 NAMES = ("toys_add", "toys_divide", "toys_multiply")
@@ -46,7 +46,7 @@ class Played:
             a_property(name=name, id=f"toys/{name}", functions=functions.get(name, ("divide",)))
             for name in NAMES
         ]
-        state = CampaignState(properties, {}, tuple, {})
+        state = a_state(properties)
         scheduler = Scheduler(self.plan, state)
         pool, done = [Worker() for _ in range(self.workers)], list[Explore]()
         while len(done) < count:
@@ -148,7 +148,7 @@ def test_how_many_examples_an_exploration_runs_depends_on_the_machine() -> None:
 def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[str, int, int]], int]:
     """The tasks of a campaign in examples to its end, and how many ran; the first property's shrinking takes some more."""
     plan = Plan("toys", examples=budget, seed=7)
-    state = CampaignState([a_property(name=name) for name in NAMES], {}, tuple, {})
+    state = a_state([a_property(name=name) for name in NAMES])
     scheduler = Scheduler(plan, state)
     pool, done = [Worker() for _ in range(workers)], list[Explore]()
     while True:

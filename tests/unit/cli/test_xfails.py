@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import BucketRecord
+from statecheck.campaign.record import BucketRecord, CampaignRecord
 from statecheck.case.failure import stated
 from statecheck.case.values import Returned, call
 from statecheck.cli import main as cli
@@ -58,7 +57,7 @@ def bucket(message: str = "wrong", id_: str = "", subject: str = PORT) -> Bucket
 
 
 def campaign(folder: Path, *buckets: BucketRecord, subject: str = PORT) -> Path:
-    record = CampaignRecord("night", subject, "cpu", "", buckets=list(buckets))
+    record = CampaignRecord(Plan("night", subject), buckets=list(buckets))
     return record.save(folder / "campaign.json")
 
 
@@ -207,7 +206,7 @@ def test_a_file_that_is_wrong_is_refused_before_the_environment_of_a_release_is_
 
 def written(folder: Path) -> tuple[CampaignRecord, str]:
     """What `conform` writes beside the record of a campaign."""
-    record = CampaignRecord("night", PORT, "cpu", "", profile="functions", troubles=["half \ud800 a letter"])
+    record = CampaignRecord(Plan("night", PORT, profile="functions"), troubles=["half \ud800 a letter"])
     out = Console(record=True, width=500)
     folder.mkdir(exist_ok=True)
     _write_result(out, SimpleNamespace(current=lambda: record), folder)

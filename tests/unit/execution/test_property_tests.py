@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from statecheck.campaign.property_state import PropertyState
+from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.state import PropertyState
 from statecheck.case import Case
 from statecheck.case.unchecked import unchecked
 from statecheck.case.values import Let, Raised, Refusal, Returned, call, int32, record
@@ -300,9 +301,9 @@ def test_counts_come_back_from_a_record_as_they_were() -> None:
     counts = Counts(examples=9, compared=3, discarded=1, parts=17)
     counts.no_evidence["no launch"] += 2
     counts.unchecked["f: result.extra"] += 5
-    record = CampaignRecord(
-        "one", "toy", "cpu", "", properties=[PropertyState(a_property(), counts=counts).record()]
-    )
+    property_state = PropertyState(a_property())
+    property_state.record.counts = counts
+    record = CampaignRecord(Plan("one", "toy"), properties=[property_state.current()])
     assert CampaignRecord.from_json(record.to_json()).properties[0].counts == counts
 
 

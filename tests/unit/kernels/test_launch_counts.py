@@ -17,9 +17,8 @@ import triton
 import triton.language as tl
 
 from statecheck.campaign.coordinator import run
-from statecheck.campaign.launched import KernelRecord, launches_of, records_of
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record import CampaignRecord, KernelRecord, launches_of, records_of
 from statecheck.case.values import call
 from statecheck.execution.example import ExecutionContext
 from statecheck.kernels.launch import STATE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import re
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from xml.etree.ElementTree import Element, fromstring
@@ -15,13 +16,13 @@ from rich.console import Console
 
 from statecheck.campaign.pages.page import page
 from statecheck.campaign.pages.text import markdown
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import KnownRecord
+from statecheck.campaign.record import CampaignRecord, KnownRecord
 from statecheck.campaign.terminal.display import Display, kernels, summary
 from statecheck.campaign.terminal.results import print_failures, print_known
 from statecheck.case import Case
 from statecheck.case.values import Returned, call
 from statecheck.diagnose.replay import replay_case
+from statecheck.execution.counts import Counts
 from statecheck.report.markdown import write_report
 from statecheck.util.markdown import code, fenced, inert
 from tests.helpers.cases import a_case, toy
@@ -71,7 +72,13 @@ def shown(message: str) -> Case:
 
 def campaign(message: str) -> CampaignRecord:
     bucket = a_bucket(3, shown(message), note=message, rule=message, fault=message)
-    stated = a_property(message, status="ERROR", detail=message, sentence=message, unchecked={message: 1})
+    stated = a_property(
+        message,
+        status="ERROR",
+        detail=message,
+        sentence=message,
+        counts=Counts(1200, 1200, unchecked=Counter({message: 1})),
+    )
     known = KnownRecord(message, message, message, "showed", {message: 1}, remark=message)
     return a_record(bucket, properties=[stated], troubles=[message], known=[known], canary=message)
 

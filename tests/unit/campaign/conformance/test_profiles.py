@@ -14,6 +14,7 @@ from statecheck.campaign.schedule import fixed
 from statecheck.campaign.schedule.scheduler import Scheduler
 from statecheck.campaign.state import CampaignState
 from statecheck.execution.registry import load_properties
+from tests.unit.campaign.nightly_examples import a_state
 from tests.unit.campaign.pretended import next_exploration
 
 NAMES = ("split/partition", "copy-meta/memmove", "varlen-chunks/ends")
@@ -22,7 +23,7 @@ EXAMPLES = {name: 10 + at for at, name in enumerate(NAMES)}
 
 def schedule(seed: int = 1) -> tuple[Scheduler, CampaignState]:
     tested = [one for one in load_properties().values() if one.id in EXAMPLES]
-    state = CampaignState(tested, {}, tuple, {})
+    state = a_state(tested)
     return Scheduler(Plan("fixed", profile="functions", seed=seed), state, examples=EXAMPLES), state
 
 

@@ -15,10 +15,8 @@ from statecheck.campaign.known_defects import KnownDefects, names_of
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import Explore, Explored
-from statecheck.campaign.property_state import PropertyState
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
-from statecheck.campaign.state import CampaignState
+from statecheck.campaign.record import BucketRecord, CampaignRecord, PropertyRecord
+from statecheck.campaign.state import PropertyState
 from statecheck.campaign.terminal.display import summary
 from statecheck.campaign.terminal.results import (
     budget_that_would_do,
@@ -33,7 +31,7 @@ from subjects import KnownDeviation, Symptom
 from tests.helpers.cases import a_case, a_property
 from tests.helpers.faulty import EXACT, LAYOUT_READ, ROUNDS_UP
 from tests.helpers.modules import module
-from tests.unit.campaign.nightly_examples import a_bucket, a_record
+from tests.unit.campaign.nightly_examples import a_bucket, a_record, a_state
 from tests.unit.campaign.pretended import Actor, Body, stage
 
 WRONG = Symptom("value", "divide", "result")
@@ -66,7 +64,9 @@ def test_a_defect_of_one_property_may_be_called_after_it() -> None:
 
 
 def row(name: str, compared: int, reason: str = "") -> PropertyState:
-    return PropertyState(a_property(name=name), reason, Counts(compared, compared))
+    property_state = PropertyState(a_property(name=name), reason)
+    property_state.record.counts = Counts(compared, compared)
+    return property_state
 
 
 def property_state(*rows: PropertyState) -> str:
@@ -133,16 +133,17 @@ def test_a_rare_defect_is_gone_only_after_ten_times_as_many_examples_as_show_it_
 
 def test_examples_that_ended_before_the_assertion_do_not_count_as_tried() -> None:
     one = row("division_a", 199)
-    one.counts.examples = 300
+    one.record.counts.examples = 300
     assert property_state(one) == "not tried enough"
 
 
 def test_a_defect_counts_its_examples_by_property() -> None:
     defects = KnownDefects(declared("a", "b"))
     rows = {"x": row("x", 9), "y": row("y", 9)}
-    rows["x"].deviations.update(a=2, b=1, c=9)
-    rows["y"].deviations.update(a=3)
-    assert [one.properties for one in defects.count(rows)] == [{"x": 2, "y": 3}, {"x": 1}]
+    rows["x"].record.known.update(a=2, b=1, c=9)
+    rows["y"].record.known.update(a=3)
+    defects.count(rows)
+    assert [one.properties for one in defects.all.values()] == [{"x": 2, "y": 3}, {"x": 1}]
 
 
 # Campaigns whose workers only pretend, on a subject that declares defects.
@@ -263,7 +264,7 @@ def test_every_report_of_a_group_is_printed() -> None:
 
 
 def of(name: str, status: str, detail: str = "", examples: int = 0) -> PropertyRecord:
-    return PropertyRecord(name, "", "", status, examples, detail=detail)
+    return PropertyRecord(name, "", "", status, Counts(examples), detail=detail)
 
 
 def test_properties_that_do_not_apply_for_one_reason_share_a_line() -> None:
@@ -313,7 +314,7 @@ def test_a_known_defect_that_was_not_tried_is_no_news() -> None:
 
 
 def test_a_defect_of_several_properties_is_known_where_it_shows() -> None:
-    state = CampaignState([a_property(), a_property(name="toys_add")], {}, tuple, {})
+    state = a_state([a_property(), a_property(name="toys_add")])
     for name, known in (("toys_divide", {"large": 1}), ("toys_add", {})):
         state.progress(name, 10, 10)
         state.explored(Explored(name, "passed", 1.0, known=known), at=1.0)
@@ -346,6 +347,7 @@ def rendered(record: CampaignRecord) -> str:
 @pytest.mark.parametrize("declared", ["toys_divide", "toys/divide", "toys/*"])
 def test_a_defect_that_no_longer_fails_may_be_declared_by_name_or_id(declared: str) -> None:
     defects = KnownDefects([replace(LARGE, property=declared)], selected=declared != "toys/*")
-    rows = {"toys_divide": PropertyState(a_property(id="toys/divide"), counts=Counts(500, 500))}
-    defects.conclude(rows)
+    property_state = PropertyState(a_property(id="toys/divide"))
+    property_state.record.counts = Counts(500, 500)
+    defects.conclude({"toys_divide": property_state})
     assert [one.standing for one in defects.all.values()] == ["no longer fails"]

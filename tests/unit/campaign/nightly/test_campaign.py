@@ -13,8 +13,7 @@ import pytest
 
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.campaign.record_parts import BucketRecord, PropertyRecord
+from statecheck.campaign.record import FILE, BucketRecord, CampaignRecord, PropertyRecord
 from statecheck.case import Case
 from statecheck.case.values import call
 from statecheck.cli import campaign as cli_campaign
@@ -107,7 +106,7 @@ def test_a_clean_campaign_explores_in_rounds_until_its_budget_is_used_up(tmp_pat
     assert (record.buckets, record.troubles) == ([], [])
     assert record.canary.startswith("found and shrunk to 10 in ")
     assert len(list((clean.home / "canary").glob("*/case.json"))) == 1
-    assert (record.complete, record.interrupted, record.examples_wanted) == (True, False, 600)
+    assert (record.complete, record.interrupted, record.plan.examples) == (True, False, 600)
     assert 570 <= record.examples <= 630
     assert record.rounds > 1
     assert all(row.status == "passed" and row.compared >= 80 for row in record.properties)
@@ -129,7 +128,7 @@ def test_a_defect_is_met_is_still_there_the_next_night_and_is_mended(tmp_path: P
     assert [replay.verdict for replay in third.record.corpus] == ["FIXED"]
     assert third.of(EXACT).status == "passed"
     # Later campaigns of the same commit go on with later rounds.
-    rounds = [(one.record.first_round, one.record.rounds) for one in (first, second, third)]
+    rounds = [(one.record.plan.first_round, one.record.rounds) for one in (first, second, third)]
     assert rounds[0][0] == 0
     assert all(sum(before) == begun for before, (begun, _) in pairwise(rounds))
 

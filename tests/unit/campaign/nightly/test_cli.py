@@ -122,7 +122,7 @@ def test_a_shard_s_campaign_has_a_folder_of_its_own(tmp_path: Path) -> None:
         made = night(tmp_path, "sharded", "--examples", "20", "--only", EXACT, "--shard", "2/3")
     folder = made.home.with_name("sharded-shard2of3")
     record = CampaignRecord.load(folder / FILE)
-    assert (made.code, record.id, record.shard, record.shards) == (0, "sharded", 1, 3)
+    assert (made.code, record.plan.id, record.plan.shard, record.plan.shards) == (0, "sharded", 1, 3)
     assert (folder / "report.html").is_file()
     assert f"commit {COMMIT}, shard 2/3, round 0: seed " in made.output
 

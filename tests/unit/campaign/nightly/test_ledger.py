@@ -13,11 +13,10 @@ import pytest
 from oracle.situations.registry import Situation
 from statecheck.campaign.corpus import kept_in
 from statecheck.campaign.pages.summary import is_new
+from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import Explored, Found
-from statecheck.campaign.property_state import PropertyState
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import CorpusRecord
-from statecheck.campaign.state import CampaignState
+from statecheck.campaign.record import CampaignRecord, CorpusRecord
+from statecheck.campaign.state import CampaignState, PropertyState
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import Raised, call
@@ -45,9 +44,14 @@ LAUNCHED = Counter(
 )
 
 
+def a_record(**fields: Any) -> CampaignRecord:
+    return CampaignRecord(Plan("night", "toy"), **fields)
+
+
 def a_ledger(*marks: Situation, **skipped: str) -> CampaignState:
     names = (NAME, "toys_add", *skipped)
-    return CampaignState([a_property(name=name) for name in names], skipped, lambda: marks, FIRST_SEEN)
+    properties = [a_property(name=name) for name in names]
+    return CampaignState(a_record(), properties, skipped, lambda: marks, FIRST_SEEN)
 
 
 def found(case: Case = DIVIDED, *others: str, **changes: Any) -> Found:
@@ -161,7 +165,7 @@ def test_what_a_replayed_case_shows_is_known_from_the_beginning(
     state, path = a_ledger(), DIVIDED.save(tmp_path / "case.json")
     content = DIVIDED.to_data() if verdict == "FAILED" else {}
     state.replayed(CorpusRecord("case.json", verdict, "a reason"), path, content)
-    assert (len(state.buckets), len(state.troubles)) == (buckets, troubles)
+    assert (len(state.buckets), len(state.record.troubles)) == (buckets, troubles)
     assert state.property_states[NAME].known == (frozenset({ONE}) if buckets else frozenset())
     assert status_of(state) is (Status.FALSIFIED if buckets else Status.NOT_TESTED)
 
@@ -177,15 +181,15 @@ def test_a_trouble_is_listed_once() -> None:
     state = a_ledger()
     state.trouble("the disk is full")
     explored(state, troubles=("the disk is full", "the disk is slow"))
-    assert state.troubles == ["the disk is full", "the disk is slow"]
+    assert state.record.troubles == ["the disk is full", "the disk is slow"]
 
 
 def test_failing_examples_of_known_defects_are_counted_by_name() -> None:
     state = a_ledger()
     explored(state, known={"one": 2, "other": 1})
     property_state = explored(state, known={"one": 3})
-    assert property_state.deviations == {"one": 5, "other": 1}
-    assert (property_state.status, property_state.record().known) == (Status.KNOWN, {"one": 5, "other": 1})
+    assert property_state.record.known == {"one": 5, "other": 1}
+    assert (property_state.status, property_state.current().known) == (Status.KNOWN, {"one": 5, "other": 1})
 
 
 @pytest.mark.parametrize(
@@ -216,7 +220,7 @@ def test_a_bucket_that_was_not_shrunk_is_not_gone_past_until_it_is() -> None:
 
 
 def filled(state: CampaignState) -> CampaignRecord:
-    return CampaignRecord.from_json(state.fill(CampaignRecord("night", "toy", "cpu", "")).to_json())
+    return CampaignRecord.from_json(state.current().to_json())
 
 
 def rich() -> CampaignState:
@@ -231,14 +235,14 @@ def rich() -> CampaignState:
         launched=LAUNCHED,
         troubles=("the disk is full",),
     )
-    state.canary = "found"
-    state.corpus.append(CorpusRecord("a.json", "FIXED", ""))
+    state.record.canary = "found"
+    state.record.corpus.append(CorpusRecord("a.json", "FIXED", ""))
     return state
 
 
 @pytest.mark.parametrize("saved", ["", "toys/halves"])
 def test_a_case_of_the_corpus_that_fails_is_named_with_the_id_of_its_property(saved: str) -> None:
-    state = CampaignState([a_property(name=NAME, id="toys/divide")], {}, tuple, FIRST_SEEN)
+    state = CampaignState(a_record(), [a_property(name=NAME, id="toys/divide")], {}, tuple, FIRST_SEEN)
     case = replace(DIVIDED, property_id=saved)
     state.replayed(CorpusRecord("a.json", "FAILED", ""), Path("corpus/a.json"), case.to_data())
     assert state.buckets[ONE].named == f"{NAME} ({saved or 'toys/divide'})"
@@ -247,11 +251,11 @@ def test_a_case_of_the_corpus_that_fails_is_named_with_the_id_of_its_property(sa
 @pytest.mark.parametrize("kept_before", [True, False])
 def test_a_failure_whose_case_was_kept_before_is_not_new(kept_before: bool) -> None:
     ids = {ONE} if kept_before else set()
-    state = CampaignState([a_property(name=NAME)], {}, tuple, FIRST_SEEN, kept_before=ids)
+    record = a_record(began=f"{FIRST_SEEN['date']}T10:00:00")
+    state = CampaignState(record, [a_property(name=NAME)], {}, tuple, FIRST_SEEN, kept_before=ids)
     state.replayed(CorpusRecord("a.json", "FAILED", ""), Path("corpus/a.json"), DIVIDED.to_data())
-    state.corpus.clear()
-    record = state.fill(CampaignRecord("again", "toy", "cpu", "", began=f"{FIRST_SEEN['date']}T10:00:00"))
-    assert is_new(state.buckets[ONE], CampaignRecord.from_json(record.to_json())) is not kept_before
+    state.record.corpus.clear()
+    assert is_new(state.buckets[ONE], CampaignRecord.from_json(state.current().to_json())) is not kept_before
 
 
 def test_the_cases_of_a_folder_are_listed_by_the_ids_of_their_buckets(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 from statecheck.campaign.pages import summary, text
 from statecheck.campaign.pages.page import page, write_reports
 from statecheck.campaign.pages.text import PAGE, SUMMARY, Most
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import (
+from statecheck.campaign.record import (
     BucketRecord,
+    CampaignRecord,
     CorpusRecord,
     KnownRecord,
 )
@@ -269,7 +269,8 @@ def test_three_files_are_written(tmp_path: Path, name: str) -> None:
 def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
     # Names and statuses are held to rules when they are read; everything else may be any text.
     buckets = [a_bucket(3, message=HOSTILE, rule=HOSTILE)]
-    record = replace(hostile(), id="night", subject="toy", commit="", corpus=[], buckets=buckets)
+    plan = replace(hostile().plan, id="night", subject="toy", commit="")
+    record = replace(hostile(), plan=plan, corpus=[], buckets=buckets)
     record.properties = [replace(row, status="passed") for row in record.properties]
     write_reports(record, tmp_path)
     assert CampaignRecord.load(tmp_path / "campaign.json") == record

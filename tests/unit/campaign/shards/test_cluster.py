@@ -20,10 +20,10 @@ import pytest
 
 from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import PropertyRecord
+from statecheck.campaign.record import CampaignRecord, PropertyRecord
 from statecheck.campaign.shards.cluster import RunShard, run_on_ray
 from statecheck.cli import main as cli
+from statecheck.execution.counts import Counts
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
 from tests.unit.campaign.nightly_examples import bucket_with
@@ -33,12 +33,10 @@ PLAN = Plan("night", subject="impl", examples=10, commit="0123456789ab")
 
 def _record(plan: Plan, **changes: Any) -> CampaignRecord:
     """What a shard comes to in which one property fails, with a case of each shard."""
-    row = PropertyRecord("toys_divide", "Toys divide.", "", "FALSIFIED", plan.examples or 0)
+    row = PropertyRecord("toys_divide", "Toys divide.", "", "FALSIFIED", Counts(plan.examples or 0))
     case = a_case(property_name=f"toys_divide_{plan.shard}")
-    whole = CampaignRecord(plan.id, plan.subject, plan.device, plan.commit, canary="found", complete=True)
+    whole = CampaignRecord(plan, canary="found", complete=True)
     own: dict[str, Any] = {
-        "shard": plan.shard,
-        "shards": plan.shards,
         "properties": [row],
         "buckets": [bucket_with(case)],
     }
@@ -147,7 +145,7 @@ def _run(folder: Path, shards: int = 0, run: RunShard = _ends, **changes: Any) -
 
 def test_shards_run_as_tasks_and_their_records_are_one_campaign(ray: StandIn, tmp_path: Path) -> None:
     whole = _run(tmp_path, shards=3)
-    assert (whole.examples, whole.complete, whole.troubles, whole.shards) == (30, True, [], 1)
+    assert (whole.examples, whole.complete, whole.troubles, whole.plan.shards) == (30, True, [], 1)
     assert sorted(bucket.property for bucket in whole.buckets) == [f"toys_divide_{n}" for n in range(3)]
     assert sum(entry.case is not None for entry in Corpus(tmp_path / "corpus").entries()) == 3
     assert CampaignRecord.load(tmp_path / "reports/campaigns/night/campaign.json") == whole

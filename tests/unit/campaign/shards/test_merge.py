@@ -10,19 +10,21 @@ from typing import Any
 import pytest
 
 from statecheck.campaign.corpus import Corpus
-from statecheck.campaign.launched import KernelRecord, LaunchRecord
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.record_parts import (
+from statecheck.campaign.record import (
     BucketRecord,
+    CampaignRecord,
     CorpusRecord,
+    KernelRecord,
     KnownRecord,
+    LaunchRecord,
     MarkRecord,
     PropertyRecord,
 )
 from statecheck.campaign.shards.merge import merged
 from statecheck.cli import main as cli
+from statecheck.execution.counts import Counts
 from tests.helpers.cases import a_case
-from tests.unit.campaign.nightly_examples import bucket_with
+from tests.unit.campaign.nightly_examples import bucket_with, record_of
 
 OLD = {"date": "2026-11-02", "commit": "0123456789ab"}
 NEW = {"date": "2026-11-21", "commit": "ba9876543210"}
@@ -33,7 +35,7 @@ def a_bucket(finding: str = "", *, at: float = 5.0, first_seen: dict[str, str] =
 
 
 def a_property(status: str = "passed", **changes: Any) -> PropertyRecord:
-    fields: dict[str, Any] = {"examples": 10, "compared": 10, "seconds": 2.0}
+    fields: dict[str, Any] = {"counts": Counts(10, 10), "seconds": 2.0}
     return PropertyRecord("toys_divide", "Toys divide.", "algebra", status, **fields | changes)
 
 
@@ -46,9 +48,8 @@ def a_shard(shard: int = 0, shards: int = 2, **changes: Any) -> CampaignRecord:
         "canary": "found after 10 examples",
         "properties": [a_property()],
     }
-    return CampaignRecord(
-        "night", "toy", "cpu", "ba9876543210", shard=shard, shards=shards, **fields | changes
-    )
+    named = {"id": "night", "subject": "toy", "commit": "ba9876543210", "shard": shard, "shards": shards}
+    return record_of(**named | fields | changes)
 
 
 def pair(one: dict[str, Any], other: dict[str, Any]) -> CampaignRecord:
@@ -58,15 +59,14 @@ def pair(one: dict[str, Any], other: dict[str, Any]) -> CampaignRecord:
 
 def test_what_shards_did_adds_up() -> None:
     whole = pair({}, {"properties": [a_property(launches=True)]})
-    assert whole.properties == [a_property(examples=20, compared=20, seconds=4.0, launches=True)]
+    assert whole.properties == [a_property(counts=Counts(20, 20), seconds=4.0, launches=True)]
     assert (whole.examples, whole.seconds, whole.complete, whole.troubles) == (20, 101.0, True, [])
-    assert (whole.shard, whole.shards, whole.budget) == (0, 1, 100.0)
+    assert (whole.plan.shard, whole.plan.shards, whole.plan.budget) == (0, 1, 100.0)
     assert whole.began == "2026-11-21T01:00:00+00:00"
 
 
 def test_the_order_of_shards_does_not_matter() -> None:
-    shards = [a_shard(0, buckets=[a_bucket()]), a_shard(1, troubles=["slow disk"]), a_shard(2)]
-    shards = [replace(one, shards=3) for one in shards]
+    shards = [a_shard(0, 3, buckets=[a_bucket()]), a_shard(1, 3, troubles=["slow disk"]), a_shard(2, 3)]
     assert merged(shards) == merged(shards[::-1])
 
 
@@ -217,7 +217,7 @@ def test_what_cannot_be_read_is_named_and_the_others_are_merged(
 def test_what_does_not_belong_together_is_refused_and_nothing_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], other: dict[str, Any], message: str
 ) -> None:
-    desk = Desk(tmp_path, [a_shard(0), replace(a_shard(1), **other)])
+    desk = Desk(tmp_path, [a_shard(0), a_shard(**{"shard": 1, "seconds": 101.0} | other)])
     assert desk.merge() == 3
     assert message in capsys.readouterr().err
     assert (desk.reports.exists(), desk.corpus.exists()) == (False, False)
@@ -262,11 +262,11 @@ def test_a_case_that_one_shard_replayed_counts_although_another_had_no_time(orde
 
 
 def test_campaigns_without_shards_in_the_same_folders_are_none_of_it(tmp_path: Path) -> None:
-    assert Desk(tmp_path, [replace(a_shard(0, 1), id="day"), a_shard(0), a_shard(1)]).merge() == 0
+    assert Desk(tmp_path, [a_shard(0, 1, id="day"), a_shard(0), a_shard(1)]).merge() == 0
 
 
 def test_one_of_several_campaigns_can_be_chosen(tmp_path: Path) -> None:
-    days = [replace(a_shard(shard), id="day") for shard in (0, 1)]
+    days = [a_shard(shard, id="day") for shard in (0, 1)]
     assert Desk(tmp_path, [*days, a_shard(0), a_shard(1)]).merge("--id", "night") == 0
 
 
