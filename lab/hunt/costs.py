@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from statistics import mean, median
 
 from lab.hunt.first_examples import first_examples
+from statecheck.campaign import scheduler
 from statecheck.campaign.known_defects import KnownDefectMatcher
-from statecheck.campaign.schedule import learned
 from statecheck.execution import profiles
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import ordinary_port
@@ -130,7 +130,7 @@ def visits(subject: Subject, seed: int, *, cached: bool) -> Iterator[Visit]:
     properties = {one.id: one for one in load_properties().values()}
     names = [
         name
-        for name in dict.fromkeys((*(one for one, _ in learned.visits()), *properties))
+        for name in dict.fromkeys((*(one for one, _ in scheduler.visits()), *properties))
         if name in properties
     ]
     launched = set[str]()

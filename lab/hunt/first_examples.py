@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from statecheck.campaign.schedule.passes import FIRST_EXAMPLES, first_compared
+from statecheck.campaign.scheduler import FIRST_EXAMPLES, first_compared
 from statecheck.case import Case
 from statecheck.execution.example import ExecutionContext, Falsified, Observer
 from statecheck.execution.property import Property

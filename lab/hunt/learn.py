@@ -25,8 +25,8 @@ from lab.hunt.costs import Costs, Visit, visits
 from lab.hunt.defects import HuntedDefect, planted_defects, release_python
 from lab.hunt.first_examples import first_examples
 from lab.hunt.trial import ROOT, new_machine
+from statecheck.campaign import scheduler
 from statecheck.campaign.known_defects import KnownDefectMatcher
-from statecheck.campaign.schedule import learned
 from statecheck.execution import profiles
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import ordinary_port
@@ -164,7 +164,7 @@ def _parser() -> argparse.ArgumentParser:
         help="where what was measured is kept; what stands there stays",
     )
     made.add_argument(
-        "--write", action="store_true", help=f"write {learned.FILE.name} from it, and measure nothing"
+        "--write", action="store_true", help=f"write {scheduler.ORDER.name} from it, and measure nothing"
     )
     for hidden in ("--defect", "--subject", "--visits", "--cached"):
         made.add_argument(hidden, default="", help=argparse.SUPPRESS)
@@ -219,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = _Kept.read(options.out)
     if options.write:
         ordered = order(kept.attempts, Costs(kept.visits))
-        learned.FILE.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+        scheduler.ORDER.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
         return 0
     groups = tuple(filter(None, options.groups.split(",")))
     done, seeds = {one.defect for one in kept.attempts}, {one.seed for one in kept.visits}

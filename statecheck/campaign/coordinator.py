@@ -23,8 +23,7 @@ from statecheck.campaign.processes.pool import WorkerPool
 from statecheck.campaign.processes.tasks import Explore, Setting
 from statecheck.campaign.record import FILE, NOT_REPLAYED, CampaignRecord
 from statecheck.campaign.recovery import Recovery
-from statecheck.campaign.schedule.passes import GRACE_SECONDS
-from statecheck.campaign.schedule.scheduler import Scheduler
+from statecheck.campaign.scheduler import GRACE_SECONDS, Scheduler
 from statecheck.campaign.start import begun, terminated_like_interrupted, uninterrupted
 
 _POLL_SECONDS = 0.2
@@ -59,7 +58,7 @@ class Campaign:
         self.record = self.state.record
         self._started: float | None = None
         self._ended: float | None = None
-        self._scheduler = Scheduler(plan, self.state, start.scenarios, start.examples)
+        self._scheduler = Scheduler(plan, self.state, start.examples)
         self.exhaustion = self._scheduler.exhaustion
         self._recovery = Recovery(self.folder, self.state, self.defects)
         self._save_at, self._shown_at = time.monotonic() + _FIRST_SECONDS, float("-inf")

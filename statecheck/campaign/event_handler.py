@@ -24,7 +24,7 @@ from statecheck.campaign.processes.tasks import (
 )
 from statecheck.campaign.record import CorpusRecord
 from statecheck.campaign.recovery import Recovery
-from statecheck.campaign.schedule.scheduler import Scheduler
+from statecheck.campaign.scheduler import Scheduler
 from statecheck.diagnose.replay import LEFT_OUT
 
 if TYPE_CHECKING:

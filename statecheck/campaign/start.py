@@ -32,11 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Beginning:
-    """An empty state, what is to be known, which of the properties are state machines, and the number of examples that a profile has of each."""
+    """An empty state, what is to be known, and the number of examples that a profile has of each."""
 
     state: CampaignState
     defects: KnownDefects
-    scenarios: frozenset[str]
     examples: Mapping[str, int]
 
 
@@ -50,7 +49,7 @@ def begun(plan: Plan) -> Beginning:
     from statecheck.execution.breadth import require_narrow
     from statecheck.execution.enumerations import enumerated
     from statecheck.execution.registry import load_properties
-    from statecheck.execution.selection import applicable, follows_requests, select
+    from statecheck.execution.selection import applicable, select
 
     if plan.budget is None and plan.examples is None and not plan.profile:
         raise ValueError("(budget, examples) = (None, None), but should be one of them at least [campaign]")
@@ -96,9 +95,8 @@ def begun(plan: Plan) -> Beginning:
         tolerates_fixed=plan.tolerates_fixed,
         profile=subject.profile,
     )
-    scenarios = frozenset(name for name, one in tested.items() if follows_requests(one))
     record.known = [*defects.all.values()]
-    return Beginning(state, defects, scenarios, examples)
+    return Beginning(state, defects, examples)
 
 
 def _configurations(subject: Subject, explored: Sequence[Property]) -> dict[str, Sequence[str]]:

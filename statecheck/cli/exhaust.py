@@ -16,7 +16,7 @@ from statecheck.cli.options import OptionsCommand
 from statecheck.util.text import visible
 
 if TYPE_CHECKING:
-    from statecheck.campaign.schedule.exhaustion import DecisionProgress, Exhaustion
+    from statecheck.campaign.scheduler import DecisionProgress, Exhaustion
 
 
 @click.command(cls=OptionsCommand)

@@ -33,7 +33,7 @@ from statecheck.campaign.processes.tasks import (
     WorkerReady,
 )
 from statecheck.campaign.record import CampaignRecord, CorpusRecord
-from statecheck.campaign.schedule.scheduler import Scheduler
+from statecheck.campaign.scheduler import Scheduler
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from tests.helpers.cases import a_case

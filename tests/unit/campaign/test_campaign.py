@@ -21,7 +21,7 @@ from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.pages import page
 from statecheck.campaign.processes.tasks import Explore, Explored
 from statecheck.campaign.record import FILE, CampaignRecord, PropertyRecord
-from statecheck.campaign.schedule.learned import visits
+from statecheck.campaign.scheduler import visits
 from statecheck.campaign.state import PropertyState
 from statecheck.campaign.terminal.display import Display
 from statecheck.case import Case

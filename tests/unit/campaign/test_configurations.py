@@ -15,7 +15,7 @@ from statecheck.campaign.pages.summary import evidence, little_compared, verdict
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import Explore, Explored, Found, unit_name
 from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.schedule.scheduler import Scheduler
+from statecheck.campaign.scheduler import Scheduler
 from statecheck.campaign.shards.merge import merged
 from statecheck.campaign.state import CampaignState
 from statecheck.case import Case

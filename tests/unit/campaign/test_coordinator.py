@@ -29,7 +29,7 @@ from statecheck.campaign.processes.tasks import (
     RunCanary,
 )
 from statecheck.campaign.record import FILE, CampaignRecord, CorpusRecord
-from statecheck.campaign.schedule.scheduler import Scheduler
+from statecheck.campaign.scheduler import Scheduler
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.execution.counts import Counts
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.usefixtures("default_signals")
 @pytest.fixture(autouse=True)
 def tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every property has one visit in the first pass."""
-    monkeypatch.setattr("statecheck.campaign.schedule.passes.visits", lambda: ())
+    monkeypatch.setattr("statecheck.campaign.scheduler.visits", lambda: ())
 
 
 def code_of(record: CampaignRecord) -> int:
@@ -284,7 +284,7 @@ def test_a_property_whose_worker_died_has_no_second_visit_before_others_are_trie
 ) -> None:
     ids = {name: one.id for name, one in load_properties().items()}
     learned = [(ids[name], 1) for name in (EXACT, EXACT, PADDED, ROUNDS_UP, EXACT)]
-    monkeypatch.setattr("statecheck.campaign.schedule.passes.visits", lambda: learned)
+    monkeypatch.setattr("statecheck.campaign.scheduler.visits", lambda: learned)
 
     def dies_once(task: Explore, actor: Actor) -> None:
         if task.property == EXACT and not task.isolated:

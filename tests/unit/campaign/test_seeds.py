@@ -8,8 +8,7 @@ import pytest
 
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import Explore, Explored
-from statecheck.campaign.schedule.passes import first_compared
-from statecheck.campaign.schedule.scheduler import Scheduler
+from statecheck.campaign.scheduler import Scheduler, first_compared
 from statecheck.execution.counts import Counts
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import load_properties
@@ -74,7 +73,7 @@ def seeds(played: Played, count: int = 30) -> dict[str, list[int]]:
 def test_the_first_pass_is_in_the_learned_order(monkeypatch: pytest.MonkeyPatch) -> None:
     add, divide, multiply = NAMES
     learned = [("toys/none", 1), (f"toys/{multiply}", 1), (f"toys/{divide}", 3), (f"toys/{multiply}", 2)]
-    monkeypatch.setattr("statecheck.campaign.schedule.passes.visits", lambda: learned)
+    monkeypatch.setattr("statecheck.campaign.scheduler.visits", lambda: learned)
     for workers in (1, 3):
         tasks = Played(workers, 6).tasks(7)[:7]
         # A property without a learned place comes last. Then rounds follow.

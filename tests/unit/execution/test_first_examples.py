@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from statecheck.campaign.schedule.passes import FIRST_EXAMPLES
+from statecheck.campaign.scheduler import FIRST_EXAMPLES
 from statecheck.execution import profiles
 from statecheck.execution.example import Example, ExecutionContext
 from statecheck.execution.executors.in_process import InProcess

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from statecheck.campaign import scheduler
 from statecheck.campaign.conformance.profiles import profile_of, profiles, seed_of_profile
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.schedule import fixed
-from statecheck.campaign.schedule.scheduler import Scheduler
+from statecheck.campaign.scheduler import Scheduler
 from statecheck.campaign.state import CampaignState
 from statecheck.execution.registry import load_properties
 from tests.unit.campaign.nightly_examples import a_state
@@ -67,7 +67,7 @@ def test_a_failing_input_of_a_profile_is_shrunk_for_half_a_minute_at_most() -> N
 def test_further_failing_inputs_are_reported_as_found_once_many_properties_have_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fixed, "MANY", 2)
+    monkeypatch.setattr(scheduler, "MANY", 2)
     given, state = schedule()
     worker = cast(Any, SimpleNamespace())
     as_found = []
