@@ -99,9 +99,9 @@ class EventHandler:
         self._replace(worker)
 
     def _stop(self, worker: WorkerHandle) -> str:
-        """End a worker; its traceback, if it has written one."""
+        """End a worker; what it has written last, and its traceback."""
         self._pool.stop(worker)
-        return self._recovery.traceback(worker)
+        return self._recovery.output(worker)
 
     def _apply_canary(self, event: CanaryResult) -> None:
         self._state.record.canary = event.found
@@ -129,10 +129,10 @@ class EventHandler:
 
     def _end_worker(self, worker: WorkerHandle, lost: WorkerLost) -> None:
         """End a worker, keep what it had in hand, and replace it."""
-        traceback, why = self._stop(worker), lost.why
+        output, why = self._stop(worker), lost.why
         task, worker.task = worker.task, None
         if isinstance(task, Explore):
-            self._explore_again(worker, task, lost, traceback)
+            self._explore_again(worker, task, lost, output)
         elif isinstance(task, Replay):
             self._state.trouble(f"{Path(task.path).name} of the corpus: {why}")
             if task.isolated:
@@ -145,19 +145,20 @@ class EventHandler:
             self._end_canary(task, why)
         elif not worker.ready:
             self._failed_starts += 1
-            self._state.trouble(f"{why} before it was ready")
+            wrote = output.partition("\n")[0]
+            self._state.trouble("; ".join(filter(None, (f"{why} before it was ready", wrote))))
         else:
             self._state.trouble(f"{why} between two tasks")
         self._replace(worker)
 
-    def _explore_again(self, worker: WorkerHandle, task: Explore, lost: WorkerLost, traceback: str) -> None:
+    def _explore_again(self, worker: WorkerHandle, task: Explore, lost: WorkerLost, output: str) -> None:
         """Have the same examples explored with the subject in an isolated process, whose input is known before each call."""
         self._leave(worker, task, lost.why)
         property_state = self._state.property_states[task.unit]
         property_state.deaths += 1
         ended = f"{lost.why} (seed {task.seed})"
         self._state.trouble(f"{task.unit}: {ended}")
-        ended = "\n".join(filter(None, (ended, traceback)))
+        ended = "\n".join(filter(None, (ended, output)))
         if not lost.from_outside:
             property_state.crash, property_state.crash_repeats = ended, 0
         if property_state.deaths >= _ATTEMPTS:
@@ -192,7 +193,7 @@ class EventHandler:
     def cut_short(self, worker: WorkerHandle) -> None:
         """The campaign has ended, and so has a worker that was busy."""
         task, worker.task = worker.task, None
-        self._recovery.traceback(worker)
+        self._recovery.output(worker)
         if isinstance(task, Replay):
             path = Path(task.path)
             self._state.replayed(

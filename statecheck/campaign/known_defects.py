@@ -29,8 +29,7 @@ def names_of(declared: Sequence[KnownDeviation]) -> tuple[str, ...]:
 class KnownDefectMatcher:
     """Counts the failing examples that show a declared defect.
 
-    `hidden`: the sanitizer's finding was one of them. `apart`: conditions are asked in a child process, since one may have ended this
-    process, or kept it.
+    `hidden`: the sanitizer's finding was one of them.
 
     Args:
         profile: the rules of the subject's release, for conditions that ask about them.
@@ -39,7 +38,7 @@ class KnownDefectMatcher:
     def __init__(self, declared: Sequence[KnownDeviation], profile: Profile) -> None:
         self.declared = dict(zip(names_of(declared), declared, strict=True))
         self.shown: Counter[str] = Counter()
-        self.hidden = self.apart = False
+        self.hidden = False
         self._names = {id(defect): name for name, defect in reversed(self.declared.items())}
         self._index = KnownDefectIndex(declared, profile)
 
@@ -54,7 +53,7 @@ class KnownDefectMatcher:
 
     def known(self, case: Case) -> KnownDeviation | None:
         """The defect that a failing example shows, which is counted; None where it is new."""
-        name = self.name_apart(case) if self.apart else self.name_of(case)
+        name = self.name_of(case)
         if name is None:
             return None
         self.shown[name] += 1
@@ -63,18 +62,12 @@ class KnownDefectMatcher:
 
     def name_of(self, case: Case) -> str | None:
         """The name of the known defect that a case shows."""
-        return self._name(self._index.find(case))
-
-    def name_apart(self, case: Case) -> str | None:
-        """As `name_of`, whatever becomes of the process in which conditions are asked."""
-        return self._name(self._index.find_apart(case))
+        found = self._index.find(case)
+        return None if found is None else self._names[id(found)]
 
     def nearest(self, case: Case) -> str:
         """See `KnownDefectIndex.nearest`."""
         return self._index.nearest(case)
-
-    def _name(self, found: KnownDeviation | None) -> str | None:
-        return None if found is None else self._names[id(found)]
 
 
 SHOWED, GONE, NOT_ENOUGH, NOT_TRIED = "showed", "no longer fails", "not tried enough", "not tried"

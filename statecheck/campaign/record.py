@@ -335,7 +335,6 @@ class CampaignRecord:
         complete: the budget was used up.
         launched: kernels that were executed or interpreted; empty where they are compiled.
         troubles: what went wrong on the campaign's own side, a sentence each.
-        remarks: what the subject did to its process beside returning results, a sentence each; no part of the verdict.
         canary: how the property that must fail was found; "" while it was not.
         known: the defects that the subject declares.
         release: of the subject, such as "0.33.0", "" where it is not known.
@@ -360,7 +359,6 @@ class CampaignRecord:
     corpus: list[CorpusRecord] = field(default_factory=list)
     launched: list[KernelRecord] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
     canary: str = ""
     known: list[KnownRecord] = field(default_factory=list)
     first_failure: dict[str, float] = field(default_factory=dict)

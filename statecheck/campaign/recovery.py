@@ -35,12 +35,9 @@ class Recovery:
                     if self._keeper.keep(case, self._state.first_seen):
                         _remove(path)
 
-    def traceback(self, worker: WorkerHandle) -> str:
-        """Where a worker was that ended, as its interpreter wrote it; "" where it wrote nothing."""
-        written, traceback = take_output(self._pending, worker.pid)
-        if written:
-            self._state.remark({"last words": f"the subject wrote before its worker ended: {written}"})
-        return traceback
+    def output(self, worker: WorkerHandle) -> str:
+        """What a worker that ended wrote last, and where its interpreter was; "" where it wrote nothing."""
+        return take_output(self._pending, worker.pid)
 
     def has_pending(self, worker: WorkerHandle) -> bool:
         """Whether a worker has failing inputs in hand."""
@@ -66,8 +63,7 @@ class Recovery:
 
     def _is_known(self, case: Case) -> bool:
         matcher = self._defects.matcher
-        # Conditions are asked apart: the worker may have ended in one of them.
-        name = matcher.name_apart(case)
+        name = matcher.name_of(case)
         for error in matcher.errors:
             self._state.trouble(error)
         if name is None:

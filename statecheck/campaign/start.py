@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,8 +22,7 @@ from statecheck.campaign.processes.gpus import device_names
 from statecheck.campaign.processes.tasks import unit_name
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.state import CampaignState
-from statecheck.execution.verdict import MISCONFIGURED
-from statecheck.subject import Subject
+from statecheck.subject import BUILT_IN, Subject, load
 from statecheck.subject.identity import SOURCE, source_of
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def begun(plan: Plan) -> Beginning:
 
     if plan.budget is None and plan.examples is None and not plan.profile:
         raise ValueError("(budget, examples) = (None, None), but should be one of them at least [campaign]")
-    subject, tested = with_xfails(plan, loaded(plan.subject)), load_properties()
+    subject, tested = with_xfails(plan, loaded(plan.subject, plan.device)), load_properties()
     require_narrow(subject)
     offered = enumerated(tested, plan.device) if plan.exhaustive else sorted(tested)
     examples = profile_of(plan.profile).examples(subject) if plan.profile else {}
@@ -120,21 +119,20 @@ def _unsupported_models(
     return reasons
 
 
-def loaded(name: str) -> Subject:
+def loaded(name: str, device: str) -> Subject:
     """The subject, of whose import nothing reaches the output of the campaign; see `subject.load`.
 
     Raises:
         ValueError: nothing of that name can be imported, or the import ends the process, or does not end.
     """
-    from statecheck.campaign.processes.output import output_kept
-    from statecheck.subject import load
-    from statecheck.subject.trial_import import import_in_time, require_import_that_ends
+    from statecheck.campaign.processes.output import output_dropped
+    from statecheck.workers.port import InWorker
 
-    # Before descriptor 2 leads elsewhere.
-    with os.fdopen(os.dup(2), "w", errors="backslashreplace") as errors, output_kept():
-        require_import_that_ends(name)
-        with import_in_time(name, errors, MISCONFIGURED):
-            return load(name)
+    with output_dropped():
+        if name.partition("+")[0] not in BUILT_IN and name not in sys.modules:
+            with InWorker(name, device, spare=False) as port:
+                port.require_import()
+        return load(name)
 
 
 def first_seen(plan: Plan, subject: Subject) -> dict[str, str]:

@@ -29,7 +29,6 @@ from statecheck.case.bucket import bucket_of
 from statecheck.execution.registry import Property
 from statecheck.execution.verdict import Status, verdict_of
 from statecheck.kernels.launch_counts import How
-from statecheck.subject.remarks import take_remarks
 
 REPLAYED = "Replayed from the corpus."
 # Shrinking from one bucket into another may be chance once; the second time, both are one defect with two messages.
@@ -275,11 +274,8 @@ class CampaignState:
         self._marked: dict[str, MarkRecord] = {}
         """Marks that were reached, and, once the marks are asked for, those that should be."""
         self.launched: Counter[How] = Counter()
-        self._remarked: set[str] = set()
         self.first_seen, self.keeper = first_seen, keeper
         self._kept_before = frozenset(kept_before)
-        # This process has imported the subject, too.
-        self.remark(take_remarks())
 
     @cached_property
     def marks(self) -> dict[str, MarkRecord]:
@@ -297,11 +293,6 @@ class CampaignState:
     def trouble(self, sentence: str) -> None:
         if sentence not in self.record.troubles:
             self.record.troubles.append(sentence)
-
-    def remark(self, remarks: dict[str, str]) -> None:
-        """Note sentences about the subject, by kind: the first of each kind."""
-        self.record.remarks += [text for kind, text in remarks.items() if kind not in self._remarked]
-        self._remarked.update(remarks)
 
     def standing_of(self, case: Case) -> PropertyState | None:
         """The standing that a case belongs to; None where its property, or its configuration, was not chosen."""
@@ -333,7 +324,6 @@ class CampaignState:
         self.launched += message.launched
         for trouble in message.troubles:
             self.trouble(trouble)
-        self.remark(message.remarks)
         for name, examples in message.marks.items():
             mark = self._marked.setdefault(name, MarkRecord(name, ""))
             if mark.at is None:

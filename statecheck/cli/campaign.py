@@ -120,7 +120,7 @@ def _offers(plan: Plan) -> str:
     from statecheck.campaign.start import loaded
     from statecheck.execution.offers import Offers
 
-    subject = loaded(plan.subject)
+    subject = loaded(plan.subject, plan.device)
     offers = Offers(subject)
     offers.require(plan.require)
     if subject.sequences is None:

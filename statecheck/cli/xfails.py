@@ -115,7 +115,7 @@ def _loaded(name: str) -> Subject | None:
     if name.partition("+")[0] in BUILT_IN:
         return None
     try:
-        return loaded(name)
+        return loaded(name, "cpu")
     except ValueError as error:
         say(f"note: the entries have the documents' names of functions: {said(str(error))}", sys.stderr)
         return None

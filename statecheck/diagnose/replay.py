@@ -12,7 +12,6 @@ from statecheck.case import Case
 from statecheck.diagnose.rerun import NotTried, Rerun
 from statecheck.execution.breadth import require_narrow
 from statecheck.execution.executors import Executor, choose_device, ordinary_port
-from statecheck.execution.patience import Patient, TooLong
 from statecheck.execution.run import rules_of
 from statecheck.execution.selection import NEED_CUDA, missing_functions
 from statecheck.kernels import launch_counts, triton_mode
@@ -34,7 +33,7 @@ class ReplayVerdict:
     """What came of a case, a line that explains it, and the case as it is now.
 
     `verdict` is "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE"; "NOT REPRODUCED" where nothing failed, but the failure takes more than
-    the case has, or the case has none; or, where the rules took too long, "LEFT OUT". `declared` is the id and the link of a known defect.
+    the case has, or the case has none. `declared` is the id and the link of a known defect.
     """
 
     verdict: str
@@ -72,24 +71,11 @@ def replay_file(
     if kernels:
         triton_mode.prepare(device)
     with InWorker(subject, device, time_limit=time_limit, spare=False) as port:
-        _import_in(port, subject)
+        port.require_import()
         chosen = load(subject)
         if not as_new:
             require_narrow(chosen)
         return replay_case(case, chosen, device, port, as_new=as_new)
-
-
-def _import_in(port: InWorker, subject: str) -> None:
-    """Have the worker import the subject first: what ends the worker would end this process."""
-    try:
-        port.warm_up()
-    except RuntimeError as error:
-        if not port.pids:
-            rule = "a module that can be imported"
-            raise ValueError(f"subject = {subject!r}, but should be {rule} [replay]: {error}") from error
-        raise
-    except Exception:
-        """It raises here in the same way."""
 
 
 def replay_case(
@@ -108,18 +94,16 @@ def replay_case(
     try:
         with _port_for(case, subject, device, port) as used:
             before = _interpreted(used)
-            rerun = Rerun(case, used, subject, Patient(rules_of(subject.profile)))
+            rerun = Rerun(case, used, subject, rules_of(subject.profile))
             found = rerun.first_failure()
             interpreted = launch_counts.unwatched(_interpreted(used) - before)
     except NotTried as left:
         return ReplayVerdict(NOT_APPLICABLE, str(left), case)
-    except TooLong as late:
-        return ReplayVerdict(LEFT_OUT, f"left out: {late}", case)
     if found is None and interpreted and (case.sanitized or any(call.schedule for call in case.calls)):
         return ReplayVerdict(NOT_APPLICABLE, interpreted, case)
     if found is None:
         return _not_failed(case, subject, compared=rerun.compared, watched=_watches(port, device))
-    known = None if as_new else subject.defect_index.find_apart(_with_id(found, subject))
+    known = None if as_new else subject.defect_index.find(_with_id(found, subject))
     if known is not None:
         declared = ", ".join(filter(None, (known.id, known.link)))
         return ReplayVerdict(KNOWN, f"{known.id or known.link}: {_sentence(found)}", found, declared)

@@ -163,10 +163,6 @@ class KnownDeviation:
             return ()
         return tuple(symptom for symptom in self.shown_by if symptom.fits(failure))
 
-    def asks(self, symptoms: tuple[Symptom, ...]) -> bool:
-        """Whether there are conditions, which are code of the declaration's author."""
-        return self.condition is not _always or any(one.condition != Condition() for one in symptoms)
-
     def accepts(self, case: Case, profile: Profile, symptoms: tuple[Symptom, ...]) -> bool:
         """Whether its own condition and that of one of `symptoms` hold for the case.
 

@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import cast
 
 from statecheck.case.raised import error_text, from_outside, message_of
+from statecheck.subject.process_state import restored
 from statecheck.subject.subject import Subject, offers, safe_getattr
-from statecheck.subject.surroundings import kept_at_once
 
 BUILT_IN = {
     "impl": "subjects.impl",
@@ -42,7 +42,7 @@ def load(name: str) -> Subject:
     if not all(part.isidentifier() for part in name.split(".")):
         raise ValueError(f"subject = {name!r}, but should be {rule} [load]")
     try:
-        with kept_at_once(f"import {name}"):
+        with restored():
             module = importlib.import_module(BUILT_IN.get(name, name))
     except ImportError as error:
         raise ValueError(f"subject = {name!r}, but should be {rule} [load]: {message_of(error)}") from error

@@ -7,13 +7,10 @@ from collections.abc import Iterator, Sequence
 from oracle.profile import Profile
 from statecheck.case import Case
 from statecheck.case.raised import error_text, from_outside
-from statecheck.subject.apart import NoAnswerError, answer_apart
 from statecheck.subject.deviation import KnownDeviation, Symptom
 
 _Key = tuple[str, str, str, str, str, str]
 _Candidate = tuple[KnownDeviation, tuple[Symptom, ...]]
-ASK_SECONDS = 5.0
-"""How long the conditions of known defects may take for a case where they are asked apart."""
 
 
 class KnownDefectIndex:
@@ -31,45 +28,20 @@ class KnownDefectIndex:
         self.declared = declared
         self.errors: dict[str, str] = {}
         self._profile = profile
-        self._unanswered: list[tuple[_Candidate, ...]] = []
-        """Declared defects whose conditions ended a process that asked them, or kept it."""
         self._candidates: dict[_Key, tuple[_Candidate, ...]] = {}
 
     def find(self, case: Case) -> KnownDeviation | None:
         """The first declared defect that the case shows; None where there is none. Raises nothing that a condition raises."""
         fitting = self._fitting(case)
-        if not any(one.asks(symptoms) for one, symptoms in fitting):
-            return next((one for one, _ in fitting), None)
         return next((one for one, symptoms in fitting if self._accepts(one, case, symptoms)), None)
-
-    def find_apart(self, case: Case) -> KnownDeviation | None:
-        """As `find`, with the conditions asked in a child process. Where they end it, or take longer, the case shows no defect."""
-        fitting = self._fitting(case)
-        if not any(one.asks(symptoms) for one, symptoms in fitting):
-            return self.find(case)
-        if fitting in self._unanswered:
-            return None
-        try:
-            number, errors = answer_apart(lambda: self._answer(case), ASK_SECONDS)
-        except NoAnswerError as error:
-            self._unanswered.append(fitting)
-            message = f"a condition of a known defect gave no answer: {error}: the case counts as new"
-            number, errors = None, {"": message}
-        self.errors |= errors
-        return None if number is None else self.declared[number]
 
     def nearest(self, case: Case) -> str:
         """A sentence about the first declared defect from which a new failure differs in one field alone, such as by a slip in the place; or "".
 
         Its condition holds for the case: a defect of other inputs or of another model is none that the failure is near to.
         """
-        near = [pair for one in self.declared for pair in self._almost(one, case)]
-        if not any(one.asks((symptom,)) for one, symptom, _ in near):
-            return near[0][2] if near else ""
-        try:
-            return str(answer_apart(lambda: self._first_accepted(near, case), ASK_SECONDS))
-        except NoAnswerError:
-            return ""
+        near = (pair for one in self.declared for pair in self._almost(one, case))
+        return next((said for one, symptom, said in near if self._accepts(one, case, (symptom,))), "")
 
     def _almost(self, one: KnownDeviation, case: Case) -> Iterator[tuple[KnownDeviation, Symptom, str]]:
         """Its symptoms from which the failure differs in one field, each with the sentence."""
@@ -87,14 +59,6 @@ class KnownDefectIndex:
                     symptom,
                     f"Known defect {name} is declared for {field} = {declared!r}. This failure has {field} = {seen!r}, and differs in nothing else.",
                 )
-
-    def _first_accepted(self, near: Sequence[tuple[KnownDeviation, Symptom, str]], case: Case) -> str:
-        return next((said for one, symptom, said in near if self._accepts(one, case, (symptom,))), "")
-
-    def _answer(self, case: Case) -> tuple[int | None, dict[str, str]]:
-        found = self.find(case)
-        number = next((number for number, one in enumerate(self.declared) if one is found), None)
-        return number, self.errors
 
     def _fitting(self, case: Case) -> tuple[_Candidate, ...]:
         """The defects whose names and places are those of the case: the same for all cases with its fields."""

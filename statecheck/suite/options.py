@@ -18,7 +18,6 @@ from statecheck.execution.registry import WrittenExamples
 from statecheck.kernels import triton_mode
 from statecheck.rooms import FOLDER
 from statecheck.subject import Subject, load
-from statecheck.subject.trial_import import require_import_that_ends
 from statecheck.suite.sanitizer import sanitizer
 from statecheck.suite.verdicts import FAIL_ON_UNTESTED, PropertyTests
 from statecheck.workers.port import InWorker
@@ -62,9 +61,6 @@ def pytest_configure(config: pytest.Config) -> None:
         profiles.limit(config.getoption("--max-examples"))
         device = choose_device(config.getoption("--device"))
         triton_mode.prepare(device)
-        if not hasattr(config, "workerinput"):
-            # Where pytest has workers, it has imported the subject in the process that starts them.
-            require_import_that_ends(config.getoption("--subject"))
         subject = load(config.getoption("--subject"))
         require_narrow(subject)
         Offers(subject).require(listed(config.getoption("--require")))

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from statecheck.rooms import import_path, working_folder
-from statecheck.subject.surroundings import go_to
+from statecheck.subject.process_state import go_to
 from statecheck.workers.forkserver import worker_environment
 
 Surroundings = tuple[dict[str, str], str, list[str]]

@@ -12,9 +12,8 @@ from typing import Self
 from statecheck.case.faults import HANG, INTERRUPTED, Fault, Faulted, hang
 from statecheck.case.values import Call, Outcome, Raised, Step
 from statecheck.kernels.launch_counts import INTERPRETED, How
-from statecheck.subject.remarks import note
 from statecheck.workers.shared_workers import SharedWorkers
-from statecheck.workers.worker_process import WorkerWithSpare
+from statecheck.workers.worker_process import NoWorkerError, WorkerWithSpare
 
 Message = tuple[bool, bool, tuple[Step, ...]]
 """Whether an example begins, whether waiting for the device is refused, and steps of which the last is a call."""
@@ -64,7 +63,7 @@ class InWorker:
         spare: bool = True,
         share: str = "",
     ) -> None:
-        self.device = device
+        self.subject, self.device = subject, device
         self.faults: Counter[str] = Counter()
         self._workers = SharedWorkers(share) if share else WorkerWithSpare(device, subject, spare=spare)
         self._patience = Patience(time_limit)
@@ -87,9 +86,26 @@ class InWorker:
         """Start a worker, so that no call waits for it.
 
         Raises:
-            Exception: what the subject raises when it is imported, or RuntimeError where no worker gets ready.
+            NoWorkerError: no worker gets ready.
+            Exception: what the subject raises when it is imported.
         """
         self._workers.worker()
+
+    def require_import(self) -> None:
+        """Have a worker import the subject before this process does: an import that ends its process, or keeps it, would do so here.
+
+        What the import raises is no concern here: it raises the same in this process.
+
+        Raises:
+            ValueError: the import ended the worker, or did not come to its end.
+        """
+        try:
+            self.warm_up()
+        except NoWorkerError as error:
+            rule = "a module whose import comes to its end"
+            raise ValueError(f"subject = {self.subject!r}, but should be {rule} [load]: {error}") from error
+        except Exception:
+            return
 
     @property
     def restarts(self) -> int:
@@ -191,8 +207,6 @@ class InWorker:
             limit, "example", self._workers.number, begins, tuple(one[1:] for one in messages)
         )
         self._launched += meanwhile.launched
-        for what, sentence in meanwhile.remarks.items():
-            note(what, sentence)
         if not meanwhile.compiled:
             self._patience.healthy(monotonic() - started)
         return outcomes

@@ -28,7 +28,6 @@ from statecheck.case.values import Outcome, Raised, Step
 from statecheck.execution.executors import LocalExecutor, ordinary_port
 from statecheck.kernels import launch_counts
 from statecheck.subject import Subject, load, loading
-from statecheck.subject.remarks import take_remarks
 from statecheck.workers.forkserver import kernels_of
 from statecheck.workers.inherited import Surroundings, move_to
 from statecheck.workers.wire import COMPILING, DONE, ERROR, FAULT, Meanwhile, answer
@@ -87,7 +86,7 @@ class Server:
         return self._pickled(letter, value)
 
     def _pickled(self, letter: bytes, value: Any) -> bytes:
-        meanwhile = Meanwhile(self._compiled, launch_counts.take(), take_remarks())
+        meanwhile = Meanwhile(self._compiled, launch_counts.take())
         self._compiled = False
         try:
             return answer(letter, value, meanwhile)

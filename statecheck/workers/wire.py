@@ -22,11 +22,10 @@ Of shared workers: the example has to be run again, since the worker that had be
 
 @dataclass(frozen=True)
 class Meanwhile:
-    """What a worker did while it made its answer: whether Triton compiled, which launches were executed or interpreted, and remarks."""
+    """What a worker did while it made its answer: whether Triton compiled, and which launches were executed or interpreted."""
 
     compiled: bool = False
     launched: Counter[How] = field(default_factory=Counter)
-    remarks: dict[str, str] = field(default_factory=dict)
 
 
 NOTHING = Meanwhile()

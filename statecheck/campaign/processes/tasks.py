@@ -167,7 +167,6 @@ class Explored:
         gone: why the device can be used no more.
         tried, exhausted: of inputs that are not drawn, how many were tried to their end, and whether these are all.
         troubles: what could not be done, a sentence each.
-        remarks: about the subject, a sentence for each kind of thing.
     """
 
     property: str
@@ -188,7 +187,6 @@ class Explored:
     tried: int = 0
     exhausted: bool = False
     troubles: tuple[str, ...] = ()
-    remarks: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,6 @@ from statecheck.campaign.processes.tasks import (
     WorkerReady,
 )
 from statecheck.kernels import launch_counts
-from statecheck.subject.descriptors import OpenFiles, need
-from statecheck.subject.own_code import OwnCode
-from statecheck.subject.remarks import take_remarks
 from statecheck.workers.forkserver import kernels_of
 from statecheck.workers.inherited import Surroundings, move_to
 from statecheck.workers.shared_workers import DeviceGone
@@ -81,7 +78,6 @@ class Worker:
         """What could not be done, a sentence for each thing."""
         self._beat_at = 0.0
         self.properties = load_properties()
-        self.own_code = OwnCode()
         subject = with_xfails(setting, load(setting.subject))
         self.isolated = self._in_worker() if setting.in_worker else None
         self.watched: Executor = self.isolated or ordinary_port(
@@ -95,7 +91,6 @@ class Worker:
         keeps_in, reports = Path(setting.keeps_in), Path(setting.reports)
         self.keeper = Keeper(keeps_in, reports, lambda: subject.module, self.trouble)
         self.known_defects = KnownDefectMatcher(subject.known_deviations, subject.profile)
-        self._files = OpenFiles()
 
     @staticmethod
     def _prepare_process(setting: Setting) -> None:
@@ -153,6 +148,8 @@ class Worker:
 
     def run(self, task: Task) -> None:
         """Do a task, and send what came of it."""
+        if self.output is not None:
+            self.output.clear()
         if isinstance(task, Explore):
             self.events.send(self.explored(task))
         elif isinstance(task, Replay):
@@ -174,13 +171,6 @@ class Worker:
         """Note that something could not be done."""
         if sentence not in self.troubles:
             self.troubles.append(sentence)
-
-    def remarks(self) -> dict[str, str]:
-        """What is to be said of the subject since the last time that this was asked."""
-        if self.output is not None:
-            self.output.look()
-        self._files.look()
-        return take_remarks()
 
     def close(self) -> None:
         if self.output is not None:
@@ -249,7 +239,6 @@ def main(descriptor: int, surroundings: Surroundings, setting: Setting) -> None:
     pipe = Connection(descriptor)
     # Before the subject is imported, which may write to the terminal as every call of it may.
     output = Output(Path(setting.pending or Path(setting.reports) / "pending"))
-    need(descriptor, output.end_without_pipe)
     try:
         worker = Worker(setting, pipe)
         worker.output = output

@@ -97,7 +97,6 @@ def merged(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> Camp
         mixed_versions=_mixed_versions(shards),
         troubles=[f"shard {shard_name(shard, count)}: {text}" for shard, text in troubles]
         + [f"shard {shard_name(shard, count)} is missing" for shard in missing],
-        remarks=[*dict.fromkeys(every("remarks"))],
         canary=_joined(one.canary for one in shards) if all(one.canary for one in shards) else "",
         properties=_grouped(every("properties"), lambda row: row.name, merge_rows),
         buckets=sorted(

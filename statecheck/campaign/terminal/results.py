@@ -35,8 +35,6 @@ def print_failures(say: Say, record: CampaignRecord) -> None:
             say(f"\nof the corpus, {entry.verdict}: {said(entry.file)}\n  {said(entry.message)}")
     for trouble in record.troubles:
         say(f"trouble: {said(trouble)}")
-    for remark in record.remarks:
-        say(f"remark: {said(remark)}")
     for status in (Status.NOT_APPLICABLE, Status.NOT_TESTED):
         for reason, names in _briefly(record, _by_reason(record, status)).items():
             say(f"{status.value}: {first_names(names, _MOST_NAMES)}: {said(reason)}")

@@ -42,7 +42,7 @@ from statecheck.execution.objects.sanitizer import Watched
 from statecheck.execution.objects.source_line import source_line
 from statecheck.kernels.orders.schedule import program_schedule
 from statecheck.subject import NotOffered, Subject, is_engine
-from statecheck.subject.surroundings import ProcessState
+from statecheck.subject.process_state import ProcessState
 
 
 class InProcess:
@@ -194,7 +194,7 @@ class InProcess:
                 self._sync_debug_mode() if self._sync_mode == "error" else nullcontext(),
                 watching,
                 program_schedule(call.schedule),
-                self._state.kept(call.function),
+                self._state.kept(),
             ):
                 result = function()
             if os.getpid() != process:

@@ -27,14 +27,13 @@ from statecheck.campaign.processes.tasks import (
     Setting,
 )
 from statecheck.campaign.processes.worker import Worker
-from statecheck.case import Case, compare
+from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.case import CHANCE
 from statecheck.case.values import Raised, call
 from statecheck.diagnose import diagnosis
 from statecheck.diagnose.confirm import Confirmation
 from statecheck.diagnose.rerun import ends_earlier
-from statecheck.execution import example as example_module
 from statecheck.execution import profiles
 from statecheck.execution.example import Example, ExecutionContext, Observer
 from statecheck.execution.executors.in_process import InProcess
@@ -447,34 +446,6 @@ def test_an_error_of_a_property_leaves_its_input(make: Make, tmp_path: Path) -> 
     assert "the property has to be repaired" in end.detail
     (path,) = (tmp_path / "reports" / "errors").glob("*.json")
     assert [one.function for one in Case.load(path).calls] == ["divide"]
-
-
-@pytest.mark.parametrize("how", ["name", "method", "code"])
-def test_what_a_subject_replaces_in_the_harness_is_put_back_and_an_error(make: Make, how: str) -> None:
-    target, name = {
-        "name": (example_module, "outcome_difference"),
-        "method": (Example, "_compare"),
-        "code": (compare.outcome_difference, "__code__"),
-    }[how]
-    before = getattr(target, name)
-    nothing = (
-        (lambda self, number, *, counts=True: None)
-        if how == "method"
-        else (lambda expected, actual, *, places: None)
-    )
-
-    def body(trial: Example, x: int) -> None:
-        setattr(target, name, nothing.__code__ if how == "code" else nothing)
-        divides_by_one(trial, x)
-
-    worker = make(body, least=60, most=61)
-    try:
-        ended = explored(worker)
-        assert ended.status == "error"
-        assert "the subject replaced statecheck." in ended.detail
-        assert getattr(target, name) is before
-    finally:
-        setattr(target, name, before)
 
 
 def test_an_error_while_shrinking_keeps_the_case_in_hand(make: Make, tmp_path: Path) -> None:

@@ -15,15 +15,9 @@ from tests.helpers.modules import ROOT
 from tests.helpers.processes import COMMANDS, run_python
 
 _PORT = """\
-import inspect, os, signal, sys, tempfile, warnings
+import os, signal, sys, tempfile
 import torch
 STATECHECK_PROTOCOL = 2
-def alarmed(number, frame):
-    while frame is not None:
-        if frame.f_code.co_filename == __file__:
-            return
-        frame = frame.f_back
-    raise RuntimeError("alarmed")
 def effect():{effects}def chunk_offsets(cu_seqlens, chunk_size):
     effect()
     counts = [-(-(b - a) // chunk_size) for a, b in zip(cu_seqlens, cu_seqlens[1:])]
@@ -36,56 +30,19 @@ effect()
 _EFFECTS = """
     torch.set_default_device("meta")
     torch.set_default_dtype(torch.float16)
-    os.umask(0o777)
     os.environ["PORT"] = os.urandom(4).hex()
     sys.path.clear()
-    sys.stdout = sys.stderr = None
-    warnings.simplefilter("error")
     os.write(1, b"CLEAN\\x1b[2J\\n")
     os.write(2, b"::error::no\\n")
     if os.fork() == 0:
         os.write(1, b"CLEAN\\n")
         os._exit(0)
     os.wait()
-    for _ in range(10):
-        os.open("/dev/null", os.O_RDONLY)
     folder = tempfile.mkdtemp()
     os.chdir(folder)
     os.rmdir(folder)
     for number in (signal.SIGALRM, signal.SIGPROF, signal.SIGTERM):
-        signal.signal(number, alarmed)
-    signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
-    signal.setitimer(signal.ITIMER_PROF, 0.5, 0.5)
-    sys.setrecursionlimit(len(inspect.stack()) + 40)
-"""
-REMARKS = (
-    "the subject changed the working folder in ",
-    "the subject changed the umask in ",
-    "the subject changed torch's default device in ",
-    "the subject changed torch's default dtype in ",
-    "the subject changed the recursion limit in ",
-    "the subject changed the standard streams in ",
-    "the subject changed the handler of SIGALRM in ",
-    "the subject changed the handler of SIGTERM in ",
-    "the subject changed the timer of SIGALRM in ",
-    "the subject changed the timer of SIGPROF in ",
-    "the subject changed the import path (sys.path) in ",
-    "the subject changed variables of the environment in ",
-    "the subject wrote to the standard output or error: 'CLEAN\\x1b[2J\\n::error::no\\nCLEAN\\n",
-    "the subject leaves files open: a worker has ",
-)
-
-
-_KNOWN = """\
-import os, sys, time
-from subjects import KnownDeviation, Symptom, adapted
-STATECHECK_PROTOCOL = 2
-def chunk_offsets(cu_seqlens, chunk_size):
-    return [1] * len(cu_seqlens)
-SUBJECT = adapted(sys.modules[__name__])
-SHOWN = Symptom("value", function="prepare_chunk_offsets", place="result")
-NAME = "chunk_offsets_count_the_chunks_before_each_sequence"
-SUBJECT.known_deviations = (KnownDeviation(NAME, "https://example.org/1", SHOWN, lambda case: {condition}),)
+        signal.signal(number, signal.SIG_IGN)
 """
 
 
@@ -116,8 +73,6 @@ def test_effects_of_a_port_on_its_process_are_no_failures(tmp_path: Path) -> Non
     record = record_of(tmp_path / "project")
     assert [row.status for row in record.properties] == ["passed"]
     assert record.troubles == []
-    assert [one for one in REMARKS if not any(message.startswith(one) for message in record.remarks)] == []
-    assert "remark: the subject changed the working folder in " in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
     assert "::error" not in done.stderr
     assert done.stdout.count("\nCLEAN\n") == 1
@@ -135,21 +90,6 @@ def test_effects_of_a_port_on_its_process_lose_no_finding(tmp_path: Path) -> Non
     assert "CLEAN\n" not in done.stdout.replace("NOT CLEAN\n", "")
 
 
-@pytest.mark.parametrize("condition", ["os._exit(0)", "time.sleep(1e6)"], ids=["exits", "hangs"])
-def test_a_condition_without_an_answer_leaves_a_new_finding(tmp_path: Path, condition: str) -> None:
-    port = _KNOWN.format(condition=condition)
-    done = nightly_on(port, tmp_path / "project", "--time-limit", "2s")
-    assert done.returncode == 1, done.stdout + done.stderr
-    record = record_of(tmp_path / "project")
-    assert [row.status for row in record.properties] == ["FALSIFIED"]
-    (bucket,) = record.buckets
-    assert bucket.message.startswith("result[0] = 1, but should be 0 ")
-    assert Case.load(Path(bucket.corpus)).property_name == bucket.property
-    assert any(
-        trouble.startswith("a condition of a known defect gave no answer: ") for trouble in record.troubles
-    )
-
-
 _CLOSES = """\
 import os
 STATECHECK_PROTOCOL = 2
@@ -160,15 +100,27 @@ def chunk_offsets(cu_seqlens, chunk_size):
 """
 
 
-def test_a_port_that_closes_the_descriptors_of_its_process_is_falsified(tmp_path: Path) -> None:
+def test_a_port_that_closes_the_pipe_of_its_worker_is_never_clean(tmp_path: Path) -> None:
     done = nightly_on(_CLOSES, tmp_path / "project")
-    assert done.returncode == 1, done.stdout + done.stderr
-    record = record_of(tmp_path / "project")
-    (bucket,) = record.buckets
-    assert Case.load(Path(bucket.corpus)).property_name == bucket.property
-    assert any(
-        "the subject closed file descriptors that it had not opened" in message for message in record.remarks
-    )
+    assert done.returncode in (1, 2), done.stdout + done.stderr
+    (row,) = record_of(tmp_path / "project").properties
+    assert row.status in ("FALSIFIED", "ERROR")
+    assert "worker died" in row.detail
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import os; os._exit(0)", "worker died: exit code 0"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "worker died: SIGKILL"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+    ],
+)
+def test_an_import_that_ends_its_process_is_refused(tmp_path: Path, source: str, reason: str) -> None:
+    done = nightly_on(source, tmp_path / "project")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert done.stderr.startswith("error: subject = 'port', but should be ")
+    assert reason in done.stderr
 
 
 _REMOVES = """\

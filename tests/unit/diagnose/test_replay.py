@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,18 +13,16 @@ from statecheck.campaign.corpus import Corpus, replayed
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.failure import stated
-from statecheck.case.values import Call, Raised, Refusal, Returned, Tensor, Value, call
+from statecheck.case.values import Raised, Refusal, Returned, call
 from statecheck.diagnose.replay import (
     FAILED,
     FIXED,
     KNOWN,
-    LEFT_OUT,
     NOT_APPLICABLE,
     NOT_REPRODUCED,
     replay_case,
 )
 from statecheck.execution.executors.in_process import InProcess
-from statecheck.execution.patience import Patient, TooLong
 from statecheck.kernels.launch_counts import INTERPRETED, LAUNCHES, How
 from statecheck.subject.identity import SOURCE, source_of
 from subjects import KnownDeviation, NotOffered, Outside, Subject, Symptom, load
@@ -254,60 +249,6 @@ def test_what_the_sanitizer_found_is_not_fixed_where_it_does_not_watch() -> None
         subject = subject_of(right)
         port = InProcess(subject, "cpu", sanitized=sanitized)
         assert replay_case(raced, subject, "cpu", port).verdict == becomes
-
-
-ENDLESS = a_case(
-    subject="impl",
-    steps=(call("prepare_chunk_indices", cu_seqlens=Tensor("int32", (2,), (0, 2**31 - 1)), chunk_size=1),),
-    expected=(Returned(None),),
-    actual=(Returned(0),),
-    message="result = 0, but should be None",
-)
-"""One row for each of 2^31 tokens."""
-
-
-def test_a_case_for_which_the_rules_find_no_end_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("statecheck.diagnose.replay.Patient", partial(Patient, seconds=0.2))
-    message = "left out: the rules took more than 0.2 s for prepare_chunk_indices"
-    assert verdict(ENDLESS, load("impl")) == (LEFT_OUT, message)
-    # The next one has its own time.
-    assert verdict(DIVIDED, subject_of(right))[0] == FIXED
-
-
-def test_the_time_is_up_while_garbage_is_collected_too() -> None:
-    """Hypothesis has Python call it whenever garbage is collected, and what is raised in such a call is lost."""
-
-    def busy(*_: object) -> None:
-        began = time.process_time()
-        while time.process_time() - began < 0.01:
-            """Counting."""
-
-    def many(*_: object) -> Returned:
-        began = time.process_time()
-        while time.process_time() - began < 0.5:
-            assert len([[number] for number in range(1000)]) == 1000
-        return Returned(0)
-
-    gc.callbacks.append(busy)
-    try:
-        with pytest.raises(TooLong):
-            Patient(many, seconds=0.1)(call("cdiv"), {})
-    finally:
-        gc.callbacks.remove(busy)
-    assert gc.isenabled()
-
-
-def test_the_rules_have_a_time_for_all_calls_of_a_case_together() -> None:
-    def slow(call: Call, _: Mapping[str, Value]) -> Returned:
-        began = time.process_time()
-        while time.process_time() - began < 0.02:
-            """Thinking."""
-        return Returned(call.function)
-
-    rules = Patient(slow, seconds=0.1)
-    asked = (rules(call("cdiv"), {}) for _ in range(10))
-    with pytest.raises(TooLong, match=r"the rules took more than 0\.1 s for cdiv"):
-        list(asked)
 
 
 # Defects that are declared by a property's id.
