@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from statecheck.case.failure import Failure, WrongBytes, exception_of, kind_of_exception, stated
+from statecheck.case.failure import Failure, WrongBytes, stated
 from statecheck.case.values import Raised
 
 
@@ -36,8 +36,7 @@ class Flaw:
         """What it is of an example."""
         found = stated(self.seen, self.wanted, place=self.place, function=self.function)
         if self.outcome is not None:
-            kind, exception = kind_of_exception(self.outcome), exception_of(self.outcome)
-            return replace(found, kind=kind, exception=exception)
+            return replace(found, kind=self.outcome.kind, exception=self.outcome.exception)
         return replace(found, kind="memory") if self.place == "written" else found
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from statecheck.case.codec import DECODER, encode, spread
 from statecheck.case.failure import Failure, WrongBytes
-from statecheck.case.faults import DEVICE_FAULT
-from statecheck.case.findings import FINDINGS
 from statecheck.case.rules import check_cost, check_names
 from statecheck.case.timeline import Timeline
 from statecheck.case.values import Call, Expected, Outcome, Raised, Step
@@ -79,13 +77,15 @@ class Case:
     @property
     def sanitized(self) -> bool:
         """Whether it was the sanitizer that found it."""
-        return any(isinstance(outcome, Raised) and outcome.exception in FINDINGS for outcome in self.actual)
+        return any(
+            isinstance(outcome, Raised) and outcome.kind in ("memory", "race") for outcome in self.actual
+        )
 
     @property
     def fault(self) -> Raised | None:
-        """The first fault of the device, which ended the process; None where there was none."""
+        """The first fault or hang, which ended the process; None where there was none."""
         raised = (outcome for outcome in self.actual if isinstance(outcome, Raised))
-        return next((outcome for outcome in raised if outcome.exception == DEVICE_FAULT), None)
+        return next((outcome for outcome in raised if outcome.kind in ("fault", "hang")), None)
 
     @property
     def digest(self) -> str:

@@ -38,15 +38,18 @@ NOTHING_WRONG = "nothing"  # of a law that holds; otherwise a sentence stands th
 class Difference:
     """`place` was observed to be `observed`, but should be `expected`; `tensors` are (expected, observed) if it is one.
 
-    `damage`: memory around a tensor was written to. `sentence`: what was observed, where it says itself what is wrong.
+    `sentence`: what was observed, where it says itself what is wrong. `tensor`: the place of the tensor in which an element is wrong, at `index`, or
+    whose surrounding memory was written to, at byte `guard`: 1 is the first behind it, and -1 the last before it.
     """
 
     place: str
     observed: str
     expected: str
     tensors: tuple[Tensor, Tensor] | None = None
-    damage: bool = False
     sentence: str = ""
+    tensor: str = ""
+    index: tuple[int, ...] | None = None
+    guard: int | None = None
 
     @property
     def seen(self) -> str:
@@ -165,8 +168,9 @@ def _tensor_difference(expected: Tensor, actual: Tensor, place: str, *, places: 
     indices = itertools.product(*map(range, expected.shape))
     for index, wanted, seen in zip(indices, want, got, strict=True):
         if wanted != seen:
-            where = ", ".join(map(str, index))
-            return Difference(f"{place}[{where}]", write(seen), write(wanted), (expected, actual))
+            where = f"{place}[{', '.join(map(str, index))}]"
+            tensors = (expected, actual)
+            return Difference(where, write(seen), write(wanted), tensors, tensor=place, index=index)
     return None
 
 
@@ -180,7 +184,8 @@ def damage(actual: Record, place: str) -> Difference:
     )
     seen = (before if side == "before" else after)[at]
     where = f"byte {at + 1} {side} {place}"
-    return Difference(where, hexadecimal(seen), hexadecimal(CANARY), damage=True)
+    guard = -at - 1 if side == "before" else at + 1
+    return Difference(where, hexadecimal(seen), hexadecimal(CANARY), tensor=place, guard=guard)
 
 
 def _first_other(guard: bytes) -> int | None:

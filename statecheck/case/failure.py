@@ -9,9 +9,7 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from statecheck.case.compare import Difference, brief_raised
-from statecheck.case.faults import DEVICE_FAULT, HANG
-from statecheck.case.findings import FINDINGS, RACES
-from statecheck.case.values import Expected, Outcome, Raised, Refusal
+from statecheck.case.values import Expected, KernelAccess, Outcome, Raised, Refusal
 
 Kind = Literal["value", "refusal", "memory", "race", "fault", "hang"]
 KINDS: frozenset[str] = frozenset(get_args(Kind))
@@ -34,6 +32,7 @@ class Failure:
         rule: what was broken, in words that hold for every input: no number, name or value of one is in it.
         shown: the call as one would write it down, with the name that its author gave it; several, of a condition on several.
         about: the numbers of the calls that a condition is about, where each of their outcomes alone is what the rules expect.
+        access: of a finding of the sanitizer, the kernel, the tensor and the element.
     """
 
     kind: Kind
@@ -46,6 +45,7 @@ class Failure:
     rule: str = ""
     shown: str = ""
     about: tuple[int, ...] = ()
+    access: KernelAccess | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -68,8 +68,8 @@ class Failure:
 
     @property
     def fault(self) -> str:
-        """The kind of the device's fault, or the name of the sanitizer's finding; "" for a wrong answer."""
-        return self.exception if self.kind in ("fault", "hang") or self.exception in FINDINGS else ""
+        """The kind of the fault, or the name of the sanitizer's finding; "" for a wrong answer."""
+        return self.exception if self.kind != "refusal" else ""
 
 
 @dataclass(frozen=True)
@@ -99,32 +99,64 @@ def failure_of(
     shown: str,
 ) -> Failure:
     """The failure of a call whose outcome differs from the expected one."""
-    raised = actual if isinstance(actual, Raised) and difference.place == "the call" else None
-    return Failure(
-        kind=_kind(difference, expected, actual),
+    if isinstance(actual, Raised) and actual.kind != "refusal":
+        rule = _raised_rule(actual)
+    elif actual.changed:
+        rule = ", ".join(dict.fromkeys(map(without_indices, actual.changed))) + " written to"
+    elif isinstance(expected, Refusal) and difference.place in ("result", "the call"):
+        done = f"raises {actual.exception}" if isinstance(actual, Raised) else "returns"
+        rule = (
+            f"{done}, but should raise {expected.exception} that names {without_indices(expected.argument)}"
+        )
+    elif isinstance(actual, Raised) and difference.place == "the call":
+        rule = _raised_rule(actual)
+    else:
+        rule = without_indices(difference.place)
+    kind: Kind = "value"
+    if actual.changed or difference.guard is not None:
+        kind = "memory"
+    elif isinstance(expected, Refusal) and difference.place == "result":
+        kind = "refusal"
+    failure = Failure(
+        kind=kind,
         observed=difference.seen,
         expected=difference.wanted,
         function=function,
         call=call,
-        place=_touched(raised) or difference.place,
-        exception=exception_of(raised),
-        rule=f"{function}: {_what_differs(difference, expected, actual)}",
+        place=difference.place,
+        rule=f"{function}: {rule}",
         shown=shown,
+    )
+    return (
+        _of_raised(failure, actual)
+        if isinstance(actual, Raised) and difference.place == "the call"
+        else failure
     )
 
 
 def raised_instead(raised: Raised, *, function: str, call: int, shown: str) -> Failure:
     """The failure of a call that raised where a property wants its result."""
-    return Failure(
-        kind=kind_of_exception(raised),
+    failure = Failure(
+        kind=raised.kind,
         observed=f"the call = {brief_raised(raised)}",
         expected="should return a result",
         function=function,
         call=call,
-        place=_touched(raised) or "the call",
-        exception=exception_of(raised),
-        rule=f"{function}: {_what_was_raised(raised)}",
+        rule=f"{function}: {_raised_rule(raised)}",
         shown=shown,
+    )
+    return _of_raised(failure, raised)
+
+
+def _of_raised(failure: Failure, raised: Raised) -> Failure:
+    """The failure with the fields of what the call raised."""
+    tensor = raised.access.tensor if raised.access is not None else ""
+    return replace(
+        failure,
+        kind=raised.kind,
+        place=tensor or "the call",
+        exception=raised.exception,
+        access=raised.access,
     )
 
 
@@ -144,93 +176,27 @@ def stated(
 
 
 def fatal_among(actual: Sequence[Outcome]) -> int | None:
-    """The number of the first call that ended in a fault of the device or in a finding of the sanitizer."""
-    numbered = ((number, outcome) for number, outcome in enumerate(actual) if isinstance(outcome, Raised))
-    return next((number for number, outcome in numbered if _is_fatal(outcome)), None)
-
-
-def _is_fatal(raised: Raised) -> bool:
-    return raised.exception == DEVICE_FAULT or raised.exception in FINDINGS
+    """The number of the first call that ended in a fault, a hang or a finding of the sanitizer."""
+    kinds = (outcome.kind if isinstance(outcome, Raised) else "refusal" for outcome in actual)
+    return next((number for number, kind in enumerate(kinds) if kind != "refusal"), None)
 
 
 def with_cause(failure: Failure, raised: Raised, *, function: str, call: int) -> Failure:
-    """The failure, as that of the call that ended in a fault of the device or in a finding of the sanitizer."""
-    kind = kind_of_exception(raised)
-    if failure.call == call and failure.kind == kind:
+    """The failure, as that of the call that ended in a fault, a hang or a finding of the sanitizer."""
+    if failure.call == call and failure.kind == raised.kind:
         return failure
-    return replace(
-        failure,
-        kind=kind,
-        exception=exception_of(raised),
-        function=function,
-        call=call,
-        place=_touched(raised) or "the call",
-        rule=f"{function}: {_what_faulted(raised)}",
-    )
+    rule = f"{function}: {_raised_rule(raised)}"
+    return _of_raised(replace(failure, function=function, call=call, rule=rule), raised)
 
 
-def exception_of(raised: Raised | None) -> str:
-    """The exception's name, or the kind of the device's fault."""
-    if raised is None:
-        return ""
-    return raised.message.partition(":")[0] if raised.exception == DEVICE_FAULT else raised.exception
-
-
-def kind_of_exception(raised: Raised) -> Kind:
-    """What kind of failure it is that a call raised this."""
-    if raised.exception == DEVICE_FAULT:
-        return "hang" if raised.message.startswith(HANG) else "fault"
-    if raised.exception in RACES:
-        return "race"
-    return "memory" if raised.exception in FINDINGS else "refusal"
-
-
-def _kind(difference: Difference, expected: Expected, actual: Outcome) -> Kind:
-    if isinstance(actual, Raised) and difference.place == "the call":
-        return kind_of_exception(actual)
-    if actual.changed or difference.damage:
-        return "memory"
-    return "refusal" if isinstance(expected, Refusal) and difference.place == "result" else "value"
-
-
-def _what_differs(difference: Difference, expected: Expected, actual: Outcome) -> str:
-    if isinstance(actual, Raised) and _is_fatal(actual):
-        return _what_faulted(actual)
-    if actual.changed:
-        return ", ".join(dict.fromkeys(map(without_indices, actual.changed))) + " written to"
-    if isinstance(expected, Refusal) and difference.place in ("result", "the call"):
-        done = f"raises {actual.exception}" if isinstance(actual, Raised) else "returns"
-        return (
-            f"{done}, but should raise {expected.exception} that names {without_indices(expected.argument)}"
-        )
-    if isinstance(actual, Raised) and difference.place == "the call":
-        return _what_was_raised(actual)
-    return without_indices(difference.place)
-
-
-def _what_was_raised(outcome: Raised) -> str:
-    return f"raises {outcome.exception}: {plain(outcome.message)}"
-
-
-_ACCESS = re.compile(r"program \([^)]*\) of (\w+) (\w+) .*?`([^`]*)`")
-
-
-def _what_faulted(fault: Raised) -> str:
-    """A fault's own words name addresses and programs; who touched what is all that stays."""
-    if fault.exception == DEVICE_FAULT:
-        return "device fault"
-    access = _ACCESS.search(fault.message)
-    if access is None:
-        return plain(fault.message)
-    kernel, verb, tensor = access.groups()
-    # Which side of a race comes first depends on the input.
-    return f"{kernel} {'races for' if fault.exception in RACES else verb} {without_indices(tensor)}"
-
-
-def _touched(raised: Raised | None) -> str:
-    """The tensor that a finding of the sanitizer is about."""
-    access = _ACCESS.search(raised.message) if raised is not None and raised.exception in FINDINGS else None
-    return access[3] if access else ""
+def _raised_rule(raised: Raised) -> str:
+    """What was broken, without addresses, programs and elements."""
+    access = raised.access
+    if access is not None:
+        # Which side of a race comes first depends on the input.
+        verb = "races for" if raised.kind == "race" else access.verb
+        return f"{access.kernel} {verb} {without_indices(access.tensor) or 'memory of no known tensor'}"
+    return f"raises {raised.exception}: {plain(raised.message)}" if raised.kind == "refusal" else raised.kind
 
 
 @lru_cache(4096)

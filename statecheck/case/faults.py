@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from statecheck.case.values import Raised
 
-DEVICE_FAULT = "DeviceFault"
 ILLEGAL, MISALIGNED, HANG = "illegal access", "misaligned access", "hang"
 LAUNCH, MEMORY, DIED = "launch failure", "out of memory", "worker died"
 KINDS = (ILLEGAL, MISALIGNED, HANG, LAUNCH, MEMORY, DIED)
@@ -28,25 +27,28 @@ _SIGNS = (
     ("misaligned", MISALIGNED),
     ("out of memory", MEMORY),
 )
-_SIGNALS = {signal.SIGSEGV: ILLEGAL, signal.SIGBUS: ILLEGAL}
 
 
 @dataclass(frozen=True)
 class Fault:
-    """The end of a worker: one of `KINDS`, and a sentence that is the same whenever the same thing happens."""
+    """The end of a worker: one of `KINDS`, and a sentence that is the same whenever the same thing happens.
+
+    `killed`: by SIGKILL, which another process may have sent.
+    """
 
     kind: str
     message: str
+    killed: bool = False
 
     @property
     def from_outside(self) -> bool:
         """Whether another process may be the cause: it killed the worker, or holds the memory that the worker asked for."""
-        return self.kind == MEMORY or self == Fault(DIED, signal.SIGKILL.name)
+        return self.kind == MEMORY or self.killed
 
     @property
     def outcome(self) -> Raised:
         """How the fault appears as the outcome of a call."""
-        return Raised(DEVICE_FAULT, f"{self.kind}: {self.message}")
+        return Raised(self.kind, self.message, kind="hang" if self.kind == HANG else "fault")
 
 
 INTERRUPTED = Fault(DIED, "of another example's call")
@@ -84,10 +86,9 @@ def hang(limit: float) -> Fault:
 def death(status: int) -> Fault:
     """The fault that a process ended of: minus the signal's number, or its exit code."""
     if status >= 0:
-        return Fault(DIED, f"exit code {status}")
+        return Fault(DIED, f"the process ended with exit code {status}")
     try:
-        killed_by = signal.Signals(-status)
+        name = signal.Signals(-status).name
     except ValueError:
-        return Fault(DIED, f"signal {-status}")
-    kind = _SIGNALS.get(killed_by)
-    return Fault(DIED, killed_by.name) if kind is None else fault_of_kind(kind)
+        name = f"signal {-status}"
+    return Fault(DIED, f"the process ended by {name}", killed=-status == signal.SIGKILL)

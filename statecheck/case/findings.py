@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from statecheck.case.values import KernelAccess, RaisedKind
+
 Program = tuple[int, int, int]
 _VERBS = {"load": "loads", "store": "stores", "atomic": "changes atomically", "arithmetic": "computes"}
 
@@ -46,12 +48,19 @@ class Access:
     def verb(self) -> str:
         return _VERBS[self.kind]
 
+    @property
+    def fields(self) -> KernelAccess:
+        """What is the same in every run, as an outcome has it."""
+        return KernelAccess(self.kernel, self.verb, self.tensor, self.index)
+
     def __str__(self) -> str:
         return f"program {self.program} of {self.kernel} {self.verb} {self.what} at {self.place}"
 
 
 class Finding(Exception):
-    """Something that a kernel did and may not do. `str()` of it is a sentence for the kernel's maintainer."""
+    """Something that a kernel did and may not do. `str()` of it is a sentence for the kernel's maintainer, which nothing reads fields from."""
+
+    kind: RaisedKind = "memory"
 
     def __init__(self, message: str, access: Access, other: Access | None = None) -> None:
         # All three are arguments of the exception, which pickle then passes on.
@@ -73,9 +82,13 @@ class Misaligned(Finding):
 class RaceBetweenPrograms(Finding):
     """Two programs of a launch touch a byte that one of them writes, and nothing orders them."""
 
+    kind = "race"
+
 
 class RaceWithinProgram(Finding):
     """Two lanes of a program touch a byte that one of them writes, with no barrier between."""
+
+    kind = "race"
 
 
 class UnwrittenRead(Finding):
@@ -88,9 +101,3 @@ class FreedBlock(Finding):
 
 class Bfloat16Arithmetic(Finding):
     """A launch that the executor cannot run, and that has bfloat16 numbers, which Triton's interpreter gets wrong."""
-
-
-RACES = frozenset({RaceBetweenPrograms.__name__, RaceWithinProgram.__name__})
-"""Names of what shows in the bytes as soon as programs, or their warps, run in another order."""
-FINDINGS = frozenset(kind.__name__ for kind in Finding.__subclasses__())
-"""Names of everything that the sanitizer finds by watching."""

@@ -9,7 +9,7 @@ sent and compared where no subject is installed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from statecheck.case.tensor import CANARY as CANARY
 from statecheck.case.tensor import ITEM_SIZES as ITEM_SIZES
@@ -215,9 +215,32 @@ class SourceLine:
 
 
 @dataclass(frozen=True)
-class Raised:
-    """The call raised; `changed`, `after` and `by_subject` as in `Returned`.
+class KernelAccess:
+    """The access to memory that a finding of the sanitizer is about.
 
+    Args:
+        kernel: its name.
+        verb: "loads", "stores", "changes atomically" or "computes". Which access of a race comes first depends on the input.
+        tensor: the tensor's name, "" where the address is in no known tensor.
+        element: the indices in the tensor's view; None for an address in none of its elements.
+    """
+
+    kernel: str
+    verb: str
+    tensor: str
+    element: tuple[int, ...] | None
+
+
+RaisedKind = Literal["refusal", "memory", "race", "fault", "hang"]
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The call raised, or its process ended or gave no answer; `changed`, `after` and `by_subject` as in `Returned`.
+
+    `kind`: "refusal" for an exception of the subject's code, "memory" or "race" for a finding of the sanitizer, whose `access` is the one that it
+    is about, "fault" where the process ended or the device became unusable, and "hang". `exception` is the name of the exception or finding, or
+    the kind of the fault, see `case.faults`.
     `at` is the innermost line of the subject's own code that the exception came from. It moves with every change of the file, so
     that two outcomes are equal whatever it is. `not_offered`: the subject's adapter says that the subject does not offer what the
     call needs, or its launch can be neither executed nor interpreted.
@@ -228,6 +251,8 @@ class Raised:
     changed: tuple[str, ...] = ()
     after: tuple[tuple[str, Value], ...] = ()
     at: SourceLine | None = field(default=None, compare=False)
+    kind: RaisedKind = "refusal"
+    access: KernelAccess | None = None
     by_subject: bool = field(default=True, compare=False, repr=False)
     not_offered: bool = field(default=False, compare=False, repr=False)
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import click
 
 from statecheck.cli.options import OptionsCommand, location, option
+from statecheck.util.terminal import say
 
 
 # What is not an option of this command is the script's own, and so is everything behind `--`.
@@ -22,6 +23,8 @@ def sanitize(options: SimpleNamespace) -> int:
     if options.script.suffix == ".json" and options.script.is_file():
         from statecheck.diagnose.attribution import explain_case
 
-        return explain_case(options.script)
+        sentence = explain_case(options.script)
+        say(sentence or "CLEAN: the sanitizer says nothing against it, and no kernel wrote anything wrong.")
+        return 1 if sentence else 0
     script = SanitizedScript(options.script, options.arguments, options.order, options.empties)
     return sanitize_script(script)

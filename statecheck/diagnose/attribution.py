@@ -24,9 +24,8 @@ import torch
 
 from statecheck import rooms
 from statecheck.case import Case
-from statecheck.case.compare import outcome_difference
-from statecheck.case.faults import HANG
-from statecheck.case.findings import FINDINGS, Access
+from statecheck.case.compare import Difference, outcome_difference
+from statecheck.case.findings import Access
 from statecheck.case.values import Expected, Outcome, Raised
 from statecheck.diagnose.rerun import Rerun
 from statecheck.execution.executors.in_process import InProcess
@@ -39,8 +38,6 @@ from statecheck.workers.forking import die_with_parent
 SECONDS, _OF_A_HANG = 30.0, 10.0
 """How long another process may take: less where the case is known not to end."""
 _STARTS, _GRACE = 60.0, 5.0
-_ELEMENT = re.compile(r"(\w+)\[(\d+(?:, \d+)*)\]")
-_GUARD = re.compile(r"byte (\d+) (before|behind) (\w+)")
 _FRAME, _LATE = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE), "Timeout ("
 
 
@@ -57,8 +54,10 @@ def explained(case: Case, subject: Subject) -> Case:
         return replace(case, finding=_tried(case, subject))
     with tempfile.TemporaryDirectory() as folder:
         path = case.save(Path(folder) / "case.json", durable=False)
-        hangs = fault is not None and fault.message.startswith(HANG)
-        return replace(case, finding=_asked(path, _OF_A_HANG if hangs else SECONDS))
+        hangs = fault is not None and fault.kind == "hang"
+        return replace(
+            case, finding=_asked(path, Path(folder, "finding.txt"), _OF_A_HANG if hangs else SECONDS)
+        )
 
 
 def _tried(case: Case, subject: Subject) -> str:
@@ -69,9 +68,9 @@ def _tried(case: Case, subject: Subject) -> str:
         return f"It could not be tried under the sanitizer: {type(error).__name__}: {error}"
 
 
-def _asked(path: Path, seconds: float) -> str:
-    """What another process says, in which kernels are executed on the CPU."""
-    command = [sys.executable, "-m", "statecheck.diagnose.attribution", str(path), str(seconds)]
+def _asked(path: Path, answer: Path, seconds: float) -> str:
+    """What another process writes to the file `answer`, in which kernels are executed on the CPU; the subject may print anything."""
+    command = [sys.executable, "-m", "statecheck.diagnose.attribution", str(path), str(answer), str(seconds)]
     kept = {name: value for name, value in os.environ.items() if name != triton_mode.INTERPRET}
     variables = kept | {"CUDA_VISIBLE_DEVICES": ""} | rooms.variables()
     try:
@@ -81,7 +80,7 @@ def _asked(path: Path, seconds: float) -> str:
     except subprocess.TimeoutExpired:
         return "On a CPU it does not end either."
     if done.returncode == 0:
-        return "" if done.stdout.startswith("CLEAN") else done.stdout.strip()
+        return answer.read_text(encoding="utf-8")
     if done.stderr.startswith(_LATE):
         return f"On a CPU it does not end within {seconds:g} s either{_place(done.stderr)}."
     if done.returncode < 0:
@@ -155,12 +154,12 @@ class _Inquiry:
 
     def _after(self, expected: Expected, outcome: Outcome) -> str | None:
         """The answer if the case ends with this call."""
-        if isinstance(outcome, Raised) and outcome.exception in FINDINGS:
+        if isinstance(outcome, Raised) and outcome.kind in ("memory", "race"):
             return f"In {self._call(len(self.launched))}, {outcome.message}."
         difference = outcome_difference(expected, outcome, places=False)
         if difference is None or self.case.wrong_bytes is not None:
             return None
-        address = self._address(difference.place)
+        address = self._address(difference)
         return "" if address is None else self._last_writer(f"`{difference.place}`", address)
 
     def _of_wrong_bytes(self) -> str:
@@ -192,24 +191,22 @@ class _Inquiry:
         step = f"step {wrong_bytes.steps[number - 1]}, " if wrong_bytes and wrong_bytes.steps else ""
         return f"{step}call {number} (`{self.case.calls[number - 1].function}`)"
 
-    def _address(self, place: str) -> int | None:
-        """Where the element lies that a difference names, if a name is bound to its memory."""
-        guard, element = _GUARD.match(place), _ELEMENT.fullmatch(place)
-        if guard is not None:
-            block = self.port.bound(guard[3])
-            return _in_guard(block, int(guard[1]), guard[2]) if isinstance(block, Allocation) else None
-        if element is None:
+    def _address(self, difference: Difference) -> int | None:
+        """Where the element or the byte around a tensor lies that differs, if a name is bound to its memory."""
+        bound = self.port.bound(difference.tensor)
+        if difference.guard is not None:
+            return _in_guard(bound, difference.guard) if isinstance(bound, Allocation) else None
+        if not difference.index:
             return None
-        bound, index = self.port.bound(element[1]), tuple(map(int, element[2].split(", ")))
         if isinstance(bound, Allocation):
-            return _in_view(bound.inside.view(bound.view.dtype), index)
-        return _in_view(bound.view, index) if isinstance(bound, Window) else None
+            return _in_view(bound.inside.view(bound.view.dtype), difference.index)
+        return _in_view(bound.view, difference.index) if isinstance(bound, Window) else None
 
 
-def _in_guard(block: Allocation, number: int, side: str) -> int:
+def _in_guard(block: Allocation, number: int) -> int:
     first = block.inside.data_ptr()
-    assert number <= GUARD_BYTES
-    return first - number if side == "before" else first + block.inside.numel() + number - 1
+    assert abs(number) <= GUARD_BYTES
+    return first + number if number < 0 else first + block.inside.numel() + number - 1
 
 
 def _in_view(view: torch.Tensor, index: tuple[int, ...]) -> int:
@@ -222,14 +219,11 @@ def _in_view(view: torch.Tensor, index: tuple[int, ...]) -> int:
     return view.data_ptr() + elements * view.element_size() + byte
 
 
-def explain_case(path: Path, subject: str = "") -> int:
-    """Print what the sanitizer says of a saved case, or who wrote what is wrong in it.
+def explain_case(path: Path, subject: str = "") -> str:
+    """What the sanitizer says of a saved case, or who wrote what is wrong in it; "" where the case shows nothing wrong.
 
     Args:
         subject: another one than the case's.
-
-    Returns:
-        1 where there is something to tell, 0 where the case shows nothing wrong.
 
     Raises:
         ValueError: no readable case at `path`, or kernels are compiled in this process.
@@ -241,14 +235,12 @@ def explain_case(path: Path, subject: str = "") -> int:
         raise ValueError(
             f"case = {str(path)!r}, but should be a readable file [sanitize]: {error}"
         ) from error
-    sentence = finding(case, load(subject or case.subject))
-    print(sentence or "CLEAN: the sanitizer says nothing against it, and no kernel wrote anything wrong.")
-    return 1 if sentence else 0
+    return finding(case, load(subject or case.subject))
 
 
 if __name__ == "__main__":
     # The case may stop its process, which nothing but a parent would end.
     die_with_parent()
     faulthandler.enable()
-    end_late(float(sys.argv[2]))
-    explain_case(Path(sys.argv[1]))
+    end_late(float(sys.argv[3]))
+    Path(sys.argv[2]).write_text(explain_case(Path(sys.argv[1])), encoding="utf-8")

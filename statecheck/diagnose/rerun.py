@@ -12,7 +12,6 @@ from statecheck.case import Case
 from statecheck.case.cause import first_wrong_call
 from statecheck.case.compare import outcome_difference
 from statecheck.case.failure import failure_of
-from statecheck.case.findings import FINDINGS
 from statecheck.case.values import Raised, Step
 from statecheck.execution.example import spell
 from statecheck.execution.executors import Executor
@@ -142,6 +141,6 @@ def ends_earlier(case: Case, port: Executor) -> Case | None:
     """The case as the sanitizer's finding would have had it, None where it finds nothing in the steps."""
     rerun = Rerun(case, port)
     for taken in rerun:
-        if isinstance(taken.outcome, Raised) and taken.outcome.exception in FINDINGS:
+        if isinstance(taken.outcome, Raised) and taken.outcome.kind in ("memory", "race"):
             return rerun.failed()
     return None

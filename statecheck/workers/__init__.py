@@ -9,10 +9,10 @@ A port for properties, in place of `InProcess`:
     with InWorker("impl", "cuda", time_limit=30.0) as port:
         context = ExecutionContext(load("impl"), port)
 
-A call that ends its worker has the outcome `Raised("DeviceFault", "<kind>: <words>")`, and so have the further calls of that
-example, which are not run. The next example runs in a fresh worker. A spare one is ready, so this takes no time. Kinds are
-"illegal access", "misaligned access", "hang", "launch failure", "out of memory" and "worker died"; the words are
-the same in every run. Exceptions that leave the device usable are the subject's own answers and stay what they are. An
+A call that ends its worker has the outcome `Raised("<fault>", "<words>", kind="fault")`, and so have the further calls of that
+example, which are not run. The next example runs in a fresh worker. A spare one is ready, so this takes no time. Faults are
+"illegal access", "misaligned access", "launch failure", "out of memory" and "worker died"; the words are
+the same in every run. A hang has kind "hang". Exceptions that leave the device usable are the subject's own answers and stay what they are. An
 example whose worker was killed from outside, by the system or a person, is run again from its beginning, up to twice.
 
 A call that does not answer within `time_limit` seconds hangs. After the first one of a property (`begin_property`) the limit

@@ -162,7 +162,7 @@ def test_the_table_is_read_behind_its_end_for_states_that_a_layer_lacks(
     case = a_case(
         steps=(initialize, precopy),
         expected=(Returned(None), Returned(None)),
-        actual=(Returned(None), Raised("OutsideView", "loads")),
+        actual=(Returned(None), Raised("OutsideView", "loads", kind="memory")),
         failure=failure,
     )
     assert CONDITIONS["unused_slot"](case, DOCUMENTS) is known

@@ -11,8 +11,6 @@ from oracle.profile import Profile
 from statecheck.case import Case
 from statecheck.case.compare import outcome_difference
 from statecheck.case.failure import Failure, failure_of, raised_instead, stated
-from statecheck.case.faults import DEVICE_FAULT
-from statecheck.case.findings import FINDINGS
 from statecheck.case.values import Call, DType, Expected, Outcome, Raised, Refusal, Step, call, record
 from subjects import KnownDeviation, Subject
 
@@ -100,7 +98,7 @@ def failure_in(
     shown = f"{function}({shown.removesuffix(']')}" if function else ""
     for number, (asked, wanted, seen) in enumerate(zip(calls, expected, actual, strict=False)):
         difference = outcome_difference(wanted, seen, places=places)
-        fatal = isinstance(seen, Raised) and (seen.exception == DEVICE_FAULT or seen.exception in FINDINGS)
+        fatal = isinstance(seen, Raised) and seen.kind != "refusal"
         if difference is not None and (fatal or message.startswith(f"{difference} [")):
             return failure_of(difference, wanted, seen, function=asked.function, call=number, shown=shown)
     last = actual[-1] if actual else None

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from statecheck.case.findings import FINDINGS, Bfloat16Arithmetic
+from statecheck.case.findings import Bfloat16Arithmetic, Finding
 from statecheck.case.raised import from_outside, message_of, name_of
 from statecheck.case.values import (
     Call,
@@ -132,10 +132,17 @@ class InProcess:
             self._bind(call, error)
             cause = error.__cause__
             assert cause is not None
-            values = name_of(type(cause)), message_of(cause)
-            at = None if values[0] in FINDINGS else source_line(cause)
-            own, lacks = self._is_own(call, before), isinstance(cause, NotOffered | Bfloat16Arithmetic)
-            return Raised(*values, *self._traces(call, scope), at, own, lacks)
+            finding = cause if isinstance(cause, Finding) else None
+            return Raised(
+                name_of(type(cause)),
+                message_of(cause),
+                *self._traces(call, scope),
+                at=source_line(cause) if finding is None else None,
+                kind="refusal" if finding is None else finding.kind,
+                access=None if finding is None else finding.access.fields,
+                by_subject=self._is_own(call, before),
+                not_offered=isinstance(cause, NotOffered | Bfloat16Arithmetic),
+            )
         self._bind(call, Named(result, Scope()))
         described = self._describer.result(result, "result", scope, by_content=call.by_content)
         return Returned(described, *self._traces(call, scope), self._is_own(call, before))

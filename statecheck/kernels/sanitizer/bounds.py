@@ -66,12 +66,17 @@ def _inside_any(views: Iterable[TensorView], addresses: Integers, nbytes: int) -
     return inside
 
 
+def nearest_view(address: int, nbytes: int, views: tuple[TensorView, ...]) -> TensorView | None:
+    """The view of which the fewest bytes lie between it and the access; None where no view is known."""
+    return min(views, key=lambda view: max(view.base - address, address + nbytes - view.end), default=None)
+
+
 def where(address: int, nbytes: int, views: tuple[TensorView, ...], known: list[TensorView]) -> str:
     """In words where an outside access is: "right behind the end of `a`, in `b` instead"."""
     other = next((view for view in known if view not in views and _inside(view, address, nbytes)), None)
     instead = f", in `{other.name}` instead" if other else ""
-    if views:
-        nearest = min(views, key=lambda view: max(view.base - address, address + nbytes - view.end))
+    nearest = nearest_view(address, nbytes, views)
+    if nearest is not None:
         return _beside(address, nbytes, nearest) + instead
     return f"at {address:#x}, an address that no known tensor contains"
 

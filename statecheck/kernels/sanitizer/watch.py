@@ -16,7 +16,7 @@ from statecheck.case.findings import (
     UnwrittenRead,
     byte_count,
 )
-from statecheck.kernels.sanitizer.bounds import first_misaligned, first_outside, where
+from statecheck.kernels.sanitizer.bounds import first_misaligned, first_outside, nearest_view, where
 from statecheck.kernels.sanitizer.lanes import Lanes, written_twice
 from statecheck.kernels.sanitizer.log import AccessLog
 from statecheck.kernels.sanitizer.provenance import UNKNOWN, Provenance
@@ -155,8 +155,8 @@ class Sanitizer(Observer):
             self._log.add(touch)
 
     def _refuse_outside(self, touch: Touch, address: int, views: tuple[TensorView, ...]) -> NoReturn:
-        name = views[0].name if views else ""
-        index = views[0].index(address) if views else None
+        nearest = nearest_view(address, touch.nbytes, views)
+        name, index = (nearest.name, nearest.index(address)) if nearest is not None else ("", None)
         access = self._access(touch, address, name, index)
         element = f", as element {list(index)}" if index else ""
         place = where(address, touch.nbytes, views, self.provenance.known())

@@ -30,6 +30,7 @@ from statecheck.campaign.processes.worker import Worker
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.case import CHANCE
+from statecheck.case.findings import Access, RaceBetweenPrograms
 from statecheck.case.values import Raised, call
 from statecheck.diagnose import diagnosis
 from statecheck.diagnose.confirm import Confirmation
@@ -547,12 +548,11 @@ def test_a_task_says_whether_the_sanitizer_watches(make: Make, sanitized: bool) 
     assert seen == {sanitized}
 
 
-class RaceBetweenPrograms(Exception):
-    """Has the name of a finding."""
+STORED = Access("store", (0, 0, 0), "k", "", None, 0, 4, "kernels.py:1", "kernels.py:1", 1)
 
 
 def racing(*_: int, **__: int) -> int:
-    raise RaceBetweenPrograms("programs race")
+    raise RaceBetweenPrograms("programs race", STORED)
 
 
 def test_a_known_finding_hides_what_is_behind_it_and_a_wrong_answer_does_not(make: Make) -> None:
@@ -573,7 +573,9 @@ def test_a_case_that_the_sanitizer_ends_has_its_finding() -> None:
     case = a_case(steps=(call("divide", x=5, y=2), call("divide", x=6, y=2)))
     ended = ends_earlier(case, InProcess(toy(divide=racing), "cpu"))
     assert ended is not None
-    assert ended.actual == (Raised("RaceBetweenPrograms", "programs race"),)
+    assert ended.actual == (
+        Raised("RaceBetweenPrograms", "programs race", kind="race", access=STORED.fields),
+    )
     assert ended.calls == (call("divide", x=5, y=2),)
     assert ends_earlier(a_case(), InProcess(toy(divide=lambda x, y: 2), "cpu")) is None
 

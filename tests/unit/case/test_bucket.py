@@ -19,8 +19,16 @@ from statecheck.case import Case
 from statecheck.case.bucket import Bucket, bucket_of, line_of
 from statecheck.case.cause import cause_of
 from statecheck.case.failure import plain
-from statecheck.case.faults import DEVICE_FAULT
-from statecheck.case.values import Raised, Refusal, Returned, SourceLine, call, int32
+from statecheck.case.values import (
+    KernelAccess,
+    Raised,
+    RaisedKind,
+    Refusal,
+    Returned,
+    SourceLine,
+    call,
+    int32,
+)
 from statecheck.execution.example import Example, ExecutionContext, Falsified
 from statecheck.execution.executors.in_process import InProcess
 from statecheck.execution.registry import Property, load_properties
@@ -167,18 +175,22 @@ def with_outcome(message: str, expected: Returned | Refusal, actual: Returned | 
     return a_case(expected=(expected,), actual=(actual,), message=f"{message} [divide(x=5, y=2)]")
 
 
-def raised(exception: str, message: str) -> Case:
+def raised(
+    exception: str, message: str, kind: RaisedKind = "refusal", access: KernelAccess | None = None
+) -> Case:
     words = f"the call = {exception}: {message}, but should be a result, 3"
-    return with_outcome(words, Returned(3), Raised(exception, message))
+    return with_outcome(words, Returned(3), Raised(exception, message, kind=kind, access=access))
 
 
-def with_finding(tensor: str, index: int, line: int) -> Case:
-    access = f"program ({index}, 0, 0) of copy_kernel stores element [{index}] of `{tensor}`"
-    return raised("OutsideView", f"{access} at copies.py:{line}, behind it")
+def with_finding(tensor: str, index: int, line: int, kind: RaisedKind = "memory") -> Case:
+    """A finding whose sentence names another kernel and another tensor than its fields do."""
+    access = KernelAccess("copy_kernel", "stores", tensor, (index,))
+    message = f"program ({index}, 0, 0) of other loads element [1] of `stray` at copies.py:{line}"
+    return raised("OutsideView", message, kind, access)
 
 
 DIFFERS = with_outcome("result = 4, but should be 3", Returned(3), Returned(4))
-FAULTED = raised(DEVICE_FAULT, "illegal access: memory was touched that is not there")
+FAULTED = raised("illegal access", "memory was touched that is not there", "fault")
 BUCKETS = [
     (DIFFERS, "divide: result", ""),
     (
@@ -193,10 +205,17 @@ BUCKETS = [
         "divide: returns, but should raise ValueError that names starts",
         "",
     ),
-    (FAULTED, "divide: device fault", "illegal access"),
-    (raised(DEVICE_FAULT, "hang: no answer within 30 s"), "divide: device fault", "hang"),
+    (FAULTED, "divide: fault", "illegal access"),
+    (raised("hang", "no answer within 30 s", "hang"), "divide: hang", "hang"),
     (with_finding("pool0", 3, 36), "divide: copy_kernel stores pool", "OutsideView"),
     (with_finding("pool1", 64, 40), "divide: copy_kernel stores pool", "OutsideView"),
+    (with_finding("pool1", 64, 40, "race"), "divide: copy_kernel races for pool", "OutsideView"),
+    (with_finding("", 64, 40), "divide: copy_kernel stores memory of no known tensor", "OutsideView"),
+    (
+        raised("OutsideView", "an exception of that name"),
+        "divide: raises OutsideView: an exception of that name",
+        "",
+    ),
     (a_case(steps=(), expected=(), actual=(), message=""), "", ""),
 ]
 
@@ -206,6 +225,15 @@ def test_a_bucket_is_what_was_broken_and_how_without_what_belongs_to_one_input(
     case: Case, rule: str, fault: str
 ) -> None:
     assert bucket_of(case) == Bucket("toys_divide", rule, fault, "toy")
+
+
+def test_a_finding_has_its_fields_from_the_access_and_not_from_its_sentence() -> None:
+    failure = with_finding("pool0", 3, 36).failure
+    assert failure is not None
+    assert (failure.kind, failure.place, failure.part) == ("memory", "pool0", "pool")
+    assert failure.access == KernelAccess("copy_kernel", "stores", "pool0", (3,))
+    case = with_finding("pool0", 3, 36)
+    assert Case.from_json(case.to_json()) == case
 
 
 def test_the_seed_and_the_device_make_no_difference() -> None:

@@ -389,7 +389,7 @@ def test_nothing_differs_from_itself(value: Value) -> None:
 def test_the_tensors_that_differ_are_kept() -> None:
     other = int32([[1, 2, 3], [4, 5, 7]])
     found = difference((0, MATRIX), (0, other), "result", places=True)
-    assert found == Difference("result[1][1, 2]", "7", "6", (MATRIX, other))
+    assert found == Difference("result[1][1, 2]", "7", "6", (MATRIX, other), tensor="result[1]", index=(1, 2))
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from statecheck.case.values import Call, Outcome, Raised, Returned, Step, call
 from statecheck.diagnose.confirm import Confirmation, confirm
 from tests.helpers.cases import a_case
 
-HANG = Raised("DeviceFault", "hang: no answer within 1 s")
-HANG_MESSAGE = "the call = DeviceFault: hang: no answer within 1 s, but should be a result, 2"
+HANG = Raised("hang", "no answer within 1 s", kind="hang")
+HANG_MESSAGE = "the call = hang: no answer within 1 s, but should be a result, 2"
 
 
 class Scripted:

@@ -241,9 +241,7 @@ def test_an_order_of_programs_is_not_fixed_where_the_interpreter_ran_the_launch(
 
 
 def test_what_the_sanitizer_found_is_not_fixed_where_it_does_not_watch() -> None:
-    raced = replace(
-        DIVIDED, actual=(Raised("RaceBetweenPrograms", "program (0, 0, 0) of k stores to `pool0`"),)
-    )
+    raced = replace(DIVIDED, actual=(Raised("RaceBetweenPrograms", "two programs race", kind="race"),))
     assert raced.sanitized
     for sanitized, becomes in ((False, NOT_APPLICABLE), (True, FIXED)):
         subject = subject_of(right)

@@ -206,7 +206,7 @@ def test_a_script_shows_no_control_characters_of_the_subject(tmp_path: Path) -> 
 def test_a_script_that_asks_the_sanitizer_says_nothing_without_torch(
     tmp_path: Path, arguments: tuple[str, ...], code: int
 ) -> None:
-    script = write(tmp_path, actual=(Raised("OutsideView", "x", ()),))
+    script = write(tmp_path, actual=(Raised("OutsideView", "x", kind="memory"),))
     # As -I and -S, but for the process that it starts too.
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n", encoding="utf-8")
     done = run(script, *arguments, variables={"PYTHONPATH": str(tmp_path)})

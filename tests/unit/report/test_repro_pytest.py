@@ -125,7 +125,7 @@ def test_the_test_is_skipped_where_triton_came_before_it(
 
 @pytest.mark.parametrize(
     "case",
-    [a_half(actual=(Raised("OutsideView", "x", ()),)), in_order(a_half(), "reversed")],
+    [a_half(actual=(Raised("OutsideView", "x", kind="memory"),)), in_order(a_half(), "reversed")],
     ids=["watched", "in another order"],
 )
 def test_what_takes_statecheck_has_no_test(case: Case, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ STATED = {"expected": (Returned(2),), "actual": (Returned(2),), "failure": state
 SCRIPTS = {
     "a call": repro_script(a_case(), Path(), None),
     "an order": repro_script(a_case(steps=(ORDERED,)), Path(), None),
-    "the sanitizer": repro_script(a_case(actual=(Raised("OutsideView", "x", ()),)), Path(), None),
+    "the sanitizer": repro_script(a_case(actual=(Raised("OutsideView", "x", kind="memory"),)), Path(), None),
     "vllm": repro_script(a_case(subject="vllm"), Path(), None),
     "a test": repro_test(a_case(), Path(), None),
     "a test of a condition": repro_test(a_case(**STATED), Path(), None),

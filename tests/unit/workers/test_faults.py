@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from statecheck.case.faults import Fault, death, fault_told_by, wants_memory
+from statecheck.case.faults import Fault, death, fault_told_by, hang, wants_memory
+from statecheck.case.values import Raised
 from statecheck.workers.port import Patience
 from tests.helpers.modules import ROOT
 
@@ -45,14 +46,23 @@ def test_an_error_of_the_device_has_a_kind(text: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("status", "fault"),
     [
-        (0, Fault("worker died", "exit code 0")),
-        (-9, Fault("worker died", "SIGKILL")),
-        (-11, Fault("illegal access", "memory was touched that is not there")),
-        (-63, Fault("worker died", "signal 63")),
+        (0, Fault("worker died", "the process ended with exit code 0")),
+        (-9, Fault("worker died", "the process ended by SIGKILL", killed=True)),
+        (-11, Fault("worker died", "the process ended by SIGSEGV")),
+        (-63, Fault("worker died", "the process ended by signal 63")),
     ],
 )
 def test_the_status_of_a_dead_process_has_a_kind(status: int, fault: Fault) -> None:
     assert death(status) == fault
+
+
+def test_a_hang_is_a_kind_of_its_own_and_no_fault() -> None:
+    assert hang(2).outcome == Raised("hang", "no answer within 2 s", kind="hang")
+    assert death(-11).outcome == Raised("worker died", "the process ended by SIGSEGV", kind="fault")
+
+
+def test_only_a_process_that_was_killed_is_tried_again() -> None:
+    assert [death(status).from_outside for status in (-9, -11, 9)] == [True, False, False]
 
 
 @pytest.mark.parametrize(

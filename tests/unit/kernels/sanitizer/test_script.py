@@ -211,18 +211,24 @@ def test_what_cannot_be_run_is_refused(
         command.run(arguments)
 
 
-def test_a_case_is_explained(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("sentence", "code", "printed"), [("Who did it.", 1, "Who did it."), ("", 0, "CLEAN: ")]
+)
+def test_a_case_is_explained(
+    command: Command, monkeypatch: pytest.MonkeyPatch, sentence: str, code: int, printed: str
+) -> None:
     asked: list[Path] = []
 
     class NoAttribution:
         @staticmethod
-        def explain_case(path: Path) -> int:
+        def explain_case(path: Path) -> str:
             asked.append(path)
-            return 1
+            return sentence
 
     monkeypatch.setitem(sys.modules, "statecheck.diagnose.attribution", NoAttribution)
     path = command.write("", "case.json")
-    assert (command.run([str(path)]).code, asked) == (1, [path])
+    done = command.run([str(path)])
+    assert (done.code, asked, done.out.startswith(printed)) == (code, [path], True)
 
 
 def child(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

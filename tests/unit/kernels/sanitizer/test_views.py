@@ -11,6 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
+from statecheck.case.values import KernelAccess
 from statecheck.kernels.orders.schedule import program_schedule
 from statecheck.sanitizer import OutsideView, sanitize
 from tests.helpers.toy_kernels import copy_kernel, poke_kernel
@@ -228,6 +229,16 @@ def test_an_access_outside_of_its_view_is_found_and_described(name: str) -> None
     kernel, arguments, registered, constants = make()
     outside = found(kernel, 1, *arguments, registered=registered, **constants)
     assert words in outside if words else not outside
+
+
+def test_the_fields_of_a_finding_name_the_nearest_of_several_tensors() -> None:
+    memory = zeros(8)
+    with sanitize() as watch:
+        watch.register(memory[:4], "front")
+        watch.register(memory, "all")
+        with pytest.raises(OutsideView, match="behind the end of `all`") as outside:
+            table_kernel[(1,)](table(memory), 0, 8)
+    assert outside.value.access.fields == KernelAccess("table_kernel", "stores", "all", (8,))
 
 
 @pytest.mark.parametrize(("kernel", "place"), [(poke_kernel, 4), (words_kernel, 2)])
