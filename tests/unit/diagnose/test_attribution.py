@@ -39,19 +39,19 @@ TWICE = "storing_the_same_step_twice_is_storing_it_once"
 SCENARIOS = "requests_in_rows_read_the_state_of_their_tokens"
 POSTPROCESS = "align/kernels/postprocess.py"
 BEHIND = Variant(
-    "one_column_behind", POSTPROCESS, "return accepted, blocks - 1, bias", "return accepted, blocks, bias"
+    "one_column_behind", POSTPROCESS, "run, accepted, blocks - 1, bias", "run, accepted, blocks, bias"
 )
 IN_PLACE = Variant(
     "counts_in_place",
     POSTPROCESS,
-    "tl.store(num_accepted_tokens_out_ptr + slots, ",
-    "tl.store(num_accepted_tokens_ptr + slots, ",
+    "counts_out = num_accepted_tokens_out_ptr",
+    "counts_out = num_accepted_tokens_ptr",
 )
 UNMASKED = Variant(
     "load_without_mask",
     POSTPROCESS,
-    "tl.load(num_draft_tokens_ptr + slots, mask=mask, other=0)",
-    "tl.load(num_draft_tokens_ptr + slots)",
+    "tl.load(values.num_draft_tokens + slots, mask=mask, other=0)",
+    "tl.load(values.num_draft_tokens + slots)",
 )
 BLOCK_BEFORE = Variant(
     "the_block_before",
