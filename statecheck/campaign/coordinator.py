@@ -18,17 +18,16 @@ from statecheck.campaign.keeper import not_written
 from statecheck.campaign.pending import pending_of
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.gpus import Gpus
-from statecheck.campaign.processes.handle import START_SECONDS, WorkerHandle
+from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.pool import WorkerPool
 from statecheck.campaign.processes.tasks import Explore, Setting
 from statecheck.campaign.record import FILE, NOT_REPLAYED, CampaignRecord
 from statecheck.campaign.recovery import Recovery
 from statecheck.campaign.scheduler import GRACE_SECONDS, Scheduler
 from statecheck.campaign.start import begun, terminated_like_interrupted, uninterrupted
+from statecheck.workers import limits
 
 _POLL_SECONDS = 0.2
-_TIMES_THE_LIMIT = 3
-"""After the end of the budget, an example is waited for so many times as long as each of its calls may take."""
 _FIRST_SECONDS, _SAVE_SECONDS, _SHOW_SECONDS = 3.0, 10.0, 0.2
 
 Watch = Callable[["Campaign"], None]
@@ -107,7 +106,7 @@ class Campaign:
 
     def _warm_up(self) -> None:
         """Wait until the workers are ready; the clock starts then."""
-        until = time.monotonic() + START_SECONDS
+        until = time.monotonic() + limits.CAMPAIGN_START
         spawned = list(self._pool.workers)
         while time.monotonic() < until and not all(worker.ready for worker in self._pool.workers):
             self._pool.wait(_POLL_SECONDS)
@@ -149,7 +148,7 @@ class Campaign:
         has_time = over < 0 or (over < GRACE_SECONDS and self._scheduler.canary_waits)
         if has_time and not all(worker.ready for worker in self._pool.workers):
             return False
-        if not busy or over > GRACE_SECONDS + _TIMES_THE_LIMIT * self.plan.time_limit:
+        if not busy or over > GRACE_SECONDS + limits.LAST_CALLS * self.plan.time_limit:
             return True
         # Where a failing input is on disk, its report may be cut short.
         return over > GRACE_SECONDS and all(map(self._recovery.has_pending, busy))

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from statecheck.workers import limits
+
 ENGINE = f"{__package__}.processes.worker:main"
 """What a process that searches runs."""
 
@@ -68,7 +70,7 @@ class Plan:
     tolerates_fixed: bool = False
     exhaustive: bool = False
     isolated: bool | None = None
-    time_limit: float = 30.0
+    time_limit: float = limits.CALL
     sanitized: bool = True
     workers: int = 1
     canary: bool = True

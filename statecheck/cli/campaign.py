@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import secrets
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -32,6 +31,8 @@ from statecheck.cli.options import (
 from statecheck.execution.offers import listed
 from statecheck.rooms import home
 from statecheck.util.terminal import said
+from statecheck.workers import limits
+from statecheck.workers.commands import run_command
 
 if TYPE_CHECKING:
     from statecheck.campaign.terminal.display import Display
@@ -263,7 +264,4 @@ def name_by_time(commit: str) -> str:
 def commit_of(root: Path) -> str:
     """The commit of a checkout: 12 hexadecimal digits, "+" behind them where files were changed; "" unknown."""
     command = ["git", "-C", str(root), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""
+    return run_command(command, seconds=limits.COMMAND).stdout.strip()

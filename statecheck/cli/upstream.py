@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -15,6 +14,7 @@ from statecheck.cli.options import OptionsCommand, corpus_option, location, opti
 from statecheck.execution.verdict import CLEAN
 from statecheck.util.command_lines import near
 from statecheck.util.terminal import said, say
+from statecheck.workers.commands import run_command
 
 _FAILED = 1
 """Exit code of pytest where a test failed."""
@@ -60,7 +60,7 @@ def _require_failure(text: str, root: Path | None) -> None:
         line = [sys.executable, "-m", "pytest", "-c", os.devnull, "-q", "-p", "no:cacheprovider", file.name]
         path = os.pathsep.join(filter(None, (str(root or ""), os.environ.get("PYTHONPATH", ""))))
         environment = os.environ | {"PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        found = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        found = run_command(line, folder=folder, variables=environment)
     if found.returncode != _FAILED:
         last = " ".join(found.stdout.split()[-30:])
         raise ValueError(

@@ -18,14 +18,13 @@ from statecheck.kernels import launch_counts, triton_mode
 from statecheck.kernels.launch_counts import How
 from statecheck.subject import Subject, load
 from statecheck.subject.identity import SOURCE, source_of, system_named, system_of
+from statecheck.workers import limits
 from statecheck.workers.forking import start_server
 from statecheck.workers.forkserver import kernels_of
 from statecheck.workers.port import InWorker
 
 FIXED, FAILED, KNOWN, NOT_APPLICABLE = "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE"
 LEFT_OUT, NOT_REPRODUCED = "LEFT OUT", "NOT REPRODUCED"
-SECONDS = 30.0
-"""How long a call may take in a worker: one without an answer by then hangs."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class ReplayVerdict:
 
 
 def replay_file(
-    path: Path, subject: str, device: str, *, as_new: bool = False, time_limit: float = SECONDS
+    path: Path, subject: str, device: str, *, as_new: bool = False, time_limit: float = limits.CALL
 ) -> ReplayVerdict:
     """Replay the case in a file, in a process of its own: one that it ends, or keeps, shows the failure.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from statecheck.releases.project import VLLM, Project
 from statecheck.releases.start import PROGRAM, last_line, release_of, run_on
 from statecheck.report.bisection import NO_VERDICT, NOT_SET_UP, Bisection, TriedRelease
 from statecheck.util.text import brief
+from statecheck.workers.commands import run_command
 
 _LONGEST = 400
 
@@ -117,7 +117,7 @@ def releases_of(project: Project) -> list[str]:
         project.package,
         "--disable-pip-version-check",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_command(command)
     found = re.search(r"^Available versions: (.+)$", done.stdout, re.MULTILINE)
     versions = [Version(one) for one in found[1].split(", ")] if found else []
     oldest = Version(project.oldest)

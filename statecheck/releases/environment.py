@@ -14,7 +14,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
@@ -33,6 +32,8 @@ from packaging.utils import canonicalize_name
 from statecheck import rooms
 from statecheck.releases.project import Project
 from statecheck.util.files import write_whole
+from statecheck.workers import limits
+from statecheck.workers.commands import run_command
 
 _COMPLETE = "complete.json"
 """Written last, with what the environment was made of: everything that is needed is installed."""
@@ -41,7 +42,6 @@ _BORROWED = ("torch", "triton")
 _NEWEST = "999"
 """The version of a checkout that does not say its own."""
 _LINES = 12
-_GIT_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -195,27 +195,19 @@ def _install(release: Release, words: Sequence[str], pins: Sequence[str]) -> Non
         else:
             quiet = ("--no-input", "--disable-pip-version-check", "--progress-bar", "off", "-c", str(pinned))
             command = [str(release.python), "-m", "pip", "install", *quiet]
-        done = subprocess.run(
-            [*command, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-        )
+        done = run_command([*command, *words])
     if done.returncode:
         # Without the lines about what was looked at on the way.
-        lines = [
-            line for line in done.stdout.splitlines() if line.strip() and "is ignored: it is" not in line
-        ]
+        output = (done.stdout + done.stderr).splitlines()
+        lines = [line for line in output if line.strip() and "is ignored: it is" not in line]
         raise ValueError("\n".join([f"{release} cannot be set up: {command[0]} failed", *lines[-_LINES:]]))
 
 
 def _import_error(release: Release) -> str:
     """Why the adapter cannot be imported in the environment; "" where it can."""
     script = "import importlib, sys; from statecheck import rooms; importlib.import_module(sys.argv[1])"
-    done = subprocess.run(
-        [str(release.python), "-c", script, release.project.adapter],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=rooms.added_to({**os.environ, **release.variables}),
-    )
+    variables = rooms.added_to({**os.environ, **release.variables})
+    done = run_command([str(release.python), "-c", script, release.project.adapter], variables=variables)
     lines = done.stderr.split("\n") if done.returncode else []
     return next(
         (line for line in reversed(lines) if line.strip()), f"exit code {done.returncode}" if lines else ""
@@ -270,11 +262,7 @@ def version_of(checkout: Path, project: Project) -> str:
     # A folder inside another repository has that repository's tags.
     if not (checkout / ".git").exists():
         return _NEWEST
-    command = ["git", "-C", str(checkout), "describe", "--tags"]
-    try:
-        tags = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_GIT_SECONDS)
-    except (OSError, subprocess.TimeoutExpired):
-        return _NEWEST
+    tags = run_command(["git", "-C", str(checkout), "describe", "--tags"], seconds=limits.COMMAND)
     tag = re.match(r"v?(\d+(?:\.\d+)+(?:rc\d+)?)", tags.stdout)
     return tag[1] if tag else _NEWEST
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from statecheck import rooms
 from statecheck.releases.environment import Release, enter, installed_version, version_of
 from statecheck.releases.project import PROJECTS, Project, project_of
 from statecheck.util.command_lines import CHOSEN, remembered
+from statecheck.workers.commands import run_command
 
 LIBRARY = "LLAMACPP_PATH"
 """The variable by which the processes of a command learn of a library that stands in for that of the release."""
@@ -155,9 +155,7 @@ def run_on(release: Release, arguments: Sequence[str], log: Path, program: Seque
     """Run a command of statecheck on a release to its end, with what it prints in a file; the exit code. Ctrl-C ends it, too."""
     command = [*program, *arguments, release.project.option, release.version]
     variables = rooms.added_to({**os.environ, **remembered()})
-    with log.open("wb") as out:
-        done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, env=variables, check=False)
-    return done.returncode
+    return run_command(command, variables=variables, log=log).returncode
 
 
 def last_line(log: Path) -> str:

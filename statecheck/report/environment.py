@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import subprocess
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -13,6 +12,8 @@ from statecheck import rooms
 from statecheck.case import Case
 from statecheck.subject import Subject
 from statecheck.util.markdown import escaped, inert, table
+from statecheck.workers import limits
+from statecheck.workers.commands import run_command
 
 _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
 
@@ -80,11 +81,9 @@ def gpus_here() -> tuple[tuple[str, str, str], ...]:
     """Index, name and driver of each GPU; empty where they are not known."""
     # Not from torch: the process that searches for counterexamples keeps away from the GPU.
     command = ["nvidia-smi", "--query-gpu=index,name,driver_version", "--format=csv,noheader"]
-    try:
-        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ()
-    found = (tuple(line.split(", ")) for line in output.splitlines())
+    done = run_command(command, seconds=limits.COMMAND)
+    lines = done.stdout.splitlines() if done.returncode == 0 else []
+    found = (tuple(line.split(", ")) for line in lines)
     return tuple((one[0], one[1], one[2]) for one in found if len(one) == 3)
 
 
@@ -98,14 +97,5 @@ def _version(package: str) -> str:
 @cache
 def revision(folder: Path) -> str:
     """The git revision of a checkout, or of the port where statecheck is installed, with `+changes` where files differ."""
-    try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty=+changes"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError:
-        return "unknown"
-    return found.stdout.strip() or "unknown"
+    command = ["git", "describe", "--always", "--dirty=+changes"]
+    return run_command(command, folder=folder, seconds=limits.COMMAND).stdout.strip() or "unknown"

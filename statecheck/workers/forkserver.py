@@ -36,11 +36,10 @@ from typing import Any
 
 from statecheck import rooms
 from statecheck.subject.loading import needs_tensors
+from statecheck.workers import limits
 
 REQUEST = b"f"
 _TRIES = 3
-_KILL_SECONDS = 10.0
-"""How long a process that was killed is waited for: one that waits for a device's driver may never end."""
 NO_DEVICE = ""
 """In place of a device: neither torch nor Triton is imported."""
 _WORKER, SHARE = f"{__package__}.server:main", f"{__package__}.shared_workers:main"
@@ -144,7 +143,7 @@ class Forked:
         if self.exitcode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-            self.join(_KILL_SECONDS)
+            self.join(limits.KILL)
         self.exitcode = -signal.SIGKILL if self.exitcode is None else self.exitcode
         self._status.close()
         return self.exitcode

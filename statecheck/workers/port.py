@@ -12,14 +12,13 @@ from typing import Self
 from statecheck.case.faults import HANG, INTERRUPTED, Fault, Faulted, hang
 from statecheck.case.values import Call, Outcome, Raised, Step
 from statecheck.kernels.launch_counts import INTERPRETED, How
+from statecheck.workers import limits
 from statecheck.workers.shared_workers import SharedWorkers
 from statecheck.workers.worker_process import NoWorkerError, WorkerWithSpare
 
 Message = tuple[bool, bool, tuple[Step, ...]]
 """Whether an example begins, whether waiting for the device is refused, and steps of which the last is a call."""
 _TRIES_AGAIN = 2
-_SHORTEST_LIMIT = 2.0
-_TIMES_THE_LONGEST = 10.0
 
 
 class Patience:
@@ -36,7 +35,7 @@ class Patience:
     def limit(self) -> float:
         if not self._hung:
             return self.time_limit
-        return min(self.time_limit, max(_SHORTEST_LIMIT, _TIMES_THE_LONGEST * self._longest))
+        return min(self.time_limit, max(limits.CALL_AFTER_A_HANG, limits.TIMES_LONGEST_CALL * self._longest))
 
     def healthy(self, seconds: float) -> None:
         self._longest = max(self._longest, seconds)
@@ -58,7 +57,7 @@ class InWorker:
         subject: str,
         device: str,
         *,
-        time_limit: float = 30.0,
+        time_limit: float = limits.CALL,
         on_call: Callable[[], None] = lambda: None,
         spare: bool = True,
         share: str = "",

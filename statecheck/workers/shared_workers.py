@@ -16,6 +16,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 from statecheck.case.faults import INTERRUPTED, Faulted
+from statecheck.workers import limits
 from statecheck.workers.inherited import Surroundings, move_to
 from statecheck.workers.wire import (
     ANEW,
@@ -30,10 +31,7 @@ from statecheck.workers.wire import (
 )
 from statecheck.workers.worker_process import WorkerProcess, WorkerWithSpare
 
-_RETRY_SECONDS = 60.0
-"""After a worker did not get ready, until another one is started."""
-_FORGET_SECONDS = 10.0
-_CONNECT_SECONDS, _POLL_SECONDS = 60.0, 0.05
+_POLL_SECONDS = 0.05
 SharedMessage = tuple[float, bool, bytes]
 """Its time limit in seconds, whether an example begins with it, and the request."""
 
@@ -56,7 +54,7 @@ class _SharedWorker:
         try:
             worker = self.workers.worker()
         except Exception as error:
-            self.failed = time.monotonic() + _RETRY_SECONDS, str(error)
+            self.failed = time.monotonic() + limits.DEVICE_RETRY, str(error)
             raise RuntimeError(str(error)) from error
         if worker is not self.current:
             self.current, self.generation = worker, self.generation + 1
@@ -79,7 +77,7 @@ class _SharedWorker:
     def forget(self, number: int) -> None:
         if self.current is not None and self.current.usable:
             with contextlib.suppress(Exception):
-                self.current.ask(_FORGET_SECONDS, "forget", number)
+                self.current.ask(limits.EXIT, "forget", number)
 
 
 class WorkerSharing:
@@ -143,11 +141,11 @@ class SharedWorkers:
 
     def worker(self, *, fresh: bool = True) -> SharedWorkers:  # noqa: ARG002 - the process that shares replaces workers
         """Raises DeviceGone if no process shares workers at the address."""
-        deadline = time.monotonic() + _CONNECT_SECONDS
+        deadline = time.monotonic() + limits.CONNECTION
         while self._way is None:
             way = _connected(self.address, deadline)
             try:
-                if not way.poll(_CONNECT_SECONDS):
+                if not way.poll(limits.CONNECTION):
                     raise TimeoutError
                 self.number = way.recv()
             except (EOFError, OSError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from statecheck.case.faults import DIED, HANG, Fault, Faulted, death, hang
+from statecheck.workers import limits
 from statecheck.workers.forkserver import device_worker, fork_with_pipe, kernels_of
 from statecheck.workers.inherited import surroundings
 from statecheck.workers.wire import (
@@ -18,11 +19,7 @@ from statecheck.workers.wire import (
     request,
 )
 
-_START_SECONDS = 120.0
 _STARTS = 3
-_COMPILE_SECONDS = 120.0
-_EXIT_SECONDS = 1.0
-"""How long a worker that has closed its connection has to end by itself, so that its exit status is known."""
 
 
 class WorkerProcess:
@@ -62,7 +59,7 @@ class WorkerProcess:
     def wait_until_ready(self) -> None:
         """Raises as `ask`: what the subject raises when it is imported, for one."""
         if not self._ready:
-            reply = self._answer(_START_SECONDS)
+            reply = self._answer(limits.START)
             if letter_of(reply) == ERROR:
                 raise content_of(reply)[0]
             self._ready = True
@@ -84,7 +81,7 @@ class WorkerProcess:
         reply = self._received(limit)
         while letter_of(reply) == COMPILING:
             # The limit is for what the subject does, so it starts anew when this is over.
-            reply = self._received(limit if content_of(reply)[0] == "done" else _COMPILE_SECONDS)
+            reply = self._received(limit if content_of(reply)[0] == "done" else limits.COMPILATION)
         self._owes_answer = False
         if letter_of(reply) == FAULT:
             self.close()
@@ -97,7 +94,7 @@ class WorkerProcess:
             if self._way.poll(limit):
                 return self._way.recv_bytes()
         except (EOFError, OSError):
-            raise Faulted(death(self.close(_EXIT_SECONDS))) from None
+            raise Faulted(death(self.close(limits.EXIT))) from None
         self.close()
         raise Faulted(hang(limit))
 

@@ -15,11 +15,11 @@ from typing import IO, Any, NoReturn
 from statecheck import rooms
 from statecheck.case.faults import Fault, Faulted, death, hang
 from statecheck.util.decode import format_value
+from statecheck.workers import limits
 from statecheck.workers.forkserver import NO_DEVICE, Fork, fork
 from statecheck.workers.inherited import Surroundings, move_to, surroundings
 from subjects.sequences.protocol import PortModule
 
-_ENDED_SECONDS = 5.0
 _LONGEST = 300
 _UNKNOWN_MEGABYTES = 400.0
 _LINUX = sys.platform == "linux"
@@ -100,7 +100,7 @@ class ServedModel:
         self._errors.close()
 
     def _death(self) -> Fault:
-        fault, said = death(self._process.kill(_ENDED_SECONDS)), self._last_words()
+        fault, said = death(self._process.kill(limits.EXIT)), self._last_words()
         self.end()
         return Fault(fault.kind, f"{fault.message}: {said}" if said else fault.message)
 

@@ -28,17 +28,10 @@ from statecheck.campaign.processes.tasks import (
     WorkerReady,
 )
 from statecheck.case.faults import death
+from statecheck.workers import limits
 from statecheck.workers.forkserver import Fork, Forked, fork_with_pipe, kernels_of
 from statecheck.workers.inherited import surroundings
 
-_STOP_SECONDS = 5.0
-START_SECONDS = 180.0
-"""What a worker may take to import what it needs."""
-_OTHER_SECONDS = 600.0
-"""How much longer than a call of the subject other work may take: a report, or calls in an isolated process, which has time limits of
-its own, is started again and compiles kernels."""
-_TRACEBACK_SECONDS = 2.0
-"""How long a worker may take to write where it hangs."""
 _ALIVE_SECONDS = 1.0
 _LONGEST_LOOK_SECONDS = 1.0
 
@@ -116,20 +109,20 @@ class WorkerHandle:
         self.silence += min(now - self._looked_at, _LONGEST_LOOK_SECONDS)
         self._looked_at = now
         if not self.ready:
-            limit, what = START_SECONDS, "a worker was not ready"
+            limit, what = limits.CAMPAIGN_START, "a worker was not ready"
         elif self.task is None:
             return None
         elif self._searches:
             limit, what = time_limit + BEAT_SECONDS, "no answer"
         else:
-            limit, what = time_limit + _OTHER_SECONDS, "a worker did not go on"
+            limit, what = time_limit + limits.OTHER_WORK, "a worker did not go on"
         return WorkerLost(f"{what} within {limit:.3g} s") if self.silence > limit else None
 
     def write_traceback(self) -> None:
         """Have it write to its output where it is, and end. It does so in C, whatever its interpreter is doing."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGUSR1)
-            self.process.join(timeout=_TRACEBACK_SECONDS)
+            self.process.join(timeout=limits.TRACEBACK)
 
     def has_ended(self) -> bool:
         """Whether its process is gone; it is asked once in a second. A process that it has forked may hold the pipe open."""
@@ -143,7 +136,7 @@ class WorkerHandle:
         if self.task is None and self.process.is_alive():
             with suppress(BrokenPipeError):
                 self.pipe.send(None)
-            self.process.join(timeout=_STOP_SECONDS)
+            self.process.join(timeout=limits.EXIT)
         self.process.kill()
 
     def close(self) -> None:

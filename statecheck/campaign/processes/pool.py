@@ -9,8 +9,7 @@ from multiprocessing.connection import wait
 from statecheck.campaign.processes.gpus import Gpus
 from statecheck.campaign.processes.handle import WorkerHandle, spawn_worker
 from statecheck.campaign.processes.tasks import Event, Setting
-
-_EXIT_SECONDS = 5.0
+from statecheck.workers import limits
 
 
 class WorkerPool:
@@ -73,7 +72,7 @@ class WorkerPool:
             ended = True
         if ended:
             # A pipe ends a moment before its process does, and there is no exit code until then.
-            worker.process.join(timeout=_EXIT_SECONDS)
+            worker.process.join(timeout=limits.EXIT)
             yield worker.lost()
         elif (event := worker.overdue(self.setting.time_limit)) is not None:
             worker.write_traceback()

@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 
 from statecheck.campaign.pages.summary import verdict
-from statecheck.campaign.processes import handle
 from statecheck.campaign.processes.gpus import Gpu
 from statecheck.campaign.processes.handle import WorkerHandle
 from statecheck.campaign.processes.tasks import CallBegan, Explore, Explored, Replay, Replayed, SearchEnded
 from statecheck.campaign.record import CampaignRecord, CorpusRecord
+from statecheck.workers import limits
 from tests.helpers.cases import a_case
 from tests.helpers.faulty import EXACT
 from tests.unit.campaign.pretended import Actor, Body, found_in, passes, pretended
@@ -149,7 +149,7 @@ def test_a_slow_exploration_is_waited_for(tmp_path: Path, body: Body, options: d
 
 
 def test_other_work_than_calls_has_a_limit_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handle, "_OTHER_SECONDS", 0.1)
+    monkeypatch.setattr(limits, "OTHER_WORK", 0.1)
 
     def hangs_in_its_report(task: Explore, actor: Actor) -> None:
         actor.say(SearchEnded())
