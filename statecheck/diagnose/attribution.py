@@ -8,7 +8,6 @@ from __future__ import annotations
 import faulthandler
 import os
 import re
-import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -33,11 +32,10 @@ from statecheck.execution.objects.blocks import GUARD_BYTES, Allocation, Window
 from statecheck.execution.registry import launches
 from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, load
+from statecheck.workers import limits
+from statecheck.workers.commands import NOT_RUN, run_command
 from statecheck.workers.forking import die_with_parent
 
-SECONDS, _OF_A_HANG = 30.0, 10.0
-"""How long another process may take: less where the case is known not to end."""
-_STARTS, _GRACE = 60.0, 5.0
 _FRAME, _LATE = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE), "Timeout ("
 
 
@@ -56,7 +54,8 @@ def explained(case: Case, subject: Subject) -> Case:
         path = case.save(Path(folder) / "case.json", durable=False)
         hangs = fault is not None and fault.kind == "hang"
         return replace(
-            case, finding=_asked(path, Path(folder, "finding.txt"), _OF_A_HANG if hangs else SECONDS)
+            case,
+            finding=_asked(path, Path(folder, "finding.txt"), limits.REPEATED_HANG if hangs else limits.CALL),
         )
 
 
@@ -73,11 +72,8 @@ def _asked(path: Path, answer: Path, seconds: float) -> str:
     command = [sys.executable, "-m", "statecheck.diagnose.attribution", str(path), str(answer), str(seconds)]
     kept = {name: value for name, value in os.environ.items() if name != triton_mode.INTERPRET}
     variables = kept | {"CUDA_VISIBLE_DEVICES": ""} | rooms.variables()
-    try:
-        done = subprocess.run(
-            command, env=variables, capture_output=True, text=True, timeout=seconds + _STARTS, check=False
-        )
-    except subprocess.TimeoutExpired:
+    done = run_command(command, variables=variables, seconds=seconds + limits.START)
+    if done.returncode == NOT_RUN:
         return "On a CPU it does not end either."
     if done.returncode == 0:
         return answer.read_text(encoding="utf-8")
@@ -103,7 +99,7 @@ def _place(trace: str) -> str:
 def end_late(seconds: float) -> None:
     """End this process after so many seconds, and say where it is: in a kernel, by the kernel's own line."""
     # Where not even a thread gets its turn.
-    faulthandler.dump_traceback_later(seconds + _GRACE, exit=True)
+    faulthandler.dump_traceback_later(seconds + limits.EXIT, exit=True)
     Thread(target=_end_late, args=(seconds, threading.get_ident()), daemon=True).start()
 
 

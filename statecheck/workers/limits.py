@@ -10,6 +10,8 @@ CALL = 30.0
 """A call of the subject. Calls take milliseconds; a first launch on a busy machine, or a scenario of a model, takes seconds."""
 CALL_AFTER_A_HANG, TIMES_LONGEST_CALL = 2.0, 10.0
 """A call after one that hangs: ten times the longest that did answer, and at least two. Shrinking a hang tries many inputs that hang."""
+REPEATED_HANG = 10.0
+"""A case that hangs, once more under the sanitizer, only to see in which line it is."""
 LAST_CALLS = 3
 """When the budget is over: so many times the limit of a call, for an example that was begun in time and makes several calls."""
 COMPILATION = 120.0

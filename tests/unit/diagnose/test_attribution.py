@@ -18,7 +18,6 @@ from statecheck import rooms
 from statecheck.case import Case
 from statecheck.case.failure import WrongBytes
 from statecheck.case.values import Raised, Returned
-from statecheck.diagnose import attribution
 from statecheck.diagnose.attribution import explain_case, explained
 from statecheck.diagnose.replay import replay_file
 from statecheck.execution.example import ExecutionContext, Falsified
@@ -26,6 +25,7 @@ from statecheck.execution.executors import ordinary_port
 from statecheck.execution.executors.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.report.markdown import report_text, write_report
+from statecheck.workers import limits
 from subjects import Subject, load
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
@@ -201,7 +201,7 @@ def test_what_ended_its_process_is_tried_on_a_cpu_and_told_with_the_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, kind: Literal["fault", "hang"], message: str
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(attribution, "_OF_A_HANG", 6.0)
+    monkeypatch.setattr(limits, "REPEATED_HANG", 6.0)
     (tmp_path / "faulting_subject.py").write_text(f"import ctypes\n\n\ndef divide(x, y):\n    {body}\n")
     actual = (Raised("illegal access", "in words", kind=kind),)
     case = a_case(subject="faulting_subject", expected=(Returned(2),), actual=actual)
@@ -237,7 +237,7 @@ def test_a_kernel_that_does_not_end_is_told_with_its_own_line(
     case = a_case(subject="endless_subject", expected=(Returned(2),), actual=actual)
     message = ""
     for seconds in (12.0, 90.0):
-        monkeypatch.setattr(attribution, "_OF_A_HANG", seconds)
+        monkeypatch.setattr(limits, "REPEATED_HANG", seconds)
         message = explained(case, load("impl")).finding
         # A busy machine may still compile the kernel, at the line of the launch.
         if not message.endswith(":16."):
