@@ -1,7 +1,8 @@
 """A campaign on one machine, short or all night: one process that assigns tasks to workers and applies their events to its state.
 
-First the workers start, which takes nothing of the budget. Then the corpus is replayed; then every property gets an example or a few,
-and rounds follow until the time is up. The canary runs first in a short campaign, and after three seconds in a longer one.
+`Campaign.run` reads from top to bottom: what earlier campaigns left is adopted, workers start, which takes nothing of the budget, and a
+loop gives each idle worker the scheduler's next task and applies what workers send, until the time is up. Then what is on disk and in no
+report yet becomes findings, and the record is saved.
 
 When the budget ends, no new example begins, and those that run get their full time limit. A worker that is silent for longer than a call
 may take, or dies, is ended, and its exploration is repeated in an isolated process, which knows the input of each call.
@@ -12,23 +13,42 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
-from statecheck.campaign.event_handler import EventHandler
-from statecheck.campaign.keeper import not_written
-from statecheck.campaign.pending import pending_of
+from statecheck.campaign.corpus import not_written
+from statecheck.campaign.folder import left_in, pending_of, unclaimed
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.processes.gpus import Gpus
-from statecheck.campaign.processes.handle import WorkerHandle
-from statecheck.campaign.processes.pool import WorkerPool
-from statecheck.campaign.processes.tasks import Explore, Setting
-from statecheck.campaign.record import FILE, NOT_REPLAYED, CampaignRecord
-from statecheck.campaign.recovery import Recovery
+from statecheck.campaign.processes.output import take_output
+from statecheck.campaign.processes.pool import Gpus, WorkerHandle, WorkerPool
+from statecheck.campaign.processes.tasks import (
+    CanaryResult,
+    DeviceLost,
+    Event,
+    ExampleFailed,
+    ExamplesRun,
+    Explore,
+    Explored,
+    Found,
+    Replay,
+    Replayed,
+    RunCanary,
+    Setting,
+    WorkerLost,
+    WorkerReady,
+)
+from statecheck.campaign.record import FILE, NOT_REPLAYED, CampaignRecord, CorpusRecord
 from statecheck.campaign.scheduler import GRACE_SECONDS, Scheduler
 from statecheck.campaign.start import begun, terminated_like_interrupted, uninterrupted
+from statecheck.case import Case
+from statecheck.case.bucket import bucket_of
+from statecheck.diagnose.replay import LEFT_OUT
 from statecheck.workers import limits
 
 _POLL_SECONDS = 0.2
 _FIRST_SECONDS, _SAVE_SECONDS, _SHOW_SECONDS = 3.0, 10.0, 0.2
+_ATTEMPTS = 3
+"""Workers that may end with the same task before it is given up."""
 
 Watch = Callable[["Campaign"], None]
 
@@ -52,19 +72,17 @@ class Campaign:
         self.plan, self.watch = plan, watch
         self.folder = plan.folder
         self.pending = pending_of(self.folder)
-        start = begun(plan)
-        self.state, self.defects = start.state, start.defects
+        self.state, self.defects, self.keeper, examples = begun(plan)
         self.record = self.state.record
         self._started: float | None = None
         self._ended: float | None = None
-        self._scheduler = Scheduler(plan, self.state, start.examples)
+        self._scheduler = Scheduler(plan, self.state, examples)
         self.exhaustion = self._scheduler.exhaustion
-        self._recovery = Recovery(self.folder, self.state, self.defects)
+        self._canary_attempts = self._failed_starts = 0
         self._save_at, self._shown_at = time.monotonic() + _FIRST_SECONDS, float("-inf")
         self._saved_buckets = 0
         self._gpus: Gpus
         self._pool: WorkerPool
-        self._outcomes: EventHandler
 
     @property
     def at(self) -> float:
@@ -83,26 +101,49 @@ class Campaign:
 
     def run(self) -> CampaignRecord:
         """Run to the end of the budget; Ctrl-C ends it early with what is known by then."""
-        plan, found = self.plan, tuple(self.state.first_seen.items())
-        setting = Setting(**vars(plan), pending=str(self.pending), first_seen=found)
-        self._recovery.adopt()
+        plan = self.plan
+        self._adopt()
         self._scheduler.begin(self.folder, self.state.names if plan.is_selective else None)
+        first_seen = tuple(self.state.first_seen.items())
+        setting = Setting(**vars(plan), pending=str(self.pending), first_seen=first_seen)
         self._gpus = Gpus(plan.device, plan.subject, plan.gpus, setting.in_worker, plan.workers)
-        self._pool = WorkerPool(setting, self._gpus)
-        self._outcomes = EventHandler(self, self._pool, self._scheduler, self._recovery)
+        self._pool = pool = WorkerPool(setting, self._gpus)
         try:
             with terminated_like_interrupted():
                 for _ in range(plan.engines):
                     # One by one: each goes where the fewest are.
-                    self._pool.spawn()
+                    pool.spawn()
                 self._warm_up()
-                self._loop()
+                while True:
+                    for trouble in self._gpus.watch():
+                        self.state.trouble(trouble)
+                    self._retire()
+                    for worker in pool.workers:
+                        if worker.ready and worker.task is None:
+                            self._assign(worker)
+                    if self._is_over():
+                        break
+                    pool.wait(_POLL_SECONDS)
+                    for worker, event in pool.events():
+                        self._apply(worker, event)
+                    self._show()
         except KeyboardInterrupt:
             self.record.interrupted = True
         finally:
             with uninterrupted():
                 self._end()
         return self.current()
+
+    def _adopt(self) -> None:
+        """Put what campaigns that have ended had in hand into the corpus, from where it is replayed."""
+        for campaign in sorted(self.folder.parent.glob("*/")):
+            # Its own folder may be that of a campaign of the same name, which has ended.
+            if campaign != self.folder and not unclaimed(campaign):
+                continue
+            with suppress(OSError):
+                for path, case in left_in(pending_of(campaign)):
+                    if self.keeper.keep(case, self.state.first_seen):
+                        _remove(path)
 
     def _warm_up(self) -> None:
         """Wait until the workers are ready; the clock starts then."""
@@ -111,36 +152,20 @@ class Campaign:
         while time.monotonic() < until and not all(worker.ready for worker in self._pool.workers):
             self._pool.wait(_POLL_SECONDS)
             for worker, event in self._pool.events():
-                self._outcomes.apply(worker, event)
-            self._outcomes.retire()
+                self._apply(worker, event)
+            self._retire()
             if self._pool.workers != spawned:
                 # A worker has ended; another one may take as long again.
                 break
         self._started = time.monotonic()
 
-    def _loop(self) -> None:
-        while True:
-            for trouble in self._gpus.watch():
-                self.state.trouble(trouble)
-            self._outcomes.retire()
-            for worker in self._pool.workers:
-                if worker.ready and worker.task is None:
-                    self._assign(worker)
-            if self._is_over():
-                return
-            self._pool.wait(_POLL_SECONDS)
-            for worker, event in self._pool.events():
-                self._outcomes.apply(worker, event)
-            self._show()
-
     def _assign(self, worker: WorkerHandle) -> None:
         task = self._scheduler.next(worker, self._pool.workers, self.at, self.left)
         self.record.rounds = self._scheduler.rounds
-        if task is None:
-            return
-        if isinstance(task, Explore):
-            self.state.property_states[task.unit].begin()
-        worker.assign(task)
+        if task is not None:
+            if isinstance(task, Explore):
+                self.state.property_states[task.unit].begin()
+            worker.assign(task)
 
     def _is_over(self) -> bool:
         """Whether there is nothing to wait for: no worker is busy, or those that are have had their time."""
@@ -151,28 +176,204 @@ class Campaign:
         if not busy or over > GRACE_SECONDS + limits.LAST_CALLS * self.plan.time_limit:
             return True
         # Where a failing input is on disk, its report may be cut short.
-        return over > GRACE_SECONDS and all(map(self._recovery.has_pending, busy))
+        return over > GRACE_SECONDS and all(any(left_in(self.pending, worker.pid)) for worker in busy)
+
+    # What workers send.
+
+    def _apply(self, worker: WorkerHandle, event: Event) -> None:
+        state = self.state
+        match event:
+            case WorkerReady():
+                self._failed_starts = 0
+            case ExamplesRun():
+                if isinstance(worker.task, Explore):
+                    state.progress(worker.task.unit, event.examples, event.compared)
+            case ExampleFailed():
+                state.note_failure(self.at)
+            case Explored():
+                task, worker.task = worker.task, None
+                if isinstance(task, Explore):
+                    self._apply_exploration(worker, task, event)
+            case Replayed():
+                task, worker.task = worker.task, None
+                if isinstance(task, Replay):
+                    state.launched += event.launched
+                    state.replayed(event.result, Path(task.path), event.case)
+            case CanaryResult():
+                worker.task = None
+                self._note_canary(event)
+            case DeviceLost():
+                self._lose_device(worker, event.why)
+            case WorkerLost():
+                # With its device it is retired.
+                if not worker.gpu.gone:
+                    self._end_worker(worker, event)
+
+    def _apply_exploration(self, worker: WorkerHandle, task: Explore, event: Explored) -> None:
+        property_state = self.state.property_states[task.unit]
+        self.state.explored(event, self.at, task.unit, isolated=task.isolated)
+        property_state.end()
+        self._scheduler.ended(task, event)
+        if event.gone:
+            self._lose_device(worker, event.gone)
+        elif event.status == "error":
+            # An example ended in an exception that neither the subject nor the property raised: an earlier example may have left its cause
+            # in that process.
+            if property_state.errors == 1:
+                last = (event.detail.strip().splitlines() or ["an error"])[-1]
+                self.state.trouble(f"{task.unit}: tried again in another worker (seed {task.seed}): {last}")
+                self._scheduler.again(task)
+            self._stop(worker)
+            self._replace(worker)
+
+    def _note_canary(self, result: CanaryResult) -> None:
+        self.record.canary = result.found
+        if result.why:
+            self.state.trouble(f"the canary was not found: {result.why}")
+
+    def _lose_device(self, worker: WorkerHandle, why: str) -> None:
+        if worker.gpu.gone:
+            return
+        worker.gpu.gone, name = why, self._gpus.name_of(worker.gpu)
+        rest = "others go on" if self._gpus.usable else "there is no other"
+        self.state.trouble(f"{name} is gone after {self.at:.0f} s, and {rest}: {why}")
+
+    def _retire(self) -> None:
+        """End the workers of devices that are gone."""
+        for worker in [worker for worker in self._pool.workers if worker.gpu.gone]:
+            self._stop(worker)
+            if isinstance(worker.task, Explore):
+                self._leave(worker, worker.task, "its device was lost")
+            elif worker.task is not None:
+                self._scheduler.put_first(worker.task)
+
+    def _end_worker(self, worker: WorkerHandle, lost: WorkerLost) -> None:
+        """End a worker that has died, or does not go on; keep what it had in hand, have its task done again, and replace it."""
+        output, why = self._stop(worker), lost.why
+        task, worker.task = worker.task, None
+        if isinstance(task, Explore):
+            self._explore_again(worker, task, lost, output)
+        elif isinstance(task, Replay):
+            path = Path(task.path)
+            self.state.trouble(f"{path.name} of the corpus: {why}")
+            if task.isolated:
+                self.state.replayed(CorpusRecord(path.name, "UNREADABLE", why), path, {})
+            else:
+                # A case that ends its worker, or has no answer in time, does so in an isolated process, too, unless another process ended it.
+                self._scheduler.put_first(replace(task, isolated=True))
+        elif isinstance(task, RunCanary):
+            self._canary_attempts += 1
+            if self._canary_attempts >= _ATTEMPTS:
+                self._note_canary(CanaryResult("", why))
+            else:
+                self.state.trouble(f"{why} before the canary was found")
+                self._scheduler.put_first(task)
+        elif not worker.ready:
+            self._failed_starts += 1
+            wrote = output.partition("\n")[0]
+            self.state.trouble("; ".join(filter(None, (f"{why} before it was ready", wrote))))
+        else:
+            self.state.trouble(f"{why} between two tasks")
+        self._replace(worker)
+
+    def _explore_again(self, worker: WorkerHandle, task: Explore, lost: WorkerLost, output: str) -> None:
+        """Have the same examples explored with the subject in an isolated process, whose input is known before each call."""
+        self._leave(worker, task, lost.why)
+        property_state = self.state.property_states[task.unit]
+        property_state.deaths += 1
+        ended = f"{lost.why} (seed {task.seed})"
+        self.state.trouble(f"{task.unit}: {ended}")
+        ended = "\n".join(filter(None, (ended, output)))
+        if not lost.from_outside:
+            property_state.crash, property_state.crash_repeats = ended, 0
+        if property_state.deaths >= _ATTEMPTS:
+            property_state.give_up(f"{property_state.deaths} workers were lost; the last: {ended}")
+        else:
+            self._scheduler.again(replace(task, isolated=True))
+
+    def _stop(self, worker: WorkerHandle) -> str:
+        """End a worker; what it has written last, and its traceback."""
+        self._pool.stop(worker)
+        return take_output(self.pending, worker.pid)
+
+    def _replace(self, worker: WorkerHandle) -> None:
+        may_start = self._failed_starts < _ATTEMPTS * self.plan.engines
+        is_needed = self.left > 0 or self._scheduler.canary_waits
+        if not worker.gpu.gone and may_start and is_needed:
+            self._pool.spawn()
+
+    def _leave(self, worker: WorkerHandle, task: Explore, why: str) -> int:
+        """No worker does the task any more. The failing inputs that the worker had in hand become findings; how many there were."""
+        self.state.property_states[task.unit].end()
+        self._scheduler.ended(task, None)
+        # What it was doing by then is not known: the input may be the smallest.
+        note = f"{why[:1].upper()}{why[1:]} before this failure was reported: there may be a smaller input."
+        cases = list(left_in(self.pending, worker.pid))
+        for path, case in cases:
+            name = self.defects.matcher.name_of(case)
+            for error in self.defects.matcher.errors:
+                self.state.trouble(error)
+            property_state = self.state.standing_of(case)
+            if name is None:
+                corpus = self.keeper.keep(case, self.state.first_seen)
+                report = self.keeper.report(case, f"**{note}**")
+                found = Found((bucket_of(case).id,), case.to_data(), report, corpus, note, shrunk=False)
+                self.state.find(found, self.at)
+                if not corpus and not report:
+                    continue
+            elif property_state is not None:
+                property_state.record.known[name] += 1
+            _remove(path)
+        return len(cases)
+
+    # The end of the campaign.
 
     def _end(self) -> None:
+        state = self.state
         self._ended = time.monotonic()
         for worker in list(self._pool.workers):
             for event in self._pool.end(worker):
-                self._outcomes.apply(worker, event)
-            self._outcomes.cut_short(worker)
+                self._apply(worker, event)
+            self._cut_short(worker)
         self._gpus.close()
-        self._outcomes.conclude()
-        self._recovery.restore()
+        if not self.record.interrupted:
+            for task in self._scheduler.lost:
+                property_state = state.property_states[task.unit]
+                property_state.unfinished = "its exploration was lost, and there was no time for another one"
+        # The subject may have removed what had been written.
+        for bucket in state.buckets.values():
+            case = Case.from_data(bucket.case)
+            if not Path(bucket.corpus).is_file():
+                bucket.corpus = state.keep(case)
+            if bucket.report and not Path(bucket.report).is_dir():
+                state.trouble(f"{bucket.report} was removed, and the coordinator has written it again")
+                bucket.report = self.keeper.report(case, bucket.note)
         for path in self._scheduler.not_replayed:
             why = "since the campaign was interrupted" if self.record.interrupted else "for want of time"
-            self.state.replayed(self._scheduler.passed_over(path, NOT_REPLAYED, why), path, {})
+            state.replayed(self._scheduler.passed_over(path, NOT_REPLAYED, why), path, {})
         if self._scheduler.canary_waits:
-            self.state.trouble("the canary was not run: the campaign ended before its turn")
+            state.trouble("the canary was not run: the campaign ended before its turn")
         self.record.complete = bool(self._gpus.usable) and not self.record.interrupted and self._is_done()
-        self.defects.conclude(self.state.property_states)
+        self.defects.conclude(state.property_states)
         with suppress(OSError):
             # Where there is nothing left in it.
             self.pending.rmdir()
         self._save()
+
+    def _cut_short(self, worker: WorkerHandle) -> None:
+        """The campaign has ended, and so has a worker that was busy."""
+        task, worker.task = worker.task, None
+        take_output(self.pending, worker.pid)
+        if isinstance(task, Replay):
+            path, why = Path(task.path), "left out: the time was up"
+            self.state.replayed(self._scheduler.passed_over(path, LEFT_OUT, why), path, {})
+        if isinstance(task, Explore):
+            found = self._leave(worker, task, "the campaign ended")
+            if not found and not self.record.interrupted:
+                property_state = self.state.property_states[task.unit]
+                property_state.unfinished = (
+                    f"an example was still running when the time was up (seed {task.seed})"
+                )
 
     def _is_done(self) -> bool:
         if self.plan.exit_first and self.state.buckets:
@@ -208,3 +409,9 @@ class Campaign:
             self.current().save(self.folder / FILE)
         except OSError as error:
             self.state.trouble(not_written(self.folder / FILE, error))
+
+
+def _remove(path: Path) -> None:
+    # Another process may have removed the folder, or put a file in its place.
+    with suppress(OSError):
+        path.unlink()

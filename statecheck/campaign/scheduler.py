@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 from statecheck.campaign.corpus import Corpus, property_in
 from statecheck.campaign.plan import Plan, seed_of
-from statecheck.campaign.processes.handle import WorkerHandle
+from statecheck.campaign.processes.pool import WorkerHandle
 from statecheck.campaign.processes.tasks import Explore, Explored, Replay, RunCanary, Task, unit_name
 from statecheck.campaign.record import FILE, NOT_REPLAYED, CampaignRecord, CorpusRecord
 from statecheck.campaign.state import CampaignState, PropertyState

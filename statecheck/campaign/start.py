@@ -8,38 +8,23 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from statecheck.campaign.conformance.profiles import profile_of
-from statecheck.campaign.conformance.xfails import unsupported, with_xfails
-from statecheck.campaign.corpus import kept_in
-from statecheck.campaign.keeper import Keeper
+from statecheck.campaign.conformance import profile_of, unsupported, with_xfails
+from statecheck.campaign.corpus import Keeper, kept_in
 from statecheck.campaign.known_defects import KnownDefects
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.processes.gpus import device_names
+from statecheck.campaign.processes.pool import device_names
 from statecheck.campaign.processes.tasks import unit_name
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.state import CampaignState
 from statecheck.subject import BUILT_IN, Subject, load
 from statecheck.subject.identity import SOURCE, source_of
 
-if TYPE_CHECKING:
-    from statecheck.execution.registry import Property
 
-
-@dataclass(frozen=True)
-class Beginning:
-    """An empty state, what is to be known, and the number of examples that a profile has of each."""
-
-    state: CampaignState
-    defects: KnownDefects
-    examples: Mapping[str, int]
-
-
-def begun(plan: Plan) -> Beginning:
-    """What the campaign starts from.
+def begun(plan: Plan) -> tuple[CampaignState, KnownDefects, Keeper, Mapping[str, int]]:
+    """The empty state, the declared defects, the keeper of failing cases, and the number of examples that a profile has of each property.
 
     Raises:
         ValueError: a plan that cannot be carried out.
@@ -59,15 +44,21 @@ def begun(plan: Plan) -> Beginning:
     if plan.profile:
         offered = [name for name in offered if tested[name].id in examples]
     names = sorted(select(offered, plan.only, tested), key=lambda name: tested[name].launches)
-    every, _ = applicable(sorted(tested), tested, subject, plan.device)
     chosen, skipped = applicable(names, tested, subject, plan.device)
-    skipped = {name: why for name, why in unsupported(plan, tested).items() if name in names} | skipped
-    explored = [name for name in chosen if name not in skipped]
-    configurations = _configurations(subject, [tested[name] for name in explored])
-    skipped |= _unsupported_models(plan, subject, tested, configurations)
-    # A corpus that is replayed says for itself which cases it has.
-    before = kept_in(Path(plan.kept)) if plan.kept else frozenset()
     refused = unsupported(plan, tested)
+    skipped = {name: why for name, why in refused.items() if name in names} | skipped
+    explored = [name for name in chosen if name not in skipped]
+    # The models of a library of sequences, each for itself; those that the port, or the plan's file, declares as unsupported have a reason.
+    configurations: dict[str, Sequence[str]] = {}
+    choices = subject.sequences
+    if choices is not None:
+        configurations = {name: choices.all_models for name in explored if tested[name].held}
+        for model in choices.all_models if configurations else ():
+            reasons = unsupported(plan, tested, model)
+            if why := choices.why_unsupported(model):
+                reasons |= dict.fromkeys(configurations, f"declared as unsupported: {why}")
+            skipped |= {unit_name(name, model): reasons[name] for name in configurations if name in reasons}
+    every, _ = applicable(sorted(tested), tested, subject, plan.device)
     record = CampaignRecord(
         plan,
         release=subject.release,
@@ -84,10 +75,12 @@ def begun(plan: Plan) -> Beginning:
             *effects(subject, (tested[name].id for name in explored)),
         ],
         first_seen(plan, subject),
-        kept_before=before,
+        # A corpus that is replayed says for itself which cases it has.
+        kept_before=kept_in(Path(plan.kept)) if plan.kept else frozenset(),
         configurations=configurations,
     )
-    state.keeper = Keeper(Path(plan.keeps_in), Path(plan.reports), lambda: subject.module, state.trouble)
+    keeper = Keeper(Path(plan.keeps_in), Path(plan.reports), lambda: subject.module, state.trouble)
+    state.keeper = keeper
     defects = KnownDefects(
         subject.known_deviations,
         selected=plan.is_selective,
@@ -95,28 +88,7 @@ def begun(plan: Plan) -> Beginning:
         profile=subject.profile,
     )
     record.known = [*defects.all.values()]
-    return Beginning(state, defects, examples)
-
-
-def _configurations(subject: Subject, explored: Sequence[Property]) -> dict[str, Sequence[str]]:
-    """By property, the configurations of the subject that it is explored with, each for itself: the models of a library of sequences."""
-    choices = subject.sequences
-    return {} if choices is None else {one.name: choices.all_models for one in explored if one.held}
-
-
-def _unsupported_models(
-    plan: Plan, subject: Subject, tested: Mapping[str, Property], configurations: Mapping[str, Sequence[str]]
-) -> dict[str, str]:
-    """By unit, why the port, or the plan's file, declares its model as unsupported."""
-    choices = subject.sequences
-    reasons: dict[str, str] = {}
-    for model in choices.all_models if choices is not None and configurations else ():
-        why = choices.why_unsupported(model) if choices is not None else ""
-        of_model = unsupported(plan, tested, model)
-        if why:
-            of_model |= dict.fromkeys(configurations, f"declared as unsupported: {why}")
-        reasons |= {unit_name(name, model): of_model[name] for name in configurations if name in of_model}
-    return reasons
+    return state, defects, keeper, examples
 
 
 def loaded(name: str, device: str) -> Subject:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from oracle.situations.registry import Situation
-from statecheck.campaign.keeper import Keeper
+from statecheck.campaign.corpus import Keeper
 from statecheck.campaign.processes.tasks import Explored, Found, unit_name
 from statecheck.campaign.record import (
     BucketRecord,

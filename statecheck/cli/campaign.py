@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import click
 from rich.console import Console
 
-from statecheck.campaign.claim import claimed
 from statecheck.campaign.plan import ENGINE, Plan, seed_of, shard_name
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.terminal.output import Unbreakable, finish
@@ -83,6 +82,7 @@ def run_campaign(
     Raises:
         ValueError: a plan that cannot be carried out.
     """
+    from statecheck.campaign.folder import claimed
     from statecheck.campaign.start import uninterrupted
     from statecheck.campaign.terminal.display import Display, conclusion
     from statecheck.campaign.terminal.results import print_verdict
@@ -157,7 +157,7 @@ def _here(plan: Plan, display: Display, more: More | None) -> tuple[CampaignReco
 
 def _write(plan: Plan, record: CampaignRecord, say: Say) -> Path:
     """Write the record and its pages, as far as the disk takes them; the folder of both."""
-    from statecheck.campaign.keeper import not_written
+    from statecheck.campaign.corpus import not_written
     from statecheck.campaign.pages.page import write_reports
 
     known = len(record.troubles)

@@ -37,7 +37,7 @@ _IN_CI = (
 
 
 def _profile(context: click.Context, parameter: click.Parameter, name: str) -> str:  # noqa: ARG001 - click's
-    from statecheck.campaign.conformance.profiles import profile_of
+    from statecheck.campaign.conformance import profile_of
 
     profile_of(name)
     return name
@@ -70,7 +70,7 @@ def _xfails(context: click.Context, parameter: click.Parameter, file: Path | Non
 @require_options
 def conform(options: SimpleNamespace) -> int:
     """Verify a subject with the fixed examples of a profile, for its own CI: exit code 0 if it conforms and 1 if not."""
-    from statecheck.campaign.conformance.profiles import seed_of_profile
+    from statecheck.campaign.conformance import seed_of_profile
 
     options.only, options.as_new = "", False
     file = options.xfails
@@ -95,7 +95,7 @@ def conform(options: SimpleNamespace) -> int:
 
 def _write_result(out: Console, campaign: Any, folder: Path) -> None:
     """Write the result as JSON and as JUnit XML, and the summary where GitHub shows one."""
-    from statecheck.campaign.keeper import not_written
+    from statecheck.campaign.corpus import not_written
     from statecheck.campaign.pages.junit import junit
     from statecheck.campaign.pages.text import markdown
     from statecheck.util.files import append_text, write_text
@@ -125,7 +125,7 @@ def result_of(record: Any) -> dict[str, Any]:
 
     A falsified property has no counts: those of its search for a smaller input depend on time.
     """
-    from statecheck.campaign.conformance.profiles import profile_of
+    from statecheck.campaign.conformance import profile_of
     from statecheck.campaign.pages.summary import verdict
     from statecheck.execution.verdict import Status
 

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from statecheck.campaign.keeper import not_written
-from statecheck.campaign.pending import Pending
+from statecheck.campaign.corpus import not_written
+from statecheck.campaign.folder import Pending
 from statecheck.campaign.processes.tasks import Explore, Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of

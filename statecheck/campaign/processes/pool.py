@@ -1,15 +1,46 @@
-"""The processes of a campaign: they are spawned, watched from outside, stopped and replaced here."""
+"""The processes of a campaign as its coordinator has them: workers are spawned, watched from outside, stopped and replaced here.
+
+A worker sends something whenever a call of the subject begins, though not more often than every `BEAT_SECONDS`. So the time since its last
+message is the time of the call that runs, and a call that holds the interpreter's lock is seen, too.
+
+On GPUs the subject runs in processes that the workers share; one more process for each GPU owns them, and is started again when it ends.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from multiprocessing.connection import wait
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
 
-from statecheck.campaign.processes.gpus import Gpus
-from statecheck.campaign.processes.handle import WorkerHandle, spawn_worker
-from statecheck.campaign.processes.tasks import Event, Setting
+from statecheck.campaign.plan import ENGINE
+from statecheck.campaign.processes.tasks import (
+    BEAT_SECONDS,
+    Event,
+    Explore,
+    Replay,
+    SearchEnded,
+    Setting,
+    Task,
+    WorkerLost,
+    WorkerReady,
+)
+from statecheck.case.faults import death
+from statecheck.report.environment import gpus_here
 from statecheck.workers import limits
+from statecheck.workers.forkserver import SHARE, Fork, Forked, fork, fork_with_pipe, kernels_of
+from statecheck.workers.inherited import surroundings
+
+_ALIVE_SECONDS = 1.0
+_LONGEST_LOOK_SECONDS = 1.0
+_STARTS = 5
+"""How often the process that shares the workers of a GPU is started."""
 
 
 class WorkerPool:
@@ -39,15 +70,17 @@ class WorkerPool:
         if worker in self.workers:
             self.workers.remove(worker)
             worker.stop()
-            worker.close()
+            worker.pipe.close()
 
     def end(self, worker: WorkerHandle) -> Iterator[Event]:
         """End a worker as `stop` does; what it had sent by then."""
-        yield from self._received(worker)
+        with suppress(EOFError, OSError):
+            yield from worker.messages()
         worker.stop()
-        yield from self._received(worker)
+        with suppress(EOFError, OSError):
+            yield from worker.messages()
         self.workers.remove(worker)
-        worker.close()
+        worker.pipe.close()
 
     def wait(self, seconds: float) -> None:
         """Until a worker sends something, or this time is over."""
@@ -73,14 +106,213 @@ class WorkerPool:
         if ended:
             # A pipe ends a moment before its process does, and there is no exit code until then.
             worker.process.join(timeout=limits.EXIT)
-            yield worker.lost()
+            code = worker.process.exitcode
+            from_outside = code is not None and death(code).from_outside
+            yield WorkerLost(f"a worker died with exit code {code}", from_outside=from_outside)
         elif (event := worker.overdue(self.setting.time_limit)) is not None:
-            worker.write_traceback()
+            # Have it write to its output where it is, and end. It does so in C, whatever its interpreter is doing.
+            with suppress(ProcessLookupError):
+                os.kill(worker.pid, signal.SIGUSR1)
+                worker.process.join(timeout=limits.TRACEBACK)
             yield event
 
-    @staticmethod
-    def _received(worker: WorkerHandle) -> Iterator[Event]:
-        try:
-            yield from worker.messages()
-        except (EOFError, OSError):
-            return
+
+def spawn_worker(setting: Setting, gpu: Gpu) -> WorkerHandle:
+    """A new worker on the device."""
+    worker = Fork(ENGINE, (surroundings(), setting), name="engine", forks=True)
+    process, pipe = fork_with_pipe(kernels_of(setting.subject, setting.device), worker)
+    return WorkerHandle(process, pipe, gpu, isolated=setting.in_worker)
+
+
+@dataclass(eq=False)
+class WorkerHandle:
+    """A worker, and what it is busy with.
+
+    `ready`: it has imported what it needs. `isolated`: the subject never runs in its own process. `silence`: seconds since its last message.
+    """
+
+    process: Forked
+    pipe: Connection
+    gpu: Gpu
+    task: Task | None = None
+    ready: bool = False
+    isolated: bool = False
+    silence: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.pid = self.process.pid
+        self._searches = False
+        self._looked_at = self._asked_at = time.monotonic()
+
+    def assign(self, task: Task) -> None:
+        """Send it a task; if it has ended since, that is seen with its next messages."""
+        self.task = task
+        # An isolated exploration or replay runs the subject in another process, and the worker waits for that.
+        self._searches = not self.isolated and not (isinstance(task, Explore | Replay) and task.isolated)
+        self._restart_clock()
+        with suppress(BrokenPipeError):
+            self.pipe.send(task)
+
+    def messages(self) -> Iterator[Any]:
+        """All that it has sent until now.
+
+        Raises:
+            EOFError: it has ended, and nothing is left to be read.
+        """
+        received = False
+        while self.pipe.poll():
+            try:
+                message = self.pipe.recv()
+            except (EOFError, OSError):
+                if not received:
+                    raise EOFError from None
+                return
+            received = True
+            self._restart_clock()
+            if isinstance(message, WorkerReady):
+                self.ready = True
+            elif isinstance(message, SearchEnded):
+                self._searches = False
+            yield message
+
+    def _restart_clock(self) -> None:
+        self.silence, self._looked_at = 0.0, time.monotonic()
+
+    def overdue(self, time_limit: float) -> WorkerLost | None:
+        """How it is lost, if it has been silent for too long.
+
+        Args:
+            time_limit: seconds that a call of the subject may take.
+        """
+        now = time.monotonic()
+        # While the coordinator itself was stopped, it could not read what the worker sent.
+        self.silence += min(now - self._looked_at, _LONGEST_LOOK_SECONDS)
+        self._looked_at = now
+        if not self.ready:
+            limit, what = limits.CAMPAIGN_START, "a worker was not ready"
+        elif self.task is None:
+            return None
+        elif self._searches:
+            limit, what = time_limit + BEAT_SECONDS, "no answer"
+        else:
+            limit, what = time_limit + limits.OTHER_WORK, "a worker did not go on"
+        return WorkerLost(f"{what} within {limit:.3g} s") if self.silence > limit else None
+
+    def has_ended(self) -> bool:
+        """Whether its process is gone; it is asked once in a second. A process that it has forked may hold the pipe open."""
+        if time.monotonic() - self._asked_at < _ALIVE_SECONDS:
+            return False
+        self._asked_at = time.monotonic()
+        return not self.process.is_alive()
+
+    def stop(self) -> None:
+        """Ask it to end where it is idle; it is gone when this returns. Its pipe can still be read."""
+        if self.task is None and self.process.is_alive():
+            with suppress(BrokenPipeError):
+                self.pipe.send(None)
+            self.process.join(timeout=limits.EXIT)
+        self.process.kill()
+
+
+# GPUs.
+
+
+@dataclass(eq=False)
+class Gpu:
+    """One device. `index` is "" where there is no choice; `gone` says why it can be used no more."""
+
+    index: str
+    address: str = ""
+    process: Forked | None = None
+    starts: int = 0
+    gone: str = ""
+
+
+@dataclass
+class Gpus:
+    """The devices that a campaign may use, each by its index in `nvidia-smi`.
+
+    Args:
+        workers: processes per device in which the subject runs, each with a spare one.
+        shared: the subject runs in such processes; where it runs in the engines, there is nothing to start.
+    """
+
+    device: str
+    subject: str
+    indices: tuple[str, ...]
+    shared: bool
+    workers: int = 1
+    every: list[Gpu] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # The address of a socket has room for a hundred letters only.
+        self._folder = tempfile.TemporaryDirectory(prefix="statecheck-") if self.shared else None
+        for number, index in enumerate(self.indices or ("",)):
+            gpu = Gpu(index)
+            if self._folder is not None:
+                gpu.address = str(Path(self._folder.name) / str(number))
+                self._start(gpu)
+            self.every.append(gpu)
+
+    @property
+    def usable(self) -> list[Gpu]:
+        return [gpu for gpu in self.every if not gpu.gone]
+
+    def _start(self, gpu: Gpu) -> None:
+        chosen = {"CUDA_VISIBLE_DEVICES": gpu.index} if gpu.index else {}
+        gpu.starts += 1
+        gpu.process = start_share(self.device, self.subject, self.workers, gpu.address, chosen)
+
+    def watch(self) -> list[str]:
+        """Start again what has ended; a sentence for each."""
+        messages = []
+        for gpu in self.usable:
+            if gpu.process is None or gpu.process.is_alive():
+                continue
+            ended = (
+                f"{self.name_of(gpu)}: the process that shares its workers ended with {gpu.process.exitcode}"
+            )
+            if gpu.starts < _STARTS:
+                self._start(gpu)
+                messages.append(f"{ended}, and was started again")
+            else:
+                gpu.gone = f"{ended} for the {gpu.starts}th time"
+                messages.append(gpu.gone)
+        return messages
+
+    def name_of(self, gpu: Gpu) -> str:
+        return f"GPU {gpu.index}" if gpu.index else self.device
+
+    def close(self) -> None:
+        for gpu in self.every:
+            if gpu.process is not None:
+                gpu.process.kill()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def start_share(
+    device: str, subject: str, workers: int, address: str, variables: Mapping[str, str]
+) -> Forked:
+    """A process that shares its workers at an address, with `variables` beside those of this process."""
+    environment, folder, path = surroundings()
+    arguments = (environment | dict(variables), folder, path), device, subject, workers, address
+    return fork(device, Fork(SHARE, arguments, name=f"share {Path(address).name}", forks=True))
+
+
+def device_names(device: str, indices: tuple[str, ...]) -> dict[str, str]:
+    """What each device is called, by index; {"cpu": ...} without a GPU."""
+    if device == "cpu":
+        return {"cpu": _processor()}
+    names = {index: name for index, name, _ in gpus_here()}
+    return {index: names.get(index, "unknown") for index in (indices or tuple(names)[:1] or ("0",))}
+
+
+def _processor() -> str:
+    import platform
+
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

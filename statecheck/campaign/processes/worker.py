@@ -63,8 +63,8 @@ class Worker:
     def __init__(self, setting: Setting, pipe: Connection) -> None:
         self.output: Output | None = None
         self._prepare_process(setting)
-        from statecheck.campaign.conformance.xfails import with_xfails
-        from statecheck.campaign.keeper import Keeper
+        from statecheck.campaign.conformance import with_xfails
+        from statecheck.campaign.corpus import Keeper
         from statecheck.campaign.known_defects import KnownDefectMatcher
         from statecheck.execution.example import ExecutionContext
         from statecheck.execution.executors import ordinary_port

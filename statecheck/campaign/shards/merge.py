@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from statecheck.campaign.keeper import Keeper
+from statecheck.campaign.corpus import Keeper
 from statecheck.campaign.pages.page import write_reports
 from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import (

@@ -18,8 +18,7 @@ from statecheck.campaign import coordinator
 from statecheck.campaign.coordinator import Watch
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes import pool
-from statecheck.campaign.processes.gpus import Gpu
-from statecheck.campaign.processes.handle import WorkerHandle
+from statecheck.campaign.processes.pool import Gpu, WorkerHandle
 from statecheck.campaign.processes.tasks import (
     CanaryResult,
     ExamplesRun,

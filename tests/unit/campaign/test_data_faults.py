@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from statecheck.campaign.keeper import Keeper
+from statecheck.campaign.corpus import Keeper
 from statecheck.campaign.processes.tasks import Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of

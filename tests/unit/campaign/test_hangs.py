@@ -11,8 +11,7 @@ from typing import Any, cast
 import pytest
 
 from statecheck.campaign.pages.summary import verdict
-from statecheck.campaign.processes.gpus import Gpu
-from statecheck.campaign.processes.handle import WorkerHandle
+from statecheck.campaign.processes.pool import Gpu, WorkerHandle
 from statecheck.campaign.processes.tasks import CallBegan, Explore, Explored, Replay, Replayed, SearchEnded
 from statecheck.campaign.record import CampaignRecord, CorpusRecord
 from statecheck.workers import limits

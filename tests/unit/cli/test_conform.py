@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from statecheck.campaign.conformance.profiles import profile_of
+from statecheck.campaign.conformance import profile_of
 from statecheck.cli import main as cli
 from statecheck.cli.conform import RESULT
 from statecheck.execution.verdict import CLEAN, FALSIFIED, MISCONFIGURED

@@ -147,7 +147,7 @@ def test_no_way_in_takes_a_declaration_that_matches_most_of_what_can_fail(
         with pytest.raises(ValueError, match=message):
             replay_file(case, name, device)
         assert replay_file(case, name, device, as_new=True).verdict == NOT_APPLICABLE
-        assert begun(Plan("x", subject=name, device=device, budget=1.0, as_new=True)).defects.all == {}
+        assert begun(Plan("x", subject=name, device=device, budget=1.0, as_new=True))[1].all == {}
         config = SimpleNamespace(
             getoption={"--subject": name, "--device": device, "--max-examples": None}.get
         )

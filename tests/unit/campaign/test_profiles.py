@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from statecheck.campaign import scheduler
-from statecheck.campaign.conformance.profiles import profile_of, profiles, seed_of_profile
+from statecheck.campaign.conformance import profile_of, profiles, seed_of_profile
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.scheduler import Scheduler
 from statecheck.campaign.state import CampaignState

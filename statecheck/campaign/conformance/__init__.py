@@ -1,1 +1,0 @@
-"""Conformance: profiles of fixed examples, and the expected failures of a project."""
