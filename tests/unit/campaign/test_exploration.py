@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from oracle.profile import DOCUMENTS
 from statecheck.campaign.known_defects import KnownDefectMatcher
-from statecheck.campaign.processes import exploration, failures
+from statecheck.campaign.processes import exploration
 from statecheck.campaign.processes import worker as worker_module
 from statecheck.campaign.processes.exploration import Exploration
 from statecheck.campaign.processes.tasks import (
@@ -317,13 +317,13 @@ def _no_patience_after(
 ) -> Callable[..., None]:
     """A body whose exploration has had its time once there was such an input."""
     running: list[Exploration] = []
-    begin = Exploration._begin
+    run = Exploration.run
 
-    def noted(one: Exploration) -> None:
+    def noted(one: Exploration) -> Explored:
         running.append(one)
-        begin(one)
+        return run(one)
 
-    monkeypatch.setattr(Exploration, "_begin", noted)
+    monkeypatch.setattr(Exploration, "run", noted)
 
     def body(trial: Example, x: int) -> None:
         try:
@@ -331,7 +331,7 @@ def _no_patience_after(
         finally:
             if is_it(x):
                 running[-1]._until = 0.0
-                running[-1]._deadline = 0.0 if deadline else running[-1]._deadline
+                running[-1]._search_deadline = 0.0 if deadline else running[-1]._search_deadline
 
     return body
 
@@ -418,7 +418,7 @@ def test_failures_of_several_kinds_all_end_in_the_corpus(make: Make, tmp_path: P
     own, *others = end.found
     assert others
     assert own.shrunk
-    assert {(one.shrunk, one.note) for one in others} == {(False, failures._NOT_SHRUNK)}
+    assert {(one.shrunk, one.note) for one in others} == {(False, exploration._NOT_SHRUNK)}
     assert kept_in(tmp_path) == {one.buckets[0] for one in end.found} == set(end.failing)
     assert all(Path(one.corpus).is_file() for one in end.found)
 
@@ -426,7 +426,7 @@ def test_failures_of_several_kinds_all_end_in_the_corpus(make: Make, tmp_path: P
 def test_of_very_many_kinds_of_failures_some_are_kept(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failures, "_MOST_BESIDE", 2)
+    monkeypatch.setattr(exploration, "_MOST_BESIDE", 2)
     end = explored(make(fails_by(26)))
     assert len(end.failing) > 4
     # The smallest may have been met when there was no room any more.
