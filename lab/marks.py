@@ -6,11 +6,16 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+from hypothesis import Phase, settings
+
 import oracle.situations
-from statecheck.campaign.marks import TABLE, drawing_only, noted, unnoted
+from oracle.situations.registry import put_back, take
+from statecheck.campaign.marks import TABLE, noted
+from statecheck.execution import profiles
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors.rules import RulesExecutor
 from statecheck.execution.machines import MachineProperty
@@ -79,6 +84,32 @@ def rules_context() -> ExecutionContext:
     """A bench where the rules answer in a subject's place."""
     # Marks of an example are reached where its trial asks the rules, not where the port does.
     return ExecutionContext(Subject("the rules", oracle), RulesExecutor(around=unnoted))
+
+
+@contextmanager
+def unnoted() -> Iterator[None]:
+    """While it is entered, marks that come up are not noted."""
+    before = take()
+    try:
+        yield
+    finally:
+        take()
+        put_back(before)
+
+
+@contextmanager
+def drawing_only() -> Iterator[None]:
+    """While it is entered, properties explore without shrinking what fails."""
+    # Not by its name, which only later versions of Hypothesis tell.
+    settings.register_profile("before", settings())
+    profiles.register()
+    nightly = settings.get_profile("nightly")
+    settings.register_profile("marks", nightly, phases=[Phase.generate])
+    settings.load_profile("marks")
+    try:
+        yield
+    finally:
+        settings.load_profile("before")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -6,18 +6,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
-from hypothesis import Phase, settings
-
-from oracle.situations.registry import Situation, put_back, take
+from oracle.situations.registry import Situation, take
 from statecheck.campaign.record import EFFECTS
-from statecheck.execution import profiles
 from statecheck.execution.example import Example
 from statecheck.execution.machines import ExampleMachine, MachineProperty
 from statecheck.execution.registry import Property, load_properties
@@ -59,18 +55,14 @@ def effects(subject: Subject, ids: Iterable[str]) -> list[Situation]:
     if subject.sequences is None:
         return []
     chosen = set(ids)
-    return [
-        Situation(name, EFFECTS)
-        for name, operation in subject.sequences.effects.items()
-        if chosen.intersection(_drawn_by(operation, chosen))
-    ]
 
+    def is_drawn(operation: str) -> bool:
+        if operation == "extend":
+            return any(id_.startswith(SEQUENCES) for id_ in chosen)
+        return not chosen.isdisjoint({f"{SEQUENCES}any", f"{SEQUENCES}{operation.replace('_', '-')}"})
 
-def _drawn_by(operation: str, ids: Iterable[str]) -> set[str]:
-    """Properties of sequences whose scenarios have an operation."""
-    if operation == "extend":
-        return {id_ for id_ in ids if id_.startswith(SEQUENCES)}
-    return {f"{SEQUENCES}any", f"{SEQUENCES}{operation.replace('_', '-')}"}
+    names = subject.sequences.effects.items()
+    return [Situation(name, EFFECTS) for name, operation in names if is_drawn(operation)]
 
 
 @cache
@@ -83,7 +75,18 @@ def table() -> dict[str, list[str]]:
 def noted(tested: Property, note: Note) -> Property:
     """The same property, which tells after every example which marks this one has reached."""
     if isinstance(tested, MachineProperty):
-        return replace(tested, machine=_noted_machine(tested.machine, note))
+        machine = tested.machine
+
+        def begin(self: ExampleMachine, trial: Example) -> None:
+            take()
+            machine.__init__(self, trial)
+
+        def teardown(self: ExampleMachine) -> None:
+            machine.teardown(self)
+            note(take())
+
+        noted_machine = type(machine.__name__, (machine,), {"__init__": begin, "teardown": teardown})
+        return replace(tested, machine=noted_machine)
 
     @wraps(tested.body)
     def body(trial: Example, **drawn: Any) -> None:
@@ -95,41 +98,3 @@ def noted(tested: Property, note: Note) -> Property:
             note(take())
 
     return replace(tested, body=body)
-
-
-def _noted_machine(machine: type[ExampleMachine], note: Note) -> type[ExampleMachine]:
-    def begin(self: ExampleMachine, trial: Example) -> None:
-        take()
-        machine.__init__(self, trial)
-
-    def teardown(self: ExampleMachine) -> None:
-        machine.teardown(self)
-        note(take())
-
-    return type(machine.__name__, (machine,), {"__init__": begin, "teardown": teardown})
-
-
-@contextmanager
-def unnoted() -> Iterator[None]:
-    """While it is entered, marks that come up are not noted."""
-    before = take()
-    try:
-        yield
-    finally:
-        take()
-        put_back(before)
-
-
-@contextmanager
-def drawing_only() -> Iterator[None]:
-    """While it is entered, properties explore without shrinking what fails."""
-    # Not by its name, which only later versions of Hypothesis tell.
-    settings.register_profile("before", settings())
-    profiles.register()
-    nightly = settings.get_profile("nightly")
-    settings.register_profile("marks", nightly, phases=[Phase.generate])
-    settings.load_profile("marks")
-    try:
-        yield
-    finally:
-        settings.load_profile("before")

@@ -173,7 +173,7 @@ def _write(plan: Plan, record: CampaignRecord, say: Say) -> Path:
 
 
 def _on_ray(plan: Plan, say: Say, address: str, shards: int) -> CampaignRecord:
-    from statecheck.campaign.shards.cluster import run_on_ray
+    from statecheck.campaign.cluster import run_on_ray
     from statecheck.campaign.terminal.results import print_failures, print_known
 
     record = run_on_ray(plan, address, shards, say)

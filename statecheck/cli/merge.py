@@ -40,7 +40,7 @@ class _Found:
 @corpus_option("failing cases are kept")
 def merge(options: SimpleNamespace) -> int:
     """Add up the shards of a campaign that lie below the FOLDERs, and write its report; of a whole campaign, the report again."""
-    from statecheck.campaign.shards.merge import merged, write_down
+    from statecheck.campaign.merge import merged, write_down
     from statecheck.campaign.terminal.results import print_verdict
 
     require_own(options.reports, "reports", "reports")

@@ -23,7 +23,7 @@ from properties.releases.live_marks import PURPOSES, REACHED
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import load_properties
-from statecheck.campaign.marks import drawing_only
+from lab.marks import drawing_only
 from statecheck.subject import load
 name, examples = sys.argv[1], int(sys.argv[2])
 subject = load("vllm")

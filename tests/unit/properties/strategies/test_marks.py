@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from lab.marks import explored, main, rows, rules_context, write
+from lab.marks import drawing_only, explored, main, rows, rules_context, write
 from oracle.situations import registry
 from oracle.situations.registry import Situation, situations_of, take
 from oracle.types import cdiv
@@ -122,7 +122,7 @@ class Halving(ExampleMachine):
 def notes(tested: Property) -> list[frozenset[str]]:
     """What 40 examples reached, one by one."""
     found: list[frozenset[str]] = []
-    with marks.drawing_only():
+    with drawing_only():
         noted(tested, found.append).explore(rules_context(), seed=1, max_examples=40)
     return found
 
@@ -172,7 +172,7 @@ def test_an_example_that_fails_has_its_marks() -> None:
 
     found: list[frozenset[str]] = []
     failing = noted(replace(HALVES, body=body), found.append)
-    with marks.drawing_only(), pytest.raises(AssertionError):
+    with drawing_only(), pytest.raises(AssertionError):
         failing.explore(rules_context(), seed=1, max_examples=5)
     assert set(found) == {frozenset({ROUNDED})}
 

@@ -1,4 +1,8 @@
-"""Adds up the shards of a campaign to the record of the whole, and writes what they found where people of this machine look for it."""
+"""Adds up the shards of a campaign to the record of the whole, and writes what they found where people of this machine look for it.
+
+The unit of work on many machines is a shard: a `Plan` goes to a machine, and a `CampaignRecord` comes back. With `--shard 2/8` each job of a CI
+matrix runs its shard, and `merge` adds up the records that it finds in folders. With `--ray` the shards are tasks of a cluster (`cluster`).
+"""
 
 from __future__ import annotations
 
@@ -48,20 +52,40 @@ def merged(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> Camp
     """
     if not records:
         raise ValueError("records = [], but should have one at least [merged]")
-    by_shard = _by_shard(records, names or [f"record {number}" for number in range(len(records))])
-    first, count = records[0], records[0].plan.shards
+    first, found = records[0], dict[int, tuple[CampaignRecord, str]]()
+    names = names or [f"record {number}" for number in range(len(records))]
+    for one, name in zip(records, names, strict=True):
+        for field in (*_SAME, "release"):
+            mine, theirs = (getattr(it if field == "release" else it.plan, field) for it in (first, one))
+            if mine != theirs:
+                raise ValueError(f"{field} = {theirs!r}, but should be {mine!r} as in {names[0]} [{name}]")
+        # A folder of reports has its latest record twice. Of two that differ, either may be incomplete.
+        known, where = found.setdefault(one.plan.shard, (one, name))
+        if known != one:
+            shard = shard_name(one.plan.shard, one.plan.shards)
+            raise ValueError(f"shard = {shard}, but should be another one than in {where} [{name}]")
+    count = first.plan.shards
     if count == 1:
         return first
-    shards = [by_shard[shard] for shard in sorted(by_shard)]
-    missing = [shard for shard in range(count) if shard not in by_shard]
+    shards = [found[shard][0] for shard in sorted(found)]
+    missing = [shard for shard in range(count) if shard not in found]
     has_canary = any(one.canary for one in shards)
     troubles = [(one.plan.shard, text) for one in shards for text in one.troubles]
     troubles += [
         (one.plan.shard, "the canary was not found") for one in shards if has_canary and not one.canary
     ]
+    versions = {
+        name: [*dict.fromkeys(one.environment.get(name, "unknown") for one in shards)]
+        for name in _VERSIONS
+        if any(name in one.environment for one in shards)
+    }
 
     def every(name: str) -> list[Any]:
         return [item for one in shards for item in getattr(one, name)]
+
+    def joined(texts: Iterable[str]) -> str:
+        """Each text once; most often all are equal."""
+        return " | ".join(dict.fromkeys(filter(None, texts)))
 
     return replace(
         shards[0],
@@ -91,13 +115,13 @@ def merged(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> Camp
             for key, name in one.devices.items()
         },
         environment={
-            name: _joined(one.environment.get(name, "") for one in shards)
+            name: joined(one.environment.get(name, "") for one in shards)
             for name in dict.fromkeys(name for one in shards for name in one.environment)
         },
-        mixed_versions=_mixed_versions(shards),
+        mixed_versions={name: each for name, each in versions.items() if len(each) > 1},
         troubles=[f"shard {shard_name(shard, count)}: {text}" for shard, text in troubles]
         + [f"shard {shard_name(shard, count)} is missing" for shard in missing],
-        canary=_joined(one.canary for one in shards) if all(one.canary for one in shards) else "",
+        canary=joined(one.canary for one in shards) if all(one.canary for one in shards) else "",
         properties=_grouped(every("properties"), lambda row: row.name, merge_rows),
         buckets=sorted(
             _grouped(every("buckets"), lambda bucket: bucket.id, _bucket), key=lambda bucket: bucket.at
@@ -113,45 +137,14 @@ def merged(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> Camp
     )
 
 
-def _by_shard(records: Sequence[CampaignRecord], names: Sequence[str]) -> dict[int, CampaignRecord]:
-    """Each shard's record. Refuses records of different campaigns, and different records of one shard, of which either may be incomplete."""
-    first, shards = records[0], dict[int, tuple[CampaignRecord, str]]()
-    for one, name in zip(records, names, strict=True):
-        for field in (*_SAME, "release"):
-            mine, theirs = (getattr(it if field == "release" else it.plan, field) for it in (first, one))
-            if mine != theirs:
-                raise ValueError(f"{field} = {theirs!r}, but should be {mine!r} as in {names[0]} [{name}]")
-        # A folder of reports has its latest record twice.
-        known, where = shards.setdefault(one.plan.shard, (one, name))
-        if known != one:
-            shard = shard_name(one.plan.shard, one.plan.shards)
-            raise ValueError(f"shard = {shard}, but should be another one than in {where} [{name}]")
-    return {shard: record for shard, (record, _) in shards.items()}
-
-
-def _mixed_versions(records: Sequence[CampaignRecord]) -> dict[str, list[str]]:
-    """The versions that are not the same in all records, by name."""
-    versions = {
-        name: [*dict.fromkeys(record.environment.get(name, "unknown") for record in records)]
-        for name in _VERSIONS
-        if any(name in record.environment for record in records)
-    }
-    return {name: each for name, each in versions.items() if len(each) > 1}
-
-
-def _joined(texts: Iterable[str]) -> str:
-    """Each text once; most often all are equal."""
-    return " | ".join(dict.fromkeys(filter(None, texts)))
-
-
 def _grouped(
-    items: Iterable[Item], key: Callable[[Item], Key], together: Callable[[list[Item]], Item]
+    items: Iterable[Item], key: Callable[[Item], Key], merge: Callable[[list[Item]], Item]
 ) -> list[Item]:
     """One item for each key, in the order in which they came."""
     groups: dict[Key, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
-    return [together(group) for group in groups.values()]
+    return [merge(group) for group in groups.values()]
 
 
 def _first(order: Sequence[str], group: Sequence[Item], name: str) -> Item:

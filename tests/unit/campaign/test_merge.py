@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from statecheck.campaign.corpus import Corpus
+from statecheck.campaign.merge import merged
 from statecheck.campaign.record import (
     BucketRecord,
     CampaignRecord,
@@ -20,7 +21,6 @@ from statecheck.campaign.record import (
     MarkRecord,
     PropertyRecord,
 )
-from statecheck.campaign.shards.merge import merged
 from statecheck.cli import main as cli
 from statecheck.execution.counts import Counts
 from tests.helpers.cases import a_case

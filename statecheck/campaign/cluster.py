@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from statecheck import rooms
+from statecheck.campaign.merge import merged, write_down
 from statecheck.campaign.plan import Plan, shard_name
 from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.campaign.shards.merge import merged, write_down
 from statecheck.util.command_lines import pip_line
 from statecheck.util.terminal import said
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
+from statecheck.campaign.cluster import RunShard, run_on_ray
 from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord, PropertyRecord
-from statecheck.campaign.shards.cluster import RunShard, run_on_ray
 from statecheck.cli import main as cli
 from statecheck.execution.counts import Counts
 from tests.helpers.cases import a_case
@@ -183,7 +183,7 @@ def test_merge_adds_up_the_records_that_came_before_the_driver_was_killed(
     def killed(*_: object) -> None:
         raise SystemExit
 
-    monkeypatch.setattr("statecheck.campaign.shards.cluster.merged", killed)
+    monkeypatch.setattr("statecheck.campaign.cluster.merged", killed)
     with pytest.raises(SystemExit):
         _run(tmp_path, 2)
     places = ["--reports", str(tmp_path / "merged"), "--corpus", str(tmp_path / "corpus")]
