@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 _PLAIN_WIDTH = 120
 _WIDE = 160
 More = Callable[[Console, object, Path], None]
-Say = Callable[[str], None]
 
 
 def console(*, wide: bool = False) -> Console:
@@ -85,7 +84,7 @@ def run_campaign(
     from statecheck.campaign.folder import claimed
     from statecheck.campaign.start import uninterrupted
     from statecheck.campaign.terminal.display import Display, conclusion
-    from statecheck.campaign.terminal.results import print_verdict
+    from statecheck.campaign.terminal.results import print_failures, print_known, print_verdict
     from statecheck.workers.forking import start_server
     from statecheck.workers.forkserver import kernels_of
 
@@ -98,15 +97,30 @@ def run_campaign(
     offers = "" if ray else _offers(plan)
     display = Display(out)
     with claimed(plan, named=named) as mine:
-        for line in (*_announced(mine), offers):
-            if line:
-                display.say(line)
+        amount = [f"{mine.budget:,.0f} s"] if mine.budget is not None else []
+        amount += [f"{mine.examples:,} examples"] if mine.examples is not None else []
+        amount += [f"profile {mine.profile}"] if mine.profile else []
+        gpus = f"GPU {','.join(mine.gpus)}, {mine.workers} workers each"
+        where = gpus if mine.gpus else f"device {mine.device}"
+        display.say(
+            f"campaign {mine.id}: subject {mine.subject}, {where}, {mine.engines} workers, {', '.join(amount)}"
+        )
+        begins = f"round {mine.first_round}: seed {seed_of(mine, mine.first_round)}"
+        shard = f", shard {shard_name(mine.shard, mine.shards)}" if mine.shards > 1 else ""
+        seed = begins if mine.seed is None else f"seed {mine.seed}"
+        display.say(f"commit {mine.commit or 'unknown'}{shard}, {seed}")
+        if offers:
+            display.say(offers)
         if ray:
-            record, folder = _on_ray(mine, display.say, ray, shards), mine.folder
+            from statecheck.campaign.cluster import run_on_ray
+
+            record = run_on_ray(mine, ray, shards, display.say)
+            print_known(display.say, record.known)
+            print_failures(display.say, record)
         else:
-            record, folder = _here(mine, display, more)
+            record = _run_here(mine, display, more)
         with uninterrupted():
-            code = print_verdict(display.say, record, folder)
+            code = print_verdict(display.say, record, mine.folder)
             display.say(conclusion(record))
     finish()
     return code
@@ -130,13 +144,16 @@ def _offers(plan: Plan) -> str:
     return f"{offers.sentence}\nmodels: {len(subject.sequences.models)}"
 
 
-def _here(plan: Plan, display: Display, more: More | None) -> tuple[CampaignRecord, Path]:
-    """The campaign's record, and the folder that took it."""
+def _run_here(plan: Plan, display: Display, more: More | None) -> CampaignRecord:
+    """Run the campaign on this machine, show what it comes to, and write its record and pages, as far as the disk takes them."""
     from statecheck.campaign.coordinator import Campaign
+    from statecheck.campaign.corpus import not_written
+    from statecheck.campaign.pages.page import write_reports
     from statecheck.campaign.start import uninterrupted
     from statecheck.campaign.terminal.display import kernels, summary
     from statecheck.campaign.terminal.results import print_failures, print_known
 
+    say = display.say
     with display:
         campaign = Campaign(plan, display.watch)
         record = campaign.run()
@@ -146,54 +163,22 @@ def _here(plan: Plan, display: Display, more: More | None) -> tuple[CampaignReco
     with uninterrupted():
         display.console.print(summary(record))
         if launched := kernels(record):
-            display.say(launched)
-        print_known(display.say, record.known)
-        print_failures(display.say, record)
-        folder = _write(plan, record, display.say)
+            say(launched)
+        print_known(say, record.known)
+        print_failures(say, record)
+        known = len(record.troubles)
+        write_reports(record, plan.folder)
+        for trouble in record.troubles[known:]:
+            say(f"trouble: {said(trouble)}")
+        latest = Path(plan.reports) / FILE
+        try:
+            # The latest record, under a name that does not change.
+            record.save(latest)
+        except OSError as error:
+            say(f"trouble: {said(not_written(latest, error))}")
         if more is not None:
-            more(display.console, campaign, folder)
-    return record, folder
-
-
-def _write(plan: Plan, record: CampaignRecord, say: Say) -> Path:
-    """Write the record and its pages, as far as the disk takes them; the folder of both."""
-    from statecheck.campaign.corpus import not_written
-    from statecheck.campaign.pages.page import write_reports
-
-    known = len(record.troubles)
-    write_reports(record, plan.folder)
-    for trouble in record.troubles[known:]:
-        say(f"trouble: {said(trouble)}")
-    try:
-        # The latest record, under a name that does not change.
-        record.save(Path(plan.reports) / FILE)
-    except OSError as error:
-        say(f"trouble: {said(not_written(Path(plan.reports) / FILE, error))}")
-    return plan.folder
-
-
-def _on_ray(plan: Plan, say: Say, address: str, shards: int) -> CampaignRecord:
-    from statecheck.campaign.cluster import run_on_ray
-    from statecheck.campaign.terminal.results import print_failures, print_known
-
-    record = run_on_ray(plan, address, shards, say)
-    print_known(say, record.known)
-    print_failures(say, record)
+            more(display.console, campaign, plan.folder)
     return record
-
-
-def _announced(plan: Plan) -> Iterator[str]:
-    """What begins."""
-    amount = [f"{plan.budget:,.0f} s"] if plan.budget is not None else []
-    amount += [f"{plan.examples:,} examples"] if plan.examples is not None else []
-    amount += [f"profile {plan.profile}"] if plan.profile else []
-    gpus = f"GPU {','.join(plan.gpus)}, {plan.workers} workers each"
-    where = gpus if plan.gpus else f"device {plan.device}"
-    yield f"campaign {plan.id}: subject {plan.subject}, {where}, {plan.engines} workers, {', '.join(amount)}"
-    begins = f"round {plan.first_round}: seed {seed_of(plan, plan.first_round)}"
-    shard = f", shard {shard_name(plan.shard, plan.shards)}" if plan.shards > 1 else ""
-    seed = begins if plan.seed is None else f"seed {plan.seed}"
-    yield f"commit {plan.commit or 'unknown'}{shard}, {seed}"
 
 
 def plan_of(options: SimpleNamespace, engines: int, **more: Any) -> Plan:
@@ -206,9 +191,10 @@ def plan_of(options: SimpleNamespace, engines: int, **more: Any) -> Plan:
     Raises:
         ValueError: an option that cannot be.
     """
-    commit = commit_of(home())
+    commit, now = commit_of(home()), dt.datetime.now().astimezone()
     plan = Plan(
-        id=name_by_time(commit),
+        # People look for a campaign by its time.
+        id=f"{now:%Y-%m-%d-%H%M%S}-{commit.rstrip('+')[:7] or 'unknown'}",
         subject=options.subject,
         only=options.only,
         device=options.device,
@@ -253,12 +239,6 @@ def short_plan(options: SimpleNamespace, command: str, device: str = "", **more:
         workers = 1 if device == "cuda" else cores()
     require_processes("workers", workers, command)
     return plan_of(options, workers, device=device, kept=str(options.reports / "corpus"), **more)
-
-
-def name_by_time(commit: str) -> str:
-    """A campaign's name by the time, which people look for."""
-    now = dt.datetime.now().astimezone()
-    return f"{now:%Y-%m-%d-%H%M%S}-{commit.rstrip('+')[:7] or 'unknown'}"
 
 
 def commit_of(root: Path) -> str:
