@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import functools
 import gc
 import importlib
 import os
@@ -14,6 +15,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import NoReturn
@@ -75,11 +77,22 @@ def _imported(name: str) -> ModuleType:
     return found
 
 
+@dataclass
+class _Client:
+    """A process that has others forked, over a socket of its own. What was forked for it ends with it."""
+
+    owner: int
+    """Its process id, 0 for the parent of the server."""
+    forked: set[int] = field(default_factory=set)
+    """What runs of the processes that were forked for it."""
+
+
 class _Server:
     """Forks what is asked for, and sends how each process ended, until the parent is gone."""
 
     def __init__(self, device: str, control: socket.socket) -> None:
         self._device, self._control = device, control
+        self._clients = {control: _Client(0)}
         self._running: dict[int, Connection] = {}
         """By process id: where its exit code goes."""
         self._ended, self._wake = os.pipe()
@@ -92,36 +105,55 @@ class _Server:
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         name_process("forkserver")
         with contextlib.suppress(OSError):
-            while True:
-                ready = wait([self._control, self._ended])
+            while self._control in self._clients:
+                ready = wait([self._ended, *self._clients])
                 if self._ended in ready:
                     os.read(self._ended, 1 << 12)
-                    self._send_exit_codes()
-                if self._control in ready and not self._fork():
-                    break
+                    self._reap()
+                for client in [one for one in self._clients if one in ready]:
+                    if not self._fork(client):
+                        self._end(client)
         # Without exit handlers of imported modules.
         os._exit(0)
 
-    def _send_exit_codes(self) -> None:
+    def _reap(self) -> None:
+        """Send the exit codes of the processes that have ended, and end what was forked for them."""
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                connection = self._running.pop(ended[0], None)
+                pid, status = ended
+                connection = self._running.pop(pid, None)
                 # An import may have left a process, and a parent may not wait for an exit code.
                 with contextlib.suppress(OSError):
                     if connection is not None:
-                        connection.send(os.waitstatus_to_exitcode(ended[1]))
+                        connection.send(os.waitstatus_to_exitcode(status))
+                for control, client in list(self._clients.items()):
+                    client.forked.discard(pid)
+                    if client.owner == pid:
+                        self._end(control)
 
-    def _fork(self) -> bool:
-        """Fork a process as the next request says; whether there was one."""
-        asked, received, _, _ = socket.recv_fds(self._control, len(REQUEST), _MOST_DESCRIPTORS)
+    def _end(self, control: socket.socket) -> None:
+        """A client is gone, or needs nothing more: end what was forked for it."""
+        client = self._clients.pop(control, None)
+        for pid in client.forked if client is not None else ():
+            # It is this process's child until it is reaped, so that the number is its own.
+            os.kill(pid, signal.SIGKILL)
+        control.close()
+
+    def _fork(self, client: socket.socket) -> bool:
+        """Fork a process as the client's next request says; whether there was one."""
+        try:
+            asked, received, _, _ = socket.recv_fds(client, len(REQUEST), _MOST_DESCRIPTORS)
+        except OSError:
+            asked = b""
         if not asked:
             return False
         connection, descriptors = Connection(received[0]), received[1:]
-        # After Ctrl-C, the parent has closed its end.
+        # After Ctrl-C, the client has closed its end.
         with contextlib.suppress(EOFError, OSError):
             what = connection.recv()
             pid = self._forked(what, descriptors, connection)
             self._running[pid] = connection
+            self._clients[client].forked.add(pid)
             connection.send(pid)
         # The new process has them: a copy here would keep the other end from seeing its end.
         for descriptor in descriptors:
@@ -132,44 +164,32 @@ class _Server:
         server = os.getpid()
         module, _, function = what.target.partition(":")
         body = getattr(_imported(module), function)
+        ours, theirs = socket.socketpair() if what.forks else (None, None)
         pid = os.fork()
         if pid == 0:
             with _exit_as_body_does():
                 die_with_parent()
-                self._leave(connection)
+                # Close what is the server's, so that the other ends see when the server is gone.
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for descriptor in (self._ended, self._wake):
+                    os.close(descriptor)
+                for other in (connection, *self._running.values()):
+                    other.close()
+                for control in (*self._clients, *([ours] if ours is not None else [])):
+                    control.close()
                 # The server may have ended before `die_with_parent` looked who the parent is.
                 if os.getppid() == server:
-                    _settle(self._device, what, descriptors)
+                    # Forks would all draw the same numbers.
+                    random.seed()
+                    name_process(what.name)
+                    if theirs is not None:
+                        adopt(self._device, theirs, server)
                     body(*descriptors, *what.arguments)
+        if ours is not None and theirs is not None:
+            theirs.close()
+            self._clients[ours] = _Client(pid)
         return pid
-
-    def _leave(self, connection: Connection) -> None:
-        """In a new process: close what is the server's, so that the other ends see when the server is gone."""
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        self._control.close()
-        for descriptor in (self._ended, self._wake):
-            os.close(descriptor)
-        for one in (connection, *self._running.values()):
-            one.close()
-
-
-def _settle(device: str, what: Fork, descriptors: Sequence[int]) -> None:
-    """Get random numbers, a name and, if it forks others, a server of its own."""
-    # Forks would all draw the same numbers.
-    random.seed()
-    name_process(what.name)
-    if not what.forks:
-        return
-    ours, theirs = socket.socketpair()
-    pid = os.fork()
-    if pid == 0:
-        ours.close()
-        for descriptor in descriptors:
-            os.close(descriptor)
-        _Server(device, theirs).serve()
-    theirs.close()
-    adopt(device, ours, pid)
 
 
 @contextlib.contextmanager
@@ -223,7 +243,7 @@ def start_server(device: str, *modules: str) -> None:
     theirs.close()
     _put_environment(ours_before)
     # Ended with this process, and waited for: its CPU time is part of the command's.
-    atexit.register(adopt(device, ours, pid).close)
+    atexit.register(adopt(device, ours, pid, functools.partial(os.waitpid, pid, 0)).close)
 
 
 def _put_environment(variables: dict[str, str]) -> None:

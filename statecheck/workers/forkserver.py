@@ -5,14 +5,14 @@ executed or compiled; it may not be used by daemons, which the engines of a camp
 imports its preloads without the parent's path.
 
 Importing torch, Triton, Hypothesis and the properties takes seconds of CPU time. One process of a campaign pays for it, the
-command's own where it can: a process that has to fork others gets a server of its own as its first step, forked while it is
-still like the one that it was forked from.
+command's own where it can, and forks all others: a process that has to fork others itself gets a socket to the same server.
 
 For each new process the parent makes a pipe, and sends the server a byte with the descriptors: the pipe's other end, and those
 that the process gets. Through the pipe go the `Fork`, the id of the process, and at its end its exit code. So a request that
 Ctrl-C cuts short disturbs no other.
 
-Nothing outlives its parent: the server ends when its control socket does, and takes what it has forked with it.
+Nothing outlives its parent: the server ends when the socket of its parent does, and takes what it has forked with it; when another
+process ends that has sockets to it, it ends what it has forked for that process.
 This is the parent's side; what the server does is in `forking`.
 """
 
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import os
 import select
 import signal
@@ -66,13 +65,13 @@ def kernels_of(subject: str, device: str) -> str:
 
 
 class ForkServer:
-    """The parent's side of a server that runs already. Threads may share it.
+    """A process's side of a server that runs already. Threads may share it.
 
     Args:
-        wait: waits until the server has ended.
+        wait: waits until the server has ended; None where it is another process's, and goes on.
     """
 
-    def __init__(self, control: socket.socket, pid: int, wait: Callable[[], object]) -> None:
+    def __init__(self, control: socket.socket, pid: int, wait: Callable[[], object] | None) -> None:
         self.pid = pid
         self._control, self._wait = control, wait
         self._closed = False
@@ -88,45 +87,39 @@ class ForkServer:
     def fork(self, what: Fork, *descriptors: int) -> Forked | None:
         """The new process; None where the server is gone."""
         status, theirs = Pipe()
-        self.awake()
         with contextlib.ExitStack() as interrupted:
             interrupted.callback(status.close)
             try:
                 with theirs:
                     socket.send_fds(self._control, [REQUEST], [theirs.fileno(), *descriptors])
                 status.send(what)
-                forked = Forked(self, status.recv(), status)
+                forked = Forked(status.recv(), status)
             except (EOFError, OSError):
                 return None
             interrupted.pop_all()
             return forked
 
-    def awake(self) -> None:
-        """Let it go on: a subject may have stopped its parent, which would never answer."""
-        with contextlib.suppress(OSError):
-            os.kill(self.pid, signal.SIGCONT)
-
     def close(self) -> None:
-        """End the server, and what it has forked with it."""
+        """End what the server has forked for this process, and the server itself where it is this process's own."""
         if not self._closed:
             self._closed = True
             self._control.close()
-            with contextlib.suppress(OSError):
-                os.kill(self.pid, signal.SIGKILL)
-                self._wait()
+            if self._wait is not None:
+                with contextlib.suppress(OSError):
+                    os.kill(self.pid, signal.SIGKILL)
+                    self._wait()
 
 
 class Forked:
     """A process that a server has forked, as `multiprocessing.Process` has it."""
 
-    def __init__(self, server: ForkServer, pid: int, status: Connection) -> None:
+    def __init__(self, pid: int, status: Connection) -> None:
         self.pid = pid
-        self._server, self._status = server, status
+        self._status = status
         self.exitcode: int | None = None
 
     def join(self, timeout: float) -> None:
         if self.exitcode is None:
-            self._server.awake()
             try:
                 self.exitcode = self._status.recv() if self._status.poll(timeout) else None
             except (EOFError, OSError):
@@ -170,9 +163,15 @@ def server_for(device: str, *preloads: str, own: str = "") -> ForkServer:
         return found
 
 
-def adopt(device: str, control: socket.socket, pid: int) -> ForkServer:
-    """Take a process that this one has forked for its server."""
-    server = ForkServer(control, pid, functools.partial(os.waitpid, pid, 0))
+def adopt(
+    device: str, control: socket.socket, pid: int, wait: Callable[[], object] | None = None
+) -> ForkServer:
+    """Take a process that answers at this socket for this one's server.
+
+    Args:
+        wait: as of `ForkServer`.
+    """
+    server = ForkServer(control, pid, wait)
     _servers[os.getpid(), device, ""] = server
     return server
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from statecheck.workers.forkserver import Fork, server_for
+from statecheck.workers.forkserver import Fork, fork, server_for
 from tests.helpers.faulty import FAULTY
 from tests.helpers.modules import ROOT, module
 from tests.helpers.processes import alive, gone
@@ -70,3 +71,30 @@ def test_a_request_that_ctrl_c_has_cut_short_leaves_the_next_one_its_own_answer(
 
 def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def forks_another(descriptor: int, device: str) -> None:
+    """Write the server and another process, which sleeps, to the descriptor, and wait."""
+    process = fork(device, Fork("time:sleep", (600.0,)))
+    os.write(descriptor, f"{server_for(device).pid} {process.pid}\n".encode())
+    time.sleep(600.0)
+
+
+def test_what_a_forked_process_has_forked_comes_from_the_same_server_and_ends_with_it(device: str) -> None:
+    reading, writing = os.pipe()
+    what = Fork(f"{__name__}:forks_another", (device,), forks=True)
+    process = fork(device, what, writing)
+    os.close(writing)
+    with os.fdopen(reading) as output:
+        server, other = map(int, output.readline().split())
+    assert server == server_for(device).pid
+    assert alive(other)
+    process.kill()
+    assert gone([other], seconds=30.0)
+
+
+def test_a_process_that_is_forked_for_this_one_outlives_one_that_ends(device: str) -> None:
+    lasting, ending = (fork(device, Fork("time:sleep", (seconds,), forks=True)) for seconds in (600.0, 0.0))
+    ending.join(30.0)
+    assert (ending.exitcode, alive(lasting.pid)) == (0, True)
+    assert lasting.kill() == -signal.SIGKILL
