@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from properties.strategies.align import written
 from properties.strategies.align.batches import OUT
 from properties.strategies.align.batches_after_forward import BatchAfterForward
 from properties.strategies.align.batches_before_forward import BatchBeforeForward
@@ -80,6 +81,11 @@ METADATA = tuple(
 Steps = list[Step]
 
 
+def batches(written: Sequence[BatchAfterForward | BatchBeforeForward]) -> list[dict[str, Any]]:
+    """Written examples of these batches."""
+    return [{"batch": batch} for batch in written]
+
+
 def by_row(batch: BatchAfterForward) -> Steps:
     return [*batch.prepared(), *batch.rowwise()]
 
@@ -97,35 +103,47 @@ def decided(batch: BatchBeforeForward) -> Steps:
     return [*batch.prepared(), *batch.advance(), batch.precopy()]
 
 
-def as_kernel(steps: Callable[[Any], Steps]) -> Callable[[Any], Steps]:
-    """The same, with the last call as a launch of the kernel behind it."""
-    return lambda batch: [*steps(batch)[:-1], batch.launched()]
+def kernel_by_row(batch: BatchAfterForward) -> Steps:
+    return [*batch.prepared(), *batch.launched_by_row()]
+
+
+def kernel_by_slot(batch: BatchBeforeForward) -> Steps:
+    return [*batch.prepared(), *batch.launched_by_slot()]
 
 
 @statements(
     statement("v1-postprocess/boundary", "byte-exact", V1, batch=batches_after_forward(mapped=False), steps=by_row,
+        written=batches(written.batches_after_forward()),
         says="an accepted state on a boundary is stored in the column of its block"),
     statement("v2-postprocess/boundary", "byte-exact", V2, batch=batches_after_forward(), steps=by_slot,
+        written=batches(written.batches_after_forward()),
         says="an accepted state on a boundary is stored for requests in slots"),
     statement("precopy/running-column", "byte-exact", BEFORE, batch=batches_before_forward(), steps=by_slot,
+        written=batches(written.batches_before_forward()),
         says="a state is precopied to the column where its request goes on"),
     statement("preprocess-kernel/columns", "agreement", DECIDE, batch=batches_before_forward(uncounted=True), steps=BatchBeforeForward.advance,
         says="a request goes to the column of its last token and remembers where it comes from"),
     statement("preprocess-kernel/precopy", "byte-exact", (*DECIDE, *BEFORE), batch=batches_before_forward(), steps=decided,
+        written=batches(written.batches_before_forward()),
         says="what the preprocess kernel decides is what the precopy does"),
 
     statement("v1-postprocess/idle-rows", "byte-exact", V1, batch=batches_after_forward(mapped=False, crowded=True), steps=by_row,
+        written=batches(written.idle_batches_after_forward()),
         says="states behind dozens of idle rows are stored"),
     statement("v2-postprocess/idle-rows", "byte-exact", V2, batch=batches_after_forward(crowded=True), steps=by_slot,
+        written=batches(written.idle_batches_after_forward()),
         says="states behind dozens of idle rows are stored for requests in slots"),
     statement("precopy/idle-rows", "byte-exact", (*BEFORE, *DECIDE), batch=batches_before_forward(crowded=True), steps=decided,
+        written=batches(written.idle_batches_before_forward()),
         says="states behind dozens of idle rows are precopied"),
 
     statement("v1-postprocess/kernel-launch", "byte-exact", (POSTPROCESS_KERNEL, *LAUNCHED), batch=batches_after_forward(mapped=False),
-        steps=as_kernel(by_row), says="the kernel that stores states may be launched as documented",
+        steps=kernel_by_row, written=batches(written.single_requests_after_forward()),
+        says="the kernel that stores states may be launched as documented",
         sentence=A_PROGRAM_EACH),
     statement("precopy/kernel-launch", "byte-exact", (PRECOPY_KERNEL, *LAUNCHED), batch=batches_before_forward(),
-        steps=as_kernel(by_slot), says="the precopy kernel may be launched as documented",
+        steps=kernel_by_slot, written=batches(written.single_requests_before_forward()),
+        says="the precopy kernel may be launched as documented",
         sentence=A_PROGRAM_EACH),
 
     statement("v1-postprocess/memmove", "memmove", V1, batch=batches_after_forward(in_place=True, mapped=False), steps=by_row,
@@ -134,10 +152,13 @@ def as_kernel(steps: Callable[[Any], Steps]) -> Callable[[Any], Steps]:
         says="rows move within their block as through a temporary for requests in slots"),
 
     statement("v1-postprocess/null-block", "red zone", V1, batch=batches_after_forward(flawed=True, mapped=False), steps=by_row,
+        written=batches(written.flawed_batches_after_forward()),
         says="nothing is stored through a null block or a column that is not there"),
     statement("v2-postprocess/null-block", "red zone", V2, batch=batches_after_forward(flawed=True), steps=by_slot,
+        written=batches(written.flawed_batches_after_forward()),
         says="nothing is stored for a row without a slot a null block or a missing column"),
     statement("precopy/null-block", "red zone", BEFORE, batch=batches_before_forward(flawed=True), steps=by_slot,
+        written=batches(written.flawed_batches_before_forward()),
         says="nothing is precopied through a sentinel"),
 
     statement("v1-postprocess/int64-offsets", "width", V1, batch=far_batches_after_forward(), steps=by_row,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from properties.strategies.builder_sessions import Session, captured_step, sessions
 from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, StepRequest, setups
+from properties.strategies.written_steps import written_captures, written_sessions
 from statecheck.case.values import Call, Name, Record, Tensor, Value, call
 from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
@@ -82,7 +83,7 @@ SPECULATIVE_SESSIONS = sessions(**SPECULATING).map(accepted) | sessions(**SPECUL
 
 
 @statements(
-    statement("builder/fields", "agreement", BUILD, session=sessions(),
+    statement("builder/fields", "agreement", BUILD, session=sessions(), written=[{"session": session} for session in written_sessions()],
         says="every field of the metadata is what its sentence says"),
     statement("builder/full-graphs", "agreement", BUILD, session=sessions(**FULL),
         says="metadata for full graphs is padded to the rows of the batch"),
@@ -371,6 +372,7 @@ def _is_block(block: int) -> bool:
     "builder/capture",
     "agreement",
     *CAPTURE,
+    written=written_captures(),
     setup=setups(full_cudagraphs=True),
     rows=st.integers(0, 4),
     padded=st.integers(0, 2),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from properties.strategies.refusals import BAD_INPUTS, BadInput, bad_inputs_of_one_example
 from statecheck.case.values import Call
 from statecheck.execution.example import Example, ExecutionContext
-from statecheck.execution.registry import PROPERTIES, launches, prop, written_examples
+from statecheck.execution.registry import launches, prop
 
 FUNCTIONS = tuple(sorted({bad.call.function for bad in BAD_INPUTS}))
 
@@ -20,7 +19,14 @@ def tried(bad: BadInput, context: ExecutionContext) -> bool:
     return bad.device in (None, context.port.device) and (plain or not subject.supplied)
 
 
-@prop("refusals/bad-input", "refusal", *FUNCTIONS, any_of=True, rows=bad_inputs_of_one_example())
+@prop(
+    "refusals/bad-input",
+    "refusal",
+    *FUNCTIONS,
+    any_of=True,
+    written=[{"rows": tuple(bad for bad in BAD_INPUTS if bad.call.function == name)} for name in FUNCTIONS],
+    rows=bad_inputs_of_one_example(),
+)
 def test_bad_input_is_refused_by_name_before_anything_is_written(
     trial: Example, rows: Sequence[BadInput]
 ) -> None:
@@ -38,27 +44,3 @@ def test_bad_input_is_refused_by_name_before_anything_is_written(
             trial.refuses(last)
         else:
             trial.refuses(*refused_input.steps)
-
-
-@dataclass(frozen=True)
-class BadInputs:
-    """All rows of the table with one function."""
-
-    rows: tuple[BadInput, ...]
-
-    @property
-    def call(self) -> Call:
-        return self.rows[0].call
-
-
-BY_FUNCTION = tuple(
-    BadInputs(tuple(bad for bad in BAD_INPUTS if bad.call.function == function)) for function in FUNCTIONS
-)
-
-
-@written_examples("refusals/bad-input", "inputs", BY_FUNCTION, lambda inputs: str(inputs.call.function))
-def test_each_bad_input_is_refused(trial: ExecutionContext, inputs: BadInputs) -> None:
-    refusal = PROPERTIES["bad_input_is_refused_by_name_before_anything_is_written"]
-    for bad in inputs.rows:
-        if tried(bad, trial):
-            refusal.example(trial, rows=(bad,))

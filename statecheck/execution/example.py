@@ -140,6 +140,8 @@ class ExecutionContext:
     earlier: EarlierExamples = field(default_factory=EarlierExamples)
     configuration: str = ""
     """The only configuration of the subject that examples are about, such as a model of a library; "": examples choose."""
+    written: Counter[str] = field(default_factory=Counter)
+    """How many of the written examples of each property have run here."""
 
     @property
     def examples(self) -> int:

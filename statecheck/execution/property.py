@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 
 from oracle.profile import Profile
@@ -64,6 +64,7 @@ class Property:
     `any_of`: it is about each function alone, and applies where there is one of them.
     `held`: of a property of a library of sequences, the operations, all of which an example has to hold against a fresh run in one
     sequence to be compared; see `oracle.sequences.SequenceOrigins`.
+    `written`: arguments of the body for written examples: inputs that drawn examples seldom have.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Property:
     id: str = ""
     any_of: bool = False
     held: tuple[str, ...] = ()
+    written: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def topic(self) -> str:
@@ -107,6 +109,19 @@ class Property:
                 self.body(trial, **_of_release(drawn, trial.profile))
             trial.end()
         context.observer.example_ended()
+
+    def run_written(self, context: ExecutionContext) -> None:
+        """Run the written examples that have not run in the context; raises what the first failing example raises."""
+        while context.written[self.name] < len(self.written):
+            written = self.written[context.written[self.name]]
+            test = with_no_database_key(hypothesis.example(**written)(self.test()))
+            try:
+                self._settings(1, database=None, phases=[Phase.explicit])(test)(context)
+            except Exception:
+                context.written[self.name] += 1
+                raise
+            # Not reached where the observer ends the search before the example: it runs in the next search.
+            context.written[self.name] += 1
 
     def test(self) -> Callable[..., None]:
         """The Hypothesis test; its argument `trial` is the `ExecutionContext` to run on."""
@@ -144,6 +159,7 @@ class Property:
 
     def search(self, context: ExecutionContext, most: int | None = None) -> None:
         """Run the examples of a test run under the user's own profile; raises what the test raises for the shrunk one."""
+        self.run_written(context)
         self.run(context, self._settings(self.examples(context, most)))
 
     def explore(
@@ -153,9 +169,11 @@ class Property:
 
         Args:
             simplest: begin with the simplest example. If False, the first example is a random one, the simplest example is only a
-                candidate of the shrinker, and no constants are read from the subject's source. A state machine always begins
-                with the simplest example.
+                candidate of the shrinker, no constants are read from the subject's source, and written examples wait for the next
+                search. A state machine always begins with the simplest example.
         """
+        if simplest:
+            self.run_written(context)
         explored = self if simplest else replace(self, strategies=without_simplest(self.strategies))
         with nullcontext() if simplest else without_reading_constants():
             # The corpus remembers what failed; with a database, a seed would draw other inputs after a failure.

@@ -7,14 +7,12 @@ run the same body with settings and seeds of its own, and without Hypothesis's e
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from hypothesis.strategies import SearchStrategy
 
 from statecheck.case.rules import require_property_id
-from statecheck.case.values import Call
 from statecheck.execution.example import REFUSAL
 from statecheck.execution.property import Property, launches, put_at
 from statecheck.rooms import FOLDER, property_files
@@ -23,16 +21,12 @@ __all__ = [
     "KINDS",
     "PROPERTIES",
     "Property",
-    "Written",
-    "WrittenExamples",
     "found",
     "launches",
     "load_properties",
     "prop",
-    "property_of",
     "put_at",
     "remember",
-    "written_examples",
 ]
 KINDS = frozenset(
     {
@@ -56,55 +50,6 @@ KINDS = frozenset(
     }
 )
 PROPERTIES: dict[str, Property] = {}
-_Test = TypeVar("_Test", bound=Callable[..., None])
-
-
-class Written(Protocol):
-    """A written example: the last call that it makes is of the function that it is about."""
-
-    @property
-    def call(self) -> Call: ...
-
-
-@dataclass(frozen=True)
-class WrittenExamples:
-    """Written examples of a property: pytest runs a test function once for each, as its argument of that name."""
-
-    whole: Property
-    argument: str
-    inputs: Sequence[Written]
-    ids: Callable[[Any], str]
-
-
-def written_examples(
-    name: str, argument: str, inputs: Sequence[Written], ids: Callable[[Any], str]
-) -> Callable[[_Test], _Test]:
-    """Marks a test that hands written examples to a property, one at a time: its verdict is one on that property.
-
-    Nothing of pytest is imported for it, which a campaign has no use for.
-
-    Args:
-        name: the property's name or id.
-        argument: of the test, which takes an example.
-        ids: what pytest calls each.
-    """
-
-    def mark(test: _Test) -> _Test:
-        test.written = WrittenExamples(found(name), argument, inputs, ids)  # type: ignore[attr-defined]
-        return test
-
-    return mark
-
-
-def property_of(test: Any, **parameters: Any) -> Property | None:
-    """What a pytest test tests, if that is a property; `parameters` are those of a written example."""
-    tested: Property | None = getattr(test, "property", None)
-    if tested is None and hasattr(test, "properties"):
-        return cast(Property, test.properties[parameters["property_name"]])
-    written: WrittenExamples | None = getattr(test, "written", None)
-    if tested is None and written is not None:
-        tested = replace(written.whole, functions=(parameters[written.argument].call.function,))
-    return tested
 
 
 def prop(
@@ -114,6 +59,7 @@ def prop(
     device: str | None = None,
     any_of: bool = False,
     held: tuple[str, ...] = (),
+    written: Iterable[Mapping[str, Any]] = (),
     **strategies: SearchStrategy[Any],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register the decorated body, `body(trial, **drawn)`, as a property.
@@ -125,6 +71,7 @@ def prop(
         device: the only device on which it has a meaning, if there is one.
         any_of: it applies to a subject that has one of the functions; the body asks `trial.offered` which.
         held: of a property of a library of sequences, see `Property`.
+        written: the arguments of written examples, which run before drawn examples.
         strategies: what to draw for each of the body's arguments but `trial`.
     """
 
@@ -133,7 +80,20 @@ def prop(
         sentence = " ".join((body.__doc__ or name.replace("_", " ")).split())
         module = body.__module__
         return remember(
-            Property(name, sentence, kind, functions, body, strategies, module, device, id_, any_of, held)
+            Property(
+                name,
+                sentence,
+                kind,
+                functions,
+                body,
+                strategies,
+                module,
+                device,
+                id_,
+                any_of,
+                held,
+                tuple(written),
+            )
         )
 
     return register

@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from hypothesis.strategies import SearchStrategy
@@ -39,6 +39,7 @@ def statement(
     says: str,
     sentence: str = "",
     device: str | None = None,
+    written: Iterable[Mapping[str, Any]] = (),
     **given: Any,
 ) -> Statement:
     """A row of `statements`; the other arguments are those of `prop`.
@@ -46,6 +47,7 @@ def statement(
     Args:
         says: the statement that the property's name is.
         sentence: what it says in more words, as a test's docstring does.
+        written: of each written example what is drawn for others.
         given: the body's arguments but `trial`; what is no strategy is handed over as it is.
     """
     name, place = "_".join(re.findall(r"[a-z0-9]+", says.lower())), sys._getframe(1)
@@ -58,7 +60,9 @@ def statement(
         body.__doc__ = sentence or says
         put_at(body, file, line)
         about = (sentence or says, kind, tuple(functions))
-        return Property(name, *about, body, strategies, shared.__module__, device, id_)
+        return Property(
+            name, *about, body, strategies, shared.__module__, device, id_, written=tuple(written)
+        )
 
     return made
 

@@ -110,4 +110,9 @@ def _postprocess_kernel(
         return v2_postprocess(context, _mapping(arguments), counts, columns, computed, known, profile)
     names[2:2] = ["num_scheduled_tokens_ptr"]
     vectors = _values(arguments, *names, "num_draft_tokens_ptr")
-    return v1_postprocess(context, [vector[:rows] for vector in vectors], known, profile)
+    after = v1_postprocess(context, [vector[:rows] for vector in vectors], known, profile)
+    # The kernel is handed the vector that it writes counts to, where the driver has the context's.
+    counts = after.pop(f"{context.path}.num_accepted_tokens_out")
+    written = arguments["num_accepted_tokens_out_ptr"]
+    stored = rewritten(written, dict(enumerate(counts.values()[:rows])))
+    return {**after, named_as("counts_out", written, known): stored}

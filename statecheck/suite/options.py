@@ -14,7 +14,6 @@ from statecheck.execution.breadth import require_narrow
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import Executor, choose_device, ordinary_port
 from statecheck.execution.offers import Offers, listed
-from statecheck.execution.registry import WrittenExamples
 from statecheck.kernels import triton_mode
 from statecheck.rooms import FOLDER
 from statecheck.subject import Subject, load
@@ -84,12 +83,6 @@ def pytest_report_header(config: pytest.Config) -> str:
     context = config.stash[_BENCH]
     where = f"statecheck: subject {context.subject.name}, device {context.port.device}"
     return f"{where}; {Offers(context.subject).sentence}"
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    written: WrittenExamples | None = getattr(metafunc.function, "written", None)
-    if written is not None:
-        metafunc.parametrize(written.argument, written.inputs, ids=written.ids)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

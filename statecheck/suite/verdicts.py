@@ -17,7 +17,7 @@ from statecheck.case import Case
 from statecheck.execution.counts import Counts
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.machines import MachineProperty
-from statecheck.execution.registry import Property, load_properties, property_of
+from statecheck.execution.registry import Property, load_properties
 from statecheck.execution.selection import applicable
 from statecheck.execution.verdict import TELLING, Status, Verdict, verdict_of
 from statecheck.kernels import launch_counts
@@ -33,9 +33,10 @@ _judged = pytest.StashKey[Verdict]()
 
 def tested_by(item: pytest.Item) -> Property | None:
     """The property that a test is about, if it is one."""
-    test, called = getattr(item, "function", None), getattr(item, "callspec", None)
-    takes = hasattr(test, "written") or hasattr(test, "properties")
-    return property_of(test, **(called.params if called is not None and takes else {}))
+    test = getattr(item, "function", None)
+    if hasattr(test, "properties"):
+        return cast(Property, test.properties[item.callspec.params["property_name"]])  # type: ignore[attr-defined]
+    return getattr(test, "property", None)
 
 
 class PropertyTests:
@@ -89,12 +90,13 @@ class PropertyTests:
         # What other tests have launched is none of this one's.
         launch_counts.take()
         self._kept.begin(tested, context)
+        if _is_collected(pyfuncitem):
+            tested.run_written(context)
         result = yield
         if _is_collected(pyfuncitem) and _follows_declarations(pyfuncitem):
             run_missing(context, tested)
-        if _is_own(pyfuncitem):
-            run_each_configuration(context, tested)
-        verdict = pyfuncitem.stash[_judged] = _verdict(tested, context, own=_is_own(pyfuncitem))
+        run_each_configuration(context, tested)
+        verdict = pyfuncitem.stash[_judged] = _verdict(tested, context)
         if verdict.status in (Status.NOT_TESTED, Status.NOT_APPLICABLE, Status.NOT_VERIFIED):
             pytest.skip(f"{verdict.status.value}: {verdict.reason}")
         if verdict.status is Status.KNOWN:
@@ -114,10 +116,9 @@ class PropertyTests:
             context = self.context_of(item)
             _tell(item, tested, status, context.counts if call.when == "call" else Counts())
             item.user_properties.append((EVIDENCE, json.dumps(_evidence(context, tested, status, call.when))))
-            if _is_own(item):
-                item.user_properties += [
-                    (declared.KEY, text) for text in declared.report_of(context, tested, status)
-                ]
+            item.user_properties += [
+                (declared.KEY, text) for text in declared.report_of(context, tested, status)
+            ]
         if tested is not None and call.when == "call":
             launches = launch_counts.take().items()
             item.user_properties += [
@@ -152,30 +153,21 @@ class PropertyTests:
             terminalreporter.write_line(line)
 
 
-def _verdict(tested: Property, context: ExecutionContext, *, own: bool) -> Verdict:
-    """The verdict on a test that has raised nothing.
-
-    Args:
-        own: all examples of the property were the test's, so that a declared deviation had to show among them.
-    """
+def _verdict(tested: Property, context: ExecutionContext) -> Verdict:
+    """The verdict on a test that has raised nothing."""
     shown = context.known_failures
     verdict = verdict_of(context.counts, known=bool(shown))
     alone = (
         defect for defect in context.subject.known_deviations if defect.alone in (tested.name, tested.id)
     )
     missing = next((defect for defect in alone if defect not in shown), None)
-    if own and missing is not None and context.counts.compared >= enough(missing.one_in):
+    if missing is not None and context.counts.compared >= enough(missing.one_in):
         # The declaration is out of date.
         reason = f"{tested.name} passed, but should fail as declared: {missing.link}"
         return Verdict(Status.UNEXPECTED_PASS, reason)
     if verdict.status is Status.KNOWN:
         return replace(verdict, reason=", ".join(sorted({one.id or one.link for one in shown})))
     return verdict
-
-
-def _is_own(item: pytest.Item) -> bool:
-    """Whether a test is the property's own, and no written example of it."""
-    return _is_collected(item) or hasattr(item.function, "properties")  # type: ignore[attr-defined]
 
 
 def _is_collected(item: pytest.Item) -> bool:

@@ -68,6 +68,29 @@ def unmarked_decode(call: Call) -> bool:
     return any(row.query_len == 1 and not row.prefilling and row.drafts == -1 for row in step.rows)
 
 
+def unmarked_prompt(call: Call) -> bool:
+    """A row without computed tokens is marked as no prompt."""
+    return any(
+        not row.is_padding and row.num_computed == 0 and row.prefilling is False for row in step_of(call).rows
+    )
+
+
+def stale_padding(call: Call) -> bool:
+    """A row of padding has an accepted count or drafts, as a request of an earlier step."""
+    step, config = step_of(call), _config(call.named["self"])
+    padding = [row for row in step.rows if row.is_padding]
+    stale_count = step.has_accepted and any(row.accepted != 1 for row in padding)
+    stale_drafts = step.has_drafts and any(row.drafts != -1 for row in padding)
+    return config.num_spec > 0 and (stale_count or stale_drafts)
+
+
+def decodes_after_prompts(call: Call) -> bool:
+    """A decode comes after a row in its prompt."""
+    rows = [row for row in step_of(call).rows if not row.is_padding]
+    prompts = [number for number, row in enumerate(rows) if row.prefilling]
+    return any(not row.prefilling for row in rows[prompts[0] :]) if prompts else False
+
+
 def captures_padding(call: Call) -> bool:
     """A graph for rows with drafts is captured with rows of padding."""
     step, config = step_of(call), _config(call.named["self"])
@@ -120,6 +143,9 @@ _SINCE = (
     _said((0, 31), f"{_GDN}.build", "runners say how long the rows are", says_no_lengths),
     _said((0,), f"{_GDN}.build", "accepted counts come with counts of drafts", counts_without_drafts),
     _said((0, 32), f"{_GDN}.build", "decodes that drafted nothing are marked with 0", unmarked_decode),
+    _said((0,), "*Builder.build", "runners mark all rows that are in their prompt", unmarked_prompt),
+    _said((0,), "*Builder.build", "padding has an accepted count of 1 and no drafts", stale_padding),
+    _said((0,), "*Builder.build", "runners put decodes before prompts", decodes_after_prompts),
     _said((0,), f"{_MAMBA}.build_for*", "graphs for drafts are captured without padding", captures_padding),
     _said((0,), f"{_GDN}.build", "padding never exceeds what is captured", pads_beyond_graphs),
     _said((0,), "*AttentionMetadataBuilder", "states do not go with context parallelism", shards_by_context),

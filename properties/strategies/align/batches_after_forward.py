@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oracle.situations.align import decisions
 from properties.strategies.align.batches import OUT, AlignBatch
@@ -15,7 +15,7 @@ from properties.strategies.align.launches import (
 )
 from properties.strategies.align.requests import RequestAfterStep
 from properties.strategies.situations import named
-from statecheck.case.values import Attribute, Call, Let, Name, Step, Value
+from statecheck.case.values import Call, Let, Name, Step, Value
 
 AT_BOUNDARY = (
     decisions.PUBLISHED,
@@ -83,18 +83,25 @@ class BatchAfterForward(AlignBatch):
         }
         return self.fused(POSTPROCESS, vectors, ("counts", OUT))
 
-    def launched(self) -> Call:
-        """The kernel behind `postprocess`, launched as documented: a program for each row and state."""
+    def launched_by_row(self) -> list[Step]:
+        """As `rowwise`, with the kernel launched as documented: a program for each row and state.
+
+        Counts go to a copy of the counts, so that a kernel may store all of them or those that change.
+        """
+        *named, _ = self.rowwise()
+        copied = self.by_row([one.accepted for one in self.all_requests], 2)
         arguments: dict[str, Value] = {
             "num_accepted_tokens_ptr": Name("counts"),
             "mamba_state_idx_ptr": Name("columns"),
             "num_scheduled_tokens_ptr": Name("scheduled"),
             "num_computed_tokens_ptr": Name("computed"),
             "num_draft_tokens_ptr": Name("drafts"),
-            "num_accepted_tokens_out_ptr": Attribute(Name("ctx"), "num_accepted_tokens_out"),
+            "num_accepted_tokens_out_ptr": Name("counts_out"),
             "idx_mapping_ptr": None,
         }
-        return self.launch(POSTPROCESS_KERNEL, arguments, block_size=self.setup.block_size)
+        launched = self.launch(POSTPROCESS_KERNEL, arguments, block_size=self.setup.block_size)
+        seen = (*launched.observes, "counts", "counts_out")
+        return [*named, Let("counts_out", copied), replace(launched, observes=seen)]
 
     def slotwise(self) -> list[Step]:
         """Postprocess with per-request values in slots; what no row is mapped to would be due."""

@@ -69,15 +69,15 @@ class BatchBeforeForward(AlignBatch):
     def precopy(self) -> Call:
         return self.fused(PRECOPY, PRECOPY_VECTORS)
 
-    def launched(self) -> Call:
-        """The kernel behind `precopy`, launched as documented: a program for each row and state."""
+    def launched_by_slot(self) -> list[Step]:
+        """As `slotwise`, with the kernel launched as documented: a program for each row and state."""
         arguments: dict[str, Value] = {
             "mamba_state_idx_ptr": Name("columns"),
             "src_col_ptr": Name("src_col"),
             "token_bias_ptr": Name("bias"),
             "idx_mapping_ptr": Name("mapping"),
         }
-        return self.launch(PRECOPY_KERNEL, arguments)
+        return [*self.slotwise()[:-1], self.launch(PRECOPY_KERNEL, arguments)]
 
     def advance(self) -> list[Step]:
         """The preprocess kernel; the outputs hold poison before."""

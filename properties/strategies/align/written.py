@@ -1,0 +1,156 @@
+"""Batches of align mode that drawn examples seldom are: dozens of requests that move, every flaw at every place, the smallest launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, cycle, islice
+from typing import TypeVar
+
+from properties.strategies.align.batches import BatchLayout
+from properties.strategies.align.batches_after_forward import BatchAfterForward
+from properties.strategies.align.batches_before_forward import BatchBeforeForward
+from properties.strategies.align.kept import Group, Kept
+from properties.strategies.align.requests import FLAWS, RequestAfterStep, RequestBeforeStep
+from properties.strategies.align.setup import Setup
+from properties.strategies.refusals import CHANNELS_FIRST, SETUP
+
+_Request = TypeVar("_Request", RequestAfterStep, RequestBeforeStep)
+
+AFTER = (
+    RequestAfterStep(3, 3, 2, 3),
+    RequestAfterStep(10, 1),
+    RequestAfterStep(6, 3, 2, 2),
+    RequestAfterStep(0, 4),
+    RequestAfterStep(2, 3, 2, 3),
+    RequestAfterStep(5, 3, 2, 3),
+    RequestAfterStep(1, 3, 2, 2),
+)
+BEFORE = (
+    RequestBeforeStep(3, 4, 2),
+    RequestBeforeStep(10, 1),
+    RequestBeforeStep(3, 12, 2),
+    RequestBeforeStep(4, 4),
+    RequestBeforeStep(0, 5),
+    RequestBeforeStep(7, 2, 3),
+)
+AFTER_WITHOUT_DRAFTS = (
+    RequestAfterStep(10, 1),
+    RequestAfterStep(0, 4),
+    RequestAfterStep(3, 1),
+    RequestAfterStep(2, 7),
+)
+BEFORE_WITHOUT_DRAFTS = (
+    RequestBeforeStep(10, 1),
+    RequestBeforeStep(4, 4),
+    RequestBeforeStep(0, 5),
+    RequestBeforeStep(8, 1),
+)
+LAYOUTS = (BatchLayout(order=1, slots=2, spare=2), BatchLayout(ahead=2, slots=3, skipped=(1,)))
+
+
+def _by_channel(shape: tuple[int, int], dtype: str) -> Setup:
+    conv = Kept("conv", shape, dtype)
+    return replace(CHANNELS_FIRST, groups=(Group((conv, Kept("temporal", (2, 2)))),))
+
+
+def _by_row(conv: tuple[int, int], temporal: tuple[int, int]) -> Setup:
+    return replace(SETUP, groups=(Group((Kept("conv", conv), Kept("temporal", temporal))),))
+
+
+SEVERAL_TILES = _by_row((5, 40), (6, 50))
+TWO_STRIDES = replace(SETUP, groups=(*SETUP.groups, replace(SETUP.groups[0], padding=7)))
+"""Two distances between blocks."""
+ONE_STATE = replace(SETUP, groups=(Group((Kept("temporal", (4, 2)),)),), kinds=("temporal",))
+OTHER_STATES = (
+    _by_channel((40, 5), "bfloat16"),
+    _by_channel((20, 5), "float32"),
+    _by_channel((20, 5), "float64"),
+    _by_row((17, 40), (2, 2)),
+    TWO_STRIDES,
+)
+WITHOUT_DRAFTS = (
+    replace(_by_row((1, 6), (2, 2)), num_spec=0),
+    replace(_by_channel((6, 1), "uint8"), num_spec=0),
+)
+"""Conv states of one row, and channels of one element."""
+
+
+def _crowds(requests: tuple[_Request, ...]) -> Iterator[tuple[Setup, tuple[_Request, ...]]]:
+    """As many requests as a kernel looks at together, or twice as many, and one more, all of which move."""
+    for setup, count in ((SETUP, 32), (SETUP, 65), (CHANNELS_FIRST, 33), (SEVERAL_TILES, 33)):
+        yield setup, tuple(islice(cycle(requests), count))
+
+
+def _flawed(requests: tuple[_Request, ...]) -> Iterator[tuple[Setup, tuple[_Request, ...]]]:
+    """For each flaw and each place the requests, of which the request at the place has the flaw: in one batch, if others may have it, too."""
+    for setup in (SETUP, CHANNELS_FIRST):
+        for flaw in FLAWS[1:]:
+            copies = [
+                tuple(
+                    replace(request, flaw=flaw if number == place else "")
+                    for number, request in enumerate(requests)
+                )
+                for place in range(len(requests))
+            ]
+            # The shortest row decides how wide the block table is.
+            for several in copies if flaw == "short row" else [tuple(chain.from_iterable(copies))]:
+                yield setup, several
+
+
+def batches_after_forward() -> list[BatchAfterForward]:
+    """Requests of all kinds, in crowds, behind idle rows, in other rows and slots, and beside states of other forms."""
+    return [
+        *(BatchAfterForward(setup, requests) for setup, requests in _crowds(AFTER)),
+        *(BatchAfterForward(setup, AFTER) for setup in OTHER_STATES),
+        *(BatchAfterForward(TWO_STRIDES, AFTER, layout) for layout in LAYOUTS),
+        *(BatchAfterForward(setup, AFTER_WITHOUT_DRAFTS) for setup in WITHOUT_DRAFTS),
+    ]
+
+
+def batches_before_forward() -> list[BatchBeforeForward]:
+    """As `batches_after_forward`; and with several programs of the preprocess kernel."""
+    return [
+        *(BatchBeforeForward(setup, requests) for setup, requests in _crowds(BEFORE)),
+        *(BatchBeforeForward(setup, BEFORE) for setup in OTHER_STATES),
+        *(BatchBeforeForward(TWO_STRIDES, BEFORE, layout) for layout in LAYOUTS),
+        *(BatchBeforeForward(setup, BEFORE_WITHOUT_DRAFTS) for setup in WITHOUT_DRAFTS),
+        *(BatchBeforeForward(SETUP, BEFORE * 3, tile=tile) for tile in (1, 8)),
+    ]
+
+
+def idle_batches_after_forward() -> list[BatchAfterForward]:
+    """Requests behind 32 idle rows; the last batch has one that moves nothing."""
+    idle = (RequestAfterStep(1, 1),) * 32
+    setups = (SETUP, CHANNELS_FIRST, SEVERAL_TILES)
+    flawed = replace(AFTER[-1], flaw="no source column")
+    return [
+        *(BatchAfterForward(setup, idle + AFTER) for setup in setups),
+        BatchAfterForward(SETUP, (*idle, flawed)),
+    ]
+
+
+def idle_batches_before_forward() -> list[BatchBeforeForward]:
+    """Requests behind 32 idle rows."""
+    setups = (SETUP, CHANNELS_FIRST, SEVERAL_TILES)
+    return [BatchBeforeForward(setup, (RequestBeforeStep(1, 1),) * 32 + BEFORE) for setup in setups]
+
+
+def flawed_batches_after_forward() -> list[BatchAfterForward]:
+    """Each flaw of each request."""
+    return [BatchAfterForward(setup, requests) for setup, requests in _flawed(AFTER)]
+
+
+def flawed_batches_before_forward() -> list[BatchBeforeForward]:
+    """Each flaw of each request."""
+    return [BatchBeforeForward(setup, requests) for setup, requests in _flawed(BEFORE)]
+
+
+def single_requests_after_forward() -> list[BatchAfterForward]:
+    """One request with one state: launched as documented, the grid has one program."""
+    return [BatchAfterForward(ONE_STATE, (request,)) for request in AFTER]
+
+
+def single_requests_before_forward() -> list[BatchBeforeForward]:
+    """One request with one state: launched as documented, the grid has one program."""
+    return [BatchBeforeForward(ONE_STATE, (request,)) for request in BEFORE]
