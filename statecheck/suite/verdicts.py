@@ -34,8 +34,9 @@ _judged = pytest.StashKey[Verdict]()
 def tested_by(item: pytest.Item) -> Property | None:
     """The property that a test is about, if it is one."""
     test = getattr(item, "function", None)
-    if hasattr(test, "properties"):
-        return cast(Property, test.properties[item.callspec.params["property_name"]])  # type: ignore[attr-defined]
+    properties: dict[str, Property] | None = getattr(test, "properties", None)
+    if properties is not None:
+        return properties[item.callspec.params["property_name"]]  # type: ignore[attr-defined]
     return getattr(test, "property", None)
 
 
