@@ -10,8 +10,8 @@
         copy_kernel[(4,)](table, out, BLOCK=64)     # raises a Finding, or is as good as it looks
 
 It works on any kernel with `@triton.jit`, on CPU tensors. From the first `sanitize()` on, the process executes its kernels
-from Triton's IR (see `statecheck.kernels.launch`), which needs no GPU and no TRITON_INTERPRET. A launch that cannot be
-executed runs in Triton's interpreter, unwatched, with a warning. What is found comes out of the launch as an exception:
+from Triton's IR (see `statecheck.kernels.launch`), which needs no GPU and no TRITON_INTERPRET. A launch whose IR has an operation that
+the executor does not know is not made: it raises NotExecuted. What is found comes out of the launch as an exception:
 
     OutsideView           an access outside the tensor that the pointer came from, though inside another one. Every pointer
                           carries the view it was made from; views of raw addresses are those that were registered.
@@ -21,8 +21,6 @@ executed runs in Triton's interpreter, unwatched, with a warning. What is found 
     RaceWithinProgram     two lanes of a program touch a byte, one of them writes, with no `tl.debug_barrier()` between.
     UnwrittenRead         a load of bytes declared `unwritten` that no kernel has stored since.
     FreedBlock            an access to bytes declared `free`.
-    Bfloat16Arithmetic    a launch that cannot be executed, and that has bfloat16 numbers, which Triton's interpreter gets
-                          wrong. It is not made. What is executed computes bfloat16 as a GPU does.
 
 An access outside is reported before it is made. Lanes that are masked out touch nothing. What is watched is the IR that a
 GPU's code is made from, optimised: a load whose value is not used is not in it, and two equal loads with no store between
@@ -33,15 +31,14 @@ own library does, the line that calls it.
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterator
 
 from statecheck.case.findings import (
     Access,
-    Bfloat16Arithmetic,
     Finding,
     FreedBlock,
     Misaligned,
+    NotExecuted,
     OutsideView,
     RaceBetweenPrograms,
     RaceWithinProgram,
@@ -51,10 +48,10 @@ from statecheck.kernels.sanitizer.watch import Sanitizer
 
 __all__ = [
     "Access",
-    "Bfloat16Arithmetic",
     "Finding",
     "FreedBlock",
     "Misaligned",
+    "NotExecuted",
     "OutsideView",
     "RaceBetweenPrograms",
     "RaceWithinProgram",
@@ -72,16 +69,11 @@ def sanitize(*, record: bool = False) -> Iterator[Sanitizer]:
         ValueError: kernels are compiled, or interpreted, in this process, and cannot be watched.
         Finding: from the launch in which it was found.
     """
-    from statecheck.kernels import launch_counts, triton_mode
+    from statecheck.kernels import triton_mode
 
     triton_mode.prepare("cpu")
     from statecheck.kernels.watched import watching
 
-    watch, before = Sanitizer(record=record), launch_counts.interpreted()
+    watch = Sanitizer(record=record)
     with watching(lambda: watch):
         yield watch
-    for launch in launch_counts.interpreted() - before:
-        message = (
-            f"{launch.kernel} ran in Triton's interpreter, unwatched: the executor does not know {launch.why}"
-        )
-        warnings.warn(message, stacklevel=3)

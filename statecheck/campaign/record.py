@@ -19,7 +19,7 @@ from statecheck.campaign.plan import Plan
 from statecheck.case.rules import require_path
 from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import TELLING, Status
-from statecheck.kernels.launch_counts import INTERPRETED, How
+from statecheck.kernels.launch_counts import NOT_EXECUTED, How
 from statecheck.util.decode import Decoder, Misfit, format_value, require_once
 from statecheck.util.files import write_whole
 from statecheck.util.json_files import load, parse
@@ -279,7 +279,7 @@ class KnownRecord:
 
 @dataclass
 class LaunchRecord:
-    """How many launches were run in one way: "executed", or "interpreted" and why."""
+    """How many launches were run in one way: "executed", or "not executed" and why."""
 
     how: str
     why: str = ""
@@ -297,12 +297,12 @@ class KernelRecord:
     @property
     def executed(self) -> int:
         """Launches that were executed from the kernel's IR."""
-        return sum(launch.times for launch in self.launches if launch.how != INTERPRETED)
+        return sum(launch.times for launch in self.launches if launch.how != NOT_EXECUTED)
 
     @property
-    def interpreted(self) -> list[LaunchRecord]:
-        """Launches that were handed to Triton's interpreter, by the reason."""
-        return [launch for launch in self.launches if launch.how == INTERPRETED]
+    def not_executed(self) -> list[LaunchRecord]:
+        """Launches that the executor did not know how to run, by the reason."""
+        return [launch for launch in self.launches if launch.how == NOT_EXECUTED]
 
 
 def records_of(launches: Mapping[How, int]) -> list[KernelRecord]:
@@ -333,7 +333,7 @@ class CampaignRecord:
         seconds: how long it ran.
         rounds: how many were begun; `plan.first_round` is the number of the first.
         complete: the budget was used up.
-        launched: kernels that were executed or interpreted; empty where they are compiled.
+        launched: kernels that were executed or should have been; empty where they are compiled.
         troubles: what went wrong on the campaign's own side, a sentence each.
         canary: how the property that must fail was found; "" while it was not.
         known: the defects that the subject declares.

@@ -99,5 +99,5 @@ class FreedBlock(Finding):
     """An access to bytes that were handed back."""
 
 
-class Bfloat16Arithmetic(Finding):
-    """A launch that the executor cannot run, and that has bfloat16 numbers, which Triton's interpreter gets wrong."""
+class NotExecuted(Exception):
+    """A launch that is not made, since the executor does not know something in the kernel's IR, which the message names."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,8 +13,7 @@ from statecheck.execution.breadth import require_narrow
 from statecheck.execution.executors import Executor, choose_device, ordinary_port
 from statecheck.execution.run import rules_of
 from statecheck.execution.selection import NEED_CUDA, missing_functions
-from statecheck.kernels import launch_counts, triton_mode
-from statecheck.kernels.launch_counts import How
+from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, load
 from statecheck.subject.identity import SOURCE, source_of, system_named, system_of
 from statecheck.workers import limits
@@ -92,14 +90,10 @@ def replay_case(
         return ReplayVerdict(NOT_APPLICABLE, reason, case)
     try:
         with _port_for(case, subject, device, port) as used:
-            before = _interpreted(used)
             rerun = Rerun(case, used, subject, rules_of(subject.profile))
             found = rerun.first_failure()
-            interpreted = launch_counts.unwatched(_interpreted(used) - before)
     except NotTried as left:
         return ReplayVerdict(NOT_APPLICABLE, str(left), case)
-    if found is None and interpreted and (case.sanitized or any(call.schedule for call in case.calls)):
-        return ReplayVerdict(NOT_APPLICABLE, interpreted, case)
     if found is None:
         return _not_failed(case, subject, compared=rerun.compared, watched=_watches(port, device))
     known = None if as_new else subject.defect_index.find(_with_id(found, subject))
@@ -175,7 +169,3 @@ def _port_for(case: Case, subject: Subject, device: str, port: Executor | None) 
     else:
         with InWorker(subject.name, device, spare=False) as own:
             yield own
-
-
-def _interpreted(port: Executor) -> Counter[How]:
-    return port.interpreted() if isinstance(port, InWorker) else launch_counts.interpreted()

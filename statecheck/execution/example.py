@@ -48,7 +48,6 @@ from statecheck.execution.run import (
     operations_held,
     rules_of,
 )
-from statecheck.kernels import launch_counts
 from statecheck.kernels.orders.schedule import REORDERED
 from statecheck.subject import KnownDeviation, Subject
 from statecheck.subject.sequence_choices import SequenceChoices
@@ -58,8 +57,6 @@ ORDER_FREE = "order-free"
 """The kind of the properties about orders of Triton programs."""
 REFUSAL = "refusal"
 """The kind of the properties about inputs that no document allows."""
-WATCHED = frozenset({ORDER_FREE, "red zone"})
-"""Kinds of properties that have to watch single accesses of launches, or to choose their order."""
 _NO_ORDER = "no launch of several programs, which could run in another order"
 _CANNOT_READ = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What Python raises where a result is not what the code that takes it apart was written for."""
@@ -177,7 +174,6 @@ class Example:
         self._looked_at = 0
         self._has_evidence = False
         self._reordered_before = REORDERED.launches
-        self._interpreted_before = launch_counts.interpreted()
 
     @property
     def profile(self) -> Profile:
@@ -304,9 +300,6 @@ class Example:
 
     def _require_offered(self, outcome: Outcome | None) -> None:
         reason = not_offered(outcome)
-        if reason is None and self.tested.kind in WATCHED:
-            # Launches in Triton's interpreter say nothing to a property that is about single accesses.
-            reason = launch_counts.unwatched(launch_counts.interpreted() - self._interpreted_before) or None
         if reason is not None:
             if is_unverified(outcome):
                 self.context.counts.unverified[self.configuration] = reason

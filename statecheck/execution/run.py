@@ -159,7 +159,7 @@ def is_lacked(subject: Subject, call: Call) -> bool:
 
 
 def not_offered(outcome: Outcome | None) -> str | None:
-    """Why a call was not tried: the subject does not offer it, or its launch can be neither executed nor interpreted; or None."""
+    """Why a call was not tried: the subject does not offer it, or its launch cannot be executed; or None."""
     if isinstance(outcome, Raised) and outcome.not_offered:
         return outcome.message
     return None

@@ -1,7 +1,7 @@
-"""Launches of `@triton.jit` kernels on CPU tensors: executed from their IR, or handed to Triton's interpreter.
+"""Launches of `@triton.jit` kernels on CPU tensors: executed from their IR.
 
 `install` makes this the way in which this process launches kernels. Triton then believes in a GPU that is never asked for
-anything. A launch whose IR has something unknown goes to the interpreter, where nothing watches it, and `LAUNCHES` says so.
+anything. A launch whose IR has something unknown is not made: it raises `NotExecuted`, and `LAUNCHES` says so.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
 from triton import knobs
 
-from statecheck.case.findings import Access, Bfloat16Arithmetic
-from statecheck.kernels import interpreted, launch_counts
+from statecheck.case.findings import NotExecuted
+from statecheck.kernels import launch_counts
 from statecheck.kernels.driver import use
-from statecheck.kernels.launch_counts import EXECUTED, INTERPRETED, LAUNCHES, How
+from statecheck.kernels.launch_counts import EXECUTED, LAUNCHES, NOT_EXECUTED, How
 from statecheck.kernels.memory import Memory, Program
 from statecheck.kernels.private import ASTSource, JITFunction, driver
-from statecheck.kernels.sanitizer.touches import place_texts
 from statecheck.kernels.source.compile import Compiled, compiled, ttir
 from statecheck.kernels.source.ir import NotUnderstoodError, Type
 from statecheck.kernels.source.values import dtype_of
@@ -77,8 +76,6 @@ class _State:
     """Makes the memory that a launch sees; None for a plain one."""
     runner: Runner = staticmethod(in_turn)
     around: Around | None = None
-    unwatched: Callable[[], None] = staticmethod(lambda: None)
-    """Called before a launch that the interpreter runs."""
 
 
 STATE = _State()
@@ -131,16 +128,15 @@ class Kernel:
         parameters: list[str],
         variant: Compiled | None,
         why: str,
-        bfloat16: bool,
         ir: Callable[[], str],
     ) -> None:
         self._function, self._names, self.variant, self.why = function, parameters, variant, why
-        self._bfloat16, self._ir = bfloat16, ir
+        self._ir = ir
         nested = any("[" in name for name in parameters)
         self._kept = None if nested else [name in parameters for name in function.arg_names]
         """By argument, whether the kernel has a parameter for it; None where it has some for items of tuples."""
         place = launch_counts.place_of(function.fn)
-        self._how = How(function.__name__, INTERPRETED if variant is None else EXECUTED, why, place)
+        self._how = How(function.__name__, NOT_EXECUTED if variant is None else EXECUTED, why, place)
 
     def launch_metadata(self, *_: Any) -> None:
         """Triton asks for some."""
@@ -149,8 +145,11 @@ class Kernel:
         # Before the kernel's own arguments come stream, function, metadata and hooks, of which there are none here.
         arguments = rest[6:]
         if self.variant is None or any(_elsewhere(argument) for argument in arguments):
-            self._interpret((x, y, z), arguments)
-            return
+            why = self.why or "tensors that are not on the CPU"
+            LAUNCHES[replace(self._how, how=NOT_EXECUTED, why=why)] += 1
+            raise NotExecuted(
+                f"{self._how.kernel} is not executed on a CPU: the executor does not know {why}"
+            )
         LAUNCHES[self._how] += 1
         handed, names = self._handed(arguments), self._names
         values = [
@@ -168,24 +167,6 @@ class Kernel:
             return [argument for argument, kept in zip(arguments, self._kept, strict=True) if kept]
         flat = _flat(self._function.arg_names, arguments)
         return [argument for name, argument in flat if name in self._names]
-
-    def _interpret(self, grid: Program, arguments: Sequence[Any]) -> None:
-        why = self.why or "tensors that are not on the CPU"
-        LAUNCHES[replace(self._how, how=INTERPRETED, why=why)] += 1
-        if self._bfloat16:
-            _refuse_bfloat16(self._function, why)
-        STATE.unwatched()
-        interpreted.launch(self._function, grid, arguments)
-
-
-def _refuse_bfloat16(function: Any, why: str) -> NoReturn:
-    code, kernel = function.fn.__code__, function.__name__
-    places = place_texts((code.co_filename, code.co_firstlineno))
-    message = (
-        f"{kernel} has bfloat16 numbers, which Triton's interpreter gets wrong; "
-        f"the executor does not know {why}"
-    )
-    raise Bfloat16Arithmetic(message, Access("arithmetic", (0, 0, 0), kernel, "", None, 0, 0, *places, 0))
 
 
 def _elsewhere(argument: Any) -> bool:
@@ -233,13 +214,12 @@ def install() -> None:
         raise ValueError(
             "kernels have been compiled in this process, but should be executed from their IR from the first one on [install]"
         )
-    # A kernel that is decorated later is none of the interpreter's, whatever TRITON_INTERPRET says by then.
+    # A kernel that is decorated later is none of Triton's interpreter, whatever TRITON_INTERPRET says by then.
     vars(knobs.runtime)["interpret"] = False
     # Unset, 3.9 warns that its default is going to be another one; it says nothing about what is executed here.
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     use()
     JITFunction._do_compile = _do_compile
-    interpreted.install()
 
 
 def installed() -> bool:
@@ -266,13 +246,13 @@ def _do_compile(
 
 
 def _kernel(source: ASTSource, options: Any, backend: Any) -> Kernel:
-    variant, why, bfloat16 = None, "", False
+    variant, why = None, ""
     try:
         variant = compiled(source, options, backend)
     except NotUnderstoodError as unknown:
-        why, bfloat16 = str(unknown), unknown.bfloat16
+        why = str(unknown)
     names = [name for name, kind in _flat_signature(source.signature) if kind != "constexpr"]
-    return Kernel(source.fn, names, variant, why, bfloat16, partial(ttir, source, options, backend))
+    return Kernel(source.fn, names, variant, why, partial(ttir, source, options, backend))
 
 
 def _flat_signature(signature: Any) -> Iterator[tuple[str, Any]]:

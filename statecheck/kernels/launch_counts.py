@@ -12,7 +12,7 @@ from typing import Any
 
 from statecheck.util.text import counted
 
-EXECUTED, INTERPRETED = "executed", "interpreted"
+EXECUTED, NOT_EXECUTED = "executed", "not executed"
 _MOST_NAMES, _MOST_LETTERS = 8, 160
 
 
@@ -34,17 +34,6 @@ LAUNCHES: Counter[How] = Counter()
 """Launches of this process, by kernel and by how they were run."""
 
 _taken_over: Counter[How] = Counter()
-
-
-def interpreted() -> Counter[How]:
-    """Launches of this process that Triton's interpreter ran, unwatched."""
-    return Counter({how: times for how, times in LAUNCHES.items() if how.how == INTERPRETED})
-
-
-def unwatched(launches: Mapping[How, int]) -> str:
-    """A sentence about interpreted launches, "" if there are none."""
-    named = sorted({f"{how.kernel} (the executor does not know {how.why})" for how in launches})
-    return f"nothing watches launches in Triton's interpreter: {', '.join(named)}" if named else ""
 
 
 def take() -> Counter[How]:
@@ -71,24 +60,22 @@ def _short(file: str) -> str:
 
 def summary(launches: Mapping[How, int]) -> str:
     """How kernels were run, in a few words for each way; "" where none was launched."""
-    executed, interpreted = (
+    executed, others = (
         {launch: times for launch, times in launches.items() if launch.how == how}
-        for how in (EXECUTED, INTERPRETED)
+        for how in (EXECUTED, NOT_EXECUTED)
     )
     parts = []
     if executed:
         parts.append(
             f"{_kernels(executed)} executed from their IR ({counted(sum(executed.values()), 'launch', 'launches')})"
         )
-    if interpreted:
+    if others:
         named = [
             f"{launch.kernel} ({launch.why}), {counted(times, 'launch', 'launches')}"
-            for launch, times in sorted(interpreted.items(), key=lambda item: (-item[1], item[0].kernel))
+            for launch, times in sorted(others.items(), key=lambda item: (-item[1], item[0].kernel))
         ]
         more = [f"{len(named) - _MOST_NAMES} more"] if len(named) > _MOST_NAMES else []
-        parts.append(
-            f"{_kernels(interpreted)} in Triton's interpreter, unwatched: {'; '.join(named[:_MOST_NAMES] + more)}"
-        )
+        parts.append(f"{_kernels(others)} not executed: {'; '.join(named[:_MOST_NAMES] + more)}")
     return "; ".join(parts)
 
 

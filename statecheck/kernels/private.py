@@ -14,9 +14,8 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.backends.nvidia.compiler import CUDABackend
 from triton.compiler.compiler import ASTSource
-from triton.runtime import driver, interpreter
+from triton.runtime import driver
 from triton.runtime.cache import get_cache_manager
-from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction, KernelInterface
 
 __all__ = [
@@ -26,13 +25,11 @@ __all__ = [
     "CUDABackend",
     "DriverBase",
     "GPUTarget",
-    "InterpretedFunction",
     "JITFunction",
     "KernelInterface",
     "backends",
     "driver",
     "get_cache_manager",
-    "interpreter",
     "native_interpreter",
     "native_ir",
     "passes",

@@ -11,10 +11,12 @@ are compiled, and tests that ask for the fixture are skipped.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 
+from statecheck.case.findings import NotExecuted
 from statecheck.kernels.sanitizer.watch import Sanitizer
 
 _INTERPRET = "TRITON_INTERPRET"
@@ -30,6 +32,15 @@ def pytest_configure() -> None:
         triton_mode.prepare("cpu")
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, Any, Any]:
+    """A test whose kernel the executor does not know is skipped, with the operation."""
+    try:
+        return (yield)
+    except NotExecuted as unknown:
+        pytest.skip(str(unknown))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Self
 
 from statecheck.case.faults import HANG, INTERRUPTED, Fault, Faulted, hang
 from statecheck.case.values import Call, Outcome, Raised, Step
-from statecheck.kernels.launch_counts import INTERPRETED, How
+from statecheck.kernels.launch_counts import How
 from statecheck.workers import limits
 from statecheck.workers.shared_workers import SharedWorkers
 from statecheck.workers.worker_process import NoWorkerError, WorkerWithSpare
@@ -230,10 +230,6 @@ class InWorker:
         """What workers launched without compiling it, since the last call."""
         taken, self._launched = self._launched, Counter()
         return taken
-
-    def interpreted(self) -> Counter[How]:
-        """Launches that Triton's interpreter ran, unwatched, of those that `take_launches` will return."""
-        return Counter({one: times for one, times in self._launched.items() if one.how == INTERPRETED})
 
     def close(self) -> None:
         """End the workers; the port can be used again, and then starts others."""

@@ -22,7 +22,7 @@ Of shared workers: the example has to be run again, since the worker that had be
 
 @dataclass(frozen=True)
 class Meanwhile:
-    """What a worker did while it made its answer: whether Triton compiled, and which launches were executed or interpreted."""
+    """What a worker did while it made its answer: whether Triton compiled, and which launches were executed."""
 
     compiled: bool = False
     launched: Counter[How] = field(default_factory=Counter)

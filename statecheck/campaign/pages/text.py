@@ -204,7 +204,7 @@ _HEADS = {
     "Models": "property, models, compared",
     "Known defects": "defect, standing, examples, properties, title, remark",
     "Marks, the missed ones first": "situation, topic, examples, first after, by",
-    "Launched kernels": "kernel, where, executed, interpreted, because of",
+    "Launched kernels": "kernel, where, executed, not executed, because of",
     "Corpus": "file, verdict, message",
     "Where it ran": "what, value",
 }
@@ -268,9 +268,9 @@ def _property(row: PropertyRecord) -> tuple[str | int, ...]:
 
 
 def _kernel(kernel: KernelRecord) -> tuple[str | int, ...]:
-    interpreted = kernel.interpreted
-    reasons = "; ".join(launch.why for launch in interpreted)
-    times = sum(launch.times for launch in interpreted)
+    others = kernel.not_executed
+    reasons = "; ".join(launch.why for launch in others)
+    times = sum(launch.times for launch in others)
     return kernel.name, kernel.place, kernel.executed, times, reasons
 
 

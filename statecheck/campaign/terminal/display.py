@@ -44,7 +44,7 @@ def summary(record: CampaignRecord) -> Table:
 
 
 def kernels(record: CampaignRecord) -> str:
-    """How launched kernels were run: executed or interpreted; "" without any, and where kernels are compiled."""
+    """How launched kernels were run: executed, and which were not; "" without any, and where kernels are compiled."""
     launched = launch_counts.summary(launches_of(record.launched))
     return f"kernels: {launched}" if launched else ""
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from statecheck.case.findings import Bfloat16Arithmetic, Finding
+from statecheck.case.findings import Finding, NotExecuted
 from statecheck.case.raised import from_outside, message_of, name_of
 from statecheck.case.values import (
     Call,
@@ -141,7 +141,7 @@ class InProcess:
                 kind="refusal" if finding is None else finding.kind,
                 access=None if finding is None else finding.access.fields,
                 by_subject=self._is_own(call, before),
-                not_offered=isinstance(cause, NotOffered | Bfloat16Arithmetic),
+                not_offered=isinstance(cause, NotOffered | NotExecuted),
             )
         self._bind(call, Named(result, Scope()))
         described = self._describer.result(result, "result", scope, by_content=call.by_content)

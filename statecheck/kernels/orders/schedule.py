@@ -33,7 +33,7 @@ REORDERED = Reordered()
 def program_schedule(schedule: str) -> Iterator[None]:
     """Launches made in this context run their programs in the order that `schedule` names; "" is the plain one.
 
-    Ignored where kernels are compiled, and by launches that Triton's interpreter runs.
+    Ignored where kernels are compiled.
 
     Raises:
         ValueError: no such schedule.

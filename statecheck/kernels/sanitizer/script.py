@@ -14,9 +14,9 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from statecheck.case.findings import Access, Finding
+from statecheck.case.findings import Access, Finding, NotExecuted
 from statecheck.kernels import triton_mode
-from statecheck.kernels.launch_counts import EXECUTED, INTERPRETED, LAUNCHES, How
+from statecheck.kernels.launch_counts import EXECUTED, LAUNCHES, NOT_EXECUTED, How
 from statecheck.util.text import counted, visible
 
 if TYPE_CHECKING:
@@ -80,9 +80,6 @@ def _run(script: SanitizedScript, seen: _SeenLaunches) -> BaseException | None:
     with _watching(script, seen), _as_main(script):
         try:
             runpy.run_path(str(script.path.absolute()), run_name="__main__")
-        except Finding as finding:
-            # Of a launch that the interpreter would get wrong: it was not made.
-            seen.finding = seen.finding or finding
         except (Exception, SystemExit) as raised:
             return raised
     return None
@@ -125,16 +122,16 @@ def _report(script: SanitizedScript, seen: _SeenLaunches, error: BaseException |
     if error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0)):
         _report_failure(script, error)
         return FAILED
-    watched, interpreted = sum(seen.made(EXECUTED).values()), seen.made(INTERPRETED)
-    if not watched and not interpreted:
+    watched, others = sum(seen.made(EXECUTED).values()), seen.made(NOT_EXECUTED)
+    if not watched and not others:
         print(f"error: no kernel was launched by {script.path}", file=sys.stderr)
         return FAILED
     if watched:
         launches, programs = counted(watched, "launch", "launches"), counted(seen.programs, "program")
         _say(f"CLEAN: {launches}, {programs}")
-    for launch, count in interpreted.items():
+    for launch, count in others.items():
         kernel = f"{launch.kernel} ({counted(count, 'launch', 'launches')})"
-        _say(f"not watched, in Triton's interpreter: {kernel}: {launch.why}")
+        _say(f"not executed: {kernel}: {launch.why}")
     if not watched:
         print("error: no launch could be watched", file=sys.stderr)
     return CLEAN if watched else FAILED
@@ -163,6 +160,9 @@ def _show_source(access: Access) -> None:
 def _report_failure(script: SanitizedScript, error: BaseException) -> None:
     if isinstance(error, SystemExit):
         print(f"error: {script.path} ended with exit code {error.code}", file=sys.stderr)
+        return
+    if isinstance(error, NotExecuted):
+        print(f"error: {visible(str(error))}", file=sys.stderr)
         return
     traceback.print_exception(error)
     print(f"error: {script.path} failed", file=sys.stderr)

@@ -126,9 +126,6 @@ class Shadow:
         if self.unwritten.near(view.base, view.end):
             self.unwritten.mark(view, Declared(False))
 
-    def forget_unwritten(self) -> None:
-        self.unwritten, self.stored = Regions(), Pages()
-
     def free(self, view: TensorView, why: str) -> None:
         self.freed.mark(view, Declared(True, self.owner_of(view.base), why))
 

@@ -65,10 +65,6 @@ class Sanitizer(Observer):
         """The host has written these bytes."""
         self.shadow.mark_written(view_of(tensor, "", keep=True))
 
-    def all_written(self) -> None:
-        """A launch is about to run unwatched, which may write any byte: no byte counts as unwritten any more."""
-        self.shadow.forget_unwritten()
-
     def free(self, tensor: Any, why: str = "") -> None:
         """No kernel may load or store these bytes, for example those of a block handed back to its pool."""
         self.shadow.free(view_of(tensor, self._name_of(tensor), keep=True), why)

@@ -28,7 +28,7 @@ from statecheck.kernels.private import ASTSource, GPUTarget, get_cache_manager, 
 from statecheck.kernels.private import native_ir as native
 from statecheck.kernels.source import tiles
 from statecheck.kernels.source.generate import written
-from statecheck.kernels.source.ir import NotUnderstoodError, SourcePlace, Type
+from statecheck.kernels.source.ir import SourcePlace, Type
 from statecheck.kernels.source.native import native as native_source
 from statecheck.kernels.source.parse import parsed
 from statecheck.kernels.source.sites import Arithmetic, KernelModule, Site
@@ -68,12 +68,7 @@ def compiled(source: ASTSource, options: Any, backend: Any) -> Compiled:
     path = manager.get_file(name)
     if path is not None:
         return _loaded(pickle.loads(Path(path).read_bytes()))  # noqa: S301 - as much ours as the folder's other files
-    text = ttir(source, options, backend)
-    try:
-        stored = _made(text)
-    except NotUnderstoodError as unknown:
-        unknown.bfloat16 = "bf16" in text
-        raise
+    stored = _made(ttir(source, options, backend))
     manager.put(pickle.dumps(stored), name, binary=True)
     return _loaded(stored)
 

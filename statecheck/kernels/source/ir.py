@@ -9,12 +9,7 @@ from functools import cache
 
 
 class NotUnderstoodError(Exception):
-    """The IR has something that the executor does not know. `str()` of it names that.
-
-    `bfloat16` is whether the IR has bfloat16 numbers: Triton's interpreter holds their bits in integers, and computes with these.
-    """
-
-    bfloat16 = False
+    """The IR has something that the executor does not know. `str()` of it names that."""
 
 
 @dataclass(frozen=True)

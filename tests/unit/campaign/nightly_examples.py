@@ -129,7 +129,7 @@ LAUNCHED = [
         "toy/kernels.py:10",
         [LaunchRecord("executed", "", 12_345)],
     ),
-    KernelRecord("move_kernel", "toy/kernels.py:30", [LaunchRecord("interpreted", "tt.new", 12)]),
+    KernelRecord("move_kernel", "toy/kernels.py:30", [LaunchRecord("not executed", "tt.new", 12)]),
 ]
 
 
@@ -176,7 +176,7 @@ def hostile() -> CampaignRecord:
             KernelRecord(
                 HOSTILE,
                 HOSTILE,
-                [LaunchRecord("interpreted", HOSTILE, 1)],
+                [LaunchRecord("not executed", HOSTILE, 1)],
             )
         ],
         corpus=[CorpusRecord(HOSTILE, "FAILED", HOSTILE), CorpusRecord(HOSTILE, HOSTILE, HOSTILE)],

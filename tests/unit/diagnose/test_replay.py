@@ -13,6 +13,7 @@ from statecheck.campaign.corpus import Corpus, replayed
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.failure import stated
+from statecheck.case.findings import NotExecuted
 from statecheck.case.values import Raised, Refusal, Returned, call
 from statecheck.diagnose.replay import (
     FAILED,
@@ -23,7 +24,6 @@ from statecheck.diagnose.replay import (
     replay_case,
 )
 from statecheck.execution.executors.in_process import InProcess
-from statecheck.kernels.launch_counts import INTERPRETED, LAUNCHES, How
 from statecheck.subject.identity import SOURCE, source_of
 from subjects import KnownDeviation, NotOffered, Outside, Subject, Symptom, load
 from tests.helpers.cases import PAGES, a_case, toy, toy_of_pages
@@ -227,17 +227,12 @@ def test_an_order_of_programs_is_not_replayed_where_kernels_are_compiled() -> No
     assert verdict(ordered, subject_of(right))[0] == FIXED
 
 
-def test_an_order_of_programs_is_not_fixed_where_the_interpreter_ran_the_launch() -> None:
-    def interpreted(x: int, y: int) -> int:
-        LAUNCHES[How("divide_kernel", INTERPRETED, "tt.new")] += 1
-        return right(x, y)
+def test_a_case_whose_launch_cannot_be_executed_is_not_applicable() -> None:
+    def unknown(*_: int) -> int:
+        raise NotExecuted("divide_kernel is not executed on a CPU: the executor does not know tt.new")
 
-    ordered = replace(DIVIDED, steps=(replace(DIVIDED.calls[0], schedule="switches:0>2,3>0"),))
-    words = (
-        "nothing watches launches in Triton's interpreter: divide_kernel (the executor does not know tt.new)"
-    )
-    assert verdict(ordered, subject_of(interpreted)) == (NOT_APPLICABLE, words)
-    assert verdict(DIVIDED, subject_of(interpreted))[0] == FIXED
+    words = "divide_kernel is not executed on a CPU: the executor does not know tt.new"
+    assert verdict(DIVIDED, subject_of(unknown)) == (NOT_APPLICABLE, words)
 
 
 def test_what_the_sanitizer_found_is_not_fixed_where_it_does_not_watch() -> None:

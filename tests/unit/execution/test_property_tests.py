@@ -188,7 +188,7 @@ def test_what_an_example_compares_without_a_rule_is_in_the_counts_of_its_bench()
     assert (known, context.counts.unchecked) == ({}, {"cdiv: b": 1})
 
 
-INTERPRETED = "1 in Triton's interpreter, unwatched: move_kernel (tt.new), 2 launches"
+NOT_EXECUTED = "1 not executed: move_kernel (tt.new), 2 launches"
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,9 @@ INTERPRETED = "1 in Triton's interpreter, unwatched: move_kernel (tt.new), 2 lau
         (
             [
                 ("launches", '["copy_kernel", "executed", "", "copy.py:1", 5]'),
-                ("launches", '["move_kernel", "interpreted", "tt.new", "copy.py:9", 1]'),
+                ("launches", '["move_kernel", "not executed", "tt.new", "copy.py:9", 1]'),
             ],
-            f"kernels: 1 executed from their IR (10 launches); {INTERPRETED}",
+            f"kernels: 1 executed from their IR (10 launches); {NOT_EXECUTED}",
         ),
     ],
     ids=["what no rule knows", "launches"],

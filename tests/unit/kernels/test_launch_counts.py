@@ -19,10 +19,11 @@ import triton.language as tl
 from statecheck.campaign.coordinator import run
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord, KernelRecord, launches_of, records_of
+from statecheck.case.findings import NotExecuted
 from statecheck.case.values import call
 from statecheck.execution.example import ExecutionContext
 from statecheck.kernels.launch import STATE
-from statecheck.kernels.launch_counts import EXECUTED, INTERPRETED, How, summary, take
+from statecheck.kernels.launch_counts import EXECUTED, NOT_EXECUTED, How, summary, take
 from statecheck.kernels.memory import Memory
 from statecheck.util.decode import Decoder
 from statecheck.workers.port import InWorker
@@ -86,16 +87,17 @@ def test_a_launch_that_ends_in_an_error_is_counted(monkeypatch: pytest.MonkeyPat
     assert take().total() == 1
 
 
-def test_a_kernel_that_is_not_understood_is_interpreted_and_the_reason_is_told() -> None:
+def test_a_kernel_that_is_not_understood_is_not_executed_and_the_reason_is_told() -> None:
     numbers = torch.zeros(2, dtype=torch.int32)
     for _ in range(3):
-        passed_on_kernel[(1,)](numbers)
+        with pytest.raises(NotExecuted, match="a function of its own that returns pointers"):
+            passed_on_kernel[(1,)](numbers)
     (how,) = (found := take())
-    assert numbers.tolist() == [0, 5]
-    assert (how.kernel, how.how, found[how]) == ("passed_on_kernel", INTERPRETED, 3)
+    assert numbers.tolist() == [0, 0]
+    assert (how.kernel, how.how, found[how]) == ("passed_on_kernel", NOT_EXECUTED, 3)
     assert how.why == "a function of its own that returns pointers"
     (kernel,) = records_of(found)
-    assert (kernel.executed, kernel.interpreted[0].times) == (0, 3)
+    assert (kernel.executed, kernel.not_executed[0].times) == (0, 3)
 
 
 def test_launches_go_from_process_to_process_and_into_files() -> None:
@@ -106,7 +108,7 @@ def test_launches_go_from_process_to_process_and_into_files() -> None:
 
 
 def how(kernel: str, why: str = "") -> How:
-    return How(kernel, INTERPRETED if why else EXECUTED, why)
+    return How(kernel, NOT_EXECUTED if why else EXECUTED, why)
 
 
 @pytest.mark.parametrize(
@@ -115,10 +117,10 @@ def how(kernel: str, why: str = "") -> How:
         ({}, ""),
         ({how("f"): 1}, "1 executed from their IR (1 launch)"),
         ({how("f"): 12_000, how("g"): 345}, "2 executed from their IR (12,345 launches)"),
-        ({how("f", "tt.new"): 12}, "1 in Triton's interpreter, unwatched: f (tt.new), 12 launches"),
+        ({how("f", "tt.new"): 12}, "1 not executed: f (tt.new), 12 launches"),
         (
             {how("f"): 2, how("f", "a"): 1, how("g", "b"): 3},
-            "1 executed from their IR (2 launches); 2 in Triton's interpreter, unwatched: g (b), 3 launches; f (a), 1 launch",
+            "1 executed from their IR (2 launches); 2 not executed: g (b), 3 launches; f (a), 1 launch",
         ),
     ],
 )
@@ -126,7 +128,7 @@ def test_how_kernels_were_run_is_a_line(launches: dict[How, int], text: str) -> 
     assert summary(Counter(launches)) == text
 
 
-def test_of_many_interpreted_kernels_some_are_named() -> None:
+def test_of_many_kernels_that_were_not_executed_some_are_named() -> None:
     assert summary({how(f"k{n}", "x"): 1 for n in range(1, 10)}).endswith("; k8 (x), 1 launch; 1 more")
 
 

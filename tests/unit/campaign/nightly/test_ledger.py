@@ -21,7 +21,7 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import Raised, call
 from statecheck.execution.verdict import Status
-from statecheck.kernels.launch_counts import EXECUTED, INTERPRETED, How
+from statecheck.kernels.launch_counts import EXECUTED, NOT_EXECUTED, How
 from tests.helpers.cases import a_case, a_property
 
 FIRST_SEEN = {"date": "2026-11-22", "commit": "0123456789ab"}
@@ -40,7 +40,7 @@ ONE, OTHER = bucket_of(DIVIDED).id, bucket_of(ADDED).id
 
 
 LAUNCHED = Counter(
-    {How("copy", EXECUTED, "", "copy.py:1"): 2, How("move", INTERPRETED, "tt.new", "copy.py:9"): 1}
+    {How("copy", EXECUTED, "", "copy.py:1"): 2, How("move", NOT_EXECUTED, "tt.new", "copy.py:9"): 1}
 )
 
 

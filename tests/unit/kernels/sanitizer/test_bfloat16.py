@@ -1,20 +1,15 @@
-"""What is executed computes bfloat16 as a GPU does. A launch that has to be interpreted and computes with it is not made."""
+"""What is executed computes bfloat16 as a GPU does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import triton
 import triton.language as tl
 
-from statecheck.kernels.source import compile as compile_module
-from statecheck.kernels.source.ir import NotUnderstoodError
-from statecheck.sanitizer import Bfloat16Arithmetic, sanitize
+from statecheck.sanitizer import sanitize
 
 pytestmark = pytest.mark.usefixtures("executed")
 
@@ -49,19 +44,6 @@ def combine_kernel(a_ptr, b_ptr, out_ptr, OPERATION: tl.constexpr, SIZE: tl.cons
     tl.store(out_ptr + lanes, a)
 
 
-@pytest.fixture
-def not_understood(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The executor knows no operation."""
-
-    def refuse(*_: Any) -> Any:
-        raise NotUnderstoodError("anything")
-
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(compile_module, "_made", refuse)
-    monkeypatch.setattr(combine_kernel, "device_caches", copy(combine_kernel.device_caches))
-    combine_kernel.device_caches.clear()
-
-
 A, B = torch.tensor([256, 2.5, -3, 0.1], dtype=BF16), torch.tensor([1, 2.5, 7, 1 / 3], dtype=BF16)
 RIGHT: dict[str, Callable[[], torch.Tensor]] = {
     "add": lambda: A + B,
@@ -83,11 +65,3 @@ def test_what_is_executed_is_right(operation: str) -> None:
     with sanitize():
         combine_kernel[(1,)](A, B, out, OPERATION=operation, SIZE=4)
     assert out.tolist() == RIGHT[operation]().tolist()
-
-
-@pytest.mark.usefixtures("not_understood")
-def test_a_launch_that_is_interpreted_is_refused() -> None:
-    words = r"^combine_kernel has bfloat16 numbers, .*; the executor does not know anything$"
-    with pytest.raises(Bfloat16Arithmetic, match=words):
-        combine_kernel[(1,)](A, B, torch.zeros(4, dtype=BF16), OPERATION="add", SIZE=4)
-    combine_kernel[(1,)](A.float(), B.float(), torch.zeros(4), OPERATION="add", SIZE=4)

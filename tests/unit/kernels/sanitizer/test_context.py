@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from statecheck.kernels import launch, triton_mode
 from statecheck.kernels.launch import STATE
 from statecheck.kernels.orders.schedule import program_schedule
 from statecheck.kernels.source.ir import NotUnderstoodError
-from statecheck.sanitizer import Finding, OutsideView, Sanitizer, sanitize
+from statecheck.sanitizer import Finding, NotExecuted, OutsideView, Sanitizer, sanitize
 from tests.helpers.processes import run_python
 from tests.helpers.toy_kernels import copy_kernel, poke_kernel
 
@@ -65,45 +66,28 @@ def test_a_finding_survives_pickling() -> None:
 @pytest.mark.parametrize("place", [0, 7])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_afterwards_launches_are_made_as_before(place: int, schedule: str) -> None:
-    before = STATE.memory, STATE.runner, STATE.around, STATE.unwatched
+    before = STATE.memory, STATE.runner, STATE.around
     for record in (False, True):
         try:
             with program_schedule(schedule), sanitize(record=record):
                 poke_kernel[(1,)](zeros(4), place)
         except Finding:
             assert place == 7
-        assert (STATE.memory, STATE.runner, STATE.around, STATE.unwatched) == before
+        assert (STATE.memory, STATE.runner, STATE.around) == before
 
 
-@triton.jit
-def not_understood_kernel(in_ptr, out_ptr):  # type: ignore[no-untyped-def]
-    tl.store(out_ptr + 4, tl.load(in_ptr))
-
-
-def test_a_launch_that_is_interpreted_is_not_watched_and_a_warning_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What it may have written counts as written."""
-
+def test_a_launch_that_the_executor_does_not_know_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         raise NotUnderstoodError("something new")
 
     monkeypatch.setattr(launch, "compiled", refuse)
-    memory, copied, launches = zeros(8), zeros(4), []
-
-    def use() -> None:
-        with sanitize() as watch:
-            watch.unwritten(memory)
-            not_understood_kernel[(1,)](zeros(1) + 7, memory[:4])
-            monkeypatch.undo()
-            copy_kernel[(1,)](memory[4:], copied, 4, SIZE=4, MASKED=True)
-        launches.append(watch.launches)
-
-    with pytest.warns(
-        UserWarning, match=r"^not_understood_kernel ran in Triton's interpreter, unwatched: the"
-    ):
-        use()
-    assert (copied.tolist(), launches) == ([7, 0, 0, 0], [1])
+    monkeypatch.setattr(poke_kernel, "device_caches", copy(poke_kernel.device_caches))
+    poke_kernel.device_caches.clear()
+    memory = zeros(4)
+    words = "^poke_kernel is not executed on a CPU: the executor does not know something new$"
+    with sanitize(), pytest.raises(NotExecuted, match=words):
+        poke_kernel[(1,)](memory, 1)
+    assert memory.tolist() == [0, 0, 0, 0]
 
 
 def test_launches_are_counted_and_a_context_goes_on_after_a_finding() -> None:

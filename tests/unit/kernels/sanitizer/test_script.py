@@ -184,15 +184,15 @@ def test_a_script_that_says_how_triton_is_to_run_its_kernels_has_them_executed(
     assert "TRITON_INTERPRET" not in os.environ
 
 
-def test_launches_that_were_interpreted_are_told_with_the_reason(
+def test_a_launch_that_the_executor_does_not_know_ends_the_script(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise NotUnderstoodError("something new")
 
     monkeypatch.setattr(launch, "compiled", refuse)
-    not_watched = "not watched, in Triton's interpreter: copy_kernel (2 launches): something new\n"
-    assert command(COPY * 2) == (2, not_watched, "error: no launch could be watched\n")
+    error = "error: copy_kernel is not executed on a CPU: the executor does not know something new\n"
+    assert command(COPY * 2) == (2, "", error)
 
 
 @pytest.mark.parametrize(
