@@ -30,7 +30,7 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 test: $(TOOLS)  ## every property and the tests of the harness, on all cores; the slow ones, too: PYTEST_ARGS=--slow
-	@$(PY) -m pytest -n auto --dist worksteal -q $(PYTEST_ARGS)
+	@$(PY) -m pytest -n auto --dist worksteal -q --durations=10 $(PYTEST_ARGS)
 
 fuzz: $(READY)  ## a campaign with fresh randomness: BUDGET=60s SUBJECT=impl DEVICE=cuda ONLY=<expr> SEED=<int>
 	@$(PY) -m statecheck fuzz $(CAMPAIGN) $(call option,seed,SEED)

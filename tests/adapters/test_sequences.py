@@ -22,12 +22,13 @@ from statecheck.subject import adapted, load
 from statecheck.subject.loading import needs_tensors
 from statecheck.subject.not_offered import NotOffered
 from tests.adapters.sequences import reference_port
+from tests.helpers.slow import slow_after
 
 PORT = "tests.adapters.sequences.reference_port"
 OURS = [one for one in PROPERTIES.values() if one.module == statements.__name__]
 
 
-@pytest.mark.parametrize("tested", OURS, ids=lambda one: one.id.replace("/", "-"))
+@pytest.mark.parametrize("tested", slow_after(1, OURS), ids=lambda one: one.id.replace("/", "-"))
 def test_a_port_that_keeps_the_law_passes(tested: Property) -> None:
     subject = load(PORT)
     execution_context = ExecutionContext(subject, ordinary_port(subject, "cpu"))

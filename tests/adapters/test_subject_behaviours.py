@@ -320,6 +320,7 @@ def test_whatever_a_subject_returns_is_described(behaviour: str) -> None:
 
 
 @pytest.mark.parametrize(("result", "depth"), [(nested, 5000), (shared, 60)])
+@pytest.mark.slow
 def test_results_without_bounds_are_described_up_to_a_bound(result: Callable[[int], Any], depth: int) -> None:
     outcome = outcome_of(lambda: result(depth))
     assert "Undescribable" in repr(outcome)

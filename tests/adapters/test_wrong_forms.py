@@ -20,6 +20,7 @@ from statecheck.execution.registry import Property, load_properties
 from statecheck.subject import Subject
 from subjects import load
 from subjects.plain import adapted
+from tests.helpers.slow import slow_after
 
 
 def longer(found: Any) -> Any:
@@ -122,14 +123,14 @@ def ended(tested: Property, context: ExecutionContext) -> str:
 
 
 @pytest.mark.parametrize("how", [*WRONG, *LENGTHS])
-@pytest.mark.parametrize("function", PLAIN)
+@pytest.mark.parametrize("function", slow_after(3, PLAIN))
 def test_a_plain_result_of_a_wrong_form_is_no_error(function: str, how: str) -> None:
     subject = plain_subject(function, (WRONG | LENGTHS)[how])
     require_verdicts(list(verdicts(subject, PLAIN[function])), how)
 
 
 @pytest.mark.parametrize("how", AS_DOCUMENTED)
-@pytest.mark.parametrize("function", DOCUMENTED)
+@pytest.mark.parametrize("function", slow_after(1, DOCUMENTED))
 def test_a_documented_result_of_a_wrong_form_is_no_error(function: str, how: str) -> None:
     subject = documented_subject(function, (WRONG | LENGTHS)[how])
     require_verdicts(list(verdicts(subject, function)), how)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle.lifecycle.ledger import ConvRows, Held
@@ -141,6 +141,7 @@ class Laws(Scenario):
                 assert all(one in (0, known) for one, known in zip(blocks.columns, listed, strict=True))
 
 
+@settings(max_examples=40)
 @given(geometries(), deeds())
 def test_blocks_and_promises_keep_the_laws_whatever_requests_do(
     geometry: Geometry, deeds: list[Event]
@@ -148,11 +149,13 @@ def test_blocks_and_promises_keep_the_laws_whatever_requests_do(
     Laws(geometry).execute_all(deeds)
 
 
+@settings(max_examples=40)
 @given(deeds())
 def test_the_laws_hold_in_blocks_as_long_as_a_token_and_its_drafts(deeds: list[Event]) -> None:
     Laws(Geometry(block_size=3, num_spec=2, num_blocks=30, max_model_len=32)).execute_all(deeds)
 
 
+@settings(max_examples=40)
 @given(deeds())
 def test_everything_is_free_when_everybody_has_ended(deeds: list[Event]) -> None:
     scenario = Laws(replace(ALIGN, num_blocks=24, max_model_len=32)).execute_all(deeds)

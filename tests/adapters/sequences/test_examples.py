@@ -17,6 +17,7 @@ from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import found
 from statecheck.subject import adapted
+from tests.helpers.slow import slow_after
 
 NAME = "examples.mambapy_port"
 SOURCE = Path(__file__).parents[3] / "examples" / "mambapy_port.py"
@@ -85,7 +86,7 @@ def test_the_port_has_fifty_lines_or_fewer() -> None:
     assert len(SOURCE.read_text(encoding="utf-8").splitlines()) <= 50
 
 
-@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("name", slow_after(1, IDS))
 def test_the_port_of_a_library_that_keeps_the_law_passes(port: ModuleType, name: str) -> None:
     context = context_of(port)
     found(f"sequences/{name}").explore(context, seed=1, max_examples=25)

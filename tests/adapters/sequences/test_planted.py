@@ -16,6 +16,7 @@ from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import found
 from statecheck.subject import adapted
 from tests.helpers.observers import FailureLog
+from tests.helpers.slow import slow_after
 
 _SOURCE = Path(__file__).with_name("reference_port.py").read_text(encoding="utf-8")
 _MOST_EXAMPLES = 400
@@ -216,7 +217,7 @@ def _shrunk(module: ModuleType, id_: str, seed: int) -> tuple[Case, int]:
     return raised.value.case, log.examples[0]
 
 
-@pytest.mark.parametrize("planted", PLANTED, indirect=True)
+@pytest.mark.parametrize("planted", slow_after(2, PLANTED), indirect=True)
 def test_a_planted_defect_is_found_and_shrunk(planted: ModuleType, request: pytest.FixtureRequest) -> None:
     name = request.node.callspec.params["planted"]
     case, examples = _shrunk(planted, PLANTED[name][0], seed=1)

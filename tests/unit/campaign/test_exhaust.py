@@ -58,6 +58,7 @@ def exhaust(folder: Path, *options: str) -> Ended:
     return Ended(code, printed.getvalue(), folder)
 
 
+@pytest.mark.slow
 def test_bounds_grow_until_the_budget_is_used_and_only_complete_ones_count(tmp_path: Path) -> None:
     plan = Plan(
         "grows",
@@ -100,6 +101,7 @@ def test_a_defect_is_a_case_of_the_bound_where_it_first_shows(tmp_path: Path) ->
     assert replay_file(saved, "impl", "cpu").verdict == FIXED
 
 
+@pytest.mark.slow
 def test_of_a_batch_that_fails_the_request_that_does_is_the_case(tmp_path: Path) -> None:
     name = "a boundary that the sampled token reaches is not stored"
     variant = defect_named(name).variant

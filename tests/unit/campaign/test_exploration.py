@@ -606,6 +606,7 @@ def test_the_end_of_the_search_is_told_before_the_report(make: Make) -> None:
     assert kinds.index(ExampleFailed) < kinds.index(SearchEnded) < kinds.index(Explored)
 
 
+@pytest.mark.slow
 def test_faults_of_isolated_calls_are_counted(make: Make) -> None:
     ends = make(lambda trial, x: trial.agrees(call("cdiv", x=x, y=2)), least=20, most=99)
     assert (explored(ends, max_examples=3, isolated=True).faults > 0, explored(make(most=9)).faults) == (

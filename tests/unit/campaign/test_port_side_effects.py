@@ -67,6 +67,7 @@ def record_of(folder: Path) -> CampaignRecord:
     return CampaignRecord.load(folder / "reports" / FILE)
 
 
+@pytest.mark.slow
 def test_effects_of_a_port_on_its_process_are_no_failures(tmp_path: Path) -> None:
     done = nightly(tmp_path / "project", wrong=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -78,6 +79,7 @@ def test_effects_of_a_port_on_its_process_are_no_failures(tmp_path: Path) -> Non
     assert done.stdout.count("\nCLEAN\n") == 1
 
 
+@pytest.mark.slow
 def test_effects_of_a_port_on_its_process_lose_no_finding(tmp_path: Path) -> None:
     folder = tmp_path / "a \u00fcml\u00e4ut project"
     done = nightly(folder, wrong=True)
@@ -135,6 +137,7 @@ def chunk_offsets(cu_seqlens, chunk_size):
 
 
 @pytest.mark.parametrize("then", ["", "os._exit(0)"], ids=["", "and ends the process"])
+@pytest.mark.slow
 def test_a_case_is_kept_though_every_call_removes_the_reports(tmp_path: Path, then: str) -> None:
     folder = tmp_path / "project"
     done = nightly_on(_REMOVES.format(folder=str(folder), then=then), folder)
@@ -173,6 +176,7 @@ def fuzz_faulty(folder: Path, *options: str, when: str, fault: str) -> Completed
         pytest.param(_HANG, "hang", id="hang", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_a_crash_or_hang_is_found_shrunk_and_confirmed(tmp_path: Path, fault: str, kind: str) -> None:
     # A failing input is shrunk for a twelfth of the budget at most.
     options = "--budget", "20m", "--exitfirst"

@@ -246,6 +246,7 @@ def with_shape(text: str) -> str:
     ],
     ids=["ones", "large", "padded"],
 )
+@pytest.mark.slow
 def test_a_tensor_of_many_axes_is_refused_before_anything_is_computed(
     shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,7 @@ def rules(defect: str, name: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("defect", "name"), ONE_PLACE)
+@pytest.mark.slow
 def test_all_failing_cases_of_a_defect_fall_into_one_bucket(defect: str, name: str) -> None:
     found = rules(defect, name)
     assert len(found) == 1

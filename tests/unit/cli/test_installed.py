@@ -180,6 +180,7 @@ def test_a_port_imports_its_declarations_and_the_sanitizer_without_the_harness(e
     assert there.run("mine") == (0, "")
 
 
+@pytest.mark.slow
 def test_a_python_that_has_only_the_rooms_on_its_path_runs_the_command(elsewhere: Make) -> None:
     """As the environment of a release does."""
     there = elsewhere()

@@ -124,6 +124,7 @@ def test_a_race_is_told_with_both_programs_and_lines(in_place: Found) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_race_is_shown_by_a_script_that_has_statecheck_replay_it(in_place: Found, tmp_path: Path) -> None:
     assert script_says(in_place, tmp_path) == 1
     assert script_says(in_place, tmp_path, "impl", ROOT) == 0
@@ -147,6 +148,7 @@ def test_a_saved_case_is_explained_on_another_subject_too(
 
 
 @pytest.mark.parametrize("variant", [BLOCK_BEFORE, BEHIND], ids=lambda variant: variant.package)
+@pytest.mark.slow
 def test_a_wrong_state_of_a_scenario_is_told_with_its_owner_and_its_writer(
     variant: Variant, tmp_path: Path
 ) -> None:
@@ -272,6 +274,7 @@ def test_compiled_kernels_cannot_be_watched() -> None:
         InProcess(load("impl"), "cuda", sanitized=True)
 
 
+@pytest.mark.slow
 def test_an_attribution_ends_with_its_parent(tmp_path: Path) -> None:
     (tmp_path / "sleeping.py").write_text(
         "import time\nfrom pathlib import Path\n\nPath('started').touch()\ntime.sleep(600)\n"

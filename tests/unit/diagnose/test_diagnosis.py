@@ -157,6 +157,7 @@ def test_an_earlier_example_that_fails_alone_takes_the_case_s_place(tmp_path: Pa
     [(OF_THIS_PROCESS, True, EARLIER_CALLS), (EVERY_THIRD, False, CHANCE)],
     ids=["the state of one process", "every third call"],
 )
+@pytest.mark.slow
 def test_what_cannot_be_shown_again_is_never_said_to_be_gone(
     tmp_path: Path, body: str, flags: bool, depends_on: str, device: str
 ) -> None:

@@ -16,6 +16,7 @@ from statecheck.case.values import (
 from statecheck.cli import main as cli
 from tests.helpers.cases import a_case
 from tests.helpers.modules import module
+from tests.helpers.slow import slow_after
 from tests.unit.report.defects import (
     DEFECTS,
     DefectiveModule,
@@ -28,7 +29,7 @@ def replayed(path: Path, subject: str, device: str = "auto") -> int:
     return cli.main(["replay", str(path), "--subject", subject, "--device", device])
 
 
-@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+@pytest.mark.parametrize("defect", slow_after(5, DEFECTS), ids=lambda defect: defect.name)
 def test_a_replay_fails_on_the_broken_implementation_and_passes_on_the_intact_one(
     tmp_path: Path, device: str, capsys: pytest.CaptureFixture[str], defect: DefectiveModule
 ) -> None:

@@ -265,6 +265,7 @@ SUITE = ("pytest", "properties", "-p", "no:cacheprovider", "--max-examples", "30
     ],
     ids=["nightly: nothing", "nightly: one", "pytest: nothing", "pytest: one"],
 )
+@pytest.mark.slow
 def test_a_campaign_that_compared_no_function_of_the_subject_is_not_clean(
     tmp_path: Path, source: str, command: tuple[str, ...], code: int, message: str
 ) -> None:

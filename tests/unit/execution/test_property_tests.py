@@ -124,6 +124,7 @@ SUBJECT = Subject(
 
 
 @pytest.mark.parametrize("processes", PROCESSES)
+@pytest.mark.slow
 def test_every_property_counts_in_one_place(tmp_path: Path, processes: str) -> None:
     found = session(tmp_path, "toy_verdicts", TYPES, "-n", processes, source=VERDICTS)
     assert found.code == 1
@@ -251,6 +252,7 @@ def cdiv(x, y):
 """
 
 
+@pytest.mark.slow
 def test_an_input_that_failed_once_and_never_again_is_reported_with_a_note(tmp_path: Path) -> None:
     found = session(tmp_path, "toy_flaky", *CEILING, source=FLAKY.format(at_last=""))
     assert found.code == 1

@@ -108,6 +108,7 @@ def test_what_only_an_interleaving_shows_no_order_of_whole_programs_does(early: 
     assert not [order for order in IN_TURN if early.fails(order)]
 
 
+@pytest.mark.slow
 def test_few_drawn_switches_show_what_only_an_interleaving_does(early: Found) -> None:
     drawn = find(switches_drawn(), lambda schedule: early.fails(schedule) is not None)
     assert 1 <= drawn.count(">") <= 2
@@ -117,6 +118,7 @@ def explained_in(found: Found) -> Case:
     return explained(found.shrunk, found.port.subject)
 
 
+@pytest.mark.slow
 def test_the_script_has_statecheck_replay_it(early: Found, tmp_path: Path) -> None:
     directory = write_report(explained_in(early), tmp_path, early.port.subject.module)
 

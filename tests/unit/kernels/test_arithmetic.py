@@ -21,7 +21,7 @@ CASES = [*cases(), *(ArithmeticCase("arith.divf", (t, t), t) for t in ("f16", "b
 DEFINED = [
     case for case in CASES if case.name[:5] != "math." or case.name in ("math.absi", "math.absf", "math.fma")
 ]
-ROWS = 2500
+ROWS = 1000
 
 
 def rows_of(elements: tuple[str, ...]) -> list[Array]:

@@ -64,6 +64,7 @@ def wrong_value(step: Call, **changes: Any) -> Case:
 
 
 @pytest.mark.parametrize(("right", "wrong"), [(0, 1), (3, 1), (3_000, 1), (1, 3_000), (0, 3_000)])
+@pytest.mark.slow
 def test_a_report_can_be_pasted(right: int, wrong: int) -> None:
     assert len(report_text(many_calls(right, wrong), Path())) <= MOST
 
@@ -76,6 +77,7 @@ def test_calls_that_differ_stand_in_the_open_and_others_are_folded() -> None:
     assert "`divide(x=3, y=1)`\n```text\nexpected    1\nactual      2\n" in FOLDED.sub("", text)
 
 
+@pytest.mark.slow
 def test_a_report_says_how_much_it_leaves_out_and_where_that_is() -> None:
     text = report_text(many_calls(3_000, 1), Path())
     (left_out,) = re.findall(r"\*\*([\d,]+) more calls left out here, so that", text)
@@ -84,6 +86,7 @@ def test_a_report_says_how_much_it_leaves_out_and_where_that_is() -> None:
     assert "`case.json` has everything" in text
 
 
+@pytest.mark.slow
 def test_what_says_how_to_run_it_again_is_never_left_out() -> None:
     text = report_text(many_calls(1, 3_000), Path())
     assert "## Run it again\n" in text

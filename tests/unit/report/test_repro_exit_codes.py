@@ -20,6 +20,7 @@ from statecheck.subject.identity import SOURCE, source_of
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT, module
 from tests.helpers.processes import run_python
+from tests.helpers.slow import slow_after
 
 HALVES = "def halved(x):\n    return x // 2\n"
 MENDED = HALVES.replace("2", "2 + 1")
@@ -135,7 +136,7 @@ BISECTED = ("there", "gone", "sleeps", "no module", "an import that ends the pro
 """Endings that `--bisect` is tried on, too: where there is no verdict, it ends with 125."""
 
 
-@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+@pytest.mark.parametrize("ending", slow_after(5, ENDINGS.values()), ids=ENDINGS)
 def test_a_script_ends_with_a_code_and_says_why(tmp_path: Path, ending: Ending) -> None:
     script = write(tmp_path, ending.source, **ending.case)
     done = run(script, *ending.arguments, flags=ending.flags, variables=ending.variables)
@@ -157,6 +158,7 @@ def test_a_script_that_finds_nothing_wrong_in_the_same_source_has_no_verdict(tmp
 
 
 @pytest.mark.parametrize("name", BISECTED)
+@pytest.mark.slow
 def test_for_git_bisect_a_script_without_a_verdict_ends_with_125(tmp_path: Path, name: str) -> None:
     ending = ENDINGS[name]
     done = run(write(tmp_path, ending.source, **ending.case), "--bisect", variables=ending.variables)
@@ -203,6 +205,7 @@ def test_a_script_shows_no_control_characters_of_the_subject(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("arguments", "code"), [((), 2), (("--bisect",), 125), (("--other",), 2)])
+@pytest.mark.slow
 def test_a_script_that_asks_the_sanitizer_says_nothing_without_torch(
     tmp_path: Path, arguments: tuple[str, ...], code: int
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.modules import ROOT
+from tests.helpers.slow import slow_after
 
 MENTION = "# statecheck\n"
 IMPORTS = "import atexit, ctypes, os, signal, sys, threading\n"
@@ -37,15 +38,18 @@ def run_pytest(folder: Path, source: str, *arguments: str) -> subprocess.Complet
 
 @pytest.mark.parametrize(
     "end",
-    [
-        "os._exit(0)",
-        "ctypes.CDLL(None).exit(0)",
-        "os.execv('/bin/true', ['/bin/true'])",
-        "os.kill(os.getpid(), signal.SIGKILL)",
-        "os.abort()",
-        "threading.Thread(target=os._exit, args=(0,)).start(); signal.pause()",
-        "os.closerange(3, 99); os._exit(0)",
-    ],
+    slow_after(
+        2,
+        [
+            "os._exit(0)",
+            "ctypes.CDLL(None).exit(0)",
+            "os.execv('/bin/true', ['/bin/true'])",
+            "os.kill(os.getpid(), signal.SIGKILL)",
+            "os.abort()",
+            "threading.Thread(target=os._exit, args=(0,)).start(); signal.pause()",
+            "os.closerange(3, 99); os._exit(0)",
+        ],
+    ),
 )
 def test_a_test_that_ends_its_process_ends_the_session_with_a_sentence(tmp_path: Path, end: str) -> None:
     done = run_pytest(tmp_path, f"{MENTION}def test_it():\n    {end}\n")
@@ -60,6 +64,7 @@ def test_an_import_that_ends_the_process_is_a_failure_of_the_session(tmp_path: P
     assert "ended with exit code 0 during the collection of test_module.py, " in done.stderr
 
 
+@pytest.mark.slow
 def test_an_import_in_conftest_that_ends_the_process_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(f"{MENTION}import os; os._exit(0)\n")
     done = run_pytest(tmp_path, "def test_it(): pass\n")
@@ -68,6 +73,7 @@ def test_an_import_in_conftest_that_ends_the_process_is_a_failure(tmp_path: Path
 
 
 @pytest.mark.parametrize(("test", "code"), [("pass", 0), ("assert False", 1)])
+@pytest.mark.slow
 def test_an_exit_handler_does_not_change_the_exit_code(tmp_path: Path, test: str, code: int) -> None:
     handler = f"atexit.register(os._exit, {1 - code})\n" if code else ""
     done = run_pytest(tmp_path, f"{MENTION}{handler}def test_it():\n    {test}\n")
@@ -82,11 +88,13 @@ def test_a_thread_of_an_import_that_ends_the_process_is_a_failure(tmp_path: Path
 
 
 @pytest.mark.parametrize("source", ["os._exit(0)\n", "def test_it():\n    os._exit(0)\n"])
+@pytest.mark.slow
 def test_a_process_of_xdist_that_ends_is_a_failure(tmp_path: Path, source: str) -> None:
     done = run_pytest(tmp_path, MENTION + source, "-n", "1", "--max-worker-restart", "0")
     assert done.returncode != 0, done.stdout
 
 
+@pytest.mark.slow
 def test_a_process_that_starts_those_of_xdist_is_supervised(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         f"{MENTION}import os\n\n\ndef pytest_xdist_node_collection_finished():\n    os._exit(0)\n"
@@ -96,6 +104,7 @@ def test_a_process_that_starts_those_of_xdist_is_supervised(tmp_path: Path) -> N
     assert "while processes of xdist ran the tests, " in done.stderr
 
 
+@pytest.mark.slow
 def test_a_session_that_does_not_mention_the_package_runs_in_its_own_process(tmp_path: Path) -> None:
     source = "def test_it():\n    assert os.getppid() == int(os.environ['STARTED_BY'])\n"
     (tmp_path / "test_module.py").write_text(IMPORTS + source)

@@ -12,6 +12,7 @@ from statecheck.case.faults import Fault, death, fault_told_by, hang, wants_memo
 from statecheck.case.values import Raised
 from statecheck.workers.port import Patience
 from tests.helpers.modules import ROOT
+from tests.helpers.slow import slow_after
 
 
 @pytest.mark.parametrize(("longest", "limit"), [(0.0, 2.0), (0.1, 2.0), (0.5, 5.0), (20.0, 30.0)])
@@ -104,7 +105,7 @@ print(InProcess(Subject("toy", toy), "cpu").execute(call("divide", x=1, y=2)).va
 
 @pytest.mark.parametrize(
     ("child", "code"),
-    [("sys.exit(3)", 3), ("sys.exit()", 0), ("return 5", 0), ("raise ValueError", 1)],
+    slow_after(1, [("sys.exit(3)", 3), ("sys.exit()", 0), ("return 5", 0), ("raise ValueError", 1)]),
     ids=str,
 )
 def test_a_process_that_the_subject_forks_ends_with_its_call(child: str, code: int) -> None:

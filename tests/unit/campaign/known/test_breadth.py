@@ -90,6 +90,7 @@ def test_a_declaration_that_matches_most_of_what_can_fail_is_refused(name: str) 
         require_narrow(_with(BROAD[name]))
 
 
+@pytest.mark.slow
 def test_declarations_that_match_most_of_what_can_fail_together_are_refused() -> None:
     parts = [
         KnownDeviation(name, "bug", Symptom(kind, ("*_*", "*e*"), PLACES), id=kind)  # type: ignore[arg-type]

@@ -172,6 +172,7 @@ def test_a_port_whose_file_is_no_path_is_refused(tmp_path: Path, monkeypatch: py
     ],
     ids=["fuzz", "pytest"],
 )
+@pytest.mark.slow
 def test_a_command_ends_before_it_begins_where_the_file_is_malformed(
     tmp_path: Path, arguments: tuple[str, ...], code: int
 ) -> None:

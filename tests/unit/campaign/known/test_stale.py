@@ -136,6 +136,7 @@ def test_a_test_of_ones_own_suite_compares_as_many_examples_as_its_defects_need(
     ],
     ids=str,
 )
+@pytest.mark.slow
 def test_a_test_run_fails_where_a_defect_of_several_properties_no_longer_does(
     tmp_path: Path, options: tuple[str, ...], code: int, message: str
 ) -> None:

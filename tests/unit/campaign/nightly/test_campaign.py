@@ -96,6 +96,7 @@ def arguments(folder: Path, name: str, subject: str) -> list[str]:
 DIVISIONS = ("--only", f"{EXACT} or {ROUNDS_UP}")
 
 
+@pytest.mark.slow
 def test_a_clean_campaign_explores_in_rounds_until_its_budget_is_used_up(tmp_path: Path) -> None:
     clean = night(tmp_path, "clean", "--examples", "600", "--engines", "2", *DIVISIONS)
     record = clean.record
@@ -112,6 +113,7 @@ def test_a_clean_campaign_explores_in_rounds_until_its_budget_is_used_up(tmp_pat
     assert all(row.status == "passed" and row.compared >= 80 for row in record.properties)
 
 
+@pytest.mark.slow
 def test_a_defect_is_met_is_still_there_the_next_night_and_is_mended(tmp_path: Path) -> None:
     options = ("--examples", "500", *DIVISIONS)
     first = night(tmp_path, "night1", *options, TOY_BROKEN="1")

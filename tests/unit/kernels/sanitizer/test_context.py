@@ -161,6 +161,7 @@ def own_script(folder: Path, *interpret: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_a_script_needs_nothing_but_the_context(tmp_path: Path) -> None:
     assert own_script(tmp_path) == ("2 OutsideView\n", "")
 

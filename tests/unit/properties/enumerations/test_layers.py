@@ -21,6 +21,7 @@ from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import found, load_properties
 from subjects import Subject
 from tests.helpers.planted import broken_subject, defect_named
+from tests.helpers.slow import slow_after
 
 
 def layer(decision: str, bound: int) -> list[Mapping[str, Any]]:
@@ -220,7 +221,7 @@ FIRST_SHOWN = {
 """Planted defects: the decision and the bound at which they first show, and a part of the input."""
 
 
-@pytest.mark.parametrize("name", FIRST_SHOWN)
+@pytest.mark.parametrize("name", slow_after(5, FIRST_SHOWN))
 @pytest.mark.usefixtures("on_cpu")
 def test_a_planted_defect_shows_at_its_bound(name: str, tmp_path: Path) -> None:
     decision, bound, part = FIRST_SHOWN[name]

@@ -42,12 +42,14 @@ SIMULATED: dict[str, tuple[Callable[[World], object], float, float]] = {
 
 
 @pytest.mark.parametrize("runner", ["V1", "V2"])
+@pytest.mark.slow
 def test_engines_of_a_release_reach_each_bound_now_and_then(runner: str) -> None:
     found = drawn(live_worlds(runner))
     seen = {name: 100 * sum(map(bool, map(has, found))) / len(found) for name, (has, *_) in LIVE.items()}
     assert {name: share for name, share in seen.items() if not LIVE[name][1] <= share <= LIVE[name][2]} == {}
 
 
+@pytest.mark.slow
 def test_simulated_engines_reach_each_bound_now_and_then() -> None:
     found = drawn(worlds(modes=("align",), runners=("V1", "V2")))
     shares = {
