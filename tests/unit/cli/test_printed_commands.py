@@ -1,7 +1,4 @@
-"""Every command line that is shown to people is one that runs.
-
-Here each is read as make and the command read it; the slow test runs them in a copy of the repository.
-"""
+"""Every command line that is shown to people is read as make and the command read it; commands that a campaign prints are run."""
 
 from __future__ import annotations
 
@@ -12,25 +9,20 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import torch
 
 from lab.bench.__main__ import bench
 from lab.compatibility.__main__ import compatibility
 from lab.docs.__main__ import docs
 from lab.mutants.__main__ import mutants
 from lab.prove.__main__ import prove
-from statecheck.campaign.record import FILE
-from statecheck.case.values import call
 from statecheck.cli.main import statecheck
-from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
 from tests.helpers.parsing import options_of
-from tests.unit.campaign.nightly_examples import a_record
-from tests.unit.cli.printed_commands import copied, shown
 
 COMMANDS = {
     "statecheck": statecheck,
@@ -40,14 +32,79 @@ COMMANDS = {
     "lab.mutants": mutants,
     "lab.prove": prove,
 }
-SHOWN = shown()
-FEWEST = 75
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+DOCUMENTS = ("*.md", "docs/*.md", "corpus/*.md", "tests/*.md")
+READY_FILES = (".ci/run", ".github/workflows/*.yml", "deploy/*")
+A_CASE = "0cf9c118dc"
+PLACEHOLDERS = {
+    "reports/…/case.json": A_CASE,
+    "…/case.json": A_CASE,
+    "replay …": f"replay {A_CASE}",
+    "bisect …": f"bisect {A_CASE}",
+    "<folder>/case.json": A_CASE,
+    " …": "",
+    " COMMAND": " fuzz",
+    "<id>": A_CASE,
+    "<address>": "auto",
+    "d28c6ca199": A_CASE,
+    "slurm-N-shard*": "*",
+    "NAME-shard*": "*",
+    "merge shards": "merge reports/campaigns/2026-11-21-night",
+    "$BUDGET": "8h",
+    "${BUDGET:-8h}": "8h",
+    "${PYTHON:-python3}": "python3",
+}
+"""What stands for something of the reader's, and what it is here."""
+FLAGS = ("pytest -k", "python -O")
+"""Not commands, but an option of one that is meant."""
+_PROGRAM = r"(?:[A-Z_]+=\S+ )*(?:make|git bisect|pytest|statecheck|python3?|\S+/bin/python) "
+_LINE = re.compile(rf"^(?: {{4}}|\$ )({_PROGRAM}\S.*?)(?:\s{{2,}}#.*| # .*)?$", re.MULTILINE)
+_SPAN = re.compile(rf"`({_PROGRAM}[^`]+)`")
+_READY = re.compile(
+    r"((?:\bmake|\bpython3 -m statecheck|\S*/python -m (?:statecheck|lab\.[a-z]+)) [a-z-]+(?: (?:\"[^\"]*\"|[^\s\"',&|;])+)*)"
+)
 
 
-def test_there_are_as_many_commands_as_there_were() -> None:
-    print(f"{len(SHOWN)} commands are shown")
-    assert len(SHOWN) >= FEWEST
+def shown() -> list[str]:
+    """Each once, with what a reader has put in place of the placeholders."""
+    found = [*_in_documents(), *_in_ready_files()]
+    return sorted({_filled_in(" ".join(one.split())) for one in found} - set(FLAGS))
+
+
+def _in_documents() -> Iterator[str]:
+    for text in _texts(DOCUMENTS):
+        yield from _LINE.findall(text)
+        yield from _SPAN.findall(text)
+
+
+def _in_ready_files() -> Iterator[str]:
+    for text in _texts(READY_FILES):
+        # A command that is a list of words.
+        command_lines = re.sub(r"\[(python3, [^]]*)\]", lambda found: found[1].replace(",", ""), text)
+        yield from _READY.findall(re.sub(r"^#SBATCH.*", "", command_lines, flags=re.MULTILINE))
+
+
+def _texts(patterns: tuple[str, ...]) -> Iterator[str]:
+    for pattern in patterns:
+        for path in sorted(ROOT.glob(pattern)):
+            if path.is_file():
+                yield path.read_text(encoding="utf-8")
+
+
+def _filled_in(command: str) -> str:
+    command = command.partition(" > ")[0]
+    for placeholder, value in PLACEHOLDERS.items():
+        command = command.replace(placeholder, value)
+    return command
+
+
+def copied(folder: Path) -> Path:
+    """What of the repository is in its history, in another folder."""
+    left_out = shutil.ignore_patterns(
+        ".git", ".venv", ".vllm", ".hypothesis", "reports", "build", "__pycache__", ".*_cache"
+    )
+    shutil.copytree(ROOT, folder, ignore=left_out)
+    return folder
 
 
 def variables_and_words(command: str) -> tuple[dict[str, str], list[str]]:
@@ -58,7 +115,7 @@ def variables_and_words(command: str) -> tuple[dict[str, str], list[str]]:
 
 
 @needs_make
-@pytest.mark.parametrize("command", SHOWN)
+@pytest.mark.parametrize("command", shown())
 def test_a_command_is_one_that_there_is(command: str) -> None:
     _, words = variables_and_words(command)
     match words:
@@ -123,52 +180,6 @@ def _read_by_module(path: Path, words: list[str]) -> None:
     assert [word for word in words if word.startswith("--") and f'"{word}"' not in text] == []
 
 
-SHORTER = (
-    (r"BUDGET=\S+", "BUDGET=2s"),
-    (r"--budget \S+", "--budget 2s"),
-    (r"--examples 1000", "--examples 5"),
-    (r"--max-examples 20", "--max-examples 3 --only chunks"),
-    (r"(make (fuzz|nightly)( SUBJECT=\S+)?)$", r"\1 BUDGET=2s"),
-    (r"(\bstatecheck (fuzz|nightly|exhaust))$", r"\1 --budget 2s"),
-    (r"(--device cpu --only.*|fuzz -x.*)", r"\1 --budget 2s"),
-)
-"""The same command, with less to do."""
-LEFT_OUT = {
-    r"make (lint|types|test|table$|clean)|lab\.docs": "the suite itself, and what .ci/run does beside it",
-    r"demo|tests\.": "has a test of its own",
-    r"-m coverage|-m pip": "needs coverage.py, which the suite does not install",
-    r"lab\.bench": "is run by its own tests, on less",
-    r"compatibility": "takes hours; its parts are tested with a release that is pretended",
-    r"--ray ": "needs a cluster",
-    r"-m statecheck$": "names what has commands",
-    r"^pytest -": "for the reader's own tests",
-    r"-m ruff": "formats the reader's own change",
-    r"-m pytest": "needs a GPU",
-    r"vllm|sglang|statecheck bisect|replay-trace": "needs a release of an engine",
-    r"make docs": "installs the tools of the site",
-    r"lab\.conformance": "needs two results, and has a test of its own",
-    r"--(llamacpp|transformers|mlx)|lab\.sequence_": "needs a release of a library",
-    r"lab\.hunt|lab\.planted": "takes hours; lab/tests and tests/meta hunt for some defects",
-    r"lab\.prove": "takes minutes; lab/tests proves single lemmas",
-    r"mutants\b": "takes minutes or hours; lab/tests judges a small module",
-    r"\b(conform|xfails|upstream)\b": "has a test of its own, on ports of one function",
-    r"^statecheck (sanitize|replay|merge)$": "a name; the command has an argument",
-}
-FOUR = 4
-"""GPUs that the longest list of them names."""
-NO_GPU = re.compile(r"GPUS=|DEVICE=cuda|--gpus |--device cuda")
-SHIFT_WINDOW = """
-import torch
-import triton
-import triton.language as tl
-
-@triton.jit
-def shift_window(window_ptr, SIZE: tl.constexpr):
-    lanes = tl.arange(0, SIZE)
-    tl.store(window_ptr + lanes, tl.load(window_ptr + lanes + 3))
-
-shift_window[(1,)](torch.arange(19, dtype=torch.int32), SIZE=16)
-"""
 PORT = """
 STATECHECK_PROTOCOL = 2
 
@@ -176,55 +187,7 @@ def chunk_offsets(cu_seqlens, chunk_size):
     ends = [-(-(b - a) // chunk_size) for a, b in zip(cu_seqlens, cu_seqlens[1:])]
     return [sum(ends[:n]) for n in range(len(ends) + 1)]
 """
-REQUESTS = """{"timestamp": 0, "input_length": 1200, "output_length": 8, "hash_ids": [1, 2, 3]}
-{"timestamp": 500, "input_length": 1300, "output_length": 8, "hash_ids": [1, 2, 4]}
-"""
 MADE = re.compile(r"(\S+=(\S+|'[^']*') )*make ")
-HALVES = "def halved(x):\n    return x // 2\n"
-
-
-def left_out(command: str) -> bool:
-    return any(re.search(pattern, command) for pattern in LEFT_OUT)
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the repository, with everything that the commands name."""
-    folder = copied(tmp_path_factory.mktemp("printed") / "statecheck")
-    for name, text in {
-        "my_port.py": PORT,
-        "folder/my_port.py": HALVES,
-        "my_engine_subject.py": "from impl import *\n",
-        "shift_window.py": SHIFT_WINDOW,
-        "conversation.jsonl": REQUESTS,
-        "toy_halves.py": HALVES,
-    }.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    shutil.copytree(folder / "corpus", folder / "my/corpus")
-    _write_script(folder)
-    _put_a_campaign(folder)
-    return folder
-
-
-def _put_a_campaign(folder: Path) -> None:
-    """Leave a record, which `merge` takes."""
-    a_record(subject="impl", device="cpu", commit="", corpus=[]).save(
-        folder / "reports/campaigns/2026-11-21-night" / FILE
-    )
-
-
-def _write_script(folder: Path) -> None:
-    from statecheck.case.values import Returned
-    from statecheck.report.repro.script import repro_script
-
-    case = a_case(
-        subject="my_port",
-        steps=(call("halved", x=4),),
-        expected=(Returned(2),),
-        actual=(Returned(3),),
-    )
-    (folder / "repro.py").write_text(repro_script(case, folder, folder), encoding="utf-8")
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -245,49 +208,12 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def shorter(command: str) -> str:
-    for pattern, replacement in SHORTER:
-        command = re.sub(pattern, replacement, command)
-    return command
-
-
 def kind(command: str) -> str:
     """The command and what it is given, without values; how long it runs and by whom is left out."""
     words = re.sub(r"(^|-m )(statecheck |lab\.)", "make ", command).split()
     target = words[words.index("make") + 1] if "make" in words else words[0]
     given = (one.strip("-").partition("=")[0].lower() for one in words if re.match(r"--[a-z]|[A-Z_]+=", one))
     return " ".join([target, *sorted(set(given) - {"budget", "python", "pythonpath", "only"})])
-
-
-KINDS = {kind(one): shorter(one) for one in SHOWN if not left_out(one)}
-RUN = [
-    one for name, one in KINDS.items() if not any(set(name.split()) < set(other.split()) for other in KINDS)
-]
-"""Not those that do less of the same than another one."""
-
-
-@needs_make
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("command", RUN)
-def test_a_command_runs_as_it_is_shown(command: str, place: Path) -> None:
-    done = run(command, place)
-    output = f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-    assert "Traceback" not in done.stderr, output
-    if "git bisect" in command:
-        # No bisection is under way.
-        assert done.returncode == 128, output
-    elif NO_GPU.search(command) and torch.cuda.device_count() < FOUR:
-        assert done.returncode in (2, 3), output
-    elif re.search(r"[ .]prove", command) and find_spec("z3") is None:
-        assert "(the extra `prove`)" in done.stderr, output
-    elif "sanitize" in command:
-        # The kernel that the README shows is wrong.
-        assert "RaceWithinProgram" in done.stdout + done.stderr, output
-    else:
-        # A budget as short as this one need not be enough, and make has no other code.
-        assert done.returncode in (0, 2), output
-        assert "exit 3" not in done.stderr, output
 
 
 # Whatever the input is, since a busy machine comes to very few examples.

@@ -81,7 +81,7 @@ def test_a_session_in_which_nothing_was_compared_fails(tmp_path: Path) -> None:
 
 
 def test_a_session_without_properties_is_as_it_was(tmp_path: Path) -> None:
-    found = session(tmp_path, "json", "tests/unit/docs/test_private_interfaces.py")
+    found = session(tmp_path, "json", "tests/oracle/test_draft_trees.py")
     assert (found.code, found.summary) == (0, [])
 
 
