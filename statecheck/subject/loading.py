@@ -21,6 +21,8 @@ BUILT_IN = {
     "transformers": "subjects.sequences.transformers",
     "mlx_lm": "subjects.sequences.mlx_lm",
 }
+_PLAIN, _SEQUENCES = "subjects.plain", "subjects.sequences"
+"""What adapts functions on plain values, and a library of sequences; imported by name, as an adapter is: they import this room."""
 
 
 def load(name: str) -> Subject:
@@ -65,7 +67,7 @@ def needs_tensors(name: str) -> bool:
 
 def preload() -> None:
     """Import what adapts functions of a module, which takes most of the time that it takes to load them."""
-    from subjects import plain  # noqa: F401 - for processes that are forked from this one
+    importlib.import_module(_PLAIN)
 
 
 def adapted(module: ModuleType, name: str = "") -> Subject:
@@ -78,12 +80,9 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
     if issubclass(type(own), Subject):
         return cast(Subject, own)
     if offers(module, "STATECHECK_SEQUENCES"):
-        from subjects import sequences
-
-        return sequences.adapted(module, name)
-    from subjects import plain
-
+        return cast(Subject, importlib.import_module(_SEQUENCES).adapted(module, name))
+    plain = importlib.import_module(_PLAIN)
     if offers(module, "STATECHECK_PROTOCOL"):
-        return plain.adapted(module)
+        return cast(Subject, plain.adapted(module))
     plain.require_declared(module)
     return Subject(name or module.__name__, module)
