@@ -15,9 +15,8 @@ from lab.prove.operations import SymbolicArithmetic
 from lab.prove.paths import Term, concrete, is_symbolic
 from statecheck.kernels.source import tiles
 from statecheck.kernels.source.flow import yielded
-from statecheck.kernels.source.generate import attributes_of
+from statecheck.kernels.source.generate import attributes_of, pointee
 from statecheck.kernels.source.ir import Block, FuncOp, NotUnderstoodError, Operation, Value
-from statecheck.kernels.source.lines import pointee
 from statecheck.kernels.source.values import number, size_of
 
 _SILENT = {"ttg.barrier", "gpu.barrier", "llvm.intr.assume", "tt.assert", "tt.print"}

@@ -48,7 +48,7 @@ from statecheck.execution.run import (
     operations_held,
     rules_of,
 )
-from statecheck.kernels.orders.schedule import REORDERED
+from statecheck.kernels.orders import REORDERED
 from statecheck.subject import KnownDeviation, Subject
 from statecheck.subject.sequence_choices import SequenceChoices
 from statecheck.util.text import visible

@@ -34,7 +34,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from statecheck import rooms
+from statecheck.rooms import import_path, working_folder
 from statecheck.subject.loading import needs_tensors
+from statecheck.subject.process_state import go_to
 from statecheck.workers import limits
 
 REQUEST = b"f"
@@ -244,3 +246,21 @@ def _uninterrupted() -> Iterator[None]:
     finally:
         if handler is not None:
             signal.signal(signal.SIGINT, handler)
+
+
+Surroundings = tuple[dict[str, str], str, list[str]]
+"""Environment, folder and import path."""
+
+
+def surroundings() -> Surroundings:
+    """Those of this process, for a worker."""
+    return worker_environment(), str(working_folder()), import_path()
+
+
+def move_to(environment: dict[str, str], folder: str, path: Sequence[str]) -> None:
+    """Take over the parent's environment, folder and import path."""
+    if dict(os.environ) != environment:
+        os.environ.clear()
+        os.environ.update(environment)
+    go_to(folder)
+    sys.path[:] = path

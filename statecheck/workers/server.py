@@ -28,8 +28,7 @@ from statecheck.case.values import Outcome, Raised, Step
 from statecheck.execution.executors import LocalExecutor, ordinary_port
 from statecheck.kernels import launch_counts
 from statecheck.subject import Subject, load, loading
-from statecheck.workers.forkserver import kernels_of
-from statecheck.workers.inherited import Surroundings, move_to
+from statecheck.workers.forkserver import Surroundings, kernels_of, move_to
 from statecheck.workers.wire import COMPILING, DONE, ERROR, FAULT, Meanwhile, answer
 
 Message = tuple[bool, Sequence[Step]]

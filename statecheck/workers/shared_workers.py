@@ -17,7 +17,7 @@ from typing import Any
 
 from statecheck.case.faults import INTERRUPTED, Faulted
 from statecheck.workers import limits
-from statecheck.workers.inherited import Surroundings, move_to
+from statecheck.workers.forkserver import Surroundings, move_to
 from statecheck.workers.wire import (
     ANEW,
     ERROR,

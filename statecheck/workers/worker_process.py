@@ -6,8 +6,7 @@ from typing import Any
 
 from statecheck.case.faults import DIED, HANG, Fault, Faulted, death, hang
 from statecheck.workers import limits
-from statecheck.workers.forkserver import device_worker, fork_with_pipe, kernels_of
-from statecheck.workers.inherited import surroundings
+from statecheck.workers.forkserver import device_worker, fork_with_pipe, kernels_of, surroundings
 from statecheck.workers.wire import (
     COMPILING,
     DONE,

@@ -16,8 +16,7 @@ from statecheck import rooms
 from statecheck.case.faults import Fault, Faulted, death, hang
 from statecheck.util.decode import format_value
 from statecheck.workers import limits
-from statecheck.workers.forkserver import NO_DEVICE, Fork, fork
-from statecheck.workers.inherited import Surroundings, move_to, surroundings
+from statecheck.workers.forkserver import NO_DEVICE, Fork, Surroundings, fork, move_to, surroundings
 from subjects.sequences.protocol import PortModule
 
 _LONGEST = 300

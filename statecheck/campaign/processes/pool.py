@@ -34,8 +34,7 @@ from statecheck.campaign.processes.tasks import (
 from statecheck.case.faults import death
 from statecheck.report.environment import gpus_here
 from statecheck.workers import limits
-from statecheck.workers.forkserver import SHARE, Fork, Forked, fork, fork_with_pipe, kernels_of
-from statecheck.workers.inherited import surroundings
+from statecheck.workers.forkserver import SHARE, Fork, Forked, fork, fork_with_pipe, kernels_of, surroundings
 
 _ALIVE_SECONDS = 1.0
 _LONGEST_LOOK_SECONDS = 1.0

@@ -44,8 +44,7 @@ from statecheck.execution.registry import load_properties
 from statecheck.kernels import launch_counts
 from statecheck.kernels.launch_counts import How
 from statecheck.subject import load
-from statecheck.workers.forkserver import kernels_of
-from statecheck.workers.inherited import Surroundings, move_to
+from statecheck.workers.forkserver import Surroundings, kernels_of, move_to
 from statecheck.workers.shared_workers import DeviceGone
 
 if TYPE_CHECKING:

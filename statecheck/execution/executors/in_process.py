@@ -40,7 +40,7 @@ from statecheck.execution.objects.describe import Describer
 from statecheck.execution.objects.own import OWN_FUNCTIONS, launch
 from statecheck.execution.objects.sanitizer import Watched
 from statecheck.execution.objects.source_line import source_line
-from statecheck.kernels.orders.schedule import program_schedule
+from statecheck.kernels.orders import program_schedule
 from statecheck.subject import NotOffered, Subject, is_engine
 from statecheck.subject.process_state import ProcessState
 

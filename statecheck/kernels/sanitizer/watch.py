@@ -18,9 +18,8 @@ from statecheck.case.findings import (
 )
 from statecheck.kernels.sanitizer.bounds import first_misaligned, first_outside, nearest_view, where
 from statecheck.kernels.sanitizer.lanes import Lanes, written_twice
-from statecheck.kernels.sanitizer.log import AccessLog
 from statecheck.kernels.sanitizer.provenance import UNKNOWN, Provenance
-from statecheck.kernels.sanitizer.races import first_race
+from statecheck.kernels.sanitizer.races import AccessLog, first_race
 from statecheck.kernels.sanitizer.shadow import Shadow
 from statecheck.kernels.sanitizer.touches import Observer, Touch, place_texts
 from statecheck.kernels.sanitizer.views import TensorView, view_of

@@ -14,21 +14,37 @@ What generated code and `memory.Memory` expect of each other:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import numpy as np
 
+from statecheck.kernels.arithmetic import atomic
 from statecheck.kernels.arithmetic import operation as arithmetic_of
 from statecheck.kernels.source import tiles
-from statecheck.kernels.source.accesses import Accesses
-from statecheck.kernels.source.control import Control
 from statecheck.kernels.source.expressions import inline
-from statecheck.kernels.source.flow import SCALAR, finds_addresses
-from statecheck.kernels.source.ir import FuncOp, NotUnderstoodError, Operation, Value
-from statecheck.kernels.source.lines import pointee
-from statecheck.kernels.source.shapes import Shapes
+from statecheck.kernels.source.flow import DYNAMIC, FULL, SCALAR, Flow, finds_addresses, yielded
+from statecheck.kernels.source.ir import (
+    FuncOp,
+    NotUnderstoodError,
+    Operation,
+    SourcePlace,
+    Type,
+    Value,
+    type_of,
+)
 from statecheck.kernels.source.sites import Arithmetic, KernelModule, Module, python_name
-from statecheck.kernels.source.values import number, size_of
+from statecheck.kernels.source.values import dtype_of, number, size_of
+
+
+def pointee(kind: Type) -> str:
+    return type_of(kind.pointee).element
+
+
+def _without_yield(operations: list[Operation]) -> list[Operation]:
+    last = operations[-1].name if operations else ""
+    return operations[:-1] if last in ("scf.yield", "scf.condition") else operations
 
 
 def written(functions: Iterable[FuncOp]) -> KernelModule:
@@ -66,8 +82,385 @@ _LOADED = (
 _NO_EFFECT = {"llvm.intr.assume", "ub.poison"}
 
 
-class _Writer(Control, Accesses, Shapes):
-    """Writes one function."""
+_PREDICATE = re.compile(r"^([a-z]+),")
+
+
+def attributes_of(op: Operation) -> dict[str, str]:
+    """What an operation's text says beside its operands, as `arithmetic.operation` takes it."""
+    if op.name in ("arith.cmpi", "arith.cmpf"):
+        match = _PREDICATE.match(op.text.strip())
+        assert match is not None
+        return {"predicate": match.group(1)}
+    return dict(re.findall(r"(rounding|propagateNan) = (\w+)", op.text))
+
+
+class _Writer:
+    """Writes one function into a module: lines of Python, in the order of its operations."""
+
+    # Names, forms and origins of values.
+
+    def __init__(self, module: Module, function: FuncOp) -> None:
+        self._module, self._function = module, function
+        self._flow = Flow(function, entry=function.public)
+        self._depth = 1
+        self._constants: dict[Value, Any] = {}
+        self._names: dict[Value, str] = {}
+        self._origins: dict[Value, str] = {}
+        self._inner: list[Value] = []
+
+    def _line(self, text: str) -> None:
+        self._module.lines.append("    " * self._depth + text)
+
+    @contextmanager
+    def _under(self, header: str) -> Iterator[None]:
+        """Lines that belong to a compound statement."""
+        self._line(header)
+        self._depth += 1
+        lines = self._module.lines
+        begin = len(lines)
+        yield
+        if all(line.lstrip().startswith("#") for line in lines[begin:]):
+            self._line("pass")
+        self._depth -= 1
+
+    def _name(self, value: Value) -> str:
+        return self._names.get(value, value.name)
+
+    def _form(self, value: Value) -> int:
+        return self._flow.form(value)
+
+    def _own_origin(self, value: Value) -> str:
+        return "o" + value.name[1:]
+
+    def _origin(self, value: Value) -> str:
+        """An expression of where the pointers of a value come from."""
+        origin = self._flow.origin(value)
+        if origin == DYNAMIC:
+            return self._origins.get(value, self._own_origin(value))
+        return "None" if origin is None else f"O{origin}"
+
+    def _full(self, value: Value) -> str:
+        """The value as an array of its shape."""
+        return self._as(value, FULL, value.type)
+
+    def _as(self, value: Value, form: int, kind: Type) -> str:
+        name, have = self._name(value), self._form(value)
+        if have >= form:
+            return name
+        if value in self._constants:
+            array = tiles.full(self._constants[value], kind.shape or (), dtype_of(kind.element))
+            return self._module.constant(array, ("full", kind, name))
+        if have == SCALAR:
+            dtype = self._module.constant(dtype_of(kind.element), ("dtype", kind.element), "t")
+            return f"full({name}, {kind.shape}, {dtype})"
+        return f"broadcast_to({name}, {kind.shape})" if form == FULL else name
+
+    def _assign(self, pairs: list[tuple[Value, Value]]) -> None:
+        """Give targets the sources' values, all at once."""
+        left, right = list[str](), list[str]()
+        for target, source in pairs:
+            left.append(target.name)
+            right.append(self._as(source, self._form(target), target.type))
+            if self._flow.carries(target):
+                left.append(self._own_origin(target))
+                right.append(self._origin(source))
+        if left and left != right:
+            self._line(f"{', '.join(left)} = {', '.join(right)}")
+
+    def _block(self, operations: list[Operation]) -> None:
+        for op in operations:
+            self._operation(op)
+
+    def _constant(self, value: Value, constant: Any) -> None:
+        self._constants[value] = constant
+        if type(constant) in (int, bool):
+            self._names[value] = f"({constant!r})" if constant < 0 else repr(constant)
+        else:
+            self._names[value] = self._module.constant(constant, ("value", value))
+
+    # Whole tiles: their shapes, and what their lanes do together.
+
+    def _same(self, op: Operation) -> None:
+        """What the result is, the operand is already."""
+        source = op.operands[0]
+        if source in self._constants:
+            self._constants[op.result] = self._constants[source]
+        self._names[op.result] = self._name(source)
+
+    _tt_splat = _same
+    _tt_unsplat = _same
+
+    def _tt_broadcast(self, op: Operation) -> None:
+        self._same(op)
+
+    def _shaped(self, op: Operation, text: str) -> None:
+        if self._form(op.operands[0]) == SCALAR:
+            self._same(op)
+            return
+        self._line(f"{op.result.name} = {text}")
+
+    def _tt_expand_dims(self, op: Operation) -> None:
+        axis = tiles.integer(op.text, "axis")
+        rank = len(op.result.type.shape or ())
+        index = ", ".join("None" if at == axis else ":" for at in range(rank))
+        source = op.operands[0]
+        if source in self._constants and self._form(source):
+            self._constant(op.result, np.expand_dims(self._constants[source], axis))
+            return
+        self._shaped(op, f"{self._name(source)}[{index}]")
+
+    def _tt_reshape(self, op: Operation) -> None:
+        if op.result.type.shape == op.operands[0].type.shape:
+            self._same(op)
+            return
+        self._shaped(op, f"{self._full(op.operands[0])}.reshape({op.result.type.shape})")
+
+    def _tt_trans(self, op: Operation) -> None:
+        order = tiles.integers(op.text, "order")
+        self._shaped(op, f"{self._full(op.operands[0])}.transpose({order})")
+
+    def _tt_reduce(self, op: Operation) -> None:
+        if all(value.type.shape is None for value in op.results):
+            # Every lane gets the one result, and has waited for the others.
+            self._line("barrier()")
+        axis = tiles.integer(op.text, "axis")
+        operands = [self._full(value) for value in op.operands]
+        text = f"reduce({self._combiner(op)}, ({', '.join(operands)},), {axis})"
+        self._line(f"{', '.join(value.name for value in op.results)} = {text}")
+
+    def _tt_scan(self, op: Operation) -> None:
+        axis, backwards = tiles.integer(op.text, "axis"), "reverse = true" in op.text
+        operands = [self._full(value) for value in op.operands]
+        text = f"scan({self._combiner(op)}, ({', '.join(operands)},), {axis}, {backwards})"
+        self._line(f"{', '.join(value.name for value in op.results)} = {text}")
+
+    def _combiner(self, op: Operation) -> str:
+        block = op.regions[0][0]
+        name = f"combine_{len(self._module.lines)}"
+        if any(
+            each.regions or each.name.startswith(("tt.load", "tt.store", "tt.atomic", "tt.call"))
+            for each in block.operations
+        ):
+            raise NotUnderstoodError(f"{op.name} by more than arithmetic")
+        with self._under(f"def {name}({', '.join(value.name for value in block.arguments)}):"):
+            self._block(block.operations[:-1])
+            results = [self._name(value) for value in block.operations[-1].operands]
+            self._line(f"return ({', '.join(results)},)")
+        return name
+
+    def _tt_dot(self, op: Operation) -> None:
+        elements = tuple(value.type.element for value in op.operands)
+        tf32 = "inputPrecision = tf32" in op.text and elements[0] == "f32"
+        operands = ", ".join(self._full(value) for value in op.operands)
+        self._line(f"{op.result.name} = dot({operands}, {elements!r}, {tf32})")
+
+    # Memory: each access has a site, and is made behind the stop at it.
+
+    def _site(self, kind: str, op: Operation, pointer: Value, **rest: Any) -> str:
+        site = self._module.site(kind, op.place, element=pointee(pointer.type), **rest)
+        self._line(f"yield {site.number}")
+        return self._module.constant(site, ("site", site.number), "s")
+
+    def _mask(self, op: Operation, at: int) -> Value | None:
+        """The mask among the operands, unless all lanes are active."""
+        if at >= len(op.operands):
+            return None
+        mask = op.operands[at]
+        return None if mask in self._constants and self._constants[mask] is True else mask
+
+    def _where(self, mask: Value | None) -> AbstractContextManager[None]:
+        """For an access of one element."""
+        return nullcontext() if mask is None else self._under(f"if {self._name(mask)}:")
+
+    def _tt_load(self, op: Operation) -> None:
+        pointer, mask = op.operands[0], self._mask(op, 1)
+        other = op.operands[2] if len(op.operands) > 2 else None
+        name = op.result.name
+        if pointer.type.shape is None:
+            with self._where(mask):
+                site = self._site("load", op, pointer)
+                self._line(f"{name} = load1({site}, {self._name(pointer)}, {self._origin(pointer)})")
+            if mask is not None:
+                with self._under("else:"):
+                    self._line(
+                        f"{name} = {self._name(other) if other else self._zero(op.result.type.element)}"
+                    )
+            return
+        site = self._site("load", op, pointer)
+        masked = self._mask_of(mask, pointer)
+        rest = self._name(other) if other else "None"
+        self._line(f"{name} = load({site}, {self._full(pointer)}, {masked}, {rest}, {self._origin(pointer)})")
+
+    def _mask_of(self, mask: Value | None, pointer: Value) -> str:
+        if mask is None:
+            return "None"
+        return self._as(mask, FULL, Type(pointer.type.shape, "i1"))
+
+    def _zero(self, element: str) -> str:
+        zero = number("0.0" if element[0] in "fb" else "0", element)
+        return repr(zero) if type(zero) is int else self._module.constant(zero, ("zero", element))
+
+    def _tt_store(self, op: Operation) -> None:
+        pointer, value, mask = op.operands[0], op.operands[1], self._mask(op, 2)
+        if pointer.type.shape is None:
+            with self._where(mask):
+                site = self._site("store", op, pointer)
+                self._line(
+                    f"store1({site}, {self._name(pointer)}, {self._name(value)}, {self._origin(pointer)})"
+                )
+            return
+        site = self._site("store", op, pointer)
+        masked = self._mask_of(mask, pointer)
+        stored = self._as(value, FULL, Type(pointer.type.shape, value.type.element))
+        self._line(f"store({site}, {self._full(pointer)}, {stored}, {masked}, {self._origin(pointer)})")
+
+    def _tt_atomic_rmw(self, op: Operation) -> None:
+        operation, sem, *_ = (part.strip() for part in op.text.split(","))
+        pointer, value = op.operands[:2]
+        if atomic(operation, pointee(pointer.type)) is None:
+            raise NotUnderstoodError(f"tt.atomic_rmw {operation} of {pointee(pointer.type)}")
+        stored = self._as(value, SCALAR if pointer.type.shape is None else FULL, value.type)
+        self._line(f"{op.result.name} = {self._changed(op, operation, sem, stored, self._mask(op, 2))}")
+
+    def _changed(self, op: Operation, operation: str, sem: str, value: str, mask: Value | None = None) -> str:
+        """What an atomic operation finds, as an expression, behind the stop before it."""
+        pointer = op.operands[0]
+        site = self._site("atomic", op, pointer, operation=operation, sem=sem)
+        scalar = pointer.type.shape is None
+        masked = "None" if mask is None else self._name(mask) if scalar else self._mask_of(mask, pointer)
+        where = self._name(pointer) if scalar else self._full(pointer)
+        return f"rmw({site}, {where}, {value}, {masked}, {self._origin(pointer)})"
+
+    def _tt_atomic_load(self, op: Operation) -> None:
+        kind, sem = op.result.type, op.text.split(",")[0].strip()
+        nothing = self._zero(kind.element)
+        if kind.shape is not None:
+            dtype = self._module.constant(dtype_of(kind.element), ("dtype", kind.element), "t")
+            nothing = f"full({nothing}, {kind.shape}, {dtype})"
+        self._line(f"{op.result.name} = {self._changed(op, 'load', sem, nothing, self._mask(op, 1))}")
+
+    def _tt_atomic_store(self, op: Operation) -> None:
+        pointer, value = op.operands[:2]
+        stored = self._as(value, SCALAR if pointer.type.shape is None else FULL, value.type)
+        self._line(self._changed(op, "store", op.text.split(",")[0].strip(), stored, self._mask(op, 2)))
+
+    def _tt_atomic_poll(self, op: Operation) -> None:
+        if len(op.operands) > 2:
+            raise NotUnderstoodError("tt.atomic_poll with a time limit")
+        pointer, expected = op.operands
+        wanted = self._as(expected, SCALAR if pointer.type.shape is None else FULL, expected.type)
+        with self._under("while True:"):
+            value = self._changed(op, "poll", op.text.split(",")[0].strip(), wanted)
+            self._line(f"{op.result.name} = {value} == {wanted}")
+            with self._under(f"if {op.result.name}{'' if pointer.type.shape is None else '.all()'}:"):
+                self._line("break")
+
+    def _tt_atomic_cas(self, op: Operation) -> None:
+        sem = op.text.split(",")[0].strip()
+        pointer, expected, value = op.operands
+        site = self._site("atomic", op, pointer, operation="cas", sem=sem)
+        whole = FULL if pointer.type.shape is not None else SCALAR
+        passed = [self._as(each, whole, each.type) for each in (pointer, expected, value)]
+        self._line(f"{op.result.name} = cas({site}, {', '.join(passed)}, {self._origin(pointer)})")
+
+    def _ttg_barrier(self, op: Operation) -> None:  # noqa: ARG002 - as all others
+        self._line("barrier()")
+
+    _gpu_barrier = _ttg_barrier
+
+    # Control flow: branches, loops, blocks that jump to each other, calls.
+
+    def _branch_begins(self, place: SourcePlace) -> None:
+        """A comment that says where the following lines are in the kernel's code."""
+        self._line(f"# branch {self._module.branch(place)}")
+
+    def _unstructured(self) -> None:
+        blocks = self._function.blocks
+        numbers = {block.label: at for at, block in enumerate(blocks)}
+        # Python cannot jump: a loop goes on with the block whose number is in `at`.
+        self._line("at = 0")
+        with self._under("while True:"):
+            for at, block in enumerate(blocks):
+                with self._under(f"{'if' if at == 0 else 'elif'} at == {at}:"):
+                    self._branch_begins(block.operations[0].place)
+                    for op in block.operations:
+                        self._in_block(op, numbers)
+
+    def _in_block(self, op: Operation, numbers: dict[str, int]) -> None:
+        if not op.successors:
+            self._operation(op)
+        elif len(op.successors) == 1:
+            self._jump(*op.successors[0], numbers)
+        else:
+            for header, successor in zip(
+                (f"if {self._name(op.operands[0])}:", "else:"), op.successors, strict=True
+            ):
+                with self._under(header):
+                    self._jump(*successor, numbers)
+
+    def _jump(self, label: str, passed: list[Value], numbers: dict[str, int]) -> None:
+        target = self._function.blocks[numbers[label]]
+        self._assign(list(zip(target.arguments, passed, strict=True)))
+        self._line(f"at = {numbers[label]}")
+
+    def _scf_if(self, op: Operation) -> None:
+        condition = op.operands[0]
+        if self._form(condition) != SCALAR:
+            raise NotUnderstoodError("scf.if on a tile")
+        for at, header in enumerate((f"if {self._name(condition)}:", "else:")):
+            region = op.regions[at] if at < len(op.regions) else []
+            with self._under(header):
+                self._branch_begins(op.place)
+                self._block(_without_yield(region[0].operations if region else []))
+                self._assign(list(zip(op.results, yielded(region) if op.results else [], strict=True)))
+
+    def _scf_for(self, op: Operation) -> None:
+        (counter, *carried), operations = op.regions[0][0].arguments, op.regions[0][0].operations
+        self._assign(list(zip(carried, op.operands[3:], strict=True)))
+        bounds = [self._name(value) for value in op.operands[:3]]
+        # Generated code holds every integer as a signed one.
+        if op.text == "unsigned":
+            bits = 8 * size_of(counter.type.element)
+            bounds = [f"{bound} & {(1 << bits) - 1:#x}" for bound in bounds]
+        with self._under(f"for {counter.name} in range({', '.join(bounds)}):"):
+            self._branch_begins(op.place)
+            self._block(_without_yield(operations))
+            self._assign(list(zip(carried, yielded(op.regions[0]), strict=True)))
+        self._assign(list(zip(op.results, carried, strict=True)))
+
+    def _scf_while(self, op: Operation) -> None:
+        before, after = op.regions[0][0], op.regions[1][0]
+        condition, *forwarded = yielded(op.regions[0])
+        self._assign(list(zip(before.arguments, op.operands, strict=True)))
+        with self._under("while True:"):
+            self._block(_without_yield(before.operations))
+            with self._under(f"if not {self._name(condition)}:"):
+                self._assign(list(zip(op.results, forwarded, strict=True)))
+                self._line("break")
+            self._branch_begins(op.place)
+            self._assign(list(zip(after.arguments, forwarded, strict=True)))
+            self._block(_without_yield(after.operations))
+            self._assign(list(zip(before.arguments, yielded(op.regions[1]), strict=True)))
+
+    def _tt_return(self, op: Operation) -> None:
+        values = [self._name(value) for value in op.operands]
+        origins = [self._origin(value) for value in op.operands if value in self._flow.addresses]
+        self._line(f"return ({''.join(each + ', ' for each in values + origins)})" if values else "return ()")
+
+    def _tt_call(self, op: Operation) -> None:
+        match = re.match(r'@("[^"]*"|[\w$.]+)\(', op.text)
+        assert match is not None
+        passed = [
+            self._as(value, SCALAR if value.type.shape is None else FULL, value.type) for value in op.operands
+        ]
+        origins = [self._origin(value) for value in op.operands if value.type.element == "ptr"]
+        if any(value.type.element == "ptr" for value in op.results):
+            raise NotUnderstoodError("a function of its own that returns pointers")
+        call = f"{python_name(match.group(1))}({', '.join(['m', 'p0', 'p1', 'p2', 'n0', 'n1', 'n2', *passed, *origins])})"
+        left = "".join(f"{value.name}, " for value in op.results)
+        self._line(f"{left + '= ' if left else ''}yield from {call}")
+
+    # Functions and all other operations.
 
     def write(self) -> None:
         function = self._function
@@ -231,15 +624,3 @@ class _Writer(Control, Accesses, Shapes):
 
     def _place(self, op: Operation) -> str:
         return repr(f"{op.place.file}:{op.place.line}")
-
-
-_PREDICATE = re.compile(r"^([a-z]+),")
-
-
-def attributes_of(op: Operation) -> dict[str, str]:
-    """What an operation's text says beside its operands, as `arithmetic.operation` takes it."""
-    if op.name in ("arith.cmpi", "arith.cmpf"):
-        match = _PREDICATE.match(op.text.strip())
-        assert match is not None
-        return {"predicate": match.group(1)}
-    return dict(re.findall(r"(rounding|propagateNan) = (\w+)", op.text))

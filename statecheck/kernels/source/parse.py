@@ -10,6 +10,9 @@ innermost line of kernel code.
 from __future__ import annotations
 
 import re
+from pathlib import Path
+
+import triton
 
 from statecheck.kernels.source.ir import (
     NOWHERE,
@@ -20,12 +23,87 @@ from statecheck.kernels.source.ir import (
     SourcePlace,
     Type,
     Value,
+    outside_brackets,
     result_types,
     split,
     type_of,
 )
-from statecheck.kernels.source.locations import Locations
-from statecheck.kernels.source.text import balanced, split_types, without_locations, without_strings
+
+
+def balanced(text: str, start: int) -> tuple[str, str]:
+    """What is inside of the parenthesis at `start`, and what is behind it."""
+    depth = 0
+    for at in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        if depth == 0:
+            return text[start + 1 : at], text[at + 1 :]
+    raise NotUnderstoodError(f"a parenthesis in {text[:60]}")
+
+
+def without_locations(text: str) -> str:
+    while (at := text.find(" loc(")) >= 0:
+        _, rest = balanced(text, at + 4)
+        text = text[:at] + rest
+    return text
+
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def without_strings(text: str) -> str:
+    return _STRING.sub('""', text)
+
+
+def split_types(rest: str) -> tuple[str, str]:
+    """An operation's text before and behind the colon that introduces types."""
+    plain = _STRING.sub(lambda match: "_" * len(match.group()), rest)
+    colons = [at for at in outside_brackets(plain, ":") if plain[at - 1] == " "]
+    if not colons:
+        return rest, ""
+    return rest[: colons[-1]].strip(), rest[colons[-1] + 1 :].strip()
+
+
+_LOC_LINE = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
+_FILE_LOC = re.compile(r'^"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
+_NAME_LOC = re.compile(r'^"(?:[^"\\]|\\.)*"\((#loc\d*)\)$')
+_CALL_LOC = re.compile(r"^callsite\((#loc\d*) at (#loc\d*)\)$")
+_FUSED_LOC = re.compile(r"^fused(?:<.*>)?\[(.*)\]$")
+
+
+_LIBRARY = str(Path(triton.__file__).parent)
+
+
+class Locations:
+    def __init__(self, lines: list[str]) -> None:
+        self._texts = {
+            match.group(1): match.group(2) for line in lines if (match := _LOC_LINE.match(line)) is not None
+        }
+        self._stacks: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._places: dict[tuple[tuple[str, int], ...], SourcePlace] = {(): NOWHERE}
+
+    def place(self, name: str) -> SourcePlace:
+        stack = self._stack(name)
+        if stack not in self._places:
+            # What a function of Triton's library does, the line that calls it does.
+            own = next((at for at, (file, _) in enumerate(stack) if not file.startswith(_LIBRARY)), 0)
+            self._places[stack] = SourcePlace(*stack[own], stack[own + 1 :])
+        return self._places[stack]
+
+    def _stack(self, name: str) -> tuple[tuple[str, int], ...]:
+        if name not in self._stacks:
+            self._stacks[name] = self._read(self._texts.get(name, "unknown"))
+        return self._stacks[name]
+
+    def _read(self, text: str) -> tuple[tuple[str, int], ...]:
+        if (match := _FILE_LOC.match(text)) is not None:
+            return ((match.group(1), int(match.group(2))),)
+        if (match := _NAME_LOC.match(text)) is not None:
+            return self._stack(match.group(1))
+        if (match := _CALL_LOC.match(text)) is not None:
+            return self._stack(match.group(1)) + self._stack(match.group(2))
+        if (match := _FUSED_LOC.match(text)) is not None:
+            return self._stack(match.group(1).split(",")[0].strip())
+        return ()
 
 
 def parsed(text: str) -> list[FuncOp]:

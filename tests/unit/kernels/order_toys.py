@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from statecheck.case.program_schedule import Switch, schedule_text
-from statecheck.kernels.orders.schedule import program_schedule
+from statecheck.kernels.orders import program_schedule
 
 
 @triton.jit

@@ -12,13 +12,12 @@ import triton
 import triton.language as tl
 
 from statecheck.kernels import launch as launching
-from statecheck.kernels import triton_mode
+from statecheck.kernels import orders, triton_mode
 from statecheck.kernels.memory import Memory
-from statecheck.kernels.observed import ObservedMemory
-from statecheck.kernels.orders import program_choice
-from statecheck.kernels.orders.schedule import REORDERED, program_schedule
+from statecheck.kernels.orders import REORDERED, program_schedule
 from statecheck.kernels.sanitizer.touches import Observer, Touch
 from statecheck.kernels.source.tiles import AssertionFailedError
+from statecheck.kernels.watched import ObservedMemory
 from tests.unit.kernels.order_toys import (
     ALL,
     INTERLEAVED,
@@ -69,7 +68,7 @@ def test_programs_may_run_with_the_last_one_first() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", TOYS)
 def test_orders_show_races_and_nothing_else(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_choice, "PATIENCE", 50)
+    monkeypatch.setattr(orders, "PATIENCE", 50)
     toy = TOYS[name]
     assert toy.after("") == toy.left
     found = [toy.after(schedule) for schedule in KINDS[kind]]

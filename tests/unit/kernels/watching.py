@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from statecheck.kernels.orders.schedule import program_schedule
+from statecheck.kernels.orders import program_schedule
 from statecheck.sanitizer import Finding, Sanitizer, sanitize
 
 

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statecheck.kernels.sanitizer import log as log_module
-from statecheck.kernels.sanitizer.log import AccessLog
+from statecheck.kernels.sanitizer import races
+from statecheck.kernels.sanitizer.races import AccessLog
 from statecheck.kernels.sanitizer.touches import Touch
 from statecheck.kernels.sanitizer.views import StridedBytes, TensorView, geometry_of, view_of
 
@@ -84,8 +84,8 @@ def test_meetings_are_the_bytes_that_programs_share(pending: int, pairs: int, da
     wanted = {byte for byte in range(40) if suspicious(byte, all_touches)}
     by_number = {byte: {i for i, t in enumerate(all_touches) if byte in touched(t)} for byte in wanted}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_module, "_PENDING", pending)
-        patch.setattr(log_module, "_FEW_PAIRS", pairs)
+        patch.setattr(races, "_PENDING", pending)
+        patch.setattr(races, "_FEW_PAIRS", pairs)
         log = AccessLog()
         for touch in all_touches:
             log.add(touch)

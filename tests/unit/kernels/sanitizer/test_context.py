@@ -15,7 +15,7 @@ import triton.language as tl
 
 from statecheck.kernels import launch, triton_mode
 from statecheck.kernels.launch import STATE
-from statecheck.kernels.orders.schedule import program_schedule
+from statecheck.kernels.orders import program_schedule
 from statecheck.kernels.source.ir import NotUnderstoodError
 from statecheck.sanitizer import Finding, NotExecuted, OutsideView, Sanitizer, sanitize
 from tests.helpers.processes import run_python

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from statecheck.case.values import KernelAccess
-from statecheck.kernels.orders.schedule import program_schedule
+from statecheck.kernels.orders import program_schedule
 from statecheck.sanitizer import OutsideView, sanitize
 from tests.helpers.toy_kernels import copy_kernel, poke_kernel
 from tests.unit.kernels.watching import found, numbers, zeros

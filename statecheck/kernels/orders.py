@@ -1,10 +1,22 @@
-"""Which program makes the next operation of a launch: by given switches, or in an order."""
+"""The order in which the programs of an executed launch make their memory operations.
+
+A program stops before every load, store and atomic operation, and a choice says which program makes the next one.
+`case.program_schedule` says what schedules there are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from statecheck.case.program_schedule import Switch
+from statecheck.case.program_schedule import REVERSED, ProgramSchedule, Switch, parsed
+from statecheck.kernels import triton_mode
+
+if TYPE_CHECKING:
+    from statecheck.kernels.launch import Launched
+    from statecheck.kernels.memory import Memory
+
 
 LIVE = 16
 """Programs that have begun and not ended, at most: of larger launches, as on a GPU, not every one is under way at once."""
@@ -113,3 +125,87 @@ def in_turn(order: Sequence[int]) -> ProgramChoice:
         return order[at] if at < len(order) else ready.lowest
 
     return choice
+
+
+def run_interleaved(launch: Launched, memory: Memory, turns: Turns) -> None:
+    """Run all programs, one operation of one of them after the other.
+
+    Raises:
+        Exception: what the first program to fail has raised; the others have been ended where they stood.
+    """
+    every = list(launch.programs())
+    ready = Ready(len(every))
+    begun: dict[int, Any] = {}
+    running: int | None = None
+    try:
+        while ready:
+            running = number = turns.next(running, ready)
+            memory.switch(every[number])
+            goes_on = True
+            if number not in begun:
+                ready.begin(number)
+                begun[number] = launch.program(memory, every[number])
+                goes_on = to_next_operation(begun[number])
+            if not (goes_on and to_next_operation(begun[number])):
+                del begun[number]
+                ready.end(number)
+                running = None
+    finally:
+        for program in begun.values():
+            program.close()
+
+
+def to_next_operation(program: Iterator[int]) -> bool:
+    """Let it make the operation before which it stands, and go on to the next one; False where it ends instead."""
+    return next(program, None) is not None
+
+
+class Reordered:
+    """How many launches of this process have run their programs in another order than row-major."""
+
+    launches = 0
+
+
+REORDERED = Reordered()
+
+
+@contextlib.contextmanager
+def program_schedule(schedule: str) -> Iterator[None]:
+    """Launches made in this context run their programs in the order that `schedule` names; "" is the plain one.
+
+    Ignored where kernels are compiled.
+
+    Raises:
+        ValueError: no such schedule.
+    """
+    plan = parsed(schedule)
+    if not plan.kind or not triton_mode.executes():
+        yield
+        return
+    from statecheck.kernels.launch import running
+
+    with running(runner=_Scheduled(plan)):
+        yield
+
+
+class _Scheduled:
+    """Runs launches by a plan."""
+
+    def __init__(self, plan: ProgramSchedule) -> None:
+        self._plan = plan
+        self._launches = 0
+
+    def __call__(self, launch: Launched, memory: Memory) -> None:
+        number = self._launches
+        self._launches += 1
+        turns = Turns(self._choice(launch, number))
+        try:
+            run_interleaved(launch, memory, turns)
+        finally:
+            REORDERED.launches += bool(turns.switches)
+
+    def _choice(self, launch: Launched, number: int) -> ProgramChoice:
+        if self._plan.kind == REVERSED:
+            x, y, z = launch.grid
+            return in_turn(range(x * y * z)[::-1])
+        return by_switches(self._plan.of_launch(number))

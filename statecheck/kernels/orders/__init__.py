@@ -1,1 +1,0 @@
-"""The order in which the programs of a launch make their accesses, and what that changes."""
