@@ -18,6 +18,7 @@ from statecheck.workers.commands import run_command
 
 _FAILED = 1
 """Exit code of pytest where a test failed."""
+_MOST_LINES, _LONGEST_LINE = 40, 1_200
 
 
 @click.command(cls=OptionsCommand)
@@ -31,14 +32,22 @@ def upstream(options: SimpleNamespace) -> int:
     from statecheck.case import Case
     from statecheck.diagnose.own_calls import with_own_calls
     from statecheck.report.markdown import subject_root
-    from statecheck.report.repro.upstream import failing_call, upstream_test
+    from statecheck.report.scripts.calls import plain_calls, require_plain
+    from statecheck.report.scripts.script import test_of
     from statecheck.subject import load
     from statecheck.util.files import write_text
 
     case = Case.load(path_of(options.case, options.corpus))
-    failing_call(case)
+    require_plain(case)
     subject = load(options.subject or case.subject)
-    text = upstream_test(with_own_calls(case, subject), subject)
+    case = with_own_calls(case, subject)
+    text = test_of(case, plain_calls(case, subject))
+    lines = text.splitlines()
+    if len(lines) > _MOST_LINES or max(map(len, lines)) > _LONGEST_LINE:
+        raise ValueError(
+            f"test = {len(lines)} lines of up to {max(map(len, lines)):,} characters, but should be at most {_MOST_LINES} "
+            f"of {_LONGEST_LINE} [upstream]"
+        )
     _require_failure(text, subject_root(subject.module))
     if options.out is None:
         say(text.rstrip("\n"))

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from statecheck.case import Case
 from statecheck.diagnose.rerun import NotTried, Rerun
-from statecheck.execution.breadth import require_narrow
 from statecheck.execution.executors import Executor, choose_device, ordinary_port
 from statecheck.execution.run import rules_of
 from statecheck.execution.selection import NEED_CUDA, missing_functions
@@ -47,12 +46,19 @@ class ReplayVerdict:
 
 
 def replay_file(
-    path: Path, subject: str, device: str, *, as_new: bool = False, time_limit: float = limits.CALL
+    path: Path,
+    subject: str,
+    device: str,
+    *,
+    as_new: bool = False,
+    alone: bool = False,
+    time_limit: float = limits.CALL,
 ) -> ReplayVerdict:
     """Replay the case in a file, in a process of its own: one that it ends, or keeps, shows the failure.
 
     Args:
         as_new: what the subject declares as known is taken for new.
+        alone: the case has what is expected of each call, and nothing else is asked: neither the rules nor what is declared.
         time_limit: seconds for each call.
 
     Raises:
@@ -70,13 +76,21 @@ def replay_file(
     with InWorker(subject, device, time_limit=time_limit, spare=False) as port:
         port.require_import()
         chosen = load(subject)
-        if not as_new:
+        if not (as_new or alone):
+            from statecheck.execution.breadth import require_narrow
+
             require_narrow(chosen)
-        return replay_case(case, chosen, device, port, as_new=as_new)
+        return replay_case(case, chosen, device, port, as_new=as_new, alone=alone)
 
 
 def replay_case(
-    case: Case, subject: Subject, device: str, port: Executor | None = None, *, as_new: bool = False
+    case: Case,
+    subject: Subject,
+    device: str,
+    port: Executor | None = None,
+    *,
+    as_new: bool = False,
+    alone: bool = False,
 ) -> ReplayVerdict:
     """As `replay_file`; `port` may lend one that is open already, for cases that can do it no harm.
 
@@ -90,12 +104,14 @@ def replay_case(
         return ReplayVerdict(NOT_APPLICABLE, reason, case)
     try:
         with _port_for(case, subject, device, port) as used:
-            rerun = Rerun(case, used, subject, rules_of(subject.profile))
+            rules = None if alone else rules_of(subject.profile)
+            rerun = Rerun(case, used, subject, rules)
             found = rerun.first_failure()
     except NotTried as left:
         return ReplayVerdict(NOT_APPLICABLE, str(left), case)
     if found is None:
         return _not_failed(case, subject, compared=rerun.compared, watched=_watches(port, device))
+    as_new = as_new or alone
     known = None if as_new else subject.defect_index.find(_with_id(found, subject))
     if known is not None:
         declared = ", ".join(filter(None, (known.id, known.link)))

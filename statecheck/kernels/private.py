@@ -1,8 +1,4 @@
-"""Everything of Triton that is not its documented interface, in one place: what stands here may move with any release.
-
-The texts that a `repro.py` carries have their own imports, since they run without this repository: adapters in
-`subjects`.
-"""
+"""Everything of Triton that is not its documented interface, in one place: what stands here may move with any release."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from statecheck.case.values import (
     Tensor,
 )
 from statecheck.execution.example import spell
-from statecheck.report.repro.literals import literal
+from statecheck.report.literals import literal
 from statecheck.report.sections import Section, shortened
 from statecheck.util.markdown import code, fenced
 from statecheck.util.text import brief as on_one_line

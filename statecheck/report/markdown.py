@@ -19,15 +19,11 @@ from statecheck.report.bisection import Bisection, save, with_section
 from statecheck.report.block_tables import LEGEND, block_tables
 from statecheck.report.case import ROOM, input_sections, outcome_sections
 from statecheck.report.environment import environment_table
-from statecheck.report.law import law_of, should_hold
 from statecheck.report.page import report_page
-from statecheck.report.repro.adapter import subject_of, titled
-from statecheck.report.repro.plain import is_plain
-from statecheck.report.repro.script import needs_statecheck, repro_script, repro_test
-from statecheck.report.rule import rule_of
 from statecheck.report.scenario_timeline import timeline_of
+from statecheck.report.scripts.script import calls_of, repro_script, repro_test
 from statecheck.report.sections import MOST, Section, fitted, shortened
-from statecheck.report.served_text import served_text
+from statecheck.report.statement import headline, rule_of, served_text, should_hold, subject_of, titled
 from statecheck.subject import BUILT_IN, Subject
 from statecheck.util.command_lines import command_line, script_line
 from statecheck.util.files import in_file_name, write_text
@@ -55,7 +51,7 @@ def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "
     mark_reports(reports)
     script = repro_script(case, directory, subject_root(module))
     write_text(directory / "repro.py", script)
-    _write_or_remove(directory / TEST, repro_test(case, directory, subject_root(module)))
+    _write_or_remove(directory / TEST, repro_test(case))
     text = report_text(case, directory, note)
     write_text(directory / "report.md", text)
     write_text(directory / "report.html", report_page(text))
@@ -117,7 +113,7 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
     subject = subject_of(case)
     text = fitted(
         [
-            Section("", tuple(filter(None, _head(case, subject, note)))),
+            Section("", tuple(filter(None, _head(case, note)))),
             Section(_finding_title(case), (inert(shortened(case.finding, ROOM)),))
             if case.finding
             else _NOTHING,
@@ -132,10 +128,8 @@ def report_text(case: Case, directory: Path, note: str = "") -> str:
     return with_section(text, directory)
 
 
-def _head(case: Case, subject: Subject | None, note: str) -> Iterator[str]:
-    model = f", {case.model}" if case.model else ""
-    title = law_of(case).rstrip(".") or case.property_name.replace("_", " ")
-    yield f"# {inert(titled(case.subject, subject) + model)}: {inert(title)}"
+def _head(case: Case, note: str) -> Iterator[str]:
+    yield f"# {inert(headline(case))}"
     yield f"**Should hold:** {inert(should_hold(case))}"
     yield f"**Seen instead:** {code(_seen(case))}"
     effect, rule = served_text(case), rule_of(case)
@@ -157,7 +151,7 @@ def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
     script = script_line(directory / "repro.py")
     codes = "exits 1 while the defect is there and 0 once it is gone"
     lines = [f"{code(script)} {codes}; it needs {_needs(case, subject)}."]
-    if not case.model and not needs_statecheck(case):
+    if repro_test(case):
         test = script_line(directory / TEST, *ALONE)
         lines.append(f"{code(test)} is the same as a test for pytest, to be put among the project's own.")
     lines.append(f"{code(rerun)} replays the same input through the harness.")
@@ -174,16 +168,10 @@ def _needs(case: Case, subject: Subject | None) -> str:
             subject is not None and subject.sequences is not None and subject.sequences.script is not None
         )
         return "the library that is verified" if writes else "the port, and the library that is verified"
-    if needs_statecheck(case):
-        return "torch, triton, the subject, and statecheck, which watches each access and runs programs in the order of the case"
-    if subject is not None and is_plain(case, subject):
-        return "the port alone"
-    if subject is not None and subject.carried:
-        engine, _, inside = case.subject.partition("+")
-        if inside:
-            return f"torch, triton, {titled(engine, subject)} and {inside}"
-        return f"torch, triton and {titled(engine, subject)}, and no part of this repository"
-    return "torch and the subject"
+    plain = calls_of(case, subject)
+    if plain is not None:
+        return "torch and the project alone" if plain.takes_torch else "the project alone"
+    return f"torch, triton, numpy and {titled(case.subject, subject)}, and has the modules of statecheck that replay it"
 
 
 def _story(timeline: Timeline | None) -> Iterator[Section]:

@@ -72,7 +72,7 @@ class Subject:
         outside: inputs that its contract leaves out.
         refuses: whether it promises to refuse what is undocumented. What the rules refuse is outside where it does not.
         release: the version of what it adapts, such as "0.25.1", for reports.
-        carried: the package whose modules `repro.py` carries with it, so that it needs what they adapt and no adapter.
+        is_adapter: whether its module adapts a project, so that scripts call functions in modules of the project.
         supplied: names of the adapter's own, behind which there is nothing of what it adapts.
         inside: of an engine, the module whose functions stand in the place of its own, "" for none.
         sequences: of a library of sequences, what a scenario may choose. Its values are plain, so that neither torch nor Triton is needed.
@@ -86,7 +86,7 @@ class Subject:
     outside: tuple[Outside, ...] = ()
     refuses: bool = True
     release: str = ""
-    carried: str = ""
+    is_adapter: bool = False
     supplied: frozenset[str] = frozenset()
     inside: str = ""
     sequences: SequenceChoices | None = None

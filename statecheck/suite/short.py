@@ -13,7 +13,7 @@ from statecheck.execution.private.pytest import (
     ReprFileLocation,
     ReprTraceback,
 )
-from statecheck.report.law import should_hold
+from statecheck.report.statement import should_hold
 
 _WIDTH = 110
 _LONG = 320

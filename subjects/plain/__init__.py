@@ -1,7 +1,4 @@
-"""Ports that offer plain functions as subjects: the documents' names, in terms of the protocol that PROTOCOL.md describes.
-
-The modules below this one need the port, torch and the standard library only, since `repro.py` carries those that it needs.
-"""
+"""Ports that offer plain functions as subjects: the documents' names, in terms of the protocol that PROTOCOL.md describes."""
 
 from __future__ import annotations
 
@@ -55,7 +52,6 @@ class PlainSubject(Subject):
             outside=outside_of(port),
             refuses=bool(safe_getattr(port, "REFUSES", False)),
             release=str(safe_getattr(port, "RELEASE", "")),
-            carried=__name__,
         )
         self.supplied = frozenset(SUPPLIED)
         self.functions = tuple(plain.name for plain in FUNCTIONS)

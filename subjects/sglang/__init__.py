@@ -1,6 +1,6 @@
 """SGLang as a subject: its own scheduler, radix tree and state pools, as the installed release has them.
 
-The modules below this one need SGLang, torch and the standard library only, since `repro.py` carries those that it needs.
+The modules below this one need SGLang, torch and the standard library only.
 """
 
 from __future__ import annotations
@@ -40,5 +40,5 @@ SUBJECT = Subject(
     known_in(KNOWN, RELEASE_NAME, CONDITIONS),
     refuses=False,
     release=RELEASE_NAME,
-    carried=__name__,
+    is_adapter=True,
 )

@@ -1,1 +1,1 @@
-"""What adapters of several systems need, with torch and the standard library only, since `repro.py` carries it."""
+"""What adapters of several systems need, with torch and the standard library only."""

@@ -1,7 +1,7 @@
 """vLLM as a subject: the documents' names, as the installed release has them.
 
 Each module adapts one topic, and each difference between releases stands there in a place of its own. The
-modules below this one need vLLM, torch and the standard library only, since `repro.py` carries those that it needs.
+modules below this one need vLLM, torch and the standard library only.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _release(name: str, module: ModuleType, known: Any, inside: str = "") -> Sub
         outside=(*outside_builders.outside_of(RELEASE), *outside_align.outside_of(RELEASE)),
         refuses=False,
         release=RELEASE_NAME,
-        carried=__name__,
+        is_adapter=True,
         inside=inside,
     )
 

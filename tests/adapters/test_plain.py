@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,13 +26,14 @@ from statecheck.execution.example import ExecutionContext, Falsified, OutsideDom
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.executors.in_process import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.report.repro.script import repro_script
+from statecheck.report.scripts.script import repro_script
 from subjects import Subject, load
 from subjects.plain import PlainSubject, adapted
 from subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED
 from tests.helpers.cases import a_property
 from tests.helpers.hunts import hunt
-from tests.helpers.modules import ROOT, module, run_scripts
+from tests.helpers.modules import ROOT, module
+from tests.helpers.processes import run_python
 
 DOCUMENT = (ROOT / "PROTOCOL.md").read_text(encoding="utf-8")
 EXAMPLE = Path(numpy_port.__file__)
@@ -288,16 +290,15 @@ def stored_wrongly(name: str) -> Case:
 
 
 @pytest.mark.slow
-def test_a_script_needs_the_port_and_nothing_of_the_adapter(tmp_path: Path) -> None:
+def test_a_script_of_states_replays_them_on_the_port_that_it_names(tmp_path: Path) -> None:
     with broken(tmp_path, STORED) as name:
         script = tmp_path / "repro.py"
         script.write_text(repro_script(stored_wrongly(name), tmp_path, tmp_path), encoding="utf-8")
-    jobs = [
-        (script, {}),
-        (script, {"SUBJECT": "broken_port", "SUBJECT_PATH": str(tmp_path)}),
-        (script, {"SUBJECT": "numpy_port", "SUBJECT_PATH": str(EXAMPLE.parent)}),
-        (script, {"SUBJECT": "no_such_port"}),
-    ]
-    verdicts, modules = run_scripts(tmp_path, jobs)
-    assert [verdict.code for verdict in verdicts] == [1, 1, 0, 2], verdicts
-    assert not [one for one in modules if one.startswith(("properties", "statecheck", "subjects"))]
+    subjects: tuple[dict[str, str], ...] = (
+        {},
+        {"SUBJECT": "broken_port", "SUBJECT_PATH": str(tmp_path)},
+        {"SUBJECT": "numpy_port", "SUBJECT_PATH": str(EXAMPLE.parent)},
+        {"SUBJECT": "no_such_port"},
+    )
+    ended = [run_python(script, env=os.environ | one, cwd=tmp_path) for one in subjects]
+    assert [one.returncode for one in ended] == [1, 1, 0, 2], ended

@@ -17,7 +17,7 @@ from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.property import Property
 from statecheck.execution.registry import PROPERTIES
-from statecheck.report.repro.script import repro_script
+from statecheck.report.scripts.script import repro_script
 from statecheck.subject import adapted, load
 from statecheck.subject.loading import needs_tensors
 from statecheck.subject.not_offered import NotOffered

@@ -36,11 +36,10 @@ from statecheck.case.values import (
 )
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors.in_process import InProcess
-from statecheck.report.repro.script import repro_script
 from statecheck.workers.port import InWorker
 from subjects import load
 from tests.helpers.cases import a_case, a_property, toy
-from tests.helpers.modules import module, run_scripts
+from tests.helpers.modules import module
 
 
 class Loud(BaseException):
@@ -489,18 +488,6 @@ def test_a_module_that_raises_when_it_is_imported_is_refused_by_its_name(tmp_pat
         pytest.raises(ValueError, match=r"^subject = 'toy_raising', but should be impl"),
     ):
         load(name)
-
-
-@pytest.mark.slow
-def test_a_script_says_of_an_exit_of_the_subject_that_the_defect_is_there(tmp_path: Path) -> None:
-    with module(tmp_path, "toy_leaving", "def cdiv(x, y):\n    raise SystemExit(0)\n") as name:
-        case = a_case(subject=name, steps=(call("cdiv", x=7, y=2),), expected=(Returned(4),))
-        (tmp_path / "repro.py").write_text(repro_script(case, tmp_path, tmp_path), encoding="utf-8")
-        (verdict,), _ = run_scripts(tmp_path, [(tmp_path / "repro.py", {})])
-    assert verdict.code == 1
-    assert verdict.output.startswith(
-        "the call raised SystemExit: 0 (toy_leaving.py:2 in cdiv), but should return a result\n"
-    )
 
 
 @pytest.mark.parametrize("wrong", ["1", 1, None, [1]])

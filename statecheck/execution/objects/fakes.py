@@ -1,7 +1,4 @@
-"""Tensors without memory, at any address: for code that only asks a tensor where it lies and how it is strided.
-
-Scripts embed this file as it is: it imports torch alone.
-"""
+"""Tensors without memory, at any address: for code that only asks a tensor where it lies and how it is strided."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from mlx import nn
 from mlx_lm.models.cache import KVCache
 
 from statecheck.case import Case
-from statecheck.report.repro.sequences import framed
+from statecheck.report.scripts.sequences import framed_sequence
 from subjects.sequences import mlx_lm as port
 from subjects.sequences.mlx_lm import generation
 from subjects.sequences.mlx_lm.context import MlxContext
@@ -115,7 +115,7 @@ def test_a_case_becomes_a_script_of_twenty_lines_that_needs_the_library_alone() 
     lines = port.script(CORRECT, 0, {}, operations)
     case = Case("toys_extend", "Toys extend.", "mlx_lm", (), (), (), None)
     done = subprocess.run(
-        [sys.executable, "-I", "-c", framed(lines, case, port.TOLERANCE)],
+        [sys.executable, "-I", "-c", framed_sequence(lines, case, port.TOLERANCE)],
         capture_output=True,
         text=True,
         check=False,

@@ -16,7 +16,7 @@ pytest.importorskip(
 import numpy as np
 
 from statecheck.case import Case
-from statecheck.report.repro.sequences import framed
+from statecheck.report.scripts.sequences import framed_sequence
 from subjects.sequences import transformers as port
 from subjects.sequences.transformers import weights
 
@@ -158,7 +158,7 @@ def test_a_case_becomes_a_script_of_twenty_lines_that_needs_the_library_alone() 
     lines = port.script(CORRECT, 0, {}, operations)
     case = Case("toys_extend", "Toys extend.", "transformers", (), (), (), None)
     done = subprocess.run(
-        [sys.executable, "-I", "-c", framed(lines, case, port.TOLERANCE)],
+        [sys.executable, "-I", "-c", framed_sequence(lines, case, port.TOLERANCE)],
         capture_output=True,
         text=True,
         check=False,

@@ -15,7 +15,7 @@ from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.case import Case
 from statecheck.case.values import call
 from statecheck.cli import main as cli
-from statecheck.report.repro.script import repro_script
+from statecheck.report.scripts.script import repro_script
 from tests.helpers.cases import a_case, toy
 from tests.helpers.hostile_records import (
     CASES,
@@ -143,5 +143,6 @@ def test_a_script_calls_nothing_that_the_subject_only_imports(tmp_path: Path) ->
     script = tmp_path / "repro.py"
     script.write_text(repro_script(case, tmp_path, tmp_path), encoding="utf-8")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "system is no function of the subject's own\n")
+    assert done.returncode == 2
+    assert "<built-in function system> is no function of the project" in done.stdout
     assert not (tmp_path / MARKER).exists()

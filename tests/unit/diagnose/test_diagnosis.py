@@ -22,7 +22,7 @@ from statecheck.diagnose.rerun import replay
 from statecheck.execution.earlier_examples import EarlierExamples
 from statecheck.execution.executors.in_process import InProcess
 from statecheck.execution.run import rules_of
-from statecheck.report.repro.script import repro_script
+from statecheck.report.scripts.script import repro_script
 from statecheck.workers.port import InWorker
 from subjects import Subject, load
 from tests.helpers.cases import a_case

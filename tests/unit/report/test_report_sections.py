@@ -32,9 +32,8 @@ from statecheck.execution.registry import load_properties
 from statecheck.reference import answered, rule_for
 from statecheck.report.markdown import report_text
 from statecheck.report.page import report_body, report_page
-from statecheck.report.rule import rule_of
 from statecheck.report.sections import MOST
-from statecheck.report.served_text import served_text
+from statecheck.report.statement import rule_of, served_text
 from statecheck.subject import is_documented
 from subjects.plain import adapted
 from tests.helpers.cases import a_case, case_of

@@ -20,9 +20,9 @@ from statecheck.case.values import (
 )
 from statecheck.report.bisection import Bisection, TriedRelease
 from statecheck.report.case import input_sections
-from statecheck.report.law import should_hold
 from statecheck.report.markdown import add_bisection, report_text, write_report
-from statecheck.report.repro.script import repro_script
+from statecheck.report.scripts.script import repro_script
+from statecheck.report.statement import should_hold
 from statecheck.suite.short import lines
 from subjects import load
 from tests.helpers.cases import a_case, case_of

@@ -15,7 +15,7 @@ from statecheck.case.values import Call, Outcome, Raised, Returned, call, record
 from statecheck.report.block_tables import block_tables
 from statecheck.report.markdown import report_text
 from statecheck.report.scenario_timeline import CACHE, MOST_MOMENTS, timeline_of
-from statecheck.report.served_text import served_text
+from statecheck.report.statement import served_text
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
 

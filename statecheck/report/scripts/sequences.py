@@ -9,24 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from textwrap import shorten
 from typing import Any
 
 from oracle.sequences import SequenceTokens
 from statecheck.case import Case
 from statecheck.case.scenarios import ExecutedCall, scenarios
 from statecheck.case.values import Call, Outcome, Raised, Record, Returned
-from statecheck.report.filled import filled
-from statecheck.report.law import should_hold
+from statecheck.report.scripts.script import framed
 from statecheck.subject import Subject
 from statecheck.subject.sequence_choices import SequenceChoices
-from statecheck.util.text import visible
 
-_TEMPLATE = Path(__file__).parents[1] / "templates/sequences.py.j2"
-_LONGEST = 400
-_SECONDS = 60
-"""Until a script ends a library that hangs."""
 _Arguments = Mapping[str, Any]
 _PORT = '''\
 import importlib
@@ -59,6 +51,38 @@ def refused(result):
         leave(UNTRIED, "an operation is done that was refused: it cannot be tried here")
 
 '''
+_NUMBERS = "from math import inf, nan  # noqa: F401 - as Python writes numbers"
+_COMPARISONS = '''\
+TOLERANCE = TOLERANCE_OF_PORT  # share of the scale of a fresh run's logits: the port's; campaigns measure a smaller share for models with little noise
+compared, wrong = [], []
+
+
+def compare(what, seen, fresh):
+    """Logits of a row beside those of a fresh run over the same tokens."""
+    mean = sum(fresh) / len(fresh)
+    scale = max(abs(one - mean) for one in fresh) or sys.float_info.min
+    far = [abs(one - other) / scale for one, other in zip(seen, fresh)]
+    print(f"{what}: logits differ by {max(far):.3g} of their scale")
+    compared.append(what)
+    if len(seen) != len(fresh) or not all(one <= TOLERANCE for one in far):
+        wrong.append(what)
+
+
+def equal(what, seen, expected):
+    """Anything else that has to be the same."""
+    print(f"{what}: {seen}" + ("" if seen == expected else f", but should be {expected}"))
+    compared.append(what)
+    if seen != expected:
+        wrong.append(what)'''
+_JUDGED = """\
+traceback.print_exception(error, file=sys.stdout)
+if wrong or (type(error).__name__ == RAISED and not isinstance(error, ImportError)):
+    leave(1, "the defect is there")
+leave(UNTRIED, "it cannot be tried here")"""
+_ENDING = """\
+if not compared:
+    leave(UNTRIED, "nothing was compared")
+leave(*((1, "the defect is there") if wrong else (0, "the defect is gone")))"""
 _ROOMS = """\
 from statecheck.rooms import open_rooms
 
@@ -94,28 +118,24 @@ def sequence_script(case: Case, subject: Subject, root: str) -> str:
             body = "".join(_of_library(case, choices.script))
     if not body:
         body = "\n".join(_of_port(case, choices, subject.module.__name__, root)) + "\n"
-    return framed(body, case, choices.tolerance)
+    return framed_sequence(body, case, choices.tolerance)
 
 
-def framed(body: str, case: Case, tolerance: float) -> str:
+def framed_sequence(body: str, case: Case, tolerance: float) -> str:
     """Lines that call `compare` and `equal`, with what defines these, and with the exit codes."""
-    failure, last = case.failure, case.actual[-1] if case.actual else None
-    return filled(
-        _TEMPLATE,
-        {"in_docstring": _in_docstring},
-        case=case,
-        should_hold=should_hold(case),
-        message=shorten(case.message, _LONGEST),
-        tolerance=tolerance,
-        raised=last.exception if isinstance(last, Raised) else "",
-        ends=failure is not None and failure.kind in ("fault", "hang"),
-        seconds=_SECONDS,
-        body=body.strip("\n"),
+    last = case.actual[-1] if case.actual else None
+    raised = last.exception if isinstance(last, Raised) else ""
+    return framed(
+        case,
+        imports=["import os", "import signal", "import sys", "import traceback", _NUMBERS],
+        helpers=_COMPARISONS.replace("TOLERANCE_OF_PORT", repr(tolerance)),
+        body=body,
+        prepared="",
+        # An exception, where no comparison is wrong, is the defect itself if it is the recorded one.
+        judged=_JUDGED.replace("RAISED", repr(raised)),
+        ending=_ENDING,
+        needs="",
     )
-
-
-def _in_docstring(text: str) -> str:
-    return visible(text).replace("\\", "").replace('"""', "'''")
 
 
 def _of_library(case: Case, script: Any) -> Iterator[str]:

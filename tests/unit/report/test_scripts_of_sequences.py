@@ -159,7 +159,7 @@ def test_a_failure_that_depends_on_earlier_examples_has_their_calls_in_its_scrip
     assert [one.function for one in case.calls].count("Sequences") == 2
     script = reported(subject, case, tmp_path).read_text(encoding="utf-8")
     assert "rows = port.extend(c0, [(0, [1]), (1, [2])])" in script
-    assert "c1 = port.new(model, seed)\nrows = port.extend(c1, [(0, [1])])" in script
+    assert "c1 = port.new(model, seed)\n    rows = port.extend(c1, [(0, [1])])" in script
 
 
 def test_a_script_exits_2_where_the_port_cannot_be_imported(
@@ -177,8 +177,8 @@ def test_a_script_exits_2_where_the_port_cannot_be_imported(
 def test_a_script_is_straight_line_code(port_of: Callable[[str, str], Subject], tmp_path: Path) -> None:
     subject = port_of(*DEFECTS["a fork shares its states"][:2])
     script = reported(subject, failing(subject, FORKED), tmp_path).read_text(encoding="utf-8")
-    lines = script.partition("model, seed, given =")[2].splitlines()[1:-3]
-    assert lines == [
+    lines = script.partition("model, seed, given =")[2].partition("\n\n\n")[0].splitlines()[1:]
+    assert [line.strip() for line in lines] == [
         "c0 = port.new(model, seed)",
         "rows = port.extend(c0, [(0, [1])])",
         'compare("sequence 0 of c0", numbers(rows[0]), fresh([1]))',
@@ -188,4 +188,4 @@ def test_a_script_is_straight_line_code(port_of: Callable[[str, str], Subject], 
         "rows = port.extend(c0, [(1, [3])])",
         'compare("sequence 1 of c0", numbers(rows[0]), fresh([1, 3]))',
     ]
-    assert len(script.splitlines()) < 100
+    assert len(script.splitlines()) < 110

@@ -9,8 +9,8 @@ import pytest
 from oracle.sequences import SequenceLaws
 from statecheck.case import Case
 from statecheck.case.values import Name, Outcome, Raised, Returned, call, record
-from statecheck.report.law import should_hold
 from statecheck.report.markdown import report_text
+from statecheck.report.statement import should_hold
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
 

@@ -1,0 +1,487 @@
+"""A case as straight-line code: the calls of the project's own functions as a person would write them, and what should come out.
+
+`repro.py`, `test_repro.py` and what `statecheck upstream` writes have these lines. What they cannot show, such as a scenario of an
+engine, a write outside of a tensor or an order of programs, is left to the replay that `replayed` packs into a script.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from statecheck.case import Case
+from statecheck.case.values import (
+    Address,
+    BufferMaker,
+    Call,
+    Expected,
+    Fake,
+    Let,
+    Name,
+    Outcome,
+    Overwrite,
+    Record,
+    Refusal,
+    Returned,
+    SameAs,
+    Tensor,
+    Value,
+    View,
+)
+from statecheck.execution.objects.memory import KnownMemory
+from statecheck.execution.registry import launches
+from statecheck.execution.run import Follower, recorded
+from statecheck.report.literals import elements_of, literal
+from statecheck.subject import BUILT_IN, Subject
+
+AS_LISTS = '''\
+def as_lists(value):
+    """Tensors and tuples as lists."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: as_lists(one) for key, one in value.items()}
+    return [as_lists(one) for one in value] if isinstance(value, (list, tuple)) else value'''
+_LAUNCH, _CANARY = "harness.launch", "harness.canary_identity"
+_OF_ADAPTERS = frozenset({"", "subjects", "statecheck", "oracle"})
+"""Packages that the project itself does not have."""
+_LONGEST_ARGUMENT, _MOST_ELEMENTS = 40, 64
+"""Characters of an argument that stands within the brackets of a call, and elements of memory that are compared in one list."""
+_TAKEN = frozenset(dir(builtins)) | {"torch", "as_lists", "result", "expected", "os", "sys", "check"}
+"""What no variable may be called."""
+
+
+@dataclass(frozen=True)
+class PlainCalls:
+    """The lines of a case.
+
+    Args:
+        modules: those of the project that the lines name, by what they are called there.
+        functions: the functions, classes and kernels of these modules, as the lines write them.
+        lines: the calls, and an assertion.
+        environment: variables that the project reads.
+        interpreted: whether they launch kernels, which Triton interprets where there is no GPU.
+    """
+
+    modules: dict[str, str]
+    functions: tuple[str, ...]
+    lines: tuple[str, ...]
+    environment: dict[str, str]
+    interpreted: bool
+
+    @property
+    def helpers(self) -> str:
+        return AS_LISTS if any("as_lists(" in line for line in self.lines) else ""
+
+    @property
+    def takes_torch(self) -> bool:
+        return any("torch." in line for line in self.lines)
+
+    @property
+    def imports(self) -> list[str]:
+        text = "\n".join(self.lines)
+        found = ["import re"] if "re.search(" in text else []
+        return [*found, *(["from types import SimpleNamespace"] if "SimpleNamespace(" in text else [])]
+
+
+def plain_calls(case: Case, subject: Subject | None) -> PlainCalls:
+    """The lines for a case of a subject, which is None where it cannot be imported here.
+
+    Raises:
+        ValueError: plain calls do not show what the case shows, with the reason.
+    """
+    number = require_plain(case)
+    if subject is None and case.subject.partition("+")[0] in BUILT_IN:
+        _refuse("its subject cannot be imported here", case)
+    writer = _Writer(case, subject, number)
+    ported = bool(case.own_calls) or (subject is not None and bool(subject.functions))
+    lines = tuple(writer.of_port() if ported else writer.of_documents())
+    interpreted = case.device == "cpu" and any(launches(call.function) for call in case.calls)
+    environment = dict(case.calls[0].environment)
+    return PlainCalls(writer.modules, tuple(writer.functions), lines, environment, interpreted)
+
+
+def require_plain(case: Case) -> int:
+    """The number of the call that shows the failure.
+
+    Raises:
+        ValueError: as `plain_calls`.
+    """
+    failure = case.failure
+    if case.model:
+        _refuse("repro.py is a script for the library alone already", case)
+    if any(call.function.partition(".")[0].endswith("Engine") for call in case.calls):
+        _refuse("a scenario runs in an engine around a forward of statecheck's own", case)
+    if failure is None or failure.call is None or failure.kind in ("memory", "race"):
+        _refuse("no single call shows the failure by what it returns or raises", case)
+    if case.sanitized or any(call.schedule for call in case.calls):
+        _refuse("it takes statecheck to see the failure", case)
+    if not case.is_decisive:
+        _refuse(f"the failure depends on {case.depends_on}", case)
+    if len({call.environment for call in case.calls}) > 1:
+        _refuse("it takes variables that change, which the project may read once", case)
+    if any(isinstance(one, Refusal) for one in case.expected[: failure.call]):
+        _refuse("calls before it are refused", case)
+    return failure.call
+
+
+@dataclass
+class _Writer:
+    """The lines of a case up to the call that fails."""
+
+    case: Case
+    subject: Subject | None
+    number: int
+    modules: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, None] = field(default_factory=dict)
+
+    def of_port(self) -> Iterator[str]:
+        """Calls of a port's functions with numbers and lists, each as it was made."""
+        case, subject, number = self.case, self.subject, self.number
+        module = subject.module.__name__ if subject is not None else case.subject
+        written = [line for text in case.own_calls[: number + 1] for line in text.splitlines()]
+        function = case.calls[number].function
+        name = subject.own_name(function) if subject is not None else ""
+        if not written or not written[-1].startswith(f"{name}(" if name else ""):
+            _refuse(f"{function} is no call of a function of the port", case)
+        for line in written:
+            try:
+                call = ast.parse(line, mode="eval").body
+                assert isinstance(call, ast.Call)
+                for keyword in call.keywords:
+                    ast.literal_eval(keyword.value)
+            except (AssertionError, SyntaxError, ValueError):
+                _refuse(
+                    f"the call {line.partition('(')[0]} has values that are no plain numbers and lists", case
+                )
+        calls = [self._imported(module, line.partition("(")[0]) + line[line.index("(") :] for line in written]
+        yield from calls[:-1]
+        expected, actual = case.expected[number], case.actual[number]
+        yield from self._compared(calls[-1], expected, actual)
+
+    def of_documents(self) -> Iterator[str]:
+        """Calls of documented functions, as the project itself has them, with the values that they take."""
+        rules = Follower(recorded(self.case.expected))
+        for call in self.case.calls[: self.number + 1]:
+            if call.function != _LAUNCH:
+                self._own(call.function)
+        calls = 0
+        for step, asked in rules.follow(self.case.steps):
+            if isinstance(step, Let):
+                self._require_free(step.name)
+                yield f"{step.name} = {self._literal(step.value, rules.memory)}"
+            elif isinstance(step, Overwrite):
+                yield self._overwrite(step, rules.memory)
+            else:
+                assert asked is not None
+                last = calls == self.number
+                calls += 1
+                yield from self._call(step, rules.memory, last=last)
+                if last:
+                    return
+
+    def _overwrite(self, step: Overwrite, memory: KnownMemory) -> str:
+        bound = memory.names[step.name]
+        if not isinstance(bound, Tensor) or not bound.is_dense:
+            _refuse(f"{step.name} is a part of a tensor that is written in place", self.case)
+        new = literal(Tensor(bound.dtype, bound.shape, step.elements, on="host"))
+        return f"{step.name}.copy_({new})"
+
+    def _call(self, call: Call, memory: KnownMemory, *, last: bool) -> Iterator[str]:
+        named, given = call.named, list[str]()
+        texts = {name: self._literal(value, memory) for name, value in named.items()}
+        for name, text in texts.items():
+            # What the assertion names, and what would make the call hard to read.
+            if len(text) > _LONGEST_ARGUMENT and not isinstance(named[name], (Name, dict)):
+                variable = f"{name}_" if name in _TAKEN or name in memory.names or name == "self" else name
+                self._require_free(variable)
+                given.append(f"{variable} = {text}")
+                texts[name] = variable
+        receiver = named.get("self")
+        if call.function == _LAUNCH:
+            kernel, grid = self._own(named["kernel"]), ", ".join(map(str, named["grid"]))
+            passed = {**named["arguments"], **named["constexprs"]}
+            arguments = ", ".join(f"{name}={self._literal(value, memory)}" for name, value in passed.items())
+            written = f"{kernel}[({grid},)]({arguments})"
+        else:
+            function = self._own(call.function)
+            positional = [texts[name] for name, _ in call.arguments]
+            if isinstance(receiver, Name) and not call.function.endswith((".fget", "__")):
+                function = f"{positional.pop(0)}.{call.function.rpartition('.')[2]}"
+            keywords = [f"{name}={texts[name]}" for name, _ in call.keywords]
+            written = f"{function}({', '.join([*positional, *keywords])})"
+        if not last:
+            yield from (*given, f"{call.bind} = {written}" if call.bind else written)
+            return
+        if call.bind:
+            _refuse(f"{call.function} makes an object, of which nothing is compared", self.case)
+        expected, actual = self.case.expected[self.number], self.case.actual[self.number]
+        variables = {name: text for name, text in texts.items() if text.isidentifier()}
+        yield from self._compared(written, expected, actual, given, variables, memory)
+
+    def _compared(
+        self,
+        written: str,
+        expected: Expected,
+        actual: Outcome,
+        given: Sequence[str] = (),
+        variables: Mapping[str, str] = MappingProxyType({}),
+        memory: KnownMemory | None = None,
+    ) -> Iterator[str]:
+        """The last call, and assertions of which one fails as long as the call comes to what it came to here.
+
+        Raises:
+            ValueError: none would fail.
+        """
+        if isinstance(expected, Refusal):
+            yield "try:"
+            # The class of an argument may refuse it already.
+            yield from (f"    {line}" for line in (*given, f"result = {written}"))
+            yield f"except {expected.exception} as error:"
+            # As a word: x is none in "max".
+            pattern = rf"(?<!\w){re.escape(expected.argument)}(?!\w)"
+            yield f"    assert re.search({pattern!r}, str(error)), f'{{error}}, but should name {expected.argument}'"
+            yield "else:"
+            wanted = f"{expected.exception} that names {expected.argument}"
+            yield f'    raise AssertionError(f"result = {{result}}, but should be a {wanted}")'
+            return
+        if actual.changed:
+            _refuse("it writes where it may not", self.case)
+        before, behind = list[str](), list[str]()
+        for name, known in expected.after if memory is not None else ():
+            found, bound = (
+                dict(actual.after).get(name),
+                memory.names.get(name) if memory is not None else None,
+            )
+            if isinstance(actual, Returned) and known != found:
+                if (
+                    not isinstance(known, Tensor)
+                    or not isinstance(found, Tensor)
+                    or not isinstance(bound, Tensor | View)
+                ):
+                    _refuse(f"{name} is nothing that a line can compare", self.case)
+                assert memory is not None
+                lines = _memory(name, bound, memory.contents(name), known, self.case)
+                before += lines[0]
+                behind += lines[1]
+        seen = actual.value if isinstance(actual, Returned) else _Other()
+        leaves = list(_leaves("result", expected.value, seen, variables, self.case))
+        differing = [(place, want) for place, want, got in leaves if want != got]
+        if not differing and not behind:
+            _refuse("what differs is none of the numbers of the result", self.case)
+        yield from (*given, *before)
+        if differing and differing[0][0] == "result" and isinstance(differing[0][1], (list, dict)):
+            yield f"result = as_lists({written})"
+            yield from _asserted("result", "result", differing[0][1])
+        else:
+            yield f"result = {written}" if differing else written
+            for place, want in differing:
+                form = f"as_lists({place})" if isinstance(want, (list, dict)) else place
+                yield from _asserted(place, form, want)
+        yield from behind
+
+    def _literal(self, value: Value, memory: KnownMemory) -> str:
+        for inside in _inside(value):
+            if isinstance(inside, (Fake, BufferMaker)):
+                _refuse(f"it takes a {type(inside).__name__} of statecheck's own", self.case)
+            if isinstance(inside, View):
+                pool = memory.names.get(inside.of)
+                if (
+                    not isinstance(pool, Tensor)
+                    or not pool.is_dense
+                    or pool.elements is None
+                    or pool.dtype != "uint8"
+                ):
+                    _refuse(f"{inside.of} is no memory that a line can make", self.case)
+                if pool.storage_size % 8 and inside.dtype not in ("uint8", "int8", "bool"):
+                    _refuse(f"{inside.of} is not divided into elements of {inside.dtype}", self.case)
+        text = literal(value, self._own)
+        if self.case.device == "cpu":
+            return text.replace(", device=DEVICE", "").replace("torch.device(DEVICE)", 'torch.device("cpu")')
+        return text.replace("device=DEVICE", f"device={self.case.device!r}").replace(
+            "torch.device(DEVICE)", f"torch.device({self.case.device!r})"
+        )
+
+    def _own(self, name: str) -> str:
+        """What the project itself calls what the documents call so; its module is imported."""
+        if name == _CANARY:
+            return self._imported("statecheck.execution.objects.own", "canary_identity")
+        if name.startswith("harness."):
+            _refuse(f"{name} is statecheck's own", self.case)
+        if self.subject is None:
+            if name[:1].isupper():
+                _refuse("its subject cannot be imported here", self.case)
+            return self._imported(self.case.subject, name)
+        root, dot, rest = name.partition(".")
+        if not self.subject.has(root):
+            if not dot and root[:1].isupper():
+                # As an example builds an object of a class that the subject does not have.
+                return "SimpleNamespace"
+            _refuse(f"{self.subject.name} has no {name}", self.case)
+        found = self.subject.resolve(root)
+        if not self.subject.is_adapter:
+            return self._imported(self.subject.module.__name__, name)
+        module = str(getattr(found, "__module__", ""))
+        if module.partition(".")[0] in _OF_ADAPTERS:
+            _refuse(f"an adapter stands between {name} and the project's own code", self.case)
+        return self._imported(module, f"{getattr(found, '__qualname__', root)}{dot}{rest}")
+
+    def _imported(self, module: str, name: str) -> str:
+        alias = module.rpartition(".")[2]
+        if self.modules.setdefault(alias, module) != module:
+            _refuse(f"two modules of the project are called {alias}", self.case)
+        self.functions[f"{alias}.{name}"] = None
+        return f"{alias}.{name}"
+
+    def _require_free(self, name: str) -> None:
+        if name in _TAKEN or name in self.modules:
+            _refuse(f"{name} is the name of something else in a script", self.case)
+
+
+def _inside(value: Value) -> Iterator[Value]:
+    """The value, and all that it is made of."""
+    yield value
+    items: Any = ()
+    if isinstance(value, dict):
+        items = value.values()
+    elif isinstance(value, (list, tuple)):
+        items = value
+    elif isinstance(value, Record):
+        items = [item for _, item in value.fields]
+    else:
+        items = [getattr(value, name) for name in ("of", "value") if hasattr(value, name)]
+    for item in items:
+        yield from _inside(item)
+
+
+def _asserted(place: str, form: str, want: Any) -> Iterator[str]:
+    """An assertion on a place of the result, in the form in which it is compared."""
+    if " is " in place:
+        yield f"assert {place}"
+        return
+    yield f"expected = {want!r}"
+    yield f'assert {form} == expected, f"{place} = {{{form}}}, but should be {{expected}}"'
+
+
+def _memory(
+    name: str, bound: Tensor | View, before: Value | None, known: Tensor, case: Case
+) -> tuple[list[str], list[str]]:
+    """Lines before and behind a call that may write to a named tensor."""
+    if isinstance(bound, Tensor) and not bound.is_dense:
+        _refuse(f"{name} has memory beside its elements", case)
+    flat = f"{name}.reshape(-1)"
+    if "float" in bound.dtype:
+        flat = f"{name}.contiguous().view(torch.uint8).reshape(-1)"
+    wanted = list(known.elements or ())
+    if (
+        len(wanted) <= _MOST_ELEMENTS
+        or not isinstance(before, Tensor)
+        or len(before.elements or ()) != len(wanted)
+    ):
+        return [], list(_asserted(name, f"as_lists({flat})", wanted))
+    lines = [f"wanted = {flat}.clone()"]
+    old = list(before.elements or ())
+    at = 0
+    while at < len(wanted):
+        end = at
+        while end < len(wanted) and wanted[end] != old[end]:
+            end += 1
+        if end > at:
+            lines.append(
+                f"wanted[{at}:{end}] = torch.tensor({elements_of(wanted[at:end])}, dtype=wanted.dtype)"
+            )
+        at = end + 1
+    return lines, [
+        f"places = ({flat} != wanted).nonzero().flatten().tolist()",
+        f'assert not places, f"{name} differs from what it should hold at {{places[:8]}}"',
+    ]
+
+
+def _leaves(
+    place: str, want: Value, got: Value, variables: Mapping[str, str], case: Case
+) -> Iterator[tuple[str, Any, Any]]:
+    """Places of a result that are compared, what should be there, and what was."""
+    if _is_data(want):
+        yield place, as_lists(want), as_lists(got) if _is_data(got) else _Other()
+    elif isinstance(want, SameAs):
+        if not want.path.startswith("result") and not variables.get(want.path):
+            _refuse(f"{want.path} has no name in a script", case)
+        path = want.path if want.path.startswith("result") else variables[want.path]
+        yield f"{place} is {path}", True, got == want
+    elif isinstance(want, Address):
+        if not variables.get(want.argument):
+            _refuse(f"{want.argument} has no name in a script", case)
+        there = isinstance(got, Address) and got.argument == want.argument
+        yield (
+            f"{place} - {variables[want.argument]}.data_ptr()",
+            want.offset,
+            got.offset if there and isinstance(got, Address) else _Other(),
+        )
+    elif isinstance(want, Record):
+        if isinstance(got, Record) and got.type != want.type:
+            _refuse("the result is of another class", case)
+        fields = dict(got.fields) if isinstance(got, Record) else {}
+        for name, item in want.fields:
+            yield from _leaves(f"{place}.{name}", item, fields.get(name), variables, case)
+    elif isinstance(want, dict):
+        for key, item in want.items():
+            found = got.get(key) if isinstance(got, dict) else None
+            yield from _leaves(f"{place}[{key!r}]", item, found, variables, case)
+    elif isinstance(want, (list, tuple)):
+        if isinstance(got, (list, tuple)) and len(got) != len(want):
+            _refuse("the result has another length", case)
+        for number, item in enumerate(want):
+            found = got[number] if isinstance(got, (list, tuple)) else None
+            yield from _leaves(f"{place}[{number}]", item, found, variables, case)
+    else:
+        _refuse(f"the result has a {type(want).__name__}", case)
+
+
+class _Other:
+    """Stands for something that is equal to nothing."""
+
+
+def _is_data(value: Value) -> bool:
+    if isinstance(value, Tensor):
+        return value.elements is not None and all(map(_is_data, value.elements))
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_data, value))
+    if isinstance(value, Mapping):
+        return all(map(_is_data, value.values()))
+    if isinstance(value, float):
+        # It differs from itself.
+        return not math.isnan(value)
+    return value is None or isinstance(value, (bool, int, str))
+
+
+def as_lists(value: Value) -> Any:
+    """The value in the form to which the lines bring a result."""
+    if isinstance(value, Tensor):
+        flat = [one.item() if hasattr(one, "item") else one for one in value.values()]
+        return _shaped(flat, value.shape)
+    if isinstance(value, (list, tuple)):
+        return [as_lists(one) for one in value]
+    if isinstance(value, dict):
+        return {key: as_lists(one) for key, one in value.items()}
+    return value
+
+
+def _shaped(flat: list[Any], shape: tuple[int, ...]) -> Any:
+    if not shape:
+        return flat[0]
+    if len(shape) == 1:
+        return flat
+    size = len(flat) // shape[0] if shape[0] else 0
+    return [_shaped(flat[at * size : (at + 1) * size], shape[1:]) for at in range(shape[0])]
+
+
+def _refuse(reason: str, case: Case) -> NoReturn:
+    raise ValueError(
+        f"case = {case.property_name}, but should be one that a plain call shows: {reason} [upstream]"
+    )

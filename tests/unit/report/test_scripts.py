@@ -1,0 +1,489 @@
+"""`repro.py` and `test_repro.py`: run on a wrong implementation and on a right one they say so, and what cannot be tried is neither."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from statecheck.case import Case
+from statecheck.case.compare import outcome_difference
+from statecheck.case.failure import stated
+from statecheck.case.values import (
+    DType,
+    Let,
+    Name,
+    Overwrite,
+    Raised,
+    Returned,
+    Tensor,
+    View,
+    call,
+    int32,
+    record,
+)
+from statecheck.diagnose.own_calls import with_own_calls
+from statecheck.execution.registry import load_properties
+from statecheck.report.markdown import ALONE, TEST, report_text, subject_root, write_report
+from statecheck.report.scripts.calls import plain_calls
+from statecheck.report.scripts.script import repro_script, repro_test
+from statecheck.subject import Subject, load
+from tests.helpers.cases import a_case, in_order
+from tests.helpers.hunts import hunt
+from tests.helpers.modules import ROOT, module
+from tests.helpers.processes import run_python
+from tests.unit.report.defects import DEFECTS, DefectiveModule, falsified, source
+
+REPLAYED = {
+    "dtype",
+    "list for tuple",
+    "bool for int",
+    "record of another class",
+    "layout not read",
+    "argument written",
+    "gap written",
+    "field of a named record written",
+}
+"""Defects that a comparison of numbers does not show: the script replays the case."""
+HALVES = "def halved(x):\n    return x // 2\n"
+MENDED = "def halved(x):\n    return x // 2 + 1\n"
+MOST_LINES = 75
+
+
+def run(script: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    hidden = ("SUBJECT", "SUBJECT_PATH", "DEVICE", "PYTHONPATH")
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    return run_python(script, *arguments, env=kept | variables, cwd=Path("/"))
+
+
+def body(lines: str) -> str:
+    """A subject whose function does this."""
+    return f"def halved(x):\n    {lines}\n"
+
+
+def a_half(**changes: object) -> Case:
+    """A case in which 4 halved is to be 3."""
+    fields: dict[str, Any] = {
+        "subject": "toy_halves",
+        "steps": (call("halved", x=4),),
+        "expected": (Returned(3),),
+        "actual": (Returned(2),),
+    }
+    fields |= changes
+    pairs = zip(fields["expected"], fields["actual"], strict=True)
+    difference = next(filter(None, (outcome_difference(*pair, places=False) for pair in pairs)), None)
+    return a_case(**{"message": f"{difference} [halved()]"} | fields)
+
+
+def write(folder: Path, subject: str | None, case: Case) -> Path:
+    """A script beside its subject."""
+    script = folder / "repro.py"
+    script.write_text(repro_script(case, folder, folder), encoding="utf-8")
+    if subject is not None:
+        (folder / "toy_halves.py").write_text(subject, encoding="utf-8")
+    return script
+
+
+# On a wrong implementation, and on a right one.
+
+
+def scripts_of(folder: Path, defect: DefectiveModule) -> tuple[Case, Path]:
+    with module(folder, defect.module, source(defect)):
+        case = falsified(defect.module, "cpu", *defect.steps)
+        return case, write_report(case, folder / "reports", load(defect.module).module)
+
+
+def codes(folder: Path) -> list[int]:
+    """How the script ends on the subject that it was made of, and on `impl`."""
+    found = [
+        run(folder / "repro.py", PYTHONPATH=str(ROOT)),
+        run(folder / "repro.py", SUBJECT="impl", SUBJECT_PATH=str(ROOT)),
+    ]
+    assert found[0].stdout.endswith("the defect is there\n"), found[0]
+    assert found[1].stdout.endswith("the defect is gone\n"), found[1]
+    return [one.returncode for one in found]
+
+
+@pytest.mark.parametrize(
+    "defect", [one for one in DEFECTS if one.name not in REPLAYED], ids=lambda one: one.name
+)
+def test_a_script_of_plain_calls_is_short_and_exits_1_with_the_defect_and_0_without(
+    tmp_path: Path, defect: DefectiveModule
+) -> None:
+    _, directory = scripts_of(tmp_path, defect)
+    text = (directory / "repro.py").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MOST_LINES
+    assert "statecheck" not in text
+    assert codes(directory) == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "defect",
+    [
+        pytest.param(one, marks=() if one.name == "gap written" else pytest.mark.slow, id=one.name)
+        for one in DEFECTS
+        if one.name in REPLAYED
+    ],
+)
+def test_a_script_that_replays_exits_1_with_the_defect_and_0_without(
+    tmp_path: Path, defect: DefectiveModule
+) -> None:
+    case, directory = scripts_of(tmp_path, defect)
+    assert repro_test(case) == ""
+    assert not (directory / TEST).exists()
+    assert codes(directory) == [1, 0]
+
+
+KERNEL = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def fill_kernel(out, count):
+    for index in range(tl.load(count)):
+        tl.store(out + index, index + {more})
+"""
+
+
+def test_a_script_of_a_kernel_runs_it_without_a_gpu(tmp_path: Path) -> None:
+    """The kernel counts up to a number that it has loaded, which Triton's interpreter does not do beside each NumPy."""
+    launch = call(
+        "harness.launch",
+        kernel="fill_kernel",
+        grid=(1,),
+        arguments={"out": Name("out"), "count": Name("count")},
+        constexprs={},
+        observes=("out",),
+    )
+    steps = (Let("out", int32([9, 9, 9])), Let("count", int32([2])), launch)
+    right, wrong = (Returned(None, after=(("out", int32([more, 1 + more, 9])),)) for more in (0, 1))
+    case = a_half(
+        steps=steps,
+        expected=(right,),
+        actual=(wrong,),
+        message="out[0] = 1, but should be 0 [harness.launch()]",
+    )
+    script = write(tmp_path, None, case)
+    ended = []
+    for more in (1, 0):
+        (tmp_path / "toy_halves.py").write_text(KERNEL.format(more=more), encoding="utf-8")
+        ended.append(run(script).returncode)
+    assert ended == [1, 0]
+    assert "toy_halves.fill_kernel[(1,)](out=out, count=count)" in script.read_text(encoding="utf-8")
+
+
+PROPERTIES = {
+    "varlen_chunks": "varlen-chunks/ends",
+    "chunk_offsets": "fla-chunks/offsets",
+    "split_batch": "split/partition",
+    "page_size": "page-size/all-states",
+}
+"""By function of the protocol that takes and returns numbers and lists: a property that calls it."""
+WRONG_PORT = """
+from examples.numpy_port import *
+from examples import numpy_port
+STATECHECK_PROTOCOL = 2
+
+def changed(value):
+    if isinstance(value, (list, tuple)) and value:
+        return type(value)([changed(value[0]), *value[1:]])
+    return value + 1 if isinstance(value, int) else value
+
+def {name}(*args, **arguments):
+    return changed(numpy_port.{name}(*args, **arguments))
+
+{name}.__wrapped__ = numpy_port.{name}
+"""
+
+
+def failing(id_: str, subject: Subject) -> Case:
+    tested = next(one for one in load_properties().values() if one.id == id_)
+    caught = hunt(tested, subject, shrink=True)
+    assert caught is not None
+    return with_own_calls(caught.case, subject)
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_a_script_of_a_port_needs_the_port_alone(name: str, tmp_path: Path) -> None:
+    with module(tmp_path, "toy_wrong_port", WRONG_PORT.format(name=name)):
+        subject = load("toy_wrong_port")
+        case = failing(PROPERTIES[name], subject)
+        text = repro_script(case, tmp_path, tmp_path)
+    assert f"toy_wrong_port.{name}(" in text
+    assert "statecheck" not in text
+    assert "import torch" not in text
+    script = tmp_path / "repro.py"
+    script.write_text(text, encoding="utf-8")
+    subjects: tuple[dict[str, str], ...] = ({}, {"SUBJECT": "examples.numpy_port"}, {"SUBJECT": "no_port"})
+    assert [run(script, PYTHONPATH=str(ROOT), **one).returncode for one in subjects] == [1, 0, 2]
+
+
+# How a script ends.
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "subject"),
+    [
+        (1, "AssertionError: result = 2, but should be 3\nthe defect is there\n", HALVES),
+        (0, "the defect is gone\n", MENDED),
+        (1, "Traceback (most recent call last):", body("raise RuntimeError('lost')")),
+        (1, "Traceback (most recent call last):", body("import sys; sys.exit(0)")),
+        (2, "it cannot be tried here: ModuleNotFoundError: No module named 'toy_halves'\n", None),
+        (2, "it cannot be tried here: SyntaxError: ", "def halved(x:\n"),
+        (2, "it cannot be tried here: SystemExit: 1\n", "import sys\nsys.exit(1)\n"),
+        (2, "it cannot be tried here: BaseException: no GPU\n", "raise BaseException('no GPU')\n"),
+        (2, "it cannot be tried here: AttributeError: module 'toy_halves' has no attribute 'halved'\n", ""),
+        (2, "it cannot be tried here: full\n", body("raise MemoryError('full')")),
+    ],
+)
+def test_a_script_ends_with_a_code_and_says_why(
+    tmp_path: Path, code: int, output: str, subject: str | None
+) -> None:
+    script = write(tmp_path, subject, a_half())
+    done = run(script)
+    assert (done.returncode, done.stdout[: len(output)]) == (code, output), done
+    assert code == 0 or "gone" not in done.stdout
+    assert run(script, "--bisect").returncode == (125 if code == 2 else code)
+
+
+ENDED = a_half(actual=(Raised("the process ended", "signal 11", kind="fault"),))
+
+
+@pytest.mark.parametrize(
+    ("code", "subject"),
+    [
+        (1, body("import os; os._exit(0)")),
+        (1, body("import os; os.kill(os.getpid(), 11)")),
+        (1, body("import time; time.sleep(1000)")),
+        (0, MENDED),
+        (2, "import sys\nsys.exit(0)\n"),
+    ],
+)
+def test_a_script_of_a_crash_or_a_hang_says_whether_it_is_still_there(
+    tmp_path: Path, code: int, subject: str
+) -> None:
+    assert repro_test(ENDED) == ""
+    script = write(tmp_path, subject, ENDED)
+    done = run(script, TIME_LIMIT="1")
+    assert done.returncode == code, done
+
+
+DEPENDENT = a_half(steps=(call("cdiv", x=5, y=2),), depends_on="chance")
+
+
+def of_cdiv(subject: str) -> str:
+    return subject.replace("halved(x)", "cdiv(x, y)")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "output", "subject"),
+    [
+        (1, "result = 2, but should be 3\nthe defect is there\n", of_cdiv(HALVES)),
+        (2, "nothing failed, but the failure depends on chance", of_cdiv(MENDED)),
+        (2, "it cannot be tried here: subject = 'toy_halves', but should be", None),
+        (2, "toy_halves has no cdiv\nit cannot be tried here\n", ""),
+        (1, "the call = ", of_cdiv(body("import os; os._exit(0)"))),
+        (1, "the call = hang", of_cdiv(body("import time; time.sleep(1000)"))),
+    ],
+)
+def test_a_script_that_replays_ends_with_a_code_and_says_why(
+    tmp_path: Path, code: int, output: str, subject: str | None
+) -> None:
+    done = run(write(tmp_path, subject, DEPENDENT), TIME_LIMIT="2")
+    assert (done.returncode, done.stdout[: len(output)]) == (code, output), done
+
+
+@pytest.mark.slow
+def test_a_script_that_replays_carries_its_modules_and_needs_no_hypothesis(tmp_path: Path) -> None:
+    script = write(tmp_path, of_cdiv(HALVES), DEPENDENT)
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['hypothesis'] = None\n", encoding="utf-8"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    line = [sys.executable, str(script)]
+    done = subprocess.run(
+        line,
+        env=environment | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert run(script, "--extract", str(tmp_path / "files")).returncode == 0
+    carried = sorted((tmp_path / "files/statecheck").rglob("*.py"))
+    assert len(carried) > 100
+    for path in carried:
+        assert path.read_bytes() == (ROOT / path.relative_to(tmp_path / "files")).read_bytes()
+    assert Case.load(tmp_path / "files/case.json") == DEPENDENT
+
+
+# Which cases are plain calls, and how they are written.
+
+
+REFUSED = {
+    "a condition on several calls": (
+        a_half(expected=(Returned(2),), failure=stated("2 is even")),
+        "no single call",
+    ),
+    "the sanitizer's finding": (
+        a_half(actual=(Raised("OutsideView", "x", kind="memory"),)),
+        "no single call",
+    ),
+    "an order of programs": (in_order(a_half(), "reversed"), "it takes statecheck"),
+    "chance": (DEPENDENT, "the failure depends on chance"),
+    "an engine": (a_half(steps=(call("LiveEngine", settings=1),)), "a forward of statecheck's own"),
+    "a type alone": (
+        a_half(actual=(Returned(True),), expected=(Returned(1),)),
+        "what differs is none of the numbers",
+    ),
+    "a function of the harness": (
+        a_half(steps=(call("harness.owned_fields", owner=1, result=2),)),
+        "harness.owned_fields is statecheck's own",
+    ),
+    "an object": (a_half(steps=(call("halved", x=4, bind="half"),)), "makes an object"),
+}
+
+
+@pytest.mark.parametrize(("case", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_plain_calls_do_not_show_is_refused_with_the_reason(case: Case, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"but should be one that a plain call shows: .*{reason}"):
+        plain_calls(case, None)
+
+
+POOL = Tensor("uint8", (16,), bytes(16))
+LINES = {
+    "a place": (a_half(), 'str(Path(__file__).resolve().parent / "../..")'),
+    "a device": (
+        a_half(device="cuda", steps=(call("halved", x=int32([1])),)),
+        "x = torch.tensor([1], dtype=torch.int32, device='cuda')",
+    ),
+    "a long run": (
+        a_half(steps=(call("halved", x=int32([1, 2] + [7] * 5000)),)),
+        "x = torch.tensor([1, 2] + [7] * 5000, dtype=torch.int32)",
+    ),
+    "a view": (
+        a_half(
+            steps=(
+                Let("pool", POOL),
+                Let("state", View("pool", "float32", (2,), None, 1)),
+                call("halved", x=Name("state")),
+            )
+        ),
+        "state = pool.view(torch.float32).as_strided((2,), (1,), 1)",
+    ),
+    "memory that is written": (
+        a_half(steps=(Let("x", int32([1])), Overwrite("x", (2,)), call("halved", x=Name("x")))),
+        "x.copy_(torch.tensor([2], dtype=torch.int32))",
+    ),
+    "a type": (a_half(steps=(call("halved", x=DType("int8")),)), "halved(torch.int8)"),
+}
+
+
+@pytest.mark.parametrize(("case", "line"), LINES.values(), ids=LINES)
+def test_a_script_writes_values_so(case: Case, line: str, tmp_path: Path) -> None:
+    text = repro_script(case, tmp_path / "reports" / "one", tmp_path)
+    ast.parse(text)
+    assert line in text
+
+
+def test_a_class_that_the_subject_lacks_is_a_plain_object(tmp_path: Path) -> None:
+    with module(tmp_path, "toy_halves", HALVES):
+        text = repro_script(a_half(steps=(call("halved", x=record("Config", size=4)),)), tmp_path, tmp_path)
+    assert "halved(SimpleNamespace(size=4))" in text
+    assert "from types import SimpleNamespace\n" in text
+
+
+@pytest.mark.parametrize("sentence", ['ends with a quote"', '"""', "a \\ backslash", "two\nlines"])
+def test_any_sentence_leaves_the_script_well_formed(sentence: str) -> None:
+    for case in (a_half(sentence=sentence), replace(DEPENDENT, sentence=sentence)):
+        ast.parse(repro_script(case, Path(), None))
+
+
+ENGINE = "def divide(x, y):\n    return x // y + 1\n"
+ADAPTER = """
+import sys
+from subjects import Subject
+from toy_engine import divide
+
+def adapted(x, y):
+    return divide(x, y)
+
+SUBJECT = Subject("toy_adapter", sys.modules[__name__], release="1.2", is_adapter=True)
+"""
+
+
+def test_a_script_calls_the_project_behind_an_adapter(tmp_path: Path) -> None:
+    with module(tmp_path, "toy_engine", ENGINE), module(tmp_path, "toy_adapter", ADAPTER):
+        case = a_half(subject="toy_adapter", steps=(call("divide", x=6, y=2),), actual=(Returned(4),))
+        texts = [repro_script(case, tmp_path, tmp_path), repro_test(case), report_text(case, tmp_path)]
+    assert [("toy_engine.divide(6, 2)" in text, "import toy_adapter" in text) for text in texts[:2]] == [
+        (True, False)
+    ] * 2
+    assert [text.count("toy_adapter 1.2: toys divide") for text in (texts[0], texts[2])] == [1, 1]
+    (tmp_path / "repro.py").write_text(texts[0], encoding="utf-8")
+    ended = [run(tmp_path / "repro.py", SUBJECT_PATH=str(tmp_path)).returncode]
+    (tmp_path / "toy_engine.py").write_text(ENGINE.replace(" + 1", ""), encoding="utf-8")
+    ended.append(run(tmp_path / "repro.py", SUBJECT_PATH=str(tmp_path)).returncode)
+    assert ended == [1, 0]
+
+
+def test_the_root_of_a_subject_is_the_folder_to_import_it_from(tmp_path: Path) -> None:
+    with module(tmp_path, "toy_rooted", "") as name:
+        roots = [subject_root(one) for one in (load("impl").module, load(name).module, pytest)]
+    assert roots == [ROOT, tmp_path.resolve(), None]
+
+
+# As a test of the project.
+
+
+def test_the_test_fails_with_the_defect_and_passes_without(tmp_path: Path) -> None:
+    ended = []
+    for name, subject in (("wrong", HALVES), ("right", MENDED)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "toy_halves.py").write_text(subject, encoding="utf-8")
+        (folder / TEST).write_text(repro_test(a_half()), encoding="utf-8")
+        line = [sys.executable, *ALONE, "-p", "no:cacheprovider", "-q", TEST]
+        environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": ""}
+        done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        ended.append(done.stdout.splitlines()[-1].partition(" in ")[0])
+    assert ended == ["1 failed", "1 passed"]
+
+
+def test_a_report_has_the_test_and_the_command_that_runs_it(tmp_path: Path) -> None:
+    with module(tmp_path, "toy_halves", HALVES):
+        folder = write_report(a_half(), tmp_path / "reports", load("toy_halves").module)
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    assert (folder / TEST).is_file()
+    assert f"{' '.join(ALONE)} {folder / TEST}`" in text
+    assert "it needs the project alone." in text
+
+
+def test_a_test_of_memory_compares_what_was_written(tmp_path: Path) -> None:
+    """Of a long pool, in the places alone where it changes."""
+    pool = Tensor("uint8", (100,), bytes(100))
+    after = [Tensor("uint8", (100,), bytes([*range(4), *[0] * 96])), pool]
+    right, wrong = (Returned(None, after=(("pool", one),)) for one in after)
+    step = call("filled", pool=Name("pool"), observes=("pool",))
+    case = a_half(steps=(Let("pool", pool), step), expected=(right,), actual=(wrong,))
+    (tmp_path / "toy_halves.py").write_text(
+        "def filled(pool):\n    pool[:4] = __import__('torch').arange(4)\n"
+    )
+    text = repro_script(case, tmp_path, tmp_path)
+    assert "wanted[1:4] = torch.tensor([1, 2, 3], dtype=wanted.dtype)" in text
+    (tmp_path / "repro.py").write_text(text, encoding="utf-8")
+    assert run(tmp_path / "repro.py").returncode == 0
+    (tmp_path / "toy_halves.py").write_text("def filled(pool):\n    pool[:5] = 1\n")
+    done = run(tmp_path / "repro.py")
+    assert (done.returncode, "pool differs from what it should hold at [0, 2, 3, 4]" in done.stdout) == (
+        1,
+        True,
+    )
