@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from statecheck import rooms
-from statecheck.campaign.merge import merged, write_down
+from statecheck.campaign.merge import merge_records, write_merged
 from statecheck.campaign.plan import Plan, shard_name
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.util.command_lines import pip_line
@@ -69,10 +69,10 @@ def run_on_ray(
     if not records:
         rule = f"one at least that comes to an end: {'; '.join(troubles) or 'interrupted'}"
         raise ValueError(f"shards = 0 of {shards} ended, but should be {rule} [run_on_ray]")
-    whole = merged(records)
+    whole = merge_records(records)
     whole.interrupted |= interrupted
     whole.troubles += troubles
-    return write_down(whole, Path(plan.reports), Path(plan.corpus))
+    return write_merged(whole, Path(plan.reports), Path(plan.corpus))
 
 
 def _imported() -> Any:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from statecheck.campaign.corpus import not_written
-from statecheck.campaign.folder import left_in, pending_of, unclaimed
+from statecheck.campaign.folder import is_unclaimed, pending_cases, pending_folder
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.output import take_output
 from statecheck.campaign.processes.pool import Gpus, WorkerHandle, WorkerPool
@@ -39,7 +39,7 @@ from statecheck.campaign.processes.tasks import (
 )
 from statecheck.campaign.record import FILE, NOT_REPLAYED, CampaignRecord, CorpusRecord
 from statecheck.campaign.scheduler import GRACE_SECONDS, Scheduler
-from statecheck.campaign.start import begun, terminated_like_interrupted, uninterrupted
+from statecheck.campaign.start import begin, terminated_like_interrupted, uninterrupted
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.diagnose.replay import LEFT_OUT
@@ -71,8 +71,8 @@ class Campaign:
     def __init__(self, plan: Plan, watch: Watch) -> None:
         self.plan, self.watch = plan, watch
         self.folder = plan.folder
-        self.pending = pending_of(self.folder)
-        self.state, self.defects, self.keeper, examples = begun(plan)
+        self.pending = pending_folder(self.folder)
+        self.state, self.defects, self.keeper, examples = begin(plan)
         self.record = self.state.record
         self._started: float | None = None
         self._ended: float | None = None
@@ -86,7 +86,7 @@ class Campaign:
 
     @property
     def at(self) -> float:
-        """Seconds that the campaign has run; none until its workers are ready."""
+        """Seconds that the campaign has run; 0 until its workers are ready."""
         if self._started is None:
             return 0.0
         now = self._ended if self._ended is not None else time.monotonic()
@@ -94,13 +94,13 @@ class Campaign:
 
     @property
     def left(self) -> float:
-        """Seconds of the budget; none where the first failure is enough, and has its report."""
+        """Seconds of the budget that are left; 0 where the first failure ends the campaign, and has its report."""
         if self.plan.exit_first and self.state.buckets:
             return 0.0
         return float("inf") if self.plan.budget is None else self.plan.budget - self.at
 
     def run(self) -> CampaignRecord:
-        """Run to the end of the budget; Ctrl-C ends it early with what is known by then."""
+        """Run to the end of the budget, or to Ctrl-C; the record."""
         plan = self.plan
         self._adopt()
         self._scheduler.begin(self.folder, self.state.names if plan.is_selective else None)
@@ -138,10 +138,10 @@ class Campaign:
         """Put what campaigns that have ended had in hand into the corpus, from where it is replayed."""
         for campaign in sorted(self.folder.parent.glob("*/")):
             # Its own folder may be that of a campaign of the same name, which has ended.
-            if campaign != self.folder and not unclaimed(campaign):
+            if campaign != self.folder and not is_unclaimed(campaign):
                 continue
             with suppress(OSError):
-                for path, case in left_in(pending_of(campaign)):
+                for path, case in pending_cases(pending_folder(campaign)):
                     if self.keeper.keep(case, self.state.first_seen):
                         _remove(path)
 
@@ -176,7 +176,7 @@ class Campaign:
         if not busy or over > GRACE_SECONDS + limits.LAST_CALLS * self.plan.time_limit:
             return True
         # Where a failing input is on disk, its report may be cut short.
-        return over > GRACE_SECONDS and all(any(left_in(self.pending, worker.pid)) for worker in busy)
+        return over > GRACE_SECONDS and all(any(pending_cases(self.pending, worker.pid)) for worker in busy)
 
     # What workers send.
 
@@ -308,7 +308,7 @@ class Campaign:
         self._scheduler.ended(task, None)
         # What it was doing by then is not known: the input may be the smallest.
         note = f"{why[:1].upper()}{why[1:]} before this failure was reported: there may be a smaller input."
-        cases = list(left_in(self.pending, worker.pid))
+        cases = list(pending_cases(self.pending, worker.pid))
         for path, case in cases:
             name = self.defects.matcher.name_of(case)
             for error in self.defects.matcher.errors:
@@ -395,7 +395,7 @@ class Campaign:
             self.watch(self)
 
     def current(self) -> CampaignRecord:
-        """What is known by now."""
+        """The record, with the time and the verdicts by now."""
         self.record.seconds = round(self.at, 3)
         self.defects.count(self.state.property_states)
         return self.state.current()

@@ -60,7 +60,7 @@ def claimed(plan: Plan, *, named: bool) -> Iterator[Plan]:
             os.close(lock)
 
 
-def unclaimed(folder: Path) -> bool:
+def is_unclaimed(folder: Path) -> bool:
     """Whether no process runs the campaign in a folder, as far as the file system can tell."""
     try:
         lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -77,7 +77,7 @@ def unclaimed(folder: Path) -> bool:
         os.close(lock)
 
 
-def pending_of(campaign: Path) -> Path:
+def pending_folder(campaign: Path) -> Path:
     """The folder of a campaign's pending inputs."""
     return campaign / "pending"
 
@@ -124,7 +124,7 @@ class Pending:
         return self.folder / f"{name}.{bucket}.{os.getpid()}.json"
 
 
-def left_in(folder: Path, worker: int | None = None) -> Iterator[tuple[Path, Case]]:
+def pending_cases(folder: Path, worker: int | None = None) -> Iterator[tuple[Path, Case]]:
     """Failing inputs that a worker that is gone, or all of a campaign that is gone, have left: the file, and the case."""
     for path in sorted(folder.glob("*.json" if worker is None else f"*.{worker}.json")):
         with suppress(OSError, ValueError):

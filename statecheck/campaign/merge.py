@@ -41,7 +41,7 @@ Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 
 
-def merged(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> CampaignRecord:
+def merge_records(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> CampaignRecord:
     """The shards of one campaign, added up; `troubles` names those that are missing.
 
     Args:
@@ -51,7 +51,7 @@ def merged(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> Camp
         ValueError: none, shards that do not belong together, or two different records of one shard.
     """
     if not records:
-        raise ValueError("records = [], but should have one at least [merged]")
+        raise ValueError("records = [], but should have one at least [merge_records]")
     first, found = records[0], dict[int, tuple[CampaignRecord, str]]()
     names = names or [f"record {number}" for number in range(len(records))]
     for one, name in zip(records, names, strict=True):
@@ -181,7 +181,7 @@ def _mark(group: list[MarkRecord]) -> MarkRecord:
     return replace(first, examples=sum(record.examples for record in group))
 
 
-def write_down(record: CampaignRecord, reports: Path, corpus: Path) -> CampaignRecord:
+def write_merged(record: CampaignRecord, reports: Path, corpus: Path) -> CampaignRecord:
     """Write the buckets' cases and reports and the campaign's folder; the record as it is written, with what could not be.
 
     The corpus keeps the smallest case of each bucket.

@@ -23,7 +23,7 @@ from statecheck.subject import BUILT_IN, Subject, load
 from statecheck.subject.identity import SOURCE, source_of
 
 
-def begun(plan: Plan) -> tuple[CampaignState, KnownDefects, Keeper, Mapping[str, int]]:
+def begin(plan: Plan) -> tuple[CampaignState, KnownDefects, Keeper, Mapping[str, int]]:
     """The empty state, the declared defects, the keeper of failing cases, and the number of examples that a profile has of each property.
 
     Raises:

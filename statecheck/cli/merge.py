@@ -40,7 +40,7 @@ class _Found:
 @corpus_option("failing cases are kept")
 def merge(options: SimpleNamespace) -> int:
     """Add up the shards of a campaign that lie below the FOLDERs, and write its report; of a whole campaign, the report again."""
-    from statecheck.campaign.merge import merged, write_down
+    from statecheck.campaign.merge import merge_records, write_merged
     from statecheck.campaign.terminal.results import print_verdict
 
     require_own(options.reports, "reports", "reports")
@@ -53,9 +53,9 @@ def merge(options: SimpleNamespace) -> int:
     if not found.records:
         what = f"campaign {options.id}" if options.id else "campaign"
         raise ValueError(f"folders = {_list(options.folders)}, but should hold a {what} in {FILE} [merge]")
-    whole = merged(list(found.records.values()), list(map(str, found.records)))
+    whole = merge_records(list(found.records.values()), list(map(str, found.records)))
     whole.troubles += found.left_out
-    whole = write_down(whole, options.reports, options.corpus)
+    whole = write_merged(whole, options.reports, options.corpus)
     for trouble in whole.troubles:
         say(f"trouble: {said(trouble)}")
     code = print_verdict(say, whole, options.reports / "campaigns" / whole.plan.id)

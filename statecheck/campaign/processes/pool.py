@@ -58,21 +58,21 @@ class WorkerPool:
         return [worker for worker in self.workers if worker.task is not None]
 
     def spawn(self) -> WorkerHandle:
-        """A worker more, on the usable device with the fewest."""
+        """Start another worker on the usable device with the fewest workers."""
         gpu = min(self.gpus.usable, key=lambda gpu: sum(worker.gpu is gpu for worker in self.workers))
         worker = spawn_worker(replace(self.setting, share=gpu.address, gpu=gpu.index), gpu)
         self.workers.append(worker)
         return worker
 
     def stop(self, worker: WorkerHandle) -> None:
-        """End a worker; it is no member any more, and its process is gone when this returns."""
+        """End a worker and remove it from the pool; its process is gone when this returns."""
         if worker in self.workers:
             self.workers.remove(worker)
             worker.stop()
             worker.pipe.close()
 
     def end(self, worker: WorkerHandle) -> Iterator[Event]:
-        """End a worker as `stop` does; what it had sent by then."""
+        """End a worker as `stop` does, and yield the events that it had sent by then."""
         with suppress(EOFError, OSError):
             yield from worker.messages()
         worker.stop()
@@ -82,14 +82,14 @@ class WorkerPool:
         worker.pipe.close()
 
     def wait(self, seconds: float) -> None:
-        """Until a worker sends something, or this time is over."""
+        """Wait until a worker sends something, or this time is over."""
         wait(
             [worker.pipe for worker in self.workers if worker.task is not None or not worker.ready],
             timeout=seconds,
         )
 
     def events(self) -> Iterator[tuple[WorkerHandle, Event]]:
-        """What has happened since the last time. A worker that is replaced meanwhile has no further events."""
+        """The events since the last call. A worker that is replaced meanwhile has no further events."""
         for worker in list(self.workers):
             for event in self._events_of(worker):
                 yield worker, event
@@ -125,7 +125,7 @@ def spawn_worker(setting: Setting, gpu: Gpu) -> WorkerHandle:
 
 @dataclass(eq=False)
 class WorkerHandle:
-    """A worker, and what it is busy with.
+    """A worker, and the task that it is busy with.
 
     `ready`: it has imported what it needs. `isolated`: the subject never runs in its own process. `silence`: seconds since its last message.
     """
@@ -153,7 +153,7 @@ class WorkerHandle:
             self.pipe.send(task)
 
     def messages(self) -> Iterator[Any]:
-        """All that it has sent until now.
+        """The messages that it has sent since the last call.
 
         Raises:
             EOFError: it has ended, and nothing is left to be read.
@@ -178,7 +178,7 @@ class WorkerHandle:
         self.silence, self._looked_at = 0.0, time.monotonic()
 
     def overdue(self, time_limit: float) -> WorkerLost | None:
-        """How it is lost, if it has been silent for too long.
+        """The event that the worker is lost, if it has been silent for too long.
 
         Args:
             time_limit: seconds that a call of the subject may take.

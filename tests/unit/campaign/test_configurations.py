@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from statecheck.campaign.merge import merged
+from statecheck.campaign.merge import merge_records
 from statecheck.campaign.pages.causes import grouped
 from statecheck.campaign.pages.summary import evidence, little_compared, verdict
 from statecheck.campaign.plan import Plan
@@ -189,7 +189,7 @@ def test_shards_add_up_model_by_model(tmp_path: Path) -> None:
         record = record_of(state)
         record.save(tmp_path / "campaign.json")
         records.append(CampaignRecord.load(tmp_path / "campaign.json"))
-    whole = merged(
+    whole = merge_records(
         [replace(one, plan=replace(one.plan, shard=number, shards=2)) for number, one in enumerate(records)]
     )
     assert whole.properties[0].share == "passed for 2 of 3 models; not tested for 1: lfm2"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from statecheck.campaign.corpus import Corpus
-from statecheck.campaign.merge import merged
+from statecheck.campaign.merge import merge_records
 from statecheck.campaign.record import (
     BucketRecord,
     CampaignRecord,
@@ -54,7 +54,7 @@ def a_shard(shard: int = 0, shards: int = 2, **changes: Any) -> CampaignRecord:
 
 def pair(one: dict[str, Any], other: dict[str, Any]) -> CampaignRecord:
     """Both shards of a campaign, which differ in these fields, merged."""
-    return merged([a_shard(0, **one), a_shard(1, **other)])
+    return merge_records([a_shard(0, **one), a_shard(1, **other)])
 
 
 def test_what_shards_did_adds_up() -> None:
@@ -67,7 +67,7 @@ def test_what_shards_did_adds_up() -> None:
 
 def test_the_order_of_shards_does_not_matter() -> None:
     shards = [a_shard(0, 3, buckets=[a_bucket()]), a_shard(1, 3, troubles=["slow disk"]), a_shard(2, 3)]
-    assert merged(shards) == merged(shards[::-1])
+    assert merge_records(shards) == merge_records(shards[::-1])
 
 
 def test_a_bucket_of_several_shards_is_one_with_the_smallest_case_and_the_first_date() -> None:
@@ -127,12 +127,12 @@ def test_a_canary_that_one_shard_did_not_find_was_not_found() -> None:
 
 
 def test_a_missing_shard_leaves_the_campaign_incomplete() -> None:
-    whole = merged([a_shard(0, 3), a_shard(2, 3)])
+    whole = merge_records([a_shard(0, 3), a_shard(2, 3)])
     assert (whole.complete, whole.troubles) == (False, ["shard 2/3 is missing"])
 
 
 def test_a_copy_of_a_record_counts_once() -> None:
-    assert merged([a_shard(0), a_shard(1), a_shard(0)]) == merged([a_shard(0), a_shard(1)])
+    assert merge_records([a_shard(0), a_shard(1), a_shard(0)]) == merge_records([a_shard(0), a_shard(1)])
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_shard_that_did_not_end_leaves_the_campaign_incomplete(change: dict[st
 
 def test_a_campaign_without_shards_is_left_as_it_is() -> None:
     alone = a_shard(0, 1, troubles=["slow disk"])
-    assert merged([alone]) == alone
+    assert merge_records([alone]) == alone
 
 
 class Desk:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.start import begun
+from statecheck.campaign.start import begin
 from statecheck.case.failure import KINDS
 from statecheck.diagnose.replay import NOT_APPLICABLE, replay_file
 from statecheck.execution.breadth import Combinations, _matches, require_narrow
@@ -142,13 +142,13 @@ def test_no_way_in_takes_a_declaration_that_matches_most_of_what_can_fail(
     message = r"^known defect 'everything' = \d+ of \d+ combinations"
     with module(tmp_path, "broad_port", PORT + 'KNOWN = "known.toml"\n') as name:
         with pytest.raises(ValueError, match=message):
-            begun(Plan("x", subject=name, device=device, budget=1.0))
+            begin(Plan("x", subject=name, device=device, budget=1.0))
         with pytest.raises(ValueError, match=message):
             suite_of(name, SuitePlace("", 1), device=device, known=None, require=(), max_examples=None)
         with pytest.raises(ValueError, match=message):
             replay_file(case, name, device)
         assert replay_file(case, name, device, as_new=True).verdict == NOT_APPLICABLE
-        assert begun(Plan("x", subject=name, device=device, budget=1.0, as_new=True))[1].all == {}
+        assert begin(Plan("x", subject=name, device=device, budget=1.0, as_new=True))[1].all == {}
         config = SimpleNamespace(
             getoption={"--subject": name, "--device": device, "--max-examples": None}.get
         )
