@@ -58,10 +58,19 @@ def run_on_ray(
     Raises:
         ValueError: Ray is not installed, no cluster at the address, or no shard came to an end.
     """
-    ray = _imported()
+    try:
+        ray: Any = import_module("ray")
+    except ImportError as error:
+        rule = f"{pip_line('ray>=2.50')} (the extra `ray`)"
+        raise ValueError(f"ray = not installed, but should be: {rule} [run_on_ray]") from error
     _connect(ray, address)
     try:
-        shards = shards or _places(ray, plan)
+        if not shards:
+            resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+            gpus = sum(int(each.get("GPU", 0)) for each in resources)
+            machines = sum(each.get("CPU", 0) >= plan.engines for each in resources)
+            # One at least: machines may come later.
+            shards = max(1, gpus if plan.device == "cuda" else machines)
         say(f"{shards} shards on the cluster")
         records, troubles, interrupted = _run_shards(ray, plan, shards, say, run)
     finally:
@@ -73,14 +82,6 @@ def run_on_ray(
     whole.interrupted |= interrupted
     whole.troubles += troubles
     return write_merged(whole, Path(plan.reports), Path(plan.corpus))
-
-
-def _imported() -> Any:
-    try:
-        return import_module("ray")
-    except ImportError as error:
-        rule = f"{pip_line('ray>=2.50')} (the extra `ray`)"
-        raise ValueError(f"ray = not installed, but should be: {rule} [run_on_ray]") from error
 
 
 def _connect(ray: Any, address: str) -> None:
@@ -96,14 +97,6 @@ def _connect(ray: Any, address: str) -> None:
     except (OSError, ValueError, RuntimeError) as error:
         rule = f"the address of a cluster that can be reached: {error}"
         raise ValueError(f"ray = {address!r}, but should be {rule} [run_on_ray]") from error
-
-
-def _places(ray: Any, plan: Plan) -> int:
-    """How many shards the cluster can run at a time, one at least: machines may come later."""
-    resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    gpus = sum(int(each.get("GPU", 0)) for each in resources)
-    machines = sum(each.get("CPU", 0) >= plan.engines for each in resources)
-    return max(1, gpus if plan.device == "cuda" else machines)
 
 
 def _run_shards(

@@ -119,8 +119,14 @@ class Campaign:
                         self.state.trouble(trouble)
                     self._retire()
                     for worker in pool.workers:
-                        if worker.ready and worker.task is None:
-                            self._assign(worker)
+                        if not worker.ready or worker.task is not None:
+                            continue
+                        task = self._scheduler.next(worker, pool.workers, self.at, self.left)
+                        self.record.rounds = self._scheduler.rounds
+                        if isinstance(task, Explore):
+                            self.state.property_states[task.unit].begin()
+                        if task is not None:
+                            worker.assign(task)
                     if self._is_over():
                         break
                     pool.wait(_POLL_SECONDS)
@@ -158,14 +164,6 @@ class Campaign:
                 # A worker has ended; another one may take as long again.
                 break
         self._started = time.monotonic()
-
-    def _assign(self, worker: WorkerHandle) -> None:
-        task = self._scheduler.next(worker, self._pool.workers, self.at, self.left)
-        self.record.rounds = self._scheduler.rounds
-        if task is not None:
-            if isinstance(task, Explore):
-                self.state.property_states[task.unit].begin()
-            worker.assign(task)
 
     def _is_over(self) -> bool:
         """Whether there is nothing to wait for: no worker is busy, or those that are have had their time."""

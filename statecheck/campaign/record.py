@@ -10,7 +10,8 @@ import datetime as dt
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -441,6 +442,17 @@ class CampaignRecord:
             return cls.from_data(load(path, _RULE, largest=_LARGEST))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
+
+
+def saved_records(reports: Path) -> Iterator[CampaignRecord]:
+    """The records of campaigns in a folder of reports, the latest first. A file that cannot be read says nothing."""
+    paths: list[tuple[float, Path]] = []
+    for path in (reports / "campaigns").glob(f"*/{FILE}"):
+        with suppress(OSError):
+            paths.append((path.stat().st_mtime, path))
+    for _, path in sorted(paths, reverse=True):
+        with suppress(OSError, ValueError):
+            yield CampaignRecord.load(path)
 
 
 def require_id(name: str, place: str) -> None:

@@ -22,10 +22,9 @@ import json
 import math
 from collections import Counter, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
@@ -33,7 +32,7 @@ from statecheck.campaign.corpus import Corpus, property_in
 from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.processes.pool import WorkerHandle
 from statecheck.campaign.processes.tasks import Explore, Explored, Replay, RunCanary, Task, unit_name
-from statecheck.campaign.record import FILE, NOT_REPLAYED, CampaignRecord, CorpusRecord
+from statecheck.campaign.record import NOT_REPLAYED, CorpusRecord, saved_records
 from statecheck.campaign.state import CampaignState, PropertyState
 from statecheck.execution.enumerations import Enumeration, Slice, enumerations
 from statecheck.execution.machines import MachineProperty
@@ -209,30 +208,17 @@ def _files(folders: Iterable[str]) -> list[Path]:
 
 def last_verdicts(plan: Plan) -> dict[str, str]:
     """By the name of a case's file, what came of it in the latest campaigns of the subject on the device; cases that failed there, too."""
+    latest = islice(saved_records(Path(plan.reports)), _MOST_READ)
+    same = (one for one in latest if (one.plan.subject, one.plan.device) == (plan.subject, plan.device))
     found: dict[str, str] = {}
-    paths: list[tuple[float, Path]] = []
-    for path in (Path(plan.reports) / "campaigns").glob(f"*/{FILE}"):
-        with suppress(OSError):
-            paths.append((path.stat().st_mtime, path))
-    number = 0
-    for _, path in sorted(paths, reverse=True)[:_MOST_READ]:
-        try:
-            record = CampaignRecord.load(path)
-        except (OSError, ValueError):
-            # What cannot be read says nothing.
-            continue
-        if (record.plan.subject, record.plan.device) != (plan.subject, plan.device):
-            continue
+    for record in islice(same, _RECORDS):
         verdicts = {PurePath(bucket.corpus).name: "FAILED" for bucket in record.buckets if bucket.corpus}
         for row in record.corpus:
             verdict = row.last if row.verdict in _PASSED_OVER else row.verdict
             if verdict and verdicts.get(row.file) != "FAILED":
                 verdicts[row.file] = verdict
-        # The newest record comes first, and counts.
+        # A later record comes before.
         found = verdicts | found
-        number += 1
-        if number >= _RECORDS:
-            break
     return found
 
 

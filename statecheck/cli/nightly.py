@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ from types import SimpleNamespace
 import click
 
 from statecheck.campaign.plan import Plan, shard_of
-from statecheck.campaign.record import FILE, CampaignRecord, require_id
+from statecheck.campaign.record import require_id, saved_records
 from statecheck.cli.campaign import console, plan_of, run_campaign
 from statecheck.cli.options import Duration, OptionsCommand, campaign_options, corpus_option, option
 
@@ -141,15 +140,10 @@ def _processes(options: SimpleNamespace, gpus: int, *, isolated: bool) -> tuple[
 
 def _first_round(plan: Plan) -> int:
     """Rounds of the same commit go on where they were: the same seeds would find the same again."""
-    rounds = [0]
-    for path in (Path(plan.reports) / "campaigns").glob(f"*/{FILE}"):
-        # What cannot be read says nothing.
-        with suppress(OSError, ValueError):
-            record = CampaignRecord.load(path)
-            if record.plan.seed is None and _kind(record.plan) == _kind(plan):
-                rounds.append(record.plan.first_round + record.rounds)
-    return max(rounds)
 
+    def kind(one: Plan) -> tuple[object, ...]:
+        return one.subject, one.device, one.only, one.shard, one.shards, one.commit.rstrip("+")
 
-def _kind(one: Plan) -> tuple[object, ...]:
-    return one.subject, one.device, one.only, one.shard, one.shards, one.commit.rstrip("+")
+    records = saved_records(Path(plan.reports))
+    same = (one for one in records if one.plan.seed is None and kind(one.plan) == kind(plan))
+    return max((one.plan.first_round + one.rounds for one in same), default=0)

@@ -237,7 +237,7 @@ class Exploration(Observer):
         self._reported_at = time.monotonic()
         if self.worker.output is not None:
             # The file that the subject's output goes to stays small.
-            self.worker.output.bound()
+            self.worker.output.clear(if_large=True)
         counts, reported = self.context.counts, self._reported
         examples, compared = counts.examples - reported.examples, counts.compared - reported.compared
         if examples > 0:

@@ -46,16 +46,12 @@ class Output:
         faulthandler.enable(2, all_threads=False)
         faulthandler.register(signal.SIGUSR1, 2, all_threads=False, chain=True)
 
-    def clear(self, least: int = 0) -> None:
-        """Drop what was written, where it is more than `least` bytes."""
+    def clear(self, *, if_large: bool = False) -> None:
+        """Drop what was written, always or only where it is very much."""
         _flush()
         with suppress(OSError):
-            if os.fstat(self._file).st_size > least:
+            if os.fstat(self._file).st_size > (_MOST_BYTES if if_large else 0):
                 os.ftruncate(self._file, 0)
-
-    def bound(self) -> None:
-        """Drop what was written, where it is very much."""
-        self.clear(_MOST_BYTES)
 
     def close(self) -> None:
         """The worker ends: its file goes."""

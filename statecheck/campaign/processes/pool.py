@@ -9,6 +9,7 @@ On GPUs the subject runs in processes that the workers share; one more process f
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import tempfile
 import time
@@ -301,17 +302,12 @@ def start_share(
 
 def device_names(device: str, indices: tuple[str, ...]) -> dict[str, str]:
     """What each device is called, by index; {"cpu": ...} without a GPU."""
-    if device == "cpu":
-        return {"cpu": _processor()}
-    names = {index: name for index, name, _ in gpus_here()}
-    return {index: names.get(index, "unknown") for index in (indices or tuple(names)[:1] or ("0",))}
-
-
-def _processor() -> str:
-    import platform
-
+    if device != "cpu":
+        names = {index: name for index, name, _ in gpus_here()}
+        return {index: names.get(index, "unknown") for index in (indices or tuple(names)[:1] or ("0",))}
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+        name = platform.processor() or platform.machine()
+    return {"cpu": name}

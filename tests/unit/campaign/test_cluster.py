@@ -183,7 +183,7 @@ def test_merge_adds_up_the_records_that_came_before_the_driver_was_killed(
     def killed(*_: object) -> None:
         raise SystemExit
 
-    monkeypatch.setattr("statecheck.campaign.cluster.merged", killed)
+    monkeypatch.setattr("statecheck.campaign.cluster.merge_records", killed)
     with pytest.raises(SystemExit):
         _run(tmp_path, 2)
     places = ["--reports", str(tmp_path / "merged"), "--corpus", str(tmp_path / "corpus")]
