@@ -5,7 +5,6 @@ What a test says of an interpreter's own start (its flags, PYTHONHASHSEED, its l
 
 from __future__ import annotations
 
-import fcntl
 import os
 import runpy
 import signal
@@ -14,11 +13,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-
-import pytest
 
 from statecheck.workers.forkserver import Fork, server_for
 from tests.helpers.modules import ROOT
@@ -117,22 +114,6 @@ def _run(arguments: list[str]) -> None:
         sys.argv[:] = arguments
         sys.path.insert(0, str(Path(first).parent))
         runpy.run_path(first, run_name="__main__")
-
-
-def session_folder(factory: pytest.TempPathFactory) -> Path:
-    """A folder that all processes of a session of xdist have in common."""
-    own = factory.getbasetemp()
-    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-
-
-@contextmanager
-def made_once(folder: Path) -> Iterator[bool]:
-    """Whether this process is the first one to come here, and makes the folder; the others wait until it has."""
-    with Path(f"{folder}.lock").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        made = Path(f"{folder}.made")
-        yield not made.exists()
-        made.touch()
 
 
 def alive(pid: int) -> bool:

@@ -27,7 +27,6 @@ from tests.helpers.processes import run_python
 
 pytestmark = pytest.mark.usefixtures("executed")
 
-MOST_OPERATIONS = 10_000_000
 BY_SLOT = "no_order_of_programs_shows_in_what_is_stored_by_slot"
 FILE = "align/kernels/postprocess.py"
 ARRIVAL = "if last_to_finish(programs, counters_ptr):"
