@@ -55,9 +55,13 @@ class PropertyState:
         unfinished: what was still running when the campaign's time was up.
         crash: how a worker ended that explored it, with seed and traceback, until a call in an isolated process ends in a fault.
         crash_repeats: explorations in an isolated process that came to their end since then, without a fault.
-        remark: another sentence for the reader.
+        stale: why a declared defect of it counts as gone, "" while none does.
+        tried: an exploration of it has ended.
+        alike: by bucket, how many searches that met it ended in another bucket.
+        deaths: workers that ended while they explored it.
         hidden: a known defect is the sanitizer's finding, which ends an example and hides what is behind it.
-        running: how many workers are at it.
+        unwatched: the latest exploration began without the sanitizer.
+        running: how many workers explore it; `started` is when the first of them began.
     """
 
     tested: Property
@@ -73,7 +77,6 @@ class PropertyState:
     crash: str = ""
     crash_repeats: int = 0
     message: str = ""
-    remark: str = ""
     hidden: bool = False
     unwatched: bool = False
     tried: bool = False
@@ -139,8 +142,7 @@ class PropertyState:
             repeated = "not again with this seed" if self.crash_repeats else "not repeated for want of time"
             crash = f"{repeated}: {self.crash}"
         found = self.message if self.buckets else self.error or crash or self.stale or self.unfinished
-        reason = found or verdict_of(self.record.counts, known=bool(self.record.known)).reason
-        return "; ".join(filter(None, (reason, self.remark)))
+        return found or verdict_of(self.record.counts, known=bool(self.record.known)).reason
 
     @property
     def known(self) -> frozenset[str]:
@@ -169,13 +171,13 @@ class PropertyState:
         return not self.unwatched
 
     def begin(self) -> None:
-        """A worker explores it."""
+        """A worker begins to explore it."""
         self.running += 1
         if self.started is None:
             self.started = time.monotonic()
 
     def end(self) -> None:
-        """A worker is through with it."""
+        """A worker explores it no more."""
         self.running = max(0, self.running - 1)
         if not self.running:
             self.started = None
@@ -192,14 +194,11 @@ class PropertyState:
         elif self.crash and isolated and message.status != "error" and not message.late:
             self.crash_repeats += 1
         if message.status == "error":
-            self._count_error(message.detail)
-
-    def _count_error(self, detail: str) -> None:
-        """A first exception may be what an earlier example left in the worker's process: another worker tries it again."""
-        self.errors += 1
-        if self.errors > 1:
-            self.error = detail
-        self.given_up = self.errors >= _MOST_ERRORS
+            self.errors += 1
+            # The cause of a first exception may be what an earlier example left in the worker's process: another worker tries it again.
+            if self.errors > 1:
+                self.error = message.detail
+            self.given_up = self.errors >= _MOST_ERRORS
 
     def give_up(self, why: str) -> None:
         """It is explored no more."""
