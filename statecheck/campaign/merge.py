@@ -25,9 +25,7 @@ from statecheck.campaign.record import (
     CampaignRecord,
     KnownRecord,
     MarkRecord,
-    launches_of,
     merge_rows,
-    records_of,
 )
 from statecheck.case import Case
 from statecheck.subject import load
@@ -133,7 +131,7 @@ def merge_records(records: Sequence[CampaignRecord], names: Sequence[str] = ()) 
             lambda group: _first(CORPUS_VERDICTS, group, "verdict"),
         ),
         known=_grouped(every("known"), lambda defect: defect.id, _known),
-        launched=records_of(launches_of(every("launched"))),
+        launched=sorted(sum((Counter(dict(one.launched)) for one in shards), Counter()).items()),
     )
 
 

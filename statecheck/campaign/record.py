@@ -10,7 +10,7 @@ import datetime as dt
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
@@ -20,7 +20,7 @@ from statecheck.campaign.plan import Plan
 from statecheck.case.rules import require_path
 from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import TELLING, Status
-from statecheck.kernels.launch_counts import NOT_EXECUTED, How
+from statecheck.kernels.launch_counts import How
 from statecheck.util.decode import Decoder, Misfit, format_value, require_once
 from statecheck.util.files import write_whole
 from statecheck.util.json_files import load, parse
@@ -279,51 +279,6 @@ class KnownRecord:
 
 
 @dataclass
-class LaunchRecord:
-    """How many launches were run in one way: "executed", or "not executed" and why."""
-
-    how: str
-    why: str = ""
-    times: int = 0
-
-
-@dataclass
-class KernelRecord:
-    """A kernel of all its variants; `place` is the file and line of its code."""
-
-    name: str
-    place: str = ""
-    launches: list[LaunchRecord] = field(default_factory=list)
-
-    @property
-    def executed(self) -> int:
-        """Launches that were executed from the kernel's IR."""
-        return sum(launch.times for launch in self.launches if launch.how != NOT_EXECUTED)
-
-    @property
-    def not_executed(self) -> list[LaunchRecord]:
-        """Launches that the executor did not know how to run, by the reason."""
-        return [launch for launch in self.launches if launch.how == NOT_EXECUTED]
-
-
-def records_of(launches: Mapping[How, int]) -> list[KernelRecord]:
-    """A record for each kernel, in the order of names."""
-    found = {place: KernelRecord(*place) for place in sorted({(how.kernel, how.place) for how in launches})}
-    for how, times in sorted(launches.items(), key=lambda item: (item[0].how, item[0].why)):
-        found[how.kernel, how.place].launches.append(LaunchRecord(how.how, how.why, times))
-    return list(found.values())
-
-
-def launches_of(records: Iterable[KernelRecord]) -> Counter[How]:
-    """The launches that records list; those of several campaigns add up."""
-    launches = Counter[How]()
-    for kernel in records:
-        for launch in kernel.launches:
-            launches[How(kernel.name, launch.how, launch.why, kernel.place)] += launch.times
-    return launches
-
-
-@dataclass
 class CampaignRecord:
     """One campaign, or one shard of it.
 
@@ -358,7 +313,7 @@ class CampaignRecord:
     buckets: list[BucketRecord] = field(default_factory=list)
     marks: list[MarkRecord] = field(default_factory=list)
     corpus: list[CorpusRecord] = field(default_factory=list)
-    launched: list[KernelRecord] = field(default_factory=list)
+    launched: list[tuple[How, int]] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
     canary: str = ""
     known: list[KnownRecord] = field(default_factory=list)

@@ -22,7 +22,6 @@ from statecheck.campaign.record import (
     MarkRecord,
     PropertyRecord,
     merge_rows,
-    records_of,
 )
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
@@ -402,7 +401,7 @@ class CampaignState:
             rows.setdefault(property_state.name, []).append(property_state.current())
         self.record.properties = [merge_rows(row) for row in rows.values()]
         self.record.marks = list(self.marks.values())
-        self.record.launched = records_of(self.launched)
+        self.record.launched = sorted(self.launched.items())
         return self.record
 
 

@@ -16,7 +16,7 @@ EXECUTED, NOT_EXECUTED = "executed", "not executed"
 _MOST_NAMES, _MOST_LETTERS = 8, 160
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class How:
     """How a kernel's launches were run, and why not otherwise.
 

@@ -24,10 +24,8 @@ from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import (
     BucketRecord,
     CampaignRecord,
-    KernelRecord,
     MarkRecord,
     PropertyRecord,
-    launches_of,
 )
 from statecheck.case import Case
 from statecheck.case.cause import first_wrong_call
@@ -90,7 +88,7 @@ def markdown(record: CampaignRecord, directory: Path, most: Most = SUMMARY) -> s
         smallest_input=smallest_input,
         report_link=lambda bucket: _report_link(bucket, directory),
         statuses=_statuses(record),
-        launched=launch_counts.summary(launches_of(record.launched)),
+        launched=launch_counts.summary(dict(record.launched)),
         tables=_tables(record) if most.whole else [],
         not_applicable=_not_applicable(record) if most.whole else [],
         words=WORDS,
@@ -204,7 +202,7 @@ _HEADS = {
     "Models": "property, models, compared",
     "Known defects": "defect, standing, examples, properties, title, remark",
     "Marks, the missed ones first": "situation, topic, examples, first after, by",
-    "Launched kernels": "kernel, where, executed, not executed, because of",
+    "Launched kernels": "kernel, where, how, launches, because of",
     "Corpus": "file, verdict, message",
     "Where it ran": "what, value",
 }
@@ -234,7 +232,7 @@ def _tables(record: CampaignRecord) -> list[tuple[str, list[str], list[Sequence[
             for one in record.known
         ),
         map(_mark, sorted(record.marks, key=lambda mark: (mark.examples > 0, mark.topic, mark.name))),
-        map(_kernel, record.launched),
+        ((how.kernel, how.place, how.how, times, how.why) for how, times in record.launched),
         ((replay.file, replay.verdict, replay.message) for replay in record.corpus),
         _surroundings(record),
     )
@@ -265,13 +263,6 @@ def _property(row: PropertyRecord) -> tuple[str | int, ...]:
     numbers = (row.examples, row.compared, counts.parts, *ended, counts.discarded, max(0, counts.vacuous))
     detail = "; ".join(filter(None, (row.share, row.detail)))
     return row.named, row.status, *numbers, f"{row.rate:,.1f}", f"{row.seconds:,.1f}", detail
-
-
-def _kernel(kernel: KernelRecord) -> tuple[str | int, ...]:
-    others = kernel.not_executed
-    reasons = "; ".join(launch.why for launch in others)
-    times = sum(launch.times for launch in others)
-    return kernel.name, kernel.place, kernel.executed, times, reasons
 
 
 def _surroundings(record: CampaignRecord) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from statecheck.campaign.coordinator import Campaign
-from statecheck.campaign.record import CampaignRecord, launches_of
+from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.state import PropertyState
 from statecheck.execution.verdict import Status
 from statecheck.kernels import launch_counts
@@ -45,7 +45,7 @@ def summary(record: CampaignRecord) -> Table:
 
 def kernels(record: CampaignRecord) -> str:
     """How launched kernels were run: executed, and which were not; "" without any, and where kernels are compiled."""
-    launched = launch_counts.summary(launches_of(record.launched))
+    launched = launch_counts.summary(dict(record.launched))
     return f"kernels: {launched}" if launched else ""
 
 

@@ -14,8 +14,6 @@ from statecheck.campaign.record import (
     BucketRecord,
     CampaignRecord,
     CorpusRecord,
-    KernelRecord,
-    LaunchRecord,
     MarkRecord,
     PropertyRecord,
 )
@@ -26,6 +24,7 @@ from statecheck.case.timeline import Cell, Moment, TableRow, Timeline, WrongCell
 from statecheck.case.values import call
 from statecheck.execution.counts import Counts
 from statecheck.execution.registry import Property
+from statecheck.kernels.launch_counts import EXECUTED, NOT_EXECUTED, How
 from tests.helpers.cases import a_case
 
 BEGAN = "2026-11-21T22:00:00+00:00"
@@ -124,12 +123,8 @@ def a_record(*buckets: BucketRecord, **changes: Any) -> CampaignRecord:
 
 
 LAUNCHED = [
-    KernelRecord(
-        "copy_kernel",
-        "toy/kernels.py:10",
-        [LaunchRecord("executed", "", 12_345)],
-    ),
-    KernelRecord("move_kernel", "toy/kernels.py:30", [LaunchRecord("not executed", "tt.new", 12)]),
+    (How("copy_kernel", EXECUTED, "", "toy/kernels.py:10"), 12_345),
+    (How("move_kernel", NOT_EXECUTED, "tt.new", "toy/kernels.py:30"), 12),
 ]
 
 
@@ -172,13 +167,7 @@ def hostile() -> CampaignRecord:
         troubles=[HOSTILE],
         devices={HOSTILE: HOSTILE},
         environment={HOSTILE: HOSTILE},
-        launched=[
-            KernelRecord(
-                HOSTILE,
-                HOSTILE,
-                [LaunchRecord("not executed", HOSTILE, 1)],
-            )
-        ],
+        launched=[(How(HOSTILE, NOT_EXECUTED, HOSTILE, HOSTILE), 1)],
         corpus=[CorpusRecord(HOSTILE, "FAILED", HOSTILE), CorpusRecord(HOSTILE, HOSTILE, HOSTILE)],
         marks=[MarkRecord(HOSTILE, HOSTILE, 1, 1.0, HOSTILE)],
         properties=[a_property(HOSTILE, status=HOSTILE, detail=HOSTILE, sentence=HOSTILE)],

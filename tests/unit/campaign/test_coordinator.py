@@ -165,8 +165,7 @@ def test_launches_of_explorations_and_of_replays_are_in_the_record(tmp_path: Pat
         actor.say(Replayed(CorpusRecord(Path(task.path).name, "FIXED", ""), launched=launches(1)))
 
     record, given = pretended(tmp_path, explored, budget=0.5, replay=replayed)
-    (kernel,) = record.launched
-    assert (kernel.name, kernel.executed) == ("copy", 10 * len(given) + 1)
+    assert record.launched == [(How("copy", EXECUTED, "", "copy.py:1"), 10 * len(given) + 1)]
     assert saved(tmp_path).launched == record.launched
 
 

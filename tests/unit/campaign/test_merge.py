@@ -15,14 +15,13 @@ from statecheck.campaign.record import (
     BucketRecord,
     CampaignRecord,
     CorpusRecord,
-    KernelRecord,
     KnownRecord,
-    LaunchRecord,
     MarkRecord,
     PropertyRecord,
 )
 from statecheck.cli import main as cli
 from statecheck.execution.counts import Counts
+from statecheck.kernels.launch_counts import EXECUTED, How
 from tests.helpers.cases import a_case
 from tests.unit.campaign.nightly_examples import bucket_with, record_of
 
@@ -109,12 +108,9 @@ def test_replays_are_those_of_all() -> None:
 
 
 def test_launches_of_shards_add_up() -> None:
-    def copied(times: int) -> KernelRecord:
-        return KernelRecord("copy", "copy.py:1", [LaunchRecord("executed", "", times)])
-
-    other = KernelRecord("move", "copy.py:10", [LaunchRecord("executed", "", 1)])
-    whole = pair({"launched": [copied(2)]}, {"launched": [copied(5), other]})
-    assert whole.launched == [copied(7), other]
+    copied, moved = How("copy", EXECUTED, place="copy.py:1"), How("move", EXECUTED, place="copy.py:10")
+    whole = pair({"launched": [(copied, 2)]}, {"launched": [(copied, 5), (moved, 1)]})
+    assert whole.launched == [(copied, 7), (moved, 1)]
 
 
 def test_troubles_say_whose_they_are() -> None:
