@@ -51,23 +51,19 @@ def preload(device: str, modules: Sequence[str]) -> None:
     # Nearly all that is imported stays: collections would look through it in vain.
     gc.disable()
     if device:
-        _preload_for(device)
+        from statecheck.kernels import triton_mode
+
+        triton_mode.prepare(device)
+        import torch
+        import triton.language  # noqa: F401 - for the workers
+
+        torch.set_num_threads(1)
     for module in modules:
         _imported(module)
     # A collection writes to every object that it looks at, and so copies pages that forks share with this process. None is
     # begun for what is garbage by now: it would take longer than all forks do.
     gc.freeze()
     gc.enable()
-
-
-def _preload_for(device: str) -> None:
-    from statecheck.kernels import triton_mode
-
-    triton_mode.prepare(device)
-    import torch
-    import triton.language  # noqa: F401 - for the workers
-
-    torch.set_num_threads(1)
 
 
 def _imported(name: str) -> ModuleType:

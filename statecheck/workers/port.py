@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -133,11 +134,11 @@ class InWorker:
         """As `execute`, of several steps in one message."""
         last = max((number for number, step in enumerate(steps) if isinstance(step, Call)), default=-1)
         self._waiting.extend(steps[: last + 1])
-        found = iter(self._sent() if last >= 0 else ())
+        outcomes = iter(self._send_waiting() if last >= 0 else ())
         self._waiting.extend(steps[last + 1 :])
-        return [next(found) if isinstance(step, Call) else None for step in steps]
+        return [next(outcomes) if isinstance(step, Call) else None for step in steps]
 
-    def _sent(self) -> list[Outcome]:
+    def _send_waiting(self) -> list[Outcome]:
         """The outcomes of the calls among the steps that wait, of which the last is one."""
         steps = tuple(self._waiting)
         self._waiting.clear()
@@ -145,10 +146,6 @@ class InWorker:
         if self._fault is not None:
             return [self._fault] * calls
         self._example.append((not self._example, self._refused, steps))
-        return self._outcomes(calls)
-
-    def _outcomes(self, calls: int) -> list[Outcome]:
-        """Those of the last message, which has so many calls."""
         found = self._persistent(self._example[-1:])
         if not isinstance(found, Fault):
             return found
@@ -165,8 +162,9 @@ class InWorker:
         if self._example:
             self._persistent(self._example)
         outcomes: list[Outcome] = []
-        for part in _split(steps):
-            self._example.append((begins and not outcomes, refused, part))
+        ends = [number for number, step in enumerate(steps, 1) if isinstance(step, Call)]
+        for first, last in pairwise([0, *ends]):
+            self._example.append((begins and not outcomes, refused, steps[first:last]))
             found = self._fault or self._persistent(self._example[-1:])
             if isinstance(found, Fault):
                 found = self._fault = self._noted(found)
@@ -234,13 +232,3 @@ class InWorker:
     def close(self) -> None:
         """End the workers; the port can be used again, and then starts others."""
         self._workers.close()
-
-
-def _split(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
-    """The steps in parts that end with a call each."""
-    part: list[Step] = []
-    for step in steps:
-        part.append(step)
-        if isinstance(step, Call):
-            yield tuple(part)
-            part.clear()

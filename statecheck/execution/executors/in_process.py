@@ -79,7 +79,7 @@ class InProcess:
             subject, device, watched=self.watched, arena=Arena(device) if together else None
         )
         self._describer = Describer(device, self._builder.allocator.imaged)
-        self._sync_mode = "default"
+        self._refuses_waiting = False
         self._state = ProcessState()
 
     def begin(self) -> None:
@@ -155,17 +155,17 @@ class InProcess:
         build = self._builder.build
         arguments = [build(value, name, scope) for name, value in call.arguments]
         keywords = {name: build(value, name, scope) for name, value in call.keywords}
-        return partial(self._function(call.function), *arguments, **keywords)
+        owner, _, name = call.function.partition(".")
+        function: Any
+        if owner != "harness":
+            function = self.subject.resolve(call.function)
+        else:
+            function = partial(launch, self.subject) if name == "launch" else OWN_FUNCTIONS[name]
+        return partial(function, *arguments, **keywords)
 
     def _bind(self, call: Call, result: Named | SubjectError) -> None:
         if call.bind:
             self._builder.names[call.bind] = result
-
-    def _function(self, name: str) -> Any:
-        owner, _, function = name.partition(".")
-        if owner != "harness":
-            return self.subject.resolve(name)
-        return partial(launch, self.subject) if function == "launch" else OWN_FUNCTIONS[function]
 
     def _traces(self, call: Call, scope: Scope) -> tuple[tuple[str, ...], tuple[tuple[str, Value], ...]]:
         """What was written to and is not observed, and what everything observed holds."""
@@ -183,11 +183,11 @@ class InProcess:
 
     @contextmanager
     def waiting_refused(self) -> Iterator[None]:
-        self._sync_mode = "error"
+        self._refuses_waiting = self.device != "cpu"
         try:
             yield
         finally:
-            self._sync_mode = "default"
+            self._refuses_waiting = False
 
     def _run(self, function: Callable[[], Any], call: Call, scope: Scope) -> Any:
         watching: AbstractContextManager[None] = nullcontext()
@@ -198,7 +198,7 @@ class InProcess:
         process = os.getpid()
         try:
             with (
-                self._sync_debug_mode() if self._sync_mode == "error" else nullcontext(),
+                self._waiting_is_error() if self._refuses_waiting else nullcontext(),
                 watching,
                 program_schedule(call.schedule),
                 self._state.kept(),
@@ -206,7 +206,12 @@ class InProcess:
                 result = function()
             if os.getpid() != process:
                 _end_child()
-            self._wait()
+            # Until everything that the call has started is done, copies to host memory among it. The download is asked for first: where
+            # processes share a GPU, each wait is for all of their turns. What an engine launches next would not wait for other
+            # streams of the subject's either.
+            with self._builder.allocator.fetching():
+                if self.device != "cpu":
+                    torch.cuda.synchronize()
         except BaseException as error:
             if os.getpid() != process:
                 _end_child(error)
@@ -215,24 +220,14 @@ class InProcess:
             raise SubjectError from error
         return result
 
-    def _wait(self) -> None:
-        """Until everything that the call has started is done, copies to host memory among it."""
-        # The download is asked for first: where processes share a GPU, each wait is for all of their turns. What an
-        # engine launches next would not wait for other streams of the subject's either.
-        with self._builder.allocator.fetching():
-            if self.device != "cpu":
-                torch.cuda.synchronize()
-
+    @staticmethod
     @contextmanager
-    def _sync_debug_mode(self) -> Iterator[None]:
-        if self.device == "cpu":
-            yield
-            return
+    def _waiting_is_error() -> Iterator[None]:
         try:
             with warnings.catch_warnings():
                 # The first time in a process it warns that it may miss some; as an error that would leave it on.
                 warnings.simplefilter("ignore", UserWarning)
-                torch.cuda.set_sync_debug_mode(self._sync_mode)
+                torch.cuda.set_sync_debug_mode("error")
             yield
         finally:
             torch.cuda.set_sync_debug_mode("default")

@@ -64,21 +64,19 @@ class Builder:
         self.names: dict[str, Bound] = {}
 
     def let(self, name: str, value: Value) -> None:
-        self.names[name] = self._bound(value)
-
-    def _bound(self, value: Value) -> Bound:
+        """Bind a name to a value's memory or object, or to what making it has raised: the next call that wants it meets the refusal."""
         if isinstance(value, Tensor):
             block = self.allocator.named(value)
             self._allocated(block)
-            return block
-        if isinstance(value, View):
-            return self._window(value)
-        scope = Scope()
-        try:
-            return Named(self.build(value, "", scope), scope)
-        except SubjectError as error:
-            # The next call that wants it meets the refusal.
-            return error
+            self.names[name] = block
+        elif isinstance(value, View):
+            self.names[name] = self._window(value)
+        else:
+            scope = Scope()
+            try:
+                self.names[name] = Named(self.build(value, "", scope), scope)
+            except SubjectError as error:
+                self.names[name] = error
 
     def _window(self, value: View) -> Window:
         block = self.names[value.of]
@@ -115,7 +113,8 @@ class Builder:
                 found = self._window(value)
                 return scope.add(path, found.block, found.view)
             case Record():
-                return self._construct(value, path, scope)
+                fields = {name: self.build(item, joined(path, name), scope) for name, item in value.fields}
+                return self.run(self.subject.construct, value.type, fields)
             case list() | tuple():
                 items = (self.build(item, f"{path}[{i}]", scope) for i, item in enumerate(value))
                 return type(value)(items)
@@ -128,10 +127,6 @@ class Builder:
                 return self.build(value.of, path, scope).numpy()
             case Attribute():
                 return self.run(attrgetter(value.path), self.build(value.of, path, scope))
-        return self._without_memory(value)
-
-    def _without_memory(self, value: Value) -> Any:
-        match value:
             case DType():
                 return getattr(torch, value.name)
             case Device():
@@ -158,10 +153,6 @@ class Builder:
             return scope.add(path, known.block, known.view)
         scope.include(path, known.scope)
         return known.value
-
-    def _construct(self, value: Record, path: str, scope: Scope) -> Any:
-        items = {name: self.build(item, joined(path, name), scope) for name, item in value.fields}
-        return self.run(self.subject.construct, value.type, items)
 
     def _make_buffer(self, *size: int, dtype: torch.dtype) -> Any:
         pinned = self.device == "cuda"

@@ -109,17 +109,18 @@ class Describer:
         root, _, path = name.partition(".")
         bound = names.get(root)
         if isinstance(bound, Allocation) and not path:
-            return self._block(bound)
+            assert bound.before is not None, "memory without contents is observed through views"
+            inside = self._contents(bound.inside.view(bound.view.dtype))
+            before, after = bound.guards()
+            if before == after == _GUARD:
+                return inside
+            return record("Damaged", before=before, inside=inside, after=after)
         if isinstance(bound, Window) and not path:
             # Not the view that the subject was handed: it may have been resized since.
             return self._contents(window(bound.block, bound.value))
         if bound is None or isinstance(bound, SubjectError):
             return MISSING
         found = bound.value if isinstance(bound, Named) else bound.view
-        return self._below(found, path)
-
-    def _below(self, found: Any, path: str) -> Value:
-        """What an object of the subject's holds there."""
         try:
             with SubjectCode():
                 for part in filter(None, path.split(".")):
@@ -129,27 +130,6 @@ class Describer:
             return (
                 MISSING if isinstance(error.__cause__, AttributeError) else undescribable(found, str(error))
             )
-
-    def _alone(self, tensor: torch.Tensor) -> Value:
-        """As `result`, of a tensor that is part of nothing, by content."""
-        try:
-            with SubjectCode():
-                return self.tensor(tensor)
-        except NotPlainError as error:
-            return undescribable(tensor, str(error))
-
-    def _block(self, block: Allocation) -> Value:
-        inside = self._storage(block)
-        before, after = block.guards()
-        if before == after == _GUARD:
-            return inside
-        return record("Damaged", before=before, inside=inside, after=after)
-
-    def _storage(self, block: Allocation) -> Tensor:
-        assert block.before is not None, "memory without contents is observed through views"
-        whole = self._contents(block.inside.view(block.view.dtype))
-        assert isinstance(whole, Tensor)
-        return whole
 
     def _contents(self, found: Any) -> Value:
         """As `result`, by content; unsigned bytes, and the elements of float types, as bytes."""
@@ -162,7 +142,11 @@ class Describer:
             shape = tuple(found.shape) if found.dtype is torch.uint8 else (len(raw),)
             return Tensor("uint8", shape, raw, on=place)
         if type(found) is torch.Tensor:
-            return self._alone(found)
+            try:
+                with SubjectCode():
+                    return self.tensor(found)
+            except NotPlainError as error:
+                return undescribable(found, str(error))
         return self.result(found, "", Scope(), by_content=True)
 
 
