@@ -11,6 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from statecheck.case import Case
+from statecheck.case.findings import Access, RaceBetweenPrograms
 from statecheck.case.values import Let, Name, Overwrite, call, int32
 from statecheck.execution.example import Example, ExecutionContext, Falsified, KnownFailure
 from statecheck.execution.executors.in_process import InProcess
@@ -126,13 +127,10 @@ def test_a_call_that_should_return_and_raises_falsifies_the_property() -> None:
         trial_of(divide=lambda x, y: 1 // 0).returns(DIVIDE)
 
 
-class RaceBetweenPrograms(Exception):
-    """Stands for the sanitizer's finding of that name."""
-
-
 def test_a_failure_behind_a_finding_is_where_the_finding_was() -> None:
     def racing(*_: int, **__: int) -> int:
-        raise RaceBetweenPrograms("program (0, 0, 0) of kernel stores element [3] of `pool0` at kernels.py:8")
+        stored = Access("store", (0, 0, 0), "kernel", "pool0", (3,), 0, 4, "kernels.py:8", "kernels.py:8", 1)
+        raise RaceBetweenPrograms("programs race", stored)
 
     trial = trial_of(divide=racing, cdiv=lambda x, y: 1)
     trial.run(DIVIDE, call("cdiv", x=1, y=1))
