@@ -24,7 +24,8 @@ from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.executors.in_process import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.report.markdown import report_text, write_report
+from statecheck.report.files import write_report
+from statecheck.report.markdown import report_text
 from statecheck.workers import limits
 from subjects import Subject, load
 from tests.helpers.cases import a_case
