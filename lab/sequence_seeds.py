@@ -22,7 +22,7 @@ from statecheck.execution.executors import ordinary_port
 from statecheck.execution.property import Property
 from statecheck.execution.registry import load_properties
 from statecheck.subject import Subject, load
-from statecheck.subject.deviation import KnownDeviation
+from statecheck.subject.known import KnownDeviation
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Any
 from oracle.profile import Profile
 from statecheck.case import Case
 from statecheck.case.values import Raised, Record, Returned
-from statecheck.subject.deviation import Condition
+from statecheck.subject.known import Condition
 
 _USUAL = 4
 """Tokens between two boundaries, and of a chunk, of settings that do not say it."""

@@ -11,13 +11,12 @@ from statistics import mean, median
 
 from lab.hunt.first_examples import first_examples
 from statecheck.campaign import scheduler
-from statecheck.campaign.known_defects import KnownDefectMatcher
 from statecheck.execution import profiles
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import load_properties
 from statecheck.kernels.launch import Launched, launching
-from statecheck.subject import Subject
+from statecheck.subject import KnownDefectMatcher, Subject
 
 _AROUND, _LEAST = 0.003, 0.0005
 """CPU seconds of a campaign's work around each exploration; and of an example at least, since its measurement is a difference."""

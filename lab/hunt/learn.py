@@ -26,13 +26,12 @@ from lab.hunt.defects import HuntedDefect, planted_defects, release_python
 from lab.hunt.first_examples import first_examples
 from lab.hunt.trial import ROOT, new_machine
 from statecheck.campaign import scheduler
-from statecheck.campaign.known_defects import KnownDefectMatcher
 from statecheck.execution import profiles
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import load_properties
 from statecheck.kernels import triton_mode
-from statecheck.subject import Subject, load
+from statecheck.subject import KnownDefectMatcher, Subject, load
 from statecheck.workers.forkserver import kernels_of
 
 _PROCESS_SECONDS = 240.0

@@ -48,11 +48,11 @@ def prove(options: SimpleNamespace) -> int:
     triton_mode.prepare("cpu")
     from lab.prove.lemmas import lemmas
     from statecheck.cli.campaign import console
-    from statecheck.execution.breadth import require_narrow
+    from statecheck.execution.selection import require_declared_properties
     from statecheck.subject import load
 
     subject, verdicts = load(options.subject), []
-    require_narrow(subject)
+    require_declared_properties(subject)
     for verdict in lemmas(subject, options.time_limit, options.only):
         say(f"{_state(verdict)}: {verdict.lemma}, {verdict.seconds:.1f} s")
         verdicts.append(verdict)

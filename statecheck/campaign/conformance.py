@@ -15,11 +15,10 @@ from functools import cache
 from pathlib import Path
 
 from statecheck.campaign.plan import Plan
-from statecheck.execution.declared_names import require_property
 from statecheck.execution.registry import Property
+from statecheck.execution.selection import require_property
 from statecheck.subject import Subject
-from statecheck.subject.deviation import any_matches
-from statecheck.subject.known import unsupported_in
+from statecheck.subject.known import covers, unsupported_in
 from statecheck.util.decode import Decoder
 from statecheck.util.files import read_text
 
@@ -113,13 +112,10 @@ def unsupported(plan: Plan, tested: Mapping[str, Property], model: str = "") -> 
     """
     reasons: dict[str, str] = {}
     for entry in unsupported_in(Path(plan.xfails)) if plan.xfails else ():
-        names = tuple(entry.properties)
-        for name in names:
+        for name in entry.properties:
             require_property(name, tested, plan.xfails)
-        found = [
-            name for name, one in tested.items() if any_matches(names, name) or any_matches(names, one.id)
-        ]
-        if not any_matches(tuple(entry.models), model) if entry.models else bool(model):
+        if not covers(entry.models, model) if entry.models else bool(model):
             continue
-        reasons |= dict.fromkeys(found, f"declared as unsupported: {entry.why}")
+        matched = [name for name, one in tested.items() if covers(entry.properties, name, one.id)]
+        reasons |= dict.fromkeys(matched, f"declared as unsupported: {entry.why}")
     return reasons

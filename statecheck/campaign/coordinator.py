@@ -308,11 +308,11 @@ class Campaign:
         note = f"{why[:1].upper()}{why[1:]} before this failure was reported: there may be a smaller input."
         cases = list(pending_cases(self.pending, worker.pid))
         for path, case in cases:
-            name = self.defects.matcher.name_of(case)
+            defect = self.defects.matcher.find(case)
             for error in self.defects.matcher.errors:
                 self.state.trouble(error)
             property_state = self.state.standing_of(case)
-            if name is None:
+            if defect is None:
                 corpus = self.keeper.keep(case, self.state.first_seen)
                 report = self.keeper.report(case, f"**{note}**")
                 found = Found((bucket_of(case).id,), case.to_data(), report, corpus, note, shrunk=False)
@@ -320,7 +320,7 @@ class Campaign:
                 if not corpus and not report:
                     continue
             elif property_state is not None:
-                property_state.record.known[name] += 1
+                property_state.record.known[defect.name] += 1
             _remove(path)
         return len(cases)
 

@@ -21,6 +21,7 @@ from statecheck.case.rules import require_path
 from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import TELLING, Status
 from statecheck.kernels.launch_counts import How
+from statecheck.subject.known import GONE, NOT_ENOUGH, NOT_TRIED, SHOWED
 from statecheck.util.decode import Decoder, Misfit, format_value, require_once
 from statecheck.util.files import write_whole
 from statecheck.util.json_files import load, parse
@@ -250,7 +251,7 @@ class CorpusRecord:
     last: str = ""
 
 
-STANDINGS = ("showed", "not tried enough", "no longer fails", "not tried")
+STANDINGS = (SHOWED, NOT_ENOUGH, GONE, NOT_TRIED)
 """All standings of known defects. Of those of several shards, the first in this order counts."""
 
 
@@ -264,7 +265,7 @@ class KnownRecord:
     id: str
     title: str = ""
     link: str = ""
-    standing: str = "not tried"
+    standing: str = NOT_TRIED
     properties: dict[str, int] = field(default_factory=dict)
     remark: str = ""
 
@@ -275,7 +276,7 @@ class KnownRecord:
     @property
     def stale(self) -> bool:
         """Whether it is declared, and no longer fails."""
-        return self.standing == "no longer fails"
+        return self.standing == GONE
 
 
 @dataclass

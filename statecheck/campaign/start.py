@@ -30,15 +30,14 @@ def begin(plan: Plan) -> tuple[CampaignState, KnownDefects, Keeper, Mapping[str,
         ValueError: a plan that cannot be carried out.
     """
     from statecheck.campaign.marks import effects, expected
-    from statecheck.execution.breadth import require_narrow
     from statecheck.execution.enumerations import enumerated
     from statecheck.execution.registry import load_properties
-    from statecheck.execution.selection import applicable, select
+    from statecheck.execution.selection import applicable, require_declared_properties, select
 
     if plan.budget is None and plan.examples is None and not plan.profile:
         raise ValueError("(budget, examples) = (None, None), but should be one of them at least [campaign]")
     subject, tested = with_xfails(plan, loaded(plan.subject, plan.device)), load_properties()
-    require_narrow(subject)
+    require_declared_properties(subject)
     offered = enumerated(tested, plan.device) if plan.exhaustive else sorted(tested)
     examples = profile_of(plan.profile).examples(subject) if plan.profile else {}
     if plan.profile:

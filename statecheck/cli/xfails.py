@@ -14,7 +14,6 @@ from statecheck.cli.options import OptionsCommand, location, option
 from statecheck.execution.verdict import CLEAN
 from statecheck.util.command_lines import near
 from statecheck.util.terminal import said, say
-from statecheck.util.toml import toml_string
 
 if TYPE_CHECKING:
     from statecheck.campaign.record import BucketRecord, CampaignRecord
@@ -71,6 +70,8 @@ def xfails(options: SimpleNamespace) -> int:
 
 def entries_of(record: CampaignRecord) -> Iterator[tuple[str, str]]:
     """The id and the TOML of an entry for each thing that is wrong; on the standard error, what no entry can declare."""
+    from statecheck.subject.known import entry_text
+
     subject = _loaded(record.plan.subject) if record.buckets else None
     ids: set[str] = set()
     for bucket in record.buckets:
@@ -81,7 +82,8 @@ def entries_of(record: CampaignRecord) -> Iterator[tuple[str, str]]:
             continue
         id_ = _id_of(bucket, ids)
         ids.add(id_)
-        yield id_, _entry(id_, bucket, failure, _function_of(failure, subject))
+        title, property_ = bucket.message[:_LONGEST_TITLE], bucket.property_id or bucket.property
+        yield id_, entry_text(id_, title, property_, failure, _function_of(failure, subject))
 
 
 def _failure_of(bucket: BucketRecord) -> Failure:
@@ -126,22 +128,3 @@ def _function_of(failure: Failure, subject: Subject | None) -> str:
     function = failure.function
     own = subject.own_name(function) if subject is not None and function else function
     return own if subject is not None and function in subject.documented_names(own) else function
-
-
-def _entry(id_: str, bucket: BucketRecord, failure: Failure, function: str) -> str:
-    fields = {"id": id_, "title": bucket.message[:_LONGEST_TITLE]}
-    symptom = {"kind": failure.kind, "function": function, "place": failure.part}
-    if failure.exception:
-        symptom["exception"] = failure.exception
-    lines = [
-        "[[known]]",
-        *(f"{name} = {toml_string(text)}" for name, text in fields.items()),
-        f"properties = [{toml_string(bucket.property_id or bucket.property)}]",
-        'versions = ">=0"',
-        'link = ""',
-        'why = ""',
-        "",
-        "[[known.symptoms]]",
-        *(f"{name} = {toml_string(text)}" for name, text in symptom.items()),
-    ]
-    return "\n".join(lines) + "\n"

@@ -11,7 +11,7 @@ from statecheck.case import Case
 from statecheck.diagnose.rerun import NotTried, Rerun
 from statecheck.execution.executors import Executor, choose_device, ordinary_port
 from statecheck.execution.run import rules_of
-from statecheck.execution.selection import NEED_CUDA, missing_functions
+from statecheck.execution.selection import NEED_CUDA, missing_functions, require_declared_properties
 from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, load
 from statecheck.subject.identity import SOURCE, source_of, system_named, system_of
@@ -77,9 +77,7 @@ def replay_file(
         port.require_import()
         chosen = load(subject)
         if not (as_new or alone):
-            from statecheck.execution.breadth import require_narrow
-
-            require_narrow(chosen)
+            require_declared_properties(chosen)
         return replay_case(case, chosen, device, port, as_new=as_new, alone=alone)
 
 
@@ -112,12 +110,12 @@ def replay_case(
     if found is None:
         return _not_failed(case, subject, compared=rerun.compared, watched=_watches(port, device))
     as_new = as_new or alone
-    known = None if as_new else subject.defect_index.find(_with_id(found, subject))
+    known = None if as_new else subject.known_defects.find(_with_id(found, subject))
     if known is not None:
         declared = ", ".join(filter(None, (known.id, known.link)))
-        return ReplayVerdict(KNOWN, f"{known.id or known.link}: {_sentence(found)}", found, declared)
-    index = subject.defect_index
-    notes = () if as_new else (*index.errors.values(), index.nearest(_with_id(found, subject)))
+        return ReplayVerdict(KNOWN, f"{known.name}: {_sentence(found)}", found, declared)
+    defects = subject.known_defects
+    notes = () if as_new else (*defects.errors, defects.nearest(_with_id(found, subject)))
     return ReplayVerdict(FAILED, "; ".join(filter(None, (_sentence(found), *notes))), found)
 
 

@@ -133,7 +133,7 @@ class ExecutionContext:
     observer: Observer = field(default_factory=Observer)
     seed: int | None = None
     counts: Counts = field(default_factory=Counts)
-    known_failures: set[KnownDeviation] = field(default_factory=set)
+    known_failures: Counter[KnownDeviation] = field(default_factory=Counter)
     earlier: EarlierExamples = field(default_factory=EarlierExamples)
     configuration: str = ""
     """The only configuration of the subject that examples are about, such as a model of a library; "": examples choose."""
@@ -479,7 +479,7 @@ class Example:
         observer = self.context.observer
         known = observer.known_defect(self.context.subject, case)
         if known is not None:
-            self.context.known_failures.add(known)
+            self.context.known_failures[known] += 1
             raise KnownFailure
         if observer.passes_by(case):
             raise KnownFailure

@@ -11,6 +11,7 @@ from statecheck.case import Case
 from statecheck.case.rules import values_inside
 from statecheck.case.values import Function
 from statecheck.reference import answered
+from statecheck.subject.known import covers
 
 if TYPE_CHECKING:
     from statecheck.execution.registry import Property
@@ -85,6 +86,33 @@ def select(names: list[str], expression: str, tested: Mapping[str, Property] | N
             f"only = {expression!r}, but should match a property; {_nearest(expression, names, ids)} [fuzz]"
         )
     return found
+
+
+def require_declared_properties(subject: Subject) -> None:
+    """Refuse a declared defect that names no property: by a slip it would match nothing, and say so to no one.
+
+    Raises:
+        ValueError: as `require_property`.
+    """
+    from statecheck.execution.registry import load_properties
+
+    for one in subject.known_deviations:
+        for name in one.names:
+            require_property(name, load_properties(), f"known defect {one.name!r}")
+
+
+def require_property(pattern: str, tested: Mapping[str, Property], where: str) -> None:
+    """Refuse a pattern of names and ids of properties that matches none.
+
+    Args:
+        where: what names it, for the message.
+
+    Raises:
+        ValueError: it matches none; with the nearest ids.
+    """
+    if not any(covers((pattern,), one.name, one.id) for one in tested.values()):
+        near = _nearest(pattern, list(tested), {name: one.id for name, one in tested.items()})
+        raise ValueError(f"properties = {pattern!r}, but should match a property; {near} [{where}]")
 
 
 def _nearest(expression: str, names: list[str], ids: Mapping[str, str]) -> str:

@@ -6,9 +6,8 @@ from statecheck import rooms
 if not rooms.is_checkout():
     rooms.open_rooms()
 
-from statecheck.subject.deviation import Condition, KnownDeviation, Symptom
+from statecheck.subject.known import Condition, KnownDefectMatcher, KnownDeviation, Symptom
 from statecheck.subject.loading import BUILT_IN, adapted, load
-from statecheck.subject.matching import KnownDefectIndex
 from statecheck.subject.not_offered import NotOffered, NotVerified
 from statecheck.subject.subject import (
     LAYOUT_VARIABLE,
@@ -22,7 +21,7 @@ __all__ = [
     "BUILT_IN",
     "LAYOUT_VARIABLE",
     "Condition",
-    "KnownDefectIndex",
+    "KnownDefectMatcher",
     "KnownDeviation",
     "NotOffered",
     "NotVerified",

@@ -17,14 +17,17 @@ from oracle.profile import DOCUMENTS, Profile
 from statecheck.case import Case
 from statecheck.case.raised import error_text, from_outside
 from statecheck.case.values import Call
-from statecheck.subject.deviation import KnownDeviation, with_documented_names
-from statecheck.subject.known import known_in
-from statecheck.subject.matching import KnownDefectIndex
+from statecheck.subject.known import (
+    KnownDefectMatcher,
+    KnownDeviation,
+    known_in,
+    with_documented_names,
+)
 from statecheck.subject.sequence_choices import SequenceChoices
 
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
-_LIBRARY = "Sequences"
-"""A whole library, which no document describes; nor do documents describe an engine, a class whose name ends with `Engine`."""
+_ENGINES = frozenset({"LiveEngine", "RadixEngine", "Sequences"})
+"""Whole engines and libraries, which no document describes."""
 _OF_RELEASES = frozenset(
     {"GDNAttentionMetadataBuilder.update_block_table", "StateTransfer", "StateSlots", "TrackingPlan"}
 )
@@ -95,20 +98,20 @@ class Subject:
 
     def __post_init__(self) -> None:
         self._environment: dict[str, str] | None = None
-        self._defect_index = KnownDefectIndex(self.known_deviations, self.profile)
+        self._known_defects = KnownDefectMatcher(self.known_deviations, self.profile)
         self.resolve = lru_cache(maxsize=None)(self._resolve)
 
     @property
-    def defect_index(self) -> KnownDefectIndex:
+    def known_defects(self) -> KnownDefectMatcher:
         """Its declared defects, and what their conditions raised."""
         # `known_deviations` may be replaced, in copies of a subject above all.
-        if self._defect_index.declared is not self.known_deviations:
-            self._defect_index = KnownDefectIndex(self.known_deviations, self.profile)
-        return self._defect_index
+        if self._known_defects.given is not self.known_deviations:
+            self._known_defects = KnownDefectMatcher(self.known_deviations, self.profile)
+        return self._known_defects
 
     def known(self, case: Case) -> KnownDeviation | None:
         """The declared defect that a failing case shows, if there is one."""
-        return self.defect_index.find(case)
+        return self.known_defects.find(case)
 
     def never(self, function: str) -> str | None:
         """Why every call of the function is outside of the contract; None where some are inside."""
@@ -194,8 +197,7 @@ class Subject:
 
 def is_engine(function: str) -> bool:
     """Whether it is a whole engine, or something that happens to one."""
-    name = function.partition(".")[0]
-    return name == _LIBRARY or name.endswith("Engine")
+    return function.partition(".")[0] in _ENGINES
 
 
 def is_documented(function: str) -> bool:

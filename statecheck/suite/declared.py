@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from statecheck.campaign.known_defects import (
-    GONE,
-    NOT_ENOUGH,
-    TriedProperty,
-    enough,
-    names_of,
-    standing_of,
-)
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.registry import Property, load_properties
 from statecheck.execution.verdict import TELLING, Status
 from statecheck.subject import KnownDeviation
+from statecheck.subject.known import GONE, NOT_ENOUGH, SHOWED, TriedProperty, enough, standing_of
 
 _EXAMPLES_OF_A_MODEL = 9
 KEY = "statecheck declared"
@@ -26,9 +20,8 @@ KEY = "statecheck declared"
 
 def declared_in(context: ExecutionContext, tested: Property) -> dict[str, KnownDeviation]:
     """The subject's defects that may show in the property, by name."""
-    declared = context.subject.known_deviations
-    named = zip(names_of(declared), declared, strict=True)
-    return {name: declaration for name, declaration in named if declaration.covers(tested.name, tested.id)}
+    declared = context.subject.known_defects.declared
+    return {name: one for name, one in declared.items() if one.covers(tested.name, tested.id)}
 
 
 def examples_wanted(context: ExecutionContext, tested: Property, most: int) -> int:
@@ -75,7 +68,7 @@ def run_each_configuration(context: ExecutionContext, tested: Property) -> None:
 
 
 def _all_showed(context: ExecutionContext, tested: Property) -> bool:
-    return context.known_failures.issuperset(declared_in(context, tested).values())
+    return all(context.known_failures[defect] for defect in declared_in(context, tested).values())
 
 
 def report_of(context: ExecutionContext, tested: Property, status: Status) -> Iterator[str]:
@@ -85,9 +78,9 @@ def report_of(context: ExecutionContext, tested: Property, status: Status) -> It
         covered = sorted(
             other.name for other in load_properties().values() if declaration.covers(other.name, other.id)
         )
-        showed = declaration in context.known_failures
+        matched = context.known_failures[declaration]
         defect = [context.subject.name, name, declaration.link, declaration.one_in, covered]
-        yield json.dumps([*defect, tested.name, applies, compared if applies else 0, showed])
+        yield json.dumps([*defect, tested.name, applies, compared if applies else 0, matched])
 
 
 @dataclass
@@ -96,12 +89,15 @@ class _Declared:
     one_in: int
     covered: frozenset[str]
     rows: dict[str, TriedProperty] = field(default_factory=dict)
-    showed: bool = False
+    matched: Counter[str] = field(default_factory=Counter)
+    """The failing examples of each property that it matched."""
 
     @property
     def standing(self) -> tuple[str, str]:
         complete = self.covered <= set(self.rows)
-        return standing_of(self.one_in, list(self.rows.values()), showed=self.showed, complete=complete)
+        return standing_of(
+            self.one_in, list(self.rows.values()), showed=self.matched.total() > 0, complete=complete
+        )
 
 
 class DeclaredDefects:
@@ -112,10 +108,10 @@ class DeclaredDefects:
 
     def add(self, reported: Iterable[str]) -> None:
         for text in reported:
-            subject, name, link, one_in, covered, tested, applies, compared, showed = json.loads(text)
+            subject, name, link, one_in, covered, tested, applies, compared, matched = json.loads(text)
             declared = self._all.setdefault((subject, name), _Declared(link, one_in, frozenset(covered)))
             declared.rows[tested] = TriedProperty(applies, compared)
-            declared.showed = declared.showed or showed
+            declared.matched += Counter({tested: matched})
 
     @property
     def is_stale(self) -> bool:
@@ -125,7 +121,10 @@ class DeclaredDefects:
     def lines(self) -> Iterator[str]:
         for (_, name), defect in self._all.items():
             standing, remark = defect.standing
-            if standing == GONE:
+            if standing == SHOWED:
+                properties = f"{len(defect.matched)} propert{'y' if len(defect.matched) == 1 else 'ies'}"
+                yield f"statecheck: known defect {name} matched {defect.matched.total():,} failures of {properties}: {defect.link}"
+            elif standing == GONE:
                 yield f"statecheck: {Status.UNEXPECTED_PASS.value}: known defect {name} {GONE}: {remark}: {defect.link}"
             elif standing == NOT_ENOUGH:
                 wanted = f"{enough(defect.one_in):,} of each of its {len(defect.covered)} properties"

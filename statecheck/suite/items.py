@@ -12,11 +12,11 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
-from statecheck.execution.breadth import require_narrow
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import Executor, choose_device, ordinary_port
 from statecheck.execution.offers import Offers
 from statecheck.execution.registry import load_properties, put_at
+from statecheck.execution.selection import require_declared_properties
 from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, adapted, load
 from statecheck.suite.declared import examples_wanted, run_missing
@@ -58,7 +58,7 @@ def suite_of(
         if not isinstance(known, (str, Path)):
             raise ValueError(f"known = {known!r}, but should be the path of a file [properties]")
         chosen.known_deviations = chosen.declared_in(Path(place.file).parent / known)
-    require_narrow(chosen)
+    require_declared_properties(chosen)
     Offers(chosen).require(tuple(require))
     context = ExecutionContext(chosen, _port(chosen, device))
     tested = load_properties()

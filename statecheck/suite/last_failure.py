@@ -13,7 +13,7 @@ from statecheck.case import Case
 from statecheck.diagnose.diagnosis import Scene, diagnose, explain, note_of
 from statecheck.execution.example import ExecutionContext, Falsified, Observer
 from statecheck.execution.registry import Property
-from statecheck.report.files import write_report
+from statecheck.report.markdown import write_report
 from statecheck.util.command_lines import command_line
 from statecheck.workers.port import InWorker
 
@@ -76,12 +76,12 @@ class LastFailure(Observer):
         module = context.subject.module
         fresh = partial(InWorker, context.subject.name, context.port.device, spare=False)
         diagnosis = diagnose(case, Scene(context.subject, context.port, fresh, context.earlier))
-        near = context.subject.defect_index.nearest(diagnosis.case)
+        near = context.subject.known_defects.nearest(diagnosis.case)
         repeats = note_of(diagnosis, flaky=flaky)
         note = " ".join(filter(None, (repeats, near)))
         self.reported = case = explain(diagnosis, context.subject).case
         lines = [
-            *context.subject.defect_index.errors.values(),
+            *context.subject.known_defects.errors,
             *([repeats.replace("*", "")] if diagnosis.depends_on or flaky else []),
             *([near] if near else []),
         ]

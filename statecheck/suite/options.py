@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from statecheck.execution import profiles
-from statecheck.execution.breadth import require_narrow
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import Executor, choose_device, ordinary_port
 from statecheck.execution.offers import Offers, listed
+from statecheck.execution.selection import require_declared_properties
 from statecheck.kernels import triton_mode
 from statecheck.rooms import FOLDER
 from statecheck.subject import Subject, load
@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
         device = choose_device(config.getoption("--device"))
         triton_mode.prepare(device)
         subject = load(config.getoption("--subject"))
-        require_narrow(subject)
+        require_declared_properties(subject)
         Offers(subject).require(listed(config.getoption("--require")))
         port = _port(config, subject, device)
     except ValueError as error:

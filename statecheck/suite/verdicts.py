@@ -12,7 +12,6 @@ import pytest
 from hypothesis import settings
 from hypothesis.errors import Flaky
 
-from statecheck.campaign.known_defects import enough
 from statecheck.case import Case
 from statecheck.execution.counts import Counts
 from statecheck.execution.example import ExecutionContext, Falsified
@@ -21,6 +20,7 @@ from statecheck.execution.registry import Property, load_properties
 from statecheck.execution.selection import applicable
 from statecheck.execution.verdict import TELLING, Status, Verdict, verdict_of
 from statecheck.kernels import launch_counts
+from statecheck.subject.known import enough
 from statecheck.suite import declared
 from statecheck.suite.declared import examples_wanted, run_each_configuration, run_missing
 from statecheck.suite.last_failure import LastFailure
@@ -91,10 +91,9 @@ class PropertyTests:
         # What other tests have launched is none of this one's.
         launch_counts.take()
         self._kept.begin(tested, context)
-        result = yield
         if _is_collected(pyfuncitem):
-            # After drawn examples, which are shrunk.
             tested.run_written(context)
+        result = yield
         if _is_collected(pyfuncitem) and _follows_declarations(pyfuncitem):
             run_missing(context, tested)
         run_each_configuration(context, tested)

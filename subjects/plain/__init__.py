@@ -13,8 +13,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from oracle.profile import DOCUMENTS, Profile
-from statecheck.subject.deviation import KnownDeviation, with_documented_names
-from statecheck.subject.known import known_in
+from statecheck.subject.known import KnownDeviation, known_in, with_documented_names
 from statecheck.subject.subject import NoteCall, Subject, offers, safe_getattr
 from statecheck.util.names import meant_by
 from subjects.plain.outside import outside_of

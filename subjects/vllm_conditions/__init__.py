@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from statecheck.subject.deviation import Condition
+from statecheck.subject.known import Condition
 from subjects.vllm_conditions.align import ALIGN
 from subjects.vllm_conditions.batches import BATCHES
 from subjects.vllm_conditions.builders import BUILDERS

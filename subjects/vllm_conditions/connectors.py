@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from statecheck.subject.deviation import Condition
+from statecheck.subject.known import Condition
 from subjects.vllm_conditions.scenarios import RecordedScenario, of_scenario
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from statecheck.case.values import Raised
-from statecheck.subject.deviation import Condition
+from statecheck.subject.known import Condition
 from subjects.vllm_conditions.scenarios import RecordedScenario, of_scenario
 
 _LATEST = 4

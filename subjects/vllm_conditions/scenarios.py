@@ -8,7 +8,7 @@ from typing import Any
 
 from statecheck.case import Case
 from statecheck.case.values import Record, Returned
-from statecheck.subject.deviation import Condition
+from statecheck.subject.known import Condition
 
 Row = Mapping[str, Any]
 """What the scheduler decided for a request in a step: computed, tokens, drafts, begins."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from oracle.profile import Profile
 from oracle.shards import MODELS
 from statecheck.case import Case
-from statecheck.subject.deviation import Condition
+from statecheck.subject.known import Condition
 
 
 def _unequal_ranks(case: Case, _: Profile) -> bool:

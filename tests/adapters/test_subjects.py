@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from statecheck.case.findings import Access, RaceBetweenPrograms
 from statecheck.case.values import Let, Name, Overwrite, call, int32
 from statecheck.execution.example import Example, ExecutionContext, Falsified, KnownFailure
 from statecheck.execution.executors.in_process import InProcess
-from subjects import KnownDeviation, Symptom, load
+from subjects import Condition, KnownDeviation, Symptom, load
 from tests.helpers.cases import a_property, toy
 from tests.helpers.modules import module
 from tests.helpers.observers import FailureLog
@@ -129,8 +130,9 @@ def test_a_call_that_should_return_and_raises_falsifies_the_property() -> None:
 
 def test_a_failure_behind_a_finding_is_where_the_finding_was() -> None:
     def racing(*_: int, **__: int) -> int:
-        stored = Access("store", (0, 0, 0), "kernel", "pool0", (3,), 0, 4, "kernels.py:8", "kernels.py:8", 1)
-        raise RaceBetweenPrograms("programs race", stored)
+        line = "kernels.py:8"
+        stored = Access("store", (0, 0, 0), "kernel", "pool0", (3,), 0, 4, line, line, 1)
+        raise RaceBetweenPrograms("two programs race", stored)
 
     trial = trial_of(divide=racing, cdiv=lambda x, y: 1)
     trial.run(DIVIDE, call("cdiv", x=1, y=1))
@@ -160,7 +162,9 @@ STATED = Symptom("value", "divide", "what is returned")
 
 
 def declared(condition: Callable[[Case], bool] = lambda case: True) -> KnownDeviation:
-    return KnownDeviation("toys_divide", "https://example.org/1", (WRONG, RAISES, STATED), condition)
+    holds = Condition(lambda case, _: condition(case))
+    shown = tuple(replace(one, condition=holds) for one in (WRONG, RAISES, STATED))
+    return KnownDeviation("toys_divide", "https://example.org/1", shown)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +183,7 @@ def test_a_declared_failure_ends_the_example_and_is_noted(body: Callable[[Exampl
     known = declared()
     context = context_of(known, divide=raising)
     a_property(body).example(context)
-    assert context.known_failures == {known}
+    assert context.known_failures == {known: 1}
 
 
 def test_a_declared_failure_of_another_property_is_not_expected() -> None:

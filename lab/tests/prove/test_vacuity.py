@@ -13,7 +13,7 @@ import pytest
 from statecheck.case import Case
 from statecheck.case.values import Let
 from statecheck.subject import Subject
-from statecheck.subject.deviation import KnownDeviation, Symptom
+from statecheck.subject.known import Condition, KnownDeviation, Symptom
 
 if importlib.util.find_spec("z3") is None:
     pytest.skip("z3-solver is not installed (the extra `prove`)", allow_module_level=True)
@@ -83,13 +83,13 @@ def test_the_sum_of_an_atomic_add_overflows_and_wraps_around() -> None:
 
 def declared(subject: Subject, *tokens: int) -> Subject:
     """The subject with a known defect: what fails with as many computed tokens."""
-    symptom = Symptom("value", "harness.launch", "bias")
+    few = Condition(lambda case, _: first(case, "computed") in tokens)
+    symptom = Symptom("value", "harness.launch", "bias", condition=few)
     subject.known_deviations = (
         KnownDeviation(
             "preprocess-kernel/columns",
             "https://example.org/1",
             symptom,
-            condition=lambda case: first(case, "computed") in tokens,
             id="wrong-bias",
         ),
     )

@@ -111,7 +111,7 @@ class Exploration(Observer):
             seconds=time.monotonic() - self._began,
             detail=detail,
             counts=counts,
-            known=dict(worker.known_defects.shown),
+            known=dict(worker.known_defects.matched),
             hidden=worker.known_defects.hidden,
             found=tuple(self._found),
             failing=dict(self._failing),
@@ -280,12 +280,11 @@ class Exploration(Observer):
         """What hid the case while the sanitizer watched, in a sentence."""
         from statecheck.diagnose.rerun import ends_earlier
 
-        known_defects = self.worker.known_defects
         earlier = ends_earlier(case, self.worker.watched)
-        name = known_defects.name_of(earlier) if earlier is not None else None
-        if name is None:
+        defect = self.worker.known_defects.find(earlier) if earlier is not None else None
+        if defect is None:
             return "**Found while the sanitizer did not watch.**"
-        known = f"known defect {name}, {known_defects.declared[name].link}"
+        known = f"known defect {defect.name}, {defect.link}"
         return (
             "**Found while the sanitizer did not watch. Where it does, the same input ends earlier, with the "
             f"{known}, which may be the cause of this.**"

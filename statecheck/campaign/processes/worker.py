@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from statecheck.campaign.canary import run_canary
 from statecheck.campaign.conformance import with_xfails
 from statecheck.campaign.corpus import CorpusFile, Keeper, read, replayed
-from statecheck.campaign.known_defects import KnownDefectMatcher
 from statecheck.campaign.processes.exploration import Exploration, quietly
 from statecheck.campaign.processes.output import Output
 from statecheck.campaign.processes.tasks import (
@@ -43,7 +42,7 @@ from statecheck.execution.executors import Executor, ordinary_port
 from statecheck.execution.registry import load_properties
 from statecheck.kernels import launch_counts
 from statecheck.kernels.launch_counts import How
-from statecheck.subject import load
+from statecheck.subject import KnownDefectMatcher, load
 from statecheck.workers.forkserver import Surroundings, kernels_of, move_to
 from statecheck.workers.shared_workers import DeviceGone
 

@@ -28,7 +28,6 @@ _NOT_CARRIED = (
     "statecheck.cli",
     "statecheck.report",
     "statecheck.suite",
-    "statecheck.execution.breadth",
     "statecheck.execution.registry",
     "subjects.sequences",
 )

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import strategies as st
 
 from oracle.profile import DOCUMENTS
-from statecheck.campaign.known_defects import KnownDefectMatcher
 from statecheck.campaign.processes import exploration
 from statecheck.campaign.processes import worker as worker_module
 from statecheck.campaign.processes.exploration import Exploration
@@ -33,13 +32,14 @@ from statecheck.case.case import CHANCE
 from statecheck.case.findings import Access, RaceBetweenPrograms
 from statecheck.case.values import Raised, call
 from statecheck.diagnose import diagnosis
-from statecheck.diagnose.diagnosis import Confirmation
+from statecheck.diagnose.confirm import Confirmation
 from statecheck.diagnose.rerun import ends_earlier
 from statecheck.execution import profiles
 from statecheck.execution.example import Example, ExecutionContext, Observer
 from statecheck.execution.executors.in_process import InProcess
 from statecheck.kernels.launch_counts import EXECUTED, How
-from statecheck.subject.deviation import Condition
+from statecheck.subject import KnownDefectMatcher
+from statecheck.subject.known import Condition
 from subjects import KnownDeviation, Symptom
 from tests.helpers.cases import Pipe, a_case, a_property, toy
 from tests.helpers.modules import module
@@ -48,8 +48,9 @@ NAME = "toys_divide"
 TOY = """
 import os
 import sys
+from dataclasses import replace
 
-from subjects import KnownDeviation, Subject, Symptom
+from subjects import Condition, KnownDeviation, Subject, Symptom
 
 
 def divide(x, y):
@@ -69,15 +70,16 @@ RACES = Symptom("race", "divide", "the call", "RaceBetweenPrograms")
 
 
 def _within(low, high):
-    return lambda case: low <= case.calls[-1].named["x"] < high
+    held = Condition(lambda case, _: low <= case.calls[-1].named["x"] < high)
+    return tuple(replace(one, condition=held) for one in WRONG)
 
 
 SUBJECT = Subject(
     __name__,
     sys.modules[__name__],
     (
-        KnownDeviation("toys_divide", "bug 1", WRONG, _within(50, 100), id="fifties"),
-        KnownDeviation("toys_divide", "bug 2", WRONG, _within(100, 200), id="hundreds", title="From a hundred on"),
+        KnownDeviation("toys_divide", "bug 1", _within(50, 100), id="fifties"),
+        KnownDeviation("toys_divide", "bug 2", _within(100, 200), id="hundreds", title="From a hundred on"),
         KnownDeviation("toys_divide", "bug 3", RACES, id="race"),
     ),
 )
@@ -517,12 +519,13 @@ def test_examples_that_show_each_known_defect_are_counted(make: Make) -> None:
 
 
 def test_a_defect_is_matched_where_its_condition_holds() -> None:
-    symptom = Symptom("refusal", "divide", "the call")
-    one = KnownDeviation("toys_*", "bug", symptom, lambda case: case.subject == "toy", id="one")
+    of_toys = Condition(lambda case, _: case.subject == "toy")
+    symptom = Symptom("refusal", "divide", "the call", condition=of_toys)
+    one = KnownDeviation("toys_*", "bug", symptom, id="one")
     matcher = KnownDefectMatcher((one,), DOCUMENTS)
     assert matcher.known(a_case(subject="other")) is None
     assert [matcher.known(a_case()), matcher.known(a_case())] == [one, one]
-    assert matcher.shown == {"one": 2}
+    assert matcher.matched == {"one": 2}
 
 
 def test_conditions_are_asked_with_the_rules_of_the_subject_s_release() -> None:
@@ -617,8 +620,8 @@ def test_faults_of_isolated_calls_are_counted(make: Make) -> None:
 
 def test_a_case_is_in_the_corpus_where_a_condition_of_a_known_defect_raises(make: Make) -> None:
     worker = make()
-    wrong = Symptom("value", "divide", "result")
-    known = KnownDeviation(NAME, "bug", wrong, lambda case: case.calls[0].named["missing"], id="raises")
+    raising = Condition(lambda case, _: case.calls[0].named["missing"])
+    known = KnownDeviation(NAME, "bug", Symptom("value", "divide", "result", condition=raising), id="raises")
     worker.known_defects = KnownDefectMatcher((known,), DOCUMENTS)
     end = explored(worker)
     assert (end.status, x_of(first(end)), Path(first(end).corpus).is_file()) == ("falsified", 50, True)

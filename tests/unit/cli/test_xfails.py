@@ -16,8 +16,8 @@ from statecheck.case.failure import stated
 from statecheck.case.values import Returned, call
 from statecheck.cli import main as cli
 from statecheck.cli.conform import RESULT, _write_result
-from statecheck.execution.declared_names import require_names
 from statecheck.execution.registry import load_properties
+from statecheck.execution.selection import require_declared_properties
 from statecheck.execution.verdict import CLEAN, MISCONFIGURED
 from statecheck.subject import load
 from statecheck.subject.known import declared_in
@@ -93,7 +93,8 @@ def test_an_entry_names_the_port_s_own_function_and_its_properties_call_it(tmp_p
     assert entry["symptoms"][0]["function"] == "chunk_offsets"
     subject = load(PORT)
     [known] = subject.declared_in(completed(file))
-    require_names(known, load_properties(), subject)
+    subject.known_deviations = (known,)
+    require_declared_properties(subject)
     assert known.fitting(OFFSETS)
 
 
@@ -112,7 +113,7 @@ def test_a_port_s_function_behind_several_documented_ones_can_be_declared(tmp_pa
         '[[known.symptoms]]\nkind = "value"\nfunction = "state_shapes"\nplace = "result"\n'
     )
     [known] = subject.declared_in(file)
-    require_names(known, tested, subject)
+    assert len(known.shown_by[0].function) == 6
 
 
 def test_a_port_that_cannot_be_imported_has_the_documents_names(

@@ -20,7 +20,7 @@ from statecheck import rooms
 from statecheck.case.values import Raised, Record, call, record
 from statecheck.cli.main import main
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
-from statecheck.subject import KnownDeviation, Subject, Symptom
+from statecheck.subject import Condition, KnownDeviation, Subject, Symptom
 from tests.helpers import toy_kernels
 
 RELEASE = "0.33.0"
@@ -326,8 +326,9 @@ def test_a_declaration_that_asks_how_often_a_request_began_is_told() -> None:
         asked.append(sum("r0" in step["scheduled"] for step in steps))
         return True
 
-    read = Symptom("value", "LiveEngine.step", "result.broken.read")
-    known = KnownDeviation("real-engine/*", "https://example.org", read, again)
+    asks = Condition(lambda case, _: again(case))
+    read = Symptom("value", "LiveEngine.step", "result.broken.read", condition=asks)
+    known = KnownDeviation("real-engine/*", "https://example.org", read)
     found = violations(known)
     found.look(0, seen(begins=("r0",)))
     found.look(9, seen(finding("read", "r0"), begins=("r0",)))
@@ -342,8 +343,9 @@ def test_a_declaration_that_asks_about_the_steps_before_is_told() -> None:
         asked.append([name for step in steps for name in step["scheduled"]])
         return True
 
-    read = Symptom("value", "LiveEngine.step", "result.broken.read")
-    known = KnownDeviation("real-engine/*", "https://example.org", read, latest)
+    asks = Condition(lambda case, _: latest(case))
+    read = Symptom("value", "LiveEngine.step", "result.broken.read", condition=asks)
+    known = KnownDeviation("real-engine/*", "https://example.org", read)
     assert laws_of(violations(known), seen(begins=("r1",)), seen(finding("read", "r0"), begins=("r0",))) == [
         (1, "read", "r0")
     ]

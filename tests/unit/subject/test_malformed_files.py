@@ -36,7 +36,7 @@ def chunk_offsets(cu_seqlens, chunk_size):
     raise NotImplementedError
 """
 IN_ENTRY, IN_SYMPTOM = "[{}, entry 'x']", "[{}, entry 'x', symptom 1]"
-EMPTY, NAMES = "but should be text that is not empty", "but should be text or a list"
+EMPTY, NAMES = "but should be text that is not empty", "but should be text or a list or None"
 
 
 def _with(field: str, value: str) -> str:
@@ -75,6 +75,7 @@ TEXTS = {
         _with("versions", '"0.25"'),
         f"versions = '0.25', but should be as in >=0.20,<0.28 {IN_ENTRY}",
     ),
+    "blank function": (_with("function", '""'), f"function = '', {EMPTY} {IN_SYMPTOM}"),
     "place": (_with("place", "[]"), f"place = [], {EMPTY} {IN_SYMPTOM}"),
     "function": (_with("function", "{}"), f"known[0].symptoms[0].function = {{{{}}}}, {NAMES} [{{}}]"),
     "condition": (
@@ -85,7 +86,10 @@ TEXTS = {
         ENTRY + 'condition = "even"',
         f"condition = 'even', but should be one of [] {IN_SYMPTOM}",
     ),
-    "no place": (_without("place"), "known[0].symptoms[0] fields = ['place'], but should be fields of "),
+    **{
+        f"no {name}": (_without(name), f"{name} = nothing, but should be given {IN_SYMPTOM}")
+        for name in ("kind", "function", "place")
+    },
     "twice": (ENTRY * 2, "id = 'x', but should be that of one defect, not of 2 [{}"),
     "unknown field": (_with("message", '"x"'), "known[0] fields = ['message'], but should be fields of "),
     "text for a list": (
@@ -99,7 +103,7 @@ TEXTS = {
     "unknown kind": (_with("kind", '"bug"'), "kind = 'bug', but should be one of ['fault', "),
     "one of two functions": (
         _with("function", '["divide", "**"]'),
-        "function = '**', but should be a name, of which * is only a part",
+        f"function = '**', but should be a name [Symptom] {IN_SYMPTOM}",
     ),
     # As a case has it. No failure has that place: it is compared without what belongs to one input.
     "attribute of a place": (
@@ -112,11 +116,11 @@ TEXTS = {
     ),
     "exception": (
         ENTRY + 'exception = "*"',
-        "exception = '*', but should be a name, of which * is only a part",
+        f"exception = '*', but should be a name [Symptom] {IN_SYMPTOM}",
     ),
     "pattern": (
-        _with("place", '"*"'),
-        f"place = '*', but should be a name, of which * is only a part [Symptom] {IN_SYMPTOM}",
+        _with("place", '"result.*"'),
+        f"place = 'result.*', but should be a name without *: only properties have patterns [Symptom] {IN_SYMPTOM}",
     ),
 }
 

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from statecheck.campaign import coordinator
-from statecheck.campaign.known_defects import KnownDefects, names_of
+from statecheck.campaign.known_defects import KnownDefects
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import Explore, Explored
@@ -42,25 +42,6 @@ LARGE = KnownDeviation(
 
 def declared(*ids: str) -> list[KnownDeviation]:
     return [replace(LARGE, id=one) for one in ids]
-
-
-@pytest.mark.parametrize(
-    ("ids", "names"),
-    [
-        (("a", "b"), ("a", "b")),
-        (("a", "a"), ("a", "a-2")),
-        (("../a b",), ("_a_b",)),
-        (("", "x"), ("known-1", "x")),
-    ],
-)
-def test_every_known_defect_has_a_name_of_its_own_that_may_name_a_file(
-    ids: tuple[str, ...], names: tuple[str, ...]
-) -> None:
-    assert names_of(declared(*ids)) == names
-
-
-def test_a_defect_of_one_property_may_be_called_after_it() -> None:
-    assert names_of([KnownDeviation("toys_divide", "bug", WRONG)]) == ("toys_divide",)
 
 
 def row(name: str, compared: int, reason: str = "") -> PropertyState:

@@ -1,0 +1,143 @@
+"""What a report shows of a case's steps: the input as Python, and what came of each call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from statecheck.case import Case
+from statecheck.case.compare import brief_outcome, outcome_difference
+from statecheck.case.unchecked import compared_part
+from statecheck.case.values import (
+    Call,
+    Let,
+    Name,
+    Overwrite,
+    Tensor,
+)
+from statecheck.execution.example import spell
+from statecheck.report.literals import literal
+from statecheck.report.sections import Section, shortened
+from statecheck.util.markdown import code, fenced
+from statecheck.util.text import brief as on_one_line
+
+ROOM = 2_000
+"""Characters of a text inside a report."""
+_AROUND = 8
+_LONGEST_LINE, _LONGEST_ARGUMENT, _MOST_IN_OPEN, _MOST_OF_AN_ORDER = 1_000, 40, 3_000, 400
+"""Characters of a line of the input, of what stands between the brackets of a call, of an input that stands in the open, and of
+the order of a launch's programs."""
+
+
+def input_sections(case: Case) -> Iterator[Section]:
+    """The steps as Python; of a port, before them, the calls that they come to."""
+    lines = [line for one in _lines(case) for line in one.splitlines()]
+    ported = "\n".join(filter(None, case.own_calls)).splitlines()
+    # A single call stands above what it came to.
+    if len(ported) > 1:
+        calls = tuple(shortened(line, ROOM) for line in ported)
+        folded = _folded(calls, "in order")
+        yield Section("Calls of the port", calls, "call", "calls", rank=2, language="text", summary=folded)
+    shown = "as statecheck builds it, in the documents' terms" if ported else ""
+    summary = shown or _folded(lines, "as Python")
+    yield Section("Input", tuple(lines), "line", "lines", rank=3, language="python", summary=summary)
+
+
+def _folded(lines: Sequence[str], how: str) -> str:
+    """The line under which these are folded, "" where they are few."""
+    return f"{len(lines):,} lines, {how}" if sum(map(len, lines)) > _MOST_IN_OPEN else ""
+
+
+def _lines(case: Case) -> Iterator[str]:
+    for step in case.steps:
+        if isinstance(step, Let):
+            lines = [_bound(step.name, literal(step.value))]
+        elif isinstance(step, Overwrite):
+            lines = [f"{_bound(f'{step.name}[...]', literal(step.elements))}  # in place"]
+        else:
+            lines = _call_lines(step)
+        yield from (line.replace(", device=DEVICE", "") for line in lines)
+
+
+def _bound(name: str, value: str) -> str:
+    """An assignment that is Python, without the value where that is longer than anybody reads."""
+    if len(value) <= _LONGEST_LINE:
+        return f"{name} = {value}"
+    return f"{name} = ...  # {len(value):,} characters, which case.json and repro.py have"
+
+
+def _call_lines(call: Call) -> list[str]:
+    lines = [f"os.environ[{json.dumps(name)}] = {json.dumps(value)}" for name, value in call.environment]
+    named = call.named
+    receiver = named.pop("self", None)
+    function = call.function
+    if isinstance(receiver, Name):
+        function = f"{receiver.name}.{function.rpartition('.')[2]}"
+    texts = {name: literal(value) for name, value in named.items()}
+    long = {name: text for name, text in texts.items() if len(text) > _LONGEST_ARGUMENT}
+    lines += [_bound(name, value) for name, value in long.items()]
+    arguments = [f"{name}={name if name in long else text}" for name, text in texts.items()]
+    order = f"  # programs {on_one_line(call.schedule, _MOST_OF_AN_ORDER)}" if call.schedule else ""
+    bound = f"{call.bind} = " if call.bind else ""
+    return [*lines, f"{bound}{function}({', '.join(arguments)}){order}"]
+
+
+def outcome_sections(case: Case) -> Iterator[Section]:
+    """What differs in the open, with the call that the failure is about; and then what came out as expected."""
+    outcomes = {number: _outcome(case, number) for number in range(len(case.calls))}
+    about = case.failure.call if case.failure is not None else None
+    places = case.device != "cpu"
+    pairs = enumerate(zip(case.expected, case.actual, strict=True))
+    differing = {number for number, pair in pairs if outcome_difference(*pair, places=places) is not None}
+    several = set(case.failure.about) if case.failure is not None else set()
+    shown = differing | several | ({about} if about is not None else set()) or set(list(outcomes)[-1:])
+    open_, folded = (
+        tuple(outcomes[number] for number in outcomes if (number in shown) is wanted)
+        for wanted in (True, False)
+    )
+    if differing:
+        yield Section("Expected and actual", open_, "call that differs", "calls that differ", rank=1)
+    else:
+        yield Section("Calls, each of which is right alone", open_, "call", "calls", rank=1)
+    if folded:
+        many = f"{len(folded):,} other {'call' if len(folded) == 1 else 'calls'}, which came out as the rules expect"
+        yield Section("", folded, "call", "calls", rank=4, summary=many)
+
+
+def _outcome(case: Case, number: int) -> str:
+    call, expected, actual = case.calls[number], case.expected[number], case.actual[number]
+    found = outcome_difference(expected, actual, places=case.device != "cpu")
+    own = case.own_calls[number] if number < len(case.own_calls) else ""
+    titles = own.splitlines() or [spell(call) if len(case.calls) > 1 else call.function]
+    *before, last = (code(shortened(title, ROOM)) for title in titles)
+    if found is None:
+        seen = shortened(brief_outcome(compared_part(expected, actual)), ROOM)
+        return "\n".join([*(f"{title}  " for title in before), last, fenced(f"actual      {seen}", "text")])
+    lines = [
+        f"expected    {shortened(brief_outcome(expected), ROOM)}",
+        f"actual      {shortened(brief_outcome(compared_part(expected, actual)), ROOM)}",
+    ]
+    # The report's head may say it already, and both lines above have all of a few elements.
+    if str(found) not in case.message:
+        lines.append(f"difference  {shortened(str(found), ROOM)}")
+    if found.tensors and any(len(one.values()) > _AROUND or len(one.shape) > 1 for one in found.tensors):
+        lines += _marked(*found.tensors)
+    return "\n".join([*(f"{title}  " for title in before), last, fenced("\n".join(lines), "text")])
+
+
+def _marked(expected: Tensor, actual: Tensor) -> list[str]:
+    """Both tensors around the first element in which they differ, in row-major order, with a mark below it."""
+    want, got = expected.values(), actual.values()
+    pairs = enumerate(zip(want, got, strict=False))
+    at = next((i for i, (one, other) in pairs if one != other), min(len(want), len(got)))
+    first = max(0, at - _AROUND)
+    skipped = "... " if first else ""
+    texts = [", ".join(map(str, values[first : at + _AROUND])) for values in (want, got)]
+    before = ", ".join(map(str, got[first:at]))
+    column = len(skipped) + len(before) + (2 if before else 0)
+    labels = (f"  expected  {skipped}", f"  actual    {skipped}")
+    return [
+        f"from element {first} on, {expected.dtype}{list(expected.shape)} and {actual.dtype}{list(actual.shape)}:",
+        *(label + text for label, text in zip(labels, texts, strict=True)),
+        f"{' ' * 12}{' ' * column}^ element {at}",
+    ]
