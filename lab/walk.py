@@ -38,7 +38,7 @@ STEPS = {
     "expectation": "Follower.asked",
     "difference": "outcome_difference",
     "failure": "failure_of",
-    "case": "Failures.keep",
+    "case": "Exploration.falsified",
     "diagnosis": "diagnose",
     "bucket": "Corpus.add",
     "report": "write_report",
@@ -146,6 +146,10 @@ def walk() -> ExampleWalk:
                     Exploration(worker, Explore(PROPERTY, seed=1, max_examples=200)).run()
             finally:
                 worker.close()
+    missing = [STEPS[step] for step, modules in tracer.walk.steps.items() if not modules]
+    if missing:
+        # A function that was renamed would leave its step empty, and those before it.
+        raise SystemExit(f"STEPS names functions that were not called: {', '.join(missing)}")
     return tracer.walk
 
 

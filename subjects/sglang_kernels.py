@@ -15,7 +15,7 @@ from types import ModuleType
 import torch
 
 from subjects import Subject
-from subjects.shared.state_slots import StateSlots
+from subjects.kit.state_slots import StateSlots
 
 __all__ = ["SUBJECT", "StateSlots"]
 VARIABLE = "SGLANG_KERNELS"

@@ -31,17 +31,19 @@ from statecheck.cli.options import (
     seed_option,
 )
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
-from statecheck.releases.project import PROJECTS, VLLM, Project
 from statecheck.releases.start import PROGRAM, release_of, run_on
 from statecheck.rooms import FOLDER
+from statecheck.subject.project import PROJECTS, Project
 from statecheck.util.marked import mark
 from statecheck.util.marked_parts import MarkedPart
 from statecheck.util.terminal import say
 
 
 @click.command(cls=OptionsCommand)
-@option("--subject", type=click.Choice(list(PROJECTS)), default=VLLM.subject, help="what the releases are of")
-@option("--releases", metavar="A,B", help=f"versions (default, of vLLM: {','.join(VLLM.compared)})")
+@option("--subject", type=click.Choice(list(PROJECTS)), default="vllm", help="what the releases are of")
+@option(
+    "--releases", metavar="A,B", help=f"versions (default, of vLLM: {','.join(PROJECTS['vllm'].compared)})"
+)
 @option("--budget", type=Duration(), default="3m", help="for each release: 90, 60s, 5m")
 @option("--device", default="auto", metavar="DEVICE", help="auto, cpu or cuda")
 @only_option

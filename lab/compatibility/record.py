@@ -13,9 +13,9 @@ from pathlib import Path
 from statecheck.campaign.record import FILE, CampaignRecord, PropertyRecord
 from statecheck.case.codec import spread
 from statecheck.execution.verdict import Status
-from statecheck.releases.project import VLLM, Project
 from statecheck.releases.start import last_line
 from statecheck.rooms import FOLDER
+from statecheck.subject.project import Project
 from statecheck.util.decode import Decoder
 from statecheck.util.json_files import load as read_json
 from statecheck.util.text import brief
@@ -114,7 +114,7 @@ def results_of(project: Project) -> Path:
 
 def named_for(name: str, project: Project) -> str:
     """A name of what is kept for a project: vLLM's has none added."""
-    return name if project == VLLM else f"{name}-{project.subject}"
+    return name if project.subject == "vllm" else f"{name}-{project.subject}"
 
 
 def gone_in(column: Column) -> list[str]:

@@ -18,7 +18,7 @@ from lab.compatibility.record import (
     ReleaseResult,
     named_for,
 )
-from statecheck.releases.project import VLLM, Project
+from statecheck.subject.project import PROJECTS, Project
 from statecheck.util import markdown
 
 _SYMBOLS = {PASSED: "·", NEW: "**NEW**", GONE: "gone", ERROR: "error", NOT_TESTED: "?", NOT_APPLICABLE: "–"}
@@ -64,7 +64,7 @@ FILES = {
 """The page that each part stands in, by its name."""
 
 
-def parts(found: Compatibility, project: Project = VLLM) -> dict[str, str]:
+def parts(found: Compatibility, project: Project = PROJECTS["vllm"]) -> dict[str, str]:
     """The text of each part of a project that has a place, by its name."""
     texts = {"compatibility": table(found), "releases": summary(found)}
     named = {named_for(name, project): text for name, text in texts.items()}

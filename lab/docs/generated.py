@@ -10,8 +10,8 @@ from lab.compatibility.table import parts as parts_of_releases
 from lab.docs import citations, property_table, symbols
 from lab.sources import ROOT
 from statecheck.execution.registry import load_properties
-from statecheck.releases.project import PROJECTS
 from statecheck.subject import load
+from statecheck.subject.project import PROJECTS
 from statecheck.util.command_lines import python
 from statecheck.util.marked_parts import MarkedPart
 

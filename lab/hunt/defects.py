@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from lab.mutants.substitute import module_of, write_start
-from statecheck.releases.project import PROJECTS, Project
 from statecheck.rooms import FOLDER
+from statecheck.subject.project import PROJECTS, Project
 from tests.helpers.planted import (
     IN_IMPL,
     IN_RELEASES,

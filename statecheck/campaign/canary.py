@@ -15,7 +15,7 @@ from statecheck.execution.example import Example, ExecutionContext, Falsified, O
 from statecheck.execution.executors import Executor
 from statecheck.execution.objects.canary import LARGEST_RIGHT_NUMBER
 from statecheck.execution.registry import Property
-from statecheck.report.markdown import write_report
+from statecheck.report.files import write_report
 
 NAME = "the_canary_returns_every_number_as_it_is"
 _EXAMPLES = 200

@@ -258,7 +258,7 @@ class Keeper:
 
     def report(self, case: Case, note: str = "") -> str:
         """Write a report; its folder, "" where it could not be written."""
-        from statecheck.report.markdown import write_report
+        from statecheck.report.files import write_report
 
         try:
             return str(write_report(case, self.reports, self._module(), note=note))

@@ -15,9 +15,9 @@ from statecheck.cli.options import OptionsCommand, corpus_option, option, time_l
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.releases.bisect import Replays, releases_of, search
 from statecheck.releases.environment import is_ready
-from statecheck.releases.project import PROJECTS, Project
 from statecheck.releases.start import PROGRAM, release_of
 from statecheck.report.bisection import FILE, RIGHT, WRONG, Bisection, TriedRelease
+from statecheck.subject.project import PROJECTS, Project
 from statecheck.util.command_lines import command_line
 from statecheck.util.terminal import cell, said, say
 
@@ -58,7 +58,7 @@ def run_bisect(options: SimpleNamespace, program: Sequence[str] = PROGRAM) -> in
     from statecheck.campaign.corpus import path_of
     from statecheck.case import Case
     from statecheck.execution.executors import choose_device
-    from statecheck.report.markdown import add_bisection
+    from statecheck.report.files import add_bisection
 
     path = path_of(options.case, options.corpus)
     try:
@@ -69,7 +69,7 @@ def run_bisect(options: SimpleNamespace, program: Sequence[str] = PROGRAM) -> in
     if subject not in PROJECTS:
         raise ValueError(f"subject = {subject!r}, but should be {' or '.join(PROJECTS)}, which have releases")
     project = PROJECTS[subject]
-    replays = Replays(path, choose_device(options.device), options.time_limit, program, project)
+    replays = Replays(path, choose_device(options.device), options.time_limit, project, program)
     found = _bisected(options, replays)
     _show(found, path, options, project)
     # What is known when it is interrupted replaces nothing that may be whole.

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from statecheck.releases.project import PROJECTS
 from statecheck.releases.start import chosen_release, go_on_in_release
 from statecheck.rooms import working_folder
+from statecheck.subject.project import PROJECTS
 from statecheck.util.command_lines import near
 from statecheck.util.marked import MARKER
 

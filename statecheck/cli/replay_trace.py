@@ -37,7 +37,7 @@ _OPTIONS: dict[str, tuple[type, object, str]] = {
         for name, (kind, default, about) in _OPTIONS.items()
     )
 )
-@option("--async-scheduling/--no-async-scheduling", default=None, help="(default: as vLLM chooses)")
+@option("--async-scheduling/--no-async-scheduling", default=None, help="(default: as the release chooses)")
 def replay_trace(options: SimpleNamespace) -> int:
     """Send recorded traffic, a TRACE in the Mooncake format, through a release's own engine, and hold every step against the laws."""
     from statecheck.kernels import triton_mode

@@ -31,7 +31,7 @@ def upstream(options: SimpleNamespace) -> int:
     from statecheck.campaign.corpus import path_of
     from statecheck.case import Case
     from statecheck.diagnose.own_calls import with_own_calls
-    from statecheck.report.markdown import subject_root
+    from statecheck.report.files import subject_root
     from statecheck.report.scripts.calls import plain_calls, require_plain
     from statecheck.report.scripts.script import test_of
     from statecheck.subject import load

@@ -6,18 +6,57 @@ The case is on disk before any of this begins.
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 
 from statecheck.case import Case
 from statecheck.case.case import CHANCE, EARLIER_CALLS
-from statecheck.diagnose.confirm import Confirmation, confirm
 from statecheck.diagnose.earlier_calls import PortFactory, with_earlier_calls
-from statecheck.diagnose.rerun import replay
+from statecheck.diagnose.rerun import NotTried, replay
 from statecheck.execution.earlier_examples import EarlierExamples
 from statecheck.execution.executors import Executor
 from statecheck.execution.run import rules_of
 from statecheck.subject import Subject
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """How often a counterexample repeated; `messages` has what was seen in each run, "" where all was right."""
+
+    repeated: int
+    times: int
+    messages: tuple[str, ...]
+
+    @property
+    def note(self) -> str:
+        """The sentence for the report, "" where it was not run."""
+        if self.repeated == self.times:
+            return f"Repeated in {self.repeated} of {self.times} fresh workers." if self.times else ""
+        return (
+            f"This failure **did not repeat in {self.times - self.repeated} of {self.times}** fresh workers."
+        )
+
+
+def confirm(
+    case: Case,
+    port_factory: Callable[[], AbstractContextManager[Executor]],
+    times: int = 3,
+    seconds: float = float("inf"),
+) -> Confirmation:
+    """Run the case's steps up to `times` times, each on a port of its own; once at least, and no further one after `seconds`."""
+    messages: list[str] = []
+    until = time.monotonic() + seconds
+    while len(messages) < times and (not messages or time.monotonic() < until):
+        with port_factory() as port:
+            try:
+                found = replay(case, port)
+            except NotTried:
+                found = None
+            failure = found.failure if found is not None else None
+            messages.append(failure.sentence if failure is not None else "")
+    return Confirmation(sum(map(bool, messages)), len(messages), tuple(messages))
+
 
 SECONDS, _SEARCH_SECONDS = 30.0, 3.0
 """For a diagnosis, and of it at least for the search of earlier calls: without them, a failure that depends on them cannot be shown."""

@@ -16,7 +16,7 @@ from hypothesis.strategies import SearchStrategy
 
 from oracle.profile import Profile
 from statecheck.case import Case
-from statecheck.execution.example import ORDER_FREE, REFUSAL, ExecutionContext, KnownFailure
+from statecheck.execution.example import ORDER_FREE, REFUSAL, ExecutionContext, Falsified, KnownFailure
 from statecheck.execution.private.hypothesis import (
     ENDS_EXAMPLES,
     states_kept_once,
@@ -159,8 +159,8 @@ class Property:
 
     def search(self, context: ExecutionContext, most: int | None = None) -> None:
         """Run the examples of a test run under the user's own profile; raises what the test raises for the shrunk one."""
-        self.run_written(context)
         self.run(context, self._settings(self.examples(context, most)))
+        self.run_written(context)
 
     def explore(
         self, context: ExecutionContext, *, seed: int, max_examples: int, simplest: bool = True
@@ -172,12 +172,19 @@ class Property:
                 candidate of the shrinker, no constants are read from the subject's source, and written examples wait for the next
                 search. A state machine always begins with the simplest example.
         """
-        if simplest:
-            self.run_written(context)
+        failed: Falsified | None = None
+        try:
+            if simplest:
+                self.run_written(context)
+        except Falsified as error:
+            # Drawn examples are shrunk: what they show, too, is shown by a smaller input.
+            failed = error
         explored = self if simplest else replace(self, strategies=without_simplest(self.strategies))
         with nullcontext() if simplest else without_reading_constants():
             # The corpus remembers what failed; with a database, a seed would draw other inputs after a failure.
             explored.run(context, self._settings(max_examples, database=None), seed)
+        if failed is not None:
+            raise failed
 
     def _settings(self, max_examples: int, **others: Any) -> settings:
         """What holds for properties whatever the profile; it decides about the rest."""

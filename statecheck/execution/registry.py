@@ -71,7 +71,7 @@ def prop(
         device: the only device on which it has a meaning, if there is one.
         any_of: it applies to a subject that has one of the functions; the body asks `trial.offered` which.
         held: of a property of a library of sequences, see `Property`.
-        written: the arguments of written examples, which run before drawn examples.
+        written: the arguments of written examples, which run once in an execution context.
         strategies: what to draw for each of the body's arguments but `trial`.
     """
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from packaging.version import Version
 
 from statecheck.execution.verdict import MISCONFIGURED
-from statecheck.releases.project import VLLM, Project
 from statecheck.releases.start import PROGRAM, last_line, release_of, run_on
 from statecheck.report.bisection import NO_VERDICT, NOT_SET_UP, Bisection, TriedRelease
+from statecheck.subject.project import Project
 from statecheck.util.text import brief
 from statecheck.workers.commands import run_command
 
@@ -81,8 +81,8 @@ class Replays:
     case: Path
     device: str
     time_limit: float
+    project: Project
     program: Sequence[str] = PROGRAM
-    project: Project = VLLM
 
     def on_release(self, name: str) -> TriedRelease:
         started = time.monotonic()

@@ -30,7 +30,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from statecheck import rooms
-from statecheck.releases.project import Project
+from statecheck.subject.project import Project
 from statecheck.util.files import write_whole
 from statecheck.workers import limits
 from statecheck.workers.commands import run_command
@@ -163,7 +163,7 @@ def _make(release: Release) -> None:
         if error := _import_error(release):
             raise ValueError(
                 f"{release} is set up in {release.folder}, but should be importable, too: {error} "
-                f"(statecheck/releases/projects.toml lists what is installed)"
+                f"(subjects/projects.toml lists what is installed)"
             )
     write_whole(release.folder / _COMPLETE, json.dumps(ingredients, indent=1), durable=False)
 
@@ -268,7 +268,7 @@ def version_of(checkout: Path, project: Project) -> str:
 
 
 def _write_version(release: Release) -> None:
-    """Write down which version a checkout is: vLLM asks for its own, and without a version does without Triton."""
+    """Write down which version a checkout is. A project may ask for its own, and do without Triton where there is none."""
     package, version, packages = release.project.package, release.version, release.packages
     for other in packages.glob(f"{package}-*.dist-info"):
         shutil.rmtree(other)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from statecheck import rooms
 from statecheck.releases.environment import Release, enter, installed_version, version_of
-from statecheck.releases.project import PROJECTS, Project, project_of
+from statecheck.subject.project import PROJECTS, Project, project_of
 from statecheck.util.command_lines import CHOSEN, remembered
 from statecheck.workers.commands import run_command
 

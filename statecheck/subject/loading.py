@@ -11,16 +11,11 @@ from typing import cast
 
 from statecheck.case.raised import error_text, from_outside, message_of
 from statecheck.subject.process_state import restored
+from statecheck.subject.project import PROJECTS
 from statecheck.subject.subject import Subject, offers, safe_getattr
 
-BUILT_IN = {
-    "impl": "subjects.impl",
-    "vllm": "subjects.vllm",
-    "sglang": "subjects.sglang",
-    "llamacpp": "subjects.sequences.llamacpp",
-    "transformers": "subjects.sequences.transformers",
-    "mlx_lm": "subjects.sequences.mlx_lm",
-}
+BUILT_IN = {"impl": "subjects.impl"} | {name: project.adapter for name, project in PROJECTS.items()}
+"""By name, the modules of this implementation and of the projects in `subjects/projects.toml`."""
 _PLAIN, _SEQUENCES = "subjects.plain", "subjects.sequences"
 """What adapts functions on plain values, and a library of sequences; imported by name, as an adapter is: they import this room."""
 
@@ -28,7 +23,7 @@ _PLAIN, _SEQUENCES = "subjects.plain", "subjects.sequences"
 def load(name: str) -> Subject:
     """The subject called `name`: a built-in adapter, or any importable module.
 
-    A module may offer a `Subject` of its own as SUBJECT, to declare known deviations with it. `vllm+impl` is the engine of the one
+    A module may offer a `Subject` of its own as SUBJECT, to declare known deviations with it. `engine+port` is the engine of the one
     with the functions of the other inside, by the function `with_inside` of the first.
 
     Raises:
@@ -38,7 +33,9 @@ def load(name: str) -> Subject:
     if plus:
         with_inside = safe_getattr(load(engine).module, "with_inside", None)
         if with_inside is None:
-            raise ValueError(f"subject = {name!r}, but should be vllm+{inside}: {engine} is no engine [load]")
+            raise ValueError(
+                f"subject = {name!r}, but should be ENGINE+{inside}: {engine} is no engine [load]"
+            )
         return cast(Subject, with_inside(inside, load(inside).module))
     rule = f"{', '.join(BUILT_IN)} or an importable module"
     if not all(part.isidentifier() for part in name.split(".")):

@@ -91,9 +91,10 @@ class PropertyTests:
         # What other tests have launched is none of this one's.
         launch_counts.take()
         self._kept.begin(tested, context)
-        if _is_collected(pyfuncitem):
-            tested.run_written(context)
         result = yield
+        if _is_collected(pyfuncitem):
+            # After drawn examples, which are shrunk.
+            tested.run_written(context)
         if _is_collected(pyfuncitem) and _follows_declarations(pyfuncitem):
             run_missing(context, tested)
         run_each_configuration(context, tested)

@@ -1,7 +1,7 @@
 """The release's kernels of slots, behind the stand-ins for packages that it imports."""
 
+from subjects.kit import state_slots
 from subjects.sglang.release import RELEASE_NAME
-from subjects.shared import state_slots
 
 __all__ = ["StateSlots"]
 StateSlots = state_slots.StateSlots

@@ -14,9 +14,7 @@ import numpy as np
 import torch
 
 from oracle.shards import MODELS, layouts_of, shard_of_layers
-from subjects.sglang.cache_params import LAYERS, cache_params, ranks
-from subjects.sglang.release import RELEASE, NotOffered, find
-from subjects.shared.wire import (
+from subjects.kit.wire import (
     Block,
     NixlAgent,
     Wire,
@@ -25,6 +23,8 @@ from subjects.shared.wire import (
     read_numbers,
     write_numbers,
 )
+from subjects.sglang.cache_params import LAYERS, cache_params, ranks
+from subjects.sglang.release import RELEASE, NotOffered, find
 
 __all__ = ["StateTransfer"]
 _DISAGGREGATION = "sglang.srt.disaggregation"

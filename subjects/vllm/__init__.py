@@ -12,9 +12,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from statecheck.releases.project import VLLM
 from statecheck.subject.known import known_in
 from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.project import PROJECTS
 from subjects import Subject, load
 from subjects.vllm import outside_align, outside_builders
 from subjects.vllm.engine import core
@@ -23,7 +23,7 @@ from subjects.vllm.profile import profile_of
 from subjects.vllm.release import RELEASE, RELEASE_NAME
 from subjects.vllm_conditions import CONDITIONS
 
-VLLM.require_supported(RELEASE_NAME)
+PROJECTS["vllm"].require_supported(RELEASE_NAME)
 
 TOPICS = (
     "types",

@@ -11,7 +11,7 @@ import torch
 
 from oracle.shards import LAYERS
 from statecheck.subject.not_offered import NotOffered
-from subjects.shared.wire import Wire, bytes_of, count_written, numbers_of
+from subjects.kit.wire import Wire, bytes_of, count_written, numbers_of
 from subjects.vllm.release import find
 
 CONNECTORS = "vllm.distributed.kv_transfer.kv_connector"

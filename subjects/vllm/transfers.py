@@ -13,7 +13,7 @@ from unittest import mock
 
 from oracle.shards import MODELS, layouts_of, shard_of_layers
 from statecheck.subject.not_offered import NotOffered
-from subjects.shared.wire import NixlAgent, Wire
+from subjects.kit.wire import NixlAgent, Wire
 from subjects.vllm.engine.config import bare
 from subjects.vllm.release import RELEASE, find
 from subjects.vllm.transfer_ranks import CONNECTORS, TransferEngine, TransferRank, channels_first

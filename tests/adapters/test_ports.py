@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from torch.distributed import DistNetworkError
 
-from subjects.shared.ports import on_a_free_port
+from subjects.kit.ports import on_a_free_port
 
 
 def test_another_port_is_tried_where_one_is_taken() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from statecheck.subject.not_offered import NotOffered, first_offered
-from subjects.shared import state_slots
+from subjects.kit import state_slots
 
 SCATTER = "sglang.kernels.ops.mamba.mamba_state_scatter_triton"
 SIZES = {"tp_world_size": 1, "intermediate_size": 4, "state_size": 2, "conv_kernel": 3}

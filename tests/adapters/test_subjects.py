@@ -130,9 +130,8 @@ def test_a_call_that_should_return_and_raises_falsifies_the_property() -> None:
 
 def test_a_failure_behind_a_finding_is_where_the_finding_was() -> None:
     def racing(*_: int, **__: int) -> int:
-        line = "kernels.py:8"
-        stored = Access("store", (0, 0, 0), "kernel", "pool0", (3,), 0, 4, line, line, 1)
-        raise RaceBetweenPrograms("two programs race", stored)
+        stored = Access("store", (0, 0, 0), "kernel", "pool0", (3,), 0, 4, "kernels.py:8", "kernels.py:8", 1)
+        raise RaceBetweenPrograms("programs race", stored)
 
     trial = trial_of(divide=racing, cdiv=lambda x, y: 1)
     trial.run(DIVIDE, call("cdiv", x=1, y=1))

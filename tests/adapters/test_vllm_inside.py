@@ -19,8 +19,8 @@ import torch
 from properties.strategies.releases.live import LiveWorld
 from statecheck import rooms
 from statecheck.case.rules import check_names
-from statecheck.releases.project import VLLM, project_of
 from statecheck.subject import load
+from statecheck.subject.project import project_of
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
 
@@ -56,7 +56,9 @@ class Recorder:
 @pytest.mark.parametrize("subject", ["vllm+impl", "vllm+my.port", "vllm"])
 def test_an_engine_with_a_module_inside_is_a_name_of_a_subject(subject: str) -> None:
     check_names(replace(a_case(), subject=subject))
-    assert project_of(subject) == VLLM
+    project = project_of(subject)
+    assert project is not None
+    assert project.subject == "vllm"
 
 
 @pytest.mark.parametrize("subject", ["vllm+", "+impl", "vllm+impl+impl", "vllm+a b", "vllm+../x"])
@@ -66,7 +68,7 @@ def test_nothing_else_with_a_plus_is_one(subject: str) -> None:
 
 
 def test_nothing_stands_inside_of_a_subject_that_is_no_engine() -> None:
-    with pytest.raises(ValueError, match=r"subject = 'impl\+impl', but should be vllm\+impl"):
+    with pytest.raises(ValueError, match=r"subject = 'impl\+impl', but should be ENGINE\+impl"):
         load("impl+impl")
 
 

@@ -69,9 +69,16 @@ def hunt(
     Hypothesis draws numbers that stand in loaded sources, so that the same seed means other examples where other modules are
     loaded: what is not found with it is looked for with the next ones.
     """
-    log = FailureLog()
+    latest, failing = dict[str, object](), dict[str, object]()
+
+    class Log(FailureLog):
+        def falsified(self, case: Case) -> None:
+            super().falsified(case)
+            failing.clear()
+            failing.update(latest)
+
+    log = Log()
     context = ExecutionContext(subject, ordinary_port(subject, "cpu", sanitized=sanitized), log)
-    latest: dict[str, object] = {}
 
     def noting(trial: Example, **drawn: object) -> None:
         latest.clear()
@@ -83,7 +90,7 @@ def hunt(
             with hunting(shrink=shrink):
                 replace(tested, body=noting).explore(context, seed=seed, max_examples=max_examples)
         except Falsified as falsified:
-            return Catch(log.examples[0], latest, falsified.case)
+            return Catch(log.examples[0], failing, falsified.case)
     return None
 
 

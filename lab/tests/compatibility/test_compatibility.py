@@ -18,9 +18,10 @@ from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord, KnownRecord, PropertyRecord
 from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
-from statecheck.releases.project import PROJECTS, VLLM
+from statecheck.subject.project import PROJECTS
 from statecheck.util.marked_parts import MarkedPart
 
+VLLM = PROJECTS["vllm"]
 TOPICS = {"counts_add_up": "batch", "rows_are_whole": "batch", "copies_are_exact": "align"}
 IN_PLACE = {"id": "in-place", "title": "Counts | in place", "link": "https://example.org/1"}
 OVERLAP = {"id": "overlap", "title": "Overlapping move", "link": "https://example.org/2"}

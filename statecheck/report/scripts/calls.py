@@ -10,6 +10,7 @@ import ast
 import builtins
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -328,9 +329,14 @@ class _Writer:
         if not self.subject.is_adapter:
             return self._imported(self.subject.module.__name__, name)
         module = str(getattr(found, "__module__", ""))
-        if module.partition(".")[0] in _OF_ADAPTERS:
+        own_name = str(getattr(found, "__qualname__", root))
+        # An adapter's function may have the names of the function that it wraps.
+        there: Any = sys.modules.get(module)
+        for part in own_name.split("."):
+            there = getattr(there, part, None)
+        if there is not found or module.partition(".")[0] in _OF_ADAPTERS:
             _refuse(f"an adapter stands between {name} and the project's own code", self.case)
-        return self._imported(module, f"{getattr(found, '__qualname__', root)}{dot}{rest}")
+        return self._imported(module, f"{own_name}{dot}{rest}")
 
     def _imported(self, module: str, name: str) -> str:
         alias = module.rpartition(".")[2]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle.lifecycle.named_states import FIRST_SAMPLED
+from subjects.kit.ports import free_port, on_a_free_port
 from subjects.sglang.engine.drafts import draft_arguments
 from subjects.sglang.engine.host_tier import host_arguments
 from subjects.sglang.engine.releases import (
@@ -18,7 +19,6 @@ from subjects.sglang.engine.releases import (
 from subjects.sglang.engine.sessions import session_arguments
 from subjects.sglang.engine.settings import CONV_WIDTH, INTERVAL, LAYERS, VOCABULARY, RadixSettings
 from subjects.sglang.release import find
-from subjects.shared.ports import free_port, on_a_free_port
 
 _ANY = {
     "vocab_size": FIRST_SAMPLED + VOCABULARY + 64,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from statecheck.releases.project import PROJECTS
+from statecheck.subject.project import PROJECTS
 
 _PROGRAM = """
 import json

@@ -10,8 +10,7 @@ from types import ModuleType
 import pytest
 
 from statecheck.case.values import Name, call
-from statecheck.diagnose.confirm import Confirmation
-from statecheck.diagnose.diagnosis import Diagnosis, explain
+from statecheck.diagnose.diagnosis import Confirmation, Diagnosis, explain
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import found, load_properties

@@ -17,7 +17,8 @@ from statecheck.campaign.processes.tasks import Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.cli.options import require_own
-from statecheck.report.markdown import TEST, write_report
+from statecheck.report.files import write_report
+from statecheck.report.sections import TEST
 from statecheck.util.marked import mark_reports
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT

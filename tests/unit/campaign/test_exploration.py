@@ -32,7 +32,7 @@ from statecheck.case.case import CHANCE
 from statecheck.case.findings import Access, RaceBetweenPrograms
 from statecheck.case.values import Raised, call
 from statecheck.diagnose import diagnosis
-from statecheck.diagnose.confirm import Confirmation
+from statecheck.diagnose.diagnosis import Confirmation
 from statecheck.diagnose.rerun import ends_earlier
 from statecheck.execution import profiles
 from statecheck.execution.example import Example, ExecutionContext, Observer

@@ -78,14 +78,14 @@ FEW_PLACES = [
 
 
 def going_on(tested: Property) -> Property:
-    """The same, with failing examples that do not end the search: the context has noted them."""
+    """The same with drawn examples alone, whose failures do not end the search: the context has noted them."""
 
     def body(trial: Example, **drawn: object) -> None:
         with suppress(Falsified):
             tested.body(trial, **drawn)
             trial.compare_rest()
 
-    return replace(tested, body=body)
+    return replace(tested, body=body, written=())
 
 
 @cache

@@ -9,7 +9,7 @@ import pytest
 
 from statecheck.case import Case
 from statecheck.case.values import Call, Outcome, Raised, Returned, Step, call
-from statecheck.diagnose.confirm import Confirmation, confirm
+from statecheck.diagnose.diagnosis import Confirmation, confirm
 from tests.helpers.cases import a_case
 
 HANG = Raised("hang", "no answer within 1 s", kind="hang")

@@ -19,7 +19,7 @@ from statecheck.diagnose.rerun import replay
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors.in_process import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.report.markdown import write_report
+from statecheck.report.files import write_report
 from tests.helpers.hunts import hunting
 from tests.helpers.observers import FailureLog
 from tests.helpers.planted import Variant, broken_subject, implementation

@@ -1,4 +1,4 @@
-"""Written examples run before drawn examples, once in an execution context."""
+"""Written examples run once in an execution context, and a failing one is shown where no drawn example fails."""
 
 from __future__ import annotations
 
@@ -49,6 +49,18 @@ def test_after_a_written_example_that_fails_the_next_search_goes_on_with_the_nex
         with pytest.raises(Falsified, match=seen):
             with_written(fails).search(here)
     with_written(fails).search(here)
+
+
+def test_a_drawn_example_that_fails_is_shown_in_place_of_a_written_one() -> None:
+    def fails(trial: Example, x: int) -> None:
+        trial.run(call("cdiv", x=x, y=1))
+        trial.holds(x < 5, f"x = {x}")
+
+    for search in ("explore", "search"):
+        here = context()
+        options = {"seed": 1, "max_examples": 50} if search == "explore" else {}
+        with pytest.raises(Falsified, match="x = 5"):
+            getattr(with_written(fails), search)(here, **options)
 
 
 def test_a_written_example_that_the_property_does_not_want_is_discarded() -> None:

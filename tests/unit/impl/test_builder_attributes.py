@@ -35,17 +35,11 @@ def made(setup: BuilderSetup, **about: Any) -> tuple[Any, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("setup", SETUPS, ids=str)
-def test_a_builder_keeps_what_it_was_constructed_with(setup: BuilderSetup) -> None:
-    builder, given = made(setup)
-    for name, value in given.items():
-        assert getattr(builder, name) is value, name
-    config = given["vllm_config"]
-    assert builder.compilation_config is config.compilation_config
-    assert builder.speculative_config is config.speculative_config
+def test_a_builder_says_how_many_drafts_it_is_for(setup: BuilderSetup) -> None:
+    builder, _ = made(setup)
     assert builder.use_spec_decode is (setup.num_spec > 0)
     assert (builder.num_spec if setup.kind == "gdn" else builder.num_spec_tokens) == setup.num_spec
-    if setup.kind != "gdn":
-        assert builder.supports_update_block_table is not builder.use_spec_decode
+    assert setup.kind == "gdn" or builder.supports_update_block_table is not builder.use_spec_decode
 
 
 @pytest.mark.parametrize("largest", [None, 2, 100])

@@ -257,21 +257,6 @@ def test_parameters_that_we_add_have_defaults_and_stand_last(name: str) -> None:
     assert positional[: len(documented_ones)] == documented_ones
 
 
-@pytest.mark.parametrize("leave_out", [False, True], ids=["all arguments", "required arguments"])
-@pytest.mark.parametrize("by_position", [False, True], ids=["by keyword", "by position"])
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_documented_arguments_are_taken_by_position_and_by_keyword(
-    name: str, by_position: bool, leave_out: bool
-) -> None:
-    parameters = [one for one in documented(name) if not leave_out or one.default is inspect.Parameter.empty]
-    positional = [one for one in parameters if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
-    by_keyword = [one for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
-    first = positional if by_position else []
-    rest = [*([] if by_position else positional), *by_keyword]
-    bound = signature_of(name).bind(*(one.name for one in first), **{one.name: one.name for one in rest})
-    assert bound.arguments == {one.name: one.name for one in (*positional, *by_keyword)}
-
-
 def fields_of_a_context(entries: int = 2) -> dict[str, Any]:
     """Document 4's required fields, for states that hold nothing."""
     int32, int64 = (partial(torch.zeros, entries, dtype=dtype) for dtype in (torch.int32, torch.int64))

@@ -10,11 +10,11 @@ import pytest
 
 from statecheck.releases import start
 from statecheck.releases.environment import Release
-from statecheck.releases.project import PROJECTS, VLLM
 from statecheck.releases.start import ChosenRelease, chosen_release, go_on_in_release, run_on
+from statecheck.subject.project import PROJECTS
 from statecheck.util.command_lines import CHOSEN
 
-SGLANG, LLAMACPP = PROJECTS["sglang"], PROJECTS["llamacpp"]
+VLLM, SGLANG, LLAMACPP = PROJECTS["vllm"], PROJECTS["sglang"], PROJECTS["llamacpp"]
 
 
 @pytest.fixture(autouse=True)

@@ -19,13 +19,13 @@ import pytest
 
 from statecheck.releases import bisect, environment
 from statecheck.releases.environment import Release, enter, is_ready
-from statecheck.releases.project import VLLM, Project
+from statecheck.subject.project import PROJECTS, Project
 
 slow = pytest.mark.slow
 TORCH = "from importlib.util import find_spec; from pathlib import Path; print(Path(find_spec('torch').origin).resolve())"
 
 
-PROJECT = replace(VLLM, undeclared=())
+PROJECT = replace(PROJECTS["vllm"], undeclared=())
 
 
 @dataclass
@@ -136,9 +136,7 @@ def test_a_release_is_set_up_once_with_its_requirements_and_borrows_torch(
 @slow
 def test_a_release_that_lacks_a_requirement_is_refused_with_the_place_that_lists_it(world: World) -> None:
     world.offer_release("import rarely_needed", ["rarely-needed>=3"])
-    with pytest.raises(
-        ValueError, match=r"No module named 'rarely_needed' \(statecheck/releases/projects\.toml"
-    ):
+    with pytest.raises(ValueError, match=r"No module named 'rarely_needed' \(subjects/projects\.toml"):
         enter(world.release)
     assert not is_ready(world.release)
 

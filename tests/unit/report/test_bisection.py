@@ -9,8 +9,8 @@ import pytest
 
 from statecheck.case.values import call, int32
 from statecheck.report.bisection import FILE, ROOM, TITLE, Bisection, TriedRelease, save
-from statecheck.report.markdown import add_bisection, report_text, write_report
-from statecheck.report.sections import MOST
+from statecheck.report.files import add_bisection, write_report
+from statecheck.report.markdown import MOST, report_text
 from subjects import load
 from tests.helpers.cases import a_case
 from tests.helpers.modules import module

@@ -13,7 +13,7 @@ from statecheck.case.codec import decode, encode
 from statecheck.case.failure import stated
 from statecheck.case.timeline import LONG, Cell, Moment, TableRow, Timeline, WrongCell
 from statecheck.report.block_tables import block_tables
-from statecheck.report.markdown import write_report
+from statecheck.report.files import write_report
 from tests.helpers.cases import a_case
 from tests.unit.campaign.nightly_examples import parsed
 

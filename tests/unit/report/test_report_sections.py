@@ -30,9 +30,8 @@ from statecheck.case.values import (
 from statecheck.diagnose.own_calls import with_own_calls
 from statecheck.execution.registry import load_properties
 from statecheck.reference import answered, rule_for
-from statecheck.report.markdown import report_text
+from statecheck.report.markdown import MOST, report_text
 from statecheck.report.page import report_body, report_page
-from statecheck.report.sections import MOST
 from statecheck.report.statement import rule_of, served_text
 from statecheck.subject import is_documented
 from subjects.plain import adapted

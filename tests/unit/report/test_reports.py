@@ -19,9 +19,10 @@ from statecheck.case.values import (
     int32,
 )
 from statecheck.report.bisection import Bisection, TriedRelease
-from statecheck.report.case import input_sections
-from statecheck.report.markdown import add_bisection, report_text, write_report
+from statecheck.report.files import add_bisection, write_report
+from statecheck.report.markdown import report_text
 from statecheck.report.scripts.script import repro_script
+from statecheck.report.sections import input_sections
 from statecheck.report.statement import should_hold
 from statecheck.suite.short import lines
 from subjects import load

@@ -30,9 +30,11 @@ from statecheck.case.values import (
 )
 from statecheck.diagnose.own_calls import with_own_calls
 from statecheck.execution.registry import load_properties
-from statecheck.report.markdown import ALONE, TEST, report_text, subject_root, write_report
+from statecheck.report.files import subject_root, write_report
+from statecheck.report.markdown import report_text
 from statecheck.report.scripts.calls import plain_calls
 from statecheck.report.scripts.script import repro_script, repro_test
+from statecheck.report.sections import ALONE, TEST
 from statecheck.subject import Subject, load
 from tests.helpers.cases import a_case, in_order
 from tests.helpers.hunts import hunt
@@ -433,6 +435,18 @@ def test_a_script_calls_the_project_behind_an_adapter(tmp_path: Path) -> None:
     (tmp_path / "toy_engine.py").write_text(ENGINE.replace(" + 1", ""), encoding="utf-8")
     ended.append(run(tmp_path / "repro.py", SUBJECT_PATH=str(tmp_path)).returncode)
     assert ended == [1, 0]
+
+
+def test_an_adapter_that_wraps_a_function_stands_between(tmp_path: Path) -> None:
+    wrapped = (
+        ADAPTER.replace("from toy_engine import divide", "import functools, toy_engine")
+        .replace("def adapted", "@functools.wraps(toy_engine.divide)\ndef divide")
+        .replace("    return divide(x, y)", "    return toy_engine.divide(x, y)")
+    )
+    with module(tmp_path, "toy_engine", ENGINE), module(tmp_path, "toy_adapter", wrapped):
+        case = a_half(subject="toy_adapter", steps=(call("divide", x=6, y=2),), actual=(Returned(4),))
+        with pytest.raises(ValueError, match="an adapter stands between divide"):
+            plain_calls(case, load("toy_adapter"))
 
 
 def test_the_root_of_a_subject_is_the_folder_to_import_it_from(tmp_path: Path) -> None:

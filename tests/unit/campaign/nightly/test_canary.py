@@ -22,7 +22,7 @@ from statecheck.execution.executors.in_process import InProcess
 from statecheck.execution.objects import own
 from statecheck.execution.objects.canary import LARGEST_RIGHT_NUMBER
 from statecheck.execution.registry import load_properties
-from statecheck.report.markdown import write_report
+from statecheck.report.files import write_report
 from subjects import load
 from tests.helpers.cases import Pipe
 from tests.helpers.faulty import EXACT

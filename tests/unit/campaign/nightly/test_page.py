@@ -19,7 +19,7 @@ from statecheck.campaign.record import (
 )
 from statecheck.case import Case
 from statecheck.case.values import Returned
-from statecheck.report.markdown import write_report
+from statecheck.report.files import write_report
 from statecheck.util import command_lines
 from statecheck.util.command_lines import command_line
 from statecheck.util.text import visible

@@ -1,4 +1,8 @@
-"""Projects whose releases are verified: how they are named, and what an environment of one of their releases gets."""
+"""Projects whose releases are verified: how they are named, and what an environment of one of their releases gets.
+
+A row of `subjects/projects.toml` is all that the harness knows of a project: the names of subjects, the options of commands, environments and
+tables are made of it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from statecheck.rooms import home
+from statecheck.rooms import FOLDER, home
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Project:
         undeclared: what importing takes although releases do not require it.
         keeps_libraries: its compiled libraries load beside a torch for CPUs.
         distribution: and package, "" where they are called as the subject.
-        module: that adapts it, "" for the one of the package's name in `subjects`.
+        module: that adapts it, "" for the package of the subject's name in `subjects`.
         takes_library: a compiled library stands in for a release.
     """
 
@@ -80,7 +84,7 @@ class Project:
 
 
 def _read() -> dict[str, Project]:
-    path = Path(__file__).with_name("projects.toml")
+    path = FOLDER / "subjects" / "projects.toml"
     tables: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
     return {subject: Project(subject=subject, **_frozen(table)) for subject, table in tables.items()}
 
@@ -91,7 +95,6 @@ def _frozen(table: Mapping[str, Any]) -> dict[str, Any]:
 
 PROJECTS = _read()
 """By their subjects."""
-VLLM = PROJECTS["vllm"]
 
 
 def project_of(subject: str) -> Project | None:

@@ -1,0 +1,81 @@
+"""Writes the report of a falsified property: `report.md` is for an issue tracker and `report.html` for a browser, `repro.py` to run,
+`test_repro.py` for pytest, and `case.json` to replay.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from types import ModuleType
+
+from statecheck.case import Case
+from statecheck.case.bucket import bucket_of
+from statecheck.report.bisection import Bisection, save, with_section
+from statecheck.report.markdown import report_text
+from statecheck.report.page import report_page
+from statecheck.report.scripts.script import repro_script, repro_test
+from statecheck.report.sections import TEST
+from statecheck.util.files import in_file_name, write_text
+from statecheck.util.marked import mark_reports
+
+_MOST_OF_ONE_INPUT = 100
+
+
+def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "") -> Path:
+    """Write the files into `reports/<date>-<property>-<hash>/`; the case first. Returns the directory.
+
+    Args:
+        module: the subject's module, to find where it is imported from.
+        note: a sentence to add, such as that the failure does not repeat.
+    """
+    directory = _directory_of(case, reports)
+    case.save(directory / "case.json")
+    mark_reports(reports)
+    write_text(directory / "repro.py", repro_script(case, directory, subject_root(module)))
+    test = repro_test(case)
+    if test:
+        write_text(directory / TEST, test)
+    else:
+        # This input may have been reported before, with such a file.
+        (directory / TEST).unlink(missing_ok=True)
+    text = report_text(case, directory, note)
+    write_text(directory / "report.md", text)
+    write_text(directory / "report.html", report_page(text))
+    return directory
+
+
+def add_bisection(directory: Path, bisection: Bisection) -> None:
+    """Keep it in a report's folder, and let the report tell of it."""
+    save(directory, bisection)
+    text = with_section((directory / "report.md").read_text(encoding="utf-8"), directory)
+    write_text(directory / "report.md", text)
+    write_text(directory / "report.html", report_page(text))
+
+
+def _directory_of(case: Case, reports: Path) -> Path:
+    """A folder for the input, and another one where a report of it stands already that shows something else."""
+    # The user's own date, which is what a person looks for in a list of reports.
+    today = dt.datetime.now().astimezone().date()
+    name, wanted = f"{today}-{in_file_name(case.property_name)}-{case.digest}", bucket_of(case).id
+    for number in range(1, _MOST_OF_ONE_INPUT):
+        directory = reports / (name if number == 1 else f"{name}-{number}")
+        try:
+            if bucket_of(Case.load(directory / "case.json")).id == wanted:
+                return directory
+        except FileNotFoundError:
+            return directory
+        except (OSError, ValueError):
+            """It is no report of ours, and is not overwritten."""
+    return directory
+
+
+def subject_root(module: ModuleType) -> Path | None:
+    """The folder that has to be on the import path to find the subject, None inside site-packages.
+
+    Of an engine with a module inside it is that module's: scripts carry what they need of the engine's adapter.
+    """
+    module = getattr(module, "__inside__", module)
+    if module.__file__ is None or "site-packages" in module.__file__:
+        return None
+    depth = module.__name__.count(".") + (1 if Path(module.__file__).name == "__init__.py" else 0)
+    return Path(module.__file__).resolve().parents[depth]
