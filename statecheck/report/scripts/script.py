@@ -98,7 +98,7 @@ def _script_of_calls(case: Case, subject: Subject | None, plain: PlainCalls, roo
     other = "SUBJECT_PATH=some/folder python repro.py"
     other = other if adapted else f"SUBJECT={case.subject} {other}"
     needs = "torch and the project" if plain.takes_torch else "the project"
-    imports = ["import importlib", "import os", "import signal", "import sys", "import traceback"]
+    imports = ["import importlib", "import os", "import sys", "import traceback"]
     imports += ["from pathlib import Path", *plain.imports]
     return framed(
         case,
@@ -114,15 +114,15 @@ def _script_of_calls(case: Case, subject: Subject | None, plain: PlainCalls, roo
 
 def framed(case: Case, *, imports: list[str], body: str, **values: Any) -> str:
     """What every straight-line script has around its lines."""
-    failure = case.failure
+    ends = case.failure is not None and case.failure.kind in ("fault", "hang")
     return filled(
         TEMPLATES / "script.py.j2",
         {"in_docstring": in_docstring, "indented": lambda text: indent(text.strip("\n"), "    ")},
         headline=headline(case),
         should_hold=should_hold(case),
         message=shorten(case.message, _LONGEST_MESSAGE),
-        ends=failure is not None and failure.kind in ("fault", "hang"),
-        imports="\n".join(imports),
+        ends=ends,
+        imports="\n".join([*imports, *(["import signal"] if ends else [])]),
         body=body,
         **values,
     )

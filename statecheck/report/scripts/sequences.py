@@ -127,7 +127,7 @@ def framed_sequence(body: str, case: Case, tolerance: float) -> str:
     raised = last.exception if isinstance(last, Raised) else ""
     return framed(
         case,
-        imports=["import os", "import signal", "import sys", "import traceback", _NUMBERS],
+        imports=["import os", "import sys", "import traceback", _NUMBERS],
         helpers=_COMPARISONS.replace("TOLERANCE_OF_PORT", repr(tolerance)),
         body=body,
         prepared="",

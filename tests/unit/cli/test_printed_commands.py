@@ -143,8 +143,9 @@ def test_a_command_is_one_that_there_is(command: str) -> None:
             assert found is not None
             assert found.origin is not None
             _read_by_module(Path(found.origin), rest)
-        case [_, script]:
+        case [_, script, *options]:
             assert script == "repro.py"
+            assert options in ([], ["--extract", "FOLDER"])
         case _:
             pytest.fail(f"this is no known command: {command}")
 
