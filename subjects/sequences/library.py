@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import pickle
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
@@ -12,10 +10,9 @@ from typing import Any, NamedTuple
 
 from statecheck.subject.not_offered import NotOffered, NotVerified
 from subjects.sequences.protocol import PortModule
-from subjects.sequences.served import ServedModel, failed, plain
+from subjects.sequences.served import ServedModel
+from subjects.sequences.serving import FAILED, Handles
 
-FAILED = False
-"""What an operation returns that reports that it failed."""
 _FEW_PROCESSES, _MOST_PROCESSES, _MOST_MEGABYTES = 6, 40, 2048
 """Processes of models that are kept whatever they need; the most of them; and what they may need together. A fork of a process that has imported all
 needs 16 MB, one that has an environment of its own two hundred.
@@ -27,79 +24,6 @@ class Handle(NamedTuple):
 
     process: int
     number: int
-
-
-class Handles:
-    """Contexts and saved states by number, in the process where the port's functions run."""
-
-    def __init__(self, port: PortModule) -> None:
-        self.port = port
-        self._contexts: dict[int, Any] = {}
-        self._saved: dict[str, Any] = {}
-        self._numbers = itertools.count()
-
-    def features(self, model: str, function: str) -> Mapping[str, Sequence[Any]]:
-        """See `PortModule.features`."""
-        return self.port.features(model, function)
-
-    def new(self, model: str, seed: int, features: Mapping[str, Any]) -> int:
-        """Make a context; its number."""
-        number = next(self._numbers)
-        self._contexts[number] = self._function("new")(model, seed, **features)
-        return number
-
-    def call(self, name: str, context: int, arguments: Sequence[Any], features: Mapping[str, Any]) -> Any:
-        """Call a function of the port for a context.
-
-        Raises:
-            NotImplementedError: the port has no such function, or says that the library does not offer this.
-        """
-        return plain(name, self._function(name)(self._contexts[context], *arguments, **features))
-
-    def save(self, context: int, sequence: int, name: str) -> Any:
-        """Save a sequence; the state stays here."""
-        state = self._function("save")(self._contexts[context], sequence)
-        if failed(state):
-            return FAILED
-        self._saved[name] = state
-        return None
-
-    def load(self, context: int, sequence: int, name: str) -> Any:
-        """Load what was saved under the name."""
-        return plain("load", self._function("load")(self._contexts[context], sequence, self._saved[name]))
-
-    def pickled(self, name: str) -> bytes:
-        """What was saved, for another process.
-
-        Raises:
-            NotImplementedError: it cannot leave this process.
-        """
-        try:
-            return pickle.dumps(self._saved[name])
-        except (pickle.PicklingError, TypeError, AttributeError) as error:
-            raise NotImplementedError(f"load in another process: {error}") from error
-
-    def unpickle(self, name: str, data: bytes) -> None:
-        """Take what another process has saved."""
-        self._saved[name] = pickle.loads(data)  # noqa: S301 - of a process of our own
-
-    def close(self, context: int) -> None:
-        """Close a context, if it is in this process; an earlier one may have had it."""
-        held, close = self._contexts.pop(context, None), self.port.function("close")
-        if held is not None and close is not None:
-            close(held)
-
-    def forget(self) -> None:
-        """Close all contexts, and drop what was saved."""
-        for number in list(self._contexts):
-            self.close(number)
-        self._saved.clear()
-
-    def _function(self, name: str) -> Any:
-        found = self.port.function(name)
-        if found is None:
-            raise NotImplementedError(f"{name} is not in the port")
-        return found
 
 
 class Library(ABC):

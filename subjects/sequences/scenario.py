@@ -18,8 +18,9 @@ from oracle.sequences import (
 )
 from statecheck.case.values import Record, record
 from statecheck.subject.not_offered import NotOffered
-from subjects.sequences.library import FAILED, Handle, Library
+from subjects.sequences.library import Handle, Library
 from subjects.sequences.reference import Reference
+from subjects.sequences.serving import FAILED
 
 _LONGEST = 12
 OTHER_PROCESS = 2

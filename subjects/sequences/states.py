@@ -10,7 +10,8 @@ from oracle.sequences import Place, SequenceTokens, Tokens
 from statecheck.case import Case
 from statecheck.case.values import Call, Returned
 from statecheck.subject.not_offered import NotOffered
-from subjects.sequences.library import FAILED, Handle, Library
+from subjects.sequences.library import Handle, Library
+from subjects.sequences.serving import FAILED
 
 NamedStates = Sequence[tuple[str, Sequence[float]]]
 """The states of a sequence by name, in the order of the layers."""

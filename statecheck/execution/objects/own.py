@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from statecheck.execution.objects.canary import LARGEST_RIGHT_NUMBER
+from statecheck.execution.executors.plain import LARGEST_RIGHT_NUMBER
 from statecheck.subject import Subject
 
 

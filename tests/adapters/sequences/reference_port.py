@@ -18,7 +18,7 @@ State = tuple[tuple[float, ...], ...]
 EMPTY: State = tuple((0.0,) * (3 * _WIDTH) for _ in range(_LAYERS))
 
 
-@dataclass
+@dataclass(eq=False)
 class SmallContext:
     """The weights, and of each sequence its tokens and its state after each of them."""
 

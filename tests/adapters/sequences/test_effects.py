@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from types import ModuleType
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -30,15 +31,16 @@ def port() -> Iterator[ModuleType]:
     module = ModuleType("counting_port")
     vars(module).update(vars(reference_port) | {"__name__": "counting_port"})
     module.EFFECTS = {CUT: "extend", BATCHED: "extend"}  # type: ignore[attr-defined]
-    cut: dict[int, int] = {}
+    # Not by `id`, which a context has that a freed one had.
+    cut: WeakKeyDictionary[reference_port.SmallContext, int] = WeakKeyDictionary()
 
     def extend(context: reference_port.SmallContext, rows: list[tuple[int, list[int]]]) -> list[list[float]]:
         longer = sum(len(tokens) > context.micro_batch for _, tokens in rows)
-        cut[id(context)] = cut.get(id(context), 0) + longer
+        cut[context] = cut.get(context, 0) + longer
         return reference_port.extend(context, rows)
 
     def counted(context: reference_port.SmallContext) -> Mapping[str, int]:
-        return {CUT: cut.get(id(context), 0)}
+        return {CUT: cut.get(context, 0)}
 
     module.extend, module.effects = extend, counted  # type: ignore[attr-defined]
     sys.modules["counting_port"] = module

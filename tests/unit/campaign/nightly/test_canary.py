@@ -19,8 +19,8 @@ from statecheck.case.values import Outcome, Returned, Step
 from statecheck.execution import profiles
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.executors.plain import LARGEST_RIGHT_NUMBER
 from statecheck.execution.objects import own
-from statecheck.execution.objects.canary import LARGEST_RIGHT_NUMBER
 from statecheck.execution.registry import load_properties
 from statecheck.report.files import write_report
 from subjects import load
