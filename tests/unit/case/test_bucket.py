@@ -139,9 +139,10 @@ def test_a_defect_that_shows_in_several_places_makes_a_bucket_of_each(
             "every_field_of_the_metadata_is_what_its_sentence_says",
             ("every prefill has an initial state", "the first block to write is the last one"),
         ),
-        (
+        pytest.param(
             "bad_input_is_refused_by_name_before_anything_is_written",
             ("a bool passes for an int", "a matrix passes for a vector"),
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -27,6 +27,7 @@ from subjects import Subject, load
 from tests.helpers.cases import a_case
 from tests.helpers.modules import module
 from tests.helpers.processes import run_python
+from tests.helpers.slow import slow_after
 
 PORT = '''\
 import os
@@ -126,7 +127,9 @@ def test_a_failure_of_the_case_alone_depends_on_nothing(tmp_path: Path) -> None:
         assert diagnosis.note == "Repeated in 3 of 3 fresh workers."
 
 
-@pytest.mark.parametrize("body", [MEMO_BY_LENGTH, POISONED], ids=["a memo by length", "a flag that stays"])
+@pytest.mark.parametrize(
+    "body", slow_after(1, [POISONED, MEMO_BY_LENGTH]), ids=["a flag that stays", "a memo by length"]
+)
 def test_the_shortest_sequence_of_earlier_calls_is_found(tmp_path: Path, body: str, device: str) -> None:
     with found_on(tmp_path, body) as found:
         diagnosis = found.diagnosis()

@@ -131,6 +131,7 @@ def test_a_property_is_found_by_its_name_and_by_its_id() -> None:
         registry.found("v1-postprocess/nothing")
 
 
+@pytest.mark.slow
 def test_pytest_s_own_k_knows_ids() -> None:
     done = run_pytest("properties/test_types.py", "--collect-only", "-q", "-k", "cdiv/ or page-size/padded")
     assert done.stdout.splitlines()[:3] == [

@@ -96,6 +96,7 @@ def switches(case: Case) -> list[str]:
     return [call.schedule for call in case.calls if call.schedule]
 
 
+@pytest.mark.slow
 def test_counts_set_while_siblings_read_them_are_found_by_interleavings_alone(
     at_once: Found, early: Found
 ) -> None:
