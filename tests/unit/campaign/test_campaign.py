@@ -127,7 +127,18 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     folder = tmp_path_factory.mktemp("mixed")
     chosen = " or ".join(FATES)
     with module(folder, "toy_of_campaign", SUBJECT) as name:
-        options = ("--workers", "2", "--only", chosen, "--time-limit", "30s", "--seed", "7")
+        options = (
+            "--workers",
+            "2",
+            "--only",
+            chosen,
+            "--time-limit",
+            "30s",
+            "--seed",
+            "7",
+            "--budget",
+            "20s",
+        )
         return fuzz(folder, "--subject", name, *options)
 
 
@@ -161,7 +172,7 @@ def test_what_is_printed_has_reasons_and_reports_in_plain_lines(mixed: Ended) ->
     assert reports
     assert all((mixed.folder / report).is_file() for report in reports)
     assert "\x1b" not in mixed.output
-    assert re.search(r"^ +\d+ s of 60: [\d,]+ examples, [\d,]+/s, ", mixed.output, re.MULTILINE)
+    assert re.search(r"^ +\d+ s of 20: [\d,]+ examples, [\d,]+/s, ", mixed.output, re.MULTILINE)
 
 
 def test_a_campaign_uses_the_profile_nightly_in_ci_too_and_no_database(mixed: Ended) -> None:
