@@ -49,22 +49,6 @@ FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
 """Families of layers with their sizes. The last is compressed convolutional attention: a convolution of queries and keys, and the last hidden state."""
 
 
-MODELS: Final[Mapping[str, str]] = {
-    "bailing_hybrid": "linear",
-    "lfm2": "short_conv",
-    "mamba": "mamba1",
-    "kimi_linear": "kda",
-    "qwen3_next": "gdn",
-    "gigachat35": "gdn",
-    "mamba2": "mamba2",
-    "nemotron_h": "mamba2",
-    "falcon_h1": "mamba2",
-    "granitemoehybrid": "mamba2",
-    "zaya": "cca",
-}
-"""Models, by the type that their configuration names, with the family of their recurrent layers."""
-
-
 def layouts_of(family: str, sizes: Mapping[str, int]) -> tuple[StateLayout, ...]:
     """The states of a layer: convolutions first.
 
@@ -146,16 +130,16 @@ def _channels(parts: Sequence[Part], tp_size: int, rank: int) -> Iterator[int]:
 
 @rule
 def sent_states(
-    model: str, sizes: Mapping[str, int], source_tp: int, target_tp: int
+    family: str, sizes: Mapping[str, int], source_tp: int, target_tp: int
 ) -> tuple[tuple[tuple[Numbers, ...], ...], ...]:
     """For each rank of the target and each layer, what the rank holds of each state: its own shard of the whole, whatever the source's number of ranks.
 
     Refused: numbers of ranks that cannot hold the states.
     """
-    require(model in MODELS, "model", model, f"be one of {', '.join(MODELS)}")
+    require(family in FAMILIES, "family", family, f"be one of {', '.join(FAMILIES)}")
     for argument, tp_size in (("source_tp", source_tp), ("target_tp", target_tp)):
         require_int(argument, tp_size, minimum=1)
-    layouts = layouts_of(MODELS[model], sizes)
+    layouts = layouts_of(family, sizes)
     # Refuses states that the ranks of the source cannot hold.
     _shards(layouts, source_tp)
     return _shards(layouts, target_tp)

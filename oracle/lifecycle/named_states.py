@@ -128,8 +128,3 @@ def _state_of_another_place(words: Sequence[int]) -> int:
 def next_token(state: int, vocabulary: int = VOCABULARY) -> int:
     """The token that a model with so many of them says after these tokens."""
     return FIRST_SAMPLED + state % vocabulary
-
-
-def other_than(token: int) -> int:
-    """A token that the model does not say in its place."""
-    return FIRST_SAMPLED + (token - FIRST_SAMPLED + 1) % VOCABULARY

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from oracle.rules import watches
-from oracle.shards import MODELS, layouts_of, sent_states, units_of_rank
+from oracle.shards import layouts_of, sent_states, units_of_rank
 from oracle.situations.registry import situations_of
 
 _declare = situations_of("shards")
@@ -16,11 +16,11 @@ SHARED_IN_ONE = _declare("a group is shared by ranks of one engine, and has a ra
 
 
 @watches(sent_states)
-def _sent(_: object, model: str, sizes: Mapping[str, int], source_tp: int, target_tp: int) -> None:
+def _sent(_: object, family: str, sizes: Mapping[str, int], source_tp: int, target_tp: int) -> None:
     GATHERED.reached_if(source_tp > target_tp)
     SCATTERED.reached_if(source_tp < target_tp)
     EQUAL.reached_if(source_tp == target_tp)
-    units = {part.units for layout in layouts_of(MODELS[model], sizes) for part in layout.parts}
+    units = {part.units for layout in layouts_of(family, sizes) for part in layout.parts}
     SHARED_IN_ONE.reached_if(any((one % source_tp > 0) != (one % target_tp > 0) for one in units))
 
 

@@ -102,16 +102,6 @@ class NixlAgent:
         return "DONE"
 
 
-def bytes_of(numbers: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """The bytes of elements of that type whose bits are these numbers."""
-    return torch.tensor(numbers, dtype=_INTEGERS[dtype.itemsize]).view(torch.uint8)
-
-
-def numbers_of(memory: torch.Tensor, dtype: torch.dtype) -> tuple[int, ...]:
-    """The numbers in bytes that `bytes_of` made."""
-    return tuple(memory.clone().view(_INTEGERS[dtype.itemsize]).tolist())
-
-
 def write_numbers(memory: torch.Tensor, numbers: Sequence[int]) -> None:
     """Write numbers to a tensor, as the bits of its elements."""
     integers = _INTEGERS[memory.element_size()]

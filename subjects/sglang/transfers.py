@@ -7,13 +7,15 @@ import dataclasses
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import torch
 
-from oracle.shards import MODELS, layouts_of, shard_of_layers
+from oracle.shards import layouts_of, shard_of_layers
+from subjects.kit.objects import bare
 from subjects.kit.wire import (
     Block,
     NixlAgent,
@@ -31,13 +33,6 @@ _DISAGGREGATION = "sglang.srt.disaggregation"
 _POOL = "sglang.srt.mem_cache.memory_pool"
 _SLOTS = 4
 _SINCE = (0, 5, 23)
-
-
-def _bare(cls: Any, **attributes: Any) -> Any:
-    """An object of the class that its constructor has not seen."""
-    made = object.__new__(cls)
-    vars(made).update(attributes)
-    return made
 
 
 class _Rank:
@@ -60,7 +55,7 @@ class _Rank:
             )
             self.arguments = find(f"{_DISAGGREGATION}.base.conn:KVArgs")()
             self.arguments.engine_rank, self.arguments.gpu_id = number, 0
-            keys = _bare(
+            keys = bare(
                 find(f"{_POOL}:HybridLinearKVPool"), mamba_pool=self.pool, full_kv_pool=None, use_dsa=False
             )
             find(f"{_DISAGGREGATION}.utils:setup_state_kv_args")(self.arguments, keys)
@@ -93,12 +88,12 @@ def _target_info(cls: Any, rank: _Rank, **named: Any) -> Any:
         **named,
     }
     fields = {one.name: known.get(one.name) for one in dataclasses.fields(cls)}
-    return _bare(cls, **fields)
+    return bare(cls, **fields)
 
 
 def _manager(cls: Any, rank: _Rank, **named: Any) -> Any:
     """A manager of that rank, which neither listens nor has threads."""
-    return _bare(
+    return bare(
         cls,
         kv_args=rank.arguments,
         attn_tp_size=rank.size,
@@ -143,12 +138,12 @@ def _send_by_mooncake(wire: Wire, source: _Rank, target: _Rank, slots: tuple[int
             importlib.import_module("prometheus_client"), "Counter", mock.Mock(), create=True
         ):
             importlib.import_module(module)
-    engine = _bare(object_with_calls, batch_transfer_sync=send)
+    engine = SimpleNamespace(batch_transfer_sync=send)
     manager = _manager(find(f"{module}:MooncakeKVManager"), source, engine=engine)
     info = _target_info(
         find(f"{module}:KVArgsRegisterInfo"), target, dst_tp_rank=target.number, dst_attn_tp_size=target.size
     )
-    request = _bare(
+    request = bare(
         find(f"{module}:TransferInfo"),
         mooncake_session_id="target",
         dst_state_indices=[[slots[1]]],
@@ -217,9 +212,9 @@ def _send_by_moriio(wire: Wire, source: _Rank, target: _Rank, slots: tuple[int, 
     manager = _manager(
         find(f"{module}:MoriKVManager"),
         source,
-        engine=_bare(object_with_calls, batch_write=write, allocate_transfer_uid=lambda: 0),
+        engine=SimpleNamespace(batch_write=write, allocate_transfer_uid=lambda: 0),
         state_mem_descs=_memories(source),
-        _submission_local=_bare(object_with_calls, statuses=None),
+        _submission_local=SimpleNamespace(statuses=None),
     )
     peer = _target_info(
         find(f"{module}:KVArgsRegisterInfo"),
@@ -240,27 +235,25 @@ def _memories(rank: _Rank) -> list[list[Block]]:
     ]
 
 
-class object_with_calls:  # noqa: N801 - a namespace
-    """Has what it is given."""
-
-
 Send = Callable[[Wire, _Rank, _Rank, tuple[int, int]], None]
 
 
 def _sent(
     send: Send,
+    family: str,
     model: str,
     sizes: Sequence[tuple[str, int]],
     source_tp: int,
     target_tp: int,
     slots: tuple[int, int],
     dtypes: tuple[str, str],
+    padding: int,  # noqa: ARG001 - slots have none
 ) -> tuple[tuple[Any, int], ...]:
     """As the rule says it: by rank of the target its states, and how many bytes of other slots are not 0."""
     if RELEASE < _SINCE:
         raise NotOffered("transfers of releases before 0.5.23")
     given = dict(sizes)
-    wire, layouts = Wire(), layouts_of(MODELS[model], given)
+    wire, layouts = Wire(), layouts_of(family, given)
     engines = [
         [_Rank(number, size, model, given, dtypes) for number in range(size)]
         for size in (source_tp, target_tp)
@@ -290,28 +283,19 @@ def _seen(rank: _Rank, slot: int, states: int) -> tuple[Any, int]:
 
 
 class StateTransfer:
-    """What sends a request's states from one engine to another."""
+    """What sends a request's states from one engine to another; the arguments are those of `_sent`."""
 
     @staticmethod
-    def mooncake(
-        model: str, sizes: Any, source_tp: int, target_tp: int, slots: Any, dtypes: Any, padding: int
-    ) -> Any:
-        """By Mooncake; slots have no padding."""
-        del padding
-        return _sent(_send_by_mooncake, model, sizes, source_tp, target_tp, slots, dtypes)
+    def mooncake(*given: Any, **named: Any) -> Any:
+        """By Mooncake."""
+        return _sent(_send_by_mooncake, *given, **named)
 
     @staticmethod
-    def nixl(
-        model: str, sizes: Any, source_tp: int, target_tp: int, slots: Any, dtypes: Any, padding: int
-    ) -> Any:
-        """By NIXL; slots have no padding."""
-        del padding
-        return _sent(_send_by_nixl, model, sizes, source_tp, target_tp, slots, dtypes)
+    def nixl(*given: Any, **named: Any) -> Any:
+        """By NIXL."""
+        return _sent(_send_by_nixl, *given, **named)
 
     @staticmethod
-    def moriio(
-        model: str, sizes: Any, source_tp: int, target_tp: int, slots: Any, dtypes: Any, padding: int
-    ) -> Any:
-        """By MORI-IO; slots have no padding."""
-        del padding
-        return _sent(_send_by_moriio, model, sizes, source_tp, target_tp, slots, dtypes)
+    def moriio(*given: Any, **named: Any) -> Any:
+        """By MORI-IO."""
+        return _sent(_send_by_moriio, *given, **named)

@@ -11,7 +11,7 @@ import torch
 
 from oracle.shards import LAYERS
 from statecheck.subject.not_offered import NotOffered
-from subjects.kit.wire import Wire, bytes_of, count_written, numbers_of
+from subjects.kit.wire import Wire, count_written, read_numbers, write_numbers
 from subjects.vllm.release import find
 
 CONNECTORS = "vllm.distributed.kv_transfer.kv_connector"
@@ -154,12 +154,12 @@ class TransferRank:
             self.caches[state] = memory.view(_BLOCKS, 1, 1, -1)
 
     def states(self, block: int) -> list[torch.Tensor]:
-        """The bytes of each state of each layer in a block."""
+        """Each state of each layer in a block."""
         found = []
         for memory in self.memory:
             first = 0
-            for size in self.engine.sizes:
-                found.append(memory[block, first : first + size])
+            for size, dtype in zip(self.engine.sizes, self.engine.dtypes, strict=True):
+                found.append(memory[block, first : first + size].view(dtype))
                 first += size
         return found
 
@@ -167,20 +167,14 @@ class TransferRank:
         """Write a request's states to a block, and another request's to all others."""
         for memory in self.memory:
             memory.fill_(_OTHERS)
-        flat = [
-            (numbers, dtype)
-            for layer in held
-            for numbers, dtype in zip(layer, self.engine.dtypes, strict=True)
-        ]
-        for state, (numbers, dtype) in zip(self.states(block), flat, strict=True):
-            state.copy_(bytes_of(numbers, dtype))
+        flat = [numbers for layer in held for numbers in layer]
+        for state, numbers in zip(self.states(block), flat, strict=True):
+            write_numbers(state, numbers)
 
     def seen(self, block: int) -> tuple[Any, int]:
         """What a block holds, and how many bytes of other blocks are not 0."""
         count = len(self.engine.dtypes)
-        numbers = [
-            numbers_of(one, self.engine.dtypes[at % count]) for at, one in enumerate(self.states(block))
-        ]
+        numbers = [read_numbers(state) for state in self.states(block)]
         for memory in self.memory:
             # What lies behind the states in their own block belongs to no state.
             memory[block] = 0

@@ -11,10 +11,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from oracle.shards import MODELS, layouts_of, shard_of_layers
+from oracle.shards import layouts_of, shard_of_layers
 from statecheck.subject.not_offered import NotOffered
+from subjects.kit.objects import bare
 from subjects.kit.wire import NixlAgent, Wire
-from subjects.vllm.engine.config import bare
 from subjects.vllm.release import RELEASE, find
 from subjects.vllm.transfer_ranks import CONNECTORS, TransferEngine, TransferRank, channels_first
 
@@ -202,7 +202,8 @@ Send = Callable[[Wire, Sequence[TransferRank], Sequence[TransferRank], tuple[int
 
 def _sent(
     send: Send,
-    model: str,
+    family: str,
+    model: str,  # noqa: ARG001 - the sizes say all
     sizes: Sequence[tuple[str, int]],
     source_tp: int,
     target_tp: int,
@@ -213,7 +214,7 @@ def _sent(
     """As the rule says it: by rank of the target its states, and how many bytes of other blocks are not 0."""
     if RELEASE < _SINCE:
         raise NotOffered("transfers of releases before 0.33")
-    family, given = MODELS[model], dict(sizes)
+    given = dict(sizes)
     wire, layouts = Wire(), layouts_of(family, given)
     heads = max(source_tp, target_tp)
     with channels_first():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from oracle.profile import Profile
-from oracle.shards import MODELS
 from statecheck.case import Case
 from statecheck.subject.known import Condition
 
@@ -19,7 +18,7 @@ def _one_group_for_unequal_ranks(case: Case, profile: Profile) -> bool:
     """Each rank has the one group of a Mamba-2 model, and the engines have unequal numbers of ranks."""
     sent = case.calls[-1].named
     groups = dict(sent["sizes"]).get("n_groups")
-    return MODELS[sent["model"]] == "mamba2" and groups == 1 and _unequal_ranks(case, profile)
+    return sent["family"] == "mamba2" and groups == 1 and _unequal_ranks(case, profile)
 
 
 TRANSFERS: Mapping[str, Condition] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oracle.shards import MODELS, layouts_of, shard_of_layers
+from oracle.shards import layouts_of, shard_of_layers
 from properties.strategies.releases.shards import SLOTS
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
@@ -46,10 +46,17 @@ def transfer(slices: Slices, *, one_part: bool = False) -> Callable[..., Any]:
     """A transfer of lists with such slices, of each part or of all parts as one."""
 
     def sent(
-        model: str, sizes: Any, source_tp: int, target_tp: int, slots: Any, dtypes: Any, padding: int
+        family: str,
+        model: str,
+        sizes: Any,
+        source_tp: int,
+        target_tp: int,
+        slots: Any,
+        dtypes: Any,
+        padding: int,
     ) -> Any:
-        del dtypes, padding
-        layouts = layouts_of(MODELS[model], dict(sizes))
+        del model, dtypes, padding
+        layouts = layouts_of(family, dict(sizes))
         places = [layer * len(layouts) + at for layer in range(2) for at in range(len(layouts))]
         pools = [_pools(layouts, tp_size) for tp_size in (source_tp, target_tp)]
         for rank, pool in enumerate(pools[0]):

@@ -11,7 +11,7 @@ import pytest
 from oracle.lifecycle.broken_laws import Broken, BrokenLaws, in_sentences
 from oracle.lifecycle.known_states import KnownStates
 from oracle.lifecycle.live import LiveLaws
-from oracle.lifecycle.named_states import next_token, other_than, states_after
+from oracle.lifecycle.named_states import next_token, states_after
 from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep
 
 PROMPT = (1, 2, 3, 4)
@@ -389,11 +389,6 @@ def test_a_state_is_an_odd_number_of_33_bits_that_names_its_tokens() -> None:
 )
 def test_the_next_token_follows_from_the_state(state: int, vocabulary: int, token: int) -> None:
     assert next_token(state, vocabulary) == token
-
-
-@pytest.mark.parametrize(("token", "other"), [(1000, 1001), (1001, 1002), (1000 + 1_000_002, 1000)])
-def test_another_token_is_the_next_of_the_vocabulary(token: int, other: int) -> None:
-    assert other_than(token) == other
 
 
 def test_a_state_is_that_of_a_request_that_has_come_to_it() -> None:

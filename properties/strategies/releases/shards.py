@@ -6,18 +6,33 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from oracle.shards import FAMILIES, MODELS
+from oracle.shards import FAMILIES
 from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import Call, call
 
 SLOTS = 4
 """Slots of each pool; the first is not used."""
+MODELS = {
+    "bailing_hybrid": "linear",
+    "lfm2": "short_conv",
+    "mamba": "mamba1",
+    "kimi_linear": "kda",
+    "qwen3_next": "gdn",
+    "gigachat35": "gdn",
+    "mamba2": "mamba2",
+    "nemotron_h": "mamba2",
+    "falcon_h1": "mamba2",
+    "granitemoehybrid": "mamba2",
+    "zaya": "cca",
+}
+"""Models, by the type that their configuration names, with the family of their recurrent layers."""
 
 
 @dataclass(frozen=True)
 class SentState(NamedSituations):
     """A request's states, sent from a slot of `source_tp` ranks to a slot of `target_tp` ranks."""
 
+    family: str
     model: str
     sizes: tuple[tuple[str, int], ...]
     source_tp: int
@@ -31,6 +46,7 @@ class SentState(NamedSituations):
     def call(self, mechanism: str) -> Call:
         return call(
             f"StateTransfer.{mechanism}",
+            family=self.family,
             model=self.model,
             sizes=self.sizes,
             source_tp=self.source_tp,
@@ -43,7 +59,7 @@ class SentState(NamedSituations):
     def conditions(self) -> dict[str, bool]:
         groups = dict(self.sizes).get("n_groups", 0)
         return {
-            **{family: MODELS[self.model] == family for family in FAMILIES},
+            **{family: self.family == family for family in FAMILIES},
             "fewer ranks get it": self.source_tp > self.target_tp,
             "more ranks get it": self.source_tp < self.target_tp,
             "as many ranks get it": self.source_tp == self.target_tp,
@@ -70,13 +86,14 @@ _RATIOS = st.sampled_from((1, 2, 4))
 @st.composite
 def sent_states(draw: st.DrawFn) -> SentState:
     """States between engines of which one has a whole multiple of the other's ranks."""
-    model = draw(st.sampled_from(tuple(MODELS)))
+    model, family = draw(st.sampled_from(tuple(MODELS.items())))
     few = draw(_RANKS)
     many = few * draw(_RATIOS)
     source, target = (few, many) if draw(st.booleans()) else (many, few)
-    sizes = tuple((name, _size(draw, name, many)) for name in FAMILIES[MODELS[model]])
+    sizes = tuple((name, _size(draw, name, many)) for name in FAMILIES[family])
     return noted(
         SentState(
+            family,
             model,
             sizes,
             source,

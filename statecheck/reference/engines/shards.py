@@ -11,7 +11,7 @@ MECHANISMS = ("mooncake", "moriio", "nixl")
 
 
 @answers(*(f"StateTransfer.{name}" for name in MECHANISMS), rule=shards.sent_states)
-def sent(model: str, sizes: Value, source_tp: int, target_tp: int, **_: Value) -> Value:
+def sent(family: str, sizes: Value, source_tp: int, target_tp: int, **_: Value) -> Value:
     """For each rank of the target: the elements of each layer's states, and how many bytes elsewhere in its memory are no longer 0."""
-    ranks = shards.sent_states(model, dict(sizes), source_tp, target_tp)
+    ranks = shards.sent_states(family, dict(sizes), source_tp, target_tp)
     return tuple((layers, 0) for layers in ranks)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from subjects.sglang.engine.releases import names_in
+from subjects.kit.objects import names_in
 
 _USERS = "managers.cache_controller", "mem_cache.l2_transfer"
 

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 
 from oracle.lifecycle.known_states import KnownStates
+from subjects.kit.drafts import above, chain_of, tree_of
+from subjects.kit.objects import names_in
 from subjects.sglang.engine.eagle import eagle_arguments
-from subjects.sglang.engine.releases import names_in
 from subjects.sglang.engine.settings import RadixSettings
 from subjects.sglang.release import RELEASE, find
 
@@ -52,10 +53,13 @@ class NamedCorpus:
         masks = []
         for name, tail, length in zip(names, tails, lengths, strict=True):
             right = [self.known.requests[name].token(length + at) for at in range(self.count)]
-            grow = tree_of if self.branches else chain_of
-            tokens, parents = grow(right, min(self.accepted.get(name, 0), self.count - 1), self.count - 1)
+            most = self.count - 1
+            good = min(self.accepted.get(name, 0), most)
+            tokens, parents = chain_of(right[:most], good), [-1, *range(most)]
+            if self.branches:
+                tokens, parents = tree_of(right, good, most)
             drafts += [tail[-1], *tokens]
-            masks.append(_above(parents).reshape(-1))
+            masks.append(above(parents).reshape(-1))
         return np.array(drafts, dtype=np.int64), np.concatenate(masks)
 
     def batch_put(self, _: Any) -> None:
@@ -69,50 +73,6 @@ class NamedCorpus:
 
     def reset(self) -> None:
         """As a new one."""
-
-
-def chain_of(right: Sequence[int], good: int, count: int) -> tuple[list[int], list[int]]:
-    """So many drafts, one behind the other, of which the first `good` are right; and the node before each, the first of all being 0."""
-    # A token of the vocabulary, and another one.
-    tokens = [token if at < good else token - 1 for at, token in enumerate(right[:count])]
-    return tokens, [-1, *range(count)]
-
-
-def tree_of(right: Sequence[int], good: int, count: int) -> tuple[list[int], list[int]]:
-    """As `chain_of`, where wrong drafts stand beside right ones, and in front of them."""
-    tokens: list[int] = []
-    parents, last = [-1], 0
-    for at in range(good):
-        if len(tokens) + good - at < count:
-            tokens.append(right[at] - 1)
-            parents.append(last)
-        tokens.append(right[at])
-        parents.append(last)
-        last = len(tokens)
-    for number in range(count - len(tokens)):
-        tokens.append(right[good] - 2 - number)
-        parents.append(last)
-    return tokens, parents
-
-
-def _above(parents: Sequence[int]) -> Any:
-    """By node, itself and those above it."""
-    found = np.eye(len(parents), dtype=bool)
-    for node, parent in enumerate(parents):
-        if parent >= 0:
-            found[node] |= found[parent]
-    return found
-
-
-def parents_of(children: Sequence[int], siblings: Sequence[int]) -> list[int]:
-    """The node above each, -1 above the first, by the first child of each and its next sibling."""
-    parents = [-1] * len(children)
-    for node, first in enumerate(children):
-        child = first
-        while child >= 0:
-            parents[child] = node
-            child = siblings[child]
-    return parents
 
 
 def draft_arguments(settings: RadixSettings, model: str) -> dict[str, Any]:

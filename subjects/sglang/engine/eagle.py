@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from oracle.lifecycle.known_states import KnownStates
-from subjects.sglang.engine.releases import names_in
+from subjects.kit.drafts import chain_of
+from subjects.kit.objects import names_in
 from subjects.sglang.release import RELEASE, NotOffered, find
 
 _OLDEST = (0, 5, 23)
@@ -58,7 +59,7 @@ class NamedDraftWorker:
         for request, length in zip(batch.reqs, batch.seq_lens.tolist(), strict=True):
             right = [self.known.requests[request.rid].token(length + 1 + at) for at in range(steps)]
             good = min(self.accepted.get(request.rid, 0), steps)
-            chains.append([token if at < good else token - 1 for at, token in enumerate(right)])
+            chains.append(chain_of(right, good))
         rows = len(chains)
         parents = torch.arange(-1, steps - 1).repeat(rows, 1)
         build = find(f"{_SPECULATIVE}.eagle_worker_common:build_eagle_verify_input")

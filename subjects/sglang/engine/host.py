@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from subjects.sglang.engine.releases import names_in
+from subjects.kit.objects import names_in
 
 _MODULES_WITH_PINNED_MEMORY = (
     "managers.overlap_utils",

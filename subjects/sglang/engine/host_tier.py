@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oracle.lifecycle.observed import SlotPool, Stored
+from subjects.kit.objects import names_in
 from subjects.sglang.engine.copies import COPIES, install_late_copies
 from subjects.sglang.engine.names import filled, filled_rows, window_of
-from subjects.sglang.engine.releases import names_in
 from subjects.sglang.engine.settings import ATTENTION, ATTENTION_LAYERS, RECURRENT_LAYERS, STATES
 from subjects.sglang.engine.tree import Prefix, tree_lists_nodes
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from oracle.lifecycle.named_states import advanced, states_before
-from subjects.sglang.engine.drafts import parents_of
+from subjects.kit.drafts import parents_of
 from subjects.sglang.engine.names import fill, filled, token_of, window_of
 
 _OF_DRAFTS = 3

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from oracle.lifecycle.named_states import advanced
+from subjects.kit.objects import names_in
 from subjects.sglang.engine.kernels import NamedKernels
 from subjects.sglang.engine.names import columns_of, fill, filled, token_of
-from subjects.sglang.engine.releases import names_in
 
 _MIXER = "sglang.srt.layers.attention.mamba.mamba"
 _OF_DRAFTS = 4

@@ -7,18 +7,9 @@ from typing import Any
 from unittest import mock
 
 from statecheck.subject.not_offered import NotOffered
+from subjects.kit.objects import names_in
 from subjects.sglang.engine.settings import RadixSettings
 from subjects.sglang.release import find
-
-
-def names_in(module: str) -> dict[str, Any]:
-    """The names of a module of the release, to be read and replaced; none where the release has no such module."""
-    try:
-        return vars(__import__(module, fromlist=["_"]))
-    except ModuleNotFoundError as error:
-        if not f"{module}.".startswith(f"{error.name}."):
-            raise
-        return {}
 
 
 def strategy_arguments(settings: RadixSettings) -> dict[str, Any]:

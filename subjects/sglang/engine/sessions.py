@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from subjects.kit.objects import names_in
 from subjects.sglang.engine.inputs import message
-from subjects.sglang.engine.releases import names_in
 from subjects.sglang.release import RELEASE, NotOffered
 
 _OLDEST = (0, 5, 22)

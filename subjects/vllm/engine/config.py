@@ -4,14 +4,13 @@ The classes are the release's own. Those that want a model directory, or a GPU, 
 the attributes that an engine of this size reads.
 """
 
-import dataclasses
 import functools
-import inspect
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
+from subjects.kit.objects import made_with, with_defaults
 from subjects.vllm.engine.settings import (
     CHUNK,
     LiveSettings,
@@ -58,46 +57,6 @@ BUILDERS = {
     "gdn": "vllm.v1.attention.backends.gdn_attn:GDNAttentionBackend",
     "short_conv": "vllm.v1.attention.backends.short_conv_attn:ShortConvAttentionBackend",
 }
-
-
-def bare(cls: Any, **attributes: Any) -> Any:
-    """An object of the class that its constructor has not seen."""
-    made = object.__new__(cls)
-    for name, value in attributes.items():
-        object.__setattr__(made, name, value)
-    return made
-
-
-def with_defaults(cls: Any, **attributes: Any) -> Any:
-    """As `bare`, with the defaults of the class's fields, and None where one has none."""
-    return bare(
-        cls,
-        **{one.name: _default(one) for one in dataclasses.fields(cls) if one.name not in attributes},
-        **attributes,
-    )
-
-
-def made_with(cls: Any, **named: Any) -> Any:
-    """An object of the class, of those arguments that its constructor has in this release."""
-    taken = _parameters(cls)
-    return cls(**{name: value for name, value in named.items() if name in taken})
-
-
-@functools.cache
-def _parameters(cls: Any) -> frozenset[str]:
-    return frozenset(inspect.signature(cls).parameters)
-
-
-def _default(field: Any) -> Any:
-    # A field of pydantic's has a description of its default as its default.
-    source = field.default if type(field.default).__name__ == "FieldInfo" else field
-    factory = source.default_factory
-    if callable(factory):
-        return factory()
-    missing = (
-        source.default is dataclasses.MISSING or type(source.default).__name__ == "PydanticUndefinedType"
-    )
-    return None if missing else source.default
 
 
 def model_config(settings: LiveSettings) -> Any:

@@ -14,10 +14,11 @@ from typing import Any
 
 from oracle.lifecycle.broken_laws import Broken, in_sentences
 from oracle.lifecycle.live import LiveLaws
-from oracle.lifecycle.named_states import advanced, next_token, other_than
+from oracle.lifecycle.named_states import advanced, next_token
 from oracle.lifecycle.observed import Decided, ObservedStep, Place
 from oracle.lifecycle.stages import StagedLaws
 from statecheck.subject.not_offered import NotOffered
+from subjects.kit.drafts import chain_of
 from subjects.vllm.engine.config import block_sizes, kv_cache_config, vllm_config
 from subjects.vllm.engine.connection import LiveConnection
 from subjects.vllm.engine.scheduler import block_hasher, made_scheduler
@@ -204,12 +205,11 @@ class LiveEngine:
         state = 0
         for token in tokens:
             state = advanced(state, token)
-        drafts = []
-        for at in range(count):
-            token = next_token(state)
-            drafts.append(token if at < self.turns.get(name, 0) else other_than(token))
-            state = advanced(state, token)
-        return drafts
+        right = []
+        for _ in range(count):
+            right.append(next_token(state))
+            state = advanced(state, right[-1])
+        return chain_of(right, self.turns.get(name, 0))
 
     def _remember(self) -> None:
         for request in self.requests:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from statecheck.subject.not_offered import NotOffered
-from subjects.vllm.engine.config import bare, made_with
+from subjects.kit.objects import bare, made_with
 from subjects.vllm.engine.connector import in_place
 from subjects.vllm.engine.parts import (
     GPU_FOLDER,

@@ -14,7 +14,7 @@ import torch
 
 from oracle.lifecycle.observed import ObservedStep
 from statecheck.subject.not_offered import NotOffered
-from subjects.vllm.engine.config import bare
+from subjects.kit.objects import bare
 from subjects.vllm.engine.parts import HostBuffer
 from subjects.vllm.engine.settings import LiveSettings
 from subjects.vllm.engine.states import LiveMemory

@@ -337,9 +337,9 @@ CALLS = [
     *of(
         "shards",
         shards.sent_states,
-        ("EQUAL", "lfm2", CHANNELS, 2, 2),
-        ("GATHERED", "lfm2", CHANNELS, 2, 1),
-        ("SCATTERED", "lfm2", CHANNELS, 2, 4),
+        ("EQUAL", "short_conv", CHANNELS, 2, 2),
+        ("GATHERED", "short_conv", CHANNELS, 2, 1),
+        ("SCATTERED", "short_conv", CHANNELS, 2, 4),
         ("EQUAL SHARED_UNIT", "mamba2", ONE_GROUP, 2, 2),
         ("GATHERED SHARED_IN_ONE SHARED_UNIT", "mamba2", ONE_GROUP, 2, 1),
         ("SCATTERED SHARED_UNIT", "mamba2", ONE_GROUP, 2, 4),
