@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from statecheck.campaign.plan import Plan
-from statecheck.case.rules import require_path
+from statecheck.case.case import require_path
 from statecheck.execution.counts import Counts
 from statecheck.execution.verdict import TELLING, Status
 from statecheck.kernels.launch_counts import How

@@ -4,16 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+import keyword
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from statecheck.case.codec import DECODER, encode, spread
 from statecheck.case.failure import Failure, WrongBytes
-from statecheck.case.rules import check_cost, check_names
+from statecheck.case.program_schedule import parsed
+from statecheck.case.tensor import outer_axes
 from statecheck.case.timeline import Timeline
-from statecheck.case.values import Call, Expected, Outcome, Raised, Step
-from statecheck.util.decode import format_value
+from statecheck.case.values import (
+    ITEM_SIZES,
+    Address,
+    Attribute,
+    Call,
+    DType,
+    Expected,
+    Fake,
+    Function,
+    Let,
+    Name,
+    Outcome,
+    Overwrite,
+    Raised,
+    Record,
+    SameAs,
+    Step,
+    Tensor,
+    View,
+)
+from statecheck.util.decode import Misfit, format_value, require_once
 from statecheck.util.files import write_whole
 from statecheck.util.json_files import load, parse
 
@@ -171,3 +195,242 @@ class Case:
             return cls.from_data(load(path, _RULE))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
+
+
+# What a case from elsewhere may name, and how much memory it may ask for. Names of a case are looked up in a subject, are written into
+# scripts as they are, and become names of files: they are names and nothing else. Everything else that a case says is text, and is
+# formatted or escaped wherever it is shown.
+
+VARIABLES = frozenset({"VLLM_SSM_CONV_STATE_LAYOUT"})
+"""What a call may have in its environment: any other variable could name code."""
+MOST_BYTES = 64 * 2**30
+"""Memory of all tensors of a case, written to or not. What the strategies draw comes to 10 GiB, nearly all of it untouched."""
+MOST_RUNS = 1 << 20
+"""Pieces of memory of one view, each of which costs time by itself."""
+_MOST_WRITTEN = 1 << 24
+_MOST_AXES = 64
+"""As many as torch has. Each axis takes part in products, of which thousands take minutes."""
+_INT_BITS, _MOST_BITS = 64, 2048
+"""Bits that all ints beyond 64 bits may have together. A result is described up to 14,000 bits, so that a formula's product of them is described, too."""
+_LONGEST_NAME = 200
+_ID = re.compile(r"[a-z0-9-]+/[a-z0-9-]+")
+_INDEX = r"\[(?:\d{1,9}|'[A-Za-z0-9_. ]{1,200}')\]"
+_PATH = re.compile(rf"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|{_INDEX})*", re.ASCII)
+_NAME_RULE = "a name: ASCII letters, digits and _, not a word of Python's, without __ in front"
+_DTYPE_RULE = f"one of {', '.join(ITEM_SIZES)}"
+_DEVICES = ("cpu", "cuda")
+
+
+def check_names(case: Case) -> None:
+    """Refuse a case whose names are no names.
+
+    Raises:
+        ValueError: names the place, the value and the rule.
+    """
+    _require_name(case.property_name, "property_name")
+    if case.property_id:
+        require_property_id(case.property_id, "property_id")
+    # An engine, and the module whose functions stand in it.
+    for part in case.subject.split("+", 1):
+        require_path(part, "subject", indices=False)
+    if case.device not in _DEVICES:
+        raise Misfit("device", case.device, f"one of {', '.join(_DEVICES)}")
+    for place, value in (*values_inside(case.steps, "steps"), *values_inside(case.expected, "expected")):
+        _check(value, place)
+    for place, value in values_inside(case.actual, "actual"):
+        # What a subject returned may be of any type, and its attributes of any name.
+        if isinstance(value, Tensor):
+            _check_elements(value, place, (int, float))
+
+
+def require_property_id(id_: str, place: str) -> None:
+    """Refuse an id that cannot be typed where ids are looked up.
+
+    Raises:
+        ValueError: names the place, the value and the rule.
+    """
+    if len(id_) > _LONGEST_NAME or not _ID.fullmatch(id_):
+        raise Misfit(place, id_, "<topic>/<word>, each of a-z, 0-9 and '-'")
+
+
+def check_cost(case: Case) -> None:
+    """Refuse a case that asks for more memory than any case needs.
+
+    Raises:
+        ValueError: names the place, the value and the rule.
+    """
+    whole = 0
+    for place, value in values_inside((*case.steps, *case.expected), "steps"):
+        if isinstance(value, (Tensor, View, Fake)):
+            _require_few_axes(value, place)
+        if isinstance(value, (Tensor, View)):
+            whole += _Form(value, place).checked()
+    if whole > MOST_BYTES:
+        rule = f"at most {MOST_BYTES}"
+        raise Misfit("bytes of all tensors", whole, f"{rule}, or replaying the case would use up the machine")
+    bits = _large_bits(case.steps)
+    if bits > _MOST_BITS:
+        rule = f"at most {_MOST_BITS}, or no result of them could be written down"
+        raise Misfit(f"bits of all ints beyond {_INT_BITS} bits", bits, rule)
+
+
+def _require_few_axes(value: Tensor | View | Fake, place: str) -> None:
+    """Refuse what takes long for each axis; an axis may be a filling that takes no room in the file."""
+    for name, numbers in (("shape", value.shape), ("strides", value.strides or ())):
+        if len(numbers) > _MOST_AXES:
+            raise Misfit(f"{place}.{name}", numbers, f"of at most {_MOST_AXES} axes")
+
+
+def _large_bits(value: Any) -> int:
+    """The bits of all ints in a value that an int64 or a uint64 cannot hold."""
+    if type(value) is int:
+        return value.bit_length() if value.bit_length() > _INT_BITS else 0
+    if isinstance(value, (list, tuple)):
+        kinds = set(map(type, value))
+        # Of elements of tensors there may be millions.
+        if kinds <= {int} and (not value or (max(value) >> _INT_BITS) | (min(value) >> _INT_BITS) in (0, -1)):
+            return 0
+        return sum(map(_large_bits, value)) if kinds - {str, float, bool} else 0
+    if isinstance(value, dict):
+        return sum(_large_bits(key) + _large_bits(item) for key, item in value.items())
+    if is_dataclass(value):
+        return sum(_large_bits(getattr(value, field.name)) for field in fields(value))
+    return 0
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Shape, strides and offset of a tensor or view at a place of a case."""
+
+    value: Tensor | View
+    place: str
+
+    def checked(self) -> int:
+        """The bytes of the storage, 0 for a view, whose storage is another's."""
+        value = self.value
+        strides = value.strides
+        if strides is not None and len(strides) != len(value.shape):
+            raise Misfit(f"{self.place}.strides", strides, f"as many as shape = {value.shape} has")
+        for name, numbers in (
+            ("shape", value.shape),
+            ("strides", strides or ()),
+            ("offset", (value.offset,)),
+        ):
+            if any(number < 0 for number in numbers):
+                raise Misfit(f"{self.place}.{name}", numbers, "without negative numbers")
+        size = ITEM_SIZES[value.dtype]
+        if prod(value.shape) * size > MOST_BYTES:
+            raise Misfit(f"{self.place}.shape", value.shape, f"of at most {MOST_BYTES} bytes")
+        if self._runs > MOST_RUNS:
+            raise Misfit(f"{self.place}.shape", value.shape, f"in at most {MOST_RUNS} pieces of memory")
+        if isinstance(value, View):
+            return 0
+        if value.elements is not None and prod(value.shape) > _MOST_WRITTEN:
+            raise Misfit(f"{self.place}.shape", value.shape, f"of at most {_MOST_WRITTEN} elements")
+        return value.storage_size * size
+
+    @property
+    def _runs(self) -> int:
+        """In how many pieces of memory it lies."""
+        return prod(size for size, _ in outer_axes(self.value.shape, self.value.strides or ())[0])
+
+
+def values_inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """The dataclasses in a value, each with its place."""
+    if isinstance(value, (list, tuple)):
+        for at, item in enumerate(value):
+            if not isinstance(item, (int, str)):
+                yield from values_inside(item, f"{place}[{at}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from values_inside(key, f"a key of {place}")
+            yield from values_inside(item, f"{place}[{format_value(key)}]")
+    elif is_dataclass(value):
+        yield place, value
+        for field in fields(value):
+            yield from values_inside(getattr(value, field.name), f"{place}.{field.name}")
+
+
+_NAMES: dict[type, str] = {Name: "name", Let: "name", Overwrite: "name", Record: "type", View: "of"}
+_PATHS: dict[type, str] = {Function: "name", Attribute: "path", SameAs: "path", Address: "argument"}
+_WITH_INDICES = (SameAs, Address)
+_DTYPES: dict[type, str] = {Tensor: "dtype", View: "dtype", Fake: "dtype", DType: "name"}
+"""The fields that hold names, dotted names and types of elements."""
+
+
+def _check(value: Any, place: str) -> None:
+    """The names that the value itself has."""
+    kind = type(value)
+    if kind in _DTYPES and getattr(value, _DTYPES[kind]) not in ITEM_SIZES:
+        raise Misfit(f"{place}.{_DTYPES[kind]}", getattr(value, _DTYPES[kind]), _DTYPE_RULE)
+    if kind in _NAMES:
+        _require_name(getattr(value, _NAMES[kind]), f"{place}.{_NAMES[kind]}")
+    if kind in _PATHS:
+        path, indices = getattr(value, _PATHS[kind]), kind in _WITH_INDICES
+        require_path(path, f"{place}.{_PATHS[kind]}", indices=indices)
+    if isinstance(value, Tensor):
+        _check_elements(value, place, (int,))
+        if isinstance(value.elements, bytes) and value.dtype != "uint8":
+            raise Misfit(
+                f"{place}.elements",
+                value.elements,
+                f"ints, since only uint8 has bytes, and not {value.dtype}",
+            )
+    if isinstance(value, Record):
+        _require_names((name for name, _ in value.fields), f"{place}.fields")
+    if isinstance(value, Call):
+        _check_call(value, place)
+
+
+def _check_elements(tensor: Tensor, place: str, kinds: tuple[type, ...]) -> None:
+    elements = tensor.elements if isinstance(tensor.elements, tuple) else ()
+    if not set(map(type, elements)) <= set(kinds):
+        wrong = next(element for element in elements if type(element) not in kinds)
+        raise Misfit(f"{place}.elements", wrong, " or ".join(kind.__name__ for kind in kinds))
+
+
+def _check_call(call: Call, place: str) -> None:
+    require_path(call.function, f"{place}.function", indices=False)
+    _require_names((name for name, _ in (*call.arguments, *call.keywords)), f"{place}.arguments")
+    # Or else the port would raise it in the call, as if the subject had.
+    parsed(call.schedule)
+    for name in ("bind", "updates"):
+        if getattr(call, name):
+            _require_name(getattr(call, name), f"{place}.{name}")
+    for name in call.observes:
+        require_path(name, f"{place}.observes", indices=False)
+    for name, text in call.environment:
+        if name not in VARIABLES:
+            raise Misfit(f"{place}.environment", name, f"one of {', '.join(sorted(VARIABLES))}")
+        if not text.isascii() or "\0" in text:
+            raise Misfit(
+                f"{place}.environment[{name!r}]", text, "text that an environment can have: ASCII without NUL"
+            )
+
+
+def _require_names(names: Iterable[str], place: str) -> None:
+    named = list(names)
+    for name in named:
+        _require_name(name, place)
+    require_once(named, place)
+
+
+def _require_name(name: str, place: str) -> None:
+    if not _is_name(name):
+        raise Misfit(place, name, _NAME_RULE)
+
+
+def _is_name(name: str) -> bool:
+    plain = name.isascii() and name.isidentifier() and len(name) <= _LONGEST_NAME
+    return plain and not name.startswith("__") and not keyword.iskeyword(name)
+
+
+def require_path(path: str, place: str, *, indices: bool = True) -> None:
+    """Refuse what is no dotted name; with `indices` also numbers or plain text in brackets, as in a place in a result.
+
+    Raises:
+        ValueError: names the place, the value and the rule.
+    """
+    parts = re.sub(_INDEX, "", path).split(".") if indices else path.split(".")
+    if not (_PATH.fullmatch(path) and all(map(_is_name, parts))):
+        raise Misfit(place, path, f"{_NAME_RULE}; several with dots between them")

@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis.strategies import SearchStrategy
 
-from statecheck.case.rules import require_property_id
+from statecheck.case.case import require_property_id
 from statecheck.execution.example import REFUSAL
 from statecheck.execution.property import Property, launches, put_at
 from statecheck.rooms import FOLDER, property_files

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from statecheck.case import Case
-from statecheck.case.rules import values_inside
+from statecheck.case.case import values_inside
 from statecheck.case.values import Function
 from statecheck.reference import answered
 from statecheck.subject.known import covers

@@ -18,7 +18,7 @@ import torch
 
 from properties.strategies.releases.live import LiveWorld
 from statecheck import rooms
-from statecheck.case.rules import check_names
+from statecheck.case.case import check_names
 from statecheck.subject import load
 from statecheck.subject.project import project_of
 from tests.helpers.cases import a_case
