@@ -52,7 +52,7 @@ class PropertyRecord:
 
     `status` is a value of `verdict.Status`. `launches`: its examples launch kernels. `counts` is what became of the examples. `known` are
     failing examples of known defects, by the defect's name, and `report` is the folder of the latest report. `id` is what a person types
-    for it, "" in records from before there were ids.
+    for it, "" in records from before there were ids. `lacks` are functions that the subject does not offer, and without which it is not applicable.
     """
 
     name: str
@@ -68,6 +68,7 @@ class PropertyRecord:
     id: str = ""
     statuses: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
+    lacks: list[str] = field(default_factory=list)
 
     @property
     def short(self) -> str:

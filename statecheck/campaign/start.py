@@ -78,6 +78,9 @@ def begin(plan: Plan) -> tuple[CampaignState, KnownDefects, Keeper, Mapping[str,
         kept_before=kept_in(Path(plan.kept)) if plan.kept else frozenset(),
         configurations=configurations,
     )
+    for name in names:
+        if name not in chosen:
+            state.property_states[name].record.lacks = tested[name].lacking(subject)
     keeper = Keeper(Path(plan.keeps_in), Path(plan.reports), lambda: subject.module, state.trouble)
     state.keeper = keeper
     defects = KnownDefects(

@@ -208,10 +208,7 @@ class Property:
 
     def not_applicable(self, context: ExecutionContext) -> str | None:
         """Why this property says nothing about the context's subject or device, or None."""
-        wanted = [function for function in self.functions if not function.startswith("harness.")]
-        missing = [function for function in wanted if not context.subject.has(function)]
-        if self.any_of and len(missing) < len(wanted):
-            wanted, missing = [one for one in wanted if one not in missing], []
+        wanted, missing = self._wanted_and_missing(context.subject)
         if missing:
             return f"{context.subject.name} has no {', '.join(missing)}"
         if wanted and context.subject.supplied.issuperset(wanted):
@@ -235,8 +232,26 @@ class Property:
             return ""
         if not choices.models:
             return f"every model of {subject.name} is declared as unsupported"
-        missing = [name for name in self.held if name in SEQUENCE_OPERATIONS and not choices.offers(name)]
+        missing = self._missing_operations(subject)
         return f"{subject.name} has no {', '.join(missing)}" if missing else ""
+
+    def lacking(self, subject: Subject) -> list[str]:
+        """The functions and operations that it needs and the subject does not offer."""
+        return self._wanted_and_missing(subject)[1] or self._missing_operations(subject)
+
+    def _wanted_and_missing(self, subject: Subject) -> tuple[list[str], list[str]]:
+        """The functions of the subject that it calls, and of these the ones that it cannot do without and the subject lacks."""
+        wanted = [function for function in self.functions if not function.startswith("harness.")]
+        missing = [function for function in wanted if not subject.has(function)]
+        if self.any_of and len(missing) < len(wanted):
+            return [one for one in wanted if one not in missing], []
+        return wanted, missing
+
+    def _missing_operations(self, subject: Subject) -> list[str]:
+        choices = subject.sequences
+        if choices is None:
+            return []
+        return [name for name in self.held if name in SEQUENCE_OPERATIONS and not choices.offers(name)]
 
     def _outside(self, subject: Subject, wanted: Sequence[str]) -> str | None:
         """Why no input of any function that it needs is inside of the subject's contract."""

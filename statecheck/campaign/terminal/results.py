@@ -73,11 +73,8 @@ def _by_reason(record: CampaignRecord, status: Status) -> dict[str, list[str]]:
 
 def _briefly(record: CampaignRecord, found: dict[str, list[str]]) -> dict[str, list[str]]:
     """The same, with what a port of a few functions lacks as one reason: a screen of it would hide what was found."""
-    lacks = {
-        reason: names
-        for reason, names in found.items()
-        if reason.startswith(f"{record.plan.subject} has no ")
-    }
+    about_lacks = {row.detail for row in record.properties if row.lacks}
+    lacks = {reason: names for reason, names in found.items() if reason in about_lacks}
     if len(lacks) <= _MOST_LACKS:
         return found
     others = {reason: names for reason, names in found.items() if reason not in lacks}

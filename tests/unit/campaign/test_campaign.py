@@ -153,6 +153,11 @@ def test_the_record_has_the_status_of_each_property(mixed: Ended) -> None:
     assert {row.name: row.status for row in mixed.record.properties} == FATES
 
 
+def test_a_property_that_does_not_apply_names_the_functions_that_the_subject_lacks(mixed: Ended) -> None:
+    lacks = {row.name: row.lacks for row in mixed.record.properties if row.lacks}
+    assert lacks == {TEMPORAL: ["get_temporal_copy_spec"]}
+
+
 def test_the_summary_has_a_row_for_each_property(mixed: Ended) -> None:
     for name, status in FATES.items() - {(TEMPORAL, "not applicable")}:
         line = next(line for line in mixed.output.splitlines() if line.startswith(id_of(name)))

@@ -255,7 +255,10 @@ def test_properties_that_do_not_apply_for_one_reason_share_a_line() -> None:
 
 
 def test_functions_that_a_port_lacks_share_a_line() -> None:
-    rows = [of(f"p{number}", "not applicable", f"toy has no f{number}") for number in range(12)]
+    rows = [
+        replace(of(f"p{number}", "not applicable", f"f{number} is missing"), lacks=[f"f{number}"])
+        for number in range(12)
+    ]
     others = [of("q", "not applicable", "needs cuda, runs on cpu")]
     lines = told_of(a_record(properties=[*rows, *others], corpus=[]))
     assert lines[0] == "not applicable: q: needs cuda, runs on cpu"
