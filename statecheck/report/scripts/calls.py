@@ -154,7 +154,10 @@ class _Writer:
         for line in written:
             try:
                 call = ast.parse(line, mode="eval").body
+                # The line may come from a file of anybody's.
                 assert isinstance(call, ast.Call)
+                assert isinstance(call.func, ast.Name)
+                assert not call.args
                 for keyword in call.keywords:
                     ast.literal_eval(keyword.value)
             except (AssertionError, SyntaxError, ValueError):
@@ -206,8 +209,10 @@ class _Writer:
                 texts[name] = variable
         receiver = named.get("self")
         if call.function == _LAUNCH:
-            kernel, grid = self._own(named["kernel"]), ", ".join(map(str, named["grid"]))
+            kernel, grid = self._own(str(named["kernel"])), ", ".join(map(repr, named["grid"]))
             passed = {**named["arguments"], **named["constexprs"]}
+            if not all(str(name).isidentifier() for name in passed):
+                _refuse("an argument of the kernel has no name", self.case)
             arguments = ", ".join(f"{name}={self._literal(value, memory)}" for name, value in passed.items())
             written = f"{kernel}[({grid},)]({arguments})"
         else:
@@ -241,6 +246,8 @@ class _Writer:
             ValueError: none would fail.
         """
         if isinstance(expected, Refusal):
+            if not expected.exception.isidentifier() or not f"_{expected.argument}".isidentifier():
+                _refuse("what it should raise has no name", self.case)
             yield "try:"
             # The class of an argument may refuse it already.
             yield from (f"    {line}" for line in (*given, f"result = {written}"))
@@ -311,6 +318,8 @@ class _Writer:
 
     def _own(self, name: str) -> str:
         """What the project itself calls what the documents call so; its module is imported."""
+        if not all(part.isidentifier() for part in name.split(".")):
+            _refuse(f"{name!r} is no name", self.case)
         if name == _CANARY:
             return self._imported("statecheck.execution.objects.own", "canary_identity")
         if name.startswith("harness."):

@@ -350,6 +350,22 @@ REFUSED = {
         a_half(steps=(call("harness.owned_fields", owner=1, result=2),)),
         "harness.owned_fields is statecheck's own",
     ),
+    "a call of the port that is code": (
+        a_half(own_calls=("halved(__import__('os').getpid(), x=4)",)),
+        "values that are no plain numbers and lists",
+    ),
+    "a kernel that is code": (
+        a_half(
+            steps=(call("harness.launch", kernel="k; import os", grid=(1,), arguments={}, constexprs={}),),
+        ),
+        "'k; import os' is no name",
+    ),
+    "an argument of a kernel that is code": (
+        a_half(
+            steps=(call("harness.launch", kernel="k", grid=(1,), arguments={"a=1, b": 2}, constexprs={}),),
+        ),
+        "an argument of the kernel has no name",
+    ),
     "an object": (a_half(steps=(call("halved", x=4, bind="half"),)), "makes an object"),
 }
 
