@@ -82,7 +82,7 @@ def _hunt(options: argparse.Namespace) -> None:
         triton_mode.prepare("cpu")
     profiles.register()
     subject = load(options.subject)
-    tested = {one.id: one for one in load_properties().values()}
+    tested = load_properties()
     for name in options.properties.split(","):
         catch = hunt(
             tested[name], subject, shrink=options.shrink, max_examples=options.examples, sanitized=True

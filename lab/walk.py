@@ -30,7 +30,7 @@ BROKEN = Variant(
     "-(-(phases + lengths) // chunk_size)",
     "(phases + lengths) // chunk_size + 1",
 )
-PROPERTY = "chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size"
+PROPERTY = "varlen-chunks/ends"
 STEPS = {
     "draw": "",
     "trial": "Property.example",

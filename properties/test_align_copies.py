@@ -217,6 +217,7 @@ def the_device_is_not_waited_for(trial: Example, batch: Any, steps: Callable[[An
 def test_no_order_of_programs_shows_in_the_columns_of_the_step(
     trial: Example, batch: BatchBeforeForward, chosen: list[str]
 ) -> None:
+    """No order of programs shows in the columns of the step."""
     *named, last = batch.advance()
     assert isinstance(last, Call)
     for schedule in chosen:
@@ -227,6 +228,7 @@ def test_no_order_of_programs_shows_in_the_columns_of_the_step(
     "align-context/state-metadata", "agreement", CREATE, INITIALIZE, setup=setups(), spare=st.integers(0, 2)
 )
 def test_a_context_describes_every_state_of_every_layer(trial: Example, setup: Setup, spare: int) -> None:
+    """A context describes every state of every layer."""
     batch = BatchAfterForward(setup, ())
     *named, bound = with_context(batch.cache, 1 + spare)
     assert isinstance(bound, Call)
@@ -245,6 +247,7 @@ def test_a_context_describes_every_state_of_every_layer(trial: Example, setup: S
 def test_a_block_table_of_one_column_may_have_any_stride_between_columns(
     trial: Example, setup: Setup, row_stride: int, column_stride: int
 ) -> None:
+    """A block table of one column may have any stride between columns."""
     named = with_context(BatchAfterForward(setup, ()).cache, 1)[:-1]
     table = Tensor("int32", (2, 1), (1,) * (1 + row_stride), (row_stride, column_stride))
     tables = [table] * len(setup.groups)
@@ -256,6 +259,7 @@ def test_a_block_table_of_one_column_may_have_any_stride_between_columns(
 
 @prop("align-context/int64-addresses", "width", CREATE, INITIALIZE, setup=setups(), address=addresses())
 def test_an_address_keeps_all_64_bits(trial: Example, setup: Setup, address: int) -> None:
+    """An address keeps all 64 bits."""
     batch = BatchAfterForward(setup, ())
     fakes = {
         name: replace_views(layer, address + 2**20 * number)
@@ -278,7 +282,10 @@ def replace_views(layer: Any, address: int) -> Any:
 
 @prop("align-context/bound-once", "ownership", *V1, batch=batches_after_forward(mapped=False))
 def test_a_context_is_bound_once(trial: Example, batch: BatchAfterForward) -> None:
-    """Later bindings change nothing: copies go on where the first one said."""
+    """A context is bound once.
+
+    Later bindings change nothing: copies go on where the first one said.
+    """
     cache = batch.cache
     elsewhere = {pool: f"other_{pool}" for pool in batch.setup.pools}
     trial.agrees(*batch.prepared())
@@ -306,7 +313,10 @@ def moved_layers(layers: Mapping[str, Value], pools: Mapping[str, str]) -> dict[
 
 @prop("v1-postprocess/idempotent", "ownership", *V1, batch=batches_after_forward(mapped=False))
 def test_storing_the_same_step_twice_is_storing_it_once(trial: Example, batch: BatchAfterForward) -> None:
-    """Where no state is shifted in its own block, everything that a copy reads is still there after it."""
+    """Storing the same step twice is storing it once.
+
+    Where no state is shifted in its own block, everything that a copy reads is still there after it.
+    """
     size = batch.setup.block_size
     assume(not any(one.bias(size) > 0 and one.published(size) == one.running(size) for one in batch.requests))
     trial.agrees(*batch.prepared(), *batch.rowwise())
@@ -428,7 +438,10 @@ def row_order_does_not_matter(
 
 @prop("copy-meta/copied", "byte-exact", COLLECT, DO_COPY, COPY_BUFFERS, step=runner_steps(pointers=True))
 def test_what_is_written_down_is_what_is_copied(trial: Example, step: RunnerStep) -> None:
-    """A request whose state stays where it is writes nothing down."""
+    """What is written down is what is copied.
+
+    A request whose state stays where it is writes nothing down.
+    """
     size, cache = step.setup.block_size, step.cache
     trial.agrees(*step.prepared())
     for number, one in enumerate(step.requests):
@@ -440,6 +453,7 @@ def test_what_is_written_down_is_what_is_copied(trial: Example, step: RunnerStep
 
 @prop("copy-meta/memmove", "memmove", COLLECT, DO_COPY, MEMCPY, COPY_BUFFERS, runs=runs())
 def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Example, runs: MovedRuns) -> None:
+    """Runs that overlap themselves move as through a temporary."""
     trial.agrees(
         *runs.steps(),
         runs.collect(),
@@ -452,7 +466,10 @@ def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Example
     "copy-meta/kernel-launch", "memmove", MEMCPY_KERNEL, LAUNCH, COLLECT, DO_COPY, COPY_BUFFERS, runs=runs()
 )
 def test_the_kernel_that_copies_runs_may_be_launched_as_documented(trial: Example, runs: MovedRuns) -> None:
-    """A program for each run, and nothing that says how many there are."""
+    """The kernel that copies runs may be launched as documented.
+
+    A program for each run, and nothing that says how many there are.
+    """
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
     trial.agrees(launch_again(len(runs.runs), ["pool0"], schedule=runs.schedule))
 
@@ -468,6 +485,7 @@ def test_the_kernel_that_copies_runs_may_be_launched_as_documented(trial: Exampl
     dtype=st.sampled_from(("int32", "int64")),
 )
 def test_sizes_of_runs_may_be_numbers_of_32_or_64_bits(trial: Example, runs: MovedRuns, dtype: str) -> None:
+    """Sizes of runs may be numbers of 32 or 64 bits."""
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
     again = copy_again(["pool0"], sizes=runs.sizes(dtype), schedule=runs.schedule)
     trial.agrees(again)
@@ -486,6 +504,7 @@ def test_sizes_of_runs_may_be_numbers_of_32_or_64_bits(trial: Example, runs: Mov
 def test_no_order_of_programs_shows_in_copied_runs(
     trial: Example, runs: MovedRuns, chosen: list[str]
 ) -> None:
+    """No order of programs shows in copied runs."""
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
     for schedule in chosen:
         trial.agrees(copy_again(["pool0"], schedule=schedule))
@@ -493,6 +512,7 @@ def test_no_order_of_programs_shows_in_copied_runs(
 
 @prop("copy-meta/int64-pointers", "width", COLLECT, COPY_BUFFERS, runs=runs(), address=addresses())
 def test_pointers_keep_all_64_bits(trial: Example, runs: MovedRuns, address: int) -> None:
+    """Pointers keep all 64 bits."""
     *named, made = runs.steps()
     layers = {
         f"layer{number}": record("Layer", kv_cache=[Fake("uint8", (2**30, 1, 1, run.size), None, address)])
@@ -514,5 +534,6 @@ def test_pointers_keep_all_64_bits(trial: Example, runs: MovedRuns, address: int
 def test_a_state_that_stays_is_not_listed_and_an_empty_list_copies_nothing(
     trial: Example, runs: MovedRuns, column: int
 ) -> None:
+    """A state that stays is not listed, and an empty list copies nothing."""
     stays = collect(runs.setup, runs.places, column, column, 0)
     trial.agrees(*runs.steps(), stays, do_copies(["pool0"]))

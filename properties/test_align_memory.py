@@ -86,6 +86,7 @@ def shifted_rows_arrive(trial: Example, batch: BatchAfterForward, steps: Callabl
 def test_every_byte_of_a_run_arrives_as_it_was_and_no_other_byte_changes(
     trial: Example, runs: MovedRuns
 ) -> None:
+    """Every byte of a run arrives as it was and no other byte changes."""
     left = trial.leaves(*runs.steps(), runs.collect(), do_copies(["pool0"], schedule=runs.schedule))
     after, wanted = bytes(left["pool0"].elements), runs.moved_through_a_temporary()
     same_bytes(trial, "pool0", after, wanted, range(len(wanted)), "pool0")

@@ -46,7 +46,10 @@ STAGE_ALL = (STAGE, CREATE)
 
 @prop("preprocess/idempotent", "ownership", PREPROCESS, COPY_BUFFERS, step=runner_steps())
 def test_preparing_the_same_step_again_changes_nothing(trial: Example, step: RunnerStep) -> None:
-    """A request that is where it is going to run stays there."""
+    """Preparing the same step again changes nothing.
+
+    A request that is where it is going to run stays there.
+    """
     forgotten = replace(step, gone=(), resumed=False)
     trial.agrees(*forgotten.prepared(), forgotten.preprocess())
     trial.agrees(forgotten.preprocess())
@@ -63,6 +66,7 @@ def test_preparing_the_same_step_again_changes_nothing(trial: Example, step: Run
 def test_all_mode_remembers_the_block_of_the_last_token_of_full_decodes(
     trial: Example, step: RunnerStep, rows: int, spec: int
 ) -> None:
+    """All mode remembers the block of the last token of full decodes."""
     named = Let("config", step.setup.config(4)), Let("state_idx", step.state_idx)
     arguments: dict[str, Value] = {
         "scheduler_output": step.output,
@@ -93,6 +97,7 @@ def staged(step: RunnerStep) -> list[Step]:
 
 @prop("staging/some-rows", "byte-exact", *STAGE_ALL, step=runner_steps(), rows=st.integers(0, 3))
 def test_staging_some_rows_leaves_those_behind_them(trial: Example, step: RunnerStep, rows: int) -> None:
+    """Staging some rows leaves those behind them."""
     some = min(rows, len(step.rows))
     whole = stage(step.cache, step.rows, step.output)
     longer = tuple(replace(row, computed=row.computed + 3) for row in step.rows)
@@ -189,7 +194,10 @@ def after_a_step(batch: BatchAfterForward, *, with_postprocess: bool = True) -> 
 def test_after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_counts(
     trial: Example, batch: BatchAfterForward
 ) -> None:
-    """The buffers bind themselves to layers and tables at the first step, and stay so."""
+    """After a step boundaries are stored and the host learns the accepted counts.
+
+    The buffers bind themselves to layers and tables at the first step, and stay so.
+    """
     once = postprocess(batch.cache, sampled_rows(batch), schedule=batch.schedule)
     trial.agrees(*after_a_step(batch), once)
 
@@ -204,18 +212,21 @@ def test_after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_cou
     batch=batches_after_forward(mapped=False),
 )
 def test_the_postprocess_never_waits_for_the_device(trial: Example, batch: BatchAfterForward) -> None:
+    """The postprocess never waits for the device."""
     trial.agrees(*after_a_step(batch))
     trial.agrees_without_waiting(postprocess(batch.cache, sampled_rows(batch)))
 
 
 @prop("staging/no-sync", "cost", *STAGE_ALL, device="cuda", step=runner_steps())
 def test_staging_never_waits_for_the_device(trial: Example, step: RunnerStep) -> None:
+    """Staging never waits for the device."""
     trial.agrees(*staged(step))
     trial.agrees_without_waiting(stage(step.cache, step.rows, step.output))
 
 
 @prop("mamba-groups/found", "agreement", GROUPS, setup=setups(), others=st.integers(0, 2))
 def test_the_groups_with_states_are_found_among_all_groups(trial: Example, setup: Setup, others: int) -> None:
+    """The groups with states are found among all groups."""
     config = setup.config(4)
     groups = list(config["kv_cache_groups"])
     other = record(
@@ -233,6 +244,7 @@ def test_the_groups_with_states_are_found_among_all_groups(trial: Example, setup
 def test_lists_have_room_for_a_copy_per_request_layer_and_function(
     trial: Example, setup: Setup, max_num_reqs: int
 ) -> None:
+    """Lists have room for a copy per request layer and function."""
     trial.agrees(Let("config", setup.config(4)), copy_buffers(setup, max_num_reqs))
 
 
@@ -247,5 +259,6 @@ def test_lists_have_room_for_a_copy_per_request_layer_and_function(
 def test_the_context_is_there_only_where_it_is_asked_for(
     trial: Example, setup: Setup, max_num_reqs: int, with_postprocess: bool
 ) -> None:
+    """The context is there only where it is asked for."""
     made = buffers(setup, max_num_reqs, with_postprocess=with_postprocess)
     trial.agrees(Let("config", setup.config(4)), made)

@@ -21,7 +21,10 @@ UPDATABLE = tuple(CLASSES[kind] for kind in ("mamba1", "mamba2"))
     *(f"{name}.update_block_table" for name in UPDATABLE),
 )
 class AnOldStepNeverShowsInANewOne(ExampleMachine):
-    """Whatever a builder built or captured before, its next result is that of a new builder."""
+    """An old step never shows in a new one.
+
+    Whatever a builder built or captured before, its next result is that of a new builder.
+    """
 
     setup: BuilderSetup
     latest: BuildCall | None = None

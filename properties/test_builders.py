@@ -94,6 +94,7 @@ def metadata_are_the_rules(trial: Example, session: Session) -> None:
 
 @prop("builder/partition", "partition", *BUILD, session=sessions(kinds=MAMBA).map(accepted))
 def test_decodes_and_prefills_of_the_metadata_add_up_to_the_batch(trial: Example, session: Session) -> None:
+    """Decodes and prefills of the metadata add up to the batch."""
     found, step = built(trial, session), session.steps[0]
     rows = found["num_decodes"] + found["num_prefills"]
     tokens = found["num_decode_tokens"] + found["num_prefill_tokens"]
@@ -113,6 +114,7 @@ def test_decodes_and_prefills_of_the_metadata_add_up_to_the_batch(trial: Example
     session=SPECULATIVE_SESSIONS,
 )
 def test_token_indices_of_gdn_are_disjoint_and_cover_the_step(trial: Example, session: Session) -> None:
+    """Token indices of GDN are disjoint and cover the step."""
     found, step = built(trial, session), session.steps[0]
     if found["spec_token_indx"] is None:
         return
@@ -128,6 +130,7 @@ def test_token_indices_of_gdn_are_disjoint_and_cover_the_step(trial: Example, se
 
 @prop("builder/no-prior-state", "classification", *BUILD, session=sessions().map(accepted))
 def test_no_row_without_prior_state_is_a_decode(trial: Example, session: Session) -> None:
+    """No row without prior state is a decode."""
     found, step = built(trial, session), session.steps[0]
     for r, row in enumerate(decodes_of(found, step)):
         trial.holds(
@@ -171,6 +174,7 @@ def with_drafts_of_prompts(session: Session) -> Session:
     session=sessions().map(accepted) | SPECULATIVE_SESSIONS.map(with_drafts_of_prompts),
 )
 def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Example, session: Session) -> None:
+    """A row that is marked as in its prompt is no decode."""
     step = replace(session.steps[0], marks=True)
     if not trial.profile.drafts_in_prompts:
         requests = (replace(row, drafts=-1) if row.prefilling else row for row in step.requests)
@@ -197,6 +201,7 @@ def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Example, sess
 def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
     trial: Example, session: Session
 ) -> None:
+    """A decode that drafted nothing still reads at its accepted offset."""
     step = replace(session.steps[0], marks=True)
     found = built(trial, replace(session, steps=(step,)))
     masks = found["spec_sequence_masks"]
@@ -229,7 +234,10 @@ def undrafted(step: BuildCall, *, plain: bool) -> Iterator[tuple[int, StepReques
     session=sessions(**FULL).map(accepted),
 )
 def test_rows_of_padding_never_name_a_block(trial: Example, session: Session) -> None:
-    """Whatever a runner leaves in the table rows of padding, no kernel touches a block for them."""
+    """Rows of padding never name a block.
+
+    Whatever a runner leaves in the table rows of padding, no kernel touches a block for them.
+    """
     found, step = built(trial, session), session.steps[0]
     requests, fields = len(step.requests), dict(found.fields)
     spec = fields.get("num_spec_decodes", 0)
@@ -254,6 +262,7 @@ def test_rows_of_padding_never_name_a_block(trial: Example, session: Session) ->
     "builder/own-buffers", "ownership", *BUILD, "harness.owned_fields", session=sessions(**FULL).map(accepted)
 )
 def test_results_for_full_graphs_live_in_the_builder_s_own_buffers(trial: Example, session: Session) -> None:
+    """Results for full graphs live in the builder's own buffers."""
     trial.agrees(
         session.setup.construct(),
         session.steps[0].build(session.setup),
@@ -269,6 +278,7 @@ def test_results_for_full_graphs_live_in_the_builder_s_own_buffers(trial: Exampl
     session=sessions(**FULL).map(accepted),
 )
 def test_two_builders_never_share_memory(trial: Example, session: Session) -> None:
+    """Two builders never share memory."""
     trial.returns(session.setup.construct(), session.setup.construct(bind="other"))
     trial.returns(session.steps[0].build(session.setup))
     shared = trial.returns(call("harness.owned_fields", owner=Name("other"), result=Name("metadata")))
@@ -279,6 +289,7 @@ def test_two_builders_never_share_memory(trial: Example, session: Session) -> No
 
 @prop("builder/several-steps", "ownership", *BUILD, session=sessions(max_steps=4))
 def test_each_build_is_what_a_new_builder_would_build(trial: Example, session: Session) -> None:
+    """Each build is what a new builder would build."""
     trial.agrees(session.setup.construct())
     for step in session.steps:
         trial.agrees(step.build(session.setup))
@@ -294,6 +305,7 @@ def test_each_build_is_what_a_new_builder_would_build(trial: Example, session: S
 def test_rows_of_padding_behind_drafts_hold_nothing_of_an_earlier_step(
     trial: Example, session: Session, padded_rows: int
 ) -> None:
+    """Rows of padding behind drafts hold nothing of an earlier step."""
     trial.agrees(session.setup.construct())
     for step in session.steps:
         padded = replace(step, padded_rows=padded_rows)
@@ -302,7 +314,10 @@ def test_rows_of_padding_behind_drafts_hold_nothing_of_an_earlier_step(
 
 @prop("builder/padding-rows", "metamorphic", *BUILD, session=sessions().map(accepted), rows=st.integers(1, 2))
 def test_rows_of_padding_change_no_row_before_them(trial: Example, session: Session, rows: int) -> None:
-    """Counts may grow by rows of padding; what the kernels read for the other rows stays the same."""
+    """Rows of padding change no row before them.
+
+    Counts may grow by rows of padding; what the kernels read for the other rows stays the same.
+    """
     plain = replace(session.steps[0], padded_rows=0, padded_tokens=0)
     padded = replace(plain, padded_rows=rows)
     one = built(trial, replace(session, steps=(plain,)))
@@ -347,6 +362,7 @@ def _values(found: Record, name: str) -> Any:
 def test_relabelled_blocks_come_out_relabelled_and_nothing_else_changes(
     trial: Example, session: Session, shift: int
 ) -> None:
+    """Relabelled blocks come out relabelled and nothing else changes."""
     step = replace(session.steps[0], first_block=1)
     one = built(trial, replace(session, steps=(step,)))
     other = built(trial, replace(session, steps=(replace(step, first_block=1 + shift),)))
@@ -380,6 +396,7 @@ def _is_block(block: int) -> bool:
 def test_a_captured_step_has_decodes_only(
     trial: Example, setup: BuilderSetup, rows: int, padded: int
 ) -> None:
+    """A captured step has decodes only."""
     trial.agrees(setup.construct(), captured_step(setup, rows, padded))
 
 
@@ -394,6 +411,7 @@ def test_a_captured_step_has_decodes_only(
 def test_another_block_table_changes_the_state_indices_only(
     trial: Example, session: Session, first_block: int, builder: str
 ) -> None:
+    """Another block table changes the state indices only."""
     setup = replace(session.setup, num_spec=0)
     step = session.steps[0]
     assume(all(row.query_len == 1 or row.prefilling for row in step.requests))
@@ -413,6 +431,7 @@ def test_another_block_table_changes_the_state_indices_only(
 def test_another_block_table_changes_the_state_indices_of_gdn_only(
     trial: Example, session: Session, first_block: int, builder: str
 ) -> None:
+    """Another block table changes the state indices of GDN only."""
     setup, step = session.setup, session.steps[0]
     update = step.with_blocks_from(500 + first_block).update(setup, builder)
     trial.agrees(setup.construct(), setup.construct(bind="other"), step.build(setup), update)
@@ -420,6 +439,7 @@ def test_another_block_table_changes_the_state_indices_of_gdn_only(
 
 @prop("builder/no-sync", "cost", *BUILD, device="cuda", session=sessions(max_steps=2))
 def test_no_build_waits_for_the_device(trial: Example, session: Session) -> None:
+    """No build waits for the device."""
     trial.agrees(session.setup.construct())
     for step in session.steps:
         trial.agrees_without_waiting(step.build(session.setup))
@@ -439,7 +459,10 @@ def test_no_build_waits_for_the_device(trial: Example, session: Session) -> None
 def test_a_replayed_graph_reads_what_an_eager_step_builds(
     trial: Example, setup: BuilderSetup, data: st.DataObject
 ) -> None:
-    """A graph captured for a shape, replayed after steps of that shape, reads what each of them built."""
+    """A replayed graph reads what an eager step builds.
+
+    A graph captured for a shape, replayed after steps of that shape, reads what each of them built.
+    """
     most = setup.capture_rows // (1 + setup.num_spec) if setup.kind == "gdn" else setup.capture_rows
     assume(most >= 1)
     rows = data.draw(st.integers(1, min(most, 5)))

@@ -50,12 +50,14 @@ def conv_call(starts: Tensor) -> Call:
 def test_chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size(
     trial: Example, packed: Packed, form: VectorForm
 ) -> None:
+    """Chunks end at sequence ends and at multiples of the chunk size."""
     starts = vector_of(packed.starts, form)
     trial.agrees(call(VARLEN, query_start_loc=starts, chunk_size=packed.chunk_size))
 
 
 @prop("varlen-chunks/partition", "partition", VARLEN, packed=sequences)
 def test_chunks_cover_every_token_once(trial: Example, packed: Packed) -> None:
+    """Chunks cover every token once."""
     cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
     trial.holds(cu[0] == 0, f"cu_chunk_seqlens[0] = {cu[0]}", "should be 0", place="cu_chunk_seqlens")
     trial.holds(
@@ -80,6 +82,7 @@ def test_chunks_cover_every_token_once(trial: Example, packed: Packed) -> None:
 
 @prop("varlen-chunks/boundaries", "partition", VARLEN, packed=sequences)
 def test_no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary(trial: Example, packed: Packed) -> None:
+    """No chunk crosses a sequence end or a physical chunk boundary."""
     cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
     for chunk, ((begin, end), sequence) in enumerate(zip(pairwise(cu), sequences, strict=False)):
         inside = packed.starts[sequence] <= begin and end <= packed.starts[sequence + 1]
@@ -102,6 +105,7 @@ def test_no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary(trial: Exa
 def test_the_last_chunk_of_a_sequence_is_its_own_and_minus_one_where_it_is_empty(
     trial: Example, packed: Packed
 ) -> None:
+    """The last chunk of a sequence is its own and minus one where it is empty."""
     cu, last, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
     for sequence, length in enumerate(packed.lens):
         chunk = last[sequence]
@@ -122,6 +126,7 @@ def test_the_last_chunk_of_a_sequence_is_its_own_and_minus_one_where_it_is_empty
 def test_zero_length_rows_at_the_back_add_nothing_but_minus_ones(
     trial: Example, packed: Packed, rows: int
 ) -> None:
+    """Zero length rows at the back add nothing but minus ones."""
     cu, last, sequences = trial.returns(varlen_call(packed))
     padded = trial.returns(varlen_call(replace(packed, lens=(*packed.lens, *(0,) * rows))))
     expected = (cu.values(), (*last.values(), *(-1,) * rows), sequences.values())
@@ -164,6 +169,7 @@ def called_twice(function: str, before: Packed, after: Packed) -> tuple[Step, ..
 def test_starts_that_changed_in_place_give_a_fresh_result(
     trial: Example, packed: Packed, function: str
 ) -> None:
+    """Starts that changed in place give a fresh result."""
     offered = trial.offered(*STARTS)
     if function not in offered:
         function = offered[tuple(STARTS).index(function) % len(offered)]
@@ -181,11 +187,13 @@ def test_starts_that_changed_in_place_give_a_fresh_result(
 def test_each_prefill_row_is_cut_into_tiles_of_eight_tokens(
     trial: Example, packed: Packed, form: VectorForm
 ) -> None:
+    """Each prefill row is cut into tiles of eight tokens."""
     trial.agrees(conv_call(vector_of(packed.starts, form)))
 
 
 @prop("conv1d-metadata/partition", "partition", CONV, packed=conv_sequences)
 def test_every_prefill_token_belongs_to_exactly_one_program(trial: Example, packed: Packed) -> None:
+    """Every prefill token belongs to exactly one program."""
     nums, _, _ = trial.returns(conv_call(int32(packed.starts)))
     tiles = list(zip(nums[8]["batch_ptr"].values(), nums[8]["token_chunk_offset_ptr"].values(), strict=True))
     strangers = {row for row, _ in tiles if row >= len(packed.lens)}
@@ -206,7 +214,10 @@ def _tokens(packed: Packed, row: int, tile: int) -> range:
 
 @prop("conv1d-metadata/padding", "padding", CONV, packed=conv_sequences | long_sequences)
 def test_entries_behind_the_programs_are_fillers(trial: Example, packed: Packed) -> None:
-    """Both arrays have twice as many entries as 1,024 or as there are programs, whichever is more; those behind the programs are -1."""
+    """Entries behind the programs are fillers.
+
+    Both arrays have twice as many entries as 1,024 or as there are programs, whichever is more; those behind the programs are -1.
+    """
     nums, _, _ = trial.returns(conv_call(int32(packed.starts)))
     total = nums[8]["tot"]
     for name in ("batch_ptr", "token_chunk_offset_ptr"):
@@ -226,6 +237,7 @@ def test_entries_behind_the_programs_are_fillers(trial: Example, packed: Packed)
 
 @prop("conv1d-metadata/moved-starts", "metamorphic", CONV, packed=conv_sequences, offset=st.integers(1, 100))
 def test_only_the_differences_of_prefill_starts_matter(trial: Example, packed: Packed, offset: int) -> None:
+    """Only the differences of prefill starts matter."""
     plain = trial.returns(conv_call(int32(packed.starts)))
     moved = trial.returns(conv_call(int32([start + offset for start in packed.starts])))
     trial.holds(plain == moved, f"starts moved by {offset} give another result", "should not", place="result")
@@ -244,6 +256,7 @@ def fla_chunks_are_the_rules(trial: Example, packed: Packed, form: VectorForm, f
 
 @prop("fla-chunks/partition", "partition", INDICES, OFFSETS, packed=fla_sequences)
 def test_chunk_indices_of_a_sequence_stand_between_its_offsets(trial: Example, packed: Packed) -> None:
+    """Chunk indices of a sequence stand between its offsets."""
     arguments = {"cu_seqlens": int32(packed.starts), "chunk_size": packed.chunk_size}
     indices = trial.returns(call(INDICES, **arguments)).rows()
     offsets = trial.returns(call(OFFSETS, **arguments)).values()

@@ -28,6 +28,7 @@ LAYOUT, DIM_FIRST = "get_conv_state_layout", "is_conv_state_dim_first"
 def test_the_environment_variable_selects_the_layout_and_sd_is_the_default(
     trial: Example, layout: str
 ) -> None:
+    """The environment variable selects the layout and SD is the default."""
     chosen = environment(layout)
     trial.agrees(
         call(LAYOUT),
@@ -49,6 +50,7 @@ def a_copy_is_the_rules(trial: Example, copy: Copy, function: str) -> None:
 
 @prop("temporal-copy/one-more-accepted", "metamorphic", TEMPORAL, copy=temporal_copies())
 def test_accepting_one_more_is_starting_one_column_later(trial: Example, copy: Copy) -> None:
+    """Accepting one more is starting one column later."""
     assume(copy.num_accepted_tokens > 1)
     later = replace(
         copy, cur_block_idx=copy.cur_block_idx + 1, num_accepted_tokens=copy.num_accepted_tokens - 1
@@ -59,6 +61,7 @@ def test_accepting_one_more_is_starting_one_column_later(trial: Example, copy: C
 
 @prop("conv-copy/one-more-accepted", "metamorphic", CONV, copy=conv_copies(drawn_layouts=st.just("SD")))
 def test_accepting_one_more_moves_the_start_by_a_row_and_keeps_the_end(trial: Example, copy: Copy) -> None:
+    """Accepting one more moves the start by a row and keeps the end."""
     assume(copy.num_accepted_tokens > 1)
     dim = copy.state.block_shape[1]
     fewer = trial.returns(replace(copy, num_accepted_tokens=copy.num_accepted_tokens - 1).call(CONV))

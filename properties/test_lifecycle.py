@@ -245,7 +245,9 @@ def found(trial: Example, scenario: Scenario, error: Violation) -> NoReturn:
 
 @machine_prop("lifecycle/v1-provenance", "provenance", *BUILDERS, *ROWS)
 class RequestsInRowsReadTheStateOfTheirTokens(Scenarios):
-    """Through a whole engine in the V1 order, every forward reads the state of exactly the computed tokens, and every
+    """Requests in rows read the state of their tokens.
+
+    Through a whole engine in the V1 order, every forward reads the state of exactly the computed tokens, and every
     block that is published holds the state at its end, whatever requests do.
     """
 
@@ -255,7 +257,9 @@ class RequestsInRowsReadTheStateOfTheirTokens(Scenarios):
 
 @machine_prop("lifecycle/v2-provenance", "provenance", *BUILDERS, *SLOTS)
 class RequestsInSlotsReadTheStateOfTheirTokens(Scenarios):
-    """Through a whole engine in the V2 order, every forward reads the state of exactly the computed tokens, and every
+    """Requests in slots read the state of their tokens.
+
+    Through a whole engine in the V2 order, every forward reads the state of exactly the computed tokens, and every
     block that is published holds the state at its end, whatever requests do.
     """
 
@@ -265,7 +269,10 @@ class RequestsInSlotsReadTheStateOfTheirTokens(Scenarios):
 
 @machine_prop("lifecycle/no-copies", "provenance", *BUILDERS)
 class RequestsWithoutCopiesReadTheStateOfTheirTokens(Scenarios):
-    """In the modes none and all, the metadata alone bring every forward to the state of exactly the computed tokens."""
+    """Requests without copies read the state of their tokens.
+
+    In the modes none and all, the metadata alone bring every forward to the state of exactly the computed tokens.
+    """
 
     modes = ("none", "all")
     purposes = WITHOUT_COPIES

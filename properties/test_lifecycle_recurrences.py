@@ -77,13 +77,19 @@ class GreedyScenarios(Scenarios):
 
 @machine_prop("lifecycle/v1-greedy", "provenance", *BUILDERS, *ROWS)
 class GreedyOutputOfRequestsInRowsIsThatOfOneRun(GreedyScenarios):
-    """A real model's greedy output, in the V1 order with every feature on, is token by token that of a run of its own."""
+    """Greedy output of requests in rows is that of one run.
+
+    A real model's greedy output, in the V1 order with every feature on, is token by token that of a run of its own.
+    """
 
     runners = ("V1",)
 
 
 @machine_prop("lifecycle/v2-greedy", "provenance", *BUILDERS, *SLOTS)
 class GreedyOutputOfRequestsInSlotsIsThatOfOneRun(GreedyScenarios):
-    """A real model's greedy output, in the V2 order with every feature on, is token by token that of a run of its own."""
+    """Greedy output of requests in slots is that of one run.
+
+    A real model's greedy output, in the V2 order with every feature on, is token by token that of a run of its own.
+    """
 
     runners = ("V2",)

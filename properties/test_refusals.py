@@ -30,7 +30,10 @@ def tried(bad: BadInput, context: ExecutionContext) -> bool:
 def test_bad_input_is_refused_by_name_before_anything_is_written(
     trial: Example, rows: Sequence[BadInput]
 ) -> None:
-    """A `ValueError` names the argument, the value and the rule; no memory and no dict has changed."""
+    """Bad input is refused by name before anything is written.
+
+    A `ValueError` names the argument, the value and the rule; no memory and no dict has changed.
+    """
     offered = trial.offered(*FUNCTIONS)
     refused = [bad for bad in BAD_INPUTS if bad.call.function in offered and tried(bad, trial.context)]
     for bad in rows:

@@ -182,19 +182,28 @@ def _run(trial: Example, story: SequenceStory) -> None:
 def test_logits_do_not_depend_on_the_pieces_in_which_tokens_come(
     trial: Example, story: SequenceStory
 ) -> None:
-    """The logits behind tokens that came in pieces are those of a fresh run over all of them."""
+    """Logits do not depend on the pieces in which tokens come.
+
+    The logits behind tokens that came in pieces are those of a fresh run over all of them.
+    """
     _run(trial, story)
 
 
 @prop("sequences/batches", "history", LIBRARY, device="cpu", held=(BATCH,), story=sequence_stories())
 def test_logits_do_not_depend_on_other_sequences_in_the_batch(trial: Example, story: SequenceStory) -> None:
-    """The logits of each row of a batch are those of a fresh run over the tokens of its sequence alone."""
+    """Logits do not depend on other sequences in the batch.
+
+    The logits of each row of a batch are those of a fresh run over the tokens of its sequence alone.
+    """
     _run(trial, story)
 
 
 @prop("sequences/fork", "history", LIBRARY, device="cpu", held=("fork",), story=sequence_stories("fork"))
 def test_a_forked_sequence_goes_on_as_its_source_would(trial: Example, story: SequenceStory) -> None:
-    """A sequence that was forked, and its source, go on independently of each other, each as a fresh run over its tokens."""
+    """A forked sequence goes on as its source would.
+
+    A sequence that was forked, and its source, go on independently of each other, each as a fresh run over its tokens.
+    """
     _run(trial, story)
 
 
@@ -209,7 +218,9 @@ def test_a_forked_sequence_goes_on_as_its_source_would(trial: Example, story: Se
 def test_a_sequence_rolled_back_goes_on_as_if_the_tokens_had_not_come(
     trial: Example, story: SequenceStory
 ) -> None:
-    """After a rollback that the library reports as done, nothing is left of the tokens taken back; after one that it refuses,
+    """A sequence rolled back goes on as if the tokens had not come.
+
+    After a rollback that the library reports as done, nothing is left of the tokens taken back; after one that it refuses,
     nothing has changed.
     """
     _run(trial, story)
@@ -219,13 +230,19 @@ def test_a_sequence_rolled_back_goes_on_as_if_the_tokens_had_not_come(
     "sequences/save", "history", LIBRARY, device="cpu", held=("save", "load"), story=sequence_stories("save")
 )
 def test_a_loaded_sequence_goes_on_as_the_saved_one_would(trial: Example, story: SequenceStory) -> None:
-    """A sequence that was saved and loaded, over another one or in another context, goes on as a fresh run over its tokens."""
+    """A loaded sequence goes on as the saved one would.
+
+    A sequence that was saved and loaded, over another one or in another context, goes on as a fresh run over its tokens.
+    """
     _run(trial, story)
 
 
 @prop("sequences/drop", "history", LIBRARY, device="cpu", held=("drop",), story=sequence_stories("drop"))
 def test_a_sequence_that_was_dropped_leaves_nothing_behind(trial: Example, story: SequenceStory) -> None:
-    """A sequence that begins where another one was dropped reads nothing of it, and its neighbours lose nothing."""
+    """A sequence that was dropped leaves nothing behind.
+
+    A sequence that begins where another one was dropped reads nothing of it, and its neighbours lose nothing.
+    """
     _run(trial, story)
 
 
@@ -238,7 +255,10 @@ def test_a_sequence_that_was_dropped_leaves_nothing_behind(trial: Example, story
     story=sequence_stories("reorder"),
 )
 def test_reordered_sequences_go_on_as_those_that_they_come_from(trial: Example, story: SequenceStory) -> None:
-    """After a reordering, as beams do it, each sequence goes on as a fresh run over the tokens that it has now."""
+    """Reordered sequences go on as those that they come from.
+
+    After a reordering, as beams do it, each sequence goes on as a fresh run over the tokens that it has now.
+    """
     _run(trial, story)
 
 
@@ -251,11 +271,17 @@ def test_reordered_sequences_go_on_as_those_that_they_come_from(trial: Example, 
     story=sequence_stories("generate"),
 )
 def test_generated_tokens_are_those_of_fresh_runs(trial: Example, story: SequenceStory) -> None:
-    """Each generated token is the one that a fresh run over all tokens before it chooses, with every feature of generation."""
+    """Generated tokens are those of fresh runs.
+
+    Each generated token is the one that a fresh run over all tokens before it chooses, with every feature of generation.
+    """
     _run(trial, story)
 
 
 @prop("sequences/any", "history", LIBRARY, device="cpu", held=(CONTINUATION,), story=every_sequence_story())
 def test_logits_depend_on_the_tokens_of_a_sequence_only(trial: Example, story: SequenceStory) -> None:
-    """Whatever happens to sequences and in whatever order, the logits of the next token are those of a fresh run over the tokens."""
+    """Logits depend on the tokens of a sequence only.
+
+    Whatever happens to sequences and in whatever order, the logits of the next token are those of a fresh run over the tokens.
+    """
     _run(trial, story)

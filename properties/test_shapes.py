@@ -24,11 +24,13 @@ CONV_COUNT = {"linear_attention_state_shape": 0, "kda_state_shape": 3}
 
 @prop("state-shape/formula", "agreement", *FAMILIES, model=models())
 def test_state_shapes_follow_the_family_s_formula(trial: Example, model: ShapeArguments) -> None:
+    """State shapes follow the family's formula."""
     trial.agrees(model.call())
 
 
 @prop("state-shape/temporal-ranks", "algebra", *FAMILIES, model=models())
 def test_temporal_states_of_all_ranks_add_up_to_the_whole(trial: Example, model: ShapeArguments) -> None:
+    """Temporal states of all ranks add up to the whole."""
     shard, whole = trial.returns(model.call()), trial.returns(model.on_one_rank().call())
     convs = CONV_COUNT.get(model.family, 1)
     for part, total in zip(shard[convs:], whole[convs:], strict=True):
@@ -45,6 +47,7 @@ def test_temporal_states_of_all_ranks_add_up_to_the_whole(trial: Example, model:
 def test_conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_groups(
     trial: Example, model: ShapeArguments
 ) -> None:
+    """Conv channels of all ranks add up to the whole and its replicated groups."""
     model = replace(model, layout="SD")
     shard, whole = trial.returns(model.call()), trial.returns(model.on_one_rank().call())
     convs = CONV_COUNT.get(model.family, 1)
@@ -66,6 +69,7 @@ def test_conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_group
 
 @prop("state-shape/channels-first", "metamorphic", *FAMILIES, model=models())
 def test_channel_first_shapes_are_the_others_turned_around(trial: Example, model: ShapeArguments) -> None:
+    """Channel first shapes are the others turned around."""
     rows_first = trial.returns(replace(model, layout="SD").call())
     channels_first = trial.returns(replace(model, layout="DS").call())
     convs = CONV_COUNT.get(model.family, 1)
@@ -82,6 +86,7 @@ def test_channel_first_shapes_are_the_others_turned_around(trial: Example, model
 def test_each_speculative_token_adds_one_row_to_every_conv_state_and_nothing_else(
     trial: Example, model: ShapeArguments
 ) -> None:
+    """Each speculative token adds one row to every conv state and nothing else."""
     model = replace(model, layout="SD")
     plain, wide = trial.returns(replace(model, num_spec=0).call()), trial.returns(model.call())
     convs = CONV_COUNT.get(model.family, 1)
@@ -99,6 +104,7 @@ def test_each_speculative_token_adds_one_row_to_every_conv_state_and_nothing_els
 def test_groups_are_replicated_so_that_each_rank_holds_whole_ones(
     trial: Example, ngroups: int, tp_size: int
 ) -> None:
+    """Groups are replicated so that each rank holds whole ones."""
     trial.agrees(call(EXTRA, ngroups=ngroups, tp_size=tp_size))
 
 
@@ -113,5 +119,6 @@ def test_groups_are_replicated_so_that_each_rank_holds_whole_ones(
 def test_a_conv_shape_is_oriented_by_the_layout(
     trial: Example, dim: int, state_len: int, layout: str
 ) -> None:
+    """A conv shape is oriented by the layout."""
     arguments = (("dim", dim), ("state_len", state_len))
     trial.agrees(Call(ORIENT, arguments, environment=tuple(environment(layout).items())))

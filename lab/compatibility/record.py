@@ -182,7 +182,7 @@ def _column(folder: Path, campaign: CampaignRecord | None) -> Column:
         campaign.plan.device,
         round(campaign.seconds),
         campaign.examples,
-        {row.name: _result(row) for row in campaign.properties},
+        {row.id: _result(row) for row in campaign.properties},
         {one.id: one.standing for one in campaign.known},
     )
 

@@ -19,14 +19,17 @@ def table(properties: Mapping[str, Property]) -> str:
     for tested in sorted(properties.values(), key=lambda tested: tested.id):
         file = f"{tested.module.replace('.', '/')}.py"
         functions, link = ", ".join(_functions(tested)), f"[{file}](../{file})"
-        rows.append((code(tested.id), _said(tested), tested.kind, decided_by(tested), functions, link))
+        rows.append(
+            (
+                code(tested.id),
+                escaped(tested.sentence, _LONGEST),
+                tested.kind,
+                decided_by(tested),
+                functions,
+                link,
+            )
+        )
     return "\n".join(markdown.table(("id", "should hold", "kind", "decided by", "functions", "file"), rows))
-
-
-def _said(tested: Property) -> str:
-    """The statement that its name is, and what its sentence says besides."""
-    words = tested.name.replace("_", " ")
-    return escaped(words if tested.sentence == words else f"{words}. {tested.sentence}", _LONGEST)
 
 
 def _functions(tested: Property) -> Iterator[str]:

@@ -160,4 +160,4 @@ def _unlisted(subject: Subject, tested: Properties) -> Iterator[tuple[str, str]]
                 continue
             # An inherited method has its row with the class that defines it.
             if not {_plain_name(name), name.partition(".")[0]} & listed:
-                yield name, f"is named by the property {checked.name}"
+                yield name, f"is named by the property {checked.id}"

@@ -126,7 +126,7 @@ def visits(subject: Subject, seed: int, *, cached: bool) -> Iterator[Visit]:
     profiles.register()
     known = KnownDefectMatcher(subject.known_deviations, subject.profile)
     port = ordinary_port(subject, "cpu", sanitized=True)
-    properties = {one.id: one for one in load_properties().values()}
+    properties = load_properties()
     names = [
         name
         for name in dict.fromkeys((*(one for one, _ in scheduler.visits()), *properties))

@@ -101,7 +101,7 @@ def _campaign_read(ended: Hunt, folder: Path, code: int) -> Hunt | None:
     record = _record(folder / "reports")
     if record is None or code not in (0, 1, 2):
         return None
-    found = record.buckets[0].property_id if record.buckets else ""
+    found = record.buckets[0].property if record.buckets else ""
     if not found:
         return replace(ended, examples=record.examples, failure=None)
     examples = round(record.first_failure.get("examples", record.examples))

@@ -19,7 +19,7 @@ from statecheck.case import Case
 from statecheck.case.values import Let, Step, Tensor
 from statecheck.execution.example import ExecutionContext, Falsified, KnownFailure, Observer
 from statecheck.execution.executors import ordinary_port
-from statecheck.execution.registry import found, load_properties
+from statecheck.execution.registry import load_properties
 from statecheck.subject import KnownDeviation, Subject
 
 _TRIED = (*range(9), -1, *(1 << places for places in range(4, 31)))
@@ -143,12 +143,12 @@ class CaseSearch:
 
     def _fails(self, numbers: _Numbers, violation: LemmaViolation) -> bool:
         """Execute numbers, and keep the case if they fail in what the lemma is about."""
-        load_properties()
+        tested = load_properties()[self.scene.property_id]
         # What is left shows without the sanitizer, which may stop at something else.
         sanitized = violation.about == ADDRESS
         port = ordinary_port(self.subject, "cpu", sanitized=sanitized)
         self._shown.inputs += 1
-        trial = ExecutionContext(self.subject, port, _AllFailures()).begin(found(self.scene.property_id))
+        trial = ExecutionContext(self.subject, port, _AllFailures()).begin(tested)
         try:
             trial.agrees(*_with_numbers(self._steps(numbers.block_size), numbers))
         except Falsified as falsified:

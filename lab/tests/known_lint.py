@@ -88,7 +88,7 @@ class _Planting(Observer):
 
     def run(self) -> None:
         name = self.defect.found_by[0]
-        tested = next(one for one in load_properties().values() if one.id == name)
+        tested = load_properties()[name]
         slow = tested.launches or "lifecycle" in tested.module
         self.more = MORE_SLOW if slow else MORE
         bench = ExecutionContext(self.subject, InProcess(self.subject, "cpu"))
@@ -125,7 +125,7 @@ class _Planting(Observer):
         self.lint.alike.add(pair)
         before = self.lint.planted.get(pair)
         if (before is None or before.passed_by) and symptom.condition.inputs(case, DOCUMENTS):
-            passed_by = entry.shows_in(replace(case, property_name=entry.names[0]), DOCUMENTS)
+            passed_by = entry.shows_in(replace(case, property_id=entry.names[0]), DOCUMENTS)
             self.lint.planted[pair] = Planted(*pair, case, passed_by)
 
 

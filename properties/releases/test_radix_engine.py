@@ -111,7 +111,9 @@ class RadixRun(LiveRun):
 def test_requests_that_cache_their_last_state_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """Every forward reads the state of exactly the computed tokens, every prefix in the tree has the keys and the state of exactly
+    """Requests that cache their last state read the state of their tokens.
+
+    Every forward reads the state of exactly the computed tokens, every prefix in the tree has the keys and the state of exactly
     its tokens, and no slot has two owners or none, whatever requests do.
     """
     RadixRun(trial, story).run()
@@ -121,7 +123,10 @@ def test_requests_that_cache_their_last_state_read_the_state_of_their_tokens(
 def test_requests_that_keep_states_at_boundaries_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As where only the last state is cached; what is cached was copied to another slot when the boundary was passed."""
+    """Requests that keep states at boundaries read the state of their tokens.
+
+    As where only the last state is cached; what is cached was copied to another slot when the boundary was passed.
+    """
     RadixRun(trial, story).run()
 
 
@@ -129,7 +134,10 @@ def test_requests_that_keep_states_at_boundaries_read_the_state_of_their_tokens(
 def test_requests_whose_keys_lie_in_pages_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As with keys in slots of one token: a prefix ends where a page does."""
+    """Requests whose keys lie in pages read the state of their tokens.
+
+    As with keys in slots of one token: a prefix ends where a page does.
+    """
     RadixRun(trial, story).run()
 
 
@@ -137,7 +145,10 @@ def test_requests_whose_keys_lie_in_pages_read_the_state_of_their_tokens(
 def test_requests_whose_pages_have_several_chunks_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As in overlapping steps; a page of keys has the tokens of two chunks of a scan, so that states are kept at every second chunk."""
+    """Requests whose pages have several chunks read the state of their tokens.
+
+    As in overlapping steps; a page of keys has the tokens of two chunks of a scan, so that states are kept at every second chunk.
+    """
     RadixRun(trial, story).run()
 
 
@@ -145,7 +156,10 @@ def test_requests_whose_pages_have_several_chunks_read_the_state_of_their_tokens
 def test_requests_whose_chunks_have_several_pages_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As in overlapping steps; a chunk of a scan has the tokens of two pages, and decodes keep states at every second chunk."""
+    """Requests whose chunks have several pages read the state of their tokens.
+
+    As in overlapping steps; a chunk of a scan has the tokens of two pages, and decodes keep states at every second chunk.
+    """
     RadixRun(trial, story).run()
 
 
@@ -153,7 +167,10 @@ def test_requests_whose_chunks_have_several_pages_read_the_state_of_their_tokens
 def test_requests_in_overlapping_steps_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As without overlap: the next step is scheduled before the results of the last one are known."""
+    """Requests in overlapping steps read the state of their tokens.
+
+    As without overlap: the next step is scheduled before the results of the last one are known.
+    """
     RadixRun(trial, story).run()
 
 
@@ -161,7 +178,10 @@ def test_requests_in_overlapping_steps_read_the_state_of_their_tokens(
 def test_requests_that_get_a_second_slot_when_they_need_it_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As in overlapping steps; a request's second slot for a state at a boundary is given to it when it comes to one."""
+    """Requests that get a second slot when they need it read the state of their tokens.
+
+    As in overlapping steps; a request's second slot for a state at a boundary is given to it when it comes to one.
+    """
     RadixRun(trial, story).run()
 
 
@@ -169,7 +189,10 @@ def test_requests_that_get_a_second_slot_when_they_need_it_read_the_state_of_the
 def test_requests_with_the_compiled_tree_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As in overlapping steps; the tree's nodes are those of the release's core in Rust."""
+    """Requests with the compiled tree read the state of their tokens.
+
+    As in overlapping steps; the tree's nodes are those of the release's core in Rust.
+    """
     RadixRun(trial, story).run()
 
 
@@ -177,7 +200,10 @@ def test_requests_with_the_compiled_tree_read_the_state_of_their_tokens(
 def test_requests_that_share_few_slots_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As in overlapping steps; the pools are too small for all requests, so that some are sent back to the queue and prefixes are evicted."""
+    """Requests that share few slots read the state of their tokens.
+
+    As in overlapping steps; the pools are too small for all requests, so that some are sent back to the queue and prefixes are evicted.
+    """
     RadixRun(trial, story).run()
 
 
@@ -185,7 +211,10 @@ def test_requests_that_share_few_slots_read_the_state_of_their_tokens(
 def test_requests_with_drafts_read_the_state_of_their_accepted_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As in overlapping steps; each step verifies drafts, and the state after the last accepted one is copied to the request's slot."""
+    """Requests with drafts read the state of their accepted tokens.
+
+    As in overlapping steps; each step verifies drafts, and the state after the last accepted one is copied to the request's slot.
+    """
     RadixRun(trial, story).run()
 
 
@@ -199,7 +228,10 @@ def test_requests_with_drafts_read_the_state_of_their_accepted_tokens(
 def test_requests_with_drafts_and_a_second_slot_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As with drafts; a request's second slot for a state at a boundary is given to it when it comes near one."""
+    """Requests with drafts and a second slot read the state of their tokens.
+
+    As with drafts; a request's second slot for a state at a boundary is given to it when it comes near one.
+    """
     RadixRun(trial, story).run()
 
 
@@ -207,7 +239,10 @@ def test_requests_with_drafts_and_a_second_slot_read_the_state_of_their_tokens(
 def test_requests_in_batches_of_prefills_and_decodes_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As in overlapping steps; decodes run in the same batch as a chunk of another request's prompt."""
+    """Requests in batches of prefills and decodes read the state of their tokens.
+
+    As in overlapping steps; decodes run in the same batch as a chunk of another request's prompt.
+    """
     RadixRun(trial, story).run()
 
 
@@ -215,7 +250,10 @@ def test_requests_in_batches_of_prefills_and_decodes_read_the_state_of_their_tok
 def test_requests_whose_paths_keep_few_states_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As in overlapping steps; the tree drops states of a path that has more than two."""
+    """Requests whose paths keep few states read the state of their tokens.
+
+    As in overlapping steps; the tree drops states of a path that has more than two.
+    """
     RadixRun(trial, story).run()
 
 
@@ -227,7 +265,10 @@ def test_requests_whose_paths_keep_few_states_read_the_state_of_their_tokens(
     story=radix_stories(replace(OVERLAPPED, radix_cache=False, strategy="no_buffer")),
 )
 def test_requests_without_a_cache_read_the_state_of_their_tokens(trial: Example, story: RadixStory) -> None:
-    """As in overlapping steps; there is no tree of prefixes."""
+    """Requests without a cache read the state of their tokens.
+
+    As in overlapping steps; there is no tree of prefixes.
+    """
     RadixRun(trial, story).run()
 
 
@@ -235,7 +276,10 @@ def test_requests_without_a_cache_read_the_state_of_their_tokens(trial: Example,
 def test_requests_with_trees_of_drafts_read_the_state_of_their_accepted_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As with drafts; wrong drafts stand beside right ones, and the accepted ones lie apart from each other in the batch."""
+    """Requests with trees of drafts read the state of their accepted tokens.
+
+    As with drafts; wrong drafts stand beside right ones, and the accepted ones lie apart from each other in the batch.
+    """
     RadixRun(trial, story).run()
 
 
@@ -243,7 +287,10 @@ def test_requests_with_trees_of_drafts_read_the_state_of_their_accepted_tokens(
 def test_requests_with_drafts_of_a_model_read_the_state_of_their_accepted_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As with drafts; they are those of a draft model, whose part each step hands to the next one (EAGLE)."""
+    """Requests with drafts of a model read the state of their accepted tokens.
+
+    As with drafts; they are those of a draft model, whose part each step hands to the next one (EAGLE).
+    """
     RadixRun(trial, story).run()
 
 
@@ -251,7 +298,10 @@ def test_requests_with_drafts_of_a_model_read_the_state_of_their_accepted_tokens
 def test_requests_whose_prefixes_are_copied_to_host_memory_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As with few slots; the tree copies prefixes to host memory, which holds the keys and states of exactly their tokens, and loads them back."""
+    """Requests whose prefixes are copied to host memory read the state of their tokens.
+
+    As with few slots; the tree copies prefixes to host memory, which holds the keys and states of exactly their tokens, and loads them back.
+    """
     RadixRun(trial, story).run()
 
 
@@ -259,7 +309,10 @@ def test_requests_whose_prefixes_are_copied_to_host_memory_read_the_state_of_the
 def test_requests_that_share_few_slots_of_states_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As with prefixes that are copied to host memory; they fill all slots of states while most slots of keys are free."""
+    """Requests that share few slots of states read the state of their tokens.
+
+    As with prefixes that are copied to host memory; they fill all slots of states while most slots of keys are free.
+    """
     RadixRun(trial, story).run()
 
 
@@ -267,7 +320,10 @@ def test_requests_that_share_few_slots_of_states_read_the_state_of_their_tokens(
 def test_requests_whose_prefixes_go_to_host_memory_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As with prefixes that are copied to host memory; they are copied when they are evicted."""
+    """Requests whose prefixes go to host memory read the state of their tokens.
+
+    As with prefixes that are copied to host memory; they are copied when they are evicted.
+    """
     RadixRun(trial, story).run()
 
 
@@ -277,5 +333,8 @@ def test_requests_whose_prefixes_go_to_host_memory_read_the_state_of_their_token
 def test_requests_whose_prefixes_are_copied_at_the_second_hit_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As with prefixes that are copied to host memory; a prefix is copied when it is used again."""
+    """Requests whose prefixes are copied at the second hit read the state of their tokens.
+
+    As with prefixes that are copied to host memory; a prefix is copied when it is used again.
+    """
     RadixRun(trial, story).run()

@@ -20,7 +20,10 @@ _TRACKED, _DRAFTS, _MIXED, _LAST = (
 def test_requests_with_mamba2_layers_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As in overlapping steps; the layers are of Mamba-2, whose scan leaves states before chunks of the whole batch."""
+    """Requests with Mamba-2 layers read the state of their tokens.
+
+    As in overlapping steps; the layers are of Mamba-2, whose scan leaves states before chunks of the whole batch.
+    """
     RadixRun(trial, story).run()
 
 
@@ -28,7 +31,10 @@ def test_requests_with_mamba2_layers_read_the_state_of_their_tokens(
 def test_requests_that_cache_their_last_mamba2_state_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As where only the last state is cached; the layers are of Mamba-2."""
+    """Requests that cache their last Mamba-2 state read the state of their tokens.
+
+    As where only the last state is cached; the layers are of Mamba-2.
+    """
     RadixRun(trial, story).run()
 
 
@@ -36,7 +42,10 @@ def test_requests_that_cache_their_last_mamba2_state_read_the_state_of_their_tok
 def test_requests_with_mamba2_layers_in_mixed_batches_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As in batches of prefills and decodes; the layers are of Mamba-2."""
+    """Requests with Mamba-2 layers in mixed batches read the state of their tokens.
+
+    As in batches of prefills and decodes; the layers are of Mamba-2.
+    """
     RadixRun(trial, story).run()
 
 
@@ -44,5 +53,8 @@ def test_requests_with_mamba2_layers_in_mixed_batches_read_the_state_of_their_to
 def test_requests_with_mamba2_layers_and_drafts_read_the_state_of_their_accepted_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As with drafts; the layers are of Mamba-2."""
+    """Requests with Mamba-2 layers and drafts read the state of their accepted tokens.
+
+    As with drafts; the layers are of Mamba-2.
+    """
     RadixRun(trial, story).run()

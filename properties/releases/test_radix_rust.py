@@ -21,7 +21,10 @@ _HOST = replace(_SCARCE, host_policy="write_through")
 def test_requests_that_share_few_slots_with_the_compiled_tree_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As with few slots; the tree's nodes are those of the release's core in Rust."""
+    """Requests that share few slots with the compiled tree read the state of their tokens.
+
+    As with few slots; the tree's nodes are those of the release's core in Rust.
+    """
     RadixRun(trial, story).run()
 
 
@@ -29,7 +32,10 @@ def test_requests_that_share_few_slots_with_the_compiled_tree_read_the_state_of_
 def test_requests_with_drafts_and_the_compiled_tree_read_the_state_of_their_accepted_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As with drafts; the tree's nodes are those of the release's core in Rust."""
+    """Requests with drafts and the compiled tree read the state of their accepted tokens.
+
+    As with drafts; the tree's nodes are those of the release's core in Rust.
+    """
     RadixRun(trial, story).run()
 
 
@@ -37,7 +43,10 @@ def test_requests_with_drafts_and_the_compiled_tree_read_the_state_of_their_acce
 def test_requests_in_mixed_batches_with_the_compiled_tree_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As in batches of prefills and decodes; the tree's nodes are those of the release's core in Rust."""
+    """Requests in mixed batches with the compiled tree read the state of their tokens.
+
+    As in batches of prefills and decodes; the tree's nodes are those of the release's core in Rust.
+    """
     RadixRun(trial, story).run()
 
 
@@ -45,7 +54,10 @@ def test_requests_in_mixed_batches_with_the_compiled_tree_read_the_state_of_thei
 def test_requests_whose_prefixes_the_compiled_tree_copies_read_the_state_of_their_tokens(
     trial: Example, story: RadixStory
 ) -> None:
-    """As with prefixes that are copied to host memory, by the release's core in Rust. What is there is seen when it is loaded back."""
+    """Requests whose prefixes the compiled tree copies read the state of their tokens.
+
+    As with prefixes that are copied to host memory, by the release's core in Rust. What is there is seen when it is loaded back.
+    """
     RadixRun(trial, story).run()
 
 
@@ -53,5 +65,8 @@ def test_requests_whose_prefixes_the_compiled_tree_copies_read_the_state_of_thei
 def test_requests_of_sessions_with_the_compiled_tree_read_the_state_of_their_tokens(
     trial: Example, story: SessionStory
 ) -> None:
-    """As with sessions; the tree's nodes are those of the release's core in Rust."""
+    """Requests of sessions with the compiled tree read the state of their tokens.
+
+    As with sessions; the tree's nodes are those of the release's core in Rust.
+    """
     SessionRun(trial, story).run()

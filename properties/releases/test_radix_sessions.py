@@ -197,7 +197,9 @@ class SessionRun(RadixRun):
 
 @prop("radix-engine/sessions", "provenance", ENGINE, device="cpu", story=session_stories(SESSIONS))
 def test_requests_of_sessions_read_the_state_of_their_tokens(trial: Example, story: SessionStory) -> None:
-    """As in overlapping steps; a request continues what a session keeps, which is the state of exactly the tokens that its user knows of, and a
+    """Requests of sessions read the state of their tokens.
+
+    As in overlapping steps; a request continues what a session keeps, which is the state of exactly the tokens that its user knows of, and a
     closed session keeps nothing.
     """
     SessionRun(trial, story).run()
@@ -207,7 +209,10 @@ def test_requests_of_sessions_read_the_state_of_their_tokens(trial: Example, sto
 def test_requests_of_sessions_without_boundaries_read_the_state_of_their_tokens(
     trial: Example, story: SessionStory
 ) -> None:
-    """As with sessions; steps do not overlap, and no state is kept at boundaries."""
+    """Requests of sessions without boundaries read the state of their tokens.
+
+    As with sessions; steps do not overlap, and no state is kept at boundaries.
+    """
     SessionRun(trial, story).run()
 
 
@@ -215,5 +220,8 @@ def test_requests_of_sessions_without_boundaries_read_the_state_of_their_tokens(
 def test_requests_of_sessions_with_drafts_read_the_state_of_their_tokens(
     trial: Example, story: SessionStory
 ) -> None:
-    """As with sessions; each step verifies drafts."""
+    """Requests of sessions with drafts read the state of their tokens.
+
+    As with sessions; each step verifies drafts.
+    """
     SessionRun(trial, story).run()

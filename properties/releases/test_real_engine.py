@@ -162,7 +162,9 @@ class LiveRun:
 def test_requests_in_the_second_runner_read_the_state_of_their_tokens(
     trial: Example, story: LiveStory
 ) -> None:
-    """In the release's own engine every forward reads the state of exactly the computed tokens, every block that may be hit holds
+    """Requests in the second runner read the state of their tokens.
+
+    In the release's own engine every forward reads the state of exactly the computed tokens, every block that may be hit holds
     the state at its end, and nothing is owned twice or lost, whatever requests do.
     """
     LiveRun(trial, story).run()
@@ -172,7 +174,9 @@ def test_requests_in_the_second_runner_read_the_state_of_their_tokens(
 def test_requests_in_the_first_runner_read_the_state_of_their_tokens(
     trial: Example, story: LiveStory
 ) -> None:
-    """With the first runner, too, every forward reads the state of exactly the computed tokens, every block that may be hit holds the
+    """Requests in the first runner read the state of their tokens.
+
+    With the first runner, too, every forward reads the state of exactly the computed tokens, every block that may be hit holds the
     state at its end, and nothing is owned twice or lost.
     """
     LiveRun(trial, story).run()
@@ -182,7 +186,9 @@ def test_requests_in_the_first_runner_read_the_state_of_their_tokens(
 def test_connected_requests_in_the_second_runner_read_the_state_of_their_tokens(
     trial: Example, story: LiveStory
 ) -> None:
-    """Every forward reads the state of exactly the computed tokens. A block that is being loaded is its request's alone until that is
+    """Connected requests in the second runner read the state of their tokens.
+
+    Every forward reads the state of exactly the computed tokens. A block that is being loaded is its request's alone until that is
     done, a block that is being saved is not written before that is done, and what is saved is the state of exactly its tokens.
     """
     LiveRun(trial, story).run()
@@ -192,7 +198,9 @@ def test_connected_requests_in_the_second_runner_read_the_state_of_their_tokens(
 def test_connected_requests_in_the_first_runner_read_the_state_of_their_tokens(
     trial: Example, story: LiveStory
 ) -> None:
-    """With the first runner, too: what a forward reads and what a connector saves is the state of exactly the computed tokens, and a
+    """Connected requests in the first runner read the state of their tokens.
+
+    With the first runner, too: what a forward reads and what a connector saves is the state of exactly the computed tokens, and a
     block is not used while it is loaded or saved.
     """
     LiveRun(trial, story).run()
@@ -202,7 +210,9 @@ def test_connected_requests_in_the_first_runner_read_the_state_of_their_tokens(
 def test_requests_in_stages_with_batches_in_flight_read_the_state_of_their_tokens(
     trial: Example, story: LiveStory
 ) -> None:
-    """Layers are divided among stages, each of which comes to a batch late: every forward reads the state of exactly the computed tokens,
+    """Requests in stages with batches in flight read the state of their tokens.
+
+    Layers are divided among stages, each of which comes to a batch late: every forward reads the state of exactly the computed tokens,
     and no stage reads rows, tables or host memory of a later batch.
     """
     LiveRun(trial, story).run()

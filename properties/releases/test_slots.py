@@ -49,6 +49,7 @@ def bytes_agree(
 def test_rows_at_a_boundary_keep_their_states_in_another_slot(
     trial: Example, copies: SlotCopies, freed: list[bool]
 ) -> None:
+    """Rows at a boundary keep their states in another slot."""
     trial.agrees(*copies.tracked(freed))
 
 
@@ -56,9 +57,11 @@ def test_rows_at_a_boundary_keep_their_states_in_another_slot(
 def test_the_last_accepted_draft_and_the_one_at_a_boundary_are_named(
     trial: Example, accepted: AcceptedDrafts
 ) -> None:
+    """The last accepted draft and the one at a boundary are named."""
     trial.agrees(accepted.call())
 
 
 @prop("state-slots/padded-rows", "padding", OF_ROWS, rows=padded_rows())
 def test_padded_rows_of_a_graph_have_no_slot(trial: Example, rows: PaddedRows) -> None:
+    """Padded rows of a graph have no slot."""
     trial.agrees(*rows.steps())

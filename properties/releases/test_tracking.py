@@ -12,6 +12,7 @@ PLAN = "TrackingPlan"
 
 @prop("tracking-plan/kept-states", "agreement", f"{PLAN}.kept_states", device="cpu", rows=prefill_rows())
 def test_a_prefill_keeps_the_state_at_each_row_s_boundary(trial: Example, rows: PrefillRows) -> None:
+    """A prefill keeps the state at each row's boundary."""
     trial.agrees(rows.kept_states())
 
 
@@ -21,6 +22,7 @@ def test_a_prefill_keeps_the_state_at_each_row_s_boundary(trial: Example, rows: 
 def test_a_logical_chunk_has_tokens_of_one_row_in_one_chunk_of_the_batch(
     trial: Example, rows: PrefillRows
 ) -> None:
+    """A logical chunk has tokens of one row in one chunk of the batch."""
     trial.agrees(rows.logical_chunks())
 
 
@@ -28,5 +30,6 @@ def test_a_logical_chunk_has_tokens_of_one_row_in_one_chunk_of_the_batch(
 def test_no_slot_has_two_owners_and_none_is_lost(
     trial: Example, asked: tuple[int, tuple[tuple[str, int], ...]]
 ) -> None:
+    """No slot has two owners and none is lost."""
     size, operations = asked
     trial.agrees(call(f"{PLAN}.allocate", size=size, operations=operations))

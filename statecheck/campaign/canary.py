@@ -17,7 +17,7 @@ from statecheck.execution.executors.plain import LARGEST_RIGHT_NUMBER
 from statecheck.execution.registry import Property
 from statecheck.report.files import write_report
 
-NAME = "the_canary_returns_every_number_as_it_is"
+NAME = "harness/canary"
 _EXAMPLES = 200
 _FILES = ("case.json", "repro.py", "test_repro.py", "report.md", "report.html")
 

@@ -116,6 +116,6 @@ def unsupported(plan: Plan, tested: Mapping[str, Property], model: str = "") -> 
             require_property(name, tested, plan.xfails)
         if not covers(entry.models, model) if entry.models else bool(model):
             continue
-        matched = [name for name, one in tested.items() if covers(entry.properties, name, one.id)]
+        matched = [id_ for id_ in tested if covers(entry.properties, id_)]
         reasons |= dict.fromkeys(matched, f"declared as unsupported: {entry.why}")
     return reasons

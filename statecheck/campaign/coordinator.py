@@ -103,7 +103,7 @@ class Campaign:
         """Run to the end of the budget, or to Ctrl-C; the record."""
         plan = self.plan
         self._adopt()
-        self._scheduler.begin(self.folder, self.state.names if plan.is_selective else None)
+        self._scheduler.begin(self.folder, self.state.ids if plan.is_selective else None)
         first_seen = tuple(self.state.first_seen.items())
         setting = Setting(**vars(plan), pending=str(self.pending), first_seen=first_seen)
         self._gpus = Gpus(plan.device, plan.subject, plan.gpus, setting.in_worker, plan.workers)

@@ -103,7 +103,7 @@ class Corpus:
         return [self.folder / name for name in names]
 
     def find(self, wanted: str) -> Path:
-        """The file of a bucket, by its id, the first digits of it, the file's name, or the name or id of its property.
+        """The file of a bucket, by its id, the first digits of it, the file's name, or the id of its property.
 
         Raises:
             ValueError: there is none, or more than one.
@@ -111,10 +111,7 @@ class Corpus:
         entries = [entry for entry in self.entries() if entry.path != self.folder]
         paths = [entry.path for entry in entries]
         named = [path for path in paths if wanted in (path.name, path.stem)]
-        tested = _property_called(wanted)
-        named = named or [
-            entry.path for entry in entries if entry.case and entry.case.property_name == tested
-        ]
+        named = named or [entry.path for entry in entries if entry.case and entry.case.property_id == wanted]
         found = named or [path for path in paths if wanted and bucket_in(path.name).startswith(wanted)]
         if len(found) == 1:
             return found[0]
@@ -124,15 +121,6 @@ class Corpus:
             else "of a case, and there is none"
         )
         raise ValueError(f"id = {wanted!r}, but should be {those} [{self.folder}]")
-
-
-def _property_called(wanted: str) -> str:
-    """The name of the property of that id; anything else is taken for a name."""
-    if "/" not in wanted:
-        return wanted
-    from statecheck.execution.registry import load_properties
-
-    return next((tested.name for tested in load_properties().values() if tested.id == wanted), wanted)
 
 
 def kept_in(folder: Path) -> frozenset[str]:
@@ -185,7 +173,7 @@ def replayed(
 
 def file_name(case: Case) -> str:
     """The name of the file that a case's bucket has in every corpus."""
-    return f"{in_file_name(case.property_name)}-{bucket_of(case).id}.json"
+    return f"{in_file_name(case.property_id)}-{bucket_of(case).id}.json"
 
 
 def _weight(case: Case) -> Weight:
@@ -194,12 +182,12 @@ def _weight(case: Case) -> Weight:
 
 
 def property_in(path: Path) -> str:
-    """The name of the property that a file's case is of, "" where nothing says it. The case is not decoded, which may take long."""
+    """The id of the property that a file's case is of, "" where nothing says it. The case is not decoded, which may take long."""
     try:
         data = load_json(path, "a case")
     except (OSError, ValueError):
         return ""
-    name = data.get("property_name") if isinstance(data, dict) else None
+    name = data.get("property_id") if isinstance(data, dict) else None
     return name if isinstance(name, str) else ""
 
 

@@ -16,6 +16,7 @@ from statecheck.campaign.corpus import not_written
 from statecheck.campaign.plan import Plan
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
+from statecheck.util.files import in_file_name
 from statecheck.util.locks import try_lock
 
 _LOCK = ".lock"
@@ -121,7 +122,7 @@ class Pending:
         self._sizes.clear()
 
     def _path(self, name: str, bucket: str) -> Path:
-        return self.folder / f"{name}.{bucket}.{os.getpid()}.json"
+        return self.folder / f"{in_file_name(name)}.{bucket}.{os.getpid()}.json"
 
 
 def pending_cases(folder: Path, worker: int | None = None) -> Iterator[tuple[Path, Case]]:

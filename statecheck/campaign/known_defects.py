@@ -41,13 +41,13 @@ class KnownDefects:
         for name, record in self.all.items():
             shown: Counter[str] = Counter()
             for row in rows.values():
-                shown[row.name] += row.record.known[name]
-            record.properties = {property_name: count for property_name, count in shown.items() if count}
+                shown[row.id] += row.record.known[name]
+            record.properties = {property_id: count for property_id, count in shown.items() if count}
 
     def conclude(self, rows: Mapping[str, PropertyState]) -> None:
         """What to think of each at the end of a campaign."""
         self.count(rows)
-        tried_here = {row.name for row in rows.values()} | {row.tested.id for row in rows.values()}
+        tried_here = {row.id for row in rows.values()}
         tried = [(declared, _tried(declared, rows)) for declared in self.matcher.declared.values()]
         for name, (declared, properties) in zip(self.matcher.declared, tried, strict=True):
             record = self.all[name]
@@ -59,7 +59,7 @@ class KnownDefects:
             )
             for row in rows.values():
                 is_stale = record.stale and not self._tolerates_fixed
-                if is_stale and declared.alone in (row.name, row.tested.id):
+                if is_stale and declared.alone == row.id:
                     row.stale = f"declared as known, but no example failed: {declared.link}"
 
 
@@ -67,8 +67,8 @@ def _tried(declared: KnownDeviation, rows: Mapping[str, PropertyState]) -> list[
     """What came of each property that a declaration covers, with all configurations of the subject together."""
     together: dict[str, list[PropertyState]] = {}
     for row in rows.values():
-        if declared.covers(row.name, row.tested.id):
-            together.setdefault(row.name, []).append(row)
+        if declared.covers(row.id):
+            together.setdefault(row.id, []).append(row)
     return [
         TriedProperty(
             any(row.status is not Status.NOT_APPLICABLE for row in same),

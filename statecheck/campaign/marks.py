@@ -41,7 +41,7 @@ def expected(names: Iterable[str], device: str) -> list[Situation]:
     # Every module that declares situations is imported with it.
     properties = load_properties().values()
     chosen, known = set(names), table()
-    everything = {tested.name for tested in properties if tested.device in (None, device)} <= chosen
+    everything = {tested.id for tested in properties if tested.device in (None, device)} <= chosen
     found = reachable(chosen)
     return [
         mark

@@ -120,7 +120,7 @@ def merge_records(records: Sequence[CampaignRecord], names: Sequence[str] = ()) 
         troubles=[f"shard {shard_name(shard, count)}: {text}" for shard, text in troubles]
         + [f"shard {shard_name(shard, count)} is missing" for shard in missing],
         canary=joined(one.canary for one in shards) if all(one.canary for one in shards) else "",
-        properties=_grouped(every("properties"), lambda row: row.name, merge_rows),
+        properties=_grouped(every("properties"), lambda row: row.id, merge_rows),
         buckets=sorted(
             _grouped(every("buckets"), lambda bucket: bucket.id, _bucket), key=lambda bucket: bucket.at
         ),

@@ -5,7 +5,6 @@ A campaign that runs writes into these records, and saves them as they are.
 
 from __future__ import annotations
 
-import builtins
 import datetime as dt
 import json
 import re
@@ -27,7 +26,7 @@ from statecheck.util.files import write_whole
 from statecheck.util.json_files import load, parse
 from statecheck.util.text import first_names
 
-SCHEMA = 4
+SCHEMA = 5
 FILE = "campaign.json"
 _RULE = f"a campaign's record of schema {SCHEMA}"
 _LARGEST = 1 << 28
@@ -51,11 +50,11 @@ class PropertyRecord:
     `status` is then the worst of them that says something.
 
     `status` is a value of `verdict.Status`. `launches`: its examples launch kernels. `counts` is what became of the examples. `known` are
-    failing examples of known defects, by the defect's name, and `report` is the folder of the latest report. `id` is what a person types
-    for it, "" in records from before there were ids. `lacks` are functions that the subject does not offer, and without which it is not applicable.
+    failing examples of known defects, by the defect's name, and `report` is the folder of the latest report.
+    `lacks` are functions that the subject does not offer, and without which it is not applicable.
     """
 
-    name: str
+    id: str
     sentence: str
     kind: str
     status: str
@@ -65,20 +64,9 @@ class PropertyRecord:
     detail: str = ""
     known: Counter[str] = field(default_factory=Counter)
     report: str = ""
-    id: str = ""
     statuses: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     lacks: list[str] = field(default_factory=list)
-
-    @property
-    def short(self) -> str:
-        """What tables call it."""
-        return self.id or self.name
-
-    @property
-    def named(self) -> str:
-        """Its name, and its id where it has one."""
-        return f"{self.name} ({self.id})" if self.id else self.name
 
     @property
     def examples(self) -> int:
@@ -174,7 +162,6 @@ class BucketRecord:
         note: such as that it did not repeat.
         shrunk: its case is the smallest that was found, and not only one that was met.
         case: the JSON of its shrunk `Case`.
-        property_id: the property's id, "" where it has none.
         kept_before: the folder in which this campaign keeps its cases had one of the bucket when the campaign began.
     """
 
@@ -193,13 +180,7 @@ class BucketRecord:
     note: str = ""
     case: dict[str, Any] = field(default_factory=dict)
     shrunk: bool = True
-    property_id: str = ""
     kept_before: bool = False
-
-    @builtins.property
-    def named(self) -> str:
-        """The property's name, and its id where it has one."""
-        return f"{self.property} ({self.property_id})" if self.property_id else self.property
 
 
 EFFECTS = "effects of features"
@@ -460,6 +441,6 @@ def _check(record: CampaignRecord) -> None:
         if PurePath(case.file).name != case.file:
             raise Misfit(f"corpus[{at}].file", case.file, "the name of a file")
     require_once((bucket.id for bucket in record.buckets), "buckets")
-    require_once((row.name for row in record.properties), "properties")
+    require_once((row.id for row in record.properties), "properties")
     require_once((mark.name for mark in record.marks), "marks")
     require_once((defect.id for defect in record.known), "known")

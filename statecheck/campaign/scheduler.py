@@ -281,13 +281,13 @@ class FirstPass:
     def __init__(self, plan: Plan, state: CampaignState, homes: dict[str, WorkerHandle]) -> None:
         self._plan, self._state, self._homes = plan, state, homes
         untried = [one for one in state.property_states.values() if one.open and not one.tried]
-        units = {one.tested.id: one.unit for one in untried if one.tested.id}
+        units = {one.id: one.unit for one in untried}
         self._waiting = deque(_Visit(units[id_], examples) for id_, examples in visits() if id_ in units)
         measured = {id_ for id_, _ in visits()}
         # Properties without a learned place come last, scenarios behind the others. Units of one configuration follow each other: what it
         # takes to have a model is paid once.
         others = sorted(
-            (one for one in untried if one.tested.id not in measured),
+            (one for one in untried if one.id not in measured),
             key=lambda one: (follows_requests(one.tested), one.tested.launches, one.configuration),
         )
         self._waiting.extend(_Visit(one.unit, configuration=one.configuration) for one in others)
@@ -325,7 +325,7 @@ class FirstPass:
         self._visits[unit] += 1
         self._in_hand[unit] += 1
         return Explore(
-            property_state.name,
+            property_state.id,
             seed_of(self._plan, self._plan.first_round, visit),
             FIRST_EXAMPLES,
             known=property_state.known,
@@ -435,7 +435,7 @@ class Rounds:
                 size = min(_FIXED_SCENARIOS if is_long else _FIXED_EXAMPLES, left)
                 left -= size
             if self._by_time or size > 0:
-                self._queue.append(Explore(one.name, seed, size, configuration=one.configuration))
+                self._queue.append(Explore(one.id, seed, size, configuration=one.configuration))
         self.begun += bool(self._queue)
 
     def _missing(self, property_state: PropertyState) -> int:
@@ -507,16 +507,16 @@ class FixedExamples:
     def __init__(self, plan: Plan, state: CampaignState, examples: Mapping[str, int]) -> None:
         self._state = state
         chosen = [one for one in state.property_states.values() if one.open]
-        configurations = Counter(one.name for one in chosen)
+        configurations = Counter(one.id for one in chosen)
         # Long ones first, so that no worker is left with a long one at the end.
-        chosen.sort(key=lambda one: (not one.tested.launches, one.configuration, one.tested.id))
+        chosen.sort(key=lambda one: (not one.tested.launches, one.configuration, one.id))
         self._waiting: deque[Explore] = deque()
         for one in chosen:
-            whole = examples[one.tested.id]
-            share = max(-(-whole // configurations[one.name]), min(whole, _LEAST_OF_CONFIGURATION))
-            seed = seed_of(plan, 0, unit_name(one.tested.id, one.configuration))
+            whole = examples[one.id]
+            share = max(-(-whole // configurations[one.id]), min(whole, _LEAST_OF_CONFIGURATION))
+            seed = seed_of(plan, 0, unit_name(one.id, one.configuration))
             self._waiting.append(
-                Explore(one.name, seed, share, shrinking=SHRINKING_SECONDS, configuration=one.configuration)
+                Explore(one.id, seed, share, shrinking=SHRINKING_SECONDS, configuration=one.configuration)
             )
 
     def next(self) -> Explore | None:
@@ -609,7 +609,7 @@ class Exhaustion:
     """Gives out the inputs of the enumerations."""
 
     def __init__(self, plan: Plan, state: CampaignState) -> None:
-        property_states = {one.tested.id: one for one in state.property_states.values()}
+        property_states = {one.id: one for one in state.property_states.values()}
         self.progress = {
             one.decision: DecisionProgress(one, property_states[one.property], plan.engines)
             for one in enumerations().values()
@@ -628,7 +628,7 @@ class Exhaustion:
             return None
         property_state = chosen.property_state
         return Explore(
-            property_state.name,
+            property_state.id,
             0,
             0,
             # A failure that another decision of this property met fails here, too: none goes past it.

@@ -87,23 +87,17 @@ class PropertyState:
 
     def __post_init__(self) -> None:
         tested = self.tested
-        self.record = PropertyRecord(
-            tested.name, tested.sentence, tested.kind, "", launches=tested.launches, id=tested.id
-        )
+        self.record = PropertyRecord(tested.id, tested.sentence, tested.kind, "", launches=tested.launches)
 
     @property
-    def name(self) -> str:
-        return self.tested.name
+    def id(self) -> str:
+        """Of the property."""
+        return self.tested.id
 
     @property
     def unit(self) -> str:
         """Its name among those of a campaign."""
-        return unit_name(self.tested.name, self.configuration)
-
-    @property
-    def shown(self) -> str:
-        """What people read of it while it runs."""
-        return unit_name(self.tested.id or self.tested.name, self.configuration)
+        return unit_name(self.tested.id, self.configuration)
 
     @property
     def open(self) -> bool:
@@ -258,12 +252,12 @@ class CampaignState:
         self.record = record
         self.property_states: dict[str, PropertyState] = {}
         for row in properties:
-            applies = row.name not in skipped
-            for name in (configurations.get(row.name) if applies else None) or ("",):
-                unit = unit_name(row.name, name)
-                reason = skipped.get(row.name, "") or skipped.get(unit, "")
+            applies = row.id not in skipped
+            for name in (configurations.get(row.id) if applies else None) or ("",):
+                unit = unit_name(row.id, name)
+                reason = skipped.get(row.id, "") or skipped.get(unit, "")
                 self.property_states[unit] = PropertyState(row, reason, configuration=name)
-        self.names = frozenset(property_state.name for property_state in self.property_states.values())
+        self.ids = frozenset(property_state.id for property_state in self.property_states.values())
         """Of the properties."""
         self.shrinking = 0.0
         """Seconds that workers have spent on inputs that had failed."""
@@ -294,8 +288,8 @@ class CampaignState:
 
     def standing_of(self, case: Case) -> PropertyState | None:
         """The standing that a case belongs to; None where its property, or its configuration, was not chosen."""
-        unit = unit_name(case.property_name, case.model)
-        return self.property_states.get(unit) or self.property_states.get(case.property_name)
+        unit = unit_name(case.property_id, case.model)
+        return self.property_states.get(unit) or self.property_states.get(case.property_id)
 
     def progress(self, unit: str, examples: int, compared: int = 0) -> None:
         """Add examples to a unit. Examples of the canary are not counted."""
@@ -341,7 +335,6 @@ class CampaignState:
         bucket = bucket_of(case)
         known = self.buckets.get(bucket.id)
         if known is None:
-            ids = (one.tested.id for one in self.property_states.values() if one.name == case.property_name)
             self.buckets[bucket.id] = BucketRecord(
                 id=bucket.id,
                 property=bucket.property,
@@ -358,8 +351,6 @@ class CampaignState:
                 note=found.note,
                 case=found.case,
                 shrunk=found.shrunk,
-                # Cases from before there were ids say nothing of theirs.
-                property_id=case.property_id or next(ids, ""),
                 kept_before=bucket.id in self._kept_before,
             )
             self.record.buckets.append(self.buckets[bucket.id])
@@ -398,7 +389,7 @@ class CampaignState:
         """The record, with the verdicts by now."""
         rows: dict[str, list[PropertyRecord]] = {}
         for property_state in self.property_states.values():
-            rows.setdefault(property_state.name, []).append(property_state.current())
+            rows.setdefault(property_state.id, []).append(property_state.current())
         self.record.properties = [merge_rows(row) for row in rows.values()]
         self.record.marks = list(self.marks.values())
         self.record.launched = sorted(self.launched.items())

@@ -43,7 +43,7 @@ def bucket_of(case: Case) -> Bucket:
     rule, fault = (case.failure.rule, case.failure.fault) if case.failure is not None else ("", "")
     # One defect of each model of a library of sequences.
     rule = f"{rule} of {case.model}" if case.model else rule
-    return Bucket(case.property_name, rule, fault, case.subject, raised_by(case))
+    return Bucket(case.property_id, rule, fault, case.subject, raised_by(case))
 
 
 def raised_by(case: Case) -> str:

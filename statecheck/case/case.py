@@ -41,7 +41,7 @@ from statecheck.util.decode import Misfit, format_value, require_once
 from statecheck.util.files import write_whole
 from statecheck.util.json_files import load, parse
 
-SCHEMA = 13
+SCHEMA = 14
 EARLIER_CALLS, CHANCE = "earlier calls", "chance"
 DEPENDENCIES = ("", EARLIER_CALLS, CHANCE)
 _RULE = f"a case of schema {SCHEMA}"
@@ -55,12 +55,11 @@ class Case:
     property, None where nothing is known to be wrong. No part of the case's identity: `seed` and `device` say how it was
     found, `timeline` is what block tables show, `wrong_bytes` which bytes are wrong, `finding` who wrote them, in a sentence or two,
     `own_calls` for each call how a port's own functions were called
-    for it, a line each; `first_seen` the "date" and the "commit" of the first campaign that met it, and the "source" of the subject, see `source_of`; and `property_id` the
-    property's id, "" where it has none. `depends_on` says what the failure takes beside the example itself, "" for nothing:
+    for it, a line each; `first_seen` the "date" and the "commit" of the first campaign that met it, and the "source" of the subject, see `source_of`. `depends_on` says what the failure takes beside the example itself, "" for nothing:
     `EARLIER_CALLS`, or `CHANCE`; of the former, the first `history` calls are those that it takes, 0 where these are not known.
     """
 
-    property_name: str
+    property_id: str
     sentence: str
     subject: str
     steps: tuple[Step, ...]
@@ -74,7 +73,6 @@ class Case:
     finding: str = ""
     own_calls: tuple[str, ...] = ()
     first_seen: dict[str, str] = field(default_factory=dict, hash=False)
-    property_id: str = ""
     history: int = 0
     depends_on: str = ""
 
@@ -114,7 +112,7 @@ class Case:
     @property
     def digest(self) -> str:
         """Eight hexadecimal digits that identify property, subject and input."""
-        identity = json.dumps([self.property_name, self.subject, encode(self.steps)])
+        identity = json.dumps([self.property_id, self.subject, encode(self.steps)])
         return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
     def to_json(self) -> str:
@@ -227,9 +225,7 @@ def check_names(case: Case) -> None:
     Raises:
         ValueError: names the place, the value and the rule.
     """
-    _require_name(case.property_name, "property_name")
-    if case.property_id:
-        require_property_id(case.property_id, "property_id")
+    require_property_id(case.property_id, "property_id")
     # An engine, and the module whose functions stand in it.
     for part in case.subject.split("+", 1):
         require_path(part, "subject", indices=False)

@@ -131,13 +131,13 @@ def result_of(record: Any) -> dict[str, Any]:
 
     outcome = verdict(record)
     rows = {
-        row.short: {"status": row.status}
+        row.id: {"status": row.status}
         | (
             {}
             if row.status == Status.FALSIFIED.value
             else {"examples": row.examples, "compared": row.compared}
         )
-        for row in sorted(record.properties, key=lambda row: str(row.short))
+        for row in sorted(record.properties, key=lambda row: row.id)
     }
     statuses = [row["status"] for row in rows.values()]
     return {

@@ -148,7 +148,7 @@ only_option = option(
     "--only",
     default="",
     metavar="EXPR",
-    help="properties by name or id, as pytest's -k: 'gather and not width', v1-postprocess/boundary",
+    help="properties by id, as pytest's -k: 'precopy and not no-sync', v1-postprocess/boundary",
 )
 seed_option = option("--seed", type=int, help="repeat a campaign's random choices")
 workers_option = option("--workers", type=int, help="processes (default: one per core; 1 on a GPU)")

@@ -82,7 +82,7 @@ def entries_of(record: CampaignRecord) -> Iterator[tuple[str, str]]:
             continue
         id_ = _id_of(bucket, ids)
         ids.add(id_)
-        title, property_ = bucket.message[:_LONGEST_TITLE], bucket.property_id or bucket.property
+        title, property_ = bucket.message[:_LONGEST_TITLE], bucket.property
         yield id_, entry_text(id_, title, property_, failure, _function_of(failure, subject))
 
 
@@ -104,7 +104,7 @@ def _failure_of(bucket: BucketRecord) -> Failure:
 
 def _id_of(bucket: BucketRecord, taken: set[str]) -> str:
     """Short where the first digits of the bucket's id tell it apart."""
-    name = (bucket.property_id or bucket.property).replace("/", "-")
+    name = bucket.property.replace("/", "-")
     short = f"{name}-{bucket.id[:6]}"
     return short if short not in taken else f"{name}-{bucket.id}"
 

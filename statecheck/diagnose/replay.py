@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from statecheck.case import Case
@@ -110,12 +110,12 @@ def replay_case(
     if found is None:
         return _not_failed(case, subject, compared=rerun.compared, watched=_watches(port, device))
     as_new = as_new or alone
-    known = None if as_new else subject.known_defects.find(_with_id(found, subject))
+    known = None if as_new else subject.known_defects.find(found)
     if known is not None:
         declared = ", ".join(filter(None, (known.id, known.link)))
         return ReplayVerdict(KNOWN, f"{known.name}: {_sentence(found)}", found, declared)
     defects = subject.known_defects
-    notes = () if as_new else (*defects.errors, defects.nearest(_with_id(found, subject)))
+    notes = () if as_new else (*defects.errors, defects.nearest(found))
     return ReplayVerdict(FAILED, "; ".join(filter(None, (_sentence(found), *notes))), found)
 
 
@@ -135,17 +135,7 @@ def _not_failed(case: Case, subject: Subject, *, compared: int, watched: bool) -
     if case.failure is None:
         return ReplayVerdict(NOT_REPRODUCED, "nothing failed, and the case has no failure to reproduce", case)
     now = "now " if case.subject == subject.name else ""
-    return ReplayVerdict(FIXED, f"{subject.name} {now}answers {case.property_name} by the rules", case)
-
-
-def _with_id(case: Case, subject: Subject) -> Case:
-    """A case from before there were ids, with the id that its property has now, where a declaration names one."""
-    if case.property_id or not any("/" in name for one in subject.known_deviations for name in one.names):
-        return case
-    from statecheck.execution.registry import load_properties
-
-    tested = load_properties().get(case.property_name)
-    return case if tested is None else replace(case, property_id=tested.id)
+    return ReplayVerdict(FIXED, f"{subject.name} {now}answers {case.property_id} by the rules", case)
 
 
 def _sentence(case: Case) -> str:

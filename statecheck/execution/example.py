@@ -82,9 +82,6 @@ class Tested(Protocol):
     """What an example needs of its property."""
 
     @property
-    def name(self) -> str: ...
-
-    @property
     def id(self) -> str: ...
 
     @property
@@ -499,7 +496,6 @@ class Example:
 
     def _case(self, failure: Failure | None) -> Case:
         return Case(
-            property_name=self.tested.name,
             sentence=self.tested.sentence,
             subject=self.context.subject.name,
             steps=tuple(self._run.steps),

@@ -18,7 +18,7 @@ from statecheck.case.values import Step
 from statecheck.execution.example import Example, ExecutionContext, KnownFailure
 from statecheck.execution.private.hypothesis import run_machine, states_kept_once
 from statecheck.execution.property import discards_counted
-from statecheck.execution.registry import Property, put_at, remember
+from statecheck.execution.registry import Property, put_at, remember, sentence_of
 
 
 class ExampleMachine(RuleBasedStateMachine):
@@ -76,7 +76,7 @@ class MachineProperty(Property):
             self.run(trial, settings(max_examples=self.examples(trial), **self.own_settings))
 
         put_at(test, *self.place)
-        test.__name__, test.__doc__, test.__module__ = f"test_{self.name}", self.sentence, self.module
+        test.__name__, test.__doc__, test.__module__ = self.machine.__name__, self.sentence, self.module
         return test
 
     @property
@@ -103,11 +103,9 @@ def machine_prop(
 
     def register(machine: type[ExampleMachine]) -> Callable[..., None]:
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", machine.__name__).lower()
-        sentence = " ".join((machine.__doc__ or name).split())
+        sentence = sentence_of(machine)
         module = machine.__module__
-        new = MachineProperty(
-            name, sentence, kind, functions, _no_body, {}, module, device, id_, machine=machine
-        )
+        new = MachineProperty(id_, sentence, kind, functions, _no_body, {}, module, device, machine=machine)
         test = remember(new)
         # pytest looks for names that begin with test_, and the class has given its own to the test.
         setattr(sys.modules[module], f"test_{name}", test)

@@ -26,6 +26,7 @@ from statecheck.execution.private.hypothesis import (
 )
 from statecheck.reference.sequences import OPERATIONS as SEQUENCE_OPERATIONS
 from statecheck.subject import Subject, is_engine
+from statecheck.util.files import in_file_name
 
 ERRORS = "errors"
 """The folder of reports with inputs on which a property raised, although each outcome is what the rules expect."""
@@ -59,15 +60,14 @@ def launches(function: str) -> bool:
 class Property:
     """One sentence about one or more documented functions, and the Hypothesis test that checks it.
 
-    `name` is what files keep: buckets, the corpus, tables of defects. `id` is what a person types, such as
-    "v1-postprocess/boundary"; "" for a property that only a test has. `device` restricts it to one device ("cuda") where the sentence has no meaning elsewhere.
+    `id`, such as "v1-postprocess/boundary", is its only name: people type it, and files keep it. `device` restricts it to one device ("cuda") where the sentence has no meaning elsewhere.
     `any_of`: it is about each function alone, and applies where there is one of them.
     `held`: of a property of a library of sequences, the operations, all of which an example has to hold against a fresh run in one
     sequence to be compared; see `oracle.sequences.SequenceOrigins`.
     `written`: arguments of the body for written examples: inputs that drawn examples seldom have.
     """
 
-    name: str
+    id: str
     sentence: str
     kind: str
     functions: tuple[str, ...]
@@ -75,7 +75,6 @@ class Property:
     strategies: dict[str, SearchStrategy[Any]]
     module: str
     device: str | None = None
-    id: str = ""
     any_of: bool = False
     held: tuple[str, ...] = ()
     written: tuple[Mapping[str, Any], ...] = ()
@@ -112,16 +111,16 @@ class Property:
 
     def run_written(self, context: ExecutionContext) -> None:
         """Run the written examples that have not run in the context; raises what the first failing example raises."""
-        while context.written[self.name] < len(self.written):
-            written = self.written[context.written[self.name]]
+        while context.written[self.id] < len(self.written):
+            written = self.written[context.written[self.id]]
             test = with_no_database_key(hypothesis.example(**written)(self.test()))
             try:
                 self._settings(1, database=None, phases=[Phase.explicit])(test)(context)
             except Exception:
-                context.written[self.name] += 1
+                context.written[self.id] += 1
                 raise
             # Not reached where the observer ends the search before the example: it runs in the next search.
-            context.written[self.name] += 1
+            context.written[self.id] += 1
 
     def test(self) -> Callable[..., None]:
         """The Hypothesis test; its argument `trial` is the `ExecutionContext` to run on."""
@@ -139,7 +138,7 @@ class Property:
         Raises:
             OSError: the folder cannot be written to.
         """
-        path = case.save(reports / ERRORS / f"{case.property_name}.json", durable=False)
+        path = case.save(reports / ERRORS / f"{in_file_name(case.property_id)}.json", durable=False)
         file, line = self.place
         return (
             f"the subject's results are what the rules expect, so that the property has to be repaired: "

@@ -7,6 +7,7 @@ run the same body with settings and seeds of its own, and without Hypothesis's e
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -21,12 +22,12 @@ __all__ = [
     "KINDS",
     "PROPERTIES",
     "Property",
-    "found",
     "launches",
     "load_properties",
     "prop",
     "put_at",
     "remember",
+    "sentence_of",
 ]
 KINDS = frozenset(
     {
@@ -76,12 +77,11 @@ def prop(
     """
 
     def register(body: Callable[..., None]) -> Callable[..., None]:
-        name = body.__name__.removeprefix("test_")
-        sentence = " ".join((body.__doc__ or name.replace("_", " ")).split())
+        sentence = sentence_of(body)
         module = body.__module__
         return remember(
             Property(
-                name,
+                id_,
                 sentence,
                 kind,
                 functions,
@@ -89,7 +89,6 @@ def prop(
                 strategies,
                 module,
                 device,
-                id_,
                 any_of,
                 held,
                 tuple(written),
@@ -97,6 +96,11 @@ def prop(
         )
 
     return register
+
+
+def sentence_of(statement: Any) -> str:
+    """The first paragraph of its docstring; the rest of it is for readers of the source."""
+    return " ".join((inspect.getdoc(statement) or "").partition("\n\n")[0].split())
 
 
 def remember(new: Property) -> Callable[..., None]:
@@ -108,31 +112,18 @@ def remember(new: Property) -> Callable[..., None]:
     require_property_id(new.id, "id")
     if new.kind not in KINDS:
         raise ValueError(f"kind = {new.kind!r}, but should be one of {sorted(KINDS)} [prop]")
-    taken = next((one for one in PROPERTIES.values() if one.id == new.id and one.name != new.name), None)
-    if taken is not None:
-        raise ValueError(f"id = {new.id!r}, but should not be that of {taken.name} [prop]")
-    earlier = PROPERTIES.get(new.name, new)
+    earlier = PROPERTIES.get(new.id, new)
     # A module may be imported again.
-    if (earlier.module, earlier.id) != (new.module, new.id):
-        raise ValueError(f"property = {new.name!r}, but should be a name of its own [prop]")
-    PROPERTIES[new.name] = new
+    if (earlier.module, earlier.sentence) != (new.module, new.sentence):
+        raise ValueError(f"id = {new.id!r}, but should not be that of another property [prop]")
+    PROPERTIES[new.id] = new
     test = new.test()
     test.property = new  # type: ignore[attr-defined]
     return test
 
 
 def load_properties() -> dict[str, Property]:
-    """All properties, by name, after importing every module of properties."""
+    """All properties, by id, after importing every module of properties."""
     for path in property_files():
         importlib.import_module(".".join(path.relative_to(FOLDER).with_suffix("").parts))
     return dict(PROPERTIES)
-
-
-def found(name: str) -> Property:
-    """The registered property of that name or id.
-
-    Raises:
-        KeyError: there is none.
-    """
-    by_id = (one for one in PROPERTIES.values() if one.id == name)
-    return PROPERTIES.get(name) or next(by_id, None) or PROPERTIES[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -62,30 +62,25 @@ def require_processes(name: str, number: int, where: str) -> int:
     return number
 
 
-def select(names: list[str], expression: str, tested: Mapping[str, Property] | None = None) -> list[str]:
-    """The names that match a pytest `-k` expression.
+def select(ids: list[str], expression: str) -> list[str]:
+    """The ids of properties that match a pytest `-k` expression.
 
-    A word of it that is a topic, such as "sequences", chooses the whole topic. Of other words, those with "/" or "-" are parts of an id,
-    and all others are parts of a name.
-
-    Args:
-        tested: the properties of these names, as far as there are any.
+    A word of it that is a topic, such as "sequences", chooses the whole topic. Other words are parts of an id.
 
     Raises:
         ValueError: no such expression, or it matches nothing.
     """
     if not expression:
-        return names
+        return ids
     from statecheck.execution.private.pytest import chosen_by
 
-    ids = {name: one.id for name, one in (tested or {}).items()}
-    topics = {id_.partition("/")[0] for id_ in ids.values() if id_}
-    found = [name for name in names if chosen_by(expression, name, ids.get(name, ""), topics)]
-    if not found:
+    topics = {id_.partition("/")[0] for id_ in ids}
+    chosen = [id_ for id_ in ids if chosen_by(expression, id_, topics)]
+    if not chosen:
         raise ValueError(
-            f"only = {expression!r}, but should match a property; {_nearest(expression, names, ids)} [fuzz]"
+            f"only = {expression!r}, but should match a property; {_nearest(expression, ids)} [fuzz]"
         )
-    return found
+    return chosen
 
 
 def require_declared_properties(subject: Subject) -> None:
@@ -102,7 +97,7 @@ def require_declared_properties(subject: Subject) -> None:
 
 
 def require_property(pattern: str, tested: Mapping[str, Property], where: str) -> None:
-    """Refuse a pattern of names and ids of properties that matches none.
+    """Refuse a pattern of ids of properties that matches none.
 
     Args:
         where: what names it, for the message.
@@ -110,16 +105,15 @@ def require_property(pattern: str, tested: Mapping[str, Property], where: str) -
     Raises:
         ValueError: it matches none; with the nearest ids.
     """
-    if not any(covers((pattern,), one.name, one.id) for one in tested.values()):
-        near = _nearest(pattern, list(tested), {name: one.id for name, one in tested.items()})
+    if not any(covers((pattern,), id_) for id_ in tested):
+        near = _nearest(pattern, tested)
         raise ValueError(f"properties = {pattern!r}, but should match a property; {near} [{where}]")
 
 
-def _nearest(expression: str, names: list[str], ids: Mapping[str, str]) -> str:
+def _nearest(expression: str, ids: Collection[str]) -> str:
     """The ids and topics that are most like an expression, or all topics where none is."""
-    known = {ids.get(name) or name for name in names}
-    topics = {name.partition("/")[0] for name in known}
-    near = get_close_matches(expression.lower(), sorted(known | topics), _MOST_NEAR, _LIKE)
+    topics = {id_.partition("/")[0] for id_ in ids}
+    near = get_close_matches(expression.lower(), sorted({*ids, *topics}), _MOST_NEAR, _LIKE)
     if near:
         return f"like it are {', '.join(near)}"
     return f"topics are {', '.join(sorted(topics))}"

@@ -59,10 +59,8 @@ def statement(
         body = _named(name, shared, fixed)
         body.__doc__ = sentence or says
         put_at(body, file, line)
-        about = (sentence or says, kind, tuple(functions))
-        return Property(
-            name, *about, body, strategies, shared.__module__, device, id_, written=tuple(written)
-        )
+        about = (f"{says[0].upper()}{says[1:]}.", kind, tuple(functions))
+        return Property(id_, *about, body, strategies, shared.__module__, device, written=tuple(written))
 
     return made
 

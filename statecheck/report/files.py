@@ -56,7 +56,7 @@ def _directory_of(case: Case, reports: Path) -> Path:
     """A folder for the input, and another one where a report of it stands already that shows something else."""
     # The user's own date, which is what a person looks for in a list of reports.
     today = dt.datetime.now().astimezone().date()
-    name, wanted = f"{today}-{in_file_name(case.property_name)}-{case.digest}", bucket_of(case).id
+    name, wanted = f"{today}-{in_file_name(case.property_id)}-{case.digest}", bucket_of(case).id
     for number in range(1, _MOST_OF_ONE_INPUT):
         directory = reports / (name if number == 1 else f"{name}-{number}")
         try:

@@ -52,14 +52,14 @@ def titled(name: str, subject: Subject | None) -> str:
 def headline(case: Case) -> str:
     """The first line of everything that is written of a case: the subject, its release and model, and what does not hold."""
     model = f", {case.model}" if case.model else ""
-    statement = law_of(case).rstrip(".") or case.property_name.replace("_", " ")
+    statement = (law_of(case) or case.sentence).rstrip(".")
     return f"{titled(case.subject, subject_of(case))}{model}: {statement}"
 
 
 def should_hold(case: Case) -> str:
     """The statement, and the id to type for the property."""
     sentence = law_of(case) or case.sentence
-    return f"{sentence} ({case.property_id})" if case.property_id else sentence
+    return f"{sentence} ({case.property_id})"
 
 
 def law_of(case: Case) -> str:

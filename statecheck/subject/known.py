@@ -4,7 +4,7 @@ The file is TOML with a table `[[known]]` for each defect:
 
     id          a short name
     title       the defect in a sentence
-    properties  names or ids of the properties that it shows in, as patterns of `fnmatch`
+    properties  ids of the properties that it shows in, as patterns of `fnmatch`
     versions    releases that have it, such as ">=0.20,<0.28"
     link        where it is described
     why         what goes wrong, and how we know
@@ -22,7 +22,7 @@ and in it a table `[[known.symptoms]]` for each way in which it shows, with the 
 
 and a table `[[unsupported]]` for what the subject cannot do:
 
-    properties  names or ids of properties that are not applicable therefore, as patterns of `fnmatch`
+    properties  ids of properties that are not applicable therefore, as patterns of `fnmatch`
     models      optional: names of models of a library of sequences, as patterns; the properties apply to all others
     why         the reason
 
@@ -143,7 +143,7 @@ class KnownDeviation:
     """A defect that the subject is known to have: `property` may fail in the way that `symptoms` say, for the reason at `link`.
 
     Args:
-        property: the name or id of a property, or those of several that it shows in, as patterns of `fnmatch`.
+        property: the id of a property, or those of several that it shows in, as patterns of `fnmatch`.
         link: where it is described.
         symptoms: how it shows, one or several.
         id: a short name of the defect, for those that show in several properties.
@@ -175,12 +175,12 @@ class KnownDeviation:
 
     @builtins.property
     def alone(self) -> str | None:
-        """The name or id of the only property that it shows in, if there is just one."""
+        """The id of the only property that it shows in, if there is just one."""
         return self.property if isinstance(self.property, str) and "*" not in self.property else None
 
     @builtins.property
     def names(self) -> tuple[str, ...]:
-        """The names and ids, or patterns of them, of the properties that it shows in."""
+        """The ids, or patterns of them, of the properties that it shows in."""
         return _several(self.property)
 
     @builtins.property
@@ -188,9 +188,9 @@ class KnownDeviation:
         """Its symptoms, of which a failure has to have one."""
         return self.symptoms if isinstance(self.symptoms, tuple) else (self.symptoms,)
 
-    def covers(self, name: str, id_: str = "") -> bool:
-        """Whether it may show in the property of that name and id."""
-        return covers(self.names, name, id_)
+    def covers(self, property_id: str) -> bool:
+        """Whether it may show in the property of that id."""
+        return covers(self.names, property_id)
 
     def fitting(self, case: Case) -> tuple[Symptom, ...]:
         """Its symptoms whose fields are those of a case's failure, whatever their conditions; none where it does not cover the property."""
@@ -198,7 +198,7 @@ class KnownDeviation:
         if failure is None:
             return ()
         fitting = tuple(symptom for symptom in self.shown_by if symptom.fits(failure))
-        return fitting if fitting and self.covers(case.property_name, case.property_id) else ()
+        return fitting if fitting and self.covers(case.property_id) else ()
 
     def shows_in(self, case: Case, profile: Profile) -> bool:
         """Whether a failing case is one of the defect's.
@@ -209,9 +209,9 @@ class KnownDeviation:
         return any(symptom.condition(case, profile) for symptom in self.fitting(case))
 
 
-def covers(patterns: Sequence[str], name: str, id_: str = "") -> bool:
-    """Whether the name or the id of a property is among `patterns` of `fnmatch`."""
-    return any(fnmatchcase(name, one) or (id_ != "" and fnmatchcase(id_, one)) for one in patterns)
+def covers(patterns: Sequence[str], property_id: str) -> bool:
+    """Whether the id of a property is among `patterns` of `fnmatch`."""
+    return any(fnmatchcase(property_id, one) for one in patterns)
 
 
 def _several(names: Names) -> tuple[str, ...]:
@@ -305,7 +305,7 @@ class KnownDefectMatcher:
             return ""
         for one in self.given:
             # Where all fields of a symptom are the failure's, a condition keeps it from matching.
-            if not one.covers(case.property_name, case.property_id) or one.fitting(case):
+            if not one.covers(case.property_id) or one.fitting(case):
                 continue
             for symptom in one.shown_by:
                 different = list(symptom.differences(failure))
@@ -512,7 +512,7 @@ class KnownEntry:
 
 @dataclass(frozen=True)
 class Unsupported:
-    """Properties, by names, ids or patterns, that ask for what the subject cannot do, and why it cannot."""
+    """Properties, by ids or patterns, that ask for what the subject cannot do, and why it cannot."""
 
     properties: list[str]
     why: str

@@ -21,7 +21,7 @@ KEY = "statecheck declared"
 def declared_in(context: ExecutionContext, tested: Property) -> dict[str, KnownDeviation]:
     """The subject's defects that may show in the property, by name."""
     declared = context.subject.known_defects.declared
-    return {name: one for name, one in declared.items() if one.covers(tested.name, tested.id)}
+    return {name: one for name, one in declared.items() if one.covers(tested.id)}
 
 
 def examples_wanted(context: ExecutionContext, tested: Property, most: int) -> int:
@@ -75,12 +75,10 @@ def report_of(context: ExecutionContext, tested: Property, status: Status) -> It
     """What a test says of each defect that may show in its property, as text that goes from one process to another."""
     applies, compared = status is not Status.NOT_APPLICABLE, context.counts.compared
     for name, declaration in declared_in(context, tested).items():
-        covered = sorted(
-            other.name for other in load_properties().values() if declaration.covers(other.name, other.id)
-        )
+        covered = sorted(filter(declaration.covers, load_properties()))
         matched = context.known_failures[declaration]
         defect = [context.subject.name, name, declaration.link, declaration.one_in, covered]
-        yield json.dumps([*defect, tested.name, applies, compared if applies else 0, matched])
+        yield json.dumps([*defect, tested.id, applies, compared if applies else 0, matched])
 
 
 @dataclass

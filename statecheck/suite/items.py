@@ -63,9 +63,9 @@ def suite_of(
     context = ExecutionContext(chosen, _port(chosen, device))
     tested = load_properties()
 
-    @pytest.mark.parametrize("property_name", sorted(tested))
-    def test(property_name: str, request: pytest.FixtureRequest) -> None:
-        one, most = tested[property_name], request.config.getoption(MOST, None) or max_examples
+    @pytest.mark.parametrize("property_id", sorted(tested))
+    def test(property_id: str, request: pytest.FixtureRequest) -> None:
+        one, most = tested[property_id], request.config.getoption(MOST, None) or max_examples
         one.search(context, most or examples_wanted(context, one, settings().max_examples))
         if most is None:
             run_missing(context, one)

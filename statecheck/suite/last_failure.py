@@ -15,6 +15,7 @@ from statecheck.execution.example import ExecutionContext, Falsified, Observer
 from statecheck.execution.registry import Property
 from statecheck.report.files import write_report
 from statecheck.util.command_lines import command_line
+from statecheck.util.files import in_file_name
 from statecheck.workers.port import InWorker
 
 
@@ -33,7 +34,7 @@ class LastFailure(Observer):
         self._pending: set[Path] = set()
 
     def begin(self, tested: Property, context: ExecutionContext) -> None:
-        self.latest, self.reported, self._name = None, None, f"{tested.name}.{os.getpid()}.json"
+        self.latest, self.reported, self._name = None, None, f"{in_file_name(tested.id)}.{os.getpid()}.json"
         self._pending.clear()
         self._context, self._tested = context, tested
         context.observer = self

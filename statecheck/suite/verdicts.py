@@ -36,7 +36,7 @@ def tested_by(item: pytest.Item) -> Property | None:
     test = getattr(item, "function", None)
     properties: dict[str, Property] | None = getattr(test, "properties", None)
     if properties is not None:
-        return properties[item.callspec.params["property_name"]]  # type: ignore[attr-defined]
+        return properties[item.callspec.params["property_id"]]  # type: ignore[attr-defined]
     return getattr(test, "property", None)
 
 
@@ -159,13 +159,11 @@ def _verdict(tested: Property, context: ExecutionContext) -> Verdict:
     """The verdict on a test that has raised nothing."""
     shown = context.known_failures
     verdict = verdict_of(context.counts, known=bool(shown))
-    alone = (
-        defect for defect in context.subject.known_deviations if defect.alone in (tested.name, tested.id)
-    )
+    alone = (defect for defect in context.subject.known_deviations if defect.alone == tested.id)
     missing = next((defect for defect in alone if defect not in shown), None)
     if missing is not None and context.counts.compared >= enough(missing.one_in):
         # The declaration is out of date.
-        reason = f"{tested.name} passed, but should fail as declared: {missing.link}"
+        reason = f"{tested.id} passed, but should fail as declared: {missing.link}"
         return Verdict(Status.UNEXPECTED_PASS, reason)
     if verdict.status is Status.KNOWN:
         return replace(verdict, reason=", ".join(sorted({one.id or one.link for one in shown})))
@@ -214,7 +212,7 @@ def _evidence(context: ExecutionContext, tested: Property, status: Status, when:
     return [
         context.subject.name,
         _applicable(context),
-        tested.id or tested.name,
+        tested.id,
         status is not Status.NOT_APPLICABLE or counts.examples > 0,
         counts.examples,
         counts.compared,
@@ -239,7 +237,7 @@ def _applicable(context: ExecutionContext) -> int:
 def _tell(item: pytest.Item, tested: Property, status: Status, counts: Counts) -> None:
     """Write the verdict on a test where its report takes it along."""
     # Several tests may be about one property, which then counts once; subjects of a suite count apart.
-    name = item.nodeid if hasattr(item.function, "properties") else tested.name  # type: ignore[attr-defined]
+    name = item.nodeid if hasattr(item.function, "properties") else tested.id  # type: ignore[attr-defined]
     item.user_properties += [(PROPERTY, name), (VERDICT, status.value)]
     item.user_properties += [(UNCHECKED, place) for place in sorted(counts.unchecked)]
     if status is Status.NOT_TESTED:

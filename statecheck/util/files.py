@@ -35,8 +35,8 @@ def append_text(path: Path, text: str) -> None:
 
 
 def in_file_name(text: str) -> str:
-    """The text as a part of a file's name."""
-    return re.sub(r"[^A-Za-z0-9_]", "_", text)[:_LONGEST]
+    """The text, such as a property's id, as a part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", text.replace("/", "-"))[:_LONGEST].lstrip("-")
 
 
 def read_text(path: Path, largest: int) -> str:

@@ -110,7 +110,7 @@ def with_inside(name: str, port: ModuleType) -> Subject:
     known = (
         one
         for one in SUBJECT.known_deviations
-        if one.id not in IN_WHAT_IS_REPLACED and any(one.covers("", id_) for id_ in _ENGINES)
+        if one.id not in IN_WHAT_IS_REPLACED and any(one.covers(id_) for id_ in _ENGINES)
     )
     return _release(f"vllm+{name}", engine, tuple(known), inside=name)
 

@@ -28,7 +28,7 @@ def missed(names: Iterable[str]) -> dict[str, dict[str, int]]:
 
     profiles.register()
     subject = load("sglang")
-    tested = {one.id: one for one in load_properties().values()}
+    tested = load_properties()
     found = {}
     for name in names or SITUATIONS:
         REACHED.clear()

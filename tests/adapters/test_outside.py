@@ -123,7 +123,7 @@ def test_an_order_in_which_no_programs_ran_is_no_evidence() -> None:
 def test_an_order_in_which_programs_ran_is_evidence() -> None:
     subject = load("impl")
     context = ExecutionContext(subject, InProcess(subject, "cpu"))
-    load_properties()["no_order_of_programs_shows_in_copied_runs"].explore(context, seed=1, max_examples=6)
+    load_properties()["copy-meta/program-order"].explore(context, seed=1, max_examples=6)
     counts = context.counts
     assert counts.compared > 0
     assert counts.compared + counts.no_evidence.total() + counts.discarded == counts.examples

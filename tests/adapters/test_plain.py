@@ -113,8 +113,8 @@ def test_what_a_port_lacks_is_not_applicable() -> None:
     context = context_of(subject_of(chunk_offsets=offsets_of(0)))
     names = {name for name, one in load_properties().items() if one.not_applicable(context) is None}
     assert names == {
-        "chunk_offsets_count_the_chunks_before_each_sequence",
-        "starts_that_changed_in_place_give_a_fresh_result",
+        "fla-chunks/offsets",
+        "chunk-metadata/changed-in-place",
     }
 
 
@@ -206,7 +206,7 @@ def test_a_refusal_is_told_in_the_documents_words() -> None:
 
 
 def test_a_port_that_promises_to_refuse_is_tried_with_bad_input() -> None:
-    tested = load_properties()["bad_input_is_refused_by_name_before_anything_is_written"]
+    tested = load_properties()["refusals/bad-input"]
     context = context_of(subject_of(chunk_offsets=offsets_of(0), REFUSES=True))
     with pytest.raises(Falsified, match="should be ValueError that names cu_seqlens"):
         tested.explore(context, seed=1, max_examples=20)
@@ -238,19 +238,19 @@ def test_the_example_passes(name: str) -> None:
 
 
 BREAKS = {
-    "chunks_cover_every_token_once": (
+    "varlen-chunks/partition": (
         "pieces = [*cuts, end] if end > start else []",
         "pieces = [*cuts, end]",
     ),
-    "align_mode_keeps_the_running_column_and_the_speculative_ones": (
+    "block-table/align-columns": (
         "first = ((seq_lens - 1) // block_size).clamp(min=0).long()",
         "first = (seq_lens // block_size).clamp(min=0).long()",
     ),
-    "an_accepted_state_on_a_boundary_is_stored_for_requests_in_slots": (
+    "v2-postprocess/boundary": (
         "    return 1 if blocks - 1 == running else accepted",
         "    return accepted",
     ),
-    "a_state_is_precopied_to_the_column_where_its_request_goes_on": (
+    "precopy/running-column": (
         'axis = 0 if layout == "SD" else 1',
         "axis = 0",
     ),

@@ -86,12 +86,12 @@ from properties import test_sequences
 from statecheck.case.values import Name, call
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
-from statecheck.execution.registry import found
+from statecheck.execution.registry import load_properties
 from statecheck.subject import load
 
 subject = load("{PORT}")
 context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
-found("sequences/any").explore(context, seed=1, max_examples=20)
+load_properties()["sequences/any"].explore(context, seed=1, max_examples=20)
 assert context.counts.compared
 """
 

@@ -115,7 +115,7 @@ def explore(id_: str, function: Callable[..., Any]) -> int:
     vars(module)["StateSlots"] = type("StateSlots", (), {RIGHT[id_][0]: staticmethod(function)})
     subject = Subject("toy_slots", module)
     context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
-    tested = next(one for one in load_properties().values() if one.id == id_)
+    tested = load_properties()[id_]
     tested.explore(context, seed=3, max_examples=EXAMPLES)
     return context.counts.compared
 

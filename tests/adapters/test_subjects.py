@@ -37,7 +37,7 @@ def test_a_module_may_offer_a_subject_of_its_own(tmp_path: Path) -> None:
 import sys
 from subjects import KnownDeviation, Subject, Symptom
 WRONG = Symptom("value", "divide", "result")
-SUBJECT = Subject(__name__, sys.modules[__name__], (KnownDeviation("toys_divide", "bug 1", WRONG),))
+SUBJECT = Subject(__name__, sys.modules[__name__], (KnownDeviation("toys/divide", "bug 1", WRONG),))
 """
     with module(tmp_path, "toy_declaring", source) as name:
         assert [known.link for known in load(name).known_deviations] == ["bug 1"]
@@ -101,7 +101,7 @@ def test_a_wrong_answer_falsifies_the_property_and_the_error_carries_the_case() 
     with pytest.raises(Falsified, match=r"^result = 4, but should be 3 \[divide\(x=6, y=2\)\]$") as caught:
         trial_of(divide=wrong).agrees(DIVIDE)
     case = caught.value.case
-    assert (case.property_name, case.subject, case.seed) == ("toys_divide", "toy", 5)
+    assert (case.property_id, case.subject, case.seed) == ("toys/divide", "toy", 5)
     assert case.steps == (DIVIDE,)
     assert Case.from_json(case.to_json()) == case
 
@@ -163,7 +163,7 @@ STATED = Symptom("value", "divide", "what is returned")
 def declared(condition: Callable[[Case], bool] = lambda case: True) -> KnownDeviation:
     holds = Condition(lambda case, _: condition(case))
     shown = tuple(replace(one, condition=holds) for one in (WRONG, RAISES, STATED))
-    return KnownDeviation("toys_divide", "https://example.org/1", shown)
+    return KnownDeviation("toys/divide", "https://example.org/1", shown)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_declared_failure_ends_the_example_and_is_noted(body: Callable[[Exampl
 
 def test_a_declared_failure_of_another_property_is_not_expected() -> None:
     with pytest.raises(Falsified):
-        trial_of(KnownDeviation("toys_multiply", "bug", WRONG), divide=wrong).agrees(DIVIDE)
+        trial_of(KnownDeviation("toys/multiply", "bug", WRONG), divide=wrong).agrees(DIVIDE)
 
 
 @pytest.mark.parametrize(("x", "expected"), [(6, KnownFailure), (8, Falsified)])

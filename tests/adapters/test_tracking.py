@@ -110,7 +110,7 @@ def explore(id_: str, function: Callable[..., Any]) -> None:
     module = ModuleType("toy_plans")
     vars(module)["TrackingPlan"] = type("TrackingPlan", (), {RIGHT[id_][0]: staticmethod(function)})
     subject = Subject("toy_plans", module)
-    tested = next(one for one in load_properties().values() if one.id == id_)
+    tested = load_properties()[id_]
     context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
     tested.explore(context, seed=3, max_examples=EXAMPLES)
     assert context.counts.compared > EXAMPLES // 2

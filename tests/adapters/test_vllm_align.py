@@ -111,8 +111,8 @@ def test_layers_with_fewer_states_leave_slots_unused_until_0_28(profile: Profile
 def in_session(case: Case) -> Case:
     """The case as a session of requests in rows states it: at the end of its last call."""
     assert case.failure is not None
-    name = "requests_in_rows_read_and_publish_the_states_of_exactly_their_tokens"
-    return replace(case, property_name=name, failure=replace(case.failure, place="stored"))
+    name = "v1-history/provenance"
+    return replace(case, property_id=name, failure=replace(case.failure, place="stored"))
 
 
 def with_pools(case: Case, change: Callable[[bytes], bytes]) -> Case:
@@ -128,7 +128,7 @@ def with_pools(case: Case, change: Callable[[bytes], bytes]) -> Case:
 
 @pytest.mark.usefixtures("executed")
 def test_a_shift_goes_wrong_warp_by_warp_in_blocks_that_move_within_themselves(tmp_path: Path) -> None:
-    tested = "rows_move_within_their_block_as_through_a_temporary"
+    tested = "v1-postprocess/memmove"
     with broken_subject(defect_named("rows slide from the wrong end").variant, tmp_path) as subject:
         case = failing(subject, tested, lambda one: one.failure is not None and one.failure.part == "pool")
     assert case is not None

@@ -28,7 +28,7 @@ from statecheck.subject import load
 name, examples = sys.argv[1], int(sys.argv[2])
 subject = load("vllm")
 context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
-tested = next(one for one in load_properties().values() if one.id == name)
+tested = load_properties()[name]
 with drawing_only():
     for seed in range(examples // 10):
         if set(PURPOSES[name]) <= REACHED.keys():

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.helpers.planted import broken_copy, defect_named, implementation
 
 SUBJECT = "broken_by_night"
-ONLY = "query_lengths_are_the_differences_of_the_starts or a_conv_copy_starts_at_the_row_of_the_last_accepted_token"
+ONLY = "common-metadata/query-lens or conv-copy/start"
 _DEFECTS = (
     "query lengths are the ends of the queries",
     "a conv copy starts at the first row, whatever was accepted",

@@ -52,7 +52,7 @@ def a_property(body: Callable[..., None] = lambda trial: None, **changes: Any) -
     from statecheck.execution.registry import Property
 
     fields: dict[str, Any] = {
-        "name": "toys_divide",
+        "id": "toys/divide",
         "sentence": "Toys divide.",
         "kind": "agreement",
         "functions": ("divide",),
@@ -111,7 +111,7 @@ def failure_in(
 def a_case(**changes: Any) -> Case:
     """A case about `divide(x=5, y=2)`, made without running anything."""
     fields: dict[str, Any] = {
-        "property_name": "toys_divide",
+        "property_id": "toys/divide",
         "sentence": "Toys divide.",
         "subject": "toy",
         "steps": (call("divide", x=5, y=2),),

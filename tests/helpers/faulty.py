@@ -101,12 +101,12 @@ SUBJECT = Subject(
     sys.modules[__name__],
     (
         KnownDeviation(
-            "a_padded_page_is_as_large_as_its_padding_says",
+            "page-size/padded",
             "https://example.org/1",
             Symptom("value", "MambaSpec.page_size_bytes.fget", "result"),
         ),
         KnownDeviation(
-            "the_environment_variable_selects_the_layout_and_sd_is_the_default",
+            "conv-layout/environment",
             "https://example.org/2",
             Symptom("value", "get_conv_state_layout", "result"),
         ),
@@ -115,10 +115,10 @@ SUBJECT = Subject(
 """
 """The rest of a subject that kills its worker, lacks a function, and deviates as it declares and not as it declares."""
 
-EXACT, ROUNDS_UP = "division_is_exact_or_refused", "ceiling_division_rounds_up_for_either_sign"
-PADDED = "a_padded_page_is_as_large_as_its_padding_says"
-LAYOUT_READ = "the_environment_variable_selects_the_layout_and_sd_is_the_default"
-TEMPORAL = "a_temporal_copy_is_the_block_of_the_last_accepted_token"
+EXACT, ROUNDS_UP = "divide/exact", "cdiv/either-sign"
+PADDED = "page-size/padded"
+LAYOUT_READ = "conv-layout/environment"
+TEMPORAL = "temporal-copy/start"
 FATES = {
     EXACT: "FALSIFIED",
     ROUNDS_UP: "FALSIFIED",

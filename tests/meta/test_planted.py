@@ -25,7 +25,7 @@ from tests.helpers.planted import (
     planted_in_impl,
 )
 
-PROPERTIES = {tested.id: tested for tested in load_properties().values()}
+PROPERTIES = load_properties()
 NEED_CUDA = {
     "common-metadata/no-sync": "on the CPU there is nothing to wait for",
     "builder/no-sync": "on the CPU there is nothing to wait for",

@@ -123,7 +123,6 @@ class Violations:
         actual = (Returned(None), *map(Returned, before), last[1])
         placed = replace(failure, call=len(steps) - 1)
         return Case(
-            property_name="",
             sentence="",
             subject=self.subject.name,
             steps=steps,

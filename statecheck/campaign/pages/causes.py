@@ -31,13 +31,6 @@ class CauseGroup:
         """Those that it breaks, each once."""
         return tuple(dict.fromkeys(bucket.property for bucket in self.buckets))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """How the properties are named to a reader: a single one by its sentence and id, several by their ids, which are short."""
-        if len(self.properties) == 1:
-            return (self.shown.named,)
-        return tuple(dict.fromkeys(bucket.property_id or bucket.property for bucket in self.buckets))
-
 
 def grouped(buckets: Iterable[BucketRecord]) -> list[CauseGroup]:
     """The buckets by cause, in their order; within a cause, those with the smallest input first."""

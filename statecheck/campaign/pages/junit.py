@@ -25,8 +25,8 @@ def junit(record: CampaignRecord) -> str:
     """A test for each property, and for each model that cannot be verified; a falsified one has a failure for each bucket."""
     root = Element("testsuite", name="statecheck", timestamp=record.began, time=f"{record.seconds:.3f}")
     for row in record.properties:
-        test = SubElement(root, "testcase", classname="statecheck", name=row.short, time=f"{row.seconds:.3f}")
-        found = [one.message for one in record.buckets if one.property == row.name]
+        test = SubElement(root, "testcase", classname="statecheck", name=row.id, time=f"{row.seconds:.3f}")
+        found = [one.message for one in record.buckets if one.property == row.id]
         kind = _KINDS.get(row.status)
         for message in found or ([row.detail] if kind is not None else []):
             child = SubElement(test, kind or "failure", message=brief(message, _TITLE), type=row.status)

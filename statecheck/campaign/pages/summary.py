@@ -59,9 +59,9 @@ def _wrong(record: CampaignRecord) -> Iterator[str]:
         new = sum(is_new(bucket, record) for bucket in record.buckets)
         yield f"{summed_up(grouped(record.buckets))}: {new or 'none'} new.{_first_failure(record)}"
     met = {bucket.property for bucket in record.buckets}
-    others = [row for row in record.properties if row.status in WRONG and row.name not in met]
+    others = [row for row in record.properties if row.status in WRONG and row.id not in met]
     if others:
-        listed = first_names([f"{row.name} ({row.status})" for row in others], _MOST_NAMES)
+        listed = first_names([f"{row.id} ({row.status})" for row in others], _MOST_NAMES)
         yield f"{counted(len(others), 'property', 'properties')} without a saved input: {listed}."
     stale = [defect.id for defect in record.known if defect.stale]
     if stale and not record.plan.tolerates_fixed:
@@ -89,7 +89,7 @@ def _untested(record: CampaignRecord) -> str:
         without = [row for row in without if not row.lacked_time]
     if not without:
         return ""
-    listed = first_names([row.short for row in without], _MOST_NAMES)
+    listed = first_names([row.id for row in without], _MOST_NAMES)
     return f"{counted(len(without), 'applicable property was', 'applicable properties were')} not tested: {listed}."
 
 
@@ -156,7 +156,7 @@ def evidence(record: CampaignRecord) -> str:
 def little_compared(record: CampaignRecord) -> str:
     """A warning that names the properties of whose examples fewer than half were compared; "" without any."""
     few = [row for row in record.properties if 0 < 2 * row.compared < row.examples]
-    named = [f"{row.short} ({row.compared:,} of {row.examples:,})" for row in few]
+    named = [f"{row.id} ({row.compared:,} of {row.examples:,})" for row in few]
     return (
         f"fewer than half of the examples were compared: {first_names(named, _MOST_NAMES)}" if named else ""
     )

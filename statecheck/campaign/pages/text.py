@@ -220,7 +220,7 @@ def _tables(record: CampaignRecord) -> list[tuple[str, list[str], list[Sequence[
         ),
         (
             (
-                row.short,
+                row.id,
                 row.share,
                 ", ".join(f"{name} {count:,}" for name, count in sorted(row.counts.configurations.items())),
             )
@@ -247,7 +247,7 @@ def _not_applicable(record: CampaignRecord) -> list[Sequence[str | int]]:
     found: dict[str, list[str]] = {}
     for row in record.properties:
         if row.status == Status.NOT_APPLICABLE.value:
-            found.setdefault(row.detail, []).append(row.short)
+            found.setdefault(row.detail, []).append(row.id)
     ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
     return [(reason, len(names), ", ".join(names)) for reason, names in ordered]
 
@@ -262,7 +262,14 @@ def _property(row: PropertyRecord) -> tuple[str | int, ...]:
     ended = (counts.outside.total(), counts.not_offered.total(), counts.no_evidence.total())
     numbers = (row.examples, row.compared, counts.parts, *ended, counts.discarded, max(0, counts.vacuous))
     detail = "; ".join(filter(None, (row.share, row.detail)))
-    return row.named, row.status, *numbers, f"{row.rate:,.1f}", f"{row.seconds:,.1f}", detail
+    return (
+        f"{row.id}: {row.sentence}",
+        row.status,
+        *numbers,
+        f"{row.rate:,.1f}",
+        f"{row.seconds:,.1f}",
+        detail,
+    )
 
 
 def _surroundings(record: CampaignRecord) -> Iterator[tuple[str, str]]:

@@ -39,7 +39,7 @@ def summary(record: CampaignRecord) -> Table:
     for row in (row for row in record.properties if row.status != Status.NOT_APPLICABLE.value):
         rate = f"{row.rate:,.0f}" if row.examples else ""
         status = cell(row.status, _STYLES.get(row.status, ""))
-        table.add_row(cell(row.short), status, f"{row.examples:,}", f"{row.compared:,}", rate)
+        table.add_row(cell(row.id), status, f"{row.examples:,}", f"{row.compared:,}", rate)
     return table
 
 
@@ -91,7 +91,7 @@ class Display:
 def _news(campaign: Campaign) -> list[tuple[str, str]]:
     state, plan = campaign.state, campaign.plan
     found = [
-        (bucket.id, f"FALSIFIED {bucket.id}: {bucket.named}: {said(bucket.message)}")
+        (bucket.id, f"FALSIFIED {bucket.id}: {bucket.property}: {said(bucket.message)}")
         for bucket in state.buckets.values()
     ]
     found += [
@@ -116,10 +116,10 @@ def line(campaign: Campaign) -> str:
     """Where the campaign stands, in a line."""
     state, plan, spent = campaign.state, campaign.plan, campaign.at
     falsified = len(
-        {property_state.name for property_state in state.property_states.values() if property_state.failed}
+        {property_state.id for property_state in state.property_states.values() if property_state.failed}
     )
     running = [
-        property_state.shown for property_state in state.property_states.values() if property_state.running
+        property_state.unit for property_state in state.property_states.values() if property_state.running
     ]
     now = f"; running {', '.join(running)}" if running else ""
     of = f" of {plan.budget:.0f}" if plan.budget is not None else ""

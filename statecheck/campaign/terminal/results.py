@@ -27,7 +27,7 @@ def print_failures(say: Say, record: CampaignRecord) -> None:
     wrong = (Status.ERROR.value, Status.UNEXPECTED_PASS.value, Status.NOT_FINISHED.value)
     for row in record.properties:
         if row.status in wrong:
-            say(f"\n{said(row.status)}: {said(row.named)}\n  {said(row.detail)}")
+            say(f"\n{said(row.status)}: {said(row.id)}: {said(row.sentence)}\n  {said(row.detail)}")
     listed = {bucket.id for bucket in record.buckets}
     for entry in record.corpus:
         # A case that fails again stands among the failures already.
@@ -43,12 +43,12 @@ def print_failures(say: Say, record: CampaignRecord) -> None:
         say(f"observed, and not compared with any rule: {said(first_names(unchecked, _MOST_NAMES))}")
     for one in record.properties:
         if one.share:
-            say(f"{said(one.short)}: {said(one.share)}")
+            say(f"{said(one.id)}: {said(one.share)}")
     for reason, names in _without_evidence(record).items():
         say(f"models that nothing applies to: {said(first_names(names, _MOST_NAMES))}: {said(reason)}")
     for one in record.properties:
         if one.status in (Status.PASSED.value, Status.KNOWN.value) and one.detail:
-            say(f"{said(one.named)}: {said(one.detail)}")
+            say(f"{said(one.id)}: {said(one.detail)}")
 
 
 def _without_evidence(record: CampaignRecord) -> dict[str, list[str]]:
@@ -67,7 +67,7 @@ def _by_reason(record: CampaignRecord, status: Status) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for row in record.properties:
         if row.status == status.value and not row.lacked_time:
-            found.setdefault(row.detail, []).append(row.short)
+            found.setdefault(row.detail, []).append(row.id)
     return found
 
 
@@ -84,7 +84,7 @@ def _briefly(record: CampaignRecord, found: dict[str, list[str]]) -> dict[str, l
 
 def not_reached(record: CampaignRecord) -> str:
     """A line that names the properties that there was no time for, and the budget that would do; "" without any."""
-    names = [row.short for row in record.properties if row.lacked_time]
+    names = [row.id for row in record.properties if row.lacked_time]
     pairs = [status for row in record.properties if row.share for status in row.statuses.values()]
     untested = pairs.count(Status.NOT_TESTED.value)
     if not names and not untested:
@@ -120,12 +120,14 @@ def budget_that_would_do(record: CampaignRecord) -> int:
 
 def _print_group(say: Say, group: CauseGroup, device: str) -> None:
     first, *others = group.buckets
-    say(f"\n{Status.FALSIFIED.value}: {said(first.named)}\n  {said(first.message)}")
+    say(
+        f"\n{Status.FALSIFIED.value}: {said(first.property)}: {said(first.sentence)}\n  {said(first.message)}"
+    )
     _print_places(say, first, device, "  ")
     if others:
         say(f"  {len(others)} more at the same call and place, {said(group.title)}:")
     for one in others:
-        say(f"    {said(one.named)}")
+        say(f"    {said(one.property)}")
         _print_places(say, one, device, "      ")
 
 

@@ -20,13 +20,11 @@ MADE_FOR = ("8.0", "9.2")
 """The oldest and the newest version that this was made for, and is tested with."""
 
 
-def chosen_by(expression: str, name: str, id_: str = "", topics: Container[str] = ()) -> bool:
-    """Whether an expression as for `pytest -k` chooses a name.
+def chosen_by(expression: str, id_: str, topics: Container[str] = ()) -> bool:
+    """Whether an expression as for `pytest -k` chooses a property's id.
 
     Args:
-        id_: of the property with that name. A word that is a topic chooses the ids of this topic. Of other words, those with "/" or
-            "-" are parts of the id.
-        topics: what stands before the "/" in ids.
+        topics: what stands before the "/" in ids. A word that is a topic chooses the ids of this topic, and no other id that it is a part of.
 
     Raises:
         ValueError: no such expression.
@@ -37,14 +35,11 @@ def chosen_by(expression: str, name: str, id_: str = "", topics: Container[str] 
         raise ValueError(
             f"only = {expression!r}, but should be an expression as for pytest -k [fuzz]"
         ) from error
-    return bool(compiled.evaluate(_containing(name, id_, topics)))
+    return bool(compiled.evaluate(_containing(id_, topics)))
 
 
-def _containing(name: str, id_: str, topics: Container[str]) -> Callable[..., bool]:
+def _containing(id_: str, topics: Container[str]) -> Callable[..., bool]:
     def contains(word: str, **_: object) -> bool:
-        if word in topics:
-            # Not by the name: sentences of two properties in nine have the word "sequences".
-            return id_.partition("/")[0] == word
-        return word in (id_ if "/" in word or "-" in word else name)
+        return id_.partition("/")[0] == word if word in topics else word in id_
 
     return contains

@@ -498,5 +498,5 @@ def _shaped(flat: list[Any], shape: tuple[int, ...]) -> Any:
 
 def _refuse(reason: str, case: Case) -> NoReturn:
     raise ValueError(
-        f"case = {case.property_name}, but should be one that a plain call shows: {reason} [upstream]"
+        f"case = {case.property_id}, but should be one that a plain call shows: {reason} [upstream]"
     )

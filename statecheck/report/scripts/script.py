@@ -17,6 +17,7 @@ from statecheck.report.filled import filled
 from statecheck.report.scripts.calls import PlainCalls, plain_calls
 from statecheck.report.statement import headline, should_hold, subject_of
 from statecheck.subject import Subject
+from statecheck.util.files import in_file_name
 from statecheck.util.text import visible
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -147,7 +148,8 @@ def test_of(case: Case, plain: PlainCalls) -> str:
         package = module.rpartition(".")[0]
         lines.append(f"from {package} import {alias}" if package else f"import {alias}")
     lines += ["", "", *([plain.helpers, "", ""] if plain.helpers else [])]
-    lines += [f"def test_{case.property_name[:74]}():", indent("\n".join(plain.lines), "    ")]
+    name = in_file_name(case.property_id).replace("-", "_")
+    lines += [f"def test_{name}():", indent("\n".join(plain.lines), "    ")]
     return "\n".join(lines) + "\n"
 
 

@@ -15,7 +15,7 @@ from statecheck.case.values import Name, Returned, call
 from statecheck.diagnose.replay import replay_case
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
-from statecheck.execution.registry import found
+from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status, verdict_of
 from statecheck.subject import adapted
 from tests.adapters.sequences import reference_port
@@ -47,14 +47,14 @@ def context_of(**changes: Any) -> ExecutionContext:
 
 def explored(property_id: str, examples: int = 60, **changes: Any) -> ExecutionContext:
     execution_context = context_of(**changes)
-    found(property_id).explore(execution_context, seed=1, max_examples=examples)
+    load_properties()[property_id].explore(execution_context, seed=1, max_examples=examples)
     return execution_context
 
 
 @pytest.mark.parametrize("name", _OPTIONAL)
 def test_a_property_is_not_applicable_to_a_port_that_lacks_its_function(name: str) -> None:
     lacking = _OPTIONAL[name][0]
-    reason = found(f"sequences/{name}").not_applicable(context_of(**{lacking: None}))
+    reason = load_properties()[f"sequences/{name}"].not_applicable(context_of(**{lacking: None}))
     assert reason == f"compared_port has no {lacking}"
 
 
@@ -83,7 +83,7 @@ def test_nothing_is_compared_where_no_sequence_that_has_tokens_can_go_on(name: s
 
 def test_an_extension_of_empty_sequences_is_no_evidence_about_pieces() -> None:
     execution_context = context_of()
-    trial = execution_context.begin(found("sequences/pieces"))
+    trial = execution_context.begin(load_properties()["sequences/pieces"])
     trial.agrees(call("Sequences", model="small", seed=0, features={}, bind="library"))
     extend = call("Sequences.extend", self=Name("library"), context=0, rows=[(0, (1, 2))], features={})
     trial.agrees(extend)
@@ -135,7 +135,7 @@ def _gives_nan(model: str, logits: Any) -> Any:
 def test_a_model_that_cannot_be_verified_is_counted_by_its_name(changed: Any, why: str) -> None:
     execution_context = context_of(**_of_models(changed))
     execution_context.configuration = "odd"
-    found("sequences/pieces").explore(execution_context, seed=1, max_examples=9)
+    load_properties()["sequences/pieces"].explore(execution_context, seed=1, max_examples=9)
     assert execution_context.counts.unverified == {"odd": why}
     assert verdict_of(execution_context.counts).status is Status.NOT_VERIFIED
 
@@ -163,7 +163,7 @@ def test_examples_are_about_the_configuration_of_the_bench() -> None:
     execution_context = context_of(**_of_models(lambda model, logits: logits))
     for model in ("odd", "small"):
         execution_context.configuration = model
-        found("sequences/pieces").explore(execution_context, seed=1, max_examples=30)
+        load_properties()["sequences/pieces"].explore(execution_context, seed=1, max_examples=30)
     assert set(execution_context.counts.configurations) == {"odd", "small"}
     assert execution_context.counts.configurations.total() == execution_context.counts.compared
 

@@ -16,7 +16,7 @@ from statecheck.campaign.record import EFFECTS, CampaignRecord, MarkRecord
 from statecheck.campaign.terminal.results import without_effect
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import ordinary_port
-from statecheck.execution.registry import found
+from statecheck.execution.registry import load_properties
 from statecheck.subject import adapted
 from statecheck.subject.subject import Subject
 from subjects.sequences.protocol import PortModule
@@ -75,7 +75,7 @@ def test_an_effect_of_an_unknown_operation_is_refused(port: ModuleType) -> None:
 def test_an_exploration_notes_the_effects_of_its_examples(port: ModuleType) -> None:
     subject = adapted(port)
     seen: set[str] = set()
-    tested = noted(found("sequences/pieces"), seen.update)
+    tested = noted(load_properties()["sequences/pieces"], seen.update)
     tested.explore(ExecutionContext(subject, ordinary_port(subject, "cpu")), seed=1, max_examples=20)
     assert CUT in seen
     assert BATCHED not in seen

@@ -15,7 +15,7 @@ import torch
 import properties.test_sequences  # noqa: F401 - the statements
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
-from statecheck.execution.registry import found
+from statecheck.execution.registry import load_properties
 from statecheck.subject import adapted
 from tests.helpers.slow import slow_after
 
@@ -89,11 +89,11 @@ def test_the_port_has_fifty_lines_or_fewer() -> None:
 @pytest.mark.parametrize("name", slow_after(1, IDS))
 def test_the_port_of_a_library_that_keeps_the_law_passes(port: ModuleType, name: str) -> None:
     context = context_of(port)
-    found(f"sequences/{name}").explore(context, seed=1, max_examples=25)
+    load_properties()[f"sequences/{name}"].explore(context, seed=1, max_examples=25)
     assert context.counts.compared > 5
 
 
 def test_a_window_that_the_step_forgets_is_found(port: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StandIn, "forgets", True)
     with pytest.raises(Falsified):
-        found("sequences/pieces").explore(context_of(port), seed=1, max_examples=50)
+        load_properties()["sequences/pieces"].explore(context_of(port), seed=1, max_examples=50)

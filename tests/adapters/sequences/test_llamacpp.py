@@ -16,14 +16,14 @@ _PROGRAM = """
 import json
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import ordinary_port
-from statecheck.execution.registry import found, load_properties
+from statecheck.execution.registry import load_properties
 from statecheck.subject import load
 
 load_properties()
 subject = load("llamacpp")
 context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
 context.observer.passes_by = lambda case: True
-found("sequences/batches").explore(context, seed=1, max_examples=24)
+load_properties()["sequences/batches"].explore(context, seed=1, max_examples=24)
 print(json.dumps({"models": subject.sequences.models, "compared": context.counts.compared}))
 """
 
@@ -60,7 +60,7 @@ _SERVER = """
 import sys
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import ordinary_port
-from statecheck.execution.registry import found, load_properties
+from statecheck.execution.registry import load_properties
 from statecheck.subject import load
 
 sys.path.append(sys.argv[1])
@@ -69,7 +69,7 @@ subject = load("llamacpp")
 assert list(subject.sequences.models) == ["llama-server:mamba2"], subject.sequences.models
 for name in ("any", "generate", "save"):
     context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
-    found(f"sequences/{name}").explore(context, seed=1, max_examples=8)
+    load_properties()[f"sequences/{name}"].explore(context, seed=1, max_examples=8)
     assert context.counts.compared > 3, context.counts
 """
 

@@ -9,11 +9,10 @@ from types import ModuleType
 
 import pytest
 
-import properties.test_sequences  # noqa: F401 - the statements
 from statecheck.case import Case
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
-from statecheck.execution.registry import found
+from statecheck.execution.registry import load_properties
 from statecheck.subject import adapted
 from tests.helpers.observers import FailureLog
 from tests.helpers.slow import slow_after
@@ -213,7 +212,7 @@ def _shrunk(module: ModuleType, id_: str, seed: int) -> tuple[Case, int]:
     subject, log = adapted(module), FailureLog()
     context = ExecutionContext(subject, ordinary_port(subject, "cpu"), log)
     with pytest.raises(Falsified) as raised:
-        found(id_).explore(context, seed=seed, max_examples=_MOST_EXAMPLES)
+        load_properties()[id_].explore(context, seed=seed, max_examples=_MOST_EXAMPLES)
     return raised.value.case, log.examples[0]
 
 

@@ -19,7 +19,7 @@ _PROGRAM = """
 import json, sys
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
-from statecheck.execution.registry import found, load_properties
+from statecheck.execution.registry import load_properties
 from statecheck.subject import load
 from tests.helpers.observers import FailureLog
 
@@ -28,7 +28,7 @@ subject = load("tests.adapters.sequences.planted_llamacpp")
 log = FailureLog()
 context = ExecutionContext(subject, ordinary_port(subject, "cpu"), log)
 try:
-    found(sys.argv[1]).explore(context, seed=1, max_examples=300)
+    load_properties()[sys.argv[1]].explore(context, seed=1, max_examples=300)
     print(json.dumps({"compared": context.counts.compared}))
 except Falsified as error:
     case = error.case

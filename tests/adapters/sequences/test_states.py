@@ -13,7 +13,7 @@ from statecheck.case.values import Name, call
 from statecheck.diagnose.diagnosis import Confirmation, Diagnosis, explain
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
-from statecheck.execution.registry import found, load_properties
+from statecheck.execution.registry import load_properties
 from statecheck.subject import adapted
 from subjects.sequences.states import first_different
 
@@ -38,7 +38,7 @@ def test_the_finding_names_the_call_and_the_layer_behind_which_states_differ(pla
     load_properties()
     subject = adapted(planted)
     execution_context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
-    trial = execution_context.begin(found("sequences/save"))
+    trial = execution_context.begin(load_properties()["sequences/save"])
     trial.agrees(call("Sequences", model="small", seed=0, features={}, bind="library"))
     library = Name("library")
     trial.agrees(call("Sequences.extend", self=library, context=0, rows=[(0, (1, 2))], features={}))

@@ -156,7 +156,7 @@ def test_a_case_becomes_a_script_of_twenty_lines_that_needs_the_library_alone() 
         ("extend", {"context": 0, "rows": [(0, (3,))], "features": {}}),
     ]
     lines = port.script(CORRECT, 0, {}, operations)
-    case = Case("toys_extend", "Toys extend.", "transformers", (), (), (), None)
+    case = Case("toys/extend", "Toys extend.", "transformers", (), (), (), None)
     done = subprocess.run(
         [sys.executable, "-I", "-c", framed_sequence(lines, case, port.TOLERANCE)],
         capture_output=True,

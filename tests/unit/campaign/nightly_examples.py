@@ -25,6 +25,7 @@ from statecheck.case.values import call
 from statecheck.execution.counts import Counts
 from statecheck.execution.registry import Property
 from statecheck.kernels.launch_counts import EXECUTED, NOT_EXECUTED, How
+from statecheck.util.files import in_file_name
 from tests.helpers.cases import a_case
 
 BEGAN = "2026-11-21T22:00:00+00:00"
@@ -39,16 +40,16 @@ TIMELINE = Timeline((Moment("step 1: a is computed", (_ROW,)),), WrongCell(0, "a
 def bucket_with(case: Case, **changes: Any) -> BucketRecord:
     """The bucket of a case of the subject `toy`."""
     known = BucketRecord(
-        bucket_of(case).id, case.property_name, "", "", "toy", case.sentence, case.message, 1, 0.0
+        bucket_of(case).id, case.property_id, "", "", "toy", case.sentence, case.message, 1, 0.0
     )
     return replace(known, case=case.to_data(), **changes)
 
 
 def a_property(
-    name: str = "chunks_end", *, examples: int = 1200, compared: int | None = None, **changes: Any
+    id_: str = "chunks/end", *, examples: int = 1200, compared: int | None = None, **changes: Any
 ) -> PropertyRecord:
     fields: dict[str, Any] = {
-        "name": name,
+        "id": id_,
         "sentence": "Chunks end.",
         "kind": "agreement",
         "status": "passed",
@@ -74,7 +75,7 @@ def a_bucket(number: int = 0, case: Case | None = None, **changes: Any) -> Bucke
     case = case or a_case()
     fields: dict[str, Any] = {
         "id": f"{number:010x}",
-        "property": case.property_name,
+        "property": case.property_id,
         "rule": "divide: wrong exception",
         "fault": "",
         "subject": case.subject,
@@ -82,7 +83,7 @@ def a_bucket(number: int = 0, case: Case | None = None, **changes: Any) -> Bucke
         "message": case.message,
         "examples": 3,
         "at": 12.5,
-        "corpus": f"corpus/{case.property_name}-{number:010x}.json",
+        "corpus": f"corpus/{in_file_name(case.property_id)}-{number:010x}.json",
         "first_seen": {"date": "2026-11-21", "commit": "0123456789ab"},
         "case": case.to_data(),
     }
@@ -109,14 +110,14 @@ def a_record(*buckets: BucketRecord, **changes: Any) -> CampaignRecord:
         "rounds": 2,
         "complete": True,
         "environment": {"torch": "2.11.0"},
-        "properties": [a_property(), a_property("copies_land", launches=True, examples=600)]
-        + [a_property(name, status="FALSIFIED", detail="wrong") for name in falsified],
+        "properties": [a_property(), a_property("copies/land", launches=True, examples=600)]
+        + [a_property(id_, status="FALSIFIED", detail="wrong") for id_ in falsified],
         "buckets": list(buckets),
         "marks": [
-            MarkRecord("empty batch", "batch", 5, 1.5, "chunks_end"),
+            MarkRecord("empty batch", "batch", 5, 1.5, "chunks/end"),
             MarkRecord("null block", "align"),
         ],
-        "corpus": [CorpusRecord("chunks_end-00000000aa.json", "FIXED", "toy now answers")],
+        "corpus": [CorpusRecord("chunks-end-00000000aa.json", "FIXED", "toy now answers")],
         "canary": "found after 3 s by its worker",
     }
     return record_of(**fields | changes)
@@ -139,7 +140,7 @@ def empty() -> CampaignRecord:
 
 
 def two_buckets() -> CampaignRecord:
-    pictured = a_case(property_name="states_stay", timeline=TIMELINE, finding="Program 0 wrote it.")
+    pictured = a_case(property_id="states/stay", timeline=TIMELINE, finding="Program 0 wrote it.")
     return a_record(a_bucket(1), a_bucket(2, pictured, fault="illegal access", note="It did not repeat."))
 
 

@@ -35,6 +35,7 @@ from statecheck.campaign.record import CampaignRecord, CorpusRecord
 from statecheck.campaign.scheduler import Scheduler
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
+from statecheck.util.files import in_file_name
 from tests.helpers.cases import a_case
 from tests.helpers.faulty import EXACT, PADDED, ROUNDS_UP
 
@@ -79,7 +80,9 @@ class Actor:
 
     def leave(self, name: str, case: Case) -> Path:
         """A failing input that is in hand."""
-        return case.save(Path(self.setting.pending) / f"{name}.{bucket_of(case).id}.{self.pid}.json")
+        return case.save(
+            Path(self.setting.pending) / f"{in_file_name(name)}.{bucket_of(case).id}.{self.pid}.json"
+        )
 
     def hang(self) -> NoReturn:
         """It sends nothing more."""
@@ -209,7 +212,7 @@ def falsifies(task: Explore, actor: Actor) -> None:
 
 def found_in(task: Explore, *cases: Case, status: str = "falsified", **changes: Any) -> Explored:
     """The end of an exploration that has found cases, or one without any."""
-    met = cases or (a_case(property_name=task.property, subject="impl"),)
+    met = cases or (a_case(property_id=task.property, subject="impl"),)
     found = tuple(Found((bucket_of(one).id,), one.to_data(), "", "", "") for one in met)
     failing = {bucket_of(one).id: 1 for one in met}
     return Explored(task.property, status, 0.1, met[0].message, found=found, failing=failing, **changes)

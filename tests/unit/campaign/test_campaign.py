@@ -32,7 +32,7 @@ from statecheck.execution import profiles, selection
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status
 from tests.helpers.cases import a_case
-from tests.helpers.faulty import DEVIANT, EXACT, FATES, LAYOUT_READ, PADDED, ROUNDS_UP, TEMPORAL
+from tests.helpers.faulty import DEVIANT, EXACT, FATES, PADDED, ROUNDS_UP, TEMPORAL
 from tests.helpers.modules import module
 from tests.unit.campaign.pretended import Actor, Body, falsifies, found_in, passes, stage
 
@@ -79,7 +79,7 @@ class Ended:
         return CampaignRecord.load(self.folder / "reports" / FILE)
 
     def of(self, name: str) -> PropertyRecord:
-        (found,) = [row for row in self.record.properties if row.name == name]
+        (found,) = [row for row in self.record.properties if row.id == name]
         return found
 
     def case(self, name: str) -> Case:
@@ -150,11 +150,11 @@ def id_of(name: str) -> str:
 def test_the_record_has_the_status_of_each_property(mixed: Ended) -> None:
     assert mixed.code == 1
     assert list(mixed.folder.glob("reports/campaigns/*/pending/*")) == []
-    assert {row.name: row.status for row in mixed.record.properties} == FATES
+    assert {row.id: row.status for row in mixed.record.properties} == FATES
 
 
 def test_a_property_that_does_not_apply_names_the_functions_that_the_subject_lacks(mixed: Ended) -> None:
-    lacks = {row.name: row.lacks for row in mixed.record.properties if row.lacks}
+    lacks = {row.id: row.lacks for row in mixed.record.properties if row.lacks}
     assert lacks == {TEMPORAL: ["get_temporal_copy_spec"]}
 
 
@@ -172,8 +172,8 @@ def test_falsified_inputs_are_the_smallest_ones(mixed: Ended) -> None:
 
 
 def test_what_is_printed_has_reasons_and_reports_in_plain_lines(mixed: Ended) -> None:
-    assert f"not applicable: {id_of(TEMPORAL)}: toy_of_campaign has no get_temporal_copy_spec" in mixed.output
-    reports = re.findall(rf"FALSIFIED: {EXACT} \({id_of(EXACT)}\)\n.*\n  report: (.*)", mixed.output)
+    assert f"not applicable: {TEMPORAL}: toy_of_campaign has no get_temporal_copy_spec" in mixed.output
+    reports = re.findall(rf"FALSIFIED: {EXACT}: .*\n.*\n  report: (.*)", mixed.output)
     assert reports
     assert all((mixed.folder / report).is_file() for report in reports)
     assert "\x1b" not in mixed.output
@@ -188,7 +188,7 @@ def test_a_campaign_uses_the_profile_nightly_in_ci_too_and_no_database(mixed: En
 
 def test_known_defects_have_their_standings(mixed: Ended) -> None:
     shown = {defect.id: defect.standing for defect in mixed.record.known}
-    assert shown == {PADDED: "showed", LAYOUT_READ: "not tried"}
+    assert shown == {"page-size/padded": "showed", "conv-layout/environment": "not tried"}
 
 
 HANGS = """
@@ -321,7 +321,7 @@ def test_letters_that_the_terminal_lacks_change_no_exit_code(tmp_path: Path, mon
 
     def finds(task: Explore, actor: Actor) -> None:
         message = "result = \ud800 \u2192 1, but should be 2"
-        actor.say(found_in(task, a_case(property_name=EXACT, subject="impl", message=message)))
+        actor.say(found_in(task, a_case(property_id=EXACT, subject="impl", message=message)))
 
     with stage(finds):
         assert cli.main([*arguments(tmp_path, budget="0.3s"), "--only", EXACT]) == 1
@@ -414,7 +414,7 @@ def test_a_budget_that_means_nothing_is_refused(text: str) -> None:
         cli_options.seconds(text)
 
 
-NAMES = ["chunks_cover", "chunks_end", "decodes_end"]
+NAMES = ["chunks/cover", "chunks/end", "decodes/end"]
 
 
 @pytest.mark.parametrize(

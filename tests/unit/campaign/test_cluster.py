@@ -33,8 +33,8 @@ PLAN = Plan("night", subject="impl", examples=10, commit="0123456789ab")
 
 def _record(plan: Plan, **changes: Any) -> CampaignRecord:
     """What a shard comes to in which one property fails, with a case of each shard."""
-    row = PropertyRecord("toys_divide", "Toys divide.", "", "FALSIFIED", Counts(plan.examples or 0))
-    case = a_case(property_name=f"toys_divide_{plan.shard}")
+    row = PropertyRecord("toys/divide", "Toys divide.", "", "FALSIFIED", Counts(plan.examples or 0))
+    case = a_case(property_id=f"toys/divide-{plan.shard}")
     whole = CampaignRecord(plan, canary="found", complete=True)
     own: dict[str, Any] = {
         "properties": [row],
@@ -146,7 +146,7 @@ def _run(folder: Path, shards: int = 0, run: RunShard = _ends, **changes: Any) -
 def test_shards_run_as_tasks_and_their_records_are_one_campaign(ray: StandIn, tmp_path: Path) -> None:
     whole = _run(tmp_path, shards=3)
     assert (whole.examples, whole.complete, whole.troubles, whole.plan.shards) == (30, True, [], 1)
-    assert sorted(bucket.property for bucket in whole.buckets) == [f"toys_divide_{n}" for n in range(3)]
+    assert sorted(bucket.property for bucket in whole.buckets) == [f"toys/divide-{n}" for n in range(3)]
     assert sum(entry.case is not None for entry in Corpus(tmp_path / "corpus").entries()) == 3
     assert CampaignRecord.load(tmp_path / "reports/campaigns/night/campaign.json") == whole
     assert not ray.connected

@@ -27,9 +27,9 @@ from tests.helpers.cases import a_case, a_property
 from tests.unit.campaign.nightly_examples import a_state
 from tests.unit.campaign.pretended import next_exploration
 
-NAMES = ("forks", "saves")
+NAMES = ("toys/forks", "toys/saves")
 MODELS = ("mamba", "jamba", "lfm2")
-PROPERTIES = [a_property(name=name, id=f"toys/{name}") for name in NAMES]
+PROPERTIES = [a_property(id=name) for name in NAMES]
 WORKER = cast(Any, SimpleNamespace())
 OTHER = cast(Any, SimpleNamespace())
 
@@ -45,9 +45,9 @@ def a_plan(**changes: Any) -> Plan:
     return Plan("configurations", **fields | changes)
 
 
-def a_failure(model: str, name: str = "forks", message: str = "wrong") -> Case:
+def a_failure(model: str, name: str = "toys/forks", message: str = "wrong") -> Case:
     steps = (call("Sequences", model=model), call("divide", x=6, y=2))
-    case = a_case(property_name=name, message=message)
+    case = a_case(property_id=name, message=message)
     return Case(**vars(case) | {"steps": steps, "expected": case.expected * 2, "actual": case.actual * 2})
 
 
@@ -122,7 +122,7 @@ def test_shrinking_has_a_share_of_the_budget() -> None:
 
 
 def test_a_verdict_says_for_how_many_models_a_property_passed() -> None:
-    state = a_ledger(**{unit_name("saves", "lfm2"): "declared as unsupported: no states"})
+    state = a_ledger(**{unit_name("toys/saves", "lfm2"): "declared as unsupported: no states"})
     for name in NAMES:
         for model in ("mamba", "jamba"):
             ended(state, Explore(name, 0, 1, configuration=model), compared(model, 20))
@@ -148,12 +148,12 @@ def test_a_campaign_with_a_model_that_cannot_be_verified_is_not_clean_and_names_
     assert outcome.exit_code == INCOMPLETE
     assert outcome.reasons == ("Model lfm2 cannot be verified: a fresh run ends in OSError: x.",)
     assert record.properties[0].share == "passed for 2 of 3 models; not verified for 1: lfm2"
-    assert not state.property_states[unit_name("forks", "lfm2")].open
+    assert not state.property_states[unit_name("toys/forks", "lfm2")].open
 
 
 def test_a_verdict_warns_of_properties_with_few_compared_examples() -> None:
     state = a_state([a_property(id="toys/forks")])
-    state.explored(Explored("toys_divide", "passed", 1.0, counts=Counts(examples=300, compared=2)), 1.0)
+    state.explored(Explored("toys/forks", "passed", 1.0, counts=Counts(examples=300, compared=2)), 1.0)
     state.record.applicable = 2
     record = record_of(state)
     assert little_compared(record) == "fewer than half of the examples were compared: toys/forks (2 of 300)"
@@ -163,7 +163,7 @@ def test_a_verdict_warns_of_properties_with_few_compared_examples() -> None:
 def test_failures_of_two_models_are_two_causes() -> None:
     state = a_ledger()
     for model in MODELS[:2]:
-        ended(state, Explore("forks", 0, 1, configuration=model), Counts(1), a_failure(model))
+        ended(state, Explore("toys/forks", 0, 1, configuration=model), Counts(1), a_failure(model))
     groups = grouped(record_of(state).buckets)
     assert [group.title.rpartition("with ")[2] for group in groups] == ["mamba", "jamba"]
     assert (
@@ -185,7 +185,7 @@ def test_shards_add_up_model_by_model(tmp_path: Path) -> None:
     records = []
     for model in MODELS[:2]:
         state = a_ledger()
-        ended(state, Explore("forks", 0, 1, configuration=model), compared(model, 3))
+        ended(state, Explore("toys/forks", 0, 1, configuration=model), compared(model, 3))
         record = record_of(state)
         record.save(tmp_path / "campaign.json")
         records.append(CampaignRecord.load(tmp_path / "campaign.json"))

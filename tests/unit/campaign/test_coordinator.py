@@ -62,7 +62,7 @@ def saved(folder: Path) -> CampaignRecord:
 
 
 def statuses(record: CampaignRecord) -> dict[str, str]:
-    return {row.name: row.status for row in record.properties}
+    return {row.id: row.status for row in record.properties}
 
 
 # What is given out when.
@@ -146,14 +146,14 @@ def test_a_failing_property_is_explored_past_what_was_found(tmp_path: Path) -> N
 
 
 def test_what_is_in_the_corpus_is_replayed_before_everything_else(tmp_path: Path) -> None:
-    a_case(property_name=EXACT).save(tmp_path / "corpus" / "one.json")
-    a_case(property_name="not_chosen").save(tmp_path / "corpus" / "other.json")
+    a_case(property_id=EXACT).save(tmp_path / "corpus" / "one.json")
+    a_case(property_id="toys/not-chosen").save(tmp_path / "corpus" / "other.json")
     record, _ = pretended(tmp_path, passes, budget=0.3)
     assert [replay.file for replay in record.corpus] == ["one.json"]
 
 
 def test_launches_of_explorations_and_of_replays_are_in_the_record(tmp_path: Path) -> None:
-    a_case(property_name=EXACT).save(tmp_path / "corpus" / "one.json")
+    a_case(property_id=EXACT).save(tmp_path / "corpus" / "one.json")
 
     def launches(times: int) -> Counter[How]:
         return Counter({How("copy", EXECUTED, "", "copy.py:1"): times})
@@ -172,7 +172,7 @@ def test_launches_of_explorations_and_of_replays_are_in_the_record(tmp_path: Pat
 def test_a_case_that_ends_its_worker_is_replayed_in_a_process_of_its_own(
     tmp_path: Path,
 ) -> None:
-    path = a_case(property_name=EXACT).save(tmp_path / "corpus" / "one.json")
+    path = a_case(property_id=EXACT).save(tmp_path / "corpus" / "one.json")
 
     def ends_the_process(task: Replay, actor: Actor) -> None:
         if not task.isolated:
@@ -185,7 +185,7 @@ def test_a_case_that_ends_its_worker_is_replayed_in_a_process_of_its_own(
 
 
 def test_what_cannot_be_shrunk_is_gone_past_after_a_while(tmp_path: Path) -> None:
-    case = a_case(property_name=EXACT, subject="impl")
+    case = a_case(property_id=EXACT, subject="impl")
 
     def cut_short(task: Explore, actor: Actor) -> None:
         bucket = bucket_of(case).id
@@ -247,7 +247,7 @@ def test_a_message_that_is_unread_when_the_time_is_up_still_counts(tmp_path: Pat
 
 
 def test_a_case_whose_replay_outlasts_the_time_is_left_out(tmp_path: Path) -> None:
-    a_case(property_name=EXACT, subject="impl").save(tmp_path / "corpus" / "a.json")
+    a_case(property_id=EXACT, subject="impl").save(tmp_path / "corpus" / "a.json")
 
     def never_ends(_: Replay, actor: Actor) -> None:
         while not actor.dismissed.wait(0.05):
@@ -303,7 +303,7 @@ def test_a_property_that_kills_workers_in_every_way_is_given_up_and_others_are_n
 
     record, given = pretended(tmp_path, dies, budget=2.0)
     assert [task.isolated for task in given if task.property == EXACT] == [False, True, True]
-    (gone,) = [row for row in record.properties if row.name == EXACT]
+    (gone,) = [row for row in record.properties if row.id == EXACT]
     assert gone.status == "ERROR"
     assert gone.detail.startswith("3 workers were lost; the last: a worker died with exit code 7 (seed ")
     assert all(row.compared for row in record.properties if row is not gone)
@@ -312,7 +312,7 @@ def test_a_property_that_kills_workers_in_every_way_is_given_up_and_others_are_n
 
 def test_what_a_worker_had_in_hand_when_it_died_is_found(tmp_path: Path) -> None:
     def dies(task: Explore, actor: Actor) -> None:
-        actor.leave(task.property, a_case(property_name=EXACT, subject="impl"))
+        actor.leave(task.property, a_case(property_id=EXACT, subject="impl"))
         actor.die()
 
     record, _ = pretended(tmp_path, dies, budget=1.0, only=EXACT)
@@ -350,7 +350,7 @@ def test_the_canary_runs_first_in_a_short_campaign_and_after_three_seconds_in_a_
     tmp_path: Path, budget: float | None, at: float, is_canary: bool
 ) -> None:
     plan = Plan("queued", budget=budget, examples=300, corpus=str(tmp_path), commit=COMMIT)
-    state = a_state([a_property(name=name) for name in ("toys_add", "toys_divide")])
+    state = a_state([a_property(id=name) for name in ("toys/add", "toys/divide")])
     scheduler = Scheduler(plan, state)
     scheduler.begin(tmp_path, None)
     tasks = [scheduler.next(None, [], at, 1.0) for _ in range(2)]  # type: ignore[arg-type]
@@ -376,7 +376,7 @@ def test_a_campaign_that_is_interrupted_before_the_canary_is_not_to_be_trusted(t
 
 def test_what_a_worker_had_in_hand_is_found_though_its_device_is_lost(tmp_path: Path) -> None:
     def loses(task: Explore, actor: Actor) -> None:
-        actor.leave(task.property, a_case(property_name=EXACT, subject="impl"))
+        actor.leave(task.property, a_case(property_id=EXACT, subject="impl"))
         actor.say(DeviceLost("it has fallen off the bus"))
         actor.hang()
 
@@ -393,7 +393,7 @@ def test_what_a_worker_had_in_hand_is_found_though_its_device_is_lost(tmp_path: 
 
 def test_a_counterexample_whose_shrinking_was_cut_short_is_kept(tmp_path: Path) -> None:
     def shrinks(task: Explore, actor: Actor) -> None:
-        actor.leave(task.property, a_case(property_name=EXACT, subject="impl"))
+        actor.leave(task.property, a_case(property_id=EXACT, subject="impl"))
         actor.hang()
 
     record, _ = pretended(tmp_path, shrinks, budget=0.3, only=EXACT)
@@ -408,8 +408,10 @@ def test_a_counterexample_whose_shrinking_was_cut_short_is_kept(tmp_path: Path) 
 
 def left_by_another(folder: Path) -> Path:
     """What another campaign in the same folder has in hand."""
-    case = a_case(property_name=EXACT, subject="impl")
-    return case.save(folder / "reports/campaigns/other/pending" / f"{EXACT}.{bucket_of(case).id}.99.json")
+    case = a_case(property_id=EXACT, subject="impl")
+    return case.save(
+        folder / "reports/campaigns/other/pending" / f"divide-exact.{bucket_of(case).id}.99.json"
+    )
 
 
 def test_what_a_running_campaign_has_in_hand_is_none_of_another_s_business(tmp_path: Path) -> None:
@@ -490,7 +492,7 @@ def test_what_is_not_tested_after_enough_examples_or_has_to_be_is_not_clean(
 
     only = f"{EXACT} or {ROUNDS_UP}"
     record, _ = pretended(tmp_path, compares_exact_only, only=only, budget=0.5, fail_on_untested=fails)
-    assert {row.name: row.status for row in record.properties} == {EXACT: "passed", ROUNDS_UP: "not tested"}
+    assert {row.id: row.status for row in record.properties} == {EXACT: "passed", ROUNDS_UP: "not tested"}
     assert verdict(record).exit_code == code
 
 

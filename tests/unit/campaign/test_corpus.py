@@ -39,7 +39,7 @@ def sized(number: int) -> Case:
 
 
 def of_bucket(number: int) -> Case:
-    return a_case(property_name=f"toys_divide_{number}")
+    return a_case(property_id=f"toys/divide-{number}")
 
 
 def contents(folder: Path) -> list[str]:
@@ -62,7 +62,7 @@ def test_a_case_that_was_added_is_there_as_it_was(tmp_path: Path) -> None:
 
 def test_a_file_has_the_name_of_its_property_and_the_id_of_its_bucket(tmp_path: Path) -> None:
     path = added(tmp_path, a_case())
-    assert path == tmp_path / f"toys_divide-{bucket_of(a_case()).id}.json"
+    assert path == tmp_path / f"toys-divide-{bucket_of(a_case()).id}.json"
 
 
 @pytest.mark.parametrize("order", [(1, 5), (5, 1)])
@@ -77,7 +77,7 @@ def test_a_smaller_case_keeps_the_day_on_which_its_bucket_was_first_seen(tmp_pat
 
 
 def test_a_property_s_name_is_no_way_out_of_the_folder(tmp_path: Path) -> None:
-    path = added(tmp_path / "corpus", a_case(property_name="../" * 90 + "x"))
+    path = added(tmp_path / "corpus", a_case(property_id="../" * 90 + "x"))
     assert path.parent == tmp_path / "corpus"
 
 
@@ -249,12 +249,12 @@ def test_a_folder_that_cannot_be_listed_is_an_entry_with_a_problem(tmp_path: Pat
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[Path, Path]:
     """Two files whose ids begin alike."""
-    one = a_case().save(tmp_path / "toys_divide-0123456789.json")
-    return one, a_case().save(tmp_path / "toys_divide-0123abcdef.json")
+    one = a_case().save(tmp_path / "toys-divide-0123456789.json")
+    return one, a_case().save(tmp_path / "toys-divide-0123abcdef.json")
 
 
 @pytest.mark.parametrize(
-    "wanted", ["0123456789", "01234", "toys_divide-0123456789", "toys_divide-0123456789.json"]
+    "wanted", ["0123456789", "01234", "toys-divide-0123456789", "toys-divide-0123456789.json"]
 )
 def test_a_case_is_found_by_its_id_or_the_beginning_of_it_or_its_file(
     two: tuple[Path, Path], wanted: str
@@ -262,17 +262,16 @@ def test_a_case_is_found_by_its_id_or_the_beginning_of_it_or_its_file(
     assert Corpus(two[0].parent).find(wanted) == two[0]
 
 
-@pytest.mark.parametrize("wanted", ["chunks_cover_every_token_once", "varlen-chunks/partition"])
-def test_a_case_is_found_by_its_property(wanted: str) -> None:
-    """Also one that was saved before there were ids."""
+def test_a_case_is_found_by_its_property() -> None:
+    wanted = "varlen-chunks/partition"
     path = Corpus(KEPT).find(wanted)
-    assert path.name == "chunks_cover_every_token_once-499f732b49.json"
+    assert path.name == "varlen-chunks-partition-084026aa22.json"
     assert path_of(wanted, KEPT) == path
 
 
 def test_one_of_several_cases_of_a_property_is_asked_for(two: tuple[Path, Path]) -> None:
-    with pytest.raises(ValueError, match=rf"^id = 'toys_divide', .* one of {two[0].name}, {two[1].name} "):
-        Corpus(two[0].parent).find("toys_divide")
+    with pytest.raises(ValueError, match=rf"^id = 'toys/divide', .* one of {two[0].name}, {two[1].name} "):
+        Corpus(two[0].parent).find("toys/divide")
 
 
 @pytest.mark.parametrize("wanted", ["0123", "", "f"])
@@ -293,7 +292,7 @@ def test_in_an_empty_corpus_nothing_is_found(tmp_path: Path) -> None:
 # Replaying
 
 FAILS = a_case(
-    property_name="gone",
+    property_id="toys/gone",
     steps=(call("cdiv", x=5, y=2),),
     expected=(Returned(3),),
     actual=(Returned(3),),
@@ -332,7 +331,7 @@ def test_a_case_written_by_this_version_replays_after_a_rename_of_a_strategy_and
     monkeypatch.setattr(registry, "load_properties", lambda: pytest.fail("the case is all that is needed"))
     for entry in Corpus(KEPT).entries():
         content = json.loads(entry.path.read_text())
-        content |= {"property_name": "renamed_since", "sentence": "No test says this any more."}
+        content |= {"property_id": "renamed/since", "sentence": "No test says this any more."}
         (tmp_path / entry.path.name).write_text(json.dumps(content))
     records = [replayed(entry, "impl", device)[0] for entry in Corpus(tmp_path).entries()]
     assert [record for record in records if record.verdict != "FIXED"] == []
@@ -370,7 +369,7 @@ def test_a_test_run_replays_its_corpus_first_and_fails_by_what_fails_or_cannot_b
     tmp_path: Path,
 ) -> None:
     path = Corpus(tmp_path).add(FAILS, first_seen=SEEN)
-    lacking = replace(FAILS, property_name="lacks", steps=(call("harness.capture"),))
+    lacking = replace(FAILS, property_id="toys/lacks", steps=(call("harness.capture"),))
     Corpus(tmp_path).add(lacking, first_seen=SEEN)
     (tmp_path / "bad.json").write_text("{")
     files = ["properties/test_types.py", "properties/test_corpus.py", "--corpus", str(tmp_path)]
@@ -431,7 +430,7 @@ def test_a_filling_that_is_none_is_refused(content: object) -> None:
 
 def test_a_case_is_written_in_lines_that_can_be_compared() -> None:
     lines = a_case().to_json().splitlines()
-    assert ' "property_name": "toys_divide",' in lines
+    assert ' "property_id": "toys/divide",' in lines
     assert max(map(len, lines)) < 150
 
 

@@ -26,7 +26,7 @@ from tests.unit.campaign.pretended import Actor, stage
 
 pytestmark = pytest.mark.usefixtures("executed")
 
-CHUNKS = "chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size"
+CHUNKS = "varlen-chunks/ends"
 MISCOUNTED = "a sequence that ends at a boundary gets an empty chunk"
 
 
@@ -193,9 +193,9 @@ def test_a_part_that_was_lost_is_tried_again_with_the_subject_apart(exhaustion: 
 
 def test_a_failure_that_a_sibling_decision_met_falsifies_this_decision_too() -> None:
     [name] = {one.property for one in enumerations().values() if one.decision == "prefixes"}
-    tested = next(one for one in load_properties().values() if one.id == name)
+    tested = load_properties()[name]
     ledger = a_state([tested])
-    ledger.property_states[tested.name].buckets.add("a bucket")
+    ledger.property_states[tested.id].buckets.add("a bucket")
     exhaustion = Exhaustion(Plan("siblings", engines=2, budget=60.0, exhaustive=True), ledger)
     assert {"prefixes", "rows with drafts"} <= exhaustion.progress.keys()
     assert given(exhaustion).known == frozenset()

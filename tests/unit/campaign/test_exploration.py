@@ -44,7 +44,7 @@ from subjects import KnownDeviation, Symptom
 from tests.helpers.cases import Pipe, a_case, a_property, toy
 from tests.helpers.modules import module
 
-NAME = "toys_divide"
+NAME = "toys/divide"
 TOY = """
 import os
 import sys
@@ -78,9 +78,9 @@ SUBJECT = Subject(
     __name__,
     sys.modules[__name__],
     (
-        KnownDeviation("toys_divide", "bug 1", _within(50, 100), id="fifties"),
-        KnownDeviation("toys_divide", "bug 2", _within(100, 200), id="hundreds", title="From a hundred on"),
-        KnownDeviation("toys_divide", "bug 3", RACES, id="race"),
+        KnownDeviation("toys/divide", "bug 1", _within(50, 100), id="fifties"),
+        KnownDeviation("toys/divide", "bug 2", _within(100, 200), id="hundreds", title="From a hundred on"),
+        KnownDeviation("toys/divide", "bug 3", RACES, id="race"),
     ),
 )
 """
@@ -116,7 +116,7 @@ def make(
         )
         workers.append(worker)
         tested = a_property(body, strategies={"x": st.integers(least, most)})
-        worker.properties = {tested.name: tested}
+        worker.properties = {tested.id: tested}
         return worker
 
     workers: list[Worker] = []
@@ -161,7 +161,7 @@ def kept_in(folder: Path) -> set[str]:
 
 
 def in_hand(worker: Worker) -> list[Path]:
-    return sorted(worker.pending.glob(f"{NAME}.*.json"))
+    return sorted(worker.pending.glob("toys-divide.*.json"))
 
 
 # What it counts.
@@ -521,7 +521,7 @@ def test_examples_that_show_each_known_defect_are_counted(make: Make) -> None:
 def test_a_defect_is_matched_where_its_condition_holds() -> None:
     of_toys = Condition(lambda case, _: case.subject == "toy")
     symptom = Symptom("refusal", "divide", "the call", condition=of_toys)
-    one = KnownDeviation("toys_*", "bug", symptom, id="one")
+    one = KnownDeviation("toys/*", "bug", symptom, id="one")
     matcher = KnownDefectMatcher((one,), DOCUMENTS)
     assert matcher.known(a_case(subject="other")) is None
     assert [matcher.known(a_case()), matcher.known(a_case())] == [one, one]
@@ -533,7 +533,7 @@ def test_conditions_are_asked_with_the_rules_of_the_subject_s_release() -> None:
     released = replace(DOCUMENTS, gdn_plain_decodes=not DOCUMENTS.gdn_plain_decodes)
     condition = Condition(lambda _, profile: profile == released)
     symptom = Symptom("refusal", "divide", "the call", condition=condition)
-    one = KnownDeviation("toys_*", "bug", symptom, id="one")
+    one = KnownDeviation("toys/*", "bug", symptom, id="one")
     for profile, expected in ((DOCUMENTS, None), (released, one)):
         assert KnownDefectMatcher((one,), profile).known(a_case()) is expected
 

@@ -193,7 +193,7 @@ def test_a_property_whose_worker_died_without_time_for_another_is_not_finished(t
 
 
 def test_a_replay_that_hangs_is_repeated_in_an_isolated_process(tmp_path: Path) -> None:
-    case = a_case(property_name=EXACT, subject="impl")
+    case = a_case(property_id=EXACT, subject="impl")
     path = case.save(tmp_path / "corpus" / "one.json")
 
     def replay(task: Replay, actor: Actor) -> None:

@@ -36,7 +36,7 @@ from tests.unit.campaign.pretended import Actor, Body, stage
 
 WRONG = Symptom("value", "divide", "result")
 LARGE = KnownDeviation(
-    ("division_*", "ceiling_*"), "https://example.org/1", WRONG, id="large", title="Large numbers"
+    ("divide/*", "cdiv/*"), "https://example.org/1", WRONG, id="large", title="Large numbers"
 )
 
 
@@ -45,7 +45,7 @@ def declared(*ids: str) -> list[KnownDeviation]:
 
 
 def row(name: str, compared: int, reason: str = "") -> PropertyState:
-    property_state = PropertyState(a_property(name=name), reason)
+    property_state = PropertyState(a_property(id=name), reason)
     property_state.record.counts = Counts(compared, compared)
     return property_state
 
@@ -53,20 +53,20 @@ def row(name: str, compared: int, reason: str = "") -> PropertyState:
 def property_state(*rows: PropertyState) -> str:
     """What a campaign with such properties thinks of a defect that never showed."""
     defects = KnownDefects([LARGE])
-    defects.conclude({one.name: one for one in rows})
+    defects.conclude({one.id: one for one in rows})
     return defects.all["large"].standing
 
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([("division_a", 200), ("ceiling_b", 200)], "no longer fails"),
-        ([("division_a", 200), ("ceiling_b", 199)], "not tried enough"),
-        ([("division_a", 200), ("ceiling_b", 0)], "not tried enough"),
-        ([("division_a", 200), ("ceiling_b", 0, "no ceiling")], "no longer fails"),
-        ([("division_a", 0, "no division")], "not tried"),
-        ([("toys_divide", 500)], "not tried"),
-        ([("division_a", 0)], "not tried"),
+        ([("divide/a", 200), ("cdiv/b", 200)], "no longer fails"),
+        ([("divide/a", 200), ("cdiv/b", 199)], "not tried enough"),
+        ([("divide/a", 200), ("cdiv/b", 0)], "not tried enough"),
+        ([("divide/a", 200), ("cdiv/b", 0, "no ceiling")], "no longer fails"),
+        ([("divide/a", 0, "no division")], "not tried"),
+        ([("toys/divide", 500)], "not tried"),
+        ([("divide/a", 0)], "not tried"),
     ],
     ids=str,
 )
@@ -80,13 +80,13 @@ def test_a_defect_is_gone_only_once_each_of_its_properties_was_tried_enough(
     ("rows", "remark"),
     [
         (
-            [("division_a", 0, "needs cpu, runs on cuda"), ("ceiling_b", 0, "needs cpu, runs on cuda")],
+            [("divide/a", 0, "needs cpu, runs on cuda"), ("cdiv/b", 0, "needs cpu, runs on cuda")],
             "needs cpu, runs on cuda",
         ),
-        ([("division_a", 0, "no division"), ("ceiling_b", 0, "no ceiling")], "no division; no ceiling"),
-        ([("division_a", 0)], "no example was run"),
-        ([("division_a", 0), ("ceiling_b", 0, "no ceiling")], "no example was run; no ceiling"),
-        ([("toys_divide", 500)], "none of its properties was chosen"),
+        ([("divide/a", 0, "no division"), ("cdiv/b", 0, "no ceiling")], "no division; no ceiling"),
+        ([("divide/a", 0)], "no example was run"),
+        ([("divide/a", 0), ("cdiv/b", 0, "no ceiling")], "no example was run; no ceiling"),
+        ([("toys/divide", 500)], "none of its properties was chosen"),
     ],
     ids=str,
 )
@@ -97,9 +97,9 @@ def test_a_defect_that_was_not_tried_has_the_reason(rows: list[tuple[Any, ...]],
 
 
 def test_a_defect_of_any_property_is_not_gone_where_only_some_were_tried() -> None:
-    anywhere = replace(LARGE, property=("division_*", "ceiling_*"))
+    anywhere = replace(LARGE, property=("divide/*", "cdiv/*"))
     defects = KnownDefects([anywhere], selected=True)
-    defects.conclude({"division_a": row("division_a", 500)})
+    defects.conclude({"divide/a": row("divide/a", 500)})
     assert defects.all["large"].standing == "not tried enough"
 
 
@@ -108,12 +108,12 @@ def test_a_rare_defect_is_gone_only_after_ten_times_as_many_examples_as_show_it_
     compared: int, expected: str
 ) -> None:
     defects = KnownDefects([replace(LARGE, one_in=300)])
-    defects.conclude({"division_a": row("division_a", compared)})
+    defects.conclude({"divide/a": row("divide/a", compared)})
     assert defects.all["large"].standing == expected
 
 
 def test_examples_that_ended_before_the_assertion_do_not_count_as_tried() -> None:
-    one = row("division_a", 199)
+    one = row("divide/a", 199)
     one.record.counts.examples = 300
     assert property_state(one) == "not tried enough"
 
@@ -143,13 +143,13 @@ SUBJECT = Subject(
     sys.modules[__name__],
     (
         KnownDeviation(
-            ("division_*", "ceiling_*"),
+            ("divide/*", "cdiv/*"),
             "https://example.org/1",
             Symptom("refusal", "divide", "the call"),
             id="large",
             title="Large numbers",
         ),
-        KnownDeviation("the_environment_variable_selects_the_layout_and_sd_is_the_default", "https://example.org/2", LAYOUT, id="layout"),
+        KnownDeviation("conv-layout/environment", "https://example.org/2", LAYOUT, id="layout"),
         KnownDeviation("chunk-metadata/*", "https://example.org/3", OFFSETS, id="never"),
     ),
 )
@@ -174,10 +174,10 @@ def meets(task: Explore, actor: Actor) -> None:
 def test_a_known_defect_is_counted_and_a_stale_declaration_is_wrong(tmp_path: Path) -> None:
     record, given = campaign(tmp_path, meets)
     large, layout, never = record.known
-    statuses = {row.name: row.status for row in record.properties}
+    statuses = {row.id: row.status for row in record.properties}
     assert statuses == {EXACT: "passed", ROUNDS_UP: "known", LAYOUT_READ: "UNEXPECTED PASS"}
     assert (large.standing, set(large.properties)) == ("showed", {ROUNDS_UP})
-    rounds_up = next(row for row in record.properties if row.name == ROUNDS_UP)
+    rounds_up = next(row for row in record.properties if row.id == ROUNDS_UP)
     assert large.properties == {ROUNDS_UP: rounds_up.known["large"]}
     assert rounds_up.examples == 30 * sum(task.property == ROUNDS_UP for task in given)
     assert (layout.standing, layout.stale, layout.examples) == ("no longer fails", True, 0)
@@ -196,7 +196,7 @@ def test_as_new_nothing_is_declared(tmp_path: Path) -> None:
 def test_what_a_dead_worker_had_in_hand_of_a_known_defect_is_no_finding(tmp_path: Path) -> None:
     def dies(task: Explore, actor: Actor) -> None:
         if not task.isolated:
-            actor.leave(ROUNDS_UP, a_case(property_name=ROUNDS_UP, subject="toy_declaring"))
+            actor.leave(ROUNDS_UP, a_case(property_id=ROUNDS_UP, subject="toy_declaring"))
             actor.die(-9)
         actor.passes(task)
 
@@ -224,7 +224,7 @@ def _hides(hidden: bool, task: Explore, actor: Actor) -> None:
 
 def falsified(name: str, x: int, function: str = "divide") -> BucketRecord:
     message = f"result = {x + 1}, but should be {x} [{function}(x={x}, y=1)]"
-    case = a_case(property_name=name, steps=(call(function, x=x, y=1),), message=message)
+    case = a_case(property_id=name, steps=(call(function, x=x, y=1),), message=message)
     return a_bucket(x, case, report=f"reports/{name}")
 
 
@@ -235,11 +235,13 @@ def told_of(record: CampaignRecord) -> list[str]:
 
 
 def test_every_report_of_a_group_is_printed() -> None:
-    lines = told_of(a_record(falsified("a", 4), falsified("b", 70), properties=[], corpus=[]))
-    assert lines[0].startswith("\nFALSIFIED: a\n")
+    lines = told_of(
+        a_record(falsified("toys/divide", 4), falsified("toys/add", 70), properties=[], corpus=[])
+    )
+    assert lines[0].startswith("\nFALSIFIED: toys/divide: Toys divide.\n")
     assert [line.strip() for line in lines if "report.md" in line] == [
-        "report: reports/a/report.md",
-        "report: reports/b/report.md",
+        "report: reports/toys/divide/report.md",
+        "report: reports/toys/add/report.md",
     ]
     assert "  1 more at the same call and place, divide: the call:" in lines
 
@@ -298,25 +300,24 @@ def test_a_known_defect_that_was_not_tried_is_no_news() -> None:
 
 
 def test_a_defect_of_several_properties_is_known_where_it_shows() -> None:
-    state = a_state([a_property(), a_property(name="toys_add")])
-    for name, known in (("toys_divide", {"large": 1}), ("toys_add", {})):
+    state = a_state([a_property(), a_property(id="toys/add")])
+    for name, known in (("toys/divide", {"large": 1}), ("toys/add", {})):
         state.progress(name, 10, 10)
         state.explored(Explored(name, "passed", 1.0, known=known), at=1.0)
     assert {name: one.status.value for name, one in state.property_states.items()} == {
-        "toys_divide": "known",
-        "toys_add": "passed",
+        "toys/divide": "known",
+        "toys/add": "passed",
     }
 
 
 # Properties by their ids.
 
 
-def test_a_table_has_the_id_in_place_of_the_name_and_a_failure_has_both() -> None:
-    wrong = replace(falsified("a", 4), property_id="toys/divide")
-    rows = [replace(of(name, "not applicable", "no"), id=id_) for name, id_ in (("b", "toys/add"), ("c", ""))]
-    lines = told_of(a_record(wrong, properties=rows, corpus=[]))
-    assert lines[0].startswith("\nFALSIFIED: a (toys/divide)\n")
-    assert lines[-1] == "not applicable: toys/add, c: no"
+def test_a_table_has_the_ids_of_properties_and_a_failure_has_its_sentence_too() -> None:
+    rows = [of("toys/add", "not applicable", "no"), of("toys/copy", "not applicable", "no")]
+    lines = told_of(a_record(falsified("toys/divide", 4), properties=rows, corpus=[]))
+    assert lines[0].startswith("\nFALSIFIED: toys/divide: Toys divide.\n")
+    assert lines[-1] == "not applicable: toys/add, toys/copy: no"
     tested = [replace(row, status="passed") for row in rows]
     assert rendered(a_record(properties=tested)).splitlines()[2].split()[:2] == ["toys/add", "│"]
 
@@ -328,10 +329,10 @@ def rendered(record: CampaignRecord) -> str:
     return capture.get()
 
 
-@pytest.mark.parametrize("declared", ["toys_divide", "toys/divide", "toys/*"])
-def test_a_defect_that_no_longer_fails_may_be_declared_by_name_or_id(declared: str) -> None:
+@pytest.mark.parametrize("declared", ["toys/divide", "toys/*"])
+def test_a_defect_that_no_longer_fails_may_be_declared_by_id_or_pattern(declared: str) -> None:
     defects = KnownDefects([replace(LARGE, property=declared)], selected=declared != "toys/*")
     property_state = PropertyState(a_property(id="toys/divide"))
     property_state.record.counts = Counts(500, 500)
-    defects.conclude({"toys_divide": property_state})
+    defects.conclude({"toys/divide": property_state})
     assert [one.standing for one in defects.all.values()] == ["no longer fails"]

@@ -35,7 +35,7 @@ def a_bucket(finding: str = "", *, at: float = 5.0, first_seen: dict[str, str] =
 
 def a_property(status: str = "passed", **changes: Any) -> PropertyRecord:
     fields: dict[str, Any] = {"counts": Counts(10, 10), "seconds": 2.0}
-    return PropertyRecord("toys_divide", "Toys divide.", "algebra", status, **fields | changes)
+    return PropertyRecord("toys/divide", "Toys divide.", "algebra", status, **fields | changes)
 
 
 def a_shard(shard: int = 0, shards: int = 2, **changes: Any) -> CampaignRecord:

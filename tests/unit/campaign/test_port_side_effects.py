@@ -86,7 +86,7 @@ def test_effects_of_a_port_on_its_process_lose_no_finding(tmp_path: Path) -> Non
     assert done.returncode == 1, done.stdout + done.stderr
     (bucket,) = record_of(folder).buckets
     assert Path(bucket.corpus).parent == folder / "corpus"
-    assert Case.load(Path(bucket.corpus)).property_name == bucket.property
+    assert Case.load(Path(bucket.corpus)).property_id == bucket.property
     assert (Path(bucket.report) / "report.md").is_file()
     assert f"report: reports/{Path(bucket.report).name}/report.md" in done.stdout
     assert "CLEAN\n" not in done.stdout.replace("NOT CLEAN\n", "")
@@ -143,7 +143,7 @@ def test_a_case_is_kept_though_every_call_removes_the_reports(tmp_path: Path, th
     done = nightly_on(_REMOVES.format(folder=str(folder), then=then), folder)
     assert done.returncode == 1, done.stdout + done.stderr
     (bucket,) = record_of(folder).buckets
-    assert Case.load(Path(bucket.corpus)).property_name == bucket.property
+    assert Case.load(Path(bucket.corpus)).property_id == bucket.property
     assert (Path(bucket.report) / "report.md").is_file()
 
 

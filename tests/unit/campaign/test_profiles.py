@@ -39,7 +39,7 @@ def explored(seed: int = 1) -> list[Any]:
 def test_each_property_is_in_one_profile() -> None:
     listed = Counter(name for one in profiles().values() for each in one.sets for name in each.properties)
     assert {name for name, times in listed.items() if times > 1} == set()
-    assert set(listed) == {one.id for one in load_properties().values()}
+    assert set(listed) == set(load_properties())
 
 
 def test_a_profile_that_is_not_there_is_refused() -> None:

@@ -51,7 +51,7 @@ def corpus_of(folder: Path, count: int) -> list[str]:
     """The names of that many files, in their order."""
     names = [f"case{number:02}.json" for number in range(count)]
     for name in names:
-        a_case(property_name=EXACT).save(folder / "corpus" / name)
+        a_case(property_id=EXACT).save(folder / "corpus" / name)
     return names
 
 
@@ -62,7 +62,7 @@ def noting(order: list[str], verdicts: dict[str, str], seconds: float = 0.0) -> 
         name = Path(task.path).name
         order.append(name)
         time.sleep(seconds)
-        case = a_case(property_name=EXACT).to_data() if verdicts.get(name) == "FAILED" else {}
+        case = a_case(property_id=EXACT).to_data() if verdicts.get(name) == "FAILED" else {}
         actor.say(Replayed(CorpusRecord(name, verdicts.get(name, "FIXED"), ""), case))
 
     return replay
@@ -81,7 +81,7 @@ def test_cases_that_failed_last_are_replayed_first(tmp_path: Path) -> None:
 def test_a_case_that_no_campaign_has_replayed_comes_before_fixed_ones(tmp_path: Path) -> None:
     names = corpus_of(tmp_path, 6)
     pretended(tmp_path, passes, examples=30, engines=1, id="first", replay=noting([], {}))
-    a_case(property_name=EXACT).save(tmp_path / "corpus" / "later.json")
+    a_case(property_id=EXACT).save(tmp_path / "corpus" / "later.json")
     order: list[str] = []
     pretended(tmp_path, passes, examples=30, engines=1, id="second", replay=noting(order, {}))
     assert (order[0], len(order)) == ("later.json", len(names) + 1)
@@ -148,10 +148,10 @@ def test_what_was_not_replayed_is_named_in_terminal_and_summary(
 
 def test_a_case_that_another_file_of_its_name_hides_is_replayed_too(tmp_path: Path) -> None:
     """The corpus of the checkout and the one beside the reports may each have a case of a bucket."""
-    a_case(property_name=EXACT).save(tmp_path / "corpus" / "one.json")
-    a_case(property_name=EXACT, sentence="Another one.").save(tmp_path / "kept" / "one.json")
-    a_case(property_name=EXACT).save(tmp_path / "corpus" / "same.json")
-    a_case(property_name=EXACT).save(tmp_path / "kept" / "same.json")
+    a_case(property_id=EXACT).save(tmp_path / "corpus" / "one.json")
+    a_case(property_id=EXACT, sentence="Another one.").save(tmp_path / "kept" / "one.json")
+    a_case(property_id=EXACT).save(tmp_path / "corpus" / "same.json")
+    a_case(property_id=EXACT).save(tmp_path / "kept" / "same.json")
     order: list[str] = []
     pretended(tmp_path, passes, examples=30, replay=noting(order, {}), kept=str(tmp_path / "kept"))
     assert sorted(order) == ["one.json", "one.json", "same.json"]

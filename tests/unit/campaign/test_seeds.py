@@ -17,7 +17,7 @@ from tests.helpers.cases import a_property
 from tests.unit.campaign.nightly_examples import a_state
 from tests.unit.campaign.pretended import next_exploration
 
-NAMES = ("toys_add", "toys_divide", "toys_multiply")
+NAMES = ("toys/add", "toys/divide", "toys/multiply")
 
 
 @dataclass(eq=False)
@@ -41,10 +41,7 @@ class Played:
 
     def tasks(self, count: int) -> list[Explore]:
         functions = {self.engine: ("LiveEngine",)}
-        properties = [
-            a_property(name=name, id=f"toys/{name}", functions=functions.get(name, ("divide",)))
-            for name in NAMES
-        ]
+        properties = [a_property(id=name, functions=functions.get(name, ("divide",))) for name in NAMES]
         state = a_state(properties)
         scheduler = Scheduler(self.plan, state)
         pool, done = [Worker() for _ in range(self.workers)], list[Explore]()
@@ -72,7 +69,7 @@ def seeds(played: Played, count: int = 30) -> dict[str, list[int]]:
 
 def test_the_first_pass_is_in_the_learned_order(monkeypatch: pytest.MonkeyPatch) -> None:
     add, divide, multiply = NAMES
-    learned = [("toys/none", 1), (f"toys/{multiply}", 1), (f"toys/{divide}", 3), (f"toys/{multiply}", 2)]
+    learned = [("toys/none", 1), (multiply, 1), (divide, 3), (multiply, 2)]
     monkeypatch.setattr("statecheck.campaign.scheduler.visits", lambda: learned)
     for workers in (1, 3):
         tasks = Played(workers, 6).tasks(7)[:7]
@@ -147,7 +144,7 @@ def test_how_many_examples_an_exploration_runs_depends_on_the_machine() -> None:
 def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[str, int, int]], int]:
     """The tasks of a campaign in examples to its end, and how many ran; the first property's shrinking takes some more."""
     plan = Plan("toys", examples=budget, seed=7)
-    state = a_state([a_property(name=name) for name in NAMES])
+    state = a_state([a_property(id=name) for name in NAMES])
     scheduler = Scheduler(plan, state)
     pool, done = [Worker() for _ in range(workers)], list[Explore]()
     while True:

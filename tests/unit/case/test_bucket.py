@@ -47,33 +47,33 @@ ENOUGH = 4
 
 # One in most topics, by name: what they break shows in one place of one function.
 ONE_PLACE = [
-    ("ceiling division is the one for positive divisors", "ceiling_division_rounds_up_for_either_sign"),
-    ("a conv copy is as long wherever it starts", "a_conv_copy_stays_inside_the_data_of_one_block"),
+    ("ceiling division is the one for positive divisors", "cdiv/either-sign"),
+    ("a conv copy is as long wherever it starts", "conv-copy/one-block"),
     (
         "groups that ranks need a copy of are left out",
-        "conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_groups",
+        "state-shape/conv-ranks",
     ),
     (
         "a sequence is cut at multiples counted from its own start",
-        "no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary",
+        "varlen-chunks/boundaries",
     ),
     (
         "the last tokens of a row that do not fill a program are dropped",
-        "every_prefill_token_belongs_to_exactly_one_program",
+        "conv1d-metadata/partition",
     ),
-    ("decodes are counted wherever they stand", "rows_behind_the_first_prefill_are_prefills_however_short"),
-    ("a row is looked up with the length of the row before", "permuted_requests_come_out_permuted"),
-    ("a boundary is stored in the column behind it", "every_step_of_requests_in_rows_follows_the_rules"),
+    ("decodes are counted wherever they stand", "split/short-prefills"),
+    ("a row is looked up with the length of the row before", "block-table/row-order"),
+    ("a boundary is stored in the column behind it", "v1-history/every-step"),
     (
         "drafts count as tokens of the running state",
-        "after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_counts",
+        "align-postprocess/boundary-and-counts",
     ),
 ]
 # As many functions or fields show these as have what is broken in them.
 FEW_PLACES = [
-    ("the split of the first step is kept", "each_build_is_what_a_new_builder_would_build", 8),
-    ("every prefill has an initial state", "every_field_of_the_metadata_is_what_its_sentence_says", 3),
-    ("a full block runs on the next one", "align_mode_keeps_the_running_column_and_the_speculative_ones", 2),
+    ("the split of the first step is kept", "builder/several-steps", 8),
+    ("every prefill has an initial state", "builder/fields", 3),
+    ("a full block runs on the next one", "block-table/align-columns", 2),
 ]
 
 
@@ -136,11 +136,11 @@ def test_a_defect_that_shows_in_several_places_makes_a_bucket_of_each(
     ("name", "defects"),
     [
         (
-            "every_field_of_the_metadata_is_what_its_sentence_says",
+            "builder/fields",
             ("every prefill has an initial state", "the first block to write is the last one"),
         ),
         pytest.param(
-            "bad_input_is_refused_by_name_before_anything_is_written",
+            "refusals/bad-input",
             ("a bool passes for an int", "a matrix passes for a vector"),
             marks=pytest.mark.slow,
         ),
@@ -226,7 +226,7 @@ BUCKETS = [
 def test_a_bucket_is_what_was_broken_and_how_without_what_belongs_to_one_input(
     case: Case, rule: str, fault: str
 ) -> None:
-    assert bucket_of(case) == Bucket("toys_divide", rule, fault, "toy")
+    assert bucket_of(case) == Bucket("toys/divide", rule, fault, "toy")
 
 
 def test_a_finding_has_its_fields_from_the_access_and_not_from_its_sentence() -> None:
@@ -244,7 +244,7 @@ def test_the_seed_and_the_device_make_no_difference() -> None:
 
 
 def test_another_subject_and_another_property_are_other_buckets() -> None:
-    cases = (DIFFERS, replace(DIFFERS, subject="impl"), replace(DIFFERS, property_name="toys_add"))
+    cases = (DIFFERS, replace(DIFFERS, subject="impl"), replace(DIFFERS, property_id="toys/add"))
     assert len({bucket_of(case).id for case in cases}) == 3
 
 

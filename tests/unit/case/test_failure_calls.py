@@ -17,7 +17,7 @@ from statecheck.diagnose.own_calls import with_own_calls
 from statecheck.diagnose.rerun import replay
 from statecheck.execution.example import Example, ExecutionContext, Falsified
 from statecheck.execution.executors.in_process import InProcess
-from statecheck.execution.registry import found, load_properties
+from statecheck.execution.registry import load_properties
 from statecheck.report.markdown import report_text
 from statecheck.suite.short import lines
 from subjects import Subject
@@ -54,7 +54,7 @@ def without_the_last(cu_seqlens: Any, chunk_size: int) -> Any:
 def test_a_condition_on_two_calls_shows_the_one_that_is_wrong(function: str, wrong: Any) -> None:
     load_properties()
     subject = port_with(**{function: wrong})
-    case = falsified(subject, found("fla-chunks/partition").body, packed=PACKED)
+    case = falsified(subject, load_properties()["fla-chunks/partition"].body, packed=PACKED)
     assert case.failure is not None
     for one in (case, with_own_calls(case, subject)):
         assert f"[{function}(cu_seqlens=" in one.message

@@ -119,7 +119,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
     many = sum(isinstance(step, Call) for step in steps)
     return Case(
-        property_name=draw(names),
+        property_id=draw(names),
         sentence=draw(names),
         subject=draw(names),
         steps=tuple(steps),

@@ -26,7 +26,6 @@ from tests.unit.campaign.nightly_examples import bucket_with
 
 PORT = "examples.off_by_one"
 OFFSETS = a_case(
-    property_name="offsets_of_chunks",
     property_id="fla-chunks/offsets",
     subject=PORT,
     steps=(call("prepare_chunk_offsets", cu_seqlens=[0, 0], chunk_size=64),),
@@ -52,7 +51,7 @@ TEXTS = {
 
 
 def bucket(message: str = "wrong", id_: str = "", subject: str = PORT) -> BucketRecord:
-    found = replace(bucket_with(OFFSETS), message=message, subject=subject, property_id="fla-chunks/offsets")
+    found = replace(bucket_with(OFFSETS), message=message, subject=subject)
     return replace(found, id=id_ or found.id)
 
 

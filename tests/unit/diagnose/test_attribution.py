@@ -35,9 +35,9 @@ from tests.helpers.processes import alive, gone, run_python
 
 pytestmark = pytest.mark.usefixtures("executed")
 
-STORED = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
-TWICE = "storing_the_same_step_twice_is_storing_it_once"
-SCENARIOS = "requests_in_rows_read_the_state_of_their_tokens"
+STORED = "v1-postprocess/boundary"
+TWICE = "v1-postprocess/idempotent"
+SCENARIOS = "lifecycle/v1-provenance"
 POSTPROCESS = "align/kernels/postprocess.py"
 BEHIND = Variant(
     "one_column_behind", POSTPROCESS, "run, accepted, blocks - 1, bias", "run, accepted, blocks, bias"

@@ -143,7 +143,7 @@ def test_a_port_needs_what_is_called_and_not_what_is_handed_over(
     tmp_path: Path, moved: str, becomes: str
 ) -> None:
     """The case hands over functions that describe copies, which a port that lists copies itself has no use for."""
-    path = Corpus(ROOT / "corpus").find("3f71337be4")
+    path = Corpus(ROOT / "corpus").find("a859efe47f")
     assert '"Function"' in path.read_text(encoding="utf-8")
     name = f"toy_port_{becomes.lower()}"
     with module(tmp_path, name, LISTS_ONLY.format(moved=moved)):
@@ -208,15 +208,15 @@ ROUNDS = Symptom("value", "cdiv", "result")
 
 
 def test_a_declared_defect_is_known_and_another_one_is_not() -> None:
-    known = KnownDeviation("toys_divide", "https://example.org/1", ROUNDS, id="rounds-down")
-    other = KnownDeviation("toys_multiply", "https://example.org/2", ROUNDS)
+    known = KnownDeviation("toys/divide", "https://example.org/1", ROUNDS, id="rounds-down")
+    other = KnownDeviation("toys/multiply", "https://example.org/2", ROUNDS)
     assert verdict(DIVIDED, subject_of(wrong, known)) == (KNOWN, "rounds-down: result = 2, but should be 3")
     assert verdict(DIVIDED, subject_of(wrong, other))[0] == FAILED
     assert verdict(DIVIDED, subject_of(right, known))[0] == FIXED
 
 
 def test_what_is_known_is_taken_for_new_on_request() -> None:
-    known = KnownDeviation("toys_divide", "https://example.org/1", ROUNDS)
+    known = KnownDeviation("toys/divide", "https://example.org/1", ROUNDS)
     assert replay_case(DIVIDED, subject_of(wrong, known), "cpu", as_new=True).verdict == FAILED
 
 
@@ -247,18 +247,17 @@ def test_what_the_sanitizer_found_is_not_fixed_where_it_does_not_watch() -> None
 # Defects that are declared by a property's id.
 
 ROUNDS_DOWN = KnownDeviation("cdiv/either-sign", "https://example.org/1", Symptom("value", "cdiv", "result"))
-BY_NAME = "ceiling_division_rounds_up_for_either_sign"
+BY_NAME = "cdiv/either-sign"
 
 
-@pytest.mark.parametrize("id_", ["cdiv/either-sign", ""], ids=["with its id", "from before there were ids"])
-def test_a_defect_is_known_by_the_id_of_its_property(id_: str) -> None:
-    case = replace(DIVIDED, property_name=BY_NAME, property_id=id_)
+def test_a_defect_is_known_by_the_id_of_its_property() -> None:
+    case = replace(DIVIDED, property_id=BY_NAME)
     assert verdict(case, subject_of(wrong, ROUNDS_DOWN))[0] == "KNOWN"
 
 
 def test_a_defect_of_another_id_is_not_known() -> None:
-    case = replace(DIVIDED, property_name=BY_NAME)
+    case = replace(DIVIDED, property_id=BY_NAME)
     declared = replace(ROUNDS_DOWN, property="cdiv/tensor")
     assert verdict(case, subject_of(wrong, declared))[0] == "FAILED"
-    gone = replace(DIVIDED, property_name="long_gone")
+    gone = replace(DIVIDED, property_id="long/gone")
     assert verdict(gone, subject_of(wrong, ROUNDS_DOWN))[0] == "FAILED"

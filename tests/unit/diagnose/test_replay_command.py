@@ -29,7 +29,7 @@ HOLDS_THE_GIL = "import re; re.match('(a+)+$', 'a' * 60 + 'b')"
 def of_port(**changes: object) -> Case:
     """A case in which a worker died, of a port that may have been mended."""
     fields = {
-        "property_name": "chunk_offsets_count_the_chunks_before_each_sequence",
+        "property_id": "fla-chunks/offsets",
         "subject": "toy_offsets",
         "steps": (
             call("prepare_chunk_offsets", cu_seqlens=Tensor("int32", (4,), (0, 0, 0, 0)), chunk_size=64),
@@ -87,7 +87,7 @@ KNOWN = """
 [[known]]
 id = "short-offsets"
 title = "One too many."
-properties = ["chunk_offsets_count_the_chunks_before_each_sequence"]
+properties = ["fla-chunks/offsets"]
 versions = ">=0"
 link = "https://example.org/7"
 why = "A test."

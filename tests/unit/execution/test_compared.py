@@ -27,8 +27,8 @@ from tests.helpers.modules import ROOT
 
 DIVIDED = call("divide", x=6, y=2)
 COPIED, OFFSETS = (
-    "what_is_written_down_is_what_is_copied",
-    "chunk_offsets_count_the_chunks_before_each_sequence",
+    "copy-meta/copied",
+    "fla-chunks/offsets",
 )
 
 
@@ -210,7 +210,7 @@ def counted_chunks(cu_seqlens: Any, chunk_size: int) -> list[int]:
     return ends
 
 
-IN_PLACE = "starts_that_changed_in_place_give_a_fresh_result"
+IN_PLACE = "chunk-metadata/changed-in-place"
 
 
 @pytest.mark.parametrize("names", [{}, {"TENSORS": ("chunk_offsets",)}], ids=["lists", "tensors"])

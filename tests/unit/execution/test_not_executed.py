@@ -40,9 +40,9 @@ def explored(name: str, subject: Subject, *, sanitized: bool = True) -> Executio
     return context
 
 
-ORDERS = "no_order_of_programs_shows_in_the_columns_of_the_step"
-RED_ZONE = "nothing_is_precopied_through_a_sentinel"
-BYTES = "a_request_goes_to_the_column_of_its_last_token_and_remembers_where_it_comes_from"
+ORDERS = "preprocess-kernel/program-order"
+RED_ZONE = "precopy/null-block"
+BYTES = "preprocess-kernel/columns"
 
 
 @pytest.mark.usefixtures("unknown")

@@ -27,7 +27,7 @@ from tests.helpers.cases import a_case, a_property, toy
 from tests.helpers.processes import run_pytest
 
 TYPES = "properties/test_types.py"
-CEILING = (TYPES, "-k", "ceiling_division_rounds_up_for_either_sign")
+CEILING = (TYPES, "-k", "cdiv/either-sign")
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ SUBJECT = Subject(
     sys.modules[__name__],
     (
         KnownDeviation(
-            "division_is_exact_or_refused",
+            "divide/exact",
             "https://example.org/1",
             (Symptom("value", "divide", "result"), Symptom("refusal", "divide", "result")),
             id="rounds",
@@ -147,7 +147,7 @@ def cdiv(x, y):
 
 
 ROUNDS_DOWN = Symptom("value", "cdiv", "result")
-KNOWN = KnownDeviation("ceiling_division_rounds_up_for_either_sign", "https://example.org/2", ROUNDS_DOWN)
+KNOWN = KnownDeviation("cdiv/either-sign", "https://example.org/2", ROUNDS_DOWN)
 SUBJECT = Subject(__name__, sys.modules[__name__], (KNOWN,))
 """
 
@@ -257,7 +257,7 @@ def test_an_input_that_failed_once_and_never_again_is_reported_with_a_note(tmp_p
     found = session(tmp_path, "toy_flaky", *CEILING, source=FLAKY.format(at_last=""))
     assert found.code == 1
     assert found.summary[1:] == ["statecheck: 1 FALSIFIED"]
-    (report,) = (found.folder / "reports").glob("*ceiling*/report.md")
+    (report,) = (found.folder / "reports").glob("*cdiv-either-sign*/report.md")
     assert f"report: {report}" in found.output
     assert "run it again: " in found.output
     assert "Depends on 2 earlier calls" in report.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a property declares of itself, and by which of its two names it is found."""
+"""What a property declares of itself, and which ids an expression chooses."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from statecheck.execution.selection import select
 from tests.helpers.cases import a_property
 from tests.helpers.processes import run_pytest
 
-BOUNDARY = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
-
 
 @pytest.fixture(autouse=True)
 def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +38,7 @@ def declared(id_: Any) -> Callable[..., None]:
 
 def test_a_property_says_its_id() -> None:
     declared("toys/divide")
-    assert registry.PROPERTIES["toys_divide"].id == "toys/divide"
+    assert registry.PROPERTIES["toys/divide"].id == "toys/divide"
 
 
 @pytest.mark.parametrize(
@@ -49,13 +47,15 @@ def test_a_property_says_its_id() -> None:
 def test_an_id_is_a_topic_and_a_word(id_: str) -> None:
     with pytest.raises(ValueError, match=r"^id = .*, but should be <topic>/<word>, each of a-z, 0-9 and '-'"):
         declared(id_)
-    assert "toys_divide" not in registry.PROPERTIES
+    assert "toys/divide" not in registry.PROPERTIES
 
 
 def test_an_id_is_that_of_one_property() -> None:
-    with pytest.raises(ValueError, match=rf"^id = 'v1-postprocess/boundary', .* that of {BOUNDARY} \[prop\]"):
+    with pytest.raises(
+        ValueError, match=r"^id = 'v1-postprocess/boundary', .* that of another property \[prop\]"
+    ):
         declared("v1-postprocess/boundary")
-    assert "toys_divide" not in registry.PROPERTIES
+    assert "toys/divide" not in registry.PROPERTIES
 
 
 def test_a_module_that_is_imported_again_declares_the_same_properties() -> None:
@@ -65,70 +65,47 @@ def test_a_module_that_is_imported_again_declares_the_same_properties() -> None:
 
 def test_no_id_is_a_part_of_another_s() -> None:
     """Or a user who types the one would be given both."""
-    ids = [one.id for one in PROPERTIES.values()]
-    assert [(one, other) for one, other in permutations(ids, 2) if one in other] == []
+    assert [(one, other) for one, other in permutations(PROPERTIES, 2) if one in other] == []
 
 
-# Which properties an expression names.
+# Which properties an expression chooses.
 
-
-NAMED = {
-    name: a_property(name=name, id=id_)
-    for name, id_ in {
-        "chunks_cover": "fla-chunks/cover",
-        "chunks_end": "fla-chunks/end",
-        "decodes_end": "split/decodes",
-    }.items()
-}
+COVER, END, DECODES = IDS = ["fla-chunks/cover", "fla-chunks/end", "split/decodes"]
 
 
 @pytest.mark.parametrize(
     ("expression", "chosen"),
     [
-        ("fla-chunks/end", ["chunks_end"]),
-        ("fla-chunks", ["chunks_cover", "chunks_end"]),
-        ("split/", ["decodes_end"]),
-        ("split/decodes or fla-chunks/cover", ["chunks_cover", "decodes_end"]),
-        ("not fla-chunks", ["decodes_end"]),
-        ("fla-chunks and end", ["chunks_end"]),
-        ("decodes", ["decodes_end"]),
+        ("fla-chunks/end", [END]),
+        ("fla-chunks", [COVER, END]),
+        ("split/", [DECODES]),
+        ("split/decodes or fla-chunks/cover", [COVER, DECODES]),
+        ("not fla-chunks", [DECODES]),
+        ("fla-chunks and end", [END]),
+        ("decodes", [DECODES]),
     ],
 )
-def test_a_word_with_a_slash_or_a_hyphen_is_looked_for_in_ids(expression: str, chosen: list[str]) -> None:
-    assert select(list(NAMED), expression, NAMED) == chosen
+def test_an_expression_chooses_ids_by_their_parts(expression: str, chosen: list[str]) -> None:
+    assert select(IDS, expression) == chosen
 
 
 def test_a_word_that_is_a_topic_selects_the_whole_topic_and_nothing_else() -> None:
-    named = NAMED | {"split_chunks": a_property(name="split_chunks", id="fla-chunks/split")}
-    assert select(list(named), "split", named) == ["decodes_end"]
-    assert select(list(named), "split or cover", named) == ["chunks_cover", "decodes_end"]
+    ids = [*IDS, "fla-chunks/split"]
+    assert select(ids, "split") == [DECODES]
+    assert select(ids, "split or cover") == [COVER, DECODES]
 
 
-def test_a_word_that_is_no_topic_is_looked_for_in_names_alone() -> None:
+def test_an_expression_that_chooses_nothing_is_refused_with_the_nearest_ids() -> None:
     with pytest.raises(
         ValueError, match=r"^only = 'chunk_fla', but should match a property; like it are fla-chunks"
     ):
-        select(list(NAMED), "chunk_fla", NAMED)
+        select(IDS, "chunk_fla")
 
 
 def test_the_word_sequences_selects_all_properties_of_sequences() -> None:
     tested = load_properties()
-    chosen = select(sorted(tested), "sequences", tested)
-    assert {tested[name].id for name in chosen} == {
-        one.id for one in tested.values() if one.id.startswith("sequences/")
-    }
-
-
-def test_a_name_without_a_property_has_no_id() -> None:
-    """As of a saved case, whose property is gone."""
-    assert select(["gone"], "gone", NAMED) == ["gone"]
-    assert select(["gone", *NAMED], "not fla-chunks", NAMED) == ["gone", "decodes_end"]
-
-
-def test_a_property_is_found_by_its_name_and_by_its_id() -> None:
-    assert registry.found(BOUNDARY) is registry.found("v1-postprocess/boundary") is PROPERTIES[BOUNDARY]
-    with pytest.raises(KeyError, match="v1-postprocess/nothing"):
-        registry.found("v1-postprocess/nothing")
+    chosen = select(sorted(tested), "sequences")
+    assert set(chosen) == {id_ for id_ in tested if id_.startswith("sequences/")}
 
 
 @pytest.mark.slow
@@ -144,9 +121,9 @@ def test_pytest_s_own_k_knows_ids() -> None:
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("division_is_exact_or_refused", '@prop("divide/exact", '),
+        ("divide/exact", '@prop("divide/exact", '),
         (
-            "requests_in_rows_read_the_state_of_their_tokens",
+            "lifecycle/v1-provenance",
             "class RequestsInRowsReadTheStateOfTheirTokens(",
         ),
     ],
@@ -180,7 +157,7 @@ class Failing(ExampleMachine):
     "tested",
     [
         a_property(fails, strategies={"x": st.integers(0, 9)}),
-        MachineProperty("failing", "Fails.", "algebra", (), _no_body, {}, __name__, machine=Failing),
+        MachineProperty("toys/failing", "Fails.", "algebra", (), _no_body, {}, __name__, machine=Failing),
     ],
     ids=["body", "machine"],
 )

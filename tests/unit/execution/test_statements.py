@@ -13,7 +13,7 @@ from statecheck.case.values import call
 from statecheck.execution import registry
 from statecheck.execution.example import Example, ExecutionContext, Falsified
 from statecheck.execution.executors.in_process import InProcess
-from statecheck.execution.registry import PROPERTIES, load_properties
+from statecheck.execution.registry import load_properties
 from statecheck.execution.statements import statement, statements
 from tests.helpers.cases import toy
 from tests.helpers.modules import module
@@ -46,7 +46,7 @@ def declared(*of: Any) -> None:
 
 def test_each_row_is_a_property_of_its_own() -> None:
     declared(*rows())
-    floor, ceiling = registry.PROPERTIES["toys_round_down"], registry.PROPERTIES["a_toy_s_ceiling_is_up"]
+    floor, ceiling = registry.PROPERTIES["toys/floor"], registry.PROPERTIES["toys/ceiling"]
     assert (floor.id, floor.kind, floor.functions, floor.device) == (
         "toys/floor",
         "agreement",
@@ -54,7 +54,7 @@ def test_each_row_is_a_property_of_its_own() -> None:
         None,
     )
     assert (ceiling.id, ceiling.kind, ceiling.device) == ("toys/ceiling", "algebra", "cuda")
-    assert (floor.sentence, ceiling.sentence) == ("toys round down", "Toys round up.")
+    assert (floor.sentence, ceiling.sentence) == ("Toys round down.", "A toy's ceiling is up.")
     assert set(floor.strategies) == {"x"}
     assert floor.module == __name__
 
@@ -64,21 +64,15 @@ def test_a_row_s_body_is_the_table_s_on_what_the_row_calls() -> None:
     subject = toy(cdiv=lambda x, y: x // y)
     context = ExecutionContext(subject, InProcess(subject, "cpu"))
     with pytest.raises(Falsified) as found:
-        registry.PROPERTIES["toys_round_down"].explore(context, seed=1, max_examples=50)
+        registry.PROPERTIES["toys/floor"].explore(context, seed=1, max_examples=50)
     case = found.value.case
-    assert (case.property_name, case.property_id) == ("toys_round_down", "toys/floor")
+    assert case.property_id == "toys/floor"
     assert case.calls == (call("cdiv", x=1, y=2),)
 
 
-def test_two_rows_of_one_name_or_id_are_refused() -> None:
-    first, second = rows()
-    with pytest.raises(ValueError, match=r"^property = 'toys_round_down', but should be a name of its own"):
-        declared(
-            first, statement("toys/other", "agreement", ["cdiv"], says="toys round down", x=st.integers())
-        )
-    with pytest.raises(
-        ValueError, match=r"^id = 'toys/ceiling', but should not be that of a_toy_s_ceiling_is_up"
-    ):
+def test_two_rows_of_one_id_are_refused() -> None:
+    _, second = rows()
+    with pytest.raises(ValueError, match=r"^id = 'toys/ceiling', but should not be that of another property"):
         declared(second, statement("toys/ceiling", "agreement", ["cdiv"], says="toys turn", x=st.integers()))
 
 
@@ -138,11 +132,3 @@ def test_what_hypothesis_remembers_of_rows_is_kept_apart_and_found_again(tmp_pat
     registry.PROPERTIES.clear()
     assert one != two
     assert digests("tabled") == [one, two]
-
-
-def test_rows_of_the_suite_are_where_other_properties_were() -> None:
-    """Corpus, buckets and known defects name them."""
-    boundary = PROPERTIES["an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"]
-    assert boundary.module == "properties.test_align_copies"
-    found = vars(__import__(boundary.module, fromlist=["x"]))
-    assert found[f"test_{boundary.name}"].property is boundary

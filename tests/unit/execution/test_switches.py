@@ -27,7 +27,7 @@ from tests.helpers.processes import run_python
 
 pytestmark = pytest.mark.usefixtures("executed")
 
-BY_SLOT = "no_order_of_programs_shows_in_what_is_stored_by_slot"
+BY_SLOT = "v2-postprocess/program-order"
 FILE = "align/kernels/postprocess.py"
 ARRIVAL = "if last_to_finish(programs, counters_ptr):"
 AT_ONCE = Variant("counts_at_once", FILE, ARRIVAL, "if resets > 0:")

@@ -156,7 +156,7 @@ def test_launches_of_a_subject_in_another_process_are_counted(tmp_path: Path) ->
     }
 
 
-COPIES = "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block"
+COPIES = "v1-postprocess/boundary"
 
 
 @pytest.fixture(scope="module")

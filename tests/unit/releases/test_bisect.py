@@ -252,5 +252,5 @@ def test_a_replay_writes_its_verdict_down(tmp_path: Path, device: str) -> None:
     main(["replay", str(case), "--device", device, "--verdict", str(path)])
     assert json.loads(path.read_text()) == {
         "verdict": "FIXED",
-        "message": "impl now answers toys_divide by the rules",
+        "message": "impl now answers toys/divide by the rules",
     }

@@ -139,7 +139,8 @@ def test_a_report_in_markdown_has_no_markup_of_the_subject_s(tmp_path: Path, mes
     html = before + folded + after
     assert not re.search(r"<(script|details|summary|/details|!--|a )", html)
     headings = re.findall(r"<h\d>(.*?)</h\d>", html)
-    assert headings == ["toy: toys divide", *OURS]
+    assert headings[0].startswith("toy: ")
+    assert headings[1:] == OURS
     # Whatever is said, the parts of the report stay apart.
     # Of the environment, and the block table in the open and folded.
     assert html.count("<table>") == 3

@@ -222,7 +222,7 @@ def test_a_failure_of_a_port_names_the_port_s_call_and_stays_in_its_bucket() -> 
 def test_states_and_addresses_that_a_port_is_handed_are_places_of_pools() -> None:
     """Addresses are other ones in every process."""
     subject = adapted(port(list_copies=numpy_port.list_copies, copy_runs=moves_nothing))
-    tested = load_properties()["runs_that_overlap_themselves_move_as_through_a_temporary"]
+    tested = load_properties()["copy-meta/memmove"]
     caught = hunt(tested, subject, shrink=False)
     assert caught is not None
     message = "\n".join(with_own_calls(caught.case, subject).own_calls)

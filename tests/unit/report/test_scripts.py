@@ -205,7 +205,7 @@ def {name}(*args, **arguments):
 
 
 def failing(id_: str, subject: Subject) -> Case:
-    tested = next(one for one in load_properties().values() if one.id == id_)
+    tested = load_properties()[id_]
     caught = hunt(tested, subject, shrink=True)
     assert caught is not None
     return with_own_calls(caught.case, subject)
@@ -445,7 +445,7 @@ def test_a_script_calls_the_project_behind_an_adapter(tmp_path: Path) -> None:
     assert [("toy_engine.divide(6, 2)" in text, "import toy_adapter" in text) for text in texts[:2]] == [
         (True, False)
     ] * 2
-    assert [text.count("toy_adapter 1.2: toys divide") for text in (texts[0], texts[2])] == [1, 1]
+    assert [text.count("toy_adapter 1.2: Toys divide") for text in (texts[0], texts[2])] == [1, 1]
     (tmp_path / "repro.py").write_text(texts[0], encoding="utf-8")
     ended = [run(tmp_path / "repro.py", SUBJECT_PATH=str(tmp_path)).returncode]
     (tmp_path / "toy_engine.py").write_text(ENGINE.replace(" + 1", ""), encoding="utf-8")

@@ -23,7 +23,6 @@ def a_reordering_case(outcome: Outcome) -> Case:
     given = call("Sequences.extend", self=Name("library"), context=0, rows=[(0, (1,))], features={})
     return a_case(
         sentence=SENTENCE,
-        property_name="reordered_sequences_go_on",
         property_id="sequences/reorder",
         steps=(made, given),
         expected=(Returned(record("Sequences")), RIGHT),
@@ -73,4 +72,4 @@ def test_each_saved_case_of_an_engine_names_a_law() -> None:
 
 
 def test_a_property_of_a_function_has_its_own_sentence() -> None:
-    assert should_hold(a_case()) == "Toys divide."
+    assert should_hold(a_case()) == "Toys divide. (toys/divide)"

@@ -64,7 +64,7 @@ def subject_with(*known: KnownDeviation) -> Subject:
         (declared((OFFSETS, "nosuch/*")), r"properties = 'nosuch/\*', but should match a property"),
         (declared("zzz"), "topics are .*fla-chunks"),
         (declared(OFFSETS), None),
-        (declared("chunk_offsets_count_*"), None),
+        (declared("fla-chunks/*"), None),
     ],
 )
 def test_a_declaration_that_can_match_nothing_is_refused(known: KnownDeviation, message: str | None) -> None:

@@ -18,7 +18,7 @@ ENTRY = """
 [[known]]
 id = "x"
 title = "It divides wrongly"
-properties = ["toys_*"]
+properties = ["toys/*"]
 versions = ">=0"
 link = "https://example.org/1"
 why = "seen"
@@ -93,11 +93,11 @@ TEXTS = {
     "twice": (ENTRY * 2, "id = 'x', but should be that of one defect, not of 2 [{}"),
     "unknown field": (_with("message", '"x"'), "known[0] fields = ['message'], but should be fields of "),
     "text for a list": (
-        _with("properties", '"toys_divide"'),
-        "known[0].properties = 'toys_divide', but should be a list",
+        _with("properties", '"toys/divide"'),
+        "known[0].properties = 'toys/divide', but should be a list",
     ),
     "every property": (
-        _with("properties", '["toys_divide", "*"]'),
+        _with("properties", '["toys/divide", "*"]'),
         "property = '*', but should be a name, of which * is only a part",
     ),
     "unknown kind": (_with("kind", '"bug"'), "kind = 'bug', but should be one of ['fault', "),

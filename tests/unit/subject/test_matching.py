@@ -47,7 +47,7 @@ CONDITIONS: dict[str, tuple[Callable[[Case], Any], str]] = {
 
 def declared(condition: Callable[[Case], Any], **fields: Any) -> KnownDeviation:
     shown = replace(SYMPTOM, condition=Condition(lambda case, _: condition(case)))
-    return KnownDeviation("toys_divide", "bug", shown, id=fields.pop("id", "x"), **fields)
+    return KnownDeviation("toys/divide", "bug", shown, id=fields.pop("id", "x"), **fields)
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
@@ -118,7 +118,7 @@ def test_a_function_a_place_and_an_exception_are_names_and_no_patterns(field: st
 def test_a_new_failure_names_the_declared_defect_that_one_field_keeps_from_matching(
     slip: Symptom, field: str
 ) -> None:
-    known = KnownDeviation("toys_divide", "bug", slip, id="x")
+    known = KnownDeviation("toys/divide", "bug", slip, id="x")
     message = f"Known defect x is declared for {field}, and differs in nothing else." if field else ""
     index = KnownDefectMatcher((known,), DOCUMENTS)
     assert index.nearest(CASE) == message
@@ -135,5 +135,5 @@ def test_a_declared_defect_of_another_property_is_not_named() -> None:
 def test_a_declared_defect_of_other_inputs_is_not_named(holds: bool, names_it: bool) -> None:
     condition = Condition(inputs=lambda case, profile: holds)
     slip = Symptom("value", "cdiv", "resutl", condition=condition)
-    known = KnownDeviation("toys_divide", "bug", slip, id="x")
+    known = KnownDeviation("toys/divide", "bug", slip, id="x")
     assert bool(KnownDefectMatcher((known,), DOCUMENTS).nearest(CASE)) is names_it

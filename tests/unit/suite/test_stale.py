@@ -24,7 +24,7 @@ from tests.helpers.modules import module
 from tests.helpers.processes import run_pytest
 
 WRONG = Symptom("value", "cdiv", "result")
-EITHER, TENSOR = "ceiling_division_rounds_up_for_either_sign", "cdiv/tensor"
+EITHER, TENSOR = "cdiv/either-sign", "cdiv/tensor"
 PORT = """
 import sys
 
@@ -115,7 +115,7 @@ def test_a_test_run_gives_a_property_the_examples_that_its_defects_need(
 
 def test_kernels_that_are_executed_on_a_cpu_get_no_more_examples() -> None:
     launching = next(tested for tested in load_properties().values() if tested.launches)
-    assert examples_wanted(_bench(launching.name), launching, 20) == 20 < enough(ONE_IN)
+    assert examples_wanted(_bench(launching.id), launching, 20) == 20 < enough(ONE_IN)
 
 
 def test_a_test_of_ones_own_suite_compares_as_many_examples_as_its_defects_need(tmp_path: Path) -> None:

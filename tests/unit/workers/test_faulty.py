@@ -17,8 +17,8 @@ from statecheck.execution.example import ExecutionContext
 from tests.helpers.cases import Pipe
 from tests.unit.workers import faulty
 
-TEMPORAL = "a_temporal_copy_is_the_block_of_the_last_accepted_token"
-CONV = "a_conv_copy_starts_at_the_row_of_the_last_accepted_token"
+TEMPORAL = "temporal-copy/start"
+CONV = "conv-copy/start"
 Explored = Callable[[str], Ended]
 
 

@@ -89,11 +89,11 @@ def recorded(name: str, device: str, many: int) -> Recording:
 
 
 SAMPLED = {
-    "chunks_cover_every_token_once": 20,
-    "a_temporal_copy_is_the_block_of_the_last_accepted_token": 20,
-    "an_accepted_state_on_a_boundary_is_stored_in_the_column_of_its_block": 3,
-    "division_is_exact_or_refused": 20,
-    "an_old_step_never_shows_in_a_new_one": 3,
+    "varlen-chunks/partition": 20,
+    "temporal-copy/start": 20,
+    "v1-postprocess/boundary": 3,
+    "divide/exact": 20,
+    "builder/no-stale-step": 3,
 }
 
 

@@ -69,7 +69,7 @@ class Night:
         return (self.home / "report.html").read_text(encoding="utf-8")
 
     def of(self, name: str) -> PropertyRecord:
-        (found,) = (row for row in self.record.properties if row.name == name)
+        (found,) = (row for row in self.record.properties if row.id == name)
         return found
 
 
@@ -139,9 +139,9 @@ def _found_shrunk_reported_and_kept(first: Night) -> None:
     bucket, other = first.bucket, first.of(ROUNDS_UP)
     assert first.code == 1, first.output
     assert Case.from_json(json.dumps(bucket.case)).calls[0] == call("divide", x=12, y=1)
-    assert f"FALSIFIED {bucket.id}: {EXACT} (divide/exact): " in first.output
+    assert f"FALSIFIED {bucket.id}: {EXACT}: " in first.output
     assert bucket.id in first.page
-    assert Path(bucket.corpus).name == f"{EXACT}-{bucket.id}.json"
+    assert Path(bucket.corpus).name == f"divide-exact-{bucket.id}.json"
     assert Case.load(Path(bucket.report) / "case.json").calls[0].named == {"x": 12, "y": 1}
     assert bucket.first_seen["commit"] == COMMIT
     # It goes on after the failure, and counts further examples of it.

@@ -26,7 +26,7 @@ from tests.helpers.cases import a_case, a_property
 
 FIRST_SEEN = {"date": "2026-11-22", "commit": "0123456789ab"}
 LONG_AGO = {"date": "2026-01-31", "commit": "ba9876543210"}
-NAME = "toys_divide"
+NAME = "toys/divide"
 DIVIDED = a_case()
 """One thing that is wrong."""
 ADDED = a_case(
@@ -49,8 +49,8 @@ def a_record(**fields: Any) -> CampaignRecord:
 
 
 def a_ledger(*marks: Situation, **skipped: str) -> CampaignState:
-    names = (NAME, "toys_add", *skipped)
-    properties = [a_property(name=name) for name in names]
+    names = (NAME, "toys/add", *skipped)
+    properties = [a_property(id=name) for name in names]
     return CampaignState(a_record(), properties, skipped, lambda: marks, FIRST_SEEN)
 
 
@@ -73,7 +73,7 @@ def status_of(state: CampaignState) -> Status:
 
 
 def test_a_property_that_does_not_apply_is_not_explored() -> None:
-    property_state = a_ledger(toys_copy="toy has no copy").property_states["toys_copy"]
+    property_state = a_ledger(**{"toys/copy": "toy has no copy"}).property_states["toys/copy"]
     assert (property_state.open, property_state.detail) == (False, "toy has no copy")
 
 
@@ -93,7 +93,7 @@ def test_an_error_counts_once_it_came_again_and_the_third_closes_the_property() 
 def test_a_mark_has_the_number_of_its_examples_and_its_first_property() -> None:
     state = a_ledger(Situation("empty batch", "batch"), Situation("null block", "align"))
     explored(state, marks={"empty batch": 3, "an unknown mark": 1})
-    state.explored(Explored("toys_add", "passed", 1.0, marks={"empty batch": 4}), at=9.0)
+    state.explored(Explored("toys/add", "passed", 1.0, marks={"empty batch": 4}), at=9.0)
     reached, missed = state.marks.values()
     assert (reached.examples, reached.at, reached.property) == (7, 5.0, NAME)
     assert (missed.examples, missed.at, missed.property) == (0, None, "")
@@ -171,10 +171,10 @@ def test_what_a_replayed_case_shows_is_known_from_the_beginning(
 
 
 def test_a_replayed_case_of_a_property_that_was_not_chosen_is_still_a_bucket(tmp_path: Path) -> None:
-    other = replace(DIVIDED, property_name="toys_copy")
+    other = replace(DIVIDED, property_id="toys/copy")
     state = a_ledger()
     state.replayed(CorpusRecord("a", "FAILED", ""), tmp_path / "a", other.to_data())
-    assert [bucket.property for bucket in state.buckets.values()] == ["toys_copy"]
+    assert [bucket.property for bucket in state.buckets.values()] == ["toys/copy"]
 
 
 def test_a_trouble_is_listed_once() -> None:
@@ -240,19 +240,11 @@ def rich() -> CampaignState:
     return state
 
 
-@pytest.mark.parametrize("saved", ["", "toys/halves"])
-def test_a_case_of_the_corpus_that_fails_is_named_with_the_id_of_its_property(saved: str) -> None:
-    state = CampaignState(a_record(), [a_property(name=NAME, id="toys/divide")], {}, tuple, FIRST_SEEN)
-    case = replace(DIVIDED, property_id=saved)
-    state.replayed(CorpusRecord("a.json", "FAILED", ""), Path("corpus/a.json"), case.to_data())
-    assert state.buckets[ONE].named == f"{NAME} ({saved or 'toys/divide'})"
-
-
 @pytest.mark.parametrize("kept_before", [True, False])
 def test_a_failure_whose_case_was_kept_before_is_not_new(kept_before: bool) -> None:
     ids = {ONE} if kept_before else set()
     record = a_record(began=f"{FIRST_SEEN['date']}T10:00:00")
-    state = CampaignState(record, [a_property(name=NAME)], {}, tuple, FIRST_SEEN, kept_before=ids)
+    state = CampaignState(record, [a_property(id=NAME)], {}, tuple, FIRST_SEEN, kept_before=ids)
     state.replayed(CorpusRecord("a.json", "FAILED", ""), Path("corpus/a.json"), DIVIDED.to_data())
     state.record.corpus.clear()
     assert is_new(state.buckets[ONE], CampaignRecord.from_json(state.current().to_json())) is not kept_before

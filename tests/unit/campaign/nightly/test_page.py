@@ -102,7 +102,7 @@ def test_the_page_and_the_summary_are_those_of_the_golden_file(
 _ERROR = a_property("b", status="ERROR", examples=0)
 _UNTESTED = a_property("b", status="not tested", examples=0)
 _GONE = KnownRecord("old", standing="no longer fails")
-_SHOWN = KnownRecord("old", standing="showed", properties={"chunks_end": 3})
+_SHOWN = KnownRecord("old", standing="showed", properties={"chunks/end": 3})
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def reported(tmp_path: Path) -> tuple[BucketRecord, Path]:
     case = a_case(subject="toy_divides", actual=(Returned(2),), device="cpu")
     with module(tmp_path, "toy_divides", DIVIDE):
         folder = write_report(case, tmp_path / "reports", load("toy_divides").module)
-    file = case.save(tmp_path / "corpus" / "toys_divide-00000000ff.json")
+    file = case.save(tmp_path / "corpus" / "toys/divide-00000000ff.json")
     return a_bucket(255, case, corpus=str(file), report=folder.name), tmp_path
 
 

@@ -101,7 +101,7 @@ def no_collection() -> Iterator[None]:
 @pytest.mark.parametrize("kind", [Engine, Run])
 @pytest.mark.slow
 def test_a_scenario_is_freed_when_it_ends(trial: ExecutionContext, kind: type) -> None:
-    tested = load_properties()["requests_in_slots_read_the_state_of_their_tokens"]
+    tested = load_properties()["lifecycle/v2-provenance"]
     assert isinstance(tested, MachineProperty)
     with no_collection():
         before = objects_of(kind)

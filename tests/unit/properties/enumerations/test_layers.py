@@ -18,7 +18,7 @@ from properties.enumerations.sizes import rising, sequences, sums
 from statecheck.execution.enumerations import Slice, enumerations
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
-from statecheck.execution.registry import found, load_properties
+from statecheck.execution.registry import load_properties
 from subjects import Subject
 from tests.helpers.planted import broken_subject, defect_named
 from tests.helpers.slow import slow_after
@@ -232,9 +232,8 @@ def test_a_planted_defect_shows_at_its_bound(name: str, tmp_path: Path) -> None:
 
 def first_failing(decision: str, subject: Subject) -> tuple[int, str]:
     """The bound and the first input of it that fails."""
-    load_properties()
     enumeration, context = enumerations()[decision], ExecutionContext(subject, ordinary_port(subject, "cpu"))
-    tested = found(enumeration.property)
+    tested = load_properties()[enumeration.property]
     for bound in count():
         for drawn in enumeration.inputs(bound):
             try:
