@@ -1,7 +1,7 @@
-"""Where releases of an engine changed semantics on purpose: the rules as they are in one of them.
+"""Variants of rules: where the documents and an implementation differ on purpose.
 
-A rule that differs between releases is handed the profile of the release that it is asked about. What is being verified
-says which one it follows; by default that is the documents'.
+A rule that has variants is handed a profile, which says for each of them which one is asked about. A subject
+says which ones it follows; by default that is the documents'.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Profile:
-    """What the rules of one release are, where they are not those of the documents."""
+    """A variant of each rule that has several; by default that of the documents."""
 
     # Builders and cache configuration (documents 1 to 3).
     padding_block: int = -1
-    """What the state indices of a decode row of padding hold: the mark by which the release's kernels skip a row."""
+    """What the state indices of a decode row of padding hold: the mark by which kernels skip a row."""
     tails_decode: bool = False
     """Whether a prompt's last token alone, behind a state, is a decode."""
     starts_in_buffers: bool = True

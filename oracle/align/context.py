@@ -57,7 +57,7 @@ def num_mamba_layers(groups: Sequence[CacheGroup]) -> int:
 def num_slots(groups: Sequence[CacheGroup], num_state_types: int, profile: Profile) -> int:
     """Entries of a context's vectors: one per mamba layer and copy function.
 
-    Releases that count a layer's own states only say so in their profile. Source: contract 1.13.
+    Where a layer's own states alone are counted, the profile says so. Source: contract 1.13.
     """
     if profile.spare_state_slots:
         return num_mamba_layers(groups) * num_state_types

@@ -118,7 +118,7 @@ def live_rows(mapping: Sequence[int]) -> list[tuple[int, int]]:
 def table_row(row: int, slot: int, profile: Profile) -> int:
     """Where a request's blocks stand in a block table: at its place in the batch, as in document 4.
 
-    Releases that keep them by slot say so in their profile.
+    Where tables are kept by slot, the profile says so.
     """
     return slot if profile.tables_by_slot else row
 

@@ -71,7 +71,7 @@ class BuilderStep:
 class BuilderConfig:
     """What a builder is constructed with; `num_spec` drafts per step, sizes in tokens.
 
-    `chunk_size` is that of the Mamba-2 model; the other builders have no use for it. `profile` is that of the builder's release.
+    `chunk_size` is that of the Mamba-2 model; the other builders have no use for it. `profile` has the builder's variants of rules.
     """
 
     mode: str
@@ -265,7 +265,7 @@ def without_padding(step: BuilderStep, table: Rows, filler: int) -> Rows:
 
 
 def decode_table(step: BuilderStep, config: BuilderConfig) -> Rows:
-    """Blocks for kernels that skip a row by a negative block, or by the null block in releases that say so."""
+    """Blocks for kernels that skip a row by a negative block, or by the null block where the profile says so."""
     return without_padding(step, running_columns(step, config), config.profile.padding_block)
 
 

@@ -105,7 +105,7 @@ def is_spec_row(step: BuilderStep, config: BuilderConfig, row: StepRow) -> bool:
 
     That is any decode with drafts, none included; and where the host can tell decodes from prompt
     chunks, also a decode without drafts, since it may still have accepted some.
-    Releases that tell by the drafts alone read the same state where one token was accepted.
+    Builders that tell by the drafts alone read the same state where one token was accepted.
     """
     if config.num_spec == 0 or not step.has_accepted or not is_decode(step, row):
         return False
@@ -178,7 +178,7 @@ def _without_speculation(step: BuilderStep, config: BuilderConfig) -> GDNMetadat
 
 
 def _counts(row: StepRow, profile: Profile) -> bool:
-    """Whether a row counts among prefills. Releases that count padding too say so in their profile."""
+    """Whether a row counts among prefills. Where padding counts, too, the profile says so."""
     return profile.gdn_counts_padding or not row.is_padding
 
 
@@ -267,7 +267,7 @@ def _with_prefills(
 ) -> GDNMetadata:
     """Each of the rows, padding and decodes among them, goes through the prefill kernels.
 
-    In releases whose decodes go elsewhere, chunks are those of the rows behind them.
+    Where decodes go elsewhere, chunks are those of the rows behind them.
     """
     starts = starts_of(rows)
     chunked = starts if profile.gdn_chunks_of_decodes else starts_of(rows[num_decodes:])

@@ -228,7 +228,7 @@ class Scheduler:
         self._register(request, first + known)
         prefixes = request.prefixes[first + 1 : first + 1 + known]
         # A resumed request computes its outputs again: several known tokens in a row are a prompt to its metadata, not a
-        # decode with drafts. To compare with the prompt alone, as releases do, would break I1 (contract 1.6).
+        # decode with drafts. To compare with the prompt alone, would break I1 (contract 1.6).
         is_prefilling = first < request.num_prompt or known > 1
         return ScheduledRequest(
             request.id,

@@ -8,20 +8,17 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
+import tomllib
 import types
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
 
-_PACKAGES = """
-    IPython aiohttp anthropic apache_tvm_ffi av blobfile compressed_tensors cuda cutlass datasets decord decord2 deep_ep deep_gemm
-    deepseek_recipe easydict einops flash_attn flash_mla flashinfer gguf grpc humming interegular kernels llguidance mistral_common
-    modelscope mori multipart ninja numba nvidia nvshmem openai_harmony outlines partial_json_parser prometheus_client pybase64 pynvml
-    quack scipy sentencepiece setproctitle sgl_kernel smg_grpc_servicer soundfile tiktoken tilelang timm tml_renderers torch_memory_saver
-    torchao torchaudio torchcodec torchvision tvm_ffi uvicorn uvloop watchfiles xgrammar xxhash zstandard
-"""
-"""Top-level packages that get a stand-in where they are not installed."""
+_PACKAGES = frozenset(
+    tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["packages"]
+)
 
 
 class _AbsentType(type):
@@ -75,7 +72,7 @@ class _StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Python asks it last, so that what is installed is imported."""
 
     def find_spec(self, name: str, *_: Any) -> Any:
-        if name.partition(".")[0] in _PACKAGES.split():
+        if name.partition(".")[0] in _PACKAGES:
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 

@@ -5,6 +5,8 @@ the attributes that an engine of this size reads.
 """
 
 import functools
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,34 +23,13 @@ from subjects.vllm.engine.settings import (
 )
 from subjects.vllm.release import find, optional
 
-_MODEL_LACKS = """
-    uses_mrope is_encoder_decoder is_diffusion is_deepseek_mla use_mla is_moe is_mm_prefix_lm
-    is_multimodal_model is_attention_free supports_multimodal_inputs enable_prompt_embeds
-    enable_return_routed_experts use_fp64_gumbel enable_trace_replay return_sampling_mask
-    trust_remote_code is_multimodal_raw_input_only_model uses_alibi uses_xdrope
-"""
-"""What the model is not, and does not have: attributes that are False."""
-_MODEL_NONE = """
-    pooler_config logits_processors rswa_window quantization multimodal_config attention_chunk_size
-"""
-"""Attributes that are None."""
+ATTRIBUTES = tomllib.loads(Path(__file__).with_name("attributes.toml").read_text(encoding="utf-8"))
+"""Of what is made without a constructor."""
 _MODEL = {
-    **dict.fromkeys(_MODEL_LACKS.split(), False),
-    **dict.fromkeys(_MODEL_NONE.split()),
-    "is_hybrid": True,
-    "enforce_eager": True,
-    "runner_type": "generate",
-    "logprobs_mode": "raw_logprobs",
-    "disable_cascade_attn": True,
-    "skip_tokenizer_init": True,
-    "seed": 0,
+    **dict.fromkeys(ATTRIBUTES["model"]["false"], False),
+    **dict.fromkeys(ATTRIBUTES["model"]["none"]),
+    **ATTRIBUTES["model"]["values"],
     "dtype": torch.float32,
-    "architecture": "Toy",
-    "architectures": ["Toy"],
-    "model": "toy",
-    "served_model_name": "toy",
-    "uses_xdrope_dim": 0,
-    "mrope_num_dims": 0,
 }
 _BACKENDS = {"mamba1": "MAMBA1", "mamba2": "MAMBA2", "gdn": "GDN_ATTN", "short_conv": "SHORT_CONV"}
 BUILDERS = {

@@ -12,6 +12,7 @@ import torch
 
 from statecheck.subject.not_offered import NotOffered
 from subjects.kit.objects import bare, made_with
+from subjects.vllm.engine.config import ATTRIBUTES
 from subjects.vllm.engine.connector import in_place
 from subjects.vllm.engine.parts import (
     GPU_FOLDER,
@@ -31,22 +32,7 @@ from subjects.vllm.release import find
 
 _STATE = f"{GPU_FOLDER}.model_states.mamba_hybrid"
 ON_CPU = torch.device("cpu")
-_CONFIGURATIONS = """
-    model cache compilation lora load parallel scheduler speculative observability
-"""
-"""Parts of the configuration that the runner keeps."""
-_OFF = """
-    use_pp check_ep_fault use_dcp supports_mm_inputs uses_inputs_embeds is_pooling_model
-    is_encoder_decoder is_encoder_only use_aux_hidden_state_outputs
-"""
-"""Attributes of the runner that are False."""
-_ABSENT = """
-    pp_handler intermediate_tensors ubatch_runner encoder_cache pcp_manager pooling_runner
-    adaptive_verification fast_prefill rejection_sampler batch_sharder structured_outputs_worker
-    execute_model_state aux_output_connector routed_experts_capturer output_copy_stream main_stream
-    kv_block_zeroer
-"""
-"""Attributes of the runner that are None."""
+_ATTRIBUTES = ATTRIBUTES["runner"]
 
 
 class LiveWorkerV2(LiveWorker):
@@ -85,11 +71,11 @@ class LiveWorkerV2(LiveWorker):
     def _configure(self, runner: Any) -> None:
         """What the runner's constructor takes from the configuration."""
         settings, config = self.settings, self.config
-        for name in _CONFIGURATIONS.split():
+        for name in _ATTRIBUTES["configurations"]:
             setattr(runner, f"{name}_config", getattr(config, f"{name}_config"))
-        for name in _OFF.split():
+        for name in _ATTRIBUTES["false"]:
             setattr(runner, name, False)
-        for name in _ABSENT.split():
+        for name in _ATTRIBUTES["none"]:
             runner.__dict__[name] = None
         runner.vllm_config, runner.device = config, ON_CPU
         runner.dtype = runner.kv_cache_dtype = torch.float32

@@ -11,7 +11,7 @@ import torch
 
 from statecheck.subject.not_offered import NotOffered
 from subjects.vllm.engine.parts import GPU_FOLDER, HostBuffer
-from subjects.vllm.engine.v1_parts import HostTorch
+from subjects.vllm.engine.v1 import HostTorch
 from subjects.vllm.release import RELEASE_NAME, optional
 
 HANDLER, WORKER = f"{GPU_FOLDER}.pp_utils", "vllm.v1.worker.gpu_worker"
