@@ -12,7 +12,6 @@ from statecheck.case.values import Raised
 
 ILLEGAL, MISALIGNED, HANG = "illegal access", "misaligned access", "hang"
 LAUNCH, MEMORY, DIED = "launch failure", "out of memory", "worker died"
-KINDS = (ILLEGAL, MISALIGNED, HANG, LAUNCH, MEMORY, DIED)
 
 _WORDS = {
     ILLEGAL: "memory was touched that is not there",
@@ -31,7 +30,7 @@ _SIGNS = (
 
 @dataclass(frozen=True)
 class Fault:
-    """The end of a worker: one of `KINDS`, and a sentence that is the same whenever the same thing happens.
+    """The end of a worker: its kind, one of the names above, and a sentence that is the same whenever the same thing happens.
 
     `killed`: by SIGKILL, which another process may have sent.
     """
