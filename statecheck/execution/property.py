@@ -31,6 +31,8 @@ from statecheck.util.files import in_file_name
 ERRORS = "errors"
 """The folder of reports with inputs on which a property raised, although each outcome is what the rules expect."""
 _ON_A_CPU = 5
+# A turn of a campaign ends after some twelve compared examples, most of which are to be drawn.
+_WRITTEN_IN_A_SEARCH = 4
 _LAUNCHING = frozenset(
     {
         "harness.launch",
@@ -109,18 +111,15 @@ class Property:
             trial.end()
         context.observer.example_ended()
 
-    def run_written(self, context: ExecutionContext) -> None:
-        """Run the written examples that have not run in the context; raises what the first failing example raises."""
-        while context.written[self.id] < len(self.written):
-            written = self.written[context.written[self.id]]
-            test = with_no_database_key(hypothesis.example(**written)(self.test()))
+    def run_written(self, context: ExecutionContext, most: int | None = None) -> None:
+        """Run the next written examples that have not run in the context, all or `most`; raises what the first failing example raises."""
+        for written in self.written[context.written[self.id] :][:most]:
+            test, before = with_no_database_key(hypothesis.example(**written)(self.test())), context.examples
             try:
                 self._settings(1, database=None, phases=[Phase.explicit])(test)(context)
-            except Exception:
-                context.written[self.id] += 1
-                raise
-            # Not reached where the observer ends the search before the example: it runs in the next search.
-            context.written[self.id] += 1
+            finally:
+                # None where the observer ended the search before the example: it runs in the next search.
+                context.written[self.id] += context.examples - before
 
     def test(self) -> Callable[..., None]:
         """The Hypothesis test; its argument `trial` is the `ExecutionContext` to run on."""
@@ -174,7 +173,7 @@ class Property:
         failed: Falsified | None = None
         try:
             if simplest:
-                self.run_written(context)
+                self.run_written(context, _WRITTEN_IN_A_SEARCH)
         except Falsified as error:
             # Drawn examples are shrunk: what they show, too, is shown by a smaller input.
             failed = error

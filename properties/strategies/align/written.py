@@ -148,7 +148,7 @@ def flawed_batches_before_forward() -> list[BatchBeforeForward]:
 
 def single_requests_after_forward() -> list[BatchAfterForward]:
     """One request with one state: launched as documented, the grid has one program."""
-    return [BatchAfterForward(ONE_STATE, (request,)) for request in AFTER]
+    return [BatchAfterForward(ONE_STATE, (request,)) for request in reversed(AFTER)]
 
 
 def single_requests_before_forward() -> list[BatchBeforeForward]:
