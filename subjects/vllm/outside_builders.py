@@ -121,6 +121,13 @@ def indexes_nothing(call: Call) -> bool:
     return not lens or any(not length and any(lens[at:]) for at, length in enumerate(lens))
 
 
+def rounds_beyond_int32(call: Call) -> bool:
+    """A sequence that is rounded up to whole chunks as an int32, and with the size of a chunk is none any more."""
+    starts = call.named["cu_seqlens"]
+    longest = max((end - start for start, end in pairwise(starts.values())), default=0)
+    return bool(starts.dtype == "int32" and longest + call.named["chunk_size"] > 2**31)
+
+
 def fewer_lengths(call: Call) -> bool:
     """Rows without a length."""
     arguments = call.named
@@ -150,5 +157,6 @@ _SINCE = (
     _said((0,), f"{_GDN}.build", "padding never exceeds what is captured", pads_beyond_graphs),
     _said((0,), "*AttentionMetadataBuilder", "states do not go with context parallelism", shards_by_context),
     _said((0,), "prepare_chunk_indices", "empty sequences have no chunks to name", indexes_nothing),
+    _said((0,), "prepare_chunk_*", "chunks have 64 tokens, not thousands of millions", rounds_beyond_int32),
     _said((0, 33), _GATHER, "every row has a length", fewer_lengths),
 )

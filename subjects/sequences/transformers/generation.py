@@ -69,6 +69,12 @@ def generate(context: TransformersContext, name: int, count: int, features: Gene
         if any(words in str(error) for words in _REFUSALS):
             raise NotImplementedError(str(error)) from error
         raise
+    except KeyError as error:
+        # As `empty_cache`: there is no static layer for this kind of layer.
+        kinds = getattr(context.model.config, "layer_types", ())
+        if (features.static or features.compiled) and error.args[0] in kinds:
+            raise NotImplementedError(f"no static cache for layers of kind {error}") from error
+        raise
 
 
 def _generate(context: TransformersContext, name: int, count: int, features: GenerateFeatures) -> list[int]:

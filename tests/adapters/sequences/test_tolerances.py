@@ -43,7 +43,7 @@ def _moved(logits: list[float], share: float) -> list[float]:
     ("noise", "tolerance"),
     [
         (0.0, PORT / MOST_EXACT),
-        (2e-4, TIMES_NOISE * 2e-4),
+        (4e-4, TIMES_NOISE * 4e-4),
         (0.002, PORT),
         # A defect, which says nothing of rounding.
         (0.5, PORT / MOST_EXACT),

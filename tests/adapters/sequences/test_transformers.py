@@ -139,6 +139,13 @@ def test_each_feature_has_an_effect() -> None:
     assert set(port.features(CORRECT)) <= counted
 
 
+def test_generate_with_a_static_cache_is_not_offered_without_static_layers() -> None:
+    context = port.new("deepseek_v4", 0)
+    port.extend(context, [(0, [3, 1, 2])])
+    with pytest.raises(NotImplementedError, match="no static cache for layers of kind"):
+        port.generate(context, 0, 2, history="cache", static=True)
+
+
 @pytest.mark.parametrize("history", ["none", "cache", "continued", "continued, whole prompt"])
 def test_generate_chooses_the_same_tokens_with_any_history(history: str) -> None:
     context = port.new(CORRECT, 0)
