@@ -128,9 +128,11 @@ SUBJECT = Subject(
 def test_every_property_counts_in_one_place(tmp_path: Path, processes: str) -> None:
     found = session(tmp_path, "toy_verdicts", TYPES, "-n", processes, source=VERDICTS)
     assert found.code == 1
-    evidence, verdicts = found.summary
+    evidence, verdicts, matched = found.summary
     assert evidence.startswith("statecheck: toy_verdicts: 5 of 6 applicable properties selected; ")
     assert verdicts == "statecheck: 2 FALSIFIED, 1 known, 3 not applicable"
+    assert matched.startswith("statecheck: known defect rounds matched ")
+    assert matched.endswith(" failures of 1 property: https://example.org/1")
     assert "not applicable: no ceilings" in found.output
     assert "known: rounds" in found.output
     assert "not applicable: toy_verdicts has no MambaSpec.max_memory_usage_bytes" in found.output
