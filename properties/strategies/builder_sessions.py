@@ -27,7 +27,7 @@ def _limits(setup: BuilderSetup) -> tuple[int, int, int]:
 
 
 def _fitted(setup: BuilderSetup, step: BuildCall) -> BuildCall:
-    return noted(_inside_domain(step, setup))
+    return noted(inside_domain(step, setup))
 
 
 @cache
@@ -118,7 +118,7 @@ def _class(row: StepRequest) -> tuple[int, int]:
     return (1 if row.num_computed else 2, row.query_len)
 
 
-def _inside_domain(step: BuildCall, setup: BuilderSetup) -> BuildCall:
+def inside_domain(step: BuildCall, setup: BuilderSetup) -> BuildCall:
     """What the documents leave open, closed: who passes less host data promises more."""
     if _needs_host_lengths(setup) and not step.bounds:
         step = replace(step, bounds=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from properties.strategies.builder_sessions import Session
+from properties.strategies.builder_sessions import Session, inside_domain
 from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
 
 DECODE, SHORT = StepRequest(1, 4), StepRequest(2, 7)
@@ -22,9 +22,9 @@ PLAIN = (
     BuildCall((DECODE, PROMPT, FIRST, *STALE)),
     BuildCall((DECODE, NEW)),
     BuildCall((NEW,), marks=False),
-    BuildCall((DECODE, PROMPT, FIRST), bounds=False, host_lengths=True),
+    BuildCall((DECODE, PROMPT, FIRST), bounds=False),
     BuildCall((NEW, DECODE), bounds=False),
-    BuildCall((DECODE, SHORT), marks=False, bounds=False, host_lengths=True),
+    BuildCall((DECODE, SHORT), marks=False, bounds=False),
 )
 SPECULATIVE = (
     BuildCall((*DRAFTED, WITHOUT_DRAFTS, *STALE)),
@@ -62,7 +62,7 @@ def written_sessions() -> Iterator[Session]:
         setups = _setups(kind, spec)
         for number, step in enumerate(steps):
             for setup in (setups[number % len(setups)], setups[(number + 4) % len(setups)]):
-                yield Session(setup, (step,))
+                yield Session(setup, (inside_domain(step, setup),))
 
 
 def written_captures() -> Iterator[dict[str, object]]:

@@ -158,7 +158,9 @@ class _Raised(Observer):
 
 
 def test_an_error_of_a_property_leaves_its_input() -> None:
-    tested = Property("toy", "toy", "agreement", ("prepare_chunk_offsets",), body_that_raises, {}, __name__)
+    tested = Property(
+        "toy/raises", "toy", "agreement", ("prepare_chunk_offsets",), body_that_raises, {}, __name__
+    )
     kept: list[Case] = []
     context = ExecutionContext(adapted(numpy_port), InProcess(adapted(numpy_port), "cpu"))
     context.observer = _Raised(kept)

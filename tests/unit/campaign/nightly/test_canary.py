@@ -76,7 +76,7 @@ def test_a_canary_that_is_not_shrunk_is_not_found(
     assert why_not_found(context, tmp_path) == "it was shrunk to 12, but should be to 10"
 
 
-@pytest.mark.parametrize("name", ["case.json", "repro.py", "test_repro.py", "report.md", "report.html"])
+@pytest.mark.parametrize("name", ["case.json", "repro.py", "report.md", "report.html"])
 def test_a_canary_whose_report_is_incomplete_is_not_found(
     context: ExecutionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -61,19 +61,18 @@ class PromptsAlone(ByRow):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("runner", "where", "world"),
+    ("runner", "id_", "world"),
     [
-        (RowsForget, "without_copies", replace(SMALL, mode="none")),
-        (PromptsAlone, "in_rows", replace(SMALL, setup=PLAIN, kinds=("mamba2",))),
+        (RowsForget, "lifecycle/no-copies", replace(SMALL, mode="none")),
+        (PromptsAlone, "lifecycle/v1-provenance", replace(SMALL, setup=PLAIN, kinds=("mamba2",))),
     ],
     ids=["rows that forget", "prompts alone"],
 )
 def test_an_engine_that_decides_as_the_documents_do_is_found_out(
-    runner: type[ByRow], where: str, world: World, monkeypatch: pytest.MonkeyPatch
+    runner: type[ByRow], id_: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not triton_mode.executes():
         pytest.skip("kernels are compiled in this process; engines are hunted where they are executed")
     monkeypatch.setitem(RUNNERS, "V1", runner)
     monkeypatch.setattr(test_lifecycle, "worlds", lambda **_: st.just(world))
-    name = f"requests_{where}_read_the_state_of_their_tokens"
-    assert hunt(load_properties()[name], load("impl"), shrink=False) is not None
+    assert hunt(load_properties()[id_], load("impl"), shrink=False) is not None
