@@ -213,11 +213,19 @@ def test_a_fault_that_does_not_repeat_is_an_error_with_seed_and_traceback(
 
 
 def test_a_hang_late_in_the_budget_is_never_clean(tmp_path: Path) -> None:
-    late = "time.monotonic() - CALLS[0] > 1.5"
-    done = fuzz_faulty(tmp_path / "project", "--budget", "4s", when=late, fault=_HANG)
-    assert done.returncode == 2, done.stdout + done.stderr
-    (row,) = record_of(tmp_path / "project").properties
+    mark = tmp_path / "mark"
+    late = f"time.monotonic() - CALLS[0] > 1.5 and not os.close(os.open({str(mark)!r}, os.O_CREAT))"
+    # On a slow machine the first call may come too late for a hang within the budget.
+    for budget in ("4s", "8s", "16s"):
+        project = tmp_path / budget
+        done = fuzz_faulty(project, "--budget", budget, when=late, fault=_HANG)
+        if mark.exists():
+            break
+    assert mark.exists(), done.stdout + done.stderr
+    assert done.returncode in (1, 2), done.stdout + done.stderr
+    assert "\nCLEAN\n" not in done.stdout
+    (row,) = record_of(project).properties
     assert row.compared > 0
-    assert row.status in ("not finished", "ERROR")
-    assert "CLEAN\n" not in done.stdout
-    assert "line 7 in chunk_offsets" in row.detail
+    # With a longer budget there is time to repeat the hang.
+    assert row.status in ("not finished", "ERROR", "FALSIFIED")
+    assert row.status == "FALSIFIED" or "line 7 in chunk_offsets" in row.detail
