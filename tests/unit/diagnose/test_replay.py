@@ -69,11 +69,13 @@ def test_a_case_is_fixed_only_where_the_source_has_changed_since(tmp_path: Path)
 
 
 def test_a_case_is_fixed_where_the_engine_behind_a_port_has_changed(tmp_path: Path) -> None:
-    (tmp_path / "toy_engine").mkdir()
-    engine = tmp_path / "toy_engine" / "division.py"
+    (tmp_path / "toy_replayed_engine").mkdir()
+    engine = tmp_path / "toy_replayed_engine" / "division.py"
     engine.write_text("def divide(x, y):\n    return -(-x // y)\n")
     with module(
-        tmp_path, "toy_behind", "from toy_engine.division import divide\ncdiv = lambda x, y: divide(x, y)\n"
+        tmp_path,
+        "toy_behind",
+        "from toy_replayed_engine.division import divide\ncdiv = lambda x, y: divide(x, y)\n",
     ):
         subject = load("toy_behind")
         case = replace(DIVIDED, subject="toy_behind", first_seen={SOURCE: source_of(subject)})

@@ -47,14 +47,14 @@ def test_nothing_private_is_there() -> None:
 def test_a_checkout_s_commit_stands_behind_its_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = tmp_path / "toy_engine"
+    package = tmp_path / "toy_committed_engine"
     package.mkdir()
     (package / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     git = ("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org")
     for command in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "x"), ("tag", "-am", "x", "v3")):
         subprocess.run([*git, *command], check=True)
-    assert rows("toy_engine", "3.0")["toy_engine"] == "3.0 (commit v3)"
+    assert rows("toy_committed_engine", "3.0")["toy_committed_engine"] == "3.0 (commit v3)"
 
 
 @dataclass
