@@ -9,7 +9,7 @@ A property's body gets an `Example`:
 
 An example ends in one of these ways: the body comes to its end and `end` compares what is left; `Falsified`, with the case;
 `KnownFailure`, where the subject declares the defect; `OutsideDomain`, where the subject's contract leaves the input out.
-The `Observer` of the `ExecutionContext` is told of each.
+Each end is an event that the `Observer` of the `ExecutionContext` receives.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ WORKER = cast(Any, SimpleNamespace())
 OTHER = cast(Any, SimpleNamespace())
 
 
-def a_ledger(**skipped: str) -> CampaignState:
+def campaign_state(**skipped: str) -> CampaignState:
     models = dict.fromkeys(NAMES, MODELS)
     record = CampaignRecord(Plan("one", "toy"), complete=True, applicable=2)
     return CampaignState(record, PROPERTIES, skipped, list, {}, configurations=models)
@@ -68,7 +68,7 @@ def record_of(state: CampaignState) -> CampaignRecord:
 
 
 def test_each_property_is_compared_with_each_model_before_any_gets_a_second_turn() -> None:
-    state = a_ledger()
+    state = campaign_state()
     given = Scheduler(a_plan(), state)
     units = []
     for _ in range(6):
@@ -82,7 +82,7 @@ def test_each_property_is_compared_with_each_model_before_any_gets_a_second_turn
 
 
 def test_a_worker_takes_the_models_that_no_other_worker_has() -> None:
-    given = Scheduler(a_plan(), a_ledger())
+    given = Scheduler(a_plan(), campaign_state())
     models = []
     for worker in (WORKER, OTHER, WORKER, OTHER):
         task = next_exploration(given, worker, [WORKER, OTHER], 0.0, 50.0)
@@ -92,7 +92,7 @@ def test_a_worker_takes_the_models_that_no_other_worker_has() -> None:
 
 
 def test_a_unit_that_has_failed_is_counted_and_not_shrunk_again() -> None:
-    state = a_ledger()
+    state = campaign_state()
     given = Scheduler(a_plan(), state)
     first = next_exploration(given, WORKER, [WORKER], 0.0, 50.0)
     assert first is not None
@@ -122,7 +122,7 @@ def test_shrinking_has_a_share_of_the_budget() -> None:
 
 
 def test_a_verdict_says_for_how_many_models_a_property_passed() -> None:
-    state = a_ledger(**{unit_name("toys/saves", "lfm2"): "declared as unsupported: no states"})
+    state = campaign_state(**{unit_name("toys/saves", "lfm2"): "declared as unsupported: no states"})
     for name in NAMES:
         for model in ("mamba", "jamba"):
             ended(state, Explore(name, 0, 1, configuration=model), compared(model, 20))
@@ -137,7 +137,7 @@ def test_a_verdict_says_for_how_many_models_a_property_passed() -> None:
 
 
 def test_a_campaign_with_a_model_that_cannot_be_verified_is_not_clean_and_names_it() -> None:
-    state = a_ledger()
+    state = campaign_state()
     for name in NAMES:
         for model in ("mamba", "jamba"):
             ended(state, Explore(name, 0, 1, configuration=model), compared(model))
@@ -161,7 +161,7 @@ def test_a_verdict_warns_of_properties_with_few_compared_examples() -> None:
 
 
 def test_failures_of_two_models_are_two_causes() -> None:
-    state = a_ledger()
+    state = campaign_state()
     for model in MODELS[:2]:
         ended(state, Explore("toys/forks", 0, 1, configuration=model), Counts(1), a_failure(model))
     groups = grouped(record_of(state).buckets)
@@ -173,7 +173,7 @@ def test_failures_of_two_models_are_two_causes() -> None:
 
 def test_examples_of_a_profile_are_shared_by_the_models() -> None:
     ids = {one.id: 16 for one in PROPERTIES}
-    given, tasks = Scheduler(a_plan(profile="sequences"), a_ledger(), examples=ids), []
+    given, tasks = Scheduler(a_plan(profile="sequences"), campaign_state(), examples=ids), []
     while (task := next_exploration(given, WORKER, [WORKER], 0.0, 50.0)) is not None:
         tasks.append(task)
     assert {task.unit for task in tasks} == {unit_name(name, model) for name in NAMES for model in MODELS}
@@ -184,7 +184,7 @@ def test_examples_of_a_profile_are_shared_by_the_models() -> None:
 def test_shards_add_up_model_by_model(tmp_path: Path) -> None:
     records = []
     for model in MODELS[:2]:
-        state = a_ledger()
+        state = campaign_state()
         ended(state, Explore("toys/forks", 0, 1, configuration=model), compared(model, 3))
         record = record_of(state)
         record.save(tmp_path / "campaign.json")

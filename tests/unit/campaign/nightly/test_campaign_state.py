@@ -48,7 +48,7 @@ def a_record(**fields: Any) -> CampaignRecord:
     return CampaignRecord(Plan("night", "toy"), **fields)
 
 
-def a_ledger(*marks: Situation, **skipped: str) -> CampaignState:
+def campaign_state(*marks: Situation, **skipped: str) -> CampaignState:
     names = (NAME, "toys/add", *skipped)
     properties = [a_property(id=name) for name in names]
     return CampaignState(a_record(), properties, skipped, lambda: marks, FIRST_SEEN)
@@ -62,7 +62,7 @@ def found(case: Case = DIVIDED, *others: str, **changes: Any) -> Found:
 def explored(
     state: CampaignState, status: str = "passed", examples: int = 10, **fields: Any
 ) -> PropertyState:
-    """The ledger hears of an exploration, which took a second."""
+    """Apply an exploration, which took a second, to the state."""
     state.progress(NAME, examples, examples)
     state.explored(Explored(NAME, status, 1.0, **fields), at=5.04)
     return state.property_states[NAME]
@@ -73,12 +73,12 @@ def status_of(state: CampaignState) -> Status:
 
 
 def test_a_property_that_does_not_apply_is_not_explored() -> None:
-    property_state = a_ledger(**{"toys/copy": "toy has no copy"}).property_states["toys/copy"]
+    property_state = campaign_state(**{"toys/copy": "toy has no copy"}).property_states["toys/copy"]
     assert (property_state.open, property_state.detail) == (False, "toy has no copy")
 
 
 def test_an_error_counts_once_it_came_again_and_the_third_closes_the_property() -> None:
-    state = a_ledger()
+    state = campaign_state()
     seen = []
     for _ in range(3):
         property_state = explored(state, "error", detail="Traceback")
@@ -91,7 +91,7 @@ def test_an_error_counts_once_it_came_again_and_the_third_closes_the_property() 
 
 
 def test_a_mark_has_the_number_of_its_examples_and_its_first_property() -> None:
-    state = a_ledger(Situation("empty batch", "batch"), Situation("null block", "align"))
+    state = campaign_state(Situation("empty batch", "batch"), Situation("null block", "align"))
     explored(state, marks={"empty batch": 3, "an unknown mark": 1})
     state.explored(Explored("toys/add", "passed", 1.0, marks={"empty batch": 4}), at=9.0)
     reached, missed = state.marks.values()
@@ -100,7 +100,7 @@ def test_a_mark_has_the_number_of_its_examples_and_its_first_property() -> None:
 
 
 def test_what_was_found_falsifies_its_property_and_is_gone_past() -> None:
-    state = a_ledger()
+    state = campaign_state()
     property_state = explored(state, "falsified", found=(found(),), failing={ONE: 7})
     assert (property_state.status, property_state.detail, property_state.known) == (
         Status.FALSIFIED,
@@ -113,7 +113,7 @@ def test_what_was_found_falsifies_its_property_and_is_gone_past() -> None:
 
 
 def test_failing_examples_of_a_known_bucket_are_counted_once_each() -> None:
-    state = a_ledger()
+    state = campaign_state()
     explored(state, "falsified", found=(found(),), failing={ONE: 7})
     explored(state, failing={ONE: 5})
     assert state.buckets[ONE].examples == 12
@@ -122,7 +122,7 @@ def test_failing_examples_of_a_known_bucket_are_counted_once_each() -> None:
 def test_a_bucket_keeps_the_shrunk_case_before_one_that_was_only_met() -> None:
     met, shrunk = (a_case(steps=(call("divide", x=x, y=2),)) for x in (5, 1))
     for order in ((met, shrunk), (shrunk, met)):
-        state = a_ledger()
+        state = campaign_state()
         for case in order:
             explored(state, "falsified", found=(found(case, shrunk=case is shrunk),))
         (bucket,) = state.buckets.values()
@@ -133,14 +133,14 @@ def test_a_bucket_keeps_the_smaller_case_whichever_was_first() -> None:
     longer = replace(DIVIDED, steps=(call("divide", x=5_000_000, y=2),))
     assert bucket_of(longer).id == ONE
     for cases in ((longer, DIVIDED), (DIVIDED, longer)):
-        state = a_ledger()
+        state = campaign_state()
         for case in cases:
             state.find(found(case), 1.0)
         assert Case.from_json(json.dumps(state.buckets[ONE].case)).steps == DIVIDED.steps
 
 
 def test_messages_that_lead_to_a_case_twice_are_known_from_then_on() -> None:
-    state = a_ledger()
+    state = campaign_state()
     property_state = explored(state, "falsified", found=(found(DIVIDED, OTHER),))
     assert property_state.known == frozenset({ONE})
     property_state = explored(state, "falsified", found=(found(DIVIDED, OTHER),))
@@ -150,7 +150,7 @@ def test_messages_that_lead_to_a_case_twice_are_known_from_then_on() -> None:
 
 def test_a_bucket_is_as_old_as_the_corpus_says(tmp_path: Path) -> None:
     path = replace(DIVIDED, first_seen=LONG_AGO).save(tmp_path / "case.json")
-    state = a_ledger()
+    state = campaign_state()
     state.find(found(corpus=str(path)), 1.0)
     assert state.buckets[ONE].first_seen == LONG_AGO
 
@@ -162,7 +162,7 @@ def test_a_bucket_is_as_old_as_the_corpus_says(tmp_path: Path) -> None:
 def test_what_a_replayed_case_shows_is_known_from_the_beginning(
     tmp_path: Path, verdict: str, buckets: int, troubles: int
 ) -> None:
-    state, path = a_ledger(), DIVIDED.save(tmp_path / "case.json")
+    state, path = campaign_state(), DIVIDED.save(tmp_path / "case.json")
     content = DIVIDED.to_data() if verdict == "FAILED" else {}
     state.replayed(CorpusRecord("case.json", verdict, "a reason"), path, content)
     assert (len(state.buckets), len(state.record.troubles)) == (buckets, troubles)
@@ -172,20 +172,20 @@ def test_what_a_replayed_case_shows_is_known_from_the_beginning(
 
 def test_a_replayed_case_of_a_property_that_was_not_chosen_is_still_a_bucket(tmp_path: Path) -> None:
     other = replace(DIVIDED, property_id="toys/copy")
-    state = a_ledger()
+    state = campaign_state()
     state.replayed(CorpusRecord("a", "FAILED", ""), tmp_path / "a", other.to_data())
     assert [bucket.property for bucket in state.buckets.values()] == ["toys/copy"]
 
 
 def test_a_trouble_is_listed_once() -> None:
-    state = a_ledger()
+    state = campaign_state()
     state.trouble("the disk is full")
     explored(state, troubles=("the disk is full", "the disk is slow"))
     assert state.record.troubles == ["the disk is full", "the disk is slow"]
 
 
 def test_failing_examples_of_known_defects_are_counted_by_name() -> None:
-    state = a_ledger()
+    state = campaign_state()
     explored(state, known={"one": 2, "other": 1})
     property_state = explored(state, known={"one": 3})
     assert property_state.record.known == {"one": 5, "other": 1}
@@ -200,7 +200,7 @@ def test_failing_examples_of_known_defects_are_counted_by_name() -> None:
     ],
 )
 def test_what_is_known_hides_nothing_else(status: str, wrong: dict[str, Any]) -> None:
-    state = a_ledger()
+    state = campaign_state()
     explored(state, status, **wrong)
     property_state = explored(state, status, **wrong)
     property_state.stale = "declared as known"
@@ -208,7 +208,7 @@ def test_what_is_known_hides_nothing_else(status: str, wrong: dict[str, Any]) ->
 
 
 def test_a_bucket_that_was_not_shrunk_is_not_gone_past_until_it_is() -> None:
-    state = a_ledger()
+    state = campaign_state()
     property_state = explored(state, "falsified", found=(found(shrunk=False),))
     assert (property_state.status, property_state.known, property_state.unshrunk) == (
         Status.FALSIFIED,
@@ -224,8 +224,8 @@ def filled(state: CampaignState) -> CampaignRecord:
 
 
 def rich() -> CampaignState:
-    """A ledger that was given everything."""
-    state = a_ledger(Situation("empty batch", "batch"))
+    """The state of a campaign that was given everything."""
+    state = campaign_state(Situation("empty batch", "batch"))
     explored(
         state,
         "falsified",
