@@ -56,7 +56,7 @@ def statement(
     fixed = {argument: one for argument, one in given.items() if argument not in strategies}
 
     def made(shared: Callable[..., None]) -> Property:
-        body = _named(name, shared, fixed)
+        body = named_body(name, shared, fixed)
         body.__doc__ = sentence or says
         put_at(body, file, line)
         about = (f"{says[0].upper()}{says[1:]}.", kind, tuple(functions))
@@ -65,7 +65,7 @@ def statement(
     return made
 
 
-def _named(name: str, shared: Callable[..., None], fixed: Mapping[str, Any]) -> Callable[..., None]:
+def named_body(name: str, shared: Callable[..., None], fixed: Mapping[str, Any]) -> Callable[..., None]:
     """The body of a row: the one that all rows have, under a name of its own."""
 
     def body(trial: Example, **drawn: Any) -> None:
