@@ -16,6 +16,7 @@ from properties.strategies.sequences import (
     LARGEST_TOKEN,
     LAST_CALL,
     LONGEST,
+    OPERATIONS,
     SAVED,
     SOURCE,
     Drop,
@@ -28,16 +29,44 @@ from properties.strategies.sequences import (
     RollBack,
     Save,
     SequenceStory,
-    every_sequence_story,
     sequence_stories,
 )
 from statecheck.case.values import Name, Record, Returned, call
 from statecheck.execution.example import Example
-from statecheck.execution.registry import prop
+from statecheck.execution.laws import Configuration, law
 
 LIBRARY = "Sequences"
-_FUNCTIONS: dict[type, str] = {Grow: "extend"}
-"""The port's functions that operations of scenarios need, where they have other names."""
+# By id: scenarios, what each of them has to hold against a fresh run, and how the configuration differs from others.
+CONFIGURATIONS = (
+    Configuration("sequences/pieces", sequence_stories(most_rows=1), (CONTINUATION,),
+        "also where they came in pieces"),
+    Configuration("sequences/batches", sequence_stories(), (BATCH,),
+        "also where other sequences are in the batch"),
+    Configuration("sequences/fork", sequence_stories("fork"), ("fork",),
+        "also where it was forked, or is the fork of another one"),
+    Configuration("sequences/roll-back", sequence_stories("roll_back"), ("roll_back",),
+        "also where it was rolled back, or the library refused to"),
+    Configuration("sequences/save", sequence_stories("save"), ("save", "load"),
+        "also where it was saved and loaded, over another one or in another context"),
+    Configuration("sequences/drop", sequence_stories("drop"), ("drop",),
+        "also where another one was dropped in its place, or beside it"),
+    Configuration("sequences/reorder", sequence_stories("reorder"), (CONTINUATION, "reorder"),
+        "also where sequences were reordered, as beams are"),
+    Configuration("sequences/generate", sequence_stories("generate"), ("generate",),
+        "also where the library generated them, with each feature of generation"),
+    Configuration("sequences/any", sequence_stories(*OPERATIONS), (CONTINUATION,),
+        "whatever was done, in whatever order"),
+)  # fmt: skip
+
+
+@law("history", LIBRARY, CONFIGURATIONS, device="cpu", held=True)
+def logits_depend_only_on_the_tokens_of_a_sequence(trial: Example, story: SequenceStory) -> None:
+    """The logits of a sequence's next token depend only on its tokens.
+
+    Whatever was done with the sequence and with others, its logits, and the tokens that the library generates, are those of a fresh run
+    over its tokens.
+    """
+    SequenceRun(trial, story).run()
 
 
 @dataclass(eq=False)
@@ -60,22 +89,26 @@ class SequenceRun:
         self.model = self.trial.model(self.story.model)
         features = choices.features(self.model, "new", self.story.features)
         self.trial.agrees(call(LIBRARY, model=self.model, seed=0, features=features, bind="library"))
-        happen: dict[type, Callable[[Any], None]] = {
-            Extend: self.extend,
-            Grow: self.grow,
-            ForkSequence: self.fork,
-            RollBack: self.roll_back,
-            Save: self.save,
-            Load: self.load,
-            Drop: self.drop,
-            Reorder: self.reorder,
-            Generate: self.generate,
+        operations: dict[type, tuple[str, Callable[[Any], None]]] = {
+            Extend: ("extend", self.extend),
+            Grow: ("extend", self.grow),
+            ForkSequence: ("fork", self.fork),
+            RollBack: ("roll_back", self.roll_back),
+            Save: ("save", self.save),
+            Load: ("load", self.load),
+            Drop: ("drop", self.drop),
+            Reorder: ("reorder", self.reorder),
+            Generate: ("generate", self.generate),
         }
-        for operation in self.story.operations:
+        for event in self.story.operations:
+            function, happens = operations[type(event)]
             # What a port lacks ends no scenario that has other operations.
-            if choices.offers(_FUNCTIONS.get(type(operation), happen[type(operation)].__name__)):
-                happen[type(operation)](operation)
-        self.go_on()
+            if choices.offers(function):
+                happens(event)
+        # One more token for each sequence, so that a state that is wrong shows.
+        for context in range(CONTEXTS):
+            for number in [number for of, number in self.lengths if of == context]:
+                self.take("extend", context=context, rows=[(number, (1,))], features={})
 
     def extend(self, event: Extend) -> None:
         """Rows are cut where a sequence would be too long."""
@@ -143,12 +176,6 @@ class SequenceRun:
             if n > 0:
                 self.take("generate", context=context, sequence=sequence, n=n, features=features)
 
-    def go_on(self) -> None:
-        """One more token for each sequence, so that a state that is wrong shows."""
-        for context in range(CONTEXTS):
-            for number in [number for one, number in self.lengths if one == context]:
-                self.take("extend", context=context, rows=[(number, (1,))], features={})
-
     def of(self, count: int) -> list[tuple[int, int]]:
         """Context and number of the sequence with tokens that has this count, or that SAVED and others stand for; nothing where all are empty."""
         if self.places.get(count) in self.lengths:
@@ -165,123 +192,3 @@ class SequenceRun:
         put_back(effects)
         self.lengths = {(context, number): count for context, number, count in step["lengths"]}
         return step
-
-
-def _run(trial: Example, story: SequenceStory) -> None:
-    SequenceRun(trial, story).run()
-
-
-@prop(
-    "sequences/pieces",
-    "history",
-    LIBRARY,
-    device="cpu",
-    held=(CONTINUATION,),
-    story=sequence_stories(most_rows=1),
-)
-def test_logits_do_not_depend_on_the_pieces_in_which_tokens_come(
-    trial: Example, story: SequenceStory
-) -> None:
-    """Logits do not depend on the pieces in which tokens come.
-
-    The logits behind tokens that came in pieces are those of a fresh run over all of them.
-    """
-    _run(trial, story)
-
-
-@prop("sequences/batches", "history", LIBRARY, device="cpu", held=(BATCH,), story=sequence_stories())
-def test_logits_do_not_depend_on_other_sequences_in_the_batch(trial: Example, story: SequenceStory) -> None:
-    """Logits do not depend on other sequences in the batch.
-
-    The logits of each row of a batch are those of a fresh run over the tokens of its sequence alone.
-    """
-    _run(trial, story)
-
-
-@prop("sequences/fork", "history", LIBRARY, device="cpu", held=("fork",), story=sequence_stories("fork"))
-def test_a_forked_sequence_goes_on_as_its_source_would(trial: Example, story: SequenceStory) -> None:
-    """A forked sequence goes on as its source would.
-
-    A sequence that was forked, and its source, go on independently of each other, each as a fresh run over its tokens.
-    """
-    _run(trial, story)
-
-
-@prop(
-    "sequences/roll-back",
-    "history",
-    LIBRARY,
-    device="cpu",
-    held=("roll_back",),
-    story=sequence_stories("roll_back"),
-)
-def test_a_sequence_rolled_back_goes_on_as_if_the_tokens_had_not_come(
-    trial: Example, story: SequenceStory
-) -> None:
-    """A sequence rolled back goes on as if the tokens had not come.
-
-    After a rollback that the library reports as done, nothing is left of the tokens taken back; after one that it refuses,
-    nothing has changed.
-    """
-    _run(trial, story)
-
-
-@prop(
-    "sequences/save", "history", LIBRARY, device="cpu", held=("save", "load"), story=sequence_stories("save")
-)
-def test_a_loaded_sequence_goes_on_as_the_saved_one_would(trial: Example, story: SequenceStory) -> None:
-    """A loaded sequence goes on as the saved one would.
-
-    A sequence that was saved and loaded, over another one or in another context, goes on as a fresh run over its tokens.
-    """
-    _run(trial, story)
-
-
-@prop("sequences/drop", "history", LIBRARY, device="cpu", held=("drop",), story=sequence_stories("drop"))
-def test_a_sequence_that_was_dropped_leaves_nothing_behind(trial: Example, story: SequenceStory) -> None:
-    """A sequence that was dropped leaves nothing behind.
-
-    A sequence that begins where another one was dropped reads nothing of it, and its neighbours lose nothing.
-    """
-    _run(trial, story)
-
-
-@prop(
-    "sequences/reorder",
-    "history",
-    LIBRARY,
-    device="cpu",
-    held=(CONTINUATION, "reorder"),
-    story=sequence_stories("reorder"),
-)
-def test_reordered_sequences_go_on_as_those_that_they_come_from(trial: Example, story: SequenceStory) -> None:
-    """Reordered sequences go on as those that they come from.
-
-    After a reordering, as beams do it, each sequence goes on as a fresh run over the tokens that it has now.
-    """
-    _run(trial, story)
-
-
-@prop(
-    "sequences/generate",
-    "history",
-    LIBRARY,
-    device="cpu",
-    held=("generate",),
-    story=sequence_stories("generate"),
-)
-def test_generated_tokens_are_those_of_fresh_runs(trial: Example, story: SequenceStory) -> None:
-    """Generated tokens are those of fresh runs.
-
-    Each generated token is the one that a fresh run over all tokens before it chooses, with every feature of generation.
-    """
-    _run(trial, story)
-
-
-@prop("sequences/any", "history", LIBRARY, device="cpu", held=(CONTINUATION,), story=every_sequence_story())
-def test_logits_depend_on_the_tokens_of_a_sequence_only(trial: Example, story: SequenceStory) -> None:
-    """Logits depend on the tokens of a sequence only.
-
-    Whatever happens to sequences and in whatever order, the logits of the next token are those of a fresh run over the tokens.
-    """
-    _run(trial, story)

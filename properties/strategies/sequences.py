@@ -212,7 +212,7 @@ def _loaded_over_a_fork() -> st.SearchStrategy[Operations]:
     return st.one_of(st.tuples(_FORKS, loads), st.tuples(_SAVES, _extends(), _FORKS, loads))
 
 
-_OTHERS: dict[str, st.SearchStrategy[Operations]] = {
+OPERATIONS: dict[str, st.SearchStrategy[Operations]] = {
     "fork": _each(_FORKS),
     "roll_back": _each(_ROLLBACKS),
     "save": st.one_of(
@@ -234,7 +234,7 @@ def sequence_stories(*names: str, most_rows: int = SEQUENCES) -> st.SearchStrate
     # What is saved in a context is loaded into another one, which may have sequences by then.
     later = _extends(most_rows, CONTEXTS) if "save" in names else extends
     # Operations by themselves come first, so that a case shrinks to them.
-    kinds = [_each(later), *(_OTHERS[name] for name in names)]
+    kinds = [_each(later), *(OPERATIONS[name] for name in names)]
     operations = st.lists(st.one_of(kinds), max_size=8)
     return st.builds(
         lambda model, features, first, more: SequenceStory(
@@ -245,8 +245,3 @@ def sequence_stories(*names: str, most_rows: int = SEQUENCES) -> st.SearchStrate
         extends,
         operations,
     )
-
-
-def every_sequence_story() -> st.SearchStrategy[SequenceStory]:
-    """Scenarios with every operation, in any order."""
-    return sequence_stories(*_OTHERS)

@@ -1,8 +1,8 @@
 """A law with a table of configurations: each row is a property, and all of them have one body.
 
     CONFIGURATIONS = (
-        Configuration("toys/small", toys(most=3), (FULL,), "the box has room for three"),
-        Configuration("toys/large", toys(most=9), (), "the box has room for nine"),
+        Configuration("toys/small", toys(most=3), (FULL,), "where the box has room for three"),
+        Configuration("toys/large", toys(most=9), (), "where the box has room for nine"),
     )
 
     @law("agreement", "Box.put", CONFIGURATIONS)
@@ -34,20 +34,27 @@ class Configuration:
 
     `id`: of the property that the law is in this configuration. `story`: draws its scenarios. `situations`: what the configuration is
     for, by the names under which it is counted how many scenarios came to it; a few hundred scenarios come to each. `reason`: how the
-    configuration differs from others. `held`: see `Property`.
+    configuration differs from others.
     """
 
     id: str
     story: SearchStrategy[Any]
     situations: tuple[str, ...]
     reason: str
-    held: tuple[str, ...] = ()
 
 
 def law(
-    kind: str, function: str, configurations: Sequence[Configuration], *, device: str | None = None
+    kind: str,
+    function: str,
+    configurations: Sequence[Configuration],
+    *,
+    device: str | None = None,
+    held: bool = False,
 ) -> Callable[[_Body], _Body]:
     """Register a property for each configuration, in the module of the decorated body, `body(trial, story)`.
+
+    Args:
+        held: the situations are operations on sequences, all of which a scenario has to come to; see `Property.held`.
 
     Raises:
         ValueError: as `remember`.
@@ -59,7 +66,7 @@ def law(
             word = row.id.rpartition("/")[2]
             named = named_body(f"{body.__name__}_{word.replace('-', '_')}", body, {})
             put_at(named, code.co_filename, code.co_firstlineno)
-            named.__doc__ = f"{sentence}: {row.reason}."
+            named.__doc__ = f"{sentence}, {row.reason}."
             new = Property(
                 row.id,
                 named.__doc__,
@@ -69,7 +76,7 @@ def law(
                 {"story": row.story},
                 module,
                 device,
-                held=row.held,
+                held=row.situations if held else (),
             )
             vars(sys.modules[module])[f"test_{body.__name__}[{word}]"] = remember(new)
         return body

@@ -19,12 +19,12 @@ from statecheck.case.values import call
 from statecheck.execution.laws import Configuration, law
 
 CONFIGURATIONS = (
-    Configuration("boxed/small-box", st.integers(0, 3), ("full",), "the box has room for three"),
-    Configuration("boxed/large", st.integers(4, 9), (), "the box has room for nine", held=("fork",)),
+    Configuration("boxed/small-box", st.integers(0, 3), ("extend", "fork"), "where the box has room for three"),
+    Configuration("boxed/large", st.integers(4, 9), (), "where the box has room for nine"),
 )
 
 
-@law("agreement", "cdiv", CONFIGURATIONS, device="cpu")
+@law("agreement", "cdiv", CONFIGURATIONS, device="cpu", held=True)
 def toys_stay_in_the_box(trial, story):
     \"\"\"Toys stay in the box.
 
@@ -42,14 +42,14 @@ def test_each_configuration_is_a_property_with_the_law_and_its_reason(
         found = vars(__import__(imported))
     small = found["test_toys_stay_in_the_box[small-box]"].property
     large = found["test_toys_stay_in_the_box[large]"].property
-    assert small.sentence == "Toys stay in the box: the box has room for three."
+    assert small.sentence == "Toys stay in the box, where the box has room for three."
     assert (small.id, small.kind, small.functions, small.device) == (
         "boxed/small-box",
         "agreement",
         ("cdiv",),
         "cpu",
     )
-    assert (small.held, large.held) == ((), ("fork",))
+    assert (small.held, large.held) == (("extend", "fork"), ())
     assert [one.strategies["story"] for one in (small, large)] == [
         one.story for one in found["CONFIGURATIONS"]
     ]
