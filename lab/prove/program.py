@@ -16,8 +16,7 @@ from lab.prove.paths import Term, concrete, is_symbolic
 from statecheck.kernels.source import tiles
 from statecheck.kernels.source.flow import yielded
 from statecheck.kernels.source.generate import attributes_of, pointee
-from statecheck.kernels.source.ir import Block, FuncOp, NotUnderstoodError, Operation, Value
-from statecheck.kernels.source.values import number, size_of
+from statecheck.kernels.source.ir import Block, FuncOp, NotUnderstoodError, Operation, Value, number, size_of
 
 _SILENT = {"ttg.barrier", "gpu.barrier", "llvm.intr.assume", "tt.assert", "tt.print"}
 _MOST_STEPS = 10_000

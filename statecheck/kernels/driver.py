@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from statecheck.kernels.private import Backend, CUDABackend, DriverBase, GPUTarget, backends, driver
+from statecheck.kernels.private import (
+    Autotuner,
+    Backend,
+    CompileTimeAssertionFailure,
+    CUDABackend,
+    DriverBase,
+    GPUTarget,
+    backends,
+    driver,
+)
 from statecheck.kernels.source.compile import TARGET, lowering
 
 _HERE = GPUTarget("cpu", 0, 0)
@@ -56,7 +66,8 @@ class _Driver(DriverBase):
         return 0
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        return _benchmark
+        # Autotuners do not come here, see `_bench`.
+        return _run_once
 
     def map_python_to_cpp_type(self, ty: str) -> str:
         return ty
@@ -68,15 +79,47 @@ class _Driver(DriverBase):
         """There is none."""
 
 
-def _benchmark(call: Callable[[], Any], quantiles: Sequence[float] = (0.5,), **_: Any) -> list[float]:
-    """Autotuning takes the first configuration that works: time says nothing here."""
+def _run_once(call: Callable[[], Any], quantiles: Sequence[float] = (0.5,), **_: Any) -> list[float]:
     call()
     return [1.0] * len(quantiles or (0.5,))
+
+
+_SETTLED = "_statecheck_settled"
+"""An attribute of autotuners: whether a configuration that compiles is known for the launch."""
+
+
+def _prune_configs(self: Any, kwargs: Any, plain: Any = Autotuner.prune_configs) -> Any:
+    # `Autotuner.run` calls it once before it tries the configurations.
+    setattr(self, _SETTLED, False)
+    return plain(self, kwargs)
+
+
+def _bench(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
+    """Autotuning takes the first configuration that compiles, as it would from a cache of timings: time says nothing here."""
+    if not getattr(self, _SETTLED, False):
+        chosen = {**meta, **config.all_kwargs()}
+        try:
+            if config.pre_hook:
+                config.pre_hook({**self.nargs, **chosen})
+            self.fn.run(*args, **{**chosen, "warmup": True})
+        except CompileTimeAssertionFailure:
+            return [math.inf] * 3
+        setattr(self, _SETTLED, True)
+        return [1.0] * 3
+    return [math.inf] * 3
+
+
+def _check_disk_cache(self: Any, tuning_key: Any, configs: Any, bench_fn: Callable[[], None]) -> bool:  # noqa: ARG001 - Triton's
+    # Timings are not read, and none are left for runs on a GPU. To look for them, Triton hashes all of its own files.
+    bench_fn()
+    return False
 
 
 def use() -> None:
     """Make it the only device of this process."""
     driver.set_active(_Driver())
+    Autotuner.prune_configs, Autotuner._bench = _prune_configs, _bench
+    Autotuner.check_disk_cache = _check_disk_cache
     # Libraries ask the backends whether kernels can be launched at all, and want one answer.
     for name, backend in backends.items():
         backends[name] = Backend(backend.compiler, _inactive(backend.driver))

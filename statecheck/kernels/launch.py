@@ -25,8 +25,7 @@ from statecheck.kernels.launch_counts import EXECUTED, LAUNCHES, NOT_EXECUTED, H
 from statecheck.kernels.memory import Memory, Program
 from statecheck.kernels.private import ASTSource, JITFunction, driver
 from statecheck.kernels.source.compile import Compiled, compiled, ttir
-from statecheck.kernels.source.ir import NotUnderstoodError, Type
-from statecheck.kernels.source.values import dtype_of
+from statecheck.kernels.source.ir import NotUnderstoodError, Type, dtype_of
 
 
 @dataclass

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statecheck.kernels.arithmetic import atomic
-from statecheck.kernels.arithmetic.elements import plain
+from statecheck.kernels.arithmetic import atomic, plain
 from statecheck.kernels.private import native_interpreter as native
+from statecheck.kernels.source.ir import dtype_of, stored_dtype
 from statecheck.kernels.source.sites import Site
-from statecheck.kernels.source.values import dtype_of, stored_dtype
 
 Array = NDArray[Any]
 Program = tuple[int, int, int]

@@ -10,15 +10,19 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.backends.nvidia.compiler import CUDABackend
 from triton.compiler.compiler import ASTSource
+from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime import driver
+from triton.runtime.autotuner import Autotuner
 from triton.runtime.cache import get_cache_manager
 from triton.runtime.jit import JITFunction, KernelInterface
 
 __all__ = [
     "MADE_FOR",
     "ASTSource",
+    "Autotuner",
     "Backend",
     "CUDABackend",
+    "CompileTimeAssertionFailure",
     "DriverBase",
     "GPUTarget",
     "JITFunction",

@@ -16,13 +16,18 @@ from statecheck.case.findings import (
     UnwrittenRead,
     byte_count,
 )
-from statecheck.kernels.sanitizer.bounds import first_misaligned, first_outside, nearest_view, where
-from statecheck.kernels.sanitizer.lanes import Lanes, written_twice
-from statecheck.kernels.sanitizer.provenance import UNKNOWN, Provenance
-from statecheck.kernels.sanitizer.races import AccessLog, first_race
+from statecheck.kernels.sanitizer.races import AccessLog, Lanes, first_race, written_twice
 from statecheck.kernels.sanitizer.shadow import Shadow
-from statecheck.kernels.sanitizer.touches import Observer, Touch, place_texts
-from statecheck.kernels.sanitizer.views import TensorView, view_of
+from statecheck.kernels.sanitizer.touches import (
+    Observer,
+    Touch,
+    first_misaligned,
+    first_outside,
+    nearest_view,
+    place_texts,
+    where,
+)
+from statecheck.kernels.sanitizer.views import UNKNOWN, Provenance, TensorView, view_of
 
 
 class Sanitizer(Observer):

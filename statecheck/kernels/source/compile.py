@@ -114,9 +114,8 @@ def _without_descriptors(module: Any) -> None:
 def _own_version() -> str:
     # Of the code that writes code: what an earlier version has left in the cache must not be run by a later one.
     digest = hashlib.sha256()
-    for folder in (Path(arithmetic.__file__).parent, Path(__file__).parent):
-        for path in sorted(folder.glob("*.py")):
-            digest.update(path.read_bytes())
+    for path in (Path(arithmetic.__file__), *sorted(Path(__file__).parent.glob("*.py"))):
+        digest.update(path.read_bytes())
     return f"{digest.hexdigest()}-{triton.__version__}-{np.__version__}-{sys.version_info[:2]}"
 
 

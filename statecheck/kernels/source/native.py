@@ -17,8 +17,7 @@ import numpy as np
 from statecheck.kernels.source import tiles
 from statecheck.kernels.source.flow import yielded
 from statecheck.kernels.source.generate import attributes_of, pointee
-from statecheck.kernels.source.ir import Block, FuncOp, NotUnderstoodError, Operation, Value
-from statecheck.kernels.source.values import number, size_of
+from statecheck.kernels.source.ir import Block, FuncOp, NotUnderstoodError, Operation, Value, number, size_of
 
 BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}
 _TYPES = {

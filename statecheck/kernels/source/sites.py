@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from statecheck.kernels.source.ir import SourcePlace, Type
-from statecheck.kernels.source.values import size_of, stored_dtype
+from statecheck.kernels.source.ir import SourcePlace, Type, size_of, stored_dtype
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statecheck.kernels.arithmetic.elements import plain
-from statecheck.kernels.source.ir import NotUnderstoodError, Type
-from statecheck.kernels.source.values import dtype_of, number
+from statecheck.kernels.arithmetic import plain
+from statecheck.kernels.source.ir import NotUnderstoodError, Type, dtype_of, number
 
 Array = NDArray[Any]
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from statecheck.kernels.arithmetic import atomic, operation
-from statecheck.kernels.arithmetic.elements import DTYPES
+from statecheck.kernels.arithmetic import DTYPES, atomic, operation
 from tests.unit.kernels import reference
 from tests.unit.kernels.cases import ATOMICS, SIMPLE, ArithmeticCase, cases
 from tests.unit.kernels.comparing import computed, known

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from statecheck.kernels.sanitizer.provenance import UNKNOWN, Provenance
-from statecheck.kernels.sanitizer.views import view_of
+from statecheck.kernels.sanitizer.views import UNKNOWN, Provenance, view_of
 
 TENSORS = [torch.zeros(8, dtype=torch.int32) for _ in range(3)]
 
