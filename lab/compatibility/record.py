@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from statecheck.campaign.record import FILE, CampaignRecord, PropertyRecord
-from statecheck.case.codec import spread
+from statecheck.case.case import spread
 from statecheck.execution.verdict import Status
 from statecheck.releases.start import last_line
 from statecheck.rooms import FOLDER

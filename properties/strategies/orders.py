@@ -1,4 +1,4 @@
-"""Orders in which the programs of a launch make their operations; see `statecheck.case.program_schedule`.
+"""Orders in which the programs of a launch make their operations; see `statecheck.case.values`.
 
 An order is a few switches, as in PCT (Burckhardt and others, "A randomized scheduler with probabilistic guarantees of finding
 bugs"): few races need more than two or three. A switch is two integers, which Hypothesis draws and makes smaller.
@@ -10,7 +10,7 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from statecheck.case.program_schedule import Switch, schedule_text
+from statecheck.case.values import Switch, schedule_text
 
 _MOST_SWITCHES, _MOST_ORDERS = 6, 6
 _LONGEST = 60

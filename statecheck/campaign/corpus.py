@@ -18,7 +18,7 @@ from statecheck.campaign.record import CorpusRecord, bucket_in
 from statecheck.campaign.unsaved_cases import print_case
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
-from statecheck.case.codec import encode
+from statecheck.case.case import encode
 from statecheck.diagnose.replay import replay_case
 from statecheck.execution.executors import Executor
 from statecheck.subject import Subject, load

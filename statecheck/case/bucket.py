@@ -1,14 +1,60 @@
-"""What a failing case is a case of, so that a thousand inputs that show one defect count as one."""
+"""What failing cases are cases of: one bucket of those that show the same thing, and one cause where one defect is behind several buckets.
+
+A thousand inputs that show one defect count as one.
+"""
 
 from __future__ import annotations
 
 import builtins
 import hashlib
 import json
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from statecheck.case.case import Case
-from statecheck.case.values import Outcome, Raised
+from statecheck.case.compare import outcome_difference
+from statecheck.case.failure import without_indices
+from statecheck.case.values import Call, Outcome, Raised, Record, Value
+
+BEGINS = "Sequences"
+"""The call with which each scenario begins."""
+ExecutedCall = Sequence[tuple[Call, Outcome]]
+"""Calls, with what came of each."""
+
+
+def scenarios(case: Case) -> list[ExecutedCall]:
+    """The calls of each scenario, the first of which makes the library."""
+    found: list[list[tuple[Call, Outcome]]] = []
+    for call, outcome in zip(case.calls, case.actual, strict=False):
+        if call.function == BEGINS:
+            found.append([])
+        if found:
+            found[-1].append((call, outcome))
+    return [tuple(one) for one in found]
+
+
+def last_scenario(case: Case) -> Case:
+    """The case without scenarios of earlier examples."""
+    numbers = [number for number, call in enumerate(case.calls) if call.function == BEGINS]
+    if len(numbers) < 2:
+        return case
+    first = numbers[-1]
+    at = [number for number, step in enumerate(case.steps) if step is case.calls[first]][-1]
+    failure = case.failure
+    if failure is not None and failure.call is not None:
+        about = tuple(number - first for number in failure.about if number >= first)
+        failure = replace(failure, call=max(0, failure.call - first), about=about)
+    return replace(
+        case,
+        steps=case.steps[at:],
+        expected=case.expected[first:],
+        actual=case.actual[first:],
+        failure=failure,
+        own_calls=case.own_calls[first:],
+    )
+
 
 _DIGITS = 10
 
@@ -58,3 +104,113 @@ def line_of(outcome: Outcome) -> str:
     """The line of the subject that the call raised at, without its number; "" where it returned, or no line is known."""
     at = outcome.at if isinstance(outcome, Raised) else None
     return f"{at.function}: {at.text}" if at is not None else ""
+
+
+_PLAIN = frozenset({"add_request", "step"})
+"""What happens in nearly every scenario of an engine."""
+_SIZE = re.compile(r"max_|num_blocks|num_stages|_size|_tokens")
+"""Names of settings that say how many or how large, and turn nothing on."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Failures at the same call and place count as one cause; of a failure that no single call shows, its rule is the place.
+
+    An engine, or a library of sequences, has few calls, whose outcomes name a law: there the call and the place say little. Failures of an engine
+    count as one cause where, in their smallest inputs, the same features are on and the same things happen. Those of a library count as one where
+    they are of the same model and the same features of its context, whatever operation shows them.
+
+    Args:
+        function: the documents' name of what was called first with a wrong outcome, "" where no single call shows it.
+        place: where in its result or in memory, without indices.
+        fault: the kind of the device's fault, or the name of the sanitizer's finding; "" for a wrong answer.
+        own: what a port itself calls that function, if that is known.
+        raised: the function of the subject whose line raised, with that line, see `Bucket`.
+        setting: of an engine or a library, the features that are on, and what happens beside plain steps; "" for any other subject.
+    """
+
+    function: str
+    place: str
+    fault: str = ""
+    own: str = ""
+    raised: str = ""
+    setting: str = ""
+
+    @property
+    def title(self) -> str:
+        """Such as "precopy_states: pool", or "varlen_chunks: the call: raised in chunk_ends"."""
+        raised = f"raised in {self.raised.partition(':')[0]}" if self.raised else ""
+        setting = f"with {self.setting}" if self.setting else ""
+        return ": ".join(filter(None, (self.own or self.function, self.place, self.fault, raised, setting)))
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        if self.function.startswith(f"{BEGINS}."):
+            return BEGINS, "", self.fault, self.raised, self.setting
+        return self.function, self.place, self.fault, self.raised, self.setting
+
+
+def cause_of(case: Case) -> Cause:
+    """The cause that a failing case shows."""
+    bucket = bucket_of(case)
+    number = first_wrong_call(case)
+    if number is None:
+        function = case.failure.function if case.failure is not None else ""
+        return Cause(function, bucket.rule, bucket.fault, setting=_setting(last_scenario(case)))
+    call = case.calls[number]
+    function = str(call.named["kernel"]) if call.function == "harness.launch" else call.function
+    raised = line_of(case.actual[number])
+    name = own_name(case, number)
+    return Cause(function, _place(case, number), bucket.fault, name, raised, _setting(last_scenario(case)))
+
+
+def _setting(case: Case) -> str:
+    """The features of an engine or a library that are on, and what happens in the case beside plain steps."""
+    made = case.calls[0].named if case.calls else {}
+    if case.model:
+        features: Mapping[str, Any] = made.get("features", {})
+        return ", ".join([case.model, *(f"{name}={value}" for name, value in sorted(features.items()))])
+    settings = made.get("settings")
+    if not isinstance(settings, Record):
+        return ""
+    on = (_feature(name, value) for name, value in settings.fields)
+    happens = {call.function.rpartition(".")[2] for call in case.calls[1:]} - _PLAIN
+    return ", ".join([*filter(None, on), *sorted(happens)])
+
+
+def _feature(name: str, value: Value) -> str:
+    """A setting that turns something on or off; "" for a size."""
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    if isinstance(value, str):
+        return f"{name}={value}"
+    return name if isinstance(value, int) and not _SIZE.search(name) else ""
+
+
+def wrong_calls(case: Case) -> Iterator[int]:
+    """The numbers of the calls whose outcomes are not what the rules expect: none where a condition is about several."""
+    places = case.device != "cpu"
+    pairs = enumerate(zip(case.expected, case.actual, strict=True))
+    return (number for number, pair in pairs if outcome_difference(*pair, places=places) is not None)
+
+
+def first_wrong_call(case: Case) -> int | None:
+    """The first of them; None where each outcome alone is right."""
+    return next(wrong_calls(case), None)
+
+
+def _place(case: Case, number: int) -> str:
+    difference = outcome_difference(case.expected[number], case.actual[number], places=case.device != "cpu")
+    assert difference is not None
+    if case.actual[number].changed:
+        return ", ".join(dict.fromkeys(map(without_indices, case.actual[number].changed)))
+    return without_indices(difference.place)
+
+
+def own_name(case: Case, number: int) -> str:
+    """The name of the port's own function behind a call, "" where there is none, or none is known."""
+    calls = case.own_calls[number] if number < len(case.own_calls) else ""
+    failure = case.failure
+    if not calls and failure is not None and failure.call == number and not failure.about:
+        calls = failure.shown
+    return calls.rpartition("\n")[2].partition("(")[0]

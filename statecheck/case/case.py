@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import keyword
+import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from statecheck.case.codec import DECODER, encode, spread
+from statecheck.case import failure, timeline, values
 from statecheck.case.failure import Failure, WrongBytes
-from statecheck.case.program_schedule import parsed
-from statecheck.case.tensor import outer_axes
 from statecheck.case.timeline import Timeline
 from statecheck.case.values import (
     ITEM_SIZES,
@@ -35,11 +34,101 @@ from statecheck.case.values import (
     SameAs,
     Step,
     Tensor,
+    Value,
     View,
+    outer_axes,
+    parsed,
 )
-from statecheck.util.decode import Misfit, format_value, require_once
+from statecheck.util.decode import Decoder, Misfit, format_value, require_once
 from statecheck.util.files import write_whole
 from statecheck.util.json_files import load, parse
+
+TAGS: dict[str, type] = {
+    name: kind
+    for module in (values, timeline, failure)
+    for name, kind in vars(module).items()
+    if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.__name__
+}
+"""The dataclasses that a case consists of, by the tag that they are saved with."""
+DECODER = Decoder(TAGS)
+_TAG_OF = {kind: tag for tag, kind in TAGS.items()}
+SAVED_FIELDS = {kind: tuple(field.name for field in fields(kind) if field.repr) for kind in TAGS.values()}
+"""What is saved of a value: all that its `repr` has; other fields belong to one run."""
+_WIDTH = 120
+_LONG = 64
+_PLAIN_TYPES = frozenset({type(None), bool, int, str})
+
+
+def encode(value: Value) -> Any:
+    """`value` as JSON data. Scalars and lists stand for themselves; everything else is tagged with its type."""
+    kind = type(value)
+    if kind in _PLAIN_TYPES:
+        return value
+    if kind in _TAG_OF:
+        return {_TAG_OF[kind]: {name: encode(getattr(value, name)) for name in SAVED_FIELDS[kind]}}
+    if isinstance(value, float):
+        # JSON has no number for infinity and NaN, whatever Python makes of them.
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, (int, str)):
+        return value
+    if isinstance(value, list):
+        return _each(value)
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
+    if isinstance(value, tuple):
+        return _padded(value) or {"tuple": _each(value)}
+    if isinstance(value, dict):
+        return {"dict": [[encode(key), encode(item)] for key, item in value.items()]}
+    raise ValueError(f"value = {value!r}, but should be plain data [encode]")
+
+
+def _each(items: Sequence[Value]) -> list[Any]:
+    # A tensor has many elements.
+    return list(items) if set(map(type, items)) <= _PLAIN_TYPES else [encode(item) for item in items]
+
+
+def _padded(value: tuple[Value, ...]) -> dict[str, list[Any]] | None:
+    """A tuple that ends in one int many times, as tables with room do: what comes before, the int, how many times."""
+    if len(value) < _LONG or type(value[-1]) is not int:
+        return None
+    other = (
+        at for at in range(len(value) - 1, -1, -1) if value[at] != value[-1] or type(value[at]) is not int
+    )
+    kept = next(other, -1) + 1
+    if len(value) - kept < _LONG:
+        return None
+    return {"padded": [_each(value[:kept]), value[-1], len(value) - kept]}
+
+
+def decode(data: Any) -> Value:
+    """The value that `encode` wrote.
+
+    Raises:
+        ValueError: the data have a tag or a field that no value has, or lack one.
+    """
+    return DECODER.decode(data, Any, "data")
+
+
+def spread(data: Any, indent: int = 0) -> str:
+    """JSON over several lines, as few as are still to be read: what fits on one stands on it, as do scalars of one list."""
+    if isinstance(data, dict):
+        if len(data) == 1:
+            ((key, item),) = data.items()
+            return f"{{{json.dumps(key)}: {spread(item, indent)}}}"
+        ends = "{}"
+        items = [f"{json.dumps(key)}: {spread(item, indent + 1)}" for key, item in data.items()]
+    elif isinstance(data, list):
+        ends = "[]"
+        items = [spread(item, indent + 1) for item in data]
+    else:
+        return json.dumps(data)
+    line = ", ".join(items)
+    flat = isinstance(data, list) and not any(isinstance(item, (dict, list)) for item in data)
+    if flat or (len(line) < _WIDTH - indent and "\n" not in line):
+        return f"{ends[0]}{line}{ends[1]}"
+    margin = "\n" + " " * (indent + 1)
+    return f"{ends[0]}{margin}{f',{margin}'.join(items)}{margin[:-1]}{ends[1]}"
+
 
 SCHEMA = 14
 EARLIER_CALLS, CHANCE = "earlier calls", "chance"
@@ -215,7 +304,6 @@ _ID = re.compile(r"[a-z0-9-]+/[a-z0-9-]+")
 _INDEX = r"\[(?:\d{1,9}|'[A-Za-z0-9_. ]{1,200}')\]"
 _PATH = re.compile(rf"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|{_INDEX})*", re.ASCII)
 _NAME_RULE = "a name: ASCII letters, digits and _, not a word of Python's, without __ in front"
-_DTYPE_RULE = f"one of {', '.join(ITEM_SIZES)}"
 _DEVICES = ("cpu", "cuda")
 
 
@@ -258,9 +346,12 @@ def check_cost(case: Case) -> None:
     whole = 0
     for place, value in values_inside((*case.steps, *case.expected), "steps"):
         if isinstance(value, (Tensor, View, Fake)):
-            _require_few_axes(value, place)
+            # Each axis takes long, and may be a filling that takes no room in the file.
+            for name, numbers in (("shape", value.shape), ("strides", value.strides or ())):
+                if len(numbers) > _MOST_AXES:
+                    raise Misfit(f"{place}.{name}", numbers, f"of at most {_MOST_AXES} axes")
         if isinstance(value, (Tensor, View)):
-            whole += _Form(value, place).checked()
+            whole += _storage_bytes(value, place)
     if whole > MOST_BYTES:
         rule = f"at most {MOST_BYTES}"
         raise Misfit("bytes of all tensors", whole, f"{rule}, or replaying the case would use up the machine")
@@ -268,13 +359,6 @@ def check_cost(case: Case) -> None:
     if bits > _MOST_BITS:
         rule = f"at most {_MOST_BITS}, or no result of them could be written down"
         raise Misfit(f"bits of all ints beyond {_INT_BITS} bits", bits, rule)
-
-
-def _require_few_axes(value: Tensor | View | Fake, place: str) -> None:
-    """Refuse what takes long for each axis; an axis may be a filling that takes no room in the file."""
-    for name, numbers in (("shape", value.shape), ("strides", value.strides or ())):
-        if len(numbers) > _MOST_AXES:
-            raise Misfit(f"{place}.{name}", numbers, f"of at most {_MOST_AXES} axes")
 
 
 def _large_bits(value: Any) -> int:
@@ -294,41 +378,24 @@ def _large_bits(value: Any) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class _Form:
-    """Shape, strides and offset of a tensor or view at a place of a case."""
-
-    value: Tensor | View
-    place: str
-
-    def checked(self) -> int:
-        """The bytes of the storage, 0 for a view, whose storage is another's."""
-        value = self.value
-        strides = value.strides
-        if strides is not None and len(strides) != len(value.shape):
-            raise Misfit(f"{self.place}.strides", strides, f"as many as shape = {value.shape} has")
-        for name, numbers in (
-            ("shape", value.shape),
-            ("strides", strides or ()),
-            ("offset", (value.offset,)),
-        ):
-            if any(number < 0 for number in numbers):
-                raise Misfit(f"{self.place}.{name}", numbers, "without negative numbers")
-        size = ITEM_SIZES[value.dtype]
-        if prod(value.shape) * size > MOST_BYTES:
-            raise Misfit(f"{self.place}.shape", value.shape, f"of at most {MOST_BYTES} bytes")
-        if self._runs > MOST_RUNS:
-            raise Misfit(f"{self.place}.shape", value.shape, f"in at most {MOST_RUNS} pieces of memory")
-        if isinstance(value, View):
-            return 0
-        if value.elements is not None and prod(value.shape) > _MOST_WRITTEN:
-            raise Misfit(f"{self.place}.shape", value.shape, f"of at most {_MOST_WRITTEN} elements")
-        return value.storage_size * size
-
-    @property
-    def _runs(self) -> int:
-        """In how many pieces of memory it lies."""
-        return prod(size for size, _ in outer_axes(self.value.shape, self.value.strides or ())[0])
+def _storage_bytes(value: Tensor | View, place: str) -> int:
+    """The bytes of the storage of a tensor whose form is checked; 0 for a view, whose storage is another's."""
+    strides = value.strides or ()
+    if value.strides is not None and len(strides) != len(value.shape):
+        raise Misfit(f"{place}.strides", strides, f"as many as shape = {value.shape} has")
+    for name, numbers in (("shape", value.shape), ("strides", strides), ("offset", (value.offset,))):
+        if any(number < 0 for number in numbers):
+            raise Misfit(f"{place}.{name}", numbers, "without negative numbers")
+    size = ITEM_SIZES[value.dtype]
+    if prod(value.shape) * size > MOST_BYTES:
+        raise Misfit(f"{place}.shape", value.shape, f"of at most {MOST_BYTES} bytes")
+    if prod(count for count, _ in outer_axes(value.shape, strides)[0]) > MOST_RUNS:
+        raise Misfit(f"{place}.shape", value.shape, f"in at most {MOST_RUNS} pieces of memory")
+    if isinstance(value, View):
+        return 0
+    if value.elements is not None and prod(value.shape) > _MOST_WRITTEN:
+        raise Misfit(f"{place}.shape", value.shape, f"of at most {_MOST_WRITTEN} elements")
+    return value.storage_size * size
 
 
 def values_inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
@@ -358,7 +425,8 @@ def _check(value: Any, place: str) -> None:
     """The names that the value itself has."""
     kind = type(value)
     if kind in _DTYPES and getattr(value, _DTYPES[kind]) not in ITEM_SIZES:
-        raise Misfit(f"{place}.{_DTYPES[kind]}", getattr(value, _DTYPES[kind]), _DTYPE_RULE)
+        rule = f"one of {', '.join(ITEM_SIZES)}"
+        raise Misfit(f"{place}.{_DTYPES[kind]}", getattr(value, _DTYPES[kind]), rule)
     if kind in _NAMES:
         _require_name(getattr(value, _NAMES[kind]), f"{place}.{_NAMES[kind]}")
     if kind in _PATHS:

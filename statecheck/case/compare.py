@@ -1,4 +1,4 @@
-"""The first place where an outcome differs from what the rules expect, in words."""
+"""The first place where an outcome differs from what the rules expect, in words; and whether a property can read a result at all."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from statecheck.case.values import (
     Returned,
     Returns,
     Rows,
+    SameAs,
     Tensor,
     Value,
     View,
@@ -72,28 +73,24 @@ def outcome_difference(expected: Expected, actual: Outcome, *, places: bool) -> 
     if isinstance(expected, Refusal):
         differs = _refusal_difference(expected, actual)
     elif isinstance(actual, Raised):
-        differs = Difference("the call", brief_raised(actual), f"a result{_with(expected.value)}")
+        right = (
+            " in which nothing is wrong"
+            if _nothing_is_wrong(expected.value)
+            else f", {brief(expected.value)}"
+        )
+        differs = Difference("the call", brief_raised(actual), f"a result{right}")
     else:
         differs = difference(expected.value, actual.value, "result", places=places)
-    return differs or _after_difference(expected, actual, places=places)
-
-
-def _with(value: Value) -> str:
-    """What a result should be, behind the word."""
-    return " in which nothing is wrong" if _nothing_is_wrong(value) else f", {brief(value)}"
+    if differs is not None:
+        return differs
+    known = dict(expected.after)
+    return _first(((name, known[name], seen) for name, seen in actual.after if name in known), places)
 
 
 def _nothing_is_wrong(value: Value) -> bool:
     if isinstance(value, Record):
         return all(_nothing_is_wrong(item) for _, item in value.fields)
     return value == NOTHING_WRONG
-
-
-def _after_difference(expected: Expected, actual: Outcome, *, places: bool) -> Difference | None:
-    """The first observed content that is known and different."""
-    known = dict(expected.after)
-    pairs = ((name, known[name], seen) for name, seen in actual.after if name in known)
-    return _first(pairs, places)
 
 
 def _refusal_difference(expected: Refusal, actual: Outcome) -> Difference | None:
@@ -117,7 +114,7 @@ def difference(expected: Value, actual: Value, place: str, *, places: bool) -> D
     if isinstance(expected, Record):
         return _record_difference(expected, actual, place, places=places)
     if isinstance(expected, dict):
-        if _typed(expected) != _typed(actual):
+        if [(type(key), key) for key in expected] != [(type(key), key) for key in actual]:
             return Difference(f"{place} keys", repr(list(actual)), repr(list(expected)))
         pairs = ((f"{place}[{key!r}]", item, actual[key]) for key, item in expected.items())
     elif isinstance(expected, (list, tuple)):
@@ -130,10 +127,6 @@ def difference(expected: Value, actual: Value, place: str, *, places: bool) -> D
         sentence = str(actual) if expected == NOTHING_WRONG else ""
         return Difference(place, brief(actual), brief(expected), sentence=sentence)
     return _first(pairs, places)
-
-
-def _typed(keys: Iterable[Value]) -> list[tuple[type, Value]]:
-    return [(type(key), key) for key in keys]
 
 
 def _first(pairs, places: bool) -> Difference | None:  # type: ignore[no-untyped-def]
@@ -177,19 +170,16 @@ def _tensor_difference(expected: Tensor, actual: Tensor, place: str, *, places: 
 def damage(actual: Record, place: str) -> Difference:
     """The guard byte nearest to the tensor at `place` that is not what it was."""
     before, after = actual["before"][::-1], actual["after"]
-    sides = {side: _first_other(guard) for side, guard in (("before", before), ("behind", after))}
-    side, at = min(
-        ((side, at) for side, at in sides.items() if at is not None),
-        key=lambda pair: pair[1],
+    at, side = min(
+        (at, side)
+        for side, guard in (("before", before), ("behind", after))
+        for at, byte in enumerate(guard)
+        if byte != CANARY
     )
     seen = (before if side == "before" else after)[at]
     where = f"byte {at + 1} {side} {place}"
     guard = -at - 1 if side == "before" else at + 1
     return Difference(where, hexadecimal(seen), hexadecimal(CANARY), tensor=place, guard=guard)
-
-
-def _first_other(guard: bytes) -> int | None:
-    return next((at for at, byte in enumerate(guard) if byte != CANARY), None)
 
 
 def hexadecimal(byte: int) -> str:
@@ -278,3 +268,44 @@ def _cut(elements: Sequence[int], limit: int) -> str:
         return "[" + ", ".join(map(str, elements)) + "]"
     head, tail = elements[: limit // 2], elements[-2:]
     return f"[{', '.join(map(str, head))}, ... {len(elements)} in all ..., {', '.join(map(str, tail))}]"
+
+
+def form_difference(expected: Value, actual: Value, place: str) -> Difference | None:
+    """The first part of `actual` that a property cannot read as the rules' value of that part; its numbers are not compared.
+
+    Types, lengths of containers and dimensions, as far as the rules know them. Lengths of tensors are not part of the form: properties have
+    sentences of their own about them. A field that is missing is only wrong where a property reads it.
+    """
+    parts: Iterable[tuple[Value, Value, str]] = ()
+    if isinstance(actual, Record) and actual.type == "Damaged":
+        return damage(actual, place)
+    if isinstance(expected, SameAs) or expected is None:
+        return None
+    if isinstance(expected, (list, tuple)) and isinstance(actual, (list, tuple)):
+        if len(expected) != len(actual):
+            return Difference(f"len({place})", str(len(actual)), str(len(expected)))
+        pairs = zip(expected, actual, strict=True)
+        parts = ((wanted, seen, f"{place}[{at}]") for at, (wanted, seen) in enumerate(pairs))
+    elif type(expected) is not type(actual):
+        return Difference(place, brief(actual), brief(expected))
+    elif isinstance(expected, Tensor):
+        is_real = [tensor.dtype.startswith(("float", "bfloat", "complex")) for tensor in (expected, actual)]
+        if len(expected.shape) != len(actual.shape):
+            shapes = str(actual.shape), str(expected.shape)
+            return Difference(f"{place}.shape", *shapes, (expected, actual))
+        if is_real[0] != is_real[1]:
+            return Difference(f"{place}.dtype", actual.dtype, expected.dtype, (expected, actual))
+    elif isinstance(expected, Record):
+        if expected.type != actual.type:
+            return Difference(f"type({place})", actual.type, expected.type)
+        known = dict(expected.fields)
+        parts = (
+            (known[name], item, f"{place}.{name}")
+            for name, item in actual.fields
+            if name in known and item is not None
+        )
+    elif isinstance(expected, dict):
+        if not set(expected) <= set(actual):
+            return Difference(f"{place} keys", repr(list(actual)), repr(list(expected)))
+        parts = ((item, actual[key], f"{place}[{key!r}]") for key, item in expected.items())
+    return next(filter(None, (form_difference(*part) for part in parts)), None)

@@ -5,19 +5,201 @@ scalars and containers plus the few frozen dataclasses below. They know nothing 
 sent and compared where no subject is installed.
 """
 
-# ruff: noqa: PLC0414 - tensors are values, and imported from here
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+import itertools
+import re
+import struct
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import prod
+from typing import Any, Literal, NamedTuple
 
-from statecheck.case.tensor import CANARY as CANARY
-from statecheck.case.tensor import ITEM_SIZES as ITEM_SIZES
-from statecheck.case.tensor import Place as Place
-from statecheck.case.tensor import Tensor as Tensor
-from statecheck.case.tensor import boolean as boolean
-from statecheck.case.tensor import int32 as int32
-from statecheck.case.tensor import int64 as int64
+Place = Literal["device", "host"]
+CANARY = 0xA5
+"""What every byte of the memory around a tensor holds."""
+ITEM_SIZES = {
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "int16": 2,
+    "uint16": 2,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "float32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+}
+"""Bytes of an element, by the name of its torch dtype."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor together with the memory that it is a view of.
+
+    `elements` is the whole storage in elements (integer and bool dtypes; bytes say the same of "uint8" in less
+    space), or None where the contents do not matter, or are written through a `View` (state pools that are too large to
+    write out); `shape`, `strides` and `offset`, in elements, select the view.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    elements: tuple[Any, ...] | bytes | None
+    """Ints; floats only in what a subject returned."""
+    strides: tuple[int, ...] | None = None
+    offset: int = 0
+    on: Place = "device"
+
+    @property
+    def contiguous_strides(self) -> tuple[int, ...]:
+        return dense_strides(self.shape)
+
+    @property
+    def storage_size(self) -> int:
+        """Elements that the storage needs to hold the view, or holds."""
+        if self.elements is not None:
+            return len(self.elements)
+        if 0 in self.shape:
+            return self.offset
+        reach = zip(self.shape, self.strides or self.contiguous_strides, strict=True)
+        return self.offset + 1 + sum((size - 1) * stride for size, stride in reach)
+
+    def positions(self) -> Iterator[int]:
+        """Storage position of each element of the view, in row-major order."""
+        starts, length = self.runs()
+        return itertools.chain.from_iterable(range(start, start + length) for start in starts)
+
+    def runs(self) -> tuple[tuple[int, ...], int]:
+        """Where each run of neighbouring elements of the view begins in the storage, in row-major order; their length."""
+        return _runs(self.shape, self.strides or self.contiguous_strides, self.offset)
+
+    def values(self) -> tuple[int, ...]:
+        """The view's elements in row-major order."""
+        if self.elements is None:
+            raise ValueError("elements = None, but should be known to read a tensor's values")
+        if self.is_dense:
+            return tuple(self.elements)
+        starts, length = self.runs()
+        runs = [self.elements[start : start + length] for start in starts]
+        assert all(len(run) == length for run in runs), f"{self} reaches beyond its storage"
+        return tuple(itertools.chain.from_iterable(runs))
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the storage holds the view's elements, in row-major order, and nothing else."""
+        return self.strides is None and self.offset == 0 and self.storage_size == prod(self.shape)
+
+    def rows(self) -> tuple[tuple[int, ...], ...]:
+        """A 2-D view's elements, row by row."""
+        flat, width = self.values(), self.shape[1]
+        return tuple(flat[row * width : (row + 1) * width] for row in range(self.shape[0]))
+
+    def dense(self) -> Tensor:
+        """The same values without the memory around them."""
+        kept = self.elements if self.is_dense else self.values()
+        return Tensor(self.dtype, self.shape, kept, on=self.on)
+
+    def storage(self) -> Tensor:
+        """The whole storage as a vector, which is how observed memory is described; of "uint8" as bytes."""
+        assert self.elements is not None
+        kept = bytes(self.elements) if self.dtype == "uint8" else self.elements
+        if kept is self.elements and self.is_dense and len(self.shape) == 1:
+            return self
+        return Tensor(self.dtype, (len(kept),), kept, on=self.on)
+
+    def on_host(self) -> Tensor:
+        return replace(self, on="host")
+
+
+@lru_cache(4096)
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a tensor without gaps, in row-major order."""
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def _runs(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> tuple[tuple[int, ...], int]:
+    if 0 in shape:
+        return (), 0
+    (axes, length), starts = outer_axes(shape, strides), [offset]
+    for size, stride in axes:
+        starts = [start + index * stride for start in starts for index in range(size)]
+    return tuple(starts), length
+
+
+def outer_axes(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[list[tuple[int, int]], int]:
+    """Size and stride of the axes that repeat a run of neighbouring elements, and the run's length."""
+    axes, length = list(zip(shape, strides, strict=False)), 1
+    while axes and (axes[-1][0] == 1 or axes[-1][1] == length):
+        length *= axes.pop()[0]
+    return axes, length
+
+
+def described(dtype: str, shape: tuple[int, ...], raw: bytes) -> Tensor:
+    """A view's elements in the form in which they are observed: those of a float type as the bytes that they are."""
+    if "float" in dtype:
+        return Tensor("uint8", (len(raw),), raw)
+    return Tensor(dtype, shape, as_elements(raw, dtype))
+
+
+def as_elements(raw: bytes, dtype: str) -> tuple[int, ...] | bytes:
+    """The integers that `raw` holds; bytes stay bytes where the type is "uint8".
+
+    Raises:
+        ValueError: the type is a float type.
+    """
+    if dtype == "uint8":
+        return raw
+    return struct.unpack(_format(dtype, len(raw) // ITEM_SIZES[dtype]), raw)
+
+
+def as_bytes(elements: tuple[int, ...] | bytes, dtype: str) -> bytes:
+    """The memory of `elements`; the inverse of `as_elements`.
+
+    Raises:
+        ValueError: the type is a float type, and the elements are not bytes already.
+    """
+    if isinstance(elements, bytes):
+        return elements
+    return struct.pack(_format(dtype, len(elements)), *elements)
+
+
+def _format(dtype: str, count: int) -> str:
+    """How `struct` spells so many elements."""
+    if "float" in dtype:
+        raise ValueError(
+            f"dtype = {dtype!r}, but should be an integer type, or its elements bytes [as_bytes]"
+        )
+    code = {1: "b", 2: "h", 4: "i", 8: "q"}[ITEM_SIZES[dtype]]
+    return f"<{count}{code if dtype[0] == 'i' else code.upper()}"
+
+
+def _tensor(dtype: str, values: Sequence[Any]) -> Tensor:
+    if values and isinstance(values[0], (list, tuple)):
+        flat = tuple(itertools.chain.from_iterable(values))
+        return Tensor(dtype, (len(values), len(values[0])), flat)
+    return Tensor(dtype, (len(values),), tuple(values))
+
+
+def int32(values: Sequence[Any]) -> Tensor:
+    """A dense int32 vector, or matrix when the values are rows."""
+    return _tensor("int32", values)
+
+
+def int64(values: Sequence[Any]) -> Tensor:
+    """A dense int64 vector, or matrix when the values are rows."""
+    return _tensor("int64", values)
+
+
+def boolean(values: Sequence[bool]) -> Tensor:
+    """A dense bool vector."""
+    return _tensor("bool", [int(value) for value in values])
+
 
 Value = Any
 """int, float, str, bool, None, bytes, list, tuple, dict, or one of the dataclasses of this module."""
@@ -297,3 +479,131 @@ def call(
 
 def record(type_: str, **fields: Value) -> Record:
     return Record(type_, tuple(fields.items()))
+
+
+# Names in values, and what they are bound to.
+
+_CLOSED = (int, str, bytes, Tensor, View, DType, Call, type(None))
+"""What has no names in it, or none to look up any more."""
+
+
+def is_closed(value: Value) -> bool:
+    """Whether there is nothing in `value` to resolve."""
+    if isinstance(value, Record):
+        return all(is_closed(item) for _, item in value.fields)
+    if isinstance(value, (list, tuple)):
+        return all(map(is_closed, value))
+    if isinstance(value, dict):
+        return all(map(is_closed, value.values()))
+    return not isinstance(value, (Name, Rows, NumPy, Attribute))
+
+
+def resolve(
+    value: Value,
+    names: Mapping[str, Value],
+    contents: Mapping[str, Value] | None = None,
+    closed: Container[str] = (),
+) -> Value:
+    """`value` with every `Name` replaced by what it is bound to, and every `Attribute` by its contents.
+
+    Args:
+        contents: by dotted path, as far as they are known. An `Attribute` that is not stays one, of what it is of.
+        closed: names that are known to be bound to something in which there is nothing to resolve.
+    """
+    if isinstance(value, _CLOSED):
+        return value
+    contents = contents or {}
+
+    def inside(item: Value) -> Value:
+        return resolve(item, names, contents, closed)
+
+    if isinstance(value, Name):
+        bound = names[value.name]
+        return bound if value.name in closed else inside(bound)
+    if isinstance(value, Record):
+        return Record(value.type, tuple((field, inside(item)) for field, item in value.fields))
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(inside, value))
+    if isinstance(value, dict):
+        return {key: inside(item) for key, item in value.items()}
+    if isinstance(value, Attribute) and isinstance(value.of, Name):
+        path = f"{value.of.name}.{value.path}"
+        if path in contents:
+            return contents[path]
+    if isinstance(value, (Rows, NumPy, Attribute)):
+        return replace(value, of=inside(value.of))
+    return value
+
+
+# Schedules as text: what a call's `schedule` may say, and the switches from one program to another that it may name.
+#
+#     switches:5>1,3>0            program 0 begins; after 5 memory operations program 1 goes on, after 3 more program 0
+#     switches:5>1;;2>1           the same in the first launch of a call, no switch in the second, one in the third
+#
+# Programs are counted in row-major order. Operations are those since the last switch, whichever programs made them. Where a
+# program ends, the lowest one that has not ended goes on. A switch to one that has ended, or that there is not, is one to
+# some other.
+
+
+REVERSED, SWITCHES = "reversed", "switches"
+_SWITCH = re.compile(r"(\d{1,9})>(\d{1,9})")
+_SCHEDULE_RULE = "'', 'reversed' or 'switches:5>1,3>0'"
+
+
+class Switch(NamedTuple):
+    """After so many operations since the last switch, program `to` goes on."""
+
+    after: int
+    to: int
+
+
+Switches = tuple[Switch, ...]
+
+
+class ProgramSchedule(NamedTuple):
+    """What a schedule says.
+
+    Args:
+        kind: `REVERSED` or `SWITCHES`, "" for row-major order.
+        launches: the switches of each launch that has some.
+    """
+
+    kind: str
+    launches: tuple[Switches, ...] = ()
+
+    def of_launch(self, number: int) -> Switches:
+        """The switches of a launch, by its number from 0."""
+        return self.launches[number] if number < len(self.launches) else ()
+
+
+def parsed(schedule: str) -> ProgramSchedule:
+    """What the text says.
+
+    Raises:
+        ValueError: no such schedule.
+    """
+    kind, _, rest = schedule.partition(":")
+    if schedule in ("", REVERSED):
+        return ProgramSchedule(schedule)
+    if kind == SWITCHES and ":" in schedule:
+        parts = [_switches(part) for part in rest.split(";")]
+        if all(part is not None for part in parts):
+            return ProgramSchedule(kind, launches=tuple(part or () for part in parts))
+    raise ValueError(f"schedule = {schedule!r}, but should be {_SCHEDULE_RULE} [program_schedule]")
+
+
+def _switches(text: str) -> Switches | None:
+    if not text:
+        return ()
+    matches = [_SWITCH.fullmatch(part) for part in text.split(",")]
+    return (
+        None if None in matches else tuple(Switch(int(match[1]), int(match[2])) for match in matches if match)
+    )
+
+
+def schedule_text(launches: Sequence[Sequence[Switch]]) -> str:
+    """The text of a schedule with these switches, "" where there are none in any launch."""
+    parts = [",".join(f"{switch.after}>{switch.to}" for switch in switches) for switches in launches]
+    while parts and not parts[-1]:
+        parts.pop()
+    return f"{SWITCHES}:{';'.join(parts)}" if parts else ""

@@ -13,8 +13,8 @@ from dataclasses import replace
 from itertools import chain
 
 from statecheck.case import Case
+from statecheck.case.bucket import first_wrong_call, wrong_calls
 from statecheck.case.case import EARLIER_CALLS
-from statecheck.case.cause import first_wrong_call, wrong_calls
 from statecheck.case.values import Call, Step
 from statecheck.diagnose.rerun import NotTried, Rerun
 from statecheck.execution.earlier_examples import EarlierExamples, Examples

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from statecheck.case import Case
-from statecheck.case.cause import first_wrong_call
+from statecheck.case.bucket import first_wrong_call
 from statecheck.case.compare import outcome_difference
 from statecheck.case.failure import failure_of
 from statecheck.case.values import Raised, Step

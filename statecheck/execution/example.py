@@ -22,18 +22,17 @@ from typing import NoReturn, Protocol
 
 from oracle.profile import Profile
 from statecheck.case import Case, Failure
-from statecheck.case.compare import Difference, brief, outcome_difference
+from statecheck.case.compare import Difference, brief, form_difference, outcome_difference
 from statecheck.case.failure import (
     WrongBytes,
     failure_of,
     fatal_among,
     raised_instead,
     stated,
+    unchecked,
     with_cause,
 )
-from statecheck.case.form import form_difference
 from statecheck.case.timeline import Timeline
-from statecheck.case.unchecked import unchecked
 from statecheck.case.values import Call, Expected, Outcome, Raised, Refusal, Returned, Step, Value
 from statecheck.execution.counts import Counts, parts_compared, parts_of
 from statecheck.execution.earlier_examples import EarlierExamples

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from statecheck.case.program_schedule import REVERSED, ProgramSchedule, Switch, parsed
+from statecheck.case.values import REVERSED, ProgramSchedule, Switch, parsed
 from statecheck.kernels import triton_mode
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from oracle import layout
 from oracle.align.context import CacheGroup, StateSpec, StateView, TableView, bound_states, mamba_groups
 from oracle.align.memory import Kind, Memory, Pool, StateTensor
 from oracle.errors import Refused
-from statecheck.case.tensor import as_bytes, as_elements, dense_strides
 from statecheck.case.values import (
     ITEM_SIZES,
     Attribute,
@@ -29,6 +28,9 @@ from statecheck.case.values import (
     Tensor,
     Value,
     View,
+    as_bytes,
+    as_elements,
+    dense_strides,
 )
 
 Known = dict[str, Value]

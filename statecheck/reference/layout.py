@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from oracle import layout
 from oracle.errors import Refused
-from statecheck.case.tensor import dense_strides
-from statecheck.case.values import ITEM_SIZES, Address, Tensor, Value, record
+from statecheck.case.values import ITEM_SIZES, Address, Tensor, Value, dense_strides, record
 from statecheck.reference import answers
 from statecheck.reference.typed import whole
 

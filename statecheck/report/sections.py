@@ -9,8 +9,8 @@ from pathlib import Path
 
 from statecheck.case import Case
 from statecheck.case.compare import brief_outcome, outcome_difference
+from statecheck.case.failure import compared_part
 from statecheck.case.timeline import Timeline
-from statecheck.case.unchecked import compared_part
 from statecheck.case.values import Call, Let, Name, Overwrite, Tensor
 from statecheck.execution.example import spell
 from statecheck.report.block_tables import LEGEND, block_tables

@@ -18,7 +18,7 @@ from oracle.align.decisions import after_step, after_v1_steps, after_v2_steps
 from oracle.lifecycle.broken_laws import BrokenLaws
 from oracle.sequences import SequenceLaws
 from statecheck.case import Case
-from statecheck.case.cause import cause_of, first_wrong_call
+from statecheck.case.bucket import cause_of, first_wrong_call
 from statecheck.case.failure import Failure
 from statecheck.case.values import Raised, Record, Refusal, Returned
 from statecheck.reference import rule_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import shorten, wrap
 
 from statecheck.case import Case
-from statecheck.case.cause import wrong_calls
+from statecheck.case.bucket import wrong_calls
 from statecheck.case.compare import brief_outcome
 from statecheck.execution.private.pytest import (
     ReprEntryNative,

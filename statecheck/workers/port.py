@@ -10,7 +10,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from statecheck.case.faults import HANG, INTERRUPTED, Fault, Faulted, hang
+from statecheck.case.raised import HANG, INTERRUPTED, Fault, Faulted, hang
 from statecheck.case.values import Call, Outcome, Raised, Step
 from statecheck.kernels.launch_counts import How
 from statecheck.workers import limits

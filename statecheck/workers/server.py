@@ -14,16 +14,18 @@ from contextlib import nullcontext
 from multiprocessing.connection import Connection
 from typing import Any
 
-from statecheck.case.faults import (
+from statecheck.case.raised import (
     DIED,
     MEMORY,
     Fault,
     Faulted,
+    error_text,
     fault_of_kind,
     fault_told_by,
+    message_of,
+    name_of,
     wants_memory,
 )
-from statecheck.case.raised import error_text, message_of, name_of
 from statecheck.case.values import Outcome, Raised, Step
 from statecheck.execution.executors import LocalExecutor, ordinary_port
 from statecheck.kernels import launch_counts

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
-from statecheck.case.faults import INTERRUPTED, Faulted
+from statecheck.case.raised import INTERRUPTED, Faulted
 from statecheck.workers import limits
 from statecheck.workers.forkserver import Surroundings, move_to
 from statecheck.workers.wire import (

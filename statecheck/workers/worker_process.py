@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from statecheck.case.faults import DIED, HANG, Fault, Faulted, death, hang
+from statecheck.case.raised import DIED, HANG, Fault, Faulted, death, hang
 from statecheck.workers import limits
 from statecheck.workers.forkserver import device_worker, fork_with_pipe, kernels_of, surroundings
 from statecheck.workers.wire import (

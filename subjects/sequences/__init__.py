@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from statecheck.case import Case
-from statecheck.case.scenarios import last_scenario
+from statecheck.case.bucket import last_scenario
 from statecheck.subject.known import known_in
 from statecheck.subject.sequence_choices import SequenceChoices
 from statecheck.subject.subject import Subject

@@ -8,7 +8,7 @@ from typing import Any
 
 from oracle.profile import Profile
 from statecheck.case import Case
-from statecheck.case.scenarios import last_scenario
+from statecheck.case.bucket import last_scenario
 from statecheck.subject.known import Condition
 from subjects.sequences.extensions import ROWS
 from subjects.sequences.histories import HISTORIES

@@ -8,8 +8,7 @@ from dataclasses import replace
 from oracle.align.pointers import Entry
 from oracle.profile import Profile
 from statecheck.case import Case
-from statecheck.case.tensor import as_elements
-from statecheck.case.values import Address, Attribute, Call, Fake, Record, Tensor
+from statecheck.case.values import Address, Attribute, Call, Fake, Record, Tensor, as_elements
 from statecheck.reference.align_buffers import lists_of
 from subjects import Condition
 from subjects.vllm_conditions.calls import (

@@ -10,8 +10,7 @@ from typing import Any
 from oracle.profile import Profile
 from statecheck.case import Case
 from statecheck.case.compare import outcome_difference
-from statecheck.case.tensor import as_bytes
-from statecheck.case.values import ITEM_SIZES, Call, Expected, Outcome, Tensor, Value, View
+from statecheck.case.values import ITEM_SIZES, Call, Expected, Outcome, Tensor, Value, View, as_bytes
 from statecheck.execution.run import Follower, recorded
 from statecheck.reference import answer
 

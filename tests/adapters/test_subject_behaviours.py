@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import UnsatisfiedAssumption
 
 from statecheck.case import Case
-from statecheck.case.codec import decode, encode
+from statecheck.case.case import decode, encode
 from statecheck.case.compare import brief, outcome_difference
 from statecheck.case.raised import LONGEST_MESSAGE
 from statecheck.case.values import (

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from statecheck.campaign.record import BucketRecord
 from statecheck.case import Case
-from statecheck.case.cause import Cause, cause_of
+from statecheck.case.bucket import Cause, cause_of
 
 _MOST_READ = 1_000
 """Cases that are looked into; of more failures, each is an entry of its own."""

@@ -28,7 +28,7 @@ from statecheck.campaign.record import (
     PropertyRecord,
 )
 from statecheck.case import Case
-from statecheck.case.cause import first_wrong_call
+from statecheck.case.bucket import first_wrong_call
 from statecheck.execution.example import spell
 from statecheck.execution.verdict import Status
 from statecheck.kernels import launch_counts

@@ -32,7 +32,7 @@ from statecheck.campaign.processes.tasks import (
     WorkerLost,
     WorkerReady,
 )
-from statecheck.case.faults import death
+from statecheck.case.raised import death
 from statecheck.report.environment import gpus_here
 from statecheck.workers import limits
 from statecheck.workers.forkserver import SHARE, Fork, Forked, fork, fork_with_pipe, kernels_of, surroundings

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from statecheck.case.faults import Faulted
-from statecheck.case.raised import from_outside, message_of, name_of
+from statecheck.case.raised import Faulted, from_outside, message_of, name_of
 from statecheck.case.values import Call, Let, Name, Outcome, Raised, Record, Returned, Step, Value, record
 from statecheck.execution.objects.source_line import source_line
 from statecheck.subject import NotOffered, Subject

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from statecheck.case.tensor import dense_strides
-from statecheck.case.values import CANARY, Address, Tensor, Value, View
+from statecheck.case.values import CANARY, Address, Tensor, Value, View, dense_strides
 
 GUARD_BYTES = 64
 

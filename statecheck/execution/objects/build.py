@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from statecheck.case.raised import from_outside
-from statecheck.case.tensor import dense_strides
 from statecheck.case.values import (
     Attribute,
     BufferMaker,
@@ -26,6 +25,7 @@ from statecheck.case.values import (
     Tensor,
     Value,
     View,
+    dense_strides,
 )
 from statecheck.execution.objects.allocator import Allocator
 from statecheck.execution.objects.arena import Arena

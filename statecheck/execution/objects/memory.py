@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from statecheck.case.resolving import is_closed, resolve
-from statecheck.case.tensor import as_bytes, as_elements, described
 from statecheck.case.values import (
     ITEM_SIZES,
     Call,
@@ -18,6 +16,11 @@ from statecheck.case.values import (
     Tensor,
     Value,
     View,
+    as_bytes,
+    as_elements,
+    described,
+    is_closed,
+    resolve,
 )
 
 

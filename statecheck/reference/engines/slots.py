@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from oracle import slots as rules
-from statecheck.case.tensor import dense_strides
-from statecheck.case.values import ITEM_SIZES, Tensor, Value, View, int64
+from statecheck.case.values import ITEM_SIZES, Tensor, Value, View, dense_strides, int64
 from statecheck.reference import answers
 
 Known = dict[str, Value]

@@ -13,7 +13,7 @@ from typing import Any
 
 from oracle.sequences import SequenceTokens
 from statecheck.case import Case
-from statecheck.case.scenarios import ExecutedCall, scenarios
+from statecheck.case.bucket import ExecutedCall, scenarios
 from statecheck.case.values import Call, Outcome, Raised, Record, Returned
 from statecheck.report.scripts.script import framed
 from statecheck.subject import Subject

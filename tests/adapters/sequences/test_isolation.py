@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from statecheck.case.faults import DIED, HANG, Faulted
+from statecheck.case.raised import DIED, HANG, Faulted
 from statecheck.subject.not_offered import NotOffered
 from subjects.sequences.library import Isolated
 from subjects.sequences.protocol import PortModule

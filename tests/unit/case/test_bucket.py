@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from statecheck.case import Case
-from statecheck.case.bucket import Bucket, bucket_of, line_of
-from statecheck.case.cause import cause_of
+from statecheck.case.bucket import Bucket, bucket_of, cause_of, line_of
 from statecheck.case.failure import plain
 from statecheck.case.values import (
     KernelAccess,

@@ -9,7 +9,7 @@ import pytest
 
 from oracle.sequences import SequenceLaws
 from statecheck.case import Case
-from statecheck.case.cause import cause_of
+from statecheck.case.bucket import cause_of
 from statecheck.case.values import Name, Raised, Returned, call, record
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT

@@ -11,7 +11,7 @@ import pytest
 from examples import numpy_port
 from properties.strategies.chunks import Packed
 from statecheck.case import Case
-from statecheck.case.cause import cause_of
+from statecheck.case.bucket import cause_of
 from statecheck.case.values import call, int32
 from statecheck.diagnose.own_calls import with_own_calls
 from statecheck.diagnose.rerun import replay

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statecheck.case import SCHEMA, Case, Failure, codec, values
-from statecheck.case.codec import decode, encode
+from statecheck.case import SCHEMA, Case, Failure, values
+from statecheck.case.case import TAGS, decode, encode
 from statecheck.case.compare import Difference, brief, difference, outcome_difference
 from statecheck.case.failure import KINDS as KINDS_OF_FAILURE
-from statecheck.case.resolving import resolve
 from statecheck.case.values import (
     Address,
     Attribute,
@@ -44,6 +43,7 @@ from statecheck.case.values import (
     int32,
     int64,
     record,
+    resolve,
 )
 from tests.helpers.cases import a_case
 
@@ -137,7 +137,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 KINDS = sorted(
-    (kind for kind in codec.TAGS.values() if kind.__module__ == values.__name__),
+    (kind for kind in TAGS.values() if kind.__module__ == values.__name__),
     key=lambda kind: kind.__name__,
 )
 

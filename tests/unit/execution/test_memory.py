@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from oracle.errors import Refused
 from statecheck import reference as answers
-from statecheck.case.tensor import as_bytes, as_elements
 from statecheck.case.values import (
     ITEM_SIZES,
     Attribute,
@@ -26,6 +25,8 @@ from statecheck.case.values import (
     Tensor,
     Value,
     View,
+    as_bytes,
+    as_elements,
     call,
     int32,
     record,

@@ -16,7 +16,7 @@ from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.state import PropertyState
 from statecheck.case import Case
-from statecheck.case.unchecked import unchecked
+from statecheck.case.failure import unchecked
 from statecheck.case.values import Let, Raised, Refusal, Returned, call, int32, record
 from statecheck.execution.counts import Counts
 from statecheck.execution.example import ExecutionContext

@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from statecheck.case.program_schedule import Switch, schedule_text
+from statecheck.case.values import Switch, schedule_text
 from statecheck.kernels.orders import program_schedule
 
 

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from statecheck.case import Case
-from statecheck.case.codec import decode, encode
+from statecheck.case.case import decode, encode
 from statecheck.case.failure import stated
 from statecheck.case.timeline import LONG, Cell, Moment, TableRow, Timeline, WrongCell
 from statecheck.report.block_tables import block_tables

@@ -13,7 +13,7 @@ import pytest
 
 from examples import numpy_port
 from statecheck.case import Case
-from statecheck.case.cause import cause_of
+from statecheck.case.bucket import cause_of
 from statecheck.case.values import (
     Call,
     Expected,

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from statecheck.case.faults import Fault, death, fault_told_by, hang, wants_memory
+from statecheck.case.raised import Fault, death, fault_told_by, hang, wants_memory
 from statecheck.case.values import Raised
 from statecheck.workers.port import Patience
 from tests.helpers.modules import ROOT
