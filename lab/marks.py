@@ -17,11 +17,11 @@ from oracle.situations.registry import put_back, take
 from statecheck.campaign.marks import TABLE, noted
 from statecheck.execution import profiles
 from statecheck.execution.example import ExecutionContext
-from statecheck.execution.executors.rules import RulesExecutor
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import Property, load_properties
 from statecheck.reference.situations import every_situation
 from statecheck.subject import Subject
+from tests.helpers.rules_executor import RulesExecutor
 
 _CHUNK = 10
 """Examples between two looks at the clock."""

@@ -14,7 +14,7 @@ from lab.bench.clock import in_turn, wait_for
 from lab.bench.rows import Row, show, table, title_of
 from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
 from statecheck.execution.executors import choose_device
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.report import numbers
 from statecheck.rooms import home
 from statecheck.subject import Subject, load

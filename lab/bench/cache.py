@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from statecheck.case.values import BufferMaker
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.subject import LAYOUT_VARIABLE, Subject
 
 BLOCK_SIZE, DRAFTS, CONV_ROWS = 16, 2, 5

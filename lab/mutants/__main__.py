@@ -72,7 +72,7 @@ def _plan(options: SimpleNamespace) -> MutantPlan:
     from lab.mutants.run import Settings
     from lab.mutants.targets import targets
     from statecheck.campaign.plan import shard_of
-    from statecheck.execution.selection import cores, require_processes
+    from statecheck.cli.options import cores, require_processes
 
     for name in ("sample", "examples"):
         number = getattr(options, name)

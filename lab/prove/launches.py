@@ -12,7 +12,7 @@ from lab.prove.memory import APART, Region, SymbolicMemory
 from lab.prove.paths import Term
 from lab.prove.program import Executor
 from statecheck.case.values import Raised, Step
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.kernels.launch import Launched, launching
 from statecheck.kernels.source.ir import FuncOp, NotUnderstoodError
 from statecheck.kernels.source.parse import parsed
@@ -135,7 +135,7 @@ def _tensors(launch: Launched, port: InProcess, names: Sequence[str]) -> list[_T
 
 def _of(port: InProcess, path: str) -> torch.Tensor | None:
     name, _, attribute = path.partition(".")
-    bound = port.bound(name)
+    bound = port.names.get(name)
     if bound is None:
         return None
     found: Any = getattr(bound, "view", None)

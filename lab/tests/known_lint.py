@@ -17,7 +17,7 @@ from hypothesis.errors import Flaky
 from oracle.profile import DOCUMENTS
 from statecheck.case import Case
 from statecheck.execution.example import ExecutionContext, Falsified, Observer
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import Property, load_properties
 from subjects import KnownDeviation, Subject, Symptom
 from tests.helpers.declared import entries

@@ -17,8 +17,7 @@ from typing import Any
 
 from statecheck.campaign.plan import Plan
 from statecheck.case.case import require_path
-from statecheck.execution.counts import Counts
-from statecheck.execution.verdict import TELLING, Status
+from statecheck.execution.verdict import TELLING, Counts, Status
 from statecheck.kernels.launch_counts import How
 from statecheck.subject.known import GONE, NOT_ENOUGH, NOT_TRIED, SHOWED
 from statecheck.util.decode import Decoder, Misfit, format_value, require_once

@@ -21,13 +21,15 @@ from statecheck.cli.options import (
     OptionsCommand,
     budget_option,
     campaign_options,
+    cores,
     option,
     require_own,
+    require_processes,
     seed_option,
     together,
     workers_option,
 )
-from statecheck.execution.offers import listed
+from statecheck.execution.selection import listed
 from statecheck.rooms import home
 from statecheck.util.terminal import said
 from statecheck.workers import limits
@@ -133,7 +135,7 @@ def _offers(plan: Plan) -> str:
         ValueError: not what the plan requires.
     """
     from statecheck.campaign.start import loaded
-    from statecheck.execution.offers import Offers
+    from statecheck.execution.selection import Offers
 
     subject = loaded(plan.subject, plan.device)
     offers = Offers(subject)
@@ -232,7 +234,6 @@ def short_plan(options: SimpleNamespace, command: str, device: str = "", **more:
         ValueError: an option that cannot be.
     """
     from statecheck.execution.executors import choose_device
-    from statecheck.execution.selection import cores, require_processes
 
     device, workers = device or choose_device(options.device, options.subject), options.workers
     if workers is None:

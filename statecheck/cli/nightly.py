@@ -13,7 +13,15 @@ import click
 from statecheck.campaign.plan import Plan, shard_of
 from statecheck.campaign.record import require_id, saved_records
 from statecheck.cli.campaign import console, plan_of, run_campaign
-from statecheck.cli.options import Duration, OptionsCommand, campaign_options, corpus_option, option
+from statecheck.cli.options import (
+    Duration,
+    OptionsCommand,
+    campaign_options,
+    cores,
+    corpus_option,
+    option,
+    require_processes,
+)
 
 _MOST_WORKERS = 8
 _BUDGET = 8 * 3600.0
@@ -125,8 +133,6 @@ def _there() -> tuple[str, ...]:
 
 def _processes(options: SimpleNamespace, gpus: int, *, isolated: bool) -> tuple[int, int]:
     """Workers per device, and engines in all: as many engines as cores, since each waits while a worker runs its example."""
-    from statecheck.execution.selection import cores, require_processes
-
     mine = cores()
     workers = options.workers
     if workers is None:

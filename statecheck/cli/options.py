@@ -35,6 +35,7 @@ _CONTENT = {
     "reports": ("campaigns", "campaign.json", "known", "pending", "????-??-??-*"),
 }
 """By kind of folder, files of which each says that a command has written it."""
+_MOST_PER_CORE = 8
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -218,3 +219,24 @@ def require_own(folder: Path, kind: str, argument: str) -> None:
         more = ", …" if len(others) > 3 else ""
         seen = f"which holds {', '.join(others[:3])}{more}"
         raise ValueError(f"{argument} = {near(folder)!r}, {seen}, but should be {rule}")
+
+
+def cores() -> int:
+    """The cores that this process may use, where the system can say so."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def require_processes(name: str, number: int, where: str) -> int:
+    """A number of processes that a person asks for.
+
+    Raises:
+        ValueError: none, or so many that they would keep each other and the machine from working.
+    """
+    if number < 1:
+        raise ValueError(f"{name} = {number}, but should be >= 1 [{where}]")
+    most = _MOST_PER_CORE * cores()
+    if number > most:
+        rule = f"at most {most}, {_MOST_PER_CORE} for each of {cores()} processors"
+        raise ValueError(f"{name} = {number}, but should be {rule} [{where}]")
+    return number

@@ -27,8 +27,8 @@ from statecheck.case.compare import Difference, outcome_difference
 from statecheck.case.findings import Access
 from statecheck.case.values import Expected, Outcome, Raised
 from statecheck.diagnose.rerun import Rerun
-from statecheck.execution.executors.in_process import InProcess
-from statecheck.execution.objects.blocks import GUARD_BYTES, Allocation, Window
+from statecheck.execution.in_process import InProcess
+from statecheck.execution.memory import GUARD_BYTES, Allocation, Window
 from statecheck.execution.registry import launches
 from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, load
@@ -162,7 +162,7 @@ class _Inquiry:
         wrong_bytes = self.case.wrong_bytes
         if wrong_bytes is None:
             return ""
-        bound = self.port.bound(wrong_bytes.name)
+        bound = self.port.names.get(wrong_bytes.name)
         assert isinstance(bound, Allocation)
         sentence = self._last_writer(
             f"byte {wrong_bytes.first} of `{wrong_bytes.name}`", bound.inside.data_ptr() + wrong_bytes.first
@@ -189,7 +189,7 @@ class _Inquiry:
 
     def _address(self, difference: Difference) -> int | None:
         """Where the element or the byte around a tensor lies that differs, if a name is bound to its memory."""
-        bound = self.port.bound(difference.tensor)
+        bound = self.port.names.get(difference.tensor)
         if difference.guard is not None:
             return _in_guard(bound, difference.guard) if isinstance(bound, Allocation) else None
         if not difference.index:

@@ -14,7 +14,7 @@ from statecheck.case import Case
 from statecheck.case.case import CHANCE, EARLIER_CALLS
 from statecheck.diagnose.earlier_calls import PortFactory, with_earlier_calls
 from statecheck.diagnose.rerun import NotTried, replay
-from statecheck.execution.earlier_examples import EarlierExamples
+from statecheck.execution.example import EarlierExamples
 from statecheck.execution.executors import Executor
 from statecheck.execution.run import rules_of
 from statecheck.subject import Subject

@@ -17,7 +17,7 @@ from statecheck.case.bucket import first_wrong_call, wrong_calls
 from statecheck.case.case import EARLIER_CALLS
 from statecheck.case.values import Call, Step
 from statecheck.diagnose.rerun import NotTried, Rerun
-from statecheck.execution.earlier_examples import EarlierExamples, Examples
+from statecheck.execution.example import EarlierExamples, Examples
 from statecheck.execution.executors import Executor
 from statecheck.execution.run import Expectation
 

@@ -12,8 +12,8 @@ from statecheck.case import Case
 from statecheck.case.compare import brief
 from statecheck.case.values import Let, Tensor, Value
 from statecheck.diagnose.rerun import Rerun
-from statecheck.execution.executors.in_process import InProcess
-from statecheck.execution.objects.describe import Describer
+from statecheck.execution.describe import Describer
+from statecheck.execution.in_process import InProcess
 from statecheck.subject import Subject
 
 

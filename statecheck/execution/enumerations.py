@@ -12,14 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import properties.enumerations
-from statecheck.execution.example import Falsified
-
-if TYPE_CHECKING:
-    from statecheck.execution.example import ExecutionContext
-    from statecheck.execution.property import Property
+from statecheck.execution.example import ExecutionContext, Falsified
+from statecheck.execution.property import Property
 
 _BATCH = 16
 """Inputs that are tried in one call: a launch for 16 requests takes twice as long as one for a request."""

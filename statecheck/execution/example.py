@@ -14,8 +14,8 @@ Each end is an event that the `Observer` of the `ExecutionContext` receives.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NoReturn, Protocol
@@ -34,8 +34,6 @@ from statecheck.case.failure import (
 )
 from statecheck.case.timeline import Timeline
 from statecheck.case.values import Call, Expected, Outcome, Raised, Refusal, Returned, Step, Value
-from statecheck.execution.counts import Counts, parts_compared, parts_of
-from statecheck.execution.earlier_examples import EarlierExamples
 from statecheck.execution.executors import Executor
 from statecheck.execution.run import (
     Run,
@@ -47,10 +45,49 @@ from statecheck.execution.run import (
     operations_held,
     rules_of,
 )
+from statecheck.execution.verdict import Counts, parts_compared, parts_of
 from statecheck.kernels.orders import REORDERED
 from statecheck.subject import KnownDeviation, Subject
 from statecheck.subject.sequence_choices import SequenceChoices
 from statecheck.util.text import visible
+
+Examples = tuple[tuple[Step, ...], ...]
+_MOST, _LONGEST = 256, 200
+"""Examples, and steps of one: what is kept has to stay small, and a longer one would take too long to run again."""
+
+
+class EarlierExamples:
+    """The last examples of a process, in order, and those that it had run when an example failed for the first time."""
+
+    def __init__(self) -> None:
+        self._lately: deque[Sequence[Step]] = deque(maxlen=_MOST)
+        self._at_failure: Examples | None = None
+
+    def begin(self, steps: Sequence[Step]) -> None:
+        """An example begins, whose steps will be in `steps`."""
+        if self._lately and len(self._lately[-1]) > _LONGEST:
+            self._lately.pop()
+        self._lately.append(steps)
+
+    def note_failure(self) -> None:
+        """The example in hand fails; others follow it that try to be smaller."""
+        if self._at_failure is None:
+            self._at_failure = self.lately
+
+    def forget_failure(self) -> None:
+        """What failed is dealt with."""
+        self._at_failure = None
+
+    @property
+    def lately(self) -> Examples:
+        """The last examples, the one in hand at the end."""
+        return tuple(tuple(one) for one in self._lately if one)
+
+    @property
+    def at_failure(self) -> Examples:
+        """The last examples up to the first that failed; none where none did."""
+        return self._at_failure or ()
+
 
 ORDER_FREE = "order-free"
 """The kind of the properties about orders of Triton programs."""

@@ -1,24 +1,26 @@
-"""Which properties a command is about: those that an expression names, that a subject has functions for, on its device."""
+"""Which properties a command is about: those that an expression names, that a subject has functions for, on its device; and what a subject
+offers of all that there are properties of.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 from statecheck.case import Case
 from statecheck.case.case import values_inside
 from statecheck.case.values import Function
+from statecheck.execution.example import ExecutionContext
+from statecheck.execution.executors import ordinary_port
+from statecheck.execution.registry import Property, load_properties
 from statecheck.reference import answered
+from statecheck.subject import BUILT_IN, Subject, is_documented, is_engine
 from statecheck.subject.known import covers
-
-if TYPE_CHECKING:
-    from statecheck.execution.registry import Property
-    from statecheck.subject import Subject
+from statecheck.util.names import meant_by
 
 NEED_CUDA = frozenset({"harness.capture", "harness.replay"})
-_MOST_PER_CORE = 8
 _MOST_NEAR, _LIKE = 5, 0.5
 """Names that an unknown one is answered with, and how like it they have to be."""
 
@@ -27,9 +29,6 @@ def applicable(
     names: list[str], tested: Mapping[str, Property], subject: Subject, device: str
 ) -> tuple[list[str], dict[str, str]]:
     """The properties that say something about the subject on the device, and by name why the others do not."""
-    from statecheck.execution.example import ExecutionContext
-    from statecheck.execution.executors import ordinary_port
-
     context = ExecutionContext(subject, ordinary_port(subject, device, sanitized=False))
     reasons = {name: tested[name].not_applicable(context) for name in names}
     skipped = {name: reason for name, reason in reasons.items() if reason is not None}
@@ -39,27 +38,6 @@ def applicable(
 def follows_requests(tested: Property) -> bool:
     """Whether it is a state machine that follows requests through the simulated engine."""
     return getattr(getattr(tested, "machine", None), "follows_requests", False)
-
-
-def cores() -> int:
-    """The cores that this process may use, where the system can say so."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
-def require_processes(name: str, number: int, where: str) -> int:
-    """A number of processes that a person asks for.
-
-    Raises:
-        ValueError: none, or so many that they would keep each other and the machine from working.
-    """
-    if number < 1:
-        raise ValueError(f"{name} = {number}, but should be >= 1 [{where}]")
-    most = _MOST_PER_CORE * cores()
-    if number > most:
-        rule = f"at most {most}, {_MOST_PER_CORE} for each of {cores()} processors"
-        raise ValueError(f"{name} = {number}, but should be {rule} [{where}]")
-    return number
 
 
 def select(ids: list[str], expression: str) -> list[str]:
@@ -89,8 +67,6 @@ def require_declared_properties(subject: Subject) -> None:
     Raises:
         ValueError: as `require_property`.
     """
-    from statecheck.execution.registry import load_properties
-
     for one in subject.known_deviations:
         for name in one.names:
             require_property(name, load_properties(), f"known defect {one.name!r}")
@@ -135,3 +111,81 @@ def missing_functions(case: Case, subject: Subject) -> list[str]:
     functions = {name for name in called if not name.startswith("harness.")}
     kernels = {call.named["kernel"] for call in case.calls if call.function == "harness.launch"}
     return sorted(name for name in functions | kernels if not subject.has(name))
+
+
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Offers:
+    """The functions of a subject, by the names under which its author knows them."""
+
+    subject: Subject
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All that could be offered: plain functions of the protocol, or what properties call of the documents."""
+        if self.subject.functions:
+            return self.subject.functions
+        return tuple(name for name in _called() if is_documented(name))
+
+    @cached_property
+    def engines(self) -> tuple[str, ...]:
+        """Whole engines that it has, beside the functions."""
+        return tuple(name for name in _called() if is_engine(name) and self.subject.provides(name))
+
+    @cached_property
+    def offered(self) -> tuple[str, ...]:
+        return tuple(name for name in self.names if self.subject.provides(name))
+
+    @cached_property
+    def alike(self) -> dict[str, str]:
+        """Names that the subject has, and for each the one that may have been meant."""
+        if self.subject.name in BUILT_IN:
+            return {}
+        missing = [name for name in self.names if name not in self.offered]
+        own = [name for name in dir(self.subject.module) if not name.startswith("_")]
+        near = {name: meant_by(name, missing) for name in own if name not in self.names}
+        return {name: meant for name, meant in near.items() if meant}
+
+    @property
+    def sentence(self) -> str:
+        """How many there are, which, and what may be a slip."""
+        shown, more = self.offered[:_SHOWN], len(self.offered) - _SHOWN
+        listed = ", ".join(shown) + (f", and {more} more" if more > 0 else "")
+        counted = f"{self.subject.name} offers {len(self.offered)} of {len(self.names)}"
+        engines = "".join(f", and the engine {name}" for name in self.engines)
+        return f"{counted}{': ' if shown else ''}{listed}{engines}{''.join(self._questions())}"
+
+    def _questions(self) -> Iterator[str]:
+        for name, near in self.alike.items():
+            yield f"; it has {name}: did you mean {near}?"
+
+    def require(self, wanted: tuple[str, ...]) -> None:
+        """Refuse a subject that lacks one of these.
+
+        Raises:
+            ValueError: it does, or there is no such function.
+        """
+        for name in wanted:
+            if name not in self.names:
+                meant = meant_by(name, self.names)
+                near = f"; did you mean {meant}?" if meant else ""
+                rule = f"functions that there are properties of: {', '.join(self.names)}"
+                raise ValueError(f"require = {name!r}, but should be {rule}{near} [{self.subject.name}]")
+        missing = [name for name in wanted if name not in self.offered]
+        if missing:
+            rule = f"offered by {self.subject.name}, which does not offer {', '.join(missing)}"
+            raise ValueError(
+                f"require = {','.join(wanted)!r}, but should be {rule}{''.join(self._questions())} [require]"
+            )
+
+
+def _called() -> list[str]:
+    """What properties call, by name."""
+    return sorted({name for tested in load_properties().values() for name in tested.functions})
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The names in a text such as "a,b"."""
+    return tuple(one.strip() for one in text.split(",") if one.strip())

@@ -3,9 +3,124 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from math import prod
 
-from statecheck.execution.counts import Counts
+from statecheck.case.values import Expected, Outcome, Raised, Record, Refusal, Tensor, Value
+
+_MOST_REASONS = 4
+_HAVE_PARTS = frozenset({Tensor, Record, dict, list, tuple, bytes})
+
+
+@dataclass
+class Counts:
+    """Examples, each counted in one place.
+
+    Args:
+        examples: all of them.
+        compared: those in which the property compared something that a function of the subject returned, or its refusal
+            where the property is about refusals.
+        parts: rows, fields and bytes that were compared in these, and conditions on them that a property stated.
+        outside: those that ended before, at a call that the subject's contract leaves out, by the reason.
+        not_offered: those that ended before, at something that the subject does not offer, by what it says.
+        discarded: those that the property itself did not want.
+        no_evidence: those that came to their end without what the property is about, by what was missing.
+        configurations: no further examples, but those compared of each configuration of the subject, such as a model of a library.
+        unverified: of configurations that cannot be verified, why not.
+        unchecked: no examples, but what they have observed and no rule says anything about: "function: place", and how often.
+    """
+
+    examples: int = 0
+    compared: int = 0
+    outside: Counter[str] = field(default_factory=Counter)
+    not_offered: Counter[str] = field(default_factory=Counter)
+    discarded: int = 0
+    no_evidence: Counter[str] = field(default_factory=Counter)
+    unchecked: Counter[str] = field(default_factory=Counter)
+    parts: int = 0
+    configurations: Counter[str] = field(default_factory=Counter)
+    unverified: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def vacuous(self) -> int:
+        """Examples that came to their end without anything compared."""
+        ended = self.ended_before + self.discarded + self.no_evidence.total()
+        return self.examples - self.compared - ended
+
+    @property
+    def ended_before(self) -> int:
+        return self.outside.total() + self.not_offered.total()
+
+    @property
+    def left_out(self) -> str:
+        """What examples came to that cannot be compared on the subject, the most frequent reason first; "" without any."""
+        why = (self.outside + self.not_offered + self.no_evidence).most_common()
+        messages = [reason for reason, _ in why[:_MOST_REASONS]]
+        more = len(why) - len(messages)
+        return "; ".join([*messages, f"and {more} other reasons"] if more else messages)
+
+    @property
+    def reasons(self) -> str:
+        """Why examples are no evidence, the most frequent reason first."""
+        message = [self.left_out] if self.left_out else []
+        message += ["the property discarded what was drawn"] if self.discarded else []
+        message += ["there was nothing to compare in what was drawn"] if self.vacuous > 0 else []
+        return "; ".join(message)
+
+    def add(self, other: Counts) -> None:
+        self.examples += other.examples
+        self.compared += other.compared
+        self.outside.update(other.outside)
+        self.not_offered.update(other.not_offered)
+        self.discarded += other.discarded
+        self.no_evidence.update(other.no_evidence)
+        self.unchecked.update(other.unchecked)
+        self.parts += other.parts
+        self.configurations.update(other.configurations)
+        self.unverified.update(other.unverified)
+
+    def take(self) -> Counts:
+        """What was counted until now; counting starts anew."""
+        taken = replace(self)
+        self.__init__()  # type: ignore[misc]
+        return taken
+
+
+def parts_compared(expected: Expected, actual: Outcome) -> int:
+    """How many rows, fields and bytes of an outcome `outcome_difference` compares, where it finds nothing wrong.
+
+    An element of a tensor is one, as is a refusal; a result that is None has none.
+    """
+    known = dict(expected.after) if actual.after else {}
+    after = sum(_parts(known[name]) for name, _ in actual.after if name in known)
+    if isinstance(expected, Refusal) or isinstance(actual, Raised):
+        return 1 + after
+    return _parts(expected.value) + after
+
+
+def parts_of(outcome: Outcome) -> int:
+    """How many rows, fields and bytes an outcome has that a property could look at."""
+    result = 1 if isinstance(outcome, Raised) else _parts(outcome.value)
+    return result + sum(_parts(seen) for _, seen in outcome.after)
+
+
+def _parts(value: Value) -> int:
+    if isinstance(value, Tensor):
+        return prod(value.shape)
+    if isinstance(value, (list, tuple)):
+        items: Iterable[Value] = value
+    elif isinstance(value, dict):
+        items = value.values()
+    elif isinstance(value, Record):
+        items = [item for _, item in value.fields]
+    elif isinstance(value, bytes):
+        return len(value)
+    else:
+        return int(value is not None)
+    return sum(_parts(item) if type(item) in _HAVE_PARTS else 1 for item in items)
+
 
 CLEAN = 0
 FALSIFIED = 1

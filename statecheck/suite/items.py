@@ -14,9 +14,8 @@ from hypothesis import settings
 
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import Executor, choose_device, ordinary_port
-from statecheck.execution.offers import Offers
 from statecheck.execution.registry import load_properties, put_at
-from statecheck.execution.selection import require_declared_properties
+from statecheck.execution.selection import Offers, require_declared_properties
 from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, adapted, load
 from statecheck.suite.declared import examples_wanted, run_missing

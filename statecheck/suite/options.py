@@ -12,8 +12,7 @@ import pytest
 from statecheck.execution import profiles
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import Executor, choose_device, ordinary_port
-from statecheck.execution.offers import Offers, listed
-from statecheck.execution.selection import require_declared_properties
+from statecheck.execution.selection import Offers, listed, require_declared_properties
 from statecheck.kernels import triton_mode
 from statecheck.rooms import FOLDER
 from statecheck.subject import Subject, load

@@ -13,12 +13,11 @@ from hypothesis import settings
 from hypothesis.errors import Flaky
 
 from statecheck.case import Case
-from statecheck.execution.counts import Counts
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import Property, load_properties
 from statecheck.execution.selection import applicable
-from statecheck.execution.verdict import TELLING, Status, Verdict, verdict_of
+from statecheck.execution.verdict import TELLING, Counts, Status, Verdict, verdict_of
 from statecheck.kernels import launch_counts
 from statecheck.subject.known import enough
 from statecheck.suite import declared

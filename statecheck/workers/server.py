@@ -40,7 +40,7 @@ Message = tuple[bool, Sequence[Step]]
 def preload() -> None:
     """What every worker needs; where torch was left out, it stays out."""
     if "torch" in sys.modules:
-        from statecheck.execution.executors import in_process as port  # noqa: F401 - for the first call, which has little time
+        from statecheck.execution import in_process as port  # noqa: F401 - for the first call, which has little time
 
         loading.preload()
 

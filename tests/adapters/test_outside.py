@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oracle.profile import DOCUMENTS, Profile
 from statecheck.case.values import Call, Tensor, call
 from statecheck.execution.example import ExecutionContext, OutsideDomain
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from subjects import NotOffered, Outside, load
 from subjects.plain import adapted

@@ -24,7 +24,7 @@ from statecheck.case import Case
 from statecheck.case.values import Call, Device, call, int32
 from statecheck.execution.example import ExecutionContext, Falsified, OutsideDomain
 from statecheck.execution.executors import ordinary_port
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.report.scripts.script import repro_script
 from subjects import Subject, load

@@ -35,7 +35,7 @@ from statecheck.case.values import (
     record,
 )
 from statecheck.execution.example import ExecutionContext, Falsified
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.workers.port import InWorker
 from subjects import load
 from tests.helpers.cases import a_case, a_property, toy

@@ -15,7 +15,7 @@ from statecheck.case import Case
 from statecheck.case.findings import Access, RaceBetweenPrograms
 from statecheck.case.values import Let, Name, Overwrite, call, int32
 from statecheck.execution.example import Example, ExecutionContext, Falsified, KnownFailure
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from subjects import Condition, KnownDeviation, Symptom, load
 from tests.helpers.cases import a_property, toy
 from tests.helpers.modules import module

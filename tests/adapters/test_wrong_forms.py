@@ -15,7 +15,7 @@ from examples import numpy_port
 from statecheck.case import Case
 from statecheck.case.values import call, int32
 from statecheck.execution.example import Example, ExecutionContext, Falsified, Observer
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import Property, load_properties
 from statecheck.subject import Subject
 from subjects import load

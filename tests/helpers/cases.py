@@ -76,7 +76,7 @@ class Pipe:
 def case_of(subject: Subject, device: str, *steps: Step) -> Case:
     """What a trial hands on about `steps`, whether or not the subject answers them by the rules."""
     from statecheck.execution.example import ExecutionContext, Falsified
-    from statecheck.execution.executors.in_process import InProcess
+    from statecheck.execution.in_process import InProcess
 
     trial = ExecutionContext(subject, InProcess(subject, device)).begin(a_property())
     trial.run(*steps)

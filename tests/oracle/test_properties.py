@@ -8,8 +8,8 @@ from lab.marks import rules_context
 from properties.strategies.refusals import BAD_INPUTS, BadInput
 from statecheck.case.values import Raised
 from statecheck.execution.executors import executed
-from statecheck.execution.executors.rules import RulesExecutor
 from statecheck.execution.registry import load_properties
+from tests.helpers.rules_executor import RulesExecutor
 
 EXAMPLES = 10
 PROPERTIES = load_properties()

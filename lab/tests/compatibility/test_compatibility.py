@@ -16,8 +16,7 @@ from lab.compatibility.record import by_release, collected, loaded
 from lab.compatibility.table import FILES, parts, table
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord, KnownRecord, PropertyRecord
-from statecheck.execution.counts import Counts
-from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
+from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, Counts
 from statecheck.subject.project import PROJECTS
 from statecheck.util.marked_parts import MarkedPart
 

@@ -19,7 +19,7 @@ from properties.engine.traffic.violations import STEP, LiveViolation, Violations
 from properties.strategies.releases.live import LiveWorld
 from statecheck.case.values import Call, Name, Outcome, Raised, Record, Returned, call
 from statecheck.execution.executors import Executor
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.run import not_offered
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from subjects import load

@@ -33,8 +33,8 @@ from statecheck.campaign.processes.tasks import (
 )
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
-from statecheck.execution.counts import Counts
 from statecheck.execution.example import Falsified, Observer
+from statecheck.execution.verdict import Counts
 from statecheck.kernels.launch_counts import How
 from statecheck.subject import KnownDeviation, Subject
 from statecheck.workers.shared_workers import DeviceGone

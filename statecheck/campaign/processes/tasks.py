@@ -14,8 +14,8 @@ from typing import Any
 
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CorpusRecord
-from statecheck.execution.counts import Counts
 from statecheck.execution.enumerations import Slice
+from statecheck.execution.verdict import Counts
 from statecheck.kernels.launch_counts import How
 
 BEAT_SECONDS = 0.2

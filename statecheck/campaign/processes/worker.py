@@ -97,7 +97,7 @@ class Worker:
             subject.sequences.warm_up()
         self.plain = self.watched
         if getattr(self.watched, "watched", None):
-            from statecheck.execution.executors.in_process import InProcess
+            from statecheck.execution.in_process import InProcess
 
             self.plain = InProcess(load(setting.subject), setting.device, on_call=self.beat)
         self.context = ExecutionContext(subject, self.watched)

@@ -35,9 +35,8 @@ from statecheck.case.values import (
     Value,
     View,
 )
-from statecheck.execution.objects.memory import KnownMemory
 from statecheck.execution.registry import launches
-from statecheck.execution.run import Follower, recorded
+from statecheck.execution.run import Follower, KnownMemory, recorded
 from statecheck.report.literals import elements_of, literal
 from statecheck.subject import BUILT_IN, Subject
 
@@ -321,7 +320,7 @@ class _Writer:
         if not all(part.isidentifier() for part in name.split(".")):
             _refuse(f"{name!r} is no name", self.case)
         if name == _CANARY:
-            return self._imported("statecheck.execution.objects.own", "canary_identity")
+            return self._imported("statecheck.execution.in_process", "canary_identity")
         if name.startswith("harness."):
             _refuse(f"{name} is statecheck's own", self.case)
         if self.subject is None:

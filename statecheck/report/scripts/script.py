@@ -92,7 +92,7 @@ def _script_of_calls(case: Case, subject: Subject | None, plain: PlainCalls, roo
     folder = f"str(Path(__file__).resolve().parent / {json.dumps(root)})" if root else '""'
     prepared.append(f'sys.path.insert(0, os.environ.get("SUBJECT_PATH") or {folder})')
     for alias, module in plain.modules.items():
-        own = not adapted and module != "statecheck.execution.objects.own"
+        own = not adapted and module != "statecheck.execution.in_process"
         named = f'os.environ.get("SUBJECT", {json.dumps(module)})' if own else json.dumps(module)
         prepared.append(f"{alias} = importlib.import_module({named})")
     prepared.append(_OWN.format(", ".join(plain.functions)))

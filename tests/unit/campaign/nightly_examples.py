@@ -22,8 +22,8 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.timeline import Cell, Moment, TableRow, Timeline, WrongCell
 from statecheck.case.values import call
-from statecheck.execution.counts import Counts
 from statecheck.execution.registry import Property
+from statecheck.execution.verdict import Counts
 from statecheck.kernels.launch_counts import EXECUTED, NOT_EXECUTED, How
 from statecheck.util.files import in_file_name
 from tests.helpers.cases import a_case

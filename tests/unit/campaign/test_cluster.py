@@ -23,7 +23,7 @@ from statecheck.campaign.corpus import Corpus
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord, PropertyRecord
 from statecheck.cli import main as cli
-from statecheck.execution.counts import Counts
+from statecheck.execution.verdict import Counts
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
 from tests.unit.campaign.nightly_examples import bucket_with

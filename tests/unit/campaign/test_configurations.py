@@ -21,8 +21,7 @@ from statecheck.campaign.state import CampaignState
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import call
-from statecheck.execution.counts import Counts
-from statecheck.execution.verdict import CLEAN, INCOMPLETE, Status
+from statecheck.execution.verdict import CLEAN, INCOMPLETE, Counts, Status
 from tests.helpers.cases import a_case, a_property
 from tests.unit.campaign.nightly_examples import a_state
 from tests.unit.campaign.pretended import next_exploration

@@ -32,9 +32,8 @@ from statecheck.campaign.record import FILE, CampaignRecord, CorpusRecord
 from statecheck.campaign.scheduler import Scheduler
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
-from statecheck.execution.counts import Counts
 from statecheck.execution.registry import load_properties
-from statecheck.execution.verdict import TELLING
+from statecheck.execution.verdict import TELLING, Counts
 from statecheck.kernels.launch_counts import EXECUTED, How
 from tests.helpers.cases import a_case, a_property
 from tests.helpers.faulty import EXACT, PADDED, ROUNDS_UP

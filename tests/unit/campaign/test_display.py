@@ -9,9 +9,8 @@ from rich.console import Console
 
 from statecheck.campaign.record import CampaignRecord, KnownRecord
 from statecheck.campaign.terminal.display import conclusion, summary
-from statecheck.execution.counts import Counts
 from statecheck.execution.registry import load_properties
-from statecheck.execution.verdict import Status
+from statecheck.execution.verdict import Counts, Status
 from tests.unit.campaign.nightly_examples import a_property, a_record
 
 NAMES = sorted(load_properties(), key=len)[-3:]

@@ -36,7 +36,7 @@ from statecheck.diagnose.diagnosis import Confirmation
 from statecheck.diagnose.rerun import ends_earlier
 from statecheck.execution import profiles
 from statecheck.execution.example import Example, ExecutionContext, Observer
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.kernels.launch_counts import EXECUTED, How
 from statecheck.subject import KnownDefectMatcher
 from statecheck.subject.known import Condition

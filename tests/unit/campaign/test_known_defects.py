@@ -25,8 +25,7 @@ from statecheck.campaign.terminal.results import (
     print_known,
 )
 from statecheck.case.values import call
-from statecheck.execution.counts import Counts
-from statecheck.execution.verdict import TELLING
+from statecheck.execution.verdict import TELLING, Counts
 from subjects import KnownDeviation, Symptom
 from tests.helpers.cases import a_case, a_property
 from tests.helpers.faulty import EXACT, LAYOUT_READ, ROUNDS_UP

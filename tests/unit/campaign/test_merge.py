@@ -20,7 +20,7 @@ from statecheck.campaign.record import (
     PropertyRecord,
 )
 from statecheck.cli import main as cli
-from statecheck.execution.counts import Counts
+from statecheck.execution.verdict import Counts
 from statecheck.kernels.launch_counts import EXECUTED, How
 from tests.helpers.cases import a_case
 from tests.unit.campaign.nightly_examples import bucket_with, record_of

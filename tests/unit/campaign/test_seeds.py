@@ -9,10 +9,10 @@ import pytest
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.processes.tasks import Explore, Explored
 from statecheck.campaign.scheduler import Scheduler, first_compared
-from statecheck.execution.counts import Counts
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import load_properties
 from statecheck.execution.selection import follows_requests
+from statecheck.execution.verdict import Counts
 from tests.helpers.cases import a_property
 from tests.unit.campaign.nightly_examples import a_state
 from tests.unit.campaign.pretended import next_exploration

@@ -29,7 +29,7 @@ from statecheck.case.values import (
     int32,
 )
 from statecheck.execution.example import Example, ExecutionContext, Falsified
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import Property, load_properties
 from statecheck.kernels import triton_mode
 from statecheck.report.markdown import report_text

@@ -16,7 +16,7 @@ from statecheck.case.values import call, int32
 from statecheck.diagnose.own_calls import with_own_calls
 from statecheck.diagnose.rerun import replay
 from statecheck.execution.example import Example, ExecutionContext, Falsified
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.report.markdown import report_text
 from statecheck.suite.short import lines

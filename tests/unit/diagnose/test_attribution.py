@@ -22,7 +22,7 @@ from statecheck.diagnose.attribution import explain_case, explained
 from statecheck.diagnose.replay import replay_file
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.report.files import write_report
 from statecheck.report.markdown import report_text

@@ -18,8 +18,8 @@ from statecheck.diagnose.diagnosis import Confirmation, Diagnosis, Scene, diagno
 from statecheck.diagnose.earlier_calls import with_earlier_calls
 from statecheck.diagnose.replay import FAILED, FIXED, NOT_REPRODUCED, replay_file
 from statecheck.diagnose.rerun import replay
-from statecheck.execution.earlier_examples import EarlierExamples
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.example import EarlierExamples
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.run import rules_of
 from statecheck.report.scripts.script import repro_script
 from statecheck.workers.port import InWorker

@@ -23,7 +23,7 @@ from statecheck.diagnose.replay import (
     NOT_REPRODUCED,
     replay_case,
 )
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.subject.identity import SOURCE, source_of
 from subjects import KnownDeviation, NotOffered, Outside, Subject, Symptom, load
 from tests.helpers.cases import PAGES, a_case, toy, toy_of_pages

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from statecheck.execution.example import ExecutionContext
-from statecheck.execution.executors.in_process import InProcess
-from statecheck.execution.offers import Offers
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
+from statecheck.execution.selection import Offers
 from statecheck.execution.verdict import Status, verdict_of
 from subjects import Subject, adapted
 from tests.helpers.modules import ROOT

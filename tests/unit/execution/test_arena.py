@@ -25,8 +25,8 @@ from statecheck.case.values import (
     int64,
     record,
 )
-from statecheck.execution.executors.in_process import InProcess
-from statecheck.execution.objects.arena import LARGEST, Arena
+from statecheck.execution.in_process import InProcess
+from statecheck.execution.memory import LARGEST, Arena
 from subjects import Subject
 from tests.helpers.cases import toy
 
@@ -88,7 +88,7 @@ def subject() -> Subject:
 def a_port(arena: Arena | bool) -> InProcess:
     port = InProcess(subject(), "cpu", arena=bool(arena))
     if isinstance(arena, Arena):
-        port._builder.allocator.arena = arena
+        port.allocator.arena = arena
     return port
 
 
@@ -226,7 +226,7 @@ def test_what_an_example_has_damaged_is_whole_in_the_next_one() -> None:
 def test_tensors_of_the_host_stay_outside() -> None:
     port = a_port(True)
     outcomes(port, Let("x", int32([1, 2]).on_host()), call("total", x=Name("x")))
-    arena = port._builder.allocator.arena
+    arena = port.allocator.arena
     assert arena is not None
     assert arena._used == 0
 

@@ -15,11 +15,10 @@ import pytest
 
 from statecheck.case.compare import difference
 from statecheck.case.values import call, int32
-from statecheck.execution.counts import Counts
 from statecheck.execution.example import REFUSAL, Example, ExecutionContext, Falsified
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.execution.verdict import Status, verdict_of
+from statecheck.execution.verdict import Counts, Status, verdict_of
 from statecheck.subject import NotOffered
 from subjects import Outside, Subject, adapted
 from tests.helpers.cases import a_property, toy

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from statecheck.campaign.scheduler import FIRST_EXAMPLES
 from statecheck.execution import profiles
 from statecheck.execution.example import Example, ExecutionContext
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from tests.helpers.cases import a_property, toy
 
 _NUMBERS = st.tuples(*[st.integers(0, 1000)] * 20)

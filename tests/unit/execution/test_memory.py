@@ -32,9 +32,9 @@ from statecheck.case.values import (
     record,
 )
 from statecheck.execution.example import Example, ExecutionContext, Falsified
-from statecheck.execution.executors.in_process import InProcess
-from statecheck.execution.objects.blocks import contents, raw_bytes
-from statecheck.execution.objects.memory import KnownMemory
+from statecheck.execution.in_process import InProcess
+from statecheck.execution.memory import contents, raw_bytes
+from statecheck.execution.run import KnownMemory
 from tests.helpers.cases import a_property, toy
 
 POOL = Let("pool", Tensor("uint8", (8,), bytes(range(8))))

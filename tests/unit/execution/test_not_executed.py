@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from statecheck.execution.example import ExecutionContext
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status, verdict_of
 from statecheck.kernels import launch

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from statecheck.cli import main as cli
-from statecheck.execution.offers import Offers, listed
+from statecheck.execution.selection import Offers, listed
 from statecheck.execution.verdict import MISCONFIGURED
 from statecheck.suite.items import SuitePlace, suite_of
 from subjects import adapted, load

@@ -44,8 +44,8 @@ from statecheck.case.values import (
 )
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import choose_device
-from statecheck.execution.executors.in_process import InProcess
-from statecheck.execution.objects.blocks import GUARD_BYTES
+from statecheck.execution.in_process import InProcess
+from statecheck.execution.memory import GUARD_BYTES
 from statecheck.kernels import triton_mode
 from subjects import LAYOUT_VARIABLE
 from tests.helpers.cases import toy

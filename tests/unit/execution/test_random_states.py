@@ -9,7 +9,7 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from statecheck.execution.example import Example, ExecutionContext
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.private.hypothesis import states_kept_once
 from tests.helpers.cases import a_property, toy
 

@@ -12,7 +12,7 @@ from hypothesis.internal.reflection import function_digest
 from statecheck.case.values import call
 from statecheck.execution import registry
 from statecheck.execution.example import Example, ExecutionContext, Falsified
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.execution.statements import statement, statements
 from tests.helpers.cases import toy

@@ -17,7 +17,7 @@ from statecheck.case.values import Call
 from statecheck.diagnose.attribution import explained
 from statecheck.diagnose.rerun import replay
 from statecheck.execution.example import ExecutionContext, Falsified
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.report.files import write_report
 from tests.helpers.hunts import hunting

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from statecheck.execution.objects import describe
-from statecheck.execution.objects.blocks import Scope
-from statecheck.execution.objects.describe import Describer
-from statecheck.execution.objects.transfer import has_few_bytes, on_host, read_together
+from statecheck.execution import describe
+from statecheck.execution.describe import Describer, has_few_bytes, on_host, read_together
+from statecheck.execution.memory import Scope
 
 DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from statecheck.case.values import call
 from statecheck.execution.example import Example, ExecutionContext, Falsified, Observer
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import Property
 from tests.helpers.cases import a_property, toy
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from properties.strategies.builders import BuilderSetup
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from subjects import load
 
 IMPL = load("impl")

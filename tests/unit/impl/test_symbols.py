@@ -19,7 +19,7 @@ from oracle.align.buffers import copied_elements
 from oracle.builders.batch import reorder_batch_threshold
 from oracle.profile import DOCUMENTS
 from properties.strategies.builders import BuilderSetup
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.reference.builders import config_of
 from subjects import LAYOUT_VARIABLE, load
 

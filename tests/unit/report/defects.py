@@ -25,7 +25,7 @@ from statecheck.case.values import (
     record,
 )
 from statecheck.execution.example import ExecutionContext, Falsified
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from subjects import LAYOUT_VARIABLE, load
 from tests.helpers.cases import a_property
 

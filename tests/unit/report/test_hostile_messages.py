@@ -22,7 +22,7 @@ from statecheck.campaign.terminal.results import print_failures, print_known
 from statecheck.case import Case
 from statecheck.case.values import Returned, call
 from statecheck.diagnose.replay import replay_case
-from statecheck.execution.counts import Counts
+from statecheck.execution.verdict import Counts
 from statecheck.report.files import write_report
 from statecheck.util.markdown import code, fenced, inert
 from tests.helpers.cases import a_case, toy

@@ -16,7 +16,7 @@ from statecheck.case import Case, Failure
 from statecheck.case.values import Returned, call
 from statecheck.diagnose.replay import FAILED, replay_case
 from statecheck.execution.example import Example, ExecutionContext, Falsified
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.subject import KnownDefectMatcher
 from statecheck.subject.known import Condition
 from subjects import KnownDeviation, Symptom

@@ -10,11 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from statecheck.execution.counts import Counts
 from statecheck.execution.example import ExecutionContext
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.execution.verdict import Status
+from statecheck.execution.verdict import Counts, Status
 from statecheck.subject.known import ONE_IN, enough
 from statecheck.suite.declared import DeclaredDefects, examples_wanted, report_of
 from statecheck.suite.items import SuitePlace, suite_of

@@ -88,7 +88,7 @@ _FORKS = """
 import os, sys
 from types import ModuleType
 from statecheck.case.values import call
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from subjects import Subject
 
 def divide(x, y):

@@ -14,7 +14,7 @@ import pytest
 from statecheck.case.values import Device, Outcome, Overwrite, Raised, Returned, Step, call
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import Executor
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.workers.forkserver import server_for
 from statecheck.workers.port import InWorker

@@ -16,11 +16,10 @@ from statecheck.campaign.processes.tasks import CanaryResult, RunCanary, Setting
 from statecheck.campaign.processes.worker import Worker
 from statecheck.case import Case
 from statecheck.case.values import Outcome, Returned, Step
-from statecheck.execution import profiles
+from statecheck.execution import in_process, profiles
 from statecheck.execution.example import ExecutionContext
-from statecheck.execution.executors.in_process import InProcess
-from statecheck.execution.executors.plain import LARGEST_RIGHT_NUMBER
-from statecheck.execution.objects import own
+from statecheck.execution.executors import LARGEST_RIGHT_NUMBER
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.report.files import write_report
 from subjects import load
@@ -65,14 +64,14 @@ def why_not_found(context: ExecutionContext, folder: Path) -> str:
 def test_a_canary_that_never_fails_is_not_found(
     context: ExecutionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own, "LARGEST_RIGHT_NUMBER", 10**9)
+    monkeypatch.setattr(in_process, "LARGEST_RIGHT_NUMBER", 10**9)
     assert why_not_found(context, tmp_path) == "200 examples of it passed"
 
 
 def test_a_canary_that_is_not_shrunk_is_not_found(
     context: ExecutionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own, "LARGEST_RIGHT_NUMBER", 11)
+    monkeypatch.setattr(in_process, "LARGEST_RIGHT_NUMBER", 11)
     assert why_not_found(context, tmp_path) == "it was shrunk to 12, but should be to 10"
 
 
@@ -114,7 +113,7 @@ def test_a_campaign_whose_canary_is_not_found_is_not_to_be_trusted(
 ) -> None:
     if device != "cpu":
         pytest.skip("on a GPU the canary runs in a process of its own, which the test cannot change")
-    monkeypatch.setattr(own, "LARGEST_RIGHT_NUMBER", 10**9)
+    monkeypatch.setattr(in_process, "LARGEST_RIGHT_NUMBER", 10**9)
     monkeypatch.setattr("torch.set_num_threads", lambda many: None)
     setting, pipe = Setting("", "impl", device=device, reports=str(tmp_path)), Pipe()
     worker = Worker(setting, pipe)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from statecheck.cli import campaign as cli_campaign
 from statecheck.cli import main as cli
 from statecheck.cli.campaign import commit_of
 from statecheck.cli.nightly import planned
-from statecheck.execution.selection import cores
+from statecheck.cli.options import cores
 from tests.helpers.faulty import EXACT
 from tests.helpers.parsing import options_of
 from tests.unit.campaign.nightly.test_campaign import (

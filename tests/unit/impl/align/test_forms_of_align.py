@@ -21,7 +21,7 @@ from properties.strategies.refusals import (
 )
 from statecheck.case.values import Let, Raised, Step, Tensor, int32
 from statecheck.execution.executors import executed
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from subjects import load
 
 GAPS = Tensor("int32", (2,), (1, 0, 1), (2,))

@@ -11,9 +11,9 @@ from properties.strategies.refusals import STEP, postprocessed
 from statecheck.case.compare import outcome_difference
 from statecheck.case.values import Name, Raised
 from statecheck.execution.executors import executed
-from statecheck.execution.executors.in_process import InProcess
-from statecheck.execution.executors.rules import RulesExecutor
+from statecheck.execution.in_process import InProcess
 from subjects import load
+from tests.helpers.rules_executor import RulesExecutor
 
 IMPL = load("impl")
 

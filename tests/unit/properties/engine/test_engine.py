@@ -20,7 +20,7 @@ from properties.strategies.align.setup import Setup
 from statecheck.case.values import Call, Outcome, Overwrite, Raised, Record, Returned, Tensor, record
 from statecheck.case.values import Step as Executed
 from statecheck.execution.example import ExecutionContext
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from subjects import load
 
 POOL = "pool0"

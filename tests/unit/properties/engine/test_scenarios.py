@@ -17,7 +17,7 @@ from properties.engine.scenarios import GreedyScenario, Scenario, Turn
 from properties.engine.world import World
 from properties.strategies.align.runner import PREPROCESS
 from statecheck.execution.example import ExecutionContext
-from statecheck.execution.executors.in_process import InProcess
+from statecheck.execution.in_process import InProcess
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import load_properties
 from statecheck.execution.run import Run

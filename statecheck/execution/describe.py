@@ -6,7 +6,8 @@ What cannot be described becomes a record `Undescribable`, which no rule expects
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import islice
 from typing import Any
@@ -14,11 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from statecheck.case.raised import plain_text
+from statecheck.case.raised import error_text, from_outside, name_of, plain_text
 from statecheck.case.values import CANARY, Place, Record, SameAs, Tensor, Value, record
-from statecheck.execution.objects.blocks import (
+from statecheck.execution.memory import (
     GUARD_BYTES,
     Allocation,
+    Bound,
     Named,
     Scope,
     SubjectError,
@@ -26,22 +28,147 @@ from statecheck.execution.objects.blocks import (
     raw_bytes,
     window,
 )
-from statecheck.execution.objects.build import Bound
-from statecheck.execution.objects.plain import (
-    SCALARS,
-    NotPlainError,
-    SubjectCode,
-    are_integers,
-    attribute,
-    is_plain_key,
-    numbers,
-    part_of_scalar,
-    require_few,
-    scalar,
-    type_name,
-    undescribable,
-)
-from statecheck.execution.objects.transfer import on_host
+
+_LARGEST = 64 << 10
+"""Bytes. What is larger is read by itself: there, the bytes cost more than the wait."""
+
+
+def on_host(found: Iterable[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Tensors among `found` that were read, each with a tensor of the host that has its elements, flat.
+
+    Left out: what lies on the host, subclasses of `Tensor`, and what cannot be read as one run of bytes.
+    """
+    far = {id(one): one for one in found if type(one) is torch.Tensor and one.is_cuda and has_few_bytes(one)}
+    by_device: dict[torch.device, list[torch.Tensor]] = {}
+    for one in far.values():
+        by_device.setdefault(one.device, []).append(one)
+    return [pair for tensors in by_device.values() if len(tensors) > 1 for pair in read_together(tensors)]
+
+
+def read_together(tensors: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Each of these tensors of one device, all with few bytes, with its elements on the host, flat."""
+    # The larger elements first, so that those of each tensor lie where its dtype may be viewed.
+    ordered = sorted(tensors, key=lambda one: -one.element_size())
+    # One element is contiguous at any stride, and its bytes may be viewed at a stride of one only.
+    flat = [one.detach().as_strided((one.numel(),), (1,)) for one in ordered]
+    together = torch.cat([one.view(torch.uint8) for one in flat]).cpu()
+    sizes = [one.numel() * one.element_size() for one in ordered]
+    return [(one, piece.view(one.dtype)) for one, piece in zip(ordered, together.split(sizes), strict=True)]
+
+
+def has_few_bytes(found: torch.Tensor) -> bool:
+    """Whether its elements are one run of bytes that is there, and is short."""
+    if found.layout is not torch.strided or found.is_quantized or not found.is_contiguous():
+        return False
+    # The bytes of these are not yet what the elements are, or not one number each.
+    if found.is_neg() or found.is_complex():
+        return False
+    # Views of a storage that was made smaller since have elements that are no longer there.
+    nbytes = found.numel() * found.element_size()
+    end = found.storage_offset() * found.element_size() + nbytes
+    return 0 < nbytes <= _LARGEST and end <= found.untyped_storage().nbytes()
+
+
+SCALARS = (type(None), bool, int, float, str)
+_OUR_RECORDS = frozenset({"Damaged", "Missing", "Undescribable"})
+_MOST_ELEMENTS = 1 << 24
+_LONGEST_INT = 14_000
+"""Bits. Python writes down at most 4,300 digits, which are 14,284 bits."""
+_TOO_LARGE = 1 << _LONGEST_INT
+_LONGEST_TEXT = 1_000_000
+
+
+def undescribable(found: Any, why: str) -> Record:
+    """What stands for an object of the subject's that has no form as plain data."""
+    return record("Undescribable", type=name_of(type(found)), why=why)
+
+
+class NotPlainError(Exception):
+    """It cannot be described, for this reason; its cause is what the subject raised, if it did."""
+
+
+class SubjectCode:
+    """Attributes, iterators and tensors of the subject's may raise anything; here it is `NotPlainError`.
+
+    What says that the device lacks memory, or has had a fault, is left to the caller, which knows about devices.
+    """
+
+    def __enter__(self) -> None:
+        """The subject's code begins."""
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: object) -> None:
+        """Raise the `NotPlainError` that stands for what the subject raised."""
+        kept = (NotPlainError, MemoryError, torch.OutOfMemoryError, torch.AcceleratorError)
+        if error is None or isinstance(error, kept) or from_outside(error):
+            return
+        raise NotPlainError(error_text(error)) from error
+
+
+def attribute(found: Any, name: str) -> Any:
+    """An attribute of an object of the subject's, or the `NotPlainError` that stands for what it raised."""
+    try:
+        with SubjectCode():
+            return getattr(found, name)
+    except NotPlainError as error:
+        return error
+
+
+def scalar(found: Any) -> Value:
+    """None, a number or a text as it is, where it can be written down."""
+    if type(found) is int and found.bit_length() > _LONGEST_INT:
+        raise NotPlainError(f"{found.bit_length()} bits")
+    if type(found) is str:
+        if len(found) > _LONGEST_TEXT:
+            raise NotPlainError(f"{len(found)} characters")
+        return plain_text(found)
+    return math.nan if type(found) is float and math.isnan(found) else found
+
+
+def are_integers(found: list[Any]) -> bool:
+    """Whether all items are integers that `scalar` leaves as they are; there is at least one."""
+    return set(map(type, found)) == {int} and min(found) > -_TOO_LARGE and max(found) < _TOO_LARGE
+
+
+def part_of_scalar(found: Any) -> Record:
+    """A number or a text of a type of its own, such as an enumeration's: not what the rules mean by that value."""
+    plain = next(kind for kind in (int, float, str) if issubclass(type(found), kind))
+    read = {int: int.__index__, float: float.__float__, str: str.__str__}[plain]
+    return record(type_name(type(found)), value=scalar(read(found)))
+
+
+def is_plain_key(key: Any) -> bool:
+    """Whether nothing about a key of a dict has to be changed to write it down."""
+    return type(key) in SCALARS and scalar(key) == key
+
+
+def type_name(kind: type) -> str:
+    """The name of a type of the subject's, apart from the records that we make."""
+    name = name_of(kind)
+    return f"{name} of the subject" if name in _OUR_RECORDS else name
+
+
+def require_few(count: int) -> None:
+    """Raise `NotPlainError` where there are too many elements to tell them."""
+    # A view can have more elements than there is memory.
+    if count > _MOST_ELEMENTS:
+        raise NotPlainError(f"{count} elements")
+
+
+def numbers(elements: list[Any]) -> tuple[int, ...]:
+    """Elements as numbers, truth values among them.
+
+    Raises:
+        TypeError: an element is no number, as in a masked array.
+    """
+    kinds = set(map(type, elements))
+    if kinds == {int}:
+        return tuple(elements)
+    # NaN is one object everywhere, so that what holds it equals itself.
+    plain: list[Any] = [math.nan if one != one else one for one in elements]  # noqa: PLR0124
+    if kinds <= {int, float}:
+        return tuple(plain)
+    return tuple(map(int, plain))
+
 
 _ADDRESS_FIELDS = {("MambaCopySpec", "start_addr")}
 MISSING = record("Missing")
