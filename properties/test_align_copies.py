@@ -52,18 +52,13 @@ from properties.strategies.align.steps import (
 from properties.strategies.orders import orders
 from statecheck.case.values import Call, Fake, Let, Step, Tensor, Value, record
 from statecheck.execution.example import Example
-from statecheck.execution.registry import prop
-from statecheck.execution.statements import statement, statements
+from statecheck.execution.registry import Configuration, prop
 
-CREATE = f"{CONTEXT}.create"
-INITIALIZE = f"{CONTEXT}.initialize_from_forward_context"
+# What is under test: in V1 requests are in rows of the batch, in V2 in slots that they keep from step to step.
+V1, V2, BEFORE = POSTPROCESS, POSTPROCESS_ALIGN, PRECOPY
+BOUND = (f"{CONTEXT}.create", f"{CONTEXT}.initialize_from_forward_context")
+"""A context of the setup, bound to its layers and tables: what each fused launch begins with."""
 LAUNCH = "harness.launch"
-V1 = (CREATE, INITIALIZE, POSTPROCESS)
-V2 = (CREATE, INITIALIZE, POSTPROCESS_ALIGN)
-BEFORE = (CREATE, INITIALIZE, PRECOPY)
-DECIDE = (PREPROCESS_KERNEL, LAUNCH)
-LAUNCHED = (LAUNCH, CREATE, INITIALIZE)
-A_PROGRAM_EACH = "A program for each row and each state of every layer, on the vectors of a context."
 ADDRESSES = ("ctx.state_base_addrs",)
 METADATA = tuple(
     f"ctx.{name}"
@@ -81,110 +76,150 @@ METADATA = tuple(
 Steps = list[Step]
 
 
+def by_row(batch: BatchAfterForward) -> Steps:
+    return batch.rowwise()
+
+
+def by_slot(batch: BatchAfterForward | BatchBeforeForward) -> Steps:
+    return batch.slotwise()
+
+
+def decided(batch: BatchBeforeForward) -> Steps:
+    """The preprocess kernel, and the precopy of what it decides."""
+    return [*batch.advance(), batch.precopy()]
+
+
 def batches(written: Sequence[BatchAfterForward | BatchBeforeForward]) -> list[dict[str, Any]]:
     """Written examples of these batches."""
     return [{"batch": batch} for batch in written]
 
 
-def by_row(batch: BatchAfterForward) -> Steps:
-    return [*batch.prepared(), *batch.rowwise()]
-
-
-def by_slot(batch: BatchAfterForward | BatchBeforeForward) -> Steps:
-    return [*batch.prepared(), *batch.slotwise()]
-
-
-def unbound(batch: BatchAfterForward) -> Steps:
-    return [*batch.prepared()[:-1], *batch.rowwise()]
-
-
-def decided(batch: BatchBeforeForward) -> Steps:
-    """The precopy of what the preprocess kernel decides."""
-    return [*batch.prepared(), *batch.advance(), batch.precopy()]
-
-
-def kernel_by_row(batch: BatchAfterForward) -> Steps:
-    return [*batch.prepared(), *batch.launched_by_row()]
-
-
-def kernel_by_slot(batch: BatchBeforeForward) -> Steps:
-    return [*batch.prepared(), *batch.launched_by_slot()]
-
-
-@statements(
-    statement("v1-postprocess/boundary", "byte-exact", V1, batch=batches_after_forward(mapped=False), steps=by_row,
+EVERY_BYTE = (
+    Configuration("v1-postprocess/boundary", V1, batch=batches_after_forward(mapped=False), steps=by_row,
         written=batches(written.batches_after_forward()),
-        says="an accepted state on a boundary is stored in the column of its block"),
-    statement("v2-postprocess/boundary", "byte-exact", V2, batch=batches_after_forward(), steps=by_slot,
+        reason="where requests in rows end at a boundary or behind it"),
+    Configuration("v2-postprocess/boundary", V2, batch=batches_after_forward(), steps=by_slot,
         written=batches(written.batches_after_forward()),
-        says="an accepted state on a boundary is stored for requests in slots"),
-    statement("precopy/running-column", "byte-exact", BEFORE, batch=batches_before_forward(), steps=by_slot,
+        reason="where requests in slots end at a boundary or behind it"),
+    Configuration("precopy/running-column", BEFORE, batch=batches_before_forward(), steps=by_slot,
         written=batches(written.batches_before_forward()),
-        says="a state is precopied to the column where its request goes on"),
-    statement("preprocess-kernel/columns", "agreement", DECIDE, batch=batches_before_forward(uncounted=True), steps=BatchBeforeForward.advance,
-        says="a request goes to the column of its last token and remembers where it comes from"),
-    statement("preprocess-kernel/precopy", "byte-exact", (*DECIDE, *BEFORE), batch=batches_before_forward(), steps=decided,
+        reason="where requests go on in another column"),
+    Configuration("preprocess-kernel/precopy", PREPROCESS_KERNEL, LAUNCH, BEFORE, batch=batches_before_forward(), steps=decided,
         written=batches(written.batches_before_forward()),
-        says="what the preprocess kernel decides is what the precopy does"),
-
-    statement("v1-postprocess/idle-rows", "byte-exact", V1, batch=batches_after_forward(mapped=False, crowded=True), steps=by_row,
+        reason="where the preprocess kernel decides what the precopy does"),
+    Configuration("v1-postprocess/idle-rows", V1, batch=batches_after_forward(mapped=False, crowded=True), steps=by_row,
         written=batches(written.idle_batches_after_forward()),
-        says="states behind dozens of idle rows are stored"),
-    statement("v2-postprocess/idle-rows", "byte-exact", V2, batch=batches_after_forward(crowded=True), steps=by_slot,
+        reason="also for rows behind dozens of idle ones, after a step"),
+    Configuration("v2-postprocess/idle-rows", V2, batch=batches_after_forward(crowded=True), steps=by_slot,
         written=batches(written.idle_batches_after_forward()),
-        says="states behind dozens of idle rows are stored for requests in slots"),
-    statement("precopy/idle-rows", "byte-exact", (*BEFORE, *DECIDE), batch=batches_before_forward(crowded=True), steps=decided,
+        reason="also for slots behind dozens of idle rows, after a step"),
+    Configuration("precopy/idle-rows", BEFORE, PREPROCESS_KERNEL, LAUNCH, batch=batches_before_forward(crowded=True), steps=decided,
         written=batches(written.idle_batches_before_forward()),
-        says="states behind dozens of idle rows are precopied"),
-
-    statement("v1-postprocess/kernel-launch", "byte-exact", (POSTPROCESS_KERNEL, *LAUNCHED), batch=batches_after_forward(mapped=False),
-        steps=kernel_by_row, written=batches(written.single_requests_after_forward()),
-        says="the kernel that stores states may be launched as documented",
-        sentence=A_PROGRAM_EACH),
-    statement("precopy/kernel-launch", "byte-exact", (PRECOPY_KERNEL, *LAUNCHED), batch=batches_before_forward(),
-        steps=kernel_by_slot, written=batches(written.single_requests_before_forward()),
-        says="the precopy kernel may be launched as documented",
-        sentence=A_PROGRAM_EACH),
-
-    statement("v1-postprocess/memmove", "memmove", V1, batch=batches_after_forward(in_place=True, mapped=False), steps=by_row,
-        says="rows move within their block as through a temporary"),
-    statement("v2-postprocess/memmove", "memmove", V2, batch=batches_after_forward(in_place=True), steps=by_slot,
-        says="rows move within their block as through a temporary for requests in slots"),
-
-    statement("v1-postprocess/null-block", "red zone", V1, batch=batches_after_forward(flawed=True, mapped=False), steps=by_row,
+        reason="also for requests behind dozens of idle rows, before a step"),
+    Configuration("v1-postprocess/kernel-launch", POSTPROCESS_KERNEL, LAUNCH, batch=batches_after_forward(mapped=False),
+        steps=BatchAfterForward.launched_by_row, written=batches(written.single_requests_after_forward()),
+        reason="where the postprocess kernel is launched as documented, with a program for each row and each state of every layer"),
+    Configuration("precopy/kernel-launch", PRECOPY_KERNEL, LAUNCH, batch=batches_before_forward(),
+        steps=BatchBeforeForward.launched_by_slot, written=batches(written.single_requests_before_forward()),
+        reason="where the precopy kernel is launched as documented, with a program for each row and each state of every layer"),
+)  # fmt: skip
+MOVED_IN_PLACE = (
+    Configuration("v1-postprocess/memmove", V1, batch=batches_after_forward(in_place=True, mapped=False), steps=by_row,
+        reason="of requests in rows"),
+    Configuration("v2-postprocess/memmove", V2, batch=batches_after_forward(in_place=True), steps=by_slot,
+        reason="of requests in slots"),
+)  # fmt: skip
+FLAWED = (
+    Configuration("v1-postprocess/null-block", V1, batch=batches_after_forward(flawed=True, mapped=False), steps=by_row,
         written=batches(written.flawed_batches_after_forward()),
-        says="nothing is stored through a null block or a column that is not there"),
-    statement("v2-postprocess/null-block", "red zone", V2, batch=batches_after_forward(flawed=True), steps=by_slot,
+        reason="after a step of requests in rows"),
+    Configuration("v2-postprocess/null-block", V2, batch=batches_after_forward(flawed=True), steps=by_slot,
         written=batches(written.flawed_batches_after_forward()),
-        says="nothing is stored for a row without a slot a null block or a missing column"),
-    statement("precopy/null-block", "red zone", BEFORE, batch=batches_before_forward(flawed=True), steps=by_slot,
+        reason="nor for a row without a slot, after a step of requests in slots"),
+    Configuration("precopy/null-block", BEFORE, batch=batches_before_forward(flawed=True), steps=by_slot,
         written=batches(written.flawed_batches_before_forward()),
-        says="nothing is precopied through a sentinel"),
-
-    statement("v1-postprocess/int64-offsets", "width", V1, batch=far_batches_after_forward(), steps=by_row,
-        says="blocks beyond 32 bits are stored in their place"),
-    statement("precopy/int64-offsets", "width", BEFORE, batch=far_batches_before_forward(), steps=by_slot,
-        says="blocks beyond 32 bits are precopied"),
-
-    statement("align-context/unbound", "ownership", V1, batch=batches_after_forward(mapped=False), steps=unbound,
-        says="a context that is not bound copies nothing"),
+        reason="before a step"),
 )  # fmt: skip
-def every_byte_is_the_rules(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
-    trial.agrees(*steps(batch))
+FAR = (
+    Configuration(
+        "v1-postprocess/int64-offsets",
+        V1,
+        batch=far_batches_after_forward(),
+        steps=by_row,
+        reason="after a step",
+    ),
+    Configuration(
+        "precopy/int64-offsets",
+        BEFORE,
+        batch=far_batches_before_forward(),
+        steps=by_slot,
+        reason="before a step",
+    ),
+)
 
 
-@statements(
-    statement("v1-postprocess/program-order", "order-free", V1, batch=batches_after_forward(mapped=False, reordered=True), chosen=orders(),
-        steps=BatchAfterForward.rowwise, says="no order of programs shows in what is stored by row"),
-    statement("v2-postprocess/program-order", "order-free", V2,
-        batch=batches_after_forward(reordered=True) | batches_after_forward(in_place=True, reordered=True), chosen=orders(),
-        steps=BatchAfterForward.slotwise, says="no order of programs shows in what is stored by slot",
-        sentence="Counts are reset in place, while other programs still have to decide from the counts before."),
-    statement("precopy/program-order", "order-free", BEFORE, batch=batches_before_forward(moving=True, reordered=True), chosen=orders(),
-        steps=BatchBeforeForward.slotwise, says="no order of programs shows in what is precopied"),
+@prop(EVERY_BYTE, "byte-exact", *BOUND)
+def a_state_is_in_the_column_of_its_block(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
+    """A state is copied to the column of its block, byte for byte."""
+    trial.agrees(*batch.prepared(), *steps(batch))
+
+
+@prop(MOVED_IN_PLACE, "memmove", *BOUND)
+def rows_move_as_through_a_temporary(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
+    """Rows that move within their block move as through a temporary."""
+    trial.agrees(*batch.prepared(), *steps(batch))
+
+
+@prop(FLAWED, "red zone", *BOUND)
+def nothing_is_stored_through_a_sentinel(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
+    """Nothing is copied through a null block, or a column that is not there."""
+    trial.agrees(*batch.prepared(), *steps(batch))
+
+
+@prop(FAR, "width", *BOUND)
+def offsets_have_64_bits(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
+    """States in blocks beyond 32 bits are copied in their place."""
+    trial.agrees(*batch.prepared(), *steps(batch))
+
+
+@prop(
+    "preprocess-kernel/columns",
+    "agreement",
+    PREPROCESS_KERNEL,
+    LAUNCH,
+    batch=batches_before_forward(uncounted=True),
+)
+def test_a_request_goes_to_the_column_of_its_last_token(trial: Example, batch: BatchBeforeForward) -> None:
+    """A request goes to the column of its last token and remembers where it comes from."""
+    trial.agrees(*batch.advance())
+
+
+@prop("align-context/unbound", "ownership", *BOUND, V1, batch=batches_after_forward(mapped=False))
+def test_a_context_that_is_not_bound_copies_nothing(trial: Example, batch: BatchAfterForward) -> None:
+    """A context that is not bound copies nothing."""
+    trial.agrees(*batch.prepared()[:-1], *batch.rowwise())
+
+
+REORDERED = (
+    Configuration("v1-postprocess/program-order", V1, batch=batches_after_forward(mapped=False, reordered=True), steps=by_row,
+        reason="after a step of requests in rows"),
+    # Counts are reset in place, while other programs still have to decide from the counts before.
+    Configuration("v2-postprocess/program-order", V2,
+        batch=batches_after_forward(reordered=True) | batches_after_forward(in_place=True, reordered=True), steps=by_slot,
+        reason="after a step of requests in slots"),
+    Configuration("precopy/program-order", BEFORE, batch=batches_before_forward(moving=True, reordered=True), steps=by_slot,
+        reason="before a step"),
 )  # fmt: skip
-def no_order_shows(trial: Example, batch: Any, chosen: list[str], steps: Callable[[Any], Steps]) -> None:
-    """Each schedule of the launch begins with the same state of memory."""
+
+
+@prop(REORDERED, "order-free", *BOUND, chosen=orders())
+def no_order_of_programs_shows(
+    trial: Example, batch: Any, chosen: list[str], steps: Callable[[Any], Steps]
+) -> None:
+    """No order of programs shows in what is copied.
+
+    Each schedule of the launch begins with the same state of memory.
+    """
     *named, last = steps(batch)
     assert isinstance(last, Call)
     trial.agrees(*batch.prepared())
@@ -192,17 +227,20 @@ def no_order_shows(trial: Example, batch: Any, chosen: list[str], steps: Callabl
         trial.agrees(*batch.cache.refill(), *named, replace(last, schedule=schedule))
 
 
-@statements(
-    statement("v1-postprocess/no-sync", "cost", V1, device="cuda", batch=batches_after_forward(mapped=False), steps=by_row,
-        says="storing by row never waits for the device"),
-    statement("v2-postprocess/no-sync", "cost", V2, device="cuda", batch=batches_after_forward(), steps=by_slot,
-        says="storing by slot never waits for the device"),
-    statement("precopy/no-sync", "cost", BEFORE, device="cuda", batch=batches_before_forward(), steps=by_slot,
-        says="precopying never waits for the device"),
+ON_A_DEVICE = (
+    Configuration("v1-postprocess/no-sync", V1, batch=batches_after_forward(mapped=False), steps=by_row,
+        reason="after a step of requests in rows"),
+    Configuration("v2-postprocess/no-sync", V2, batch=batches_after_forward(), steps=by_slot,
+        reason="after a step of requests in slots"),
+    Configuration("precopy/no-sync", BEFORE, batch=batches_before_forward(), steps=by_slot, reason="before a step"),
 )  # fmt: skip
-def the_device_is_not_waited_for(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
+
+
+@prop(ON_A_DEVICE, "cost", *BOUND, device="cuda")
+def no_launch_waits_for_the_device(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
+    """No launch waits for the device."""
     *named, last = steps(batch)
-    trial.agrees(*named)
+    trial.agrees(*batch.prepared(), *named)
     trial.agrees_without_waiting(last)
 
 
@@ -224,9 +262,7 @@ def test_no_order_of_programs_shows_in_the_columns_of_the_step(
         trial.agrees(*named, replace(last, schedule=schedule))
 
 
-@prop(
-    "align-context/state-metadata", "agreement", CREATE, INITIALIZE, setup=setups(), spare=st.integers(0, 2)
-)
+@prop("align-context/state-metadata", "agreement", *BOUND, setup=setups(), spare=st.integers(0, 2))
 def test_a_context_describes_every_state_of_every_layer(trial: Example, setup: Setup, spare: int) -> None:
     """A context describes every state of every layer."""
     batch = BatchAfterForward(setup, ())
@@ -238,8 +274,7 @@ def test_a_context_describes_every_state_of_every_layer(trial: Example, setup: S
 @prop(
     "align-context/one-column",
     "agreement",
-    CREATE,
-    INITIALIZE,
+    *BOUND,
     setup=setups(),
     row_stride=st.integers(1, 8),
     column_stride=st.integers(0, 8),
@@ -257,7 +292,7 @@ def test_a_block_table_of_one_column_may_have_any_stride_between_columns(
     )
 
 
-@prop("align-context/int64-addresses", "width", CREATE, INITIALIZE, setup=setups(), address=addresses())
+@prop("align-context/int64-addresses", "width", *BOUND, setup=setups(), address=addresses())
 def test_an_address_keeps_all_64_bits(trial: Example, setup: Setup, address: int) -> None:
     """An address keeps all 64 bits."""
     batch = BatchAfterForward(setup, ())
@@ -280,7 +315,7 @@ def replace_views(layer: Any, address: int) -> Any:
     return replace(layer, fields=(("kv_cache", views),))
 
 
-@prop("align-context/bound-once", "ownership", *V1, batch=batches_after_forward(mapped=False))
+@prop("align-context/bound-once", "ownership", *BOUND, V1, batch=batches_after_forward(mapped=False))
 def test_a_context_is_bound_once(trial: Example, batch: BatchAfterForward) -> None:
     """A context is bound once.
 
@@ -311,7 +346,7 @@ def moved_layers(layers: Mapping[str, Value], pools: Mapping[str, str]) -> dict[
     }
 
 
-@prop("v1-postprocess/idempotent", "ownership", *V1, batch=batches_after_forward(mapped=False))
+@prop("v1-postprocess/idempotent", "ownership", *BOUND, V1, batch=batches_after_forward(mapped=False))
 def test_storing_the_same_step_twice_is_storing_it_once(trial: Example, batch: BatchAfterForward) -> None:
     """Storing the same step twice is storing it once.
 
@@ -374,23 +409,28 @@ def with_another_group(batch: BatchAfterForward, states: int) -> BatchAfterForwa
     return replace(batch, setup=replace(batch.setup, groups=more, attention=not batch.setup.attention))
 
 
-@statements(
-    statement("v1-postprocess/relabelled-blocks", "metamorphic", V1, batch=batches_after_forward(mapped=False).map(seeded), shuffle=st.integers(1, 9),
-        change=relabelled, steps=by_row, says="relabelled blocks get the same states"),
-    statement("precopy/relabelled-blocks", "metamorphic", BEFORE, batch=batches_before_forward().map(seeded), shuffle=st.integers(1, 9),
-        change=relabelled, steps=by_slot, says="relabelled blocks get the same states before a step"),
-    statement("v2-postprocess/rows-without-slot", "metamorphic", V2, batch=batches_after_forward().map(seeded), more=st.integers(1, 3),
-        change=with_rows_without_a_slot, steps=by_slot, says="rows without a slot change nothing"),
-    statement("precopy/page-padding", "metamorphic", BEFORE, batch=batches_before_forward().map(seeded), padding=st.integers(1, 70),
-        change=with_padding, steps=by_slot, says="padding of pages changes no state"),
-    statement("v1-postprocess/another-group", "metamorphic", V1, batch=batches_after_forward(mapped=False).map(seeded), states=st.integers(1, 2),
-        change=with_another_group, steps=by_row, says="another group changes no state of the others"),
+CHANGES = (
+    Configuration("v1-postprocess/relabelled-blocks", V1, batch=batches_after_forward(mapped=False).map(seeded), steps=by_row,
+        change=relabelled, shuffle=st.integers(1, 9), reason="where its block has another id, after a step"),
+    Configuration("precopy/relabelled-blocks", BEFORE, batch=batches_before_forward().map(seeded), steps=by_slot,
+        change=relabelled, shuffle=st.integers(1, 9), reason="where its block has another id, before a step"),
+    Configuration("v2-postprocess/rows-without-slot", V2, batch=batches_after_forward().map(seeded), steps=by_slot,
+        change=with_rows_without_a_slot, more=st.integers(1, 3), reason="where rows without a slot come in"),
+    Configuration("precopy/page-padding", BEFORE, batch=batches_before_forward().map(seeded), steps=by_slot,
+        change=with_padding, padding=st.integers(1, 70), reason="where pages are padded"),
+    Configuration("v1-postprocess/another-group", V1, batch=batches_after_forward(mapped=False).map(seeded), steps=by_row,
+        change=with_another_group, states=st.integers(1, 2), reason="where there is another group of layers"),
 )  # fmt: skip
-def change_leaves_states_equal(
+
+
+@prop(CHANGES, "metamorphic", *BOUND)
+def a_state_stays_the_same(
     trial: Example, batch: Any, change: Callable[..., Any], steps: Callable[[Any], Steps], **amount: int
 ) -> None:
+    """A state is copied as before."""
     other = change(batch, **amount)
-    same_states(trial, batch, trial.leaves(*steps(batch)), other, trial.leaves(*steps(other)))
+    one = trial.leaves(*batch.prepared(), *steps(batch))
+    same_states(trial, batch, one, other, trial.leaves(*other.prepared(), *steps(other)))
 
 
 def reordered(batch: BatchAfterForward, order: int, slots: int = 0) -> BatchAfterForward:
@@ -411,12 +451,15 @@ def counts_by_slot(batch: BatchAfterForward, left: Mapping[str, Value]) -> dict[
     return {request: counts[slot] for request, slot in pairs if slot >= 0}
 
 
-@statements(
-    statement("v1-postprocess/row-order", "metamorphic", V1, batch=batches_after_forward(mapped=False).map(seeded), order=st.integers(1, 9),
-        steps=by_row, counts=counts_by_row, says="rows may stand in any order"),
-    statement("v2-postprocess/row-order", "metamorphic", V2, batch=batches_after_forward().map(seeded), order=st.integers(0, 9), slots=st.integers(0, 9),
-        steps=by_slot, counts=counts_by_slot, says="rows and slots may be in any order"),
+ANY_ORDER = (
+    Configuration("v1-postprocess/row-order", V1, batch=batches_after_forward(mapped=False).map(seeded), steps=by_row,
+        counts=counts_by_row, order=st.integers(1, 9), reason="where requests are in rows"),
+    Configuration("v2-postprocess/row-order", V2, batch=batches_after_forward().map(seeded), steps=by_slot,
+        counts=counts_by_slot, order=st.integers(0, 9), slots=st.integers(0, 9), reason="and slots too, where requests are in slots"),
 )  # fmt: skip
+
+
+@prop(ANY_ORDER, "metamorphic", *BOUND)
 def row_order_does_not_matter(
     trial: Example,
     batch: BatchAfterForward,
@@ -424,8 +467,10 @@ def row_order_does_not_matter(
     counts: Callable[..., dict[int, int]],
     **by: int,
 ) -> None:
+    """Rows may be in any order."""
     other = reordered(batch, **by)
-    one, two = trial.leaves(*steps(batch)), trial.leaves(*steps(other))
+    one = trial.leaves(*batch.prepared(), *steps(batch))
+    two = trial.leaves(*other.prepared(), *steps(other))
     same_states(trial, batch, one, other, two)
     wanted, found = counts(batch, one), counts(other, two)
     trial.holds(

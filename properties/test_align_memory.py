@@ -10,10 +10,9 @@ from properties.strategies.align.batches_before_forward import BatchBeforeForwar
 from properties.strategies.align.pointers import COLLECT, DO_COPY, MovedRuns, do_copies, runs
 from properties.strategies.align.runner import COPY_BUFFERS
 from properties.strategies.align.steps import batches_after_forward, batches_before_forward
-from properties.test_align_copies import BEFORE, V1, V2, Steps, by_row, by_slot, spell
+from properties.test_align_copies import BEFORE, BOUND, V1, V2, Steps, by_row, by_slot, spell
 from statecheck.execution.example import Example
-from statecheck.execution.registry import prop
-from statecheck.execution.statements import statement, statements
+from statecheck.execution.registry import Configuration, prop
 
 Batch = BatchAfterForward | BatchBeforeForward
 
@@ -26,32 +25,46 @@ def same_bytes(trial: Example, pool: str, seen: bytes, wanted: bytes, at: Iterab
     trial.holds(wrong is None, observed, expected, place=place)
 
 
-@statements(
-    statement("v1-postprocess/red-zone", "red zone", V1, batch=batches_after_forward(mapped=False), steps=by_row,
-        says="storing by row changes nothing outside of the states of requests"),
-    statement("v2-postprocess/red-zone", "red zone", V2, batch=batches_after_forward(), steps=by_slot,
-        says="storing by slot changes nothing outside of the states of requests"),
-    statement("precopy/red-zone", "red zone", BEFORE, batch=batches_before_forward(), steps=by_slot,
-        says="precopying changes nothing outside of the states of requests"),
+RED_ZONE = (
+    Configuration("v1-postprocess/red-zone", V1, batch=batches_after_forward(mapped=False), steps=by_row,
+        reason="after a step of requests in rows"),
+    Configuration("v2-postprocess/red-zone", V2, batch=batches_after_forward(), steps=by_slot,
+        reason="after a step of requests in slots"),
+    Configuration("precopy/red-zone", BEFORE, batch=batches_before_forward(), steps=by_slot, reason="before a step"),
 )  # fmt: skip
+OWN_BLOCKS = (
+    Configuration("v1-postprocess/own-blocks", V1, batch=batches_after_forward(mapped=False), steps=by_row,
+        reason="which are those before boundaries, after a step of requests in rows"),
+    Configuration("v2-postprocess/own-blocks", V2, batch=batches_after_forward(), steps=by_slot,
+        reason="which are those before boundaries, after a step of requests in slots"),
+    Configuration("precopy/own-blocks", BEFORE, batch=batches_before_forward(), steps=by_slot,
+        reason="which are those where requests go on, before a step"),
+)  # fmt: skip
+SHIFTED = (
+    Configuration("v1-postprocess/shifted-rows", V1, batch=batches_after_forward(in_place=True, mapped=False), steps=by_row,
+        reason="of requests in rows"),
+    Configuration("v2-postprocess/shifted-rows", V2, batch=batches_after_forward(in_place=True), steps=by_slot,
+        reason="of requests in slots"),
+)  # fmt: skip
+
+
+@prop(RED_ZONE, "red zone", *BOUND)
 def nothing_else_changes(trial: Example, batch: Batch, steps: Callable[[Any], Steps]) -> None:
-    """The null block, blocks of no request, and what lies between states and pages keep their bytes."""
-    left = trial.leaves(*steps(batch))
+    """Nothing outside of the states of requests changes.
+
+    The null block, blocks of no request, and what lies between states and pages keep their bytes.
+    """
+    left = trial.leaves(*batch.prepared(), *steps(batch))
     for pool in batch.setup.pools:
         before, after = batch.cache.contents(pool), bytes(left[pool].elements)
         same_bytes(trial, pool, after, before, batch.cache.outside_of_states(pool), "outside of states")
 
 
-@statements(
-    statement("v1-postprocess/own-blocks", "ownership", V1, batch=batches_after_forward(mapped=False), steps=by_row,
-        says="storing by row changes no block but those before boundaries"),
-    statement("v2-postprocess/own-blocks", "ownership", V2, batch=batches_after_forward(), steps=by_slot,
-        says="storing by slot changes no block but those before boundaries"),
-    statement("precopy/own-blocks", "ownership", BEFORE, batch=batches_before_forward(), steps=by_slot,
-        says="precopying changes no block but those where requests go on"),
-)  # fmt: skip
+@prop(OWN_BLOCKS, "ownership", *BOUND)
 def no_other_block_changes(trial: Example, batch: Batch, steps: Callable[[Any], Steps]) -> None:
-    before, after = batch.cache.first_states, batch.cache.states(trial.leaves(*steps(batch)))
+    """No block changes but those to which states are copied."""
+    left = trial.leaves(*batch.prepared(), *steps(batch))
+    before, after = batch.cache.first_states, batch.cache.states(left)
     changed = {cell[1:] for cell in before if before[cell] != after[cell]}
     foreign = sorted(changed - batch.written())
     trial.holds(
@@ -62,15 +75,14 @@ def no_other_block_changes(trial: Example, batch: Batch, steps: Callable[[Any], 
     )
 
 
-@statements(
-    statement("v1-postprocess/shifted-rows", "memmove", V1, batch=batches_after_forward(in_place=True, mapped=False), steps=by_row,
-        says="conv rows that are shifted in their block arrive as they were"),
-    statement("v2-postprocess/shifted-rows", "memmove", V2, batch=batches_after_forward(in_place=True), steps=by_slot,
-        says="conv rows that are shifted in their block arrive as they were for requests in slots"),
-)  # fmt: skip
+@prop(SHIFTED, "memmove", *BOUND)
 def shifted_rows_arrive(trial: Example, batch: BatchAfterForward, steps: Callable[[Any], Steps]) -> None:
-    """Each row of the accepted tokens' window takes the place of an earlier one, and the last rows keep their bytes."""
-    before, after = batch.cache.first_states, batch.cache.states(trial.leaves(*steps(batch)))
+    """Conv rows that are shifted in their block arrive as they were.
+
+    Each row of the accepted tokens' window takes the place of an earlier one, and the last rows keep their bytes.
+    """
+    left = trial.leaves(*batch.prepared(), *steps(batch))
+    before, after = batch.cache.first_states, batch.cache.states(left)
     for layer, group, _ in batch.setup.named_layers():
         for request, column, bias in batch.shifted():
             pairs = zip(before[layer, request, column], after[layer, request, column], strict=True)

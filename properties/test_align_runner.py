@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from hypothesis import strategies as st
@@ -32,8 +31,7 @@ from properties.strategies.align.setups import setups
 from properties.strategies.align.steps import batches_after_forward
 from statecheck.case.values import Attribute, Call, Let, Name, Step, Value, int32, record
 from statecheck.execution.example import Example
-from statecheck.execution.registry import prop
-from statecheck.execution.statements import statement, statements
+from statecheck.execution.registry import Configuration, prop
 
 GROUPS = "get_mamba_groups"
 ALL = "postprocess_mamba_all"
@@ -129,37 +127,42 @@ def stage_metadata(step: RunnerStep, **changes: Value) -> Call:
     return Call(STAGE_METADATA, tuple((arguments | changes).items()), observes=observed)
 
 
-def preprocessed(step: RunnerStep) -> list[Step]:
-    return [*step.prepared(), step.preprocess()]
+PREPROCESSED = (
+    Configuration("preprocess/block-tables", step=runner_steps(pointers=False), reason="by block tables"),
+    Configuration(
+        "preprocess/pointer-lists", step=runner_steps(pointers=True), reason="by lists of pointers"
+    ),
+)
 
 
-def cleaned_up_twice(step: RunnerStep) -> list[Step]:
-    return [Let("state_idx", step.state_idx), cleanup(step.output), cleanup(step.output)]
+@prop(PREPROCESSED, "byte-exact", PREPROCESS, COPY_BUFFERS)
+def a_state_is_where_its_request_is_going_to_run(trial: Example, step: RunnerStep) -> None:
+    """Before a step every state is where its request is going to run."""
+    trial.agrees(*step.prepared(), step.preprocess())
 
 
-def all_staged(step: RunnerStep) -> list[Step]:
-    return [*staged(step), stage(step.cache, step.rows, step.output)]
+@prop("cleanup/state-idx", "agreement", CLEANUP, step=runner_steps())
+def test_columns_of_requests_that_are_gone_are_forgotten(trial: Example, step: RunnerStep) -> None:
+    """Columns of finished preempted and resumed requests are forgotten."""
+    trial.agrees(Let("state_idx", step.state_idx), cleanup(step.output), cleanup(step.output))
 
 
-@statements(
-    statement("preprocess/block-tables", "byte-exact", (PREPROCESS, COPY_BUFFERS), step=runner_steps(pointers=False), steps=preprocessed,
-        says="before a step every state is where its request is going to run"),
-    statement("preprocess/pointer-lists", "byte-exact", (PREPROCESS, COPY_BUFFERS), step=runner_steps(pointers=True), steps=preprocessed,
-        says="lists of pointers bring every state to where its request is going to run"),
-    statement("cleanup/state-idx", "agreement", [CLEANUP], step=runner_steps(), steps=cleaned_up_twice,
-        says="columns of finished preempted and resumed requests are forgotten"),
-    statement("staging/all-inputs", "byte-exact", STAGE_ALL, step=runner_steps(), steps=all_staged,
-        says="the inputs of every row are staged on both sides"),
-    statement("staging/columns", "byte-exact", (STAGE_COLUMNS, CREATE), step=runner_steps(), steps=lambda step: [*staged(step), stage_columns(step)],
-        says="the running columns are staged in the order of the rows"),
-    statement("staging/token-counts", "byte-exact", (STAGE_METADATA, CREATE), step=runner_steps(),
-        steps=lambda step: [*staged(step), stage_metadata(step)],
-        says="scheduled computed and draft tokens are staged in the order of the rows"),
-)  # fmt: skip
-def every_call_is_the_rules(
-    trial: Example, step: RunnerStep, steps: Callable[[RunnerStep], list[Step]]
-) -> None:
-    trial.agrees(*steps(step))
+@prop("staging/all-inputs", "byte-exact", *STAGE_ALL, step=runner_steps())
+def test_the_inputs_of_every_row_are_staged(trial: Example, step: RunnerStep) -> None:
+    """The inputs of every row are staged on both sides."""
+    trial.agrees(*staged(step), stage(step.cache, step.rows, step.output))
+
+
+@prop("staging/columns", "byte-exact", STAGE_COLUMNS, CREATE, step=runner_steps())
+def test_running_columns_are_staged_in_the_order_of_rows(trial: Example, step: RunnerStep) -> None:
+    """The running columns are staged in the order of the rows."""
+    trial.agrees(*staged(step), stage_columns(step))
+
+
+@prop("staging/token-counts", "byte-exact", STAGE_METADATA, CREATE, step=runner_steps())
+def test_token_counts_are_staged_in_the_order_of_rows(trial: Example, step: RunnerStep) -> None:
+    """Scheduled computed and draft tokens are staged in the order of the rows."""
+    trial.agrees(*staged(step), stage_metadata(step))
 
 
 def sampled_rows(batch: BatchAfterForward) -> tuple[Scheduled, ...]:

@@ -13,8 +13,7 @@ from properties.strategies.align.sessions import History, histories
 from properties.strategies.align.setup import CONTEXT
 from statecheck.case.values import Let, Value
 from statecheck.execution.example import Example
-from statecheck.execution.registry import prop
-from statecheck.execution.statements import statement, statements
+from statecheck.execution.registry import Configuration, prop
 
 ROWS = (BUFFERS, PREPROCESS, STAGE, POSTPROCESS_GPU)
 SLOTS = (
@@ -36,29 +35,35 @@ def by_lists(history: History) -> HistoryRunner:
     return HistoryInRows(history, pointers=True)
 
 
-@statements(
-    statement("v1-history/every-step", "byte-exact", ROWS, history=histories(min_spec=0), runner=by_tables,
-        says="every step of requests in rows follows the rules"),
-    statement("v2-history/every-step", "byte-exact", SLOTS, history=histories(min_spec=0), runner=HistoryInSlots,
-        says="every step of requests in slots follows the rules"),
+EVERY_STEP = (
+    Configuration("v1-history/every-step", *ROWS, history=histories(min_spec=0), runner=by_tables,
+        reason="where requests are in rows"),
+    Configuration("v2-history/every-step", *SLOTS, history=histories(min_spec=0), runner=HistoryInSlots,
+        reason="where requests are in slots"),
 )  # fmt: skip
+PROVENANCE = (
+    Configuration("v1-history/provenance", *ROWS, history=histories(), runner=by_tables,
+        reason="where they are in rows, with block tables"),
+    Configuration("v1-history/pointer-lists", *ROWS, history=histories(), runner=by_lists,
+        reason="where they are in rows, with lists of pointers"),
+    Configuration("v2-history/provenance", *SLOTS, history=histories(), runner=HistoryInSlots,
+        reason="where they are in slots"),
+)  # fmt: skip
+
+
+@prop(EVERY_STEP, "byte-exact")
 def every_step_is_the_rules(
     trial: Example, history: History, runner: Callable[[History], HistoryRunner]
 ) -> None:
+    """Every call of every step does what the rules say."""
     take_through(trial, runner(history))
 
 
-@statements(
-    statement("v1-history/provenance", "provenance", ROWS, history=histories(), runner=by_tables,
-        says="requests in rows read and publish the states of exactly their tokens"),
-    statement("v1-history/pointer-lists", "provenance", ROWS, history=histories(), runner=by_lists,
-        says="lists of pointers let requests read the states of exactly their tokens"),
-    statement("v2-history/provenance", "provenance", SLOTS, history=histories(), runner=HistoryInSlots,
-        says="requests in slots read and publish the states of exactly their tokens"),
-)  # fmt: skip
+@prop(PROVENANCE, "provenance")
 def states_are_of_exactly_the_tokens(
     trial: Example, history: History, runner: Callable[[History], HistoryRunner]
 ) -> None:
+    """Requests read and publish the states of exactly their tokens."""
     watch(trial, runner(history))
 
 

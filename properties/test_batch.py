@@ -18,8 +18,7 @@ from properties.strategies.batch import (
 from properties.strategies.block_tables import BlockTable, block_tables
 from statecheck.case.values import Let, Name, Overwrite, call, int32
 from statecheck.execution.example import Example
-from statecheck.execution.registry import prop
-from statecheck.execution.statements import statement, statements
+from statecheck.execution.registry import Configuration, prop
 
 SPLIT, GATHER = "split_decodes_and_prefills", "mamba_get_block_table_tensor"
 COMPUTED, LENGTHS = (
@@ -28,13 +27,15 @@ COMPUTED, LENGTHS = (
 )
 
 
-@statements(
-    statement("split/decodes-first", "agreement", [SPLIT], splitting=splittings(),
-        says="decodes are the rows before the first prefill"),
-    statement("split/short-prefills", "agreement", [SPLIT], splitting=splittings(shuffled_batches()),
-        says="rows behind the first prefill are prefills however short"),
+BATCHES = (
+    Configuration("split/decodes-first", splitting=splittings(), reason="where decodes come first"),
+    Configuration("split/short-prefills", splitting=splittings(shuffled_batches()), reason="also where a prefill is as short as a decode"),
 )  # fmt: skip
+
+
+@prop(BATCHES, "agreement", SPLIT)
 def a_batch_is_split_by_the_rules(trial: Example, splitting: Splitting) -> None:
+    """Decodes are the rows before the first prefill."""
     trial.agrees(splitting.call())
 
 

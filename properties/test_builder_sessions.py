@@ -7,13 +7,14 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from properties.strategies.builder_sessions import captured_step, steps
 from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, setups
-from statecheck.execution.machines import ExampleMachine, machine_prop
+from statecheck.execution.machines import ExampleMachine
+from statecheck.execution.registry import prop
 
 BUILDERS = tuple(CLASSES.values())
 UPDATABLE = tuple(CLASSES[kind] for kind in ("mamba1", "mamba2"))
 
 
-@machine_prop(
+@prop(
     "builder/no-stale-step",
     "ownership",
     *(f"{name}.build" for name in BUILDERS),

@@ -15,8 +15,7 @@ from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, Ste
 from properties.strategies.written_steps import written_captures, written_sessions
 from statecheck.case.values import Call, Name, Record, Tensor, Value, call
 from statecheck.execution.example import Example
-from statecheck.execution.registry import prop
-from statecheck.execution.statements import statement, statements
+from statecheck.execution.registry import Configuration, prop
 
 BUILDERS = tuple(CLASSES.values())
 BUILD = tuple(f"{name}.build" for name in BUILDERS)
@@ -82,13 +81,16 @@ SPECULATIVE_SESSIONS = sessions(**SPECULATING).map(accepted) | sessions(**SPECUL
 """Half of them with all that a runner can say."""
 
 
-@statements(
-    statement("builder/fields", "agreement", BUILD, session=sessions(), written=[{"session": session} for session in written_sessions()],
-        says="every field of the metadata is what its sentence says"),
-    statement("builder/full-graphs", "agreement", BUILD, session=sessions(**FULL),
-        says="metadata for full graphs is padded to the rows of the batch"),
+FIELDS = (
+    Configuration("builder/fields", session=sessions(), written=[{"session": session} for session in written_sessions()],
+        reason="for eager steps"),
+    Configuration("builder/full-graphs", session=sessions(**FULL), reason="padded to the rows of the batch for full graphs"),
 )  # fmt: skip
+
+
+@prop(FIELDS, "agreement", *BUILD)
 def metadata_are_the_rules(trial: Example, session: Session) -> None:
+    """Every field of the metadata is what its sentence says."""
     trial.agrees(session.setup.construct(), session.steps[0].build(session.setup))
 
 

@@ -19,7 +19,6 @@ from properties.strategies.chunks import (
 from statecheck.case.values import Call, Device, Let, Name, Overwrite, Step, Tensor, call, int32
 from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
-from statecheck.execution.statements import statement, statements
 
 VARLEN = "compute_varlen_chunk_metadata"
 CONV = "compute_causal_conv1d_metadata"
@@ -243,15 +242,22 @@ def test_only_the_differences_of_prefill_starts_matter(trial: Example, packed: P
     trial.holds(plain == moved, f"starts moved by {offset} give another result", "should not", place="result")
 
 
-@statements(
-    statement("fla-chunks/indices", "agreement", [INDICES], packed=long_fla_sequences, form=vector_forms(), function=INDICES,
-        says="chunk indices name the sequence and the chunk within it"),
-    statement("fla-chunks/offsets", "agreement", [OFFSETS], packed=long_fla_sequences, form=vector_forms(), function=OFFSETS,
-        says="chunk offsets count the chunks before each sequence"),
-)  # fmt: skip
-def fla_chunks_are_the_rules(trial: Example, packed: Packed, form: VectorForm, function: str) -> None:
+@prop("fla-chunks/indices", "agreement", INDICES, packed=long_fla_sequences, form=vector_forms())
+def test_chunk_indices_name_the_sequence_and_the_chunk_within_it(
+    trial: Example, packed: Packed, form: VectorForm
+) -> None:
+    """Chunk indices name the sequence and the chunk within it."""
     starts = vector_of(packed.starts, form)
-    trial.agrees(call(function, cu_seqlens=starts, chunk_size=packed.chunk_size))
+    trial.agrees(call(INDICES, cu_seqlens=starts, chunk_size=packed.chunk_size))
+
+
+@prop("fla-chunks/offsets", "agreement", OFFSETS, packed=long_fla_sequences, form=vector_forms())
+def test_chunk_offsets_count_the_chunks_before_each_sequence(
+    trial: Example, packed: Packed, form: VectorForm
+) -> None:
+    """Chunk offsets count the chunks before each sequence."""
+    starts = vector_of(packed.starts, form)
+    trial.agrees(call(OFFSETS, cu_seqlens=starts, chunk_size=packed.chunk_size))
 
 
 @prop("fla-chunks/partition", "partition", INDICES, OFFSETS, packed=fla_sequences)

@@ -17,8 +17,7 @@ from properties.strategies.layout import (
 )
 from statecheck.case.values import Address, call
 from statecheck.execution.example import Example
-from statecheck.execution.registry import prop
-from statecheck.execution.statements import statement, statements
+from statecheck.execution.registry import Configuration, prop
 
 CONV, TEMPORAL = "get_conv_copy_spec", "get_temporal_copy_spec"
 LAYOUT, DIM_FIRST = "get_conv_state_layout", "is_conv_state_dim_first"
@@ -38,13 +37,15 @@ def test_the_environment_variable_selects_the_layout_and_sd_is_the_default(
     )
 
 
-@statements(
-    statement("conv-copy/start", "agreement", [CONV], copy=conv_copies(), function=CONV,
-        says="a conv copy starts at the row of the last accepted token"),
-    statement("temporal-copy/start", "agreement", [TEMPORAL], copy=temporal_copies(), function=TEMPORAL,
-        says="a temporal copy is the block of the last accepted token"),
+STARTS = (
+    Configuration("conv-copy/start", CONV, copy=conv_copies(), function=CONV, reason="at its row in a conv state"),
+    Configuration("temporal-copy/start", TEMPORAL, copy=temporal_copies(), function=TEMPORAL, reason="in its block of a temporal state"),
 )  # fmt: skip
+
+
+@prop(STARTS, "agreement")
 def a_copy_is_the_rules(trial: Example, copy: Copy, function: str) -> None:
+    """A copy starts with the state of the last accepted token."""
     trial.agrees(copy.call(function))
 
 
@@ -84,13 +85,15 @@ def _itemsize(copy: Copy) -> int:
     return {"float32": 4, "bfloat16": 2, "float16": 2}.get(copy.state.dtype, 1)
 
 
-@statements(
-    statement("conv-copy/one-block", "red zone", [CONV], copy=conv_copies(drawn_layouts=st.just("SD")), function=CONV,
-        says="a conv copy stays inside the data of one block"),
-    statement("temporal-copy/one-block", "red zone", [TEMPORAL], copy=temporal_copies(), function=TEMPORAL,
-        says="a temporal copy stays inside the data of one block"),
+ONE_BLOCK = (
+    Configuration("conv-copy/one-block", CONV, copy=conv_copies(drawn_layouts=st.just("SD")), function=CONV, reason="of a conv state"),
+    Configuration("temporal-copy/one-block", TEMPORAL, copy=temporal_copies(), function=TEMPORAL, reason="of a temporal state"),
 )  # fmt: skip
+
+
+@prop(ONE_BLOCK, "red zone")
 def it_stays_inside_one_block(trial: Example, copy: Copy, function: str) -> None:
+    """A copy stays inside the data of one block."""
     spec = trial.returns(copy.call(function))
     start = spec["start_addr"]
     trial.holds(

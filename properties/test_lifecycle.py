@@ -19,7 +19,8 @@ from properties.strategies.builders import CLASSES
 from properties.strategies.lifecycle import FEW_SEQS, parts, worlds
 from properties.test_align_sessions import ROWS, SLOTS
 from statecheck.execution.example import Example, KnownFailure, OutsideDomain
-from statecheck.execution.machines import ExampleMachine, machine_prop
+from statecheck.execution.machines import ExampleMachine
+from statecheck.execution.registry import prop
 
 BUILDERS = tuple(f"{name}.build" for name in CLASSES.values())
 WAYS = ("exactly", "by one", "by several")
@@ -243,7 +244,7 @@ def found(trial: Example, scenario: Scenario, error: Violation) -> NoReturn:
     trial.finds(flaw.failure, engine.story.timeline(flaw), wrong_bytes)
 
 
-@machine_prop("lifecycle/v1-provenance", "provenance", *BUILDERS, *ROWS)
+@prop("lifecycle/v1-provenance", "provenance", *BUILDERS, *ROWS)
 class RequestsInRowsReadTheStateOfTheirTokens(Scenarios):
     """Requests in rows read the state of their tokens.
 
@@ -255,7 +256,7 @@ class RequestsInRowsReadTheStateOfTheirTokens(Scenarios):
     purposes = OF_COPIES
 
 
-@machine_prop("lifecycle/v2-provenance", "provenance", *BUILDERS, *SLOTS)
+@prop("lifecycle/v2-provenance", "provenance", *BUILDERS, *SLOTS)
 class RequestsInSlotsReadTheStateOfTheirTokens(Scenarios):
     """Requests in slots read the state of their tokens.
 
@@ -267,7 +268,7 @@ class RequestsInSlotsReadTheStateOfTheirTokens(Scenarios):
     purposes = OF_COPIES
 
 
-@machine_prop("lifecycle/no-copies", "provenance", *BUILDERS)
+@prop("lifecycle/no-copies", "provenance", *BUILDERS)
 class RequestsWithoutCopiesReadTheStateOfTheirTokens(Scenarios):
     """Requests without copies read the state of their tokens.
 

@@ -13,7 +13,7 @@ from properties.engine.world import World
 from properties.strategies.lifecycle import with_blocks, worlds
 from properties.test_align_sessions import ROWS, SLOTS
 from properties.test_lifecycle import BUILDERS, Scenarios
-from statecheck.execution.machines import machine_prop
+from statecheck.execution.registry import prop
 
 if TYPE_CHECKING:
     # It takes torch, which scenarios of other kinds can do without.
@@ -75,7 +75,7 @@ class GreedyScenarios(Scenarios):
         return tuple((7 * number + number // VOCABULARY) % VOCABULARY for number in numbers)
 
 
-@machine_prop("lifecycle/v1-greedy", "provenance", *BUILDERS, *ROWS)
+@prop("lifecycle/v1-greedy", "provenance", *BUILDERS, *ROWS)
 class GreedyOutputOfRequestsInRowsIsThatOfOneRun(GreedyScenarios):
     """Greedy output of requests in rows is that of one run.
 
@@ -85,7 +85,7 @@ class GreedyOutputOfRequestsInRowsIsThatOfOneRun(GreedyScenarios):
     runners = ("V1",)
 
 
-@machine_prop("lifecycle/v2-greedy", "provenance", *BUILDERS, *SLOTS)
+@prop("lifecycle/v2-greedy", "provenance", *BUILDERS, *SLOTS)
 class GreedyOutputOfRequestsInSlotsIsThatOfOneRun(GreedyScenarios):
     """Greedy output of requests in slots is that of one run.
 

@@ -33,33 +33,33 @@ from properties.strategies.sequences import (
 )
 from statecheck.case.values import Name, Record, Returned, call
 from statecheck.execution.example import Example
-from statecheck.execution.laws import Configuration, law
+from statecheck.execution.registry import Configuration, prop
 
 LIBRARY = "Sequences"
 # By id: scenarios, what each of them has to hold against a fresh run, and how the configuration differs from others.
 CONFIGURATIONS = (
-    Configuration("sequences/pieces", sequence_stories(most_rows=1), (CONTINUATION,),
-        "also where they came in pieces"),
-    Configuration("sequences/batches", sequence_stories(), (BATCH,),
-        "also where other sequences are in the batch"),
-    Configuration("sequences/fork", sequence_stories("fork"), ("fork",),
-        "also where it was forked, or is the fork of another one"),
-    Configuration("sequences/roll-back", sequence_stories("roll_back"), ("roll_back",),
-        "also where it was rolled back, or the library refused to"),
-    Configuration("sequences/save", sequence_stories("save"), ("save", "load"),
-        "also where it was saved and loaded, over another one or in another context"),
-    Configuration("sequences/drop", sequence_stories("drop"), ("drop",),
-        "also where another one was dropped in its place, or beside it"),
-    Configuration("sequences/reorder", sequence_stories("reorder"), (CONTINUATION, "reorder"),
-        "also where sequences were reordered, as beams are"),
-    Configuration("sequences/generate", sequence_stories("generate"), ("generate",),
-        "also where the library generated them, with each feature of generation"),
-    Configuration("sequences/any", sequence_stories(*OPERATIONS), (CONTINUATION,),
-        "whatever was done, in whatever order"),
+    Configuration("sequences/pieces", story=sequence_stories(most_rows=1), held=(CONTINUATION,),
+        reason="also where they came in pieces"),
+    Configuration("sequences/batches", story=sequence_stories(), held=(BATCH,),
+        reason="also where other sequences are in the batch"),
+    Configuration("sequences/fork", story=sequence_stories("fork"), held=("fork",),
+        reason="also where it was forked, or is the fork of another one"),
+    Configuration("sequences/roll-back", story=sequence_stories("roll_back"), held=("roll_back",),
+        reason="also where it was rolled back, or the library refused to"),
+    Configuration("sequences/save", story=sequence_stories("save"), held=("save", "load"),
+        reason="also where it was saved and loaded, over another one or in another context"),
+    Configuration("sequences/drop", story=sequence_stories("drop"), held=("drop",),
+        reason="also where another one was dropped in its place, or beside it"),
+    Configuration("sequences/reorder", story=sequence_stories("reorder"), held=(CONTINUATION, "reorder"),
+        reason="also where sequences were reordered, as beams are"),
+    Configuration("sequences/generate", story=sequence_stories("generate"), held=("generate",),
+        reason="also where the library generated them, with each feature of generation"),
+    Configuration("sequences/any", story=sequence_stories(*OPERATIONS), held=(CONTINUATION,),
+        reason="whatever was done, in whatever order"),
 )  # fmt: skip
 
 
-@law("history", LIBRARY, CONFIGURATIONS, device="cpu", held=True)
+@prop(CONFIGURATIONS, "history", LIBRARY, device="cpu")
 def logits_depend_only_on_the_tokens_of_a_sequence(trial: Example, story: SequenceStory) -> None:
     """The logits of a sequence's next token depend only on its tokens.
 

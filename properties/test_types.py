@@ -8,8 +8,7 @@ from properties.strategies.bounds import WIDE_NUMBERS, counts, drafts
 from properties.strategies.layout import DTYPES
 from statecheck.case.values import DType, Record, Tensor, call, record
 from statecheck.execution.example import Example
-from statecheck.execution.registry import prop
-from statecheck.execution.statements import statement, statements
+from statecheck.execution.registry import Configuration, prop
 
 PAGE = "MambaSpec.page_size_bytes.fget"
 BUDGET = "MambaSpec.max_memory_usage_bytes"
@@ -81,13 +80,17 @@ PADDED_SPECS = specs(wide=False, page_size_padded=SMALL**MAX_AXES * 4 * MAX_STAT
 """Pages with room for every state of small axes, of four bytes an element, and pages beyond all numbers of 32 bits."""
 
 
-@statements(
-    statement("page-size/all-states", "agreement", [PAGE], spec=specs(),
-        says="a page holds all states of a block"),
-    statement("page-size/padded", "agreement", [PAGE], spec=PADDED_SPECS,
-        says="a padded page is as large as its padding says"),
-)  # fmt: skip
+PAGES = (
+    Configuration("page-size/all-states", spec=specs(), reason="which are one behind the other"),
+    Configuration(
+        "page-size/padded", spec=PADDED_SPECS, reason="and is as large as its padding says, if it is padded"
+    ),
+)
+
+
+@prop(PAGES, "agreement", PAGE)
 def a_page_is_as_large_as_the_rules_say(trial: Example, spec: Record) -> None:
+    """A page holds all states of a block."""
     trial.agrees(call(PAGE, self=spec))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hypothesis import strategies as st
 
 from properties.strategies.releases.slots import (
@@ -14,29 +12,29 @@ from properties.strategies.releases.slots import (
     padded_rows,
     slot_copies,
 )
-from statecheck.case.values import Step
 from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
-from statecheck.execution.statements import statement, statements
 
 CLEAR, COPY, TRACK = "StateSlots.clear", "StateSlots.copy", "StateSlots.track"
 SCATTER, LAST, OF_ROWS = "StateSlots.scatter", "StateSlots.last_accepted", "StateSlots.of_rows"
 
 
-@statements(
-    statement("state-slots/clear", "byte-exact", [CLEAR], copies=slot_copies(), steps=SlotCopies.cleared,
-        says="slots that are cleared hold zeros and no other byte changes"),
-    statement("state-slots/copy", "byte-exact", [COPY], copies=slot_copies(), steps=SlotCopies.copied,
-        says="every convolution of a slot is copied to another slot and no other byte changes"),
-    statement("state-slots/accepted", "byte-exact", [SCATTER], copies=slot_copies(), steps=SlotCopies.scattered,
-        says="slots hold the states after the last accepted drafts and at boundaries"),
-)  # fmt: skip
-def bytes_agree(
-    trial: Example,
-    copies: SlotCopies,
-    steps: Callable[[SlotCopies], list[Step]],
-) -> None:
-    trial.agrees(*steps(copies))
+@prop("state-slots/clear", "byte-exact", CLEAR, copies=slot_copies())
+def test_slots_that_are_cleared_hold_zeros(trial: Example, copies: SlotCopies) -> None:
+    """Slots that are cleared hold zeros and no other byte changes."""
+    trial.agrees(*copies.cleared())
+
+
+@prop("state-slots/copy", "byte-exact", COPY, copies=slot_copies())
+def test_every_convolution_of_a_slot_is_copied(trial: Example, copies: SlotCopies) -> None:
+    """Every convolution of a slot is copied to another slot and no other byte changes."""
+    trial.agrees(*copies.copied())
+
+
+@prop("state-slots/accepted", "byte-exact", SCATTER, copies=slot_copies())
+def test_slots_hold_the_states_after_accepted_drafts(trial: Example, copies: SlotCopies) -> None:
+    """Slots hold the states after the last accepted drafts and at boundaries."""
+    trial.agrees(*copies.scattered())
 
 
 @prop(

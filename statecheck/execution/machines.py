@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -17,8 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 from statecheck.case.values import Step
 from statecheck.execution.example import Example, ExecutionContext, KnownFailure
 from statecheck.execution.private.hypothesis import run_machine, states_kept_once
-from statecheck.execution.property import discards_counted
-from statecheck.execution.registry import Property, put_at, remember, sentence_of
+from statecheck.execution.property import Property, discards_counted, put_at
 
 
 class ExampleMachine(RuleBasedStateMachine):
@@ -52,6 +50,10 @@ class ExampleMachine(RuleBasedStateMachine):
             self.known_failure = True
 
 
+def no_body() -> None:
+    """A machine has rules in place of a body."""
+
+
 @dataclass(frozen=True)
 class MachineProperty(Property):
     """A property that is checked after every step of a state machine's scenario."""
@@ -76,7 +78,9 @@ class MachineProperty(Property):
             self.run(trial, settings(max_examples=self.examples(trial), **self.own_settings))
 
         put_at(test, *self.place)
-        test.__name__, test.__doc__, test.__module__ = self.machine.__name__, self.sentence, self.module
+        # pytest looks for names that begin with test_, as the name of a class does not.
+        test.__name__ = f"test_{re.sub(r'[/-]', '_', self.id)}"
+        test.__doc__, test.__module__ = self.sentence, self.module
         return test
 
     @property
@@ -90,25 +94,3 @@ class MachineProperty(Property):
     def run(self, context: ExecutionContext, chosen: settings, seed: int | None = None) -> None:
         with nullcontext() if seed is None else states_kept_once():
             run_machine(lambda: self.machine(context.begin(self)), chosen, seed)
-
-
-def _no_body() -> None:
-    """A machine has rules in place of a body."""
-
-
-def machine_prop(
-    id_: str, kind: str, *functions: str, device: str | None = None
-) -> Callable[[type[ExampleMachine]], Callable[..., None]]:
-    """Register the decorated state machine as a property; its name and docstring are the property's."""
-
-    def register(machine: type[ExampleMachine]) -> Callable[..., None]:
-        name = re.sub(r"(?<!^)(?=[A-Z])", "_", machine.__name__).lower()
-        sentence = sentence_of(machine)
-        module = machine.__module__
-        new = MachineProperty(id_, sentence, kind, functions, _no_body, {}, module, device, machine=machine)
-        test = remember(new)
-        # pytest looks for names that begin with test_, and the class has given its own to the test.
-        setattr(sys.modules[module], f"test_{name}", test)
-        return test
-
-    return register

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -147,7 +148,7 @@ class Property:
     @property
     def place(self) -> tuple[str, int]:
         """File and line of its statement."""
-        code = getattr(self.body, "__code__", None)
+        code = getattr(inspect.unwrap(self.body), "__code__", None)
         return (code.co_filename, code.co_firstlineno) if code is not None else ("", 1)
 
     @property

@@ -229,7 +229,7 @@ def reported(name: str, messages: list[tuple[str, str]], phase: Any = "call") ->
 
 
 def test_a_session_says_how_the_subject_s_kernels_were_run(tmp_path: Path) -> None:
-    where = ("properties/test_align_copies.py", "-k", "stores_states_may_be_launched", "-n", "0")
+    where = ("properties/test_align_copies.py", "-k", "v1-postprocess/kernel-launch", "-n", "0")
     found = session(tmp_path, "impl", *where)
     launched = [line for line in found.summary if "kernels" in line]
     assert len(launched) == 1, found.output

@@ -16,7 +16,7 @@ from hypothesis.stateful import rule
 from statecheck.case.values import call
 from statecheck.execution import registry
 from statecheck.execution.example import Example, ExecutionContext, Falsified
-from statecheck.execution.machines import ExampleMachine, MachineProperty, _no_body
+from statecheck.execution.machines import ExampleMachine, MachineProperty, no_body
 from statecheck.execution.registry import PROPERTIES, Property, load_properties, prop, remember
 from statecheck.execution.selection import select
 from tests.helpers.cases import a_property
@@ -114,7 +114,7 @@ def test_pytest_s_own_k_knows_ids() -> None:
     assert done.stdout.splitlines()[:3] == [
         "properties/test_types.py::test_ceiling_division_rounds_up_for_either_sign",
         "properties/test_types.py::test_ceiling_division_of_a_tensor_is_elementwise_and_keeps_its_dtype",
-        "properties/test_types.py::test_a_padded_page_is_as_large_as_its_padding_says",
+        "properties/test_types.py::test_a_page_is_as_large_as_the_rules_say[page-size/padded]",
     ]
 
 
@@ -157,7 +157,7 @@ class Failing(ExampleMachine):
     "tested",
     [
         a_property(fails, strategies={"x": st.integers(0, 9)}),
-        MachineProperty("toys/failing", "Fails.", "algebra", (), _no_body, {}, __name__, machine=Failing),
+        MachineProperty("toys/failing", "Fails.", "algebra", (), no_body, {}, __name__, machine=Failing),
     ],
     ids=["body", "machine"],
 )
