@@ -35,7 +35,7 @@ from statecheck.diagnose import diagnosis
 from statecheck.diagnose.diagnosis import Confirmation
 from statecheck.diagnose.rerun import ends_earlier
 from statecheck.execution import profiles
-from statecheck.execution.example import Example, ExecutionContext, Observer
+from statecheck.execution.example import Example, ExecutionContext
 from statecheck.execution.in_process import InProcess
 from statecheck.kernels.launch_counts import EXECUTED, How
 from statecheck.subject import KnownDefectMatcher
@@ -234,11 +234,6 @@ def _drawing(worker: Worker) -> tuple[list[int], Worker]:
     strategies = {"x": st.integers(0, 9).map(noted)}
     worker.properties = {NAME: replace(worker.properties[NAME], strategies=strategies)}
     return drawn, worker
-
-
-def test_a_search_without_the_simplest_example_runs_the_only_example(make: Make) -> None:
-    end = explored(make(least=7, most=7), max_examples=9, enough=1, simplest=False)
-    assert (end.status, end.counts.compared) == ("passed", 1)
 
 
 def test_a_search_without_the_simplest_example_shrinks_to_the_simplest_example(make: Make) -> None:
@@ -490,18 +485,6 @@ def test_what_was_found_stands_where_its_report_cannot_be_written(make: Make, tm
     assert [trouble for trouble in end.troubles if "could not be written" in trouble]
 
 
-def test_the_bench_is_left_as_it_was(make: Make) -> None:
-    worker = make()
-    context = worker.context
-    explored(worker)
-    assert context.port is worker.watched
-    assert type(context.observer) is Observer
-    # An example outside of an exploration, which would be counted, or ended, where a hook were still installed.
-    before = len(said(worker))
-    worker.properties[NAME].example(context, x=1)
-    assert [one for one in said(worker)[before:] if not isinstance(one, CallBegan)] == []
-
-
 # Known defects.
 
 
@@ -516,26 +499,6 @@ def test_examples_that_show_each_known_defect_are_counted(make: Make) -> None:
     fifties, hundreds = sum(50 <= x < 100 for x in seen), sum(x >= 100 for x in seen)
     assert (end.status, end.known) == ("passed", {"fifties": fifties, "hundreds": hundreds})
     assert min(fifties, hundreds) > 0
-
-
-def test_a_defect_is_matched_where_its_condition_holds() -> None:
-    of_toys = Condition(lambda case, _: case.subject == "toy")
-    symptom = Symptom("refusal", "divide", "the call", condition=of_toys)
-    one = KnownDeviation("toys/*", "bug", symptom, id="one")
-    matcher = KnownDefectMatcher((one,), DOCUMENTS)
-    assert matcher.known(a_case(subject="other")) is None
-    assert [matcher.known(a_case()), matcher.known(a_case())] == [one, one]
-    assert matcher.matched == {"one": 2}
-
-
-def test_conditions_are_asked_with_the_rules_of_the_subject_s_release() -> None:
-    """As replays ask: a case that one calls new and the other known would be both."""
-    released = replace(DOCUMENTS, gdn_plain_decodes=not DOCUMENTS.gdn_plain_decodes)
-    condition = Condition(lambda _, profile: profile == released)
-    symptom = Symptom("refusal", "divide", "the call", condition=condition)
-    one = KnownDeviation("toys/*", "bug", symptom, id="one")
-    for profile, expected in ((DOCUMENTS, None), (released, one)):
-        assert KnownDefectMatcher((one,), profile).known(a_case()) is expected
 
 
 @pytest.mark.usefixtures("executed")
@@ -594,12 +557,6 @@ def test_each_call_is_told_before_it_begins(
     worker = make(most=9)
     explored(worker, max_examples=3, isolated=isolated)
     assert sum(isinstance(event, CallBegan) for event in said(worker)) == 3
-
-
-def test_calls_that_follow_soon_are_not_told(make: Make) -> None:
-    worker = make(most=9)
-    explored(worker, max_examples=3)
-    assert sum(isinstance(event, CallBegan) for event in said(worker)) == 1
 
 
 def test_the_end_of_the_search_is_told_before_the_report(make: Make) -> None:

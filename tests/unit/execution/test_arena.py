@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from statecheck.case.values import (
-    Address,
     Let,
     Name,
     Outcome,
@@ -208,12 +207,6 @@ def test_a_write_into_a_named_tensor_that_a_later_call_is_handed_is_seen_then() 
     assert isinstance(first, Returned)
     assert isinstance(later, Returned)
     assert (first.changed, later.changed) == ((), ("y",))
-
-
-def test_an_address_is_told_relative_to_the_argument_that_it_points_into() -> None:
-    *_, found = outcomes(a_port(True), X, Y, call("second", x=Name("y")))
-    assert isinstance(found, Returned)
-    assert found.value["start_addr"] == Address("x", 4)
 
 
 def test_what_an_example_has_damaged_is_whole_in_the_next_one() -> None:

@@ -135,14 +135,6 @@ def test_an_exception_that_is_only_named_not_offered_is_a_failure() -> None:
         a_property(lambda trial: trial.agrees(DIVIDED)).example(context_of(toy(divide=divide)))
 
 
-@pytest.mark.parametrize("wrong", [[False, True], [0.0, 1.0]], ids=str)
-def test_true_and_a_float_are_no_ints_of_a_port(wrong: list[Any]) -> None:
-    context = context_of(port_of(chunk_offsets=lambda cu_seqlens, chunk_size: wrong))
-    starts = call("prepare_chunk_offsets", cu_seqlens=int32([0, 3]), chunk_size=4)
-    with pytest.raises(Falsified):
-        a_property(lambda trial: trial.agrees(starts)).example(context)
-
-
 @pytest.mark.parametrize(
     ("expected", "actual"),
     [(1, True), (True, 1), (1, 1.0), ({1: 2}, {True: 2}), ([(1,)], [(True,)])],
@@ -223,11 +215,6 @@ def test_a_memo_by_identity_is_found_in_a_port_of_one_function(names: dict[str, 
         tested.explore(
             context_of(port_of(chunk_offsets=remembering(counted_chunks), **names)), seed=1, max_examples=20
         )
-
-
-def test_tensors_are_handed_to_functions_that_take_starts_alone() -> None:
-    with pytest.raises(ValueError, match=r"^TENSORS = 'query_lens', but should be names of varlen_chunks"):
-        port_of(chunk_offsets=counted_chunks, TENSORS=("query_lens",))
 
 
 OFFERS_NOTHING = """

@@ -12,9 +12,6 @@ from typing import Any
 
 import pytest
 
-from statecheck.campaign.plan import Plan
-from statecheck.campaign.record import CampaignRecord
-from statecheck.campaign.state import PropertyState
 from statecheck.case import Case
 from statecheck.case.failure import unchecked
 from statecheck.case.values import Let, Raised, Refusal, Returned, call, int32, record
@@ -297,16 +294,6 @@ def test_text_with_half_a_surrogate_pair_is_written_and_json_means_the_same(tmp_
     assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8")) == "half \ud800"
     case = a_case(sentence="half \ud800")
     assert Case.load(case.save(tmp_path / "case.json")) == case
-
-
-def test_counts_come_back_from_a_record_as_they_were() -> None:
-    counts = Counts(examples=9, compared=3, discarded=1, parts=17)
-    counts.no_evidence["no launch"] += 2
-    counts.unchecked["f: result.extra"] += 5
-    property_state = PropertyState(a_property())
-    property_state.record.counts = counts
-    record = CampaignRecord(Plan("one", "toy"), properties=[property_state.current()])
-    assert CampaignRecord.from_json(record.to_json()).properties[0].counts == counts
 
 
 @pytest.mark.parametrize(("own", "code"), [(True, 5), (False, 0)])

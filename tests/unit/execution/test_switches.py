@@ -30,8 +30,6 @@ pytestmark = pytest.mark.usefixtures("executed")
 BY_SLOT = "v2-postprocess/program-order"
 FILE = "align/kernels/postprocess.py"
 ARRIVAL = "if last_to_finish(programs, counters_ptr):"
-AT_ONCE = Variant("counts_at_once", FILE, ARRIVAL, "if resets > 0:")
-"""Every program sets the counts as soon as it is done, while others still have to decide by the counts before."""
 EXAMPLES = 100
 IN_TURN = ("", "reversed", "switches:0>1", "switches:0>2", "switches:0>3")
 
@@ -81,12 +79,6 @@ def found_in(variant: Variant, folder: Path) -> Iterator[Found]:
 
 
 @pytest.fixture(scope="module")
-def at_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
-    with found_in(AT_ONCE, tmp_path_factory.mktemp("at_once")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def early(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
     with found_in(arrives_early(), tmp_path_factory.mktemp("early")) as found:
         yield found
@@ -94,14 +86,6 @@ def early(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
 
 def switches(case: Case) -> list[str]:
     return [call.schedule for call in case.calls if call.schedule]
-
-
-@pytest.mark.slow
-def test_counts_set_while_siblings_read_them_are_found_by_interleavings_alone(
-    at_once: Found, early: Found
-) -> None:
-    assert max(at_once.examples, early.examples) <= EXAMPLES
-    print(f"after {at_once.examples} and {early.examples} examples")
 
 
 def test_what_only_an_interleaving_shows_no_order_of_whole_programs_does(early: Found) -> None:

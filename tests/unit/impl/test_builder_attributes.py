@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from properties.strategies.builders import BuilderSetup
 from statecheck.execution.in_process import InProcess
@@ -40,43 +39,6 @@ def test_a_builder_says_how_many_drafts_it_is_for(setup: BuilderSetup) -> None:
     assert builder.use_spec_decode is (setup.num_spec > 0)
     assert (builder.num_spec if setup.kind == "gdn" else builder.num_spec_tokens) == setup.num_spec
     assert setup.kind == "gdn" or builder.supports_update_block_table is not builder.use_spec_decode
-
-
-@pytest.mark.parametrize("largest", [None, 2, 100])
-@pytest.mark.parametrize("setup", SETUPS, ids=str)
-def test_buffers_have_room_for_the_largest_graph_and_no_more(
-    setup: BuilderSetup, largest: int | None
-) -> None:
-    setup = replace(setup, max_cudagraph_capture_size=largest)
-    builder, _ = made(setup)
-    rows, spec = setup.capture_rows, setup.num_spec
-    assert builder.decode_cudagraph_max_bs == rows
-    expected: dict[str, tuple[int, ...]]
-    if setup.kind == "gdn":
-        vectors = (
-            "non_spec_state_indices_tensor",
-            "spec_token_indx",
-            "non_spec_token_indx",
-            "num_accepted_tokens",
-        )
-        expected = {
-            "spec_state_indices_tensor": (rows, 1 + spec),
-            **dict.fromkeys(vectors, (rows,)),
-            **dict.fromkeys(("spec_query_start_loc", "non_spec_query_start_loc"), (rows + 1,)),
-        }
-        assert builder.spec_sequence_masks.shape == (rows,)
-        assert builder.spec_sequence_masks.dtype == torch.bool
-    else:
-        longest = -(-setup.max_model_len // setup.block_size)
-        expected = {"state_indices_tensor_d": (rows, (longest if setup.mode == "all" else 1) + spec)}
-        if setup.mode == "all":
-            columns = "block_idx_last_scheduled_token", "block_idx_last_computed_token"
-            expected |= dict.fromkeys(columns, (rows,))
-        if spec:
-            expected |= {"decode_num_accepted_tokens": (rows,), "decode_query_start_loc": (rows + 1,)}
-    for name, shape in expected.items():
-        buffer = getattr(builder, name)
-        assert (buffer.shape, buffer.dtype) == (shape, torch.int32), name
 
 
 @pytest.mark.parametrize("drafts", [None, 0])

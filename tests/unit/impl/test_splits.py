@@ -2,48 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, product
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 
-from oracle.batch import split_decodes_and_prefills
 from subjects import load
 
 IMPL = load("impl")
-LENGTHS = [lengths for rows in range(4) for lengths in product(range(4), repeat=rows)]
-
-
-def batch(lengths: tuple[int, ...], marks: tuple[bool, ...]) -> Any:
-    starts = [0, *accumulate(lengths)]
-    return SimpleNamespace(
-        num_reqs=len(lengths),
-        num_actual_tokens=starts[-1],
-        max_query_len=max(lengths, default=0),
-        query_start_loc_cpu=torch.tensor(starts, dtype=torch.int32),
-        is_prefilling=torch.tensor(marks, dtype=torch.bool),
-    )
-
-
-@pytest.mark.parametrize("threshold", [1, 2])
-@pytest.mark.parametrize("uniform", [False, True])
-def test_rows_of_all_small_lengths_are_split_by_the_rules(threshold: int, uniform: bool) -> None:
-    split = IMPL.resolve("split_decodes_and_prefills")
-    for lengths, extends in product(LENGTHS, (False, True)):
-        marks = tuple(row == 1 for row in range(len(lengths)))
-        common = batch(lengths, marks)
-        expected = split_decodes_and_prefills(
-            common.query_start_loc_cpu.tolist(),
-            common.num_actual_tokens,
-            common.max_query_len,
-            threshold,
-            uniform,
-            extends,
-            marks,
-        )
-        assert split(common, threshold, uniform, extends) == tuple(expected), (lengths, extends)
 
 
 def test_lengths_of_another_number_than_the_starts_are_refused_with_the_number_that_fits() -> None:

@@ -113,20 +113,6 @@ def test_one_launch_writes_what_torch_does_tensor_by_tensor(
         assert all(map(torch.equal, found, expected)), batch
 
 
-def test_batches_of_other_dtypes_and_sizes_follow_each_other(device: str) -> None:
-    made, plain = buffers(2, device), buffers(2, device)
-    stages = [
-        decodes.StagedDecodes(blocks.StateBlocks("align", BLOCK_SIZE, EXTRA), 0, *into)
-        for into in (made, plain)
-    ]
-    for stage, in_one_launch in zip(stages, (True, False), strict=True):
-        stage._in_one_launch = in_one_launch
-    for batch in BATCHES + BATCHES[::-1]:
-        for stage in stages:
-            written(stage, batch, inputs(batch, device))
-        assert all(map(torch.equal, made, plain)), batch
-
-
 @pytest.mark.parametrize("columns", [WIDTH - 2, WIDTH, WIDTH + 2])
 def test_in_mode_all_the_buffer_may_be_wider_or_narrower_than_the_table(columns: int, device: str) -> None:
     made = buffers(columns, device)
@@ -138,25 +124,6 @@ def test_in_mode_all_the_buffer_may_be_wider_or_narrower_than_the_table(columns:
         width = min(columns, WIDTH)
         expected[: batch.filled, :width] = table[: batch.filled, :width].int()
         assert torch.equal(ids, expected), batch
-
-
-@pytest.mark.parametrize("columns", [None, 1, 3])
-def test_what_a_graph_reads_is_the_front_of_each_buffer(columns: int | None, device: str) -> None:
-    ids, *others = buffers(columns or 1, device)
-    ids = ids[:, 0].clone() if columns is None else ids
-    stage = decodes.StagedDecodes(blocks.StateBlocks("align", BLOCK_SIZE, EXTRA), 0, ids, *others)
-    for batch in BATCHES:
-        found = written(stage, batch, inputs(batch, device))
-        sizes = (batch.rows, batch.rows + 1, batch.rows, batch.rows)
-        for one, buffer, size in zip(found, (ids, *others), sizes, strict=True):
-            assert one.size(0) == size
-            assert one.data_ptr() == buffer[:size].data_ptr()
-
-
-@pytest.mark.parametrize("mode", ["none", "align", "all"])
-def test_a_launch_is_made_on_a_gpu_unless_tables_have_a_width_of_their_own(mode: str, device: str) -> None:
-    made = decodes.StagedDecodes(blocks.StateBlocks(mode, BLOCK_SIZE, EXTRA), 0, *buffers(1, device))
-    assert made._in_one_launch is (device == "cuda" and mode != "all")
 
 
 def test_a_buffer_of_one_column_may_be_a_vector(device: str) -> None:

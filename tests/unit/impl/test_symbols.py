@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
-from collections.abc import Sequence
-from dataclasses import MISSING, fields, is_dataclass
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -34,34 +31,6 @@ def test_constants_are_those_of_the_oracle() -> None:
         assert IMPL.resolve(symbol.name) == getattr(importlib.import_module(f"oracle.{topic}"), name), (
             symbol.name
         )
-
-
-@pytest.mark.parametrize(
-    ("kind", "names", "defaults"),
-    [
-        ("MambaCopySpec", ["start_addr", "num_elements"], {}),
-        ("KVCacheTensor", ["size", "shared_by"], {}),
-        ("KVCacheGroupSpec", ["layer_names", "kv_cache_spec", "is_eagle_group"], {"is_eagle_group": False}),
-        ("KVCacheConfig", ["num_blocks", "kv_cache_tensors", "kv_cache_groups"], {}),
-    ],
-)
-def test_plain_data_has_exactly_the_documented_fields_and_defaults(
-    kind: str, names: Sequence[str], defaults: dict[str, Any]
-) -> None:
-    documented = IMPL.resolve(kind)
-    assert is_dataclass(documented)
-    assert [field.name for field in fields(documented)] == names
-    assert {
-        field.name: field.default for field in fields(documented) if field.default is not MISSING
-    } == defaults
-
-
-@pytest.mark.parametrize("name", ["get_conv_copy_spec", "get_temporal_copy_spec"])
-def test_copy_functions_have_the_signature_that_their_alias_states(name: str) -> None:
-    parameters, result = get_args(IMPL.resolve("MambaStateCopyFunc"))
-    signature = inspect.signature(IMPL.resolve(name), eval_str=True)
-    assert [parameter.annotation for parameter in signature.parameters.values()] == parameters
-    assert signature.return_annotation is result
 
 
 @pytest.mark.parametrize("before", [None, "SD", "DS"])

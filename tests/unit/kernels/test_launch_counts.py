@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import pickle
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from statecheck.case.findings import NotExecuted
 from statecheck.case.values import call
 from statecheck.execution.example import ExecutionContext
 from statecheck.kernels.launch import STATE
-from statecheck.kernels.launch_counts import EXECUTED, NOT_EXECUTED, How, summary, take
+from statecheck.kernels.launch_counts import EXECUTED, NOT_EXECUTED, How, take
 from statecheck.kernels.memory import Memory
 from statecheck.workers.port import InWorker
 from tests.helpers.modules import ROOT, module
@@ -94,36 +93,8 @@ def test_a_kernel_that_is_not_understood_is_not_executed_and_the_reason_is_told(
     assert how.why == "a function of its own that returns pointers"
 
 
-def test_launches_go_from_process_to_process_and_into_files() -> None:
-    found = launched(5)
-    assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - what has just been written
-    record = CampaignRecord(Plan("launches"), launched=sorted(found.items()))
-    assert CampaignRecord.from_json(record.to_json()).launched == [*found.items()]
-
-
 def how(kernel: str, why: str = "") -> How:
     return How(kernel, NOT_EXECUTED if why else EXECUTED, why)
-
-
-@pytest.mark.parametrize(
-    ("launches", "text"),
-    [
-        ({}, ""),
-        ({how("f"): 1}, "1 executed from their IR (1 launch)"),
-        ({how("f"): 12_000, how("g"): 345}, "2 executed from their IR (12,345 launches)"),
-        ({how("f", "tt.new"): 12}, "1 not executed: f (tt.new), 12 launches"),
-        (
-            {how("f"): 2, how("f", "a"): 1, how("g", "b"): 3},
-            "1 executed from their IR (2 launches); 2 not executed: g (b), 3 launches; f (a), 1 launch",
-        ),
-    ],
-)
-def test_how_kernels_were_run_is_a_line(launches: dict[How, int], text: str) -> None:
-    assert summary(Counter(launches)) == text
-
-
-def test_of_many_kernels_that_were_not_executed_some_are_named() -> None:
-    assert summary({how(f"k{n}", "x"): 1 for n in range(1, 10)}).endswith("; k8 (x), 1 launch; 1 more")
 
 
 LAUNCHING = """
@@ -176,8 +147,3 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> CampaignRecord:
         seed=1,
     )
     return run(plan)
-
-
-def test_a_campaign_on_impl_counts_the_launches_of_its_kernels(campaign: CampaignRecord) -> None:
-    ((how, times),) = campaign.launched
-    assert (how.kernel, how.how, times > 0) == ("postprocess_mamba_fused_kernel", EXECUTED, True)

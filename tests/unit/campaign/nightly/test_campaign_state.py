@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import Raised, call
 from statecheck.execution.verdict import Status
-from statecheck.kernels.launch_counts import EXECUTED, NOT_EXECUTED, How
 from tests.helpers.cases import a_case, a_property
 
 FIRST_SEEN = {"date": "2026-11-22", "commit": "0123456789ab"}
@@ -37,11 +35,6 @@ ADDED = a_case(
 )
 """Another, with a longer case."""
 ONE, OTHER = bucket_of(DIVIDED).id, bucket_of(ADDED).id
-
-
-LAUNCHED = Counter(
-    {How("copy", EXECUTED, "", "copy.py:1"): 2, How("move", NOT_EXECUTED, "tt.new", "copy.py:9"): 1}
-)
 
 
 def a_record(**fields: Any) -> CampaignRecord:
@@ -70,11 +63,6 @@ def explored(
 
 def status_of(state: CampaignState) -> Status:
     return state.property_states[NAME].status
-
-
-def test_a_property_that_does_not_apply_is_not_explored() -> None:
-    property_state = campaign_state(**{"toys/copy": "toy has no copy"}).property_states["toys/copy"]
-    assert (property_state.open, property_state.detail) == (False, "toy has no copy")
 
 
 def test_an_error_counts_once_it_came_again_and_the_third_closes_the_property() -> None:
@@ -177,13 +165,6 @@ def test_a_replayed_case_of_a_property_that_was_not_chosen_is_still_a_bucket(tmp
     assert [bucket.property for bucket in state.buckets.values()] == ["toys/copy"]
 
 
-def test_a_trouble_is_listed_once() -> None:
-    state = campaign_state()
-    state.trouble("the disk is full")
-    explored(state, troubles=("the disk is full", "the disk is slow"))
-    assert state.record.troubles == ["the disk is full", "the disk is slow"]
-
-
 def test_failing_examples_of_known_defects_are_counted_by_name() -> None:
     state = campaign_state()
     explored(state, known={"one": 2, "other": 1})
@@ -217,27 +198,6 @@ def test_a_bucket_that_was_not_shrunk_is_not_gone_past_until_it_is() -> None:
     )
     explored(state, "falsified", found=(found(),))
     assert (property_state.known, property_state.unshrunk) == (frozenset({ONE}), set())
-
-
-def filled(state: CampaignState) -> CampaignRecord:
-    return CampaignRecord.from_json(state.current().to_json())
-
-
-def rich() -> CampaignState:
-    """The state of a campaign that was given everything."""
-    state = campaign_state(Situation("empty batch", "batch"))
-    explored(
-        state,
-        "falsified",
-        found=(found(),),
-        failing={ONE: 7},
-        marks={"empty batch": 3},
-        launched=LAUNCHED,
-        troubles=("the disk is full",),
-    )
-    state.record.canary = "found"
-    state.record.corpus.append(CorpusRecord("a.json", "FIXED", ""))
-    return state
 
 
 @pytest.mark.parametrize("kept_before", [True, False])

@@ -102,16 +102,6 @@ def plan_of(folder: Path, *options: str, **variables: str) -> Plan:
     return planned(options_of(given), variables)
 
 
-def test_a_campaign_has_eight_hours_where_nothing_is_said(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path)
-    assert (plan.budget, plan.examples, plan.commit, plan.first_round) == (28800.0, None, COMMIT, 0)
-
-
-def test_a_campaign_s_name_begins_with_the_time_and_ends_with_the_commit(tmp_path: Path) -> None:
-    assert plan_of(tmp_path).id.endswith(f"-{COMMIT[:7]}")
-    assert plan_of(tmp_path).id.startswith("20")
-
-
 def test_shards_share_the_name_that_a_scheduler_gives(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, SHARD="3/4", CAMPAIGN="github-77")
     assert (plan.id, plan.name, plan.shard, plan.shards) == ("github-77", "github-77-shard3of4", 2, 4)
@@ -140,12 +130,6 @@ def test_the_seed_of_a_round_follows_from_commit_shard_round_and_name_alone() ->
 def test_another_shard_unit_or_commit_has_other_seeds(changes: dict[str, Any]) -> None:
     plan = replace(PLAN, shards=2)
     assert seed_of(plan, 3, "a") != seed_of(replace(plan, **changes), 3, "a")
-
-
-def test_every_round_and_every_property_of_it_has_a_seed_of_its_own() -> None:
-    seeds = {seed_of(PLAN, number, name) for number in range(50) for name in ("", "a", "b", "a#1")}
-    assert len(seeds) == 200
-    assert all(0 <= seed < 2**48 for seed in seeds)
 
 
 EARLIER: dict[str, Any] = {

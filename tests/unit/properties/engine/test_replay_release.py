@@ -8,16 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from properties.engine.traffic.counts import ServedCounts
-from properties.engine.traffic.options import ReplayOptions
-from properties.engine.traffic.release import world_of
-from properties.engine.traffic.report import Progress
-from properties.engine.traffic.requests import TrafficSummary
 from properties.engine.traffic.violations import Violations
 from statecheck import rooms
-from statecheck.case.values import Raised, Record, call, record
+from statecheck.case.values import Record, record
 from statecheck.cli.main import main
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.subject import Condition, KnownDeviation, Subject, Symptom
@@ -239,35 +233,6 @@ def test_what_cannot_be_replayed_is_refused(
     assert message in capsys.readouterr().err
 
 
-def test_blocks_are_scarce_unless_a_number_is_given(trace: Path) -> None:
-    traffic = TrafficSummary(requests=10, tokens_in=1800, tokens_out=200, tokens_seen=0)
-    world = world_of(ReplayOptions(trace, max_num_seqs=8), traffic, longest=250)
-    # A request holds 25 pages of attention, and in each of two groups its states with three drafts.
-    assert world.num_blocks == 1 + 8 * (25 + 2 * 5) * 7 // 8
-    assert world.max_model_len == 264
-    assert world_of(ReplayOptions(trace, blocks=60), traffic, longest=250).num_blocks == 60
-
-
-@pytest.mark.parametrize(
-    ("options", "overlaps"),
-    [
-        ({}, True),
-        ({"runner": "V1"}, False),
-        ({"runner": "V1", "num_spec": 0}, True),
-        ({"runner": "V1", "method": "eagle"}, True),
-        ({"runner": "V1", "method": "eagle", "async_scheduling": False}, False),
-        ({"async_scheduling": False}, False),
-    ],
-)
-def test_steps_overlap_as_vllm_chooses_unless_the_user_does(
-    trace: Path, options: dict[str, Any], overlaps: bool
-) -> None:
-    traffic = TrafficSummary(requests=10, tokens_in=1800, tokens_out=200, tokens_seen=0)
-    world = world_of(ReplayOptions(trace, **options), traffic, longest=250)
-    assert world.async_scheduling is overlaps
-    assert world.method == options.get("method", "ngram")
-
-
 SETTINGS = record("LiveSettings", kinds=("gdn",))
 
 
@@ -333,38 +298,3 @@ def test_a_declaration_that_asks_how_often_a_request_began_is_told() -> None:
     found.look(0, seen(begins=("r0",)))
     found.look(9, seen(finding("read", "r0"), begins=("r0",)))
     assert asked == [2]
-
-
-def test_a_declaration_that_asks_about_the_steps_before_is_told() -> None:
-    asked: list[list[str]] = []
-
-    def latest(case: Any) -> bool:
-        steps = [one.value for one in case.actual if isinstance(one.value, Record)]
-        asked.append([name for step in steps for name in step["scheduled"]])
-        return True
-
-    asks = Condition(lambda case, _: latest(case))
-    read = Symptom("value", "LiveEngine.step", "result.broken.read", condition=asks)
-    known = KnownDeviation("real-engine/*", "https://example.org", read)
-    assert laws_of(violations(known), seen(begins=("r1",)), seen(finding("read", "r0"), begins=("r0",))) == [
-        (1, "read", "r0")
-    ]
-    assert asked == [["r1", "r0"]]
-
-
-def test_an_engine_that_raises_is_a_violation_too() -> None:
-    found = violations()
-    one = found.raised(3, call("LiveEngine.step", turns={}), Raised("AssertionError", "no blocks"))
-    assert (one.law, one.message, one.defect) == (
-        "raised",
-        "LiveEngine.step raises AssertionError: no blocks",
-        "",
-    )
-
-
-def test_progress_is_a_line_now_and_then(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("properties.engine.traffic.report._LINE_SECONDS", -1.0)
-    Progress(Console(width=120), REQUESTS).show(ServedCounts())
-    assert "0 of 6 requests, 0 steps" in capsys.readouterr().out

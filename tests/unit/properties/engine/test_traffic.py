@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -82,37 +81,6 @@ def test_tokens_are_equal_exactly_where_hash_ids_and_positions_are(
     assert len(set(meant.values())) == len(meant)
 
 
-@given(records=traces(), factor=st.sampled_from(FACTORS))
-def test_prompts_share_as_much_as_their_first_hash_ids(
-    scratch: Path, records: list[dict[str, Any]], factor: int
-) -> None:
-    first, *others = arrivals(trace(scratch, *records), factor=factor)
-    for other, request in zip(others, records[1:], strict=True):
-        same = common(records[0]["hash_ids"], request["hash_ids"]) * BLOCK // factor
-        assert common(first.prompt, other.prompt) == min(same, len(first.prompt), len(other.prompt))
-
-
-def common(one: Iterable[int], other: Iterable[int]) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
-@given(records=traces(), factor=st.sampled_from(FACTORS))
-def test_a_summary_counts_what_is_read_and_what_an_earlier_request_had(
-    scratch: Path, records: list[dict[str, Any]], factor: int
-) -> None:
-    read = list(arrivals(trace(scratch, *records), factor=factor))
-    known: set[int] = set()
-    seen = 0
-    for arrival, request in zip(read, records, strict=True):
-        blocks = [
-            arrival.prompt[at : at + BLOCK // factor] for at in range(0, len(arrival.prompt), BLOCK // factor)
-        ]
-        seen += sum(len(b) for b, i in zip(blocks, request["hash_ids"], strict=False) if i in known)
-        known.update(request["hash_ids"])
-    tokens_in, tokens_out = sum(len(a.prompt) for a in read), sum(a.output_length for a in read)
-    assert summary(scratch, factor) == TrafficSummary(len(read), tokens_in, tokens_out, seen)
-
-
 def test_a_summary_of_a_worked_example(path: Path) -> None:
     counted = summary(trace(path, line(1000, [0, 1], out=8), line(600, [0, 2], out=3)), 4)
     assert counted == TrafficSummary(requests=2, tokens_in=250 + 150, tokens_out=2 + 1, tokens_seen=128)
@@ -124,12 +92,6 @@ def test_lines_are_read_as_they_are_asked_for(path: Path) -> None:
     assert next(reading).timestamp == 3
     with pytest.raises(ValueError, match="line 2"):
         next(reading)
-
-
-def test_a_limit_stops_before_the_next_line(path: Path) -> None:
-    source = trace(path, GOOD, GOOD, "nonsense")
-    assert len(list(arrivals(source, factor=1, limit=2))) == 2
-    assert summary(source, 1, limit=2).requests == 2
 
 
 @pytest.mark.parametrize("records", [(), ("", "  ")])

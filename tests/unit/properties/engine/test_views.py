@@ -8,7 +8,6 @@ import pytest
 
 from oracle.lifecycle.requests import ScheduledRequest
 from properties.engine.flaws import Flaw
-from properties.engine.marks import MARKS
 from properties.engine.metadata import in_order
 from properties.engine.places import Mirror, StatePlace
 from properties.engine.report.story import KEPT
@@ -22,7 +21,6 @@ from tests.unit.properties.engine.test_engine import (
     ACCEPTED,
     BUILD,
     CONV,
-    PADDED,
     PAGE,
     POOL,
     TEMPORAL,
@@ -153,44 +151,6 @@ def test_a_lost_block_is_unwritten_in_every_pool() -> None:
 # Marks.
 
 
-FEW_BLOCKS = world(num_blocks=8)
-MARKED: dict[str, str | tuple[World, str]] = {
-    "several requests in a step": "new a 4; new b 4; step a b",
-    "decodes beside prompts": "new a 4; step a; new b 4; step a b",
-    "prompt in several chunks": "new a 10; step a",
-    "first chunk of one token": "new a 1; step a",
-    "last chunk of a prompt within a block": TEN,
-    "boundary hit exactly by acceptance": "new a 5; step a; step a; step a+2=3",
-    "boundary crossed by one": "new a 6; step a; step a; step a+2=3",
-    "boundary crossed by several": "new a 7; step a; step a; step a+2=3",
-    "boundary hit by a prompt chunk": "new a 4; step a",
-    "all drafts accepted": "new a 4; step a; step a+2=3",
-    "some drafts accepted": "new a 4; step a; step a+2=2",
-    "no draft accepted": "new a 4; step a; step a+2=1",
-    "all accepted up to the boundary": "new a 5; step a; step a; step a+2=3",
-    "no drafts": "new a 4; step a; step a",
-    "no drafts after several accepted": "new a 4; new b 4; step a b; step a+2=2 b+2; step a b+2",
-    "no drafts in the whole batch after several accepted": "new a 4; new b 4; step a b; step a+2=2 b+2; step a b",
-    "backward move": "new a 6; step a; step a; step a+2=1; step a",
-    "sits a step out after several accepted": "new a 4; new b 4; step a b; step a+2=2 b; step b",
-    "prefix hit": "new a 4; step a; like b a 4 1; step b",
-    "prefix hit of several blocks": "new a 8; step a; like b a 8 1; step b",
-    "prefix hit then speculation": "new a 4; step a; like b a 4 1; step b; step b+2",
-    "preemption": "new a 4; step a; out a",
-    "preemption for want of blocks": (FEW_BLOCKS, "new a 4; new b 4; step a b; step a b"),
-    "reset of the prefix cache": "new a 4; step a; reset",
-    "resume after preemption": "new a 4; step a; out a; step a",
-    "resume with a hit": "new a 5; step a; out a; step a",
-    "resume after a reset": "new a 4; step a; reset; step a",
-    "replay as short as a decode": "new a 5; step a; step a; out a; step a",
-    "finished": "new a 4; step a; end a; step",
-    "slot reuse": "new a 4; step a; end a; new b 4; step b",
-    "block recycled": "new a 4; step a; end a; step",
-    "rows in another order": "new a 4; new b 4; step a b; step a b; swap a b",
-    "rows of padding": (PADDED, "new a 4; step a; pad a"),
-}
-
-
 def marks(trial: ExecutionContext, script: str | tuple[World, str]) -> tuple[set[str], set[str]]:
     """The marks seen before the last of the words, and after it."""
     kept, words = script if isinstance(script, tuple) else (world(), script)
@@ -198,48 +158,6 @@ def marks(trial: ExecutionContext, script: str | tuple[World, str]) -> tuple[set
     driven = drives(trial, kept, before)
     seen = set(driven.engine.marks.seen)
     return seen, driven.goes(last).engine.marks.seen
-
-
-def test_every_mark_has_a_scenario() -> None:
-    assert list(MARKED) == list(MARKS)
-
-
-@pytest.mark.parametrize("mark", MARKS)
-def test_a_mark_appears_when_its_moment_comes(trial: ExecutionContext, mark: str) -> None:
-    before, after = marks(trial, MARKED[mark])
-    assert mark not in before
-    assert mark in after
-
-
-@pytest.mark.parametrize(
-    ("mark", "words"),
-    [
-        ("decodes beside prompts", "new a 4; new b 4; step a b; step a b"),
-        ("boundary crossed by one", "new a 5; step a; step a; step a+2=3"),
-        ("boundary crossed by several", "new a 6; step a; step a; step a+2=3"),
-        ("boundary hit exactly by acceptance", "new a 4; step a; step a+2=3"),
-        ("all accepted up to the boundary", "new a 6; step a; step a; step a+2=2"),
-        ("no drafts in the whole batch after several accepted", MARKED["no drafts after several accepted"]),
-        ("no drafts after several accepted", "new a 4; step a; step a+2=1; step a"),
-        ("sits a step out after several accepted", "new a 4; new b 4; step a b; step a+2=1 b; step b"),
-        ("backward move", f"{ACCEPTED}; step a+2; step a"),
-        ("prefix hit", "new a 4; step a; like b a 3 2; step b"),
-        ("prefix hit of several blocks", "new a 4; step a; like b a 4 5; step b"),
-        ("prefix hit then speculation", "new a 4; step a; like b a 4 1; step b; step a+2 b"),
-        ("preemption for want of blocks", "new a 4; step a; out a"),
-        ("resume with a hit", "new a 3; step a; out a; step a"),
-        ("resume after a reset", "new a 4; step a; out a; step a"),
-        ("replay as short as a decode", "new a 7; step a; step a; out a; step a"),
-        ("slot reuse", "new a 4; step a; new b 4; end b; new c 4; step c"),
-        ("rows in another order", "new a 4; new b 4; step a b; step a b; end a; step b"),
-        ("rows of padding", "new a 4; step a; pad a"),
-    ],
-)
-def test_a_mark_does_not_appear_where_its_moment_was_not(
-    trial: ExecutionContext, mark: str, words: str | tuple[World, str]
-) -> None:
-    _, after = marks(trial, words)
-    assert mark not in after
 
 
 # Pictures.
@@ -331,11 +249,6 @@ def test_only_the_cell_that_is_found_is_wrong(trial: ExecutionContext) -> None:
         if cell.wrong
     ]
     assert wrong == [(3, "a", 2)]
-
-
-def test_a_block_that_a_copy_has_missed_was_never_written(trial: ExecutionContext) -> None:
-    timeline, _ = pictured(trial, TEN, PREPROCESS, 1, copied(0, 2, TEMPORAL))
-    assert timeline.moments[3].rows[0].cells[2].holds == "never written"
 
 
 def test_bytes_that_belong_elsewhere_are_called_by_the_request_that_they_belong_to(

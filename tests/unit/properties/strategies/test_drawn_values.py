@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 from properties.strategies import batch as batch_strategies
 from properties.strategies import block_tables as table_strategies
@@ -43,28 +41,14 @@ from properties.strategies.batch import (
 )
 from properties.strategies.block_tables import BlockTable, block_tables
 from properties.strategies.chunks import (
-    Packed,
-    VectorForm,
-    lengths_around,
     packed_sequences,
     vector_forms,
-    vector_of,
 )
-from properties.strategies.layout import HUGE_STRIDE, LAYOUTS, Copy, conv_copies, layouts, temporal_copies
-from properties.strategies.published_models import PUBLISHED_MODELS
-from properties.strategies.shapes import ShapeArguments, models
+from properties.strategies.layout import HUGE_STRIDE, Copy, conv_copies, layouts, temporal_copies
+from properties.strategies.shapes import models
 from statecheck.case.values import View
 
 # Stateless functions and builders.
-
-
-@given(batches() | shuffled_batches())
-def test_lengths_of_a_batch_belong_together(batch: Batch) -> None:
-    starts, lens = batch.query_start_loc, batch.query_lens
-    assert tuple(end - start for start, end in itertools.pairwise(starts)) == lens
-    assert batch.num_reqs == len(batch.seq_lens) == len(batch.is_prefilling)
-    assert batch.num_actual_tokens == starts[-1] + batch.padded_tokens
-    assert all(0 <= query <= length for query, length in zip(lens, batch.seq_lens, strict=True))
 
 
 @given(batches())
@@ -76,33 +60,6 @@ def test_rows_are_decodes_then_short_and_long_extends_then_first_chunks_then_pad
     extends.sort(key=lambda one: one.query_len)
     assert rows == (*decodes, *extends, *firsts)
     assert batch.query_lens[len(rows) :] == (0,) * batch.padded_rows
-
-
-@given(batches() | shuffled_batches())
-def test_decodes_have_a_prompt_behind_them_and_every_row_has_a_token(batch: Batch) -> None:
-    assert all(one.query_len >= 1 for one in batch.requests)
-    assert all(one.num_computed >= 1 for one in batch.requests if not one.prefilling)
-
-
-@given(batches())
-def test_a_batch_that_is_called_uniform_is_uniform(batch: Batch) -> None:
-    if "uniform speculative decodes" in batch.situations():
-        first, *others = batch.requests
-        assert first.query_len > 1
-        assert {one.query_len for one in others} == {first.query_len}
-        assert not any(batch.is_prefilling)
-
-
-@given(st.integers(0, 3).flatmap(lambda drafts: st.tuples(st.just(drafts), batches(num_spec=drafts))))
-def test_a_decode_has_no_more_drafts_than_were_asked_for(drawn: tuple[int, Batch]) -> None:
-    drafts, batch = drawn
-    assert all(one.query_len <= 1 + drafts for one in batch.requests if not one.prefilling)
-
-
-@given(batches(padding=False, max_rows=2))
-def test_a_batch_without_padding_has_its_requests_and_their_tokens_only(batch: Batch) -> None:
-    assert batch.padded_rows == batch.padded_tokens == 0
-    assert batch.num_reqs <= 2
 
 
 @given(block_tables())
@@ -134,22 +91,6 @@ def test_a_tensor_is_poison_wherever_no_row_has_a_column(table: BlockTable) -> N
     assert len(tensor.elements) - tensor.elements.count(POISON) == sum(own)
 
 
-@given(block_tables(rows_per_length=True))
-def test_a_table_asked_to_have_a_row_per_length_has(table: BlockTable) -> None:
-    assert len(table.rows) == len(table.seq_lens)
-
-
-@given(conv_copies() | temporal_copies())
-def test_an_accepted_count_counts_the_sampled_token_and_at_most_all_drafts(copy: Copy) -> None:
-    assert 1 <= copy.num_accepted_tokens <= 1 + copy.num_spec
-    assert copy.cur_block_idx + copy.num_accepted_tokens <= len(copy.block_ids)
-
-
-@given(conv_copies())
-def test_an_accepted_count_is_within_the_stored_rows(copy: Copy) -> None:
-    assert copy.num_accepted_tokens <= 1 + copy.num_spec <= copy.state.block_shape[LAYOUTS.index(copy.layout)]
-
-
 @given(conv_copies() | temporal_copies())
 def test_blocks_of_a_copy_are_nulls_and_then_physical_ones_of_the_pool(copy: Copy) -> None:
     nulls, physical = copy.block_ids[: copy.cur_block_idx], copy.block_ids[copy.cur_block_idx :]
@@ -163,35 +104,6 @@ def test_states_lie_within_their_pages_and_in_memory_that_a_laptop_can_reserve(c
     tensor = copy.state.tensor()
     assert tensor.offset <= copy.state.padding
     assert tensor.storage_size <= (6 * HUGE_STRIDE if copy.state.padding >= HUGE_STRIDE else 4096)
-
-
-@given(models())
-def test_a_published_model_has_the_published_arguments(model: ShapeArguments) -> None:
-    published = {one.name: (one.family, one.arguments) for one in PUBLISHED_MODELS}
-    assert not model.published or published[model.published] == (model.family, model.arguments)
-
-
-@given(models())
-def test_ranks_share_heads_and_channels_evenly_and_groups_evenly_or_as_replicas(
-    model: ShapeArguments,
-) -> None:
-    sizes, tp = dict(model.arguments), model.tp_size
-    shared = [sizes[name] for name in ("num_heads", "num_k_heads", "num_v_heads") if name in sizes]
-    assert all(size % tp == 0 for size in (*shared, sizes.get("intermediate_size", 0)))
-    groups = sizes.get("n_groups", tp)
-    assert groups % tp == 0 or tp % groups == 0
-
-
-@given(st.integers(1, 9).flatmap(lambda unit: st.tuples(st.just(unit), lengths_around(unit))))
-def test_lengths_around_a_unit_reach_two_beyond_three_of_them(drawn: tuple[int, int]) -> None:
-    unit, length = drawn
-    assert 0 <= length <= 3 * unit + 2
-
-
-@given(packed_sequences(), vector_forms())
-def test_vectors_hold_the_same_values_dense_or_spread(packed: Packed, form: VectorForm) -> None:
-    tensor = vector_of(packed.starts, form)
-    assert (tensor.values(), tensor.dtype) == (packed.starts, form[0])
 
 
 # Align mode.
@@ -252,13 +164,6 @@ def test_slots_are_unique_and_the_rest_of_the_mapping_belongs_to_no_row(
     slots = [slot for slot in batch.slots if slot >= 0]
     assert len(set(slots)) == len(slots)
     assert not set(slots) & set(batch.mapping.values()[batch.num_reqs :])
-
-
-@given(batches_after_forward())
-def test_decodes_have_their_drafts_and_prompts_have_none(batch: BatchAfterForward) -> None:
-    for one in batch.requests:
-        assert 1 <= one.accepted <= 1 + one.drafts <= 1 + batch.setup.num_spec
-        assert one.length == 1 + one.drafts if one.drafts else one.length >= 1
 
 
 @given(batches_before_forward())

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from lab.marks import drawing_only, explored, main, rows, rules_context, write
-from oracle.situations import registry
-from oracle.situations.registry import Situation, situations_of, take
+from lab.marks import drawing_only, explored, rules_context
+from oracle.situations.registry import Situation, situations_of
 from oracle.types import cdiv
 from properties.strategies.chunks import Packed
 from statecheck.campaign import marks
@@ -89,12 +85,6 @@ def test_a_property_whose_strategy_is_cut_down_misses_its_mark() -> None:
         EMPTY in explored(one, rules_context(), seconds=NO_LIMIT, max_examples=100) for one in (whole, cut)
     ]
     assert found == [True, False]
-
-
-def test_exploring_ends_where_all_that_is_wanted_was_reached() -> None:
-    context = rules_context()
-    explored(load_properties()[CHUNKS], context, seconds=NO_LIMIT, max_examples=EXAMPLES, wanted=[EMPTY])
-    assert 0 < context.examples < EXAMPLES
 
 
 # Examples.
@@ -180,41 +170,11 @@ def test_an_example_that_fails_has_its_marks() -> None:
 # Declarations.
 
 
-def test_a_mark_s_topic_is_where_its_rule_is() -> None:
-    load_properties()
-    topics = [
-        every_situation()[name].topic
-        for name in (ROUNDED, EMPTY, "slot reuse", "DS move with bias 2 inside one block")
-    ]
-    assert topics == ["types", "chunks", "engine.marks", "align.memory"]
-
-
 def test_a_name_is_taken_once() -> None:
     with pytest.raises(
         ValueError, match=r"name = '.*', but should be a name of its own, which types has taken \[situation\]"
     ):
         situations_of("elsewhere")(ROUNDED)
-
-
-def test_a_declared_mark_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_DECLARED", {})
-    take()
-    one = situations_of("somewhere")("a situation", device="cuda")
-    one.reached()
-    assert (one, take()) == (
-        Situation("a situation", "somewhere", "cuda"),
-        frozenset({"a situation"}),
-    )
-
-
-def test_names_are_plain_sentences() -> None:
-    load_properties()
-    untidy = [
-        name
-        for name in every_situation()
-        if name != " ".join(name.split()) or name.endswith(".") or len(name) > 140
-    ]
-    assert untidy == []
 
 
 # What may be expected.
@@ -253,19 +213,3 @@ def marks_without(name: str) -> dict[str, list[str]]:
 
 
 # The table.
-
-
-def test_a_table_lists_the_properties_that_took_the_least_first() -> None:
-    found: dict[str, Any] = {CHUNKS: {EMPTY: 7, ROUNDED: 2}, "varlen-chunks/partition": {EMPTY: 3}}
-    assert rows(found)[EMPTY] == ["varlen-chunks/partition", CHUNKS]
-
-
-def test_a_table_that_was_written_is_read_again(tmp_path: Path) -> None:
-    write(KNOWN, tmp_path / "marks.json")
-    assert json.loads((tmp_path / "marks.json").read_text(encoding="utf-8")) == KNOWN
-    assert (tmp_path / "marks.json").read_text(encoding="utf-8") == marks.TABLE.read_text(encoding="utf-8")
-
-
-def test_marks_that_no_property_reached_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--seconds=-1"]) == 1
-    assert f"no property reached: {EMPTY}\n" in capsys.readouterr().out
