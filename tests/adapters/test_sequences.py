@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from properties import test_sequences as statements
 from statecheck.campaign.plan import Plan
-from statecheck.case.values import Name, call
 from statecheck.cli.campaign import _offers
-from statecheck.execution.example import ExecutionContext, Falsified
+from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.property import Property
 from statecheck.execution.registry import PROPERTIES
-from statecheck.report.scripts.script import repro_script
 from statecheck.subject import adapted, load
 from statecheck.subject.loading import needs_tensors
 from statecheck.subject.not_offered import NotOffered
@@ -71,56 +66,6 @@ def test_models_are_chosen_by_name_or_pattern(monkeypatch: pytest.MonkeyPatch) -
     assert choices is not None
     with pytest.raises(ValueError, match=r"STATECHECK_MODELS = 'large', but should be the name of one of"):
         _ = choices.models
-
-
-_BLOCKED = f"""
-import sys
-
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "triton"):
-            raise ImportError(name + " is blocked")
-
-sys.meta_path.insert(0, Blocked())
-from properties import test_sequences
-from statecheck.case.values import Name, call
-from statecheck.execution.example import ExecutionContext, Falsified
-from statecheck.execution.executors import ordinary_port
-from statecheck.execution.registry import load_properties
-from statecheck.subject import load
-
-subject = load("{PORT}")
-context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
-load_properties()["sequences/any"].explore(context, seed=1, max_examples=20)
-assert context.counts.compared
-"""
-
-
-def test_sequences_are_explored_where_neither_torch_nor_triton_can_be_imported() -> None:
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", _BLOCKED], cwd=root, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_case_becomes_a_script_that_calls_the_port(tmp_path: Path) -> None:
-    subject = load(PORT)
-    execution_context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
-    trial = execution_context.begin(next(one for one in OURS if one.id == "sequences/fork"))
-    trial.agrees(call("Sequences", model="small", seed=0, features={"micro_batch": 3}, bind="library"))
-    library = Name("library")
-    trial.agrees(call("Sequences.extend", self=library, context=0, rows=[(0, (1, 2))], features={}))
-    trial.agrees(call("Sequences.fork", self=library, context=0, source=0, target=1))
-    with pytest.raises(Falsified) as raised:
-        trial.holds(False, "1 = 2")
-    script = repro_script(raised.value.case, tmp_path, Path(__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "port.fork(c0, 0, 1)" in script
-    assert done.stdout.endswith("the defect is gone\n")
 
 
 def test_models_are_listed_before_the_time_of_a_campaign_begins() -> None:

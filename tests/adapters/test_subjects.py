@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 
 from statecheck.case import Case
 from statecheck.case.findings import Access, RaceBetweenPrograms
@@ -19,7 +18,6 @@ from statecheck.execution.in_process import InProcess
 from subjects import Condition, KnownDeviation, Symptom, load
 from tests.helpers.cases import a_property, toy
 from tests.helpers.modules import module
-from tests.helpers.observers import FailureLog
 
 
 def test_the_same_subject_is_loaded_each_time() -> None:
@@ -57,11 +55,6 @@ def test_a_subject_whose_own_imports_fail_is_refused_with_the_reason(tmp_path: P
         pytest.raises(ValueError, match="no_such_name"),
     ):
         load(name)
-
-
-def test_dotted_names_are_looked_up_through_classes() -> None:
-    subject = toy(Calculator=type("Calculator", (), {"shape": staticmethod(lambda: 4)}))
-    assert (subject.has("Calculator.shape"), subject.has("Calculator.size")) == (True, False)
 
 
 @pytest.mark.parametrize("name", ["function", "inner.Class", "missing"])
@@ -147,14 +140,6 @@ def test_an_input_that_the_rules_accept_is_no_input_of_a_refusal() -> None:
         trial_of(divide=right).refuses(DIVIDE)
 
 
-def test_an_observer_gets_the_case_before_a_falsified_property_is_raised() -> None:
-    context = context_of(divide=wrong)
-    context.observer = log = FailureLog()
-    with pytest.raises(Falsified) as caught:
-        context.begin(a_property()).agrees(DIVIDE)
-    assert log.cases == [caught.value.case]
-
-
 WRONG = Symptom("value", "divide", "result")
 RAISES = Symptom("refusal", "divide", "the call", "RuntimeError")
 STATED = Symptom("value", "divide", "what is returned")
@@ -197,14 +182,6 @@ def test_a_declaration_with_a_condition_covers_the_cases_that_meet_it(
     trial = trial_of(declared(lambda case: case.calls[0].named["x"] == 6), divide=wrong)
     with pytest.raises(expected):
         trial.agrees(call("divide", x=x, y=2))
-
-
-def test_every_example_is_counted_and_starts_afresh() -> None:
-    context = context_of(divide=right)
-    a_property(lambda trial, x: trial.agrees(Let("a", x), DIVIDE), strategies={"x": st.integers()}).explore(
-        context, seed=1, max_examples=7
-    )
-    assert context.examples == 7
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import TELLING, Counts
-from statecheck.kernels.launch_counts import EXECUTED, How
 from tests.helpers.cases import a_case, a_property
 from tests.helpers.faulty import EXACT, PADDED, ROUNDS_UP
 from tests.unit.campaign.nightly_examples import a_state
@@ -149,23 +148,6 @@ def test_what_is_in_the_corpus_is_replayed_before_everything_else(tmp_path: Path
     a_case(property_id="toys/not-chosen").save(tmp_path / "corpus" / "other.json")
     record, _ = pretended(tmp_path, passes, budget=0.3)
     assert [replay.file for replay in record.corpus] == ["one.json"]
-
-
-def test_launches_of_explorations_and_of_replays_are_in_the_record(tmp_path: Path) -> None:
-    a_case(property_id=EXACT).save(tmp_path / "corpus" / "one.json")
-
-    def launches(times: int) -> Counter[How]:
-        return Counter({How("copy", EXECUTED, "", "copy.py:1"): times})
-
-    def explored(task: Explore, actor: Actor) -> None:
-        actor.passes(task, launched=launches(10))
-
-    def replayed(task: Replay, actor: Actor) -> None:
-        actor.say(Replayed(CorpusRecord(Path(task.path).name, "FIXED", ""), launched=launches(1)))
-
-    record, given = pretended(tmp_path, explored, budget=0.5, replay=replayed)
-    assert record.launched == [(How("copy", EXECUTED, "", "copy.py:1"), 10 * len(given) + 1)]
-    assert saved(tmp_path).launched == record.launched
 
 
 def test_a_case_that_ends_its_worker_is_replayed_in_a_process_of_its_own(

@@ -232,10 +232,6 @@ def test_a_file_that_cannot_be_read_is_not_overwritten_by_its_bucket(tmp_path: P
     assert bad.read_bytes() == before
 
 
-def test_a_folder_that_is_not_there_is_an_empty_corpus(tmp_path: Path) -> None:
-    assert Corpus(tmp_path / "corpus").entries() == []
-
-
 def test_a_folder_that_cannot_be_listed_is_an_entry_with_a_problem(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert [entry.problem for entry in Corpus(tmp_path / "file").entries()] == [
@@ -282,11 +278,6 @@ def test_what_is_not_one_case_is_answered_by_those_that_it_could_be(
         ValueError, match=rf"^id = '{wanted}', but should be one of {two[0].name}, {two[1].name}"
     ):
         Corpus(two[0].parent).find(wanted)
-
-
-def test_in_an_empty_corpus_nothing_is_found(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="of a case, and there is none"):
-        Corpus(tmp_path).find("01")
 
 
 # Replaying
@@ -384,10 +375,6 @@ def test_a_test_run_replays_its_corpus_first_and_fails_by_what_fails_or_cannot_b
 # Schemas
 
 
-def test_when_a_case_was_first_seen_is_no_part_of_its_identity() -> None:
-    assert replace(a_case(), first_seen=SEEN).digest == a_case().digest
-
-
 LONG = (*range(40), *(-1,) * 3000)
 
 
@@ -426,12 +413,6 @@ def test_a_filling_that_is_none_is_refused(content: object) -> None:
     content_of["actual"] = {"tuple": [{"Returned": {"value": {"padded": content}}}]}
     with pytest.raises(ValueError, match="but should be"):
         Case.from_json(json.dumps(content_of))
-
-
-def test_a_case_is_written_in_lines_that_can_be_compared() -> None:
-    lines = a_case().to_json().splitlines()
-    assert ' "property_id": "toys/divide",' in lines
-    assert max(map(len, lines)) < 150
 
 
 def test_a_file_that_could_not_be_written_leaves_nothing_behind(

@@ -8,21 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from statecheck.campaign import coordinator
 from statecheck.campaign.known_defects import KnownDefects
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.processes.tasks import Explore, Explored
+from statecheck.campaign.processes.tasks import Explore
 from statecheck.campaign.record import BucketRecord, CampaignRecord, PropertyRecord
 from statecheck.campaign.state import PropertyState
-from statecheck.campaign.terminal.display import summary
 from statecheck.campaign.terminal.results import (
     budget_that_would_do,
     not_reached,
     print_failures,
-    print_known,
 )
 from statecheck.case.values import call
 from statecheck.execution.verdict import TELLING, Counts
@@ -30,7 +27,7 @@ from subjects import KnownDeviation, Symptom
 from tests.helpers.cases import a_case, a_property
 from tests.helpers.faulty import EXACT, LAYOUT_READ, ROUNDS_UP
 from tests.helpers.modules import module
-from tests.unit.campaign.nightly_examples import a_bucket, a_record, a_state
+from tests.unit.campaign.nightly_examples import a_bucket, a_record
 from tests.unit.campaign.pretended import Actor, Body, stage
 
 WRONG = Symptom("value", "divide", "result")
@@ -249,26 +246,6 @@ def of(name: str, status: str, detail: str = "", examples: int = 0) -> PropertyR
     return PropertyRecord(name, "", "", status, Counts(examples), detail=detail)
 
 
-def test_properties_that_do_not_apply_for_one_reason_share_a_line() -> None:
-    rows = [of(name, "not applicable", "no " + name[0]) for name in ("a1", "b1", "a2")]
-    message = told_of(a_record(properties=rows, corpus=[]))
-    assert message == ["not applicable: a1, a2: no a", "not applicable: b1: no b"]
-
-
-def test_functions_that_a_port_lacks_share_a_line() -> None:
-    rows = [
-        replace(of(f"p{number}", "not applicable", f"f{number} is missing"), lacks=[f"f{number}"])
-        for number in range(12)
-    ]
-    others = [of("q", "not applicable", "needs cuda, runs on cpu")]
-    lines = told_of(a_record(properties=[*rows, *others], corpus=[]))
-    assert lines[0] == "not applicable: q: needs cuda, runs on cpu"
-    assert lines[1].startswith(
-        "not applicable: p0, p1, p2, p3, p4, p5, p6, p7 and 4 more: toy does not offer"
-    )
-    assert len(lines) == 2
-
-
 def test_a_property_that_was_not_tested_in_spite_of_time_has_the_reason() -> None:
     rows = [
         of("a", "not tested", "nothing was compared in all 25 examples", TELLING),
@@ -292,40 +269,7 @@ def test_a_budget_that_would_do_follows_from_how_far_this_one_came(
     assert budget_that_would_do(a_record(properties=rows, budget=budget)) == enough
 
 
-def test_a_known_defect_that_was_not_tried_is_no_news() -> None:
-    messages: list[str] = []
-    print_known(messages.append, KnownDefects([LARGE]).all.values())
-    assert messages == []
-
-
-def test_a_defect_of_several_properties_is_known_where_it_shows() -> None:
-    state = a_state([a_property(), a_property(id="toys/add")])
-    for name, known in (("toys/divide", {"large": 1}), ("toys/add", {})):
-        state.progress(name, 10, 10)
-        state.explored(Explored(name, "passed", 1.0, known=known), at=1.0)
-    assert {name: one.status.value for name, one in state.property_states.items()} == {
-        "toys/divide": "known",
-        "toys/add": "passed",
-    }
-
-
 # Properties by their ids.
-
-
-def test_a_table_has_the_ids_of_properties_and_a_failure_has_its_sentence_too() -> None:
-    rows = [of("toys/add", "not applicable", "no"), of("toys/copy", "not applicable", "no")]
-    lines = told_of(a_record(falsified("toys/divide", 4), properties=rows, corpus=[]))
-    assert lines[0].startswith("\nFALSIFIED: toys/divide: Toys divide.\n")
-    assert lines[-1] == "not applicable: toys/add, toys/copy: no"
-    tested = [replace(row, status="passed") for row in rows]
-    assert rendered(a_record(properties=tested)).splitlines()[2].split()[:2] == ["toys/add", "│"]
-
-
-def rendered(record: CampaignRecord) -> str:
-    console = Console(width=120)
-    with console.capture() as capture:
-        console.print(summary(record))
-    return capture.get()
 
 
 @pytest.mark.parametrize("declared", ["toys/divide", "toys/*"])

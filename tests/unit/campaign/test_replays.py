@@ -309,18 +309,6 @@ def test_an_input_that_only_the_harness_would_refuse_is_no_failure_of_a_port(
 # Workers that are killed.
 
 
-def test_a_worker_that_is_killed_during_a_replay_is_mentioned(tmp_path: Path) -> None:
-    corpus_of(tmp_path, 1)
-
-    def killed_once(task: Replay, actor: Actor) -> None:
-        if not task.isolated:
-            actor.die(-9)
-        actor.say(Replayed(CorpusRecord(Path(task.path).name, "FIXED", "")))
-
-    record, _ = pretended(tmp_path, passes, examples=30, replay=killed_once)
-    assert any("exit code -9" in trouble and "case00.json" in trouble for trouble in record.troubles)
-
-
 def test_an_idle_worker_that_is_killed_is_mentioned(tmp_path: Path) -> None:
     """Where the budget is in examples, a worker waits for the others before another round begins."""
 

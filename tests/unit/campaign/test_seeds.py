@@ -81,12 +81,6 @@ def test_the_first_pass_is_in_the_learned_order(monkeypatch: pytest.MonkeyPatch)
         assert len({task.seed for task in tasks}) == 7
 
 
-def test_the_first_pass_leaves_out_the_simplest_example_and_later_rounds_do_not() -> None:
-    tasks = Played(1, 6).tasks(9)
-    assert {(task.simplest, task.enough) for task in tasks[:3]} == {(False, 1)}
-    assert all(task.simplest for task in tasks[3:])
-
-
 def test_the_first_pass_runs_the_simplest_scenario_of_a_machine() -> None:
     machines = [one for one in load_properties().values() if isinstance(one, MachineProperty)]
     (alone,) = (one for one in machines if not follows_requests(one))
@@ -134,11 +128,6 @@ def test_the_nth_exploration_of_a_property_has_one_seed_with_any_workers(workers
         common = min(len(one[name]), len(other[name]))
         assert common > 5
         assert one[name][:common] == other[name][:common]
-
-
-def test_how_many_examples_an_exploration_runs_depends_on_the_machine() -> None:
-    slow, fast = (Played(1, speed).tasks(12)[-1].max_examples for speed in (10, 1000))
-    assert slow < fast
 
 
 def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[str, int, int]], int]:

@@ -88,9 +88,3 @@ def test_a_corpus_is_known_by_its_cases(tmp_path: Path) -> None:
     a_case().save(tmp_path / "a_property-0123456789.json")
     (tmp_path / "notes.txt").touch()
     require_own(tmp_path, "corpus", "corpus")
-
-
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match="but should be a new or empty folder"):
-        require_own(tmp_path / "file", "reports", "out")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from statecheck.util import command_lines
-from statecheck.util.command_lines import command_line, near, pip_line, script_line
+from statecheck.util.command_lines import command_line, script_line
 from tests.helpers.modules import ROOT
 from tests.helpers.parsing import options_of
 
@@ -88,14 +88,3 @@ def test_an_interpreter_is_named_as_the_path_finds_it(
     assert command_lines.python() == "bin/python"
     monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
     assert command_lines.python() == "python"
-
-
-def test_a_missing_package_is_installed_into_the_environment_that_lacks_it() -> None:
-    assert pip_line("ray>=2.50") == f"{command_lines.python()} -m pip install -c constraints.txt 'ray>=2.50'"
-
-
-@pytest.mark.parametrize(
-    ("path", "message"), [("a/b", "a/b"), (ROOT / "a", "a"), ("/a", "/a"), ("../a", "../a")]
-)
-def test_a_path_is_relative_to_the_working_folder(path: Path | str, message: str) -> None:
-    assert near(path) == message

@@ -173,10 +173,6 @@ def test_a_campaign_that_is_not_there_has_no_entries(tmp_path: Path) -> None:
     assert (code, "should be the record of a campaign" in printed) == (MISCONFIGURED, True)
 
 
-def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (cli.main(["--version"]), capsys.readouterr().out.split()[0]) == (0, "statecheck")
-
-
 @pytest.mark.slow
 def test_a_result_that_the_reports_folder_does_not_take_is_named(tmp_path: Path) -> None:
     reports = tmp_path / "reports"

@@ -137,13 +137,6 @@ def test_what_is_declared_is_not_added_again_and_what_was_there_stays(tmp_path: 
     assert len(declared_in(completed(file))) == 2
 
 
-def test_a_comment_that_names_an_id_declares_nothing(tmp_path: Path) -> None:
-    campaign(tmp_path, bucket(id_="0123456789"))
-    (tmp_path / "statecheck-xfails.toml").write_text('# mended: "fla-chunks-offsets-012345"\n')
-    _, file = update(tmp_path)
-    assert len(declared_in(completed(file))) == 1
-
-
 def test_buckets_whose_ids_begin_alike_have_an_entry_each(tmp_path: Path) -> None:
     campaign(tmp_path, bucket(id_="0123456789"), bucket(id_="012345abcd"))
     _, file = update(tmp_path)
@@ -195,15 +188,6 @@ def test_expected_failures_that_are_not_there_yet_are_none_and_are_noted_at_once
     assert f"note: {missing} is not there: no failure is expected" in capsys.readouterr().out
 
 
-def test_a_file_that_is_wrong_is_refused_before_the_environment_of_a_release_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("statecheck.cli.options.go_on_in_release", lambda *_: pytest.fail("made"))
-    file = tmp_path / "xfails.toml"
-    file.write_text("known = 5")
-    assert cli.main(["conform", "--subject", "vllm", "--xfails", str(file)]) == MISCONFIGURED
-
-
 def written(folder: Path) -> tuple[CampaignRecord, str]:
     """What `conform` writes beside the record of a campaign."""
     record = CampaignRecord(Plan("night", PORT, profile="functions"), troubles=["half \ud800 a letter"])
@@ -220,16 +204,6 @@ def test_a_step_summary_that_cannot_be_written_is_a_warning(
     _, printed = written(tmp_path / "out")
     assert f"warning: {tmp_path} could not be written: Is a directory" in printed
     assert (tmp_path / "out" / RESULT).is_file()
-
-
-def test_a_step_summary_takes_any_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    summary = tmp_path / "summary.md"
-    summary.write_text("before\n")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    written(tmp_path / "out")
-    text = summary.read_text(encoding="utf-8")
-    assert text.startswith("before\n# ")
-    assert "half" in text
 
 
 def test_a_result_that_cannot_be_written_is_a_warning_and_the_others_are_written(

@@ -247,19 +247,3 @@ def test_what_the_sanitizer_found_is_not_fixed_where_it_does_not_watch() -> None
 
 
 # Defects that are declared by a property's id.
-
-ROUNDS_DOWN = KnownDeviation("cdiv/either-sign", "https://example.org/1", Symptom("value", "cdiv", "result"))
-BY_NAME = "cdiv/either-sign"
-
-
-def test_a_defect_is_known_by_the_id_of_its_property() -> None:
-    case = replace(DIVIDED, property_id=BY_NAME)
-    assert verdict(case, subject_of(wrong, ROUNDS_DOWN))[0] == "KNOWN"
-
-
-def test_a_defect_of_another_id_is_not_known() -> None:
-    case = replace(DIVIDED, property_id=BY_NAME)
-    declared = replace(ROUNDS_DOWN, property="cdiv/tensor")
-    assert verdict(case, subject_of(wrong, declared))[0] == "FAILED"
-    gone = replace(DIVIDED, property_id="long/gone")
-    assert verdict(gone, subject_of(wrong, ROUNDS_DOWN))[0] == "FAILED"

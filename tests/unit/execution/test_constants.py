@@ -59,27 +59,3 @@ def test_the_first_pass_reads_no_constants_and_later_rounds_do(
     assert not read
     tested.explore(trial, seed=1, max_examples=9)
     assert read
-
-
-_COMPOSITES = """
-import inspect
-from statecheck.execution import profiles
-profiles.load("nightly")
-from hypothesis import strategies as st
-read = []
-find_source = inspect.getsource
-inspect.getsource = lambda found: read.append(found) or find_source(found)
-st.composite(lambda draw: draw(st.integers()))
-print(len(read))
-"""
-
-
-def test_the_source_of_a_composite_strategy_is_not_read() -> None:
-    printed = subprocess.run(
-        [sys.executable, "-c", _COMPOSITES],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert printed.strip() == "0"

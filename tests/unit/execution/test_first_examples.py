@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 import hypothesis
 import pytest
 from hypothesis import strategies as st
@@ -41,15 +39,3 @@ def test_the_second_example_of_the_first_pass_is_no_simple_one() -> None:
     assert min(one[1] for one in drawn) > 10
     # What the number of examples of the first pass is chosen by.
     assert max(examples(seed, 10)[1] for seed in range(5)) < 5
-
-
-def test_no_source_is_read_for_a_search_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = list[object]()
-
-    def noted(of: object) -> str:
-        read.append(of)
-        raise OSError
-
-    monkeypatch.setattr(inspect, "getsource", noted)
-    assert len(examples(1, 3)) == 3
-    assert not read
