@@ -16,9 +16,9 @@ from statecheck.case import Case
 from statecheck.case.failure import Failure
 from statecheck.case.values import Raised, Record, Returned, call, record
 from subjects.vllm_conditions import CONDITIONS
-from tests.adapters.test_vllm_inside import PYTHON, needs_release
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
+from tests.helpers.releases import PYTHON, needs_release
 
 PLACEHOLDERS = ("r1", 3, (0, 0))
 DRAFT = ("r1", 3, (7,))

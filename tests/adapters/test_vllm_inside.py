@@ -23,13 +23,9 @@ from statecheck.subject import load
 from statecheck.subject.project import project_of
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
+from tests.helpers.releases import PYTHON, needs_release
 
-RELEASE = "0.33.0"
-PYTHON = rooms.FOLDER / ".vllm" / RELEASE / "bin" / "python"
 ADAPTER = ROOT / "subjects/vllm"
-needs_release = pytest.mark.skipif(
-    not PYTHON.exists(), reason=f"statecheck fuzz --vllm {RELEASE} makes the environment"
-)
 
 
 @cache

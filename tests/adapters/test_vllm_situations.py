@@ -10,7 +10,7 @@ import pytest
 from properties.releases.live_marks import PURPOSES
 from statecheck import rooms
 from statecheck.execution.registry import load_properties
-from tests.adapters.test_vllm_inside import PYTHON, needs_release
+from tests.helpers.releases import PYTHON, needs_release
 
 EXAMPLES = 300
 """Of a property: about what a campaign of two minutes makes of it."""

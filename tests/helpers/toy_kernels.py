@@ -22,10 +22,22 @@ def poke_kernel(out_ptr, place):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def move_kernel(data_ptr, shift, SIZE: tl.constexpr, BARRIER: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Moves SIZE elements to the front, where others of them still have to be read."""
+def tile_kernel(in_ptr, out_ptr, OPERATION: tl.constexpr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
     lanes = tl.arange(0, SIZE)
-    data = tl.load(data_ptr + shift + lanes)
-    if BARRIER:
-        tl.debug_barrier()
-    tl.store(data_ptr + lanes, data)
+    places = lanes[:, None] * SIZE + lanes[None, :]
+    tile = tl.load(in_ptr + places)
+    if OPERATION == "sum":
+        tile = tl.broadcast_to(tl.sum(tile, 0)[None, :], (SIZE, SIZE))
+    elif OPERATION == "max":
+        tile = tl.broadcast_to(tl.max(tile, 1)[:, None], (SIZE, SIZE))
+    elif OPERATION == "argmax":
+        tile = tl.broadcast_to(tl.argmax(tile, 1)[:, None], (SIZE, SIZE))
+    elif OPERATION == "cumsum":
+        tile = tl.cumsum(tile, 1)
+    elif OPERATION == "cumsum backwards":
+        tile = tl.cumsum(tile, 0, reverse=True)
+    elif OPERATION == "cumprod":
+        tile = tl.cumprod(tile, 0)
+    elif OPERATION == "all":
+        tile += tl.sum(tile)
+    tl.store(out_ptr + places, tile)

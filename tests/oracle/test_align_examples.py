@@ -19,14 +19,10 @@ from oracle.align.runner import Forgotten, RunnerRequest
 from oracle.errors import Refused
 from oracle.layout import StateGeometry
 from oracle.profile import DOCUMENTS
-from tests.oracle.test_worked_examples import case, refused
+from tests.oracle.worked import CONV, PAGE, STATES, TEMPORAL, WIDTH, case, refused
 
-BLOCK, DRAFTS, WINDOW, WIDTH = 4, 2, 3, 5
-PAGE = 8
+BLOCK, DRAFTS, WINDOW = 4, 2, 3
 NEVER = 0xEE
-CONV = StateTensor("pool", StateGeometry(12, (WIDTH, 1), 1, PAGE), "conv")
-TEMPORAL = StateTensor("pool", StateGeometry(12, (1,), 1, PAGE, WIDTH), "temporal")
-STATES = (CONV, TEMPORAL)
 Runner = Literal["V1", "V2"]
 
 

@@ -14,8 +14,7 @@ from oracle.align.pointers import Entry
 from oracle.align.runner import Forgotten, RunnerRequest, Staged
 from oracle.layout import StateGeometry
 from oracle.profile import Profile
-from tests.oracle.test_align_examples import CONV, STATES, TEMPORAL
-from tests.oracle.test_worked_examples import case, refused
+from tests.oracle.worked import CONV, STATES, TEMPORAL, case, refused
 
 # Buffers.
 

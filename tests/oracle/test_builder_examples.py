@@ -12,7 +12,7 @@ from oracle.builders.gdn import GDNMetadata, gdn_metadata, updated_gdn_metadata
 from oracle.builders.mamba2 import PositionChunks, position_chunks
 from oracle.chunks import ConvPrograms
 from oracle.profile import Profile
-from tests.oracle.test_worked_examples import case, refused
+from tests.oracle.worked import case, refused
 
 INT64: Final = "int64"
 

@@ -10,7 +10,7 @@ import pytest
 from oracle.lifecycle.blocks import BlockPool, OutOfBlocks
 from oracle.lifecycle.prefixes import Prefixes
 from oracle.lifecycle.requests import Geometry, Request, ScheduledRequest, Stage
-from tests.oracle.test_lifecycle_examples import (
+from tests.oracle.lifecycle_scenarios import (
     ALIGN,
     ALL,
     EVERY_BOUNDARY,
@@ -23,7 +23,7 @@ from tests.oracle.test_lifecycle_examples import (
     after,
     registered,
 )
-from tests.oracle.test_worked_examples import case
+from tests.oracle.worked import case
 
 # Prefixes.
 

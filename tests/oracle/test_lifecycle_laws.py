@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oracle.lifecycle.ledger import ConvRows, Held
 from oracle.lifecycle.requests import Geometry, Request, ScheduledRequest, SchedulerStep, Stage
-from tests.oracle.test_lifecycle_examples import ALIGN, CONV_ROWS, Scenario, Turn
+from tests.oracle.lifecycle_scenarios import ALIGN, CONV_ROWS, Scenario, Turn
 
 
 @dataclass(frozen=True)

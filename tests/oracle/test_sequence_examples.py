@@ -7,7 +7,7 @@ import math
 import pytest
 
 from oracle.sequences import SequenceTokens, distance, is_greedy, scale, wrong_lengths
-from tests.oracle.test_worked_examples import refused
+from tests.oracle.worked import refused
 
 
 def two_sequences() -> SequenceTokens:

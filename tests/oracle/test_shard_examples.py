@@ -8,7 +8,7 @@ import pytest
 
 from oracle import shards
 from oracle.shards import Part, StateLayout
-from tests.oracle.test_worked_examples import case, refused
+from tests.oracle.worked import case, refused
 
 SIZES: dict[str, dict[str, int]] = {
     "linear": {"num_heads": 3, "head_dim": 5},

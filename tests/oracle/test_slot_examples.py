@@ -17,7 +17,7 @@ from oracle.slots import (
     slots_of_rows,
     tracked_slots,
 )
-from tests.oracle.test_worked_examples import refused
+from tests.oracle.worked import refused
 
 # Two layers of three slots; a state has two elements of one byte.
 CONV = StateView("conv", 1, (2, 3, 2), (6, 2, 1), 0)

@@ -9,7 +9,7 @@ import pytest
 
 from oracle import tracking
 from oracle.tracking import broken_allocation
-from tests.oracle.test_worked_examples import case, refused
+from tests.oracle.worked import case, refused
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from oracle.lifecycle.named_states import states_after
 from oracle.lifecycle.observed import ObservedStep, Transfers
-from tests.oracle.test_live_laws import PROMPT, about, laws, of_group, of_row, of_step, prefill
+from tests.oracle.observed_steps import PROMPT, about, laws, of_group, of_row, of_step, prefill
 
 STATES = states_after(PROMPT)
 LOADING = {(0, 5): "r1", (1, 6): "r1"}

@@ -1,8 +1,7 @@
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -13,27 +12,13 @@ from oracle import batch, chunks, layout, shapes, types
 from oracle.errors import Refused
 from oracle.layout import ByteRun, StateGeometry, Unrepresentable
 from oracle.profile import DOCUMENTS, Profile
+from tests.oracle.worked import case, refused
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def case(name: str, *values: object) -> Any:
-    return pytest.param(*values, id=name)
-
-
 def starts_of(lens: Sequence[int]) -> tuple[int, ...]:
     return tuple(accumulate(lens, initial=0))
-
-
-@contextmanager
-def refused(argument: str) -> Iterator[None]:
-    """The argument is refused in it, and nothing where none is named."""
-    if not argument:
-        yield
-        return
-    with pytest.raises(Refused) as caught:
-        yield
-    assert caught.value.argument == argument, f"{caught.value}: but should name {argument}"
 
 
 def test_a_refusal_reads_as_argument_value_and_rule() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from statecheck.subject.project import PROJECTS
+from tests.adapters.sequences.libraries import libraries
 
 _PROGRAM = """
 import json
@@ -28,18 +28,10 @@ print(json.dumps({"models": subject.sequences.models, "compared": context.counts
 """
 
 
-def _libraries() -> list[Path]:
-    named = os.environ.get("LLAMACPP_PATH", "")
-    root = PROJECTS["llamacpp"].root
-    return (
-        [Path(named)] if named else sorted(root.glob("*/lib/python*/site-packages/xllamacpp/xllamacpp*.so"))
-    )
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(not _libraries(), reason="no environment of xllamacpp, and LLAMACPP_PATH is not set")
+@pytest.mark.skipif(not libraries(), reason="no environment of xllamacpp, and LLAMACPP_PATH is not set")
 def test_architectures_with_recurrent_state_are_enumerated_and_compared() -> None:
-    variables = {**os.environ, "LLAMACPP_PATH": str(_libraries()[-1])}
+    variables = {**os.environ, "LLAMACPP_PATH": str(libraries()[-1])}
     root = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM],
@@ -76,13 +68,13 @@ for name in ("any", "generate", "save"):
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    not _libraries() or "LLAMACPP_PATH" in os.environ,
+    not libraries() or "LLAMACPP_PATH" in os.environ,
     reason="no environment of xllamacpp, whose binding has llama-server",
 )
 def test_llama_server_gives_what_a_fresh_server_gives() -> None:
     variables = {**os.environ, "STATECHECK_MODELS": "llama-server:mamba2"}
     done = subprocess.run(
-        [sys.executable, "-c", _SERVER, str(_libraries()[-1].parents[1])],
+        [sys.executable, "-c", _SERVER, str(libraries()[-1].parents[1])],
         cwd=Path(__file__).parents[3],
         env=variables,
         capture_output=True,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.adapters.sequences.libraries import libraries
 from tests.adapters.sequences.planted_llamacpp import PLANTED
-from tests.adapters.sequences.test_llamacpp import _libraries
 
 ROOT = Path(__file__).parents[3]
 _MOST_CALLS = 7
@@ -39,7 +39,7 @@ except Falsified as error:
 
 def explored(name: str, property_id: str) -> dict[str, object]:
     """What an exploration with the defect of that name comes to."""
-    variables = {**os.environ, "LLAMACPP_PATH": str(_libraries()[-1]), "PLANTED": name}
+    variables = {**os.environ, "LLAMACPP_PATH": str(libraries()[-1]), "PLANTED": name}
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, property_id],
         cwd=ROOT,
@@ -56,7 +56,7 @@ def explored(name: str, property_id: str) -> dict[str, object]:
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not _libraries(), reason="no environment of xllamacpp, and LLAMACPP_PATH is not set"),
+    pytest.mark.skipif(not libraries(), reason="no environment of xllamacpp, and LLAMACPP_PATH is not set"),
 ]
 
 

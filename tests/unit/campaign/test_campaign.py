@@ -94,8 +94,9 @@ def hurried(campaign: Campaign, is_through: Callable[[PropertyState], bool]) -> 
 
 
 def _is_through(one: PropertyState) -> bool:
-    met = one.status is not Status.NOT_TESTED and not (one.deaths and not one.buckets)
-    return met and not one.unshrunk
+    if one.buckets:
+        return bool(one.buckets - one.unshrunk)
+    return one.status is not Status.NOT_TESTED and not one.deaths
 
 
 def _is_found(one: PropertyState) -> bool:

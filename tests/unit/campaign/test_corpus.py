@@ -114,15 +114,16 @@ _ADDS = """
 import sys
 from pathlib import Path
 from statecheck.campaign.corpus import Corpus
-from tests.unit.campaign.test_corpus import SEEN, of_bucket, sized
+from statecheck.case.values import call
+from tests.helpers.cases import a_case
 
 number, folder = int(sys.argv[1]), Path(sys.argv[2])
 kept = Corpus(folder)
 print("ready", flush=True)
 sys.stdin.readline()
 for step in range(100):
-    kept.add(of_bucket(step), first_seen=SEEN)
-    kept.add(sized(200 - 2 * step - number), first_seen=SEEN)
+    kept.add(a_case(property_id=f"toys/divide-{step}"), first_seen={})
+    kept.add(a_case(steps=(call("divide", x=10 ** (200 - 2 * step - number), y=2),)), first_seen={})
 print(kept.troubles)
 """
 

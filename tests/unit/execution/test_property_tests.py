@@ -17,7 +17,6 @@ from statecheck.case.failure import unchecked
 from statecheck.case.values import Let, Raised, Refusal, Returned, call, int32, record
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.in_process import InProcess
-from statecheck.execution.verdict import Counts
 from statecheck.suite.verdicts import PropertyTests
 from statecheck.util.files import write_text, write_whole
 from tests.helpers.cases import a_case, a_property, toy

@@ -25,7 +25,7 @@ from tests.helpers.observers import FailureLog
 from tests.helpers.planted import Variant, broken_subject, implementation
 from tests.helpers.processes import run_python
 
-pytestmark = pytest.mark.usefixtures("executed")
+pytestmark = [pytest.mark.usefixtures("executed"), pytest.mark.slow]
 
 BY_SLOT = "v2-postprocess/program-order"
 FILE = "align/kernels/postprocess.py"
@@ -84,15 +84,10 @@ def early(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
         yield found
 
 
-def switches(case: Case) -> list[str]:
-    return [call.schedule for call in case.calls if call.schedule]
-
-
 def test_what_only_an_interleaving_shows_no_order_of_whole_programs_does(early: Found) -> None:
     assert not [order for order in IN_TURN if early.fails(order)]
 
 
-@pytest.mark.slow
 def test_few_drawn_switches_show_what_only_an_interleaving_does(early: Found) -> None:
     drawn = find(switches_drawn(), lambda schedule: early.fails(schedule) is not None)
     assert 1 <= drawn.count(">") <= 2
@@ -102,7 +97,6 @@ def explained_in(found: Found) -> Case:
     return explained(found.shrunk, found.port.subject)
 
 
-@pytest.mark.slow
 def test_the_script_has_statecheck_replay_it(early: Found, tmp_path: Path) -> None:
     directory = write_report(explained_in(early), tmp_path, early.port.subject.module)
 

@@ -14,7 +14,7 @@ import triton.language as tl
 
 from statecheck.kernels import native
 from statecheck.kernels.launch import in_turn, running
-from tests.unit.kernels.test_tiles import tile_kernel
+from tests.helpers.toy_kernels import tile_kernel
 
 pytestmark = pytest.mark.usefixtures("executed")
 

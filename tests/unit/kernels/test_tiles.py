@@ -7,34 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-import triton
-import triton.language as tl
+
+from tests.helpers.toy_kernels import tile_kernel
 
 pytestmark = pytest.mark.usefixtures("executed")
 
 TILE = torch.tensor([[3, -1, 4, 1], [-5, 9, 2, 6], [5, 3, -5, 8], [9, 7, 9, -3]], dtype=torch.int32)
-
-
-@triton.jit
-def tile_kernel(in_ptr, out_ptr, OPERATION: tl.constexpr, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
-    lanes = tl.arange(0, SIZE)
-    places = lanes[:, None] * SIZE + lanes[None, :]
-    tile = tl.load(in_ptr + places)
-    if OPERATION == "sum":
-        tile = tl.broadcast_to(tl.sum(tile, 0)[None, :], (SIZE, SIZE))
-    elif OPERATION == "max":
-        tile = tl.broadcast_to(tl.max(tile, 1)[:, None], (SIZE, SIZE))
-    elif OPERATION == "argmax":
-        tile = tl.broadcast_to(tl.argmax(tile, 1)[:, None], (SIZE, SIZE))
-    elif OPERATION == "cumsum":
-        tile = tl.cumsum(tile, 1)
-    elif OPERATION == "cumsum backwards":
-        tile = tl.cumsum(tile, 0, reverse=True)
-    elif OPERATION == "cumprod":
-        tile = tl.cumprod(tile, 0)
-    elif OPERATION == "all":
-        tile += tl.sum(tile)
-    tl.store(out_ptr + places, tile)
 
 
 RIGHT: dict[str, Callable[[torch.Tensor], Any]] = {

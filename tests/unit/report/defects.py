@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
@@ -60,7 +60,6 @@ IN_PLACE = (
     Overwrite("starts", (0, 5)),
     call(VARLEN, query_start_loc=Name("starts"), chunk_size=4),
 )
-COMPUTED = call("CommonAttentionMetadata.compute_num_computed_tokens", self=metadata(BATCH))
 NAMED_BATCH = (
     Let("lens", int32(BATCH.seq_lens)),
     Let("batch", metadata(BATCH, seq_lens=Name("lens"))),
@@ -199,11 +198,6 @@ def falsified(subject_name: str, device: str, *steps: Step) -> Case:
     with pytest.raises(Falsified) as caught:
         ExecutionContext(subject, InProcess(subject, device)).begin(a_property()).agrees(*steps)
     return caught.value.case
-
-
-def unsaid(case: Case) -> Case:
-    """The case with nothing wrong about it, and so nothing to say."""
-    return replace(case, failure=None)
 
 
 def is_right(case: Case) -> bool:

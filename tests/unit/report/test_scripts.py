@@ -112,8 +112,16 @@ def codes(folder: Path) -> list[int]:
     return [one.returncode for one in found]
 
 
+QUICK = {"element", "same object", "record refused", "stale result", "refusal of another argument"}
+
+
 @pytest.mark.parametrize(
-    "defect", [one for one in DEFECTS if one.name not in REPLAYED], ids=lambda one: one.name
+    "defect",
+    [
+        pytest.param(one, marks=() if one.name in QUICK else pytest.mark.slow, id=one.name)
+        for one in DEFECTS
+        if one.name not in REPLAYED
+    ],
 )
 def test_a_script_of_plain_calls_is_short_and_exits_1_with_the_defect_and_0_without(
     tmp_path: Path, defect: DefectiveModule

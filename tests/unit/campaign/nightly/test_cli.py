@@ -18,11 +18,8 @@ from statecheck.cli.nightly import planned
 from statecheck.cli.options import cores
 from tests.helpers.faulty import EXACT
 from tests.helpers.parsing import options_of
-from tests.unit.campaign.nightly.test_campaign import (
-    SURROUNDINGS,
-    night,
-)
 from tests.unit.campaign.nightly_examples import campaigns, on_a_cpu
+from tests.unit.campaign.nights import SURROUNDINGS, night
 from tests.unit.campaign.pretended import COMMIT, passes, stage
 
 pytestmark = pytest.mark.usefixtures("default_signals")

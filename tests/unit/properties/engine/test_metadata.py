@@ -6,7 +6,7 @@ import pytest
 
 from properties.engine.world import World
 from statecheck.execution.example import ExecutionContext
-from tests.unit.properties.engine.test_engine import (
+from tests.unit.properties.engine.driven import (
     BUILD,
     EVERY_BOUNDARY,
     GDN,

@@ -16,10 +16,8 @@ from statecheck.cli.main import main
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.subject import Condition, KnownDeviation, Subject, Symptom
 from tests.helpers import toy_kernels
+from tests.helpers.releases import PYTHON, needs_release
 
-RELEASE = "0.33.0"
-
-PYTHON = rooms.FOLDER / ".vllm" / RELEASE / "bin" / "python"
 REQUESTS = 6
 ENGINE = """
 import dataclasses
@@ -149,7 +147,7 @@ def test_all_requests_are_served_by_the_subject_s_own_engine(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PYTHON.exists(), reason=f"statecheck fuzz --vllm {RELEASE} makes the environment")
+@needs_release
 @pytest.mark.parametrize("runner", ["V1", "V2"])
 def test_the_engine_of_a_release_serves_all_requests(trace: Path, tmp_path: Path, runner: str) -> None:
     options = ("--subject", "vllm", "--device", "cpu", "--runner", runner, "--out", str(tmp_path / "replay"))

@@ -22,7 +22,7 @@ from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import load_properties
 from statecheck.execution.run import Run
 from subjects import load
-from tests.unit.properties.engine.test_engine import Tampered, nothing_copied, world
+from tests.unit.properties.engine.driven import Tampered, nothing_copied, world
 
 PROVES = Turn(drafts=2, accepted=2)
 LONGEST = world(max_model_len=40)

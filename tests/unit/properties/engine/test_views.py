@@ -17,7 +17,7 @@ from properties.strategies.align.runner import PREPROCESS
 from properties.strategies.align.setup import Setup
 from statecheck.case.timeline import Cell, Spot, Timeline, WrongCell
 from statecheck.execution.example import ExecutionContext
-from tests.unit.properties.engine.test_engine import (
+from tests.unit.properties.engine.driven import (
     ACCEPTED,
     BUILD,
     CONV,
