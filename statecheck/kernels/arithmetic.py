@@ -7,8 +7,7 @@
 `elements` says how values are represented. Functions neither raise nor, under np.errstate(all="ignore"), warn.
 
 What the compiler makes of several operations together is not covered: it contracts a product and a sum to one fma. Results
-that LLVM leaves undefined are those of a lone operation. Not known are remainders and clamps of floating-point numbers,
-roundings toward zero, and the fma of f64.
+that LLVM leaves undefined are those of a lone operation. Not known is the fma of f64.
 
 Element types of Triton's intermediate language, and what represents their values here.
 
@@ -234,6 +233,18 @@ def _e5m2_to_bf16(value: Any) -> Any:
     return np.where(value < 0x80, magnitude, -magnitude)
 
 
+def _f32_to_bf16_toward_zero(value: Any) -> Any:
+    cut = (value.view(np.uint32) & _HIGH_HALF).view(np.float32)
+    return np.where(np.isnan(value), _BF16_NAN, cut)
+
+
+def _f32_to_f16_toward_zero(value: Any) -> Any:
+    near = np.asarray(value.astype(np.float16))
+    too_far = np.abs(near.astype(np.float32)) > np.abs(value)
+    # The neighbour of a smaller magnitude has the bits before; of infinity, it is the largest number.
+    return (near.view(np.uint16) - too_far.astype(np.uint16)).view(np.float16)
+
+
 BYTE_TO: dict[tuple[str, str], Convert] = {
     ("f8E5M2", "f16"): _of_byte(torch.float8_e5m2, np.float16),
     ("f8E5M2", "f32"): _of_byte(torch.float8_e5m2, np.float32),
@@ -244,8 +255,8 @@ BYTE_TO: dict[tuple[str, str], Convert] = {
 
 FP_TO_FP: dict[tuple[str, str], dict[str | None, Convert]] = {
     ("f16", "f32"): dict.fromkeys((None, "rtne", "rtz"), lambda value: value.astype(np.float32)),
-    ("f32", "f16"): {"rtne": lambda value: value.astype(np.float16)},
-    ("f32", "bf16"): {"rtne": to_bf16},
+    ("f32", "f16"): {"rtne": lambda value: value.astype(np.float16), "rtz": _f32_to_f16_toward_zero},
+    ("f32", "bf16"): {"rtne": to_bf16, "rtz": _f32_to_bf16_toward_zero},
     ("f16", "bf16"): dict.fromkeys((None, "rtne"), f16_to_bf16),
     ("bf16", "f16"): dict.fromkeys((None, "rtne"), lambda value: value.astype(np.float16)),
     **{(source, "f8E5M2"): {"rtne": to_e5m2} for source in ("f16", "bf16", "f32")},
@@ -357,10 +368,11 @@ def _fused(rounded: Function) -> Function:
     return compute
 
 
+fma_f32 = _fused(lambda value: value.astype(np.float32))
 FMA: dict[str, Function] = {
     "f16": _fused(lambda value: value.astype(np.float16)),
     "bf16": _fused(_round_bf16),
-    "f32": _fused(lambda value: value.astype(np.float32)),
+    "f32": fma_f32,
 }
 """By the type of the elements."""
 
@@ -430,6 +442,83 @@ OF_F32: dict[str, Convert] = {
     "cos": _in_f64(np.cos),
     "erf": _of_flushed(_in_f64(erf)),
 }
+
+
+# Functions of CUDA's library libdevice, which kernels call by their symbols, such as "__nv_tanhf" of f32 and "__nv_tanh" of f64.
+#
+# They are rounded as those above are; those with `fast_` in their names are less precise on a GPU.
+
+
+def _half_away(value: Any) -> Any:
+    return np.copysign(np.floor(np.abs(value) + 0.5), value)
+
+
+def _each(compute: Callable[[float], float]) -> Convert:
+    whole = np.frompyfunc(compute, 1, 1)
+    return lambda value: np.asarray(whole(value), np.float64)
+
+
+_SAME_NAMES = (
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "sin", "cos", "tan"),
+    *("sinh", "cosh", "tanh", "floor", "ceil", "trunc", "rint", "fabs", "copysign", "hypot", "fmod"),
+)
+"""Functions that NumPy calls so, too."""
+_LIBRARY: dict[str, Function] = {
+    **{name: getattr(np, name) for name in _SAME_NAMES},
+    **{
+        f"a{name}": getattr(np, f"arc{name}")
+        for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "tan2")
+    },
+    "exp10": lambda value: np.power(10.0, value),
+    "rsqrt": reciprocal_root,
+    "rcp_rn": np.reciprocal,
+    "round": _half_away,
+    "nearbyint": np.rint,
+    "erf": erf,
+    "erfc": _each(math.erfc),
+    "lgamma": _each(lambda x: math.inf if x <= 0 and x == math.floor(x) else math.lgamma(x)),
+    "pow": np.power,
+    "fmin": minimum_number,
+    "fmax": maximum_number,
+    "fdivide": operator.truediv,
+    "div_rn": operator.truediv,
+    "add_rn": operator.add,
+    "sub_rn": operator.sub,
+    "mul_rn": operator.mul,
+    "sqrt_rn": np.sqrt,
+}
+_TESTS: dict[str, Function] = {
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "finite": np.isfinite,
+    "isfinite": np.isfinite,
+    "signbit": np.signbit,
+}
+
+
+def library_function(symbol: str, operands: tuple[str, ...], result: str) -> Function | None:
+    """A function of libdevice by its symbol; None where it is not known."""
+    element = operands[0]
+    if element not in ("f32", "f64") or any(operand != element for operand in operands):
+        return None
+    name = symbol.removeprefix("__nv_").removeprefix("fast_")
+    if name.endswith("_rn"):
+        # Of __nv_fdiv_rn and __nv_ddiv_rn.
+        name = name[1:]
+    elif element == "f32":
+        name = name.removesuffix("f")
+    elif name.endswith("d") and name[:-1] in _TESTS:
+        name = name[:-1]
+    if name == "fma":
+        return FMA.get(element)
+    if name in _TESTS:
+        test = _TESTS[name]
+        return lambda value: test(value).astype(DTYPES[result])
+    compute = _LIBRARY.get(name)
+    if compute is None or result != element:
+        return None
+    dtype = DTYPES[element]
+    return lambda *values: np.asarray(compute(*(value.astype(np.float64) for value in values))).astype(dtype)
 
 
 # Conversions between element types as compiled for an NVIDIA GPU.
@@ -629,6 +718,9 @@ def _arith(
         return OF_TRUTH_VALUES.get(name)
     if element in INTEGERS:
         return OPERATIONS.get(name)
+    if name == "remf":
+        # The remainder of the quotient that is rounded toward zero has no more bits than its operands.
+        return np.fmod if element in FLOATS else None
     return _FLOAT[name](element) if name in _FLOAT and element in FLOATS else None
 
 
@@ -652,6 +744,13 @@ def _triton(
         return same
     if name == "fp_to_fp":
         return FP_TO_FP.get((source, result), {}).get(attributes.get("rounding"))
+    if name == "clampf" and source in FLOATS:
+        low, high = (
+            (minimum, maximum) if attributes["propagateNan"] == "all" else (minimum_number, maximum_number)
+        )
+        return lambda value, least, most: low(high(value, least), most)
+    if name == "extern_elementwise":
+        return library_function(attributes["symbol"], operands, result)
     if name == "mulhiui" and INTEGERS.get(source, 0) > 1:
         return multiply_high_unsigned
     if name == "precise_sqrt" and source == "f32":

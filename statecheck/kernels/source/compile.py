@@ -31,6 +31,7 @@ from statecheck.kernels.source.generate import written
 from statecheck.kernels.source.ir import SourcePlace, Type
 from statecheck.kernels.source.native import native as native_source
 from statecheck.kernels.source.parse import parsed
+from statecheck.kernels.source.ptx import assembly
 from statecheck.kernels.source.sites import Arithmetic, KernelModule, Site
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -165,11 +166,14 @@ def kernel_line(name: str, line: int) -> tuple[str, int] | None:
 def _realised(constant: Any) -> Any:
     if not isinstance(constant, Arithmetic):
         return constant
+    if constant.name == "asm":
+        text, constraints, results = (value for _, value in constant.attributes)
+        return assembly(text, constraints, constant.elements, tuple(results.split(",")))
     return arithmetic_of(constant.name, constant.elements, constant.result, dict(constant.attributes))
 
 
 _OF_NUMPY = "multiply minimum maximum where broadcast_to int8 int16 int32 int64"
-_OF_TILES = "full reduce scan dot moved_origins select_origins asserted printed"
+_OF_TILES = "full reduce scan dot gather histogram split_tile join_tiles concatenate moved_origins select_origins asserted printed"
 
 
 def _scope() -> dict[str, Any]:

@@ -25,7 +25,7 @@ _SELECT = "arith.select"
 _SHAPED = {"tt.expand_dims", "tt.broadcast", "tt.splat"}
 _WHOLE = {
     "tt.make_range", "tt.dot", "tt.load", "tt.atomic_rmw", "tt.atomic_cas",
-    "tt.atomic_load", "tt.atomic_poll", "tt.scan",
+    "tt.atomic_load", "tt.atomic_poll", "tt.scan", "tt.gather", "tt.join", "tt.split", "tt.cat", "tt.histogram",
 }  # fmt: skip
 
 

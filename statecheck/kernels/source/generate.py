@@ -36,6 +36,7 @@ from statecheck.kernels.source.ir import (
     size_of,
     type_of,
 )
+from statecheck.kernels.source.ptx import assembly
 from statecheck.kernels.source.sites import Arithmetic, KernelModule, Module, python_name
 
 # Expressions for what kernels do most: integers, comparisons and selections, written out instead of called.
@@ -175,7 +176,7 @@ def attributes_of(op: Operation) -> dict[str, str]:
         match = _PREDICATE.match(op.text.strip())
         assert match is not None
         return {"predicate": match.group(1)}
-    return dict(re.findall(r"(rounding|propagateNan) = (\w+)", op.text))
+    return dict(re.findall(r'(rounding|propagateNan|symbol) = "?(\w+)', op.text))
 
 
 class _Writer:
@@ -302,6 +303,44 @@ class _Writer:
     def _tt_trans(self, op: Operation) -> None:
         order = tiles.integers(op.text, "order")
         self._shaped(op, f"{self._full(op.operands[0])}.transpose({order})")
+
+    def _tt_gather(self, op: Operation) -> None:
+        source, indices = (self._full(value) for value in op.operands)
+        axis = tiles.integer(op.text, "axis")
+        self._line(f"{op.result.name} = gather({source}, {indices}, {axis}, {self._place(op)}, (p0, p1, p2))")
+
+    def _tt_histogram(self, op: Operation) -> None:
+        values, *masks = (self._full(value) for value in op.operands)
+        (bins,) = op.result.type.shape or ()
+        rest = f"{masks[0] if masks else None}, {bins}, {self._place(op)}, (p0, p1, p2)"
+        self._line(f"{op.result.name} = histogram({values}, {rest})")
+
+    def _tt_split(self, op: Operation) -> None:
+        first, second = (value.name for value in op.results)
+        self._line(f"{first}, {second} = split_tile({self._full(op.operands[0])})")
+
+    def _tt_join(self, op: Operation) -> None:
+        self._line(f"{op.result.name} = join_tiles({', '.join(map(self._full, op.operands))})")
+
+    def _tt_cat(self, op: Operation) -> None:
+        self._line(f"{op.result.name} = concatenate({', '.join(map(self._full, op.operands))})")
+
+    def _tt_elementwise_inline_asm(self, op: Operation) -> None:
+        quoted = re.match(r'"((?:[^"\\]|\\.)*)"', op.text)
+        constraints = re.search(r'constraints = "([^"]*)"', op.text)
+        assert quoted is not None
+        assert constraints is not None
+        # MLIR writes what is not printed as two hexadecimal digits.
+        text = re.sub(r"\\([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), quoted[1])
+        elements = tuple(value.type.element for value in op.operands)
+        results = tuple(value.type.element for value in op.results)
+        assembly(text, constraints[1], elements, results)
+        attributes = (("text", text), ("constraints", constraints[1]), ("results", ",".join(results)))
+        function = self._module.constant(
+            Arithmetic("asm", elements, "", attributes), ("asm", text, elements), "a"
+        )
+        operands = ", ".join(self._name(value) for value in op.operands)
+        self._line(f"{', '.join(value.name for value in op.results)} = {function}({operands})")
 
     def _tt_reduce(self, op: Operation) -> None:
         if all(value.type.shape is None for value in op.results):

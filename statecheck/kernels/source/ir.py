@@ -104,6 +104,12 @@ def result_types(operation: Operation) -> list[Type]:
         return [operation.operands[1].type]
     if name == "tt.addptr":
         return [operation.operands[0].type]
+    if name == "tt.elementwise_inline_asm" and not types:
+        # Without operands there is no colon.
+        types = operation.text
+    if name == "tt.split":
+        half = type_of(types.rpartition("->")[2])
+        return [half, half]
     if name in ("tt.load", "tt.descriptor_load", "tt.descriptor_gather") and "->" not in types:
         kind = operation.operands[0].type
         return [loaded_type(kind)]

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statecheck.kernels.arithmetic import plain
+from statecheck.kernels.arithmetic import BYTE_TO, BYTES, plain
 from statecheck.kernels.source.ir import NotUnderstoodError, Type, dtype_of, number
 
 Array = NDArray[Any]
+Program = tuple[int, int, int]
 
 
 def integer(text: str, name: str) -> int:
@@ -73,16 +74,66 @@ def scan(
     return moved[0] if len(moved) == 1 else moved
 
 
+def gather(source: Array, indices: Array, axis: int, place: str, program: Program) -> Array:
+    """Elements of a tile, by their indices along an axis.
+
+    Raises:
+        AssertionFailedError: an index is not one of the axis, of which a GPU gives anything.
+    """
+    _require_indices(indices, source.shape[axis], "tl.gather", place, program)
+    result: Array = np.take_along_axis(source, indices, axis)
+    return result
+
+
+def histogram(values: Array, mask: Array | None, bins: int, place: str, program: Program) -> Array:
+    """How often each bin is among the values.
+
+    Raises:
+        AssertionFailedError: a value has no bin, which spoils others on a GPU.
+    """
+    active = values.reshape(-1) if mask is None else values[mask]
+    _require_indices(active, bins, "tl.histogram", place, program)
+    return np.bincount(active, minlength=bins).astype(np.int32)
+
+
+def _require_indices(indices: Array, size: int, function: str, place: str, program: Program) -> None:
+    wrong = indices[(indices < 0) | (indices >= size)]
+    if wrong.size:
+        rule = f"index {wrong.flat[0]} of {function}, but should be within 0 <= index < {size}"
+        asserted(False, rule, place, program)
+
+
+def split_tile(tile: Array) -> tuple[Array, Array]:
+    """The halves that were joined to the last axis."""
+    return tile[..., 0], tile[..., 1]
+
+
+def join_tiles(first: Array, second: Array) -> Array:
+    return np.stack((first, second), -1)
+
+
+def concatenate(first: Array, second: Array) -> Array:
+    """One behind the other; `tl.cat` promises no order, and a GPU may have another one."""
+    return np.concatenate((first, second))
+
+
 def dot(a: Array, b: Array, c: Array, elements: tuple[str, ...], tf32: bool) -> Array:
     """A product of tiles added to a third one; sums of floats are rounded once."""
-    if elements[0].startswith("f8"):
-        raise NotUnderstoodError("tt.dot of fp8")
+    a, b = _of_bytes(a, elements[0]), _of_bytes(b, elements[1])
     if a.dtype.kind == "i":
         return np.matmul(a.astype(np.int32), b.astype(np.int32)) + c
     if tf32:
         a, b = _tf32(a), _tf32(b)
     exact = np.matmul(a.astype(np.float64), b.astype(np.float64)) + c.astype(np.float64)
     return exact.astype(c.dtype)
+
+
+def _of_bytes(tile: Array, element: str) -> Array:
+    """fp8 as float32, which has all of its numbers."""
+    if element not in BYTES:
+        return tile
+    result: Array = BYTE_TO[element, "f32"](tile)
+    return result
 
 
 def _tf32(tile: Array) -> Array:
@@ -118,7 +169,7 @@ class AssertionFailedError(Exception):
     place: tuple[str, int] = ("", 0)
 
 
-def asserted(condition: Any, message: str, place: str, program: tuple[int, int, int]) -> None:
+def asserted(condition: Any, message: str, place: str, program: Program) -> None:
     """Stop where a kernel's assertion does not hold.
 
     Raises:
@@ -131,7 +182,7 @@ def asserted(condition: Any, message: str, place: str, program: tuple[int, int, 
         raise error
 
 
-def printed(prefix: str, program: tuple[int, int, int], values: tuple[Any, ...]) -> None:
+def printed(prefix: str, program: Program, values: tuple[Any, ...]) -> None:
     """What `tl.device_print` shows."""
     for value in values or ("",):
         print(f"pid {program}{prefix}{value}")
