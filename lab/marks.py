@@ -14,7 +14,8 @@ from hypothesis import Phase, settings
 
 import oracle.situations
 from oracle.situations.registry import put_back, take
-from statecheck.campaign.marks import TABLE, noted
+from statecheck.campaign.marks import TABLE
+from statecheck.campaign.worker import noted
 from statecheck.execution import profiles
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.machines import MachineProperty

@@ -18,9 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from statecheck.campaign.processes.exploration import Exploration
-from statecheck.campaign.processes.tasks import Explore, Setting
-from statecheck.campaign.processes.worker import Worker
+from statecheck.campaign.tasks import Explore, Setting
+from statecheck.campaign.worker import Exploration, Worker
 from tests.helpers.cases import Pipe
 from tests.helpers.planted import Variant, broken_subject
 

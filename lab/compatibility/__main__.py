@@ -107,7 +107,7 @@ def campaign_on(
     (column,) = collected([folder], {}).releases
     gone = gone_in(column)
     counted = ", ".join(f"{column.count(state)} {state}" for state in ("passed", "known defect", "NEW"))
-    say(f"{release}: {column.trouble or counted}" + (f", gone: {', '.join(gone)}" if gone else ""))
+    say(f"{release}: {column.problem or counted}" + (f", gone: {', '.join(gone)}" if gone else ""))
     return folder
 
 

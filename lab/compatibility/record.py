@@ -48,14 +48,14 @@ class Column:
     """One release.
 
     Args:
-        trouble: why there is no campaign, "" if there is one.
+        problem: why there is no campaign, "" if there is one.
         seconds: how long the campaign took.
         cells: by property.
         standings: of the known defects that are declared for it, by id: as in `campaign.json`.
     """
 
     release: str
-    trouble: str = ""
+    problem: str = ""
     device: str = ""
     seconds: float = 0.0
     examples: int = 0
@@ -91,7 +91,7 @@ class Compatibility:
     @property
     def complete(self) -> bool:
         """Whether every release has been through a whole campaign."""
-        return not any(one.trouble or one.count(ERROR) + one.count(NOT_TESTED) for one in self.releases)
+        return not any(one.problem or one.count(ERROR) + one.count(NOT_TESTED) for one in self.releases)
 
     def with_older(self, kept: Compatibility, oldest: str) -> Compatibility:
         """With the columns of another table for releases before `oldest`, which are a record: no campaign can be run on them."""

@@ -34,9 +34,9 @@ _KNOWN_LEGEND = "`x` showed; `(x)` declared, and not seen in so few examples; go
 
 def table(found: Compatibility) -> str:
     """All of it, as Markdown."""
-    tried = [one for one in found.releases if not one.trouble]
+    tried = [one for one in found.releases if not one.problem]
     failed = [
-        f"{one.release} could not be tried: {_text(one.trouble)}" for one in found.releases if one.trouble
+        f"{one.release} could not be tried: {_text(one.problem)}" for one in found.releases if one.problem
     ]
     numbers = {one.id: str(number) for number, one in enumerate(found.known, 1)}
     rows = [*_counts(tried), *_properties(found, tried, numbers)]

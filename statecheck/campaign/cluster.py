@@ -72,15 +72,15 @@ def run_on_ray(
             # One at least: machines may come later.
             shards = max(1, gpus if plan.device == "cuda" else machines)
         say(f"{shards} shards on the cluster")
-        records, troubles, interrupted = _run_shards(ray, plan, shards, say, run)
+        records, warnings, interrupted = _run_shards(ray, plan, shards, say, run)
     finally:
         ray.shutdown()
     if not records:
-        rule = f"one at least that comes to an end: {'; '.join(troubles) or 'interrupted'}"
+        rule = f"one at least that comes to an end: {'; '.join(warnings) or 'interrupted'}"
         raise ValueError(f"shards = 0 of {shards} ended, but should be {rule} [run_on_ray]")
     whole = merge_records(records)
     whole.interrupted |= interrupted
-    whole.troubles += troubles
+    whole.warnings += warnings
     return write_merged(whole, Path(plan.reports), Path(plan.corpus))
 
 
@@ -112,7 +112,7 @@ def _run_shards(
     start = ray.remote(run).options(max_retries=_RETRIES, **uses).remote
     plans = [replace(plan, shard=shard, shards=shards) for shard in range(shards)]
     running = {start(shard, corpus): shard for shard in plans}
-    records, troubles, interrupted = list[CampaignRecord](), list[str](), False
+    records, warnings, interrupted = list[CampaignRecord](), list[str](), False
     while running:
         try:
             ended, _ = ray.wait(list(running), timeout=_END_SECONDS if interrupted else None)
@@ -128,12 +128,12 @@ def _run_shards(
             except Exception as error:
                 # Ray's own sentence has the traceback of the task and of everything around it.
                 cause = getattr(error, "cause", None) or error
-                troubles.append(f"{name}: {' '.join(f'{type(cause).__name__}: {cause}'.split())[:300]}")
-                say(said(troubles[-1]))
+                warnings.append(f"{name}: {' '.join(f'{type(cause).__name__}: {cause}'.split())[:300]}")
+                say(said(warnings[-1]))
             del running[ended[0]]
         except KeyboardInterrupt:
             interrupted = True
             for task in running:
                 # In the task this is a Ctrl-C: the shard ends with its record, whose time is over.
                 ray.cancel(task)
-    return records, troubles, interrupted
+    return records, warnings, interrupted

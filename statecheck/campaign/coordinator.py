@@ -10,18 +10,32 @@ may take, or dies, is ended, and its exploration is repeated in an isolated proc
 
 from __future__ import annotations
 
+import datetime as dt
+import signal
+import sys
+import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from statecheck.campaign.corpus import not_written
-from statecheck.campaign.folder import is_unclaimed, pending_cases, pending_folder
+from statecheck.campaign.conformance import profile_of, unsupported, with_xfails
+from statecheck.campaign.corpus import (
+    CorpusWriter,
+    is_unclaimed,
+    kept_in,
+    not_written,
+    pending_cases,
+    pending_folder,
+)
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.processes.output import take_output
-from statecheck.campaign.processes.pool import Gpus, WorkerHandle, WorkerPool
-from statecheck.campaign.processes.tasks import (
+from statecheck.campaign.pool import Gpus, WorkerHandle, WorkerPool, device_names
+from statecheck.campaign.record import FILE, NOT_REPLAYED, CampaignRecord, CorpusRecord
+from statecheck.campaign.scheduler import GRACE_SECONDS, Scheduler
+from statecheck.campaign.state import CampaignState, KnownDefects
+from statecheck.campaign.tasks import (
     CanaryResult,
     DeviceLost,
     Event,
@@ -36,14 +50,144 @@ from statecheck.campaign.processes.tasks import (
     Setting,
     WorkerLost,
     WorkerReady,
+    unit_name,
 )
-from statecheck.campaign.record import FILE, NOT_REPLAYED, CampaignRecord, CorpusRecord
-from statecheck.campaign.scheduler import GRACE_SECONDS, Scheduler
-from statecheck.campaign.start import begin, terminated_like_interrupted, uninterrupted
+from statecheck.campaign.worker_output import take_output
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.diagnose.replay import LEFT_OUT
+from statecheck.subject import BUILT_IN, Subject, load
+from statecheck.subject.identity import SOURCE, source_of
 from statecheck.workers import limits
+
+
+def begin(plan: Plan) -> tuple[CampaignState, KnownDefects, CorpusWriter, Mapping[str, int]]:
+    """The empty state, the declared defects, the keeper of failing cases, and the number of examples that a profile has of each property.
+
+    Raises:
+        ValueError: a plan that cannot be carried out.
+    """
+    from statecheck.campaign.marks import effects, expected
+    from statecheck.execution.enumerations import enumerated
+    from statecheck.execution.registry import load_properties
+    from statecheck.execution.selection import applicable, require_declared_properties, select
+
+    if plan.budget is None and plan.examples is None and not plan.profile:
+        raise ValueError("(budget, examples) = (None, None), but should be one of them at least [campaign]")
+    subject, tested = with_xfails(plan, loaded(plan.subject, plan.device)), load_properties()
+    require_declared_properties(subject)
+    offered = enumerated(tested, plan.device) if plan.exhaustive else sorted(tested)
+    examples = profile_of(plan.profile).examples(subject) if plan.profile else {}
+    if plan.profile:
+        offered = [name for name in offered if tested[name].id in examples]
+    names = sorted(select(offered, plan.only), key=lambda name: tested[name].launches)
+    chosen, skipped = applicable(names, tested, subject, plan.device)
+    refused = unsupported(plan, tested)
+    skipped = {name: why for name, why in refused.items() if name in names} | skipped
+    explored = [name for name in chosen if name not in skipped]
+    # The models of a library of sequences, each for itself; those that the port, or the plan's file, declares as unsupported have a reason.
+    configurations: dict[str, Sequence[str]] = {}
+    choices = subject.sequences
+    if choices is not None:
+        configurations = {name: choices.all_models for name in explored if tested[name].held}
+        for model in choices.all_models if configurations else ():
+            reasons = unsupported(plan, tested, model)
+            if why := choices.why_unsupported(model):
+                reasons |= dict.fromkeys(configurations, f"declared as unsupported: {why}")
+            skipped |= {unit_name(name, model): reasons[name] for name in configurations if name in reasons}
+    every, _ = applicable(sorted(tested), tested, subject, plan.device)
+    record = CampaignRecord(
+        plan,
+        release=subject.release,
+        devices=device_names(plan.device, plan.gpus),
+        began=dt.datetime.now().astimezone().isoformat(timespec="seconds"),
+        applicable=sum(name not in refused for name in every),
+    )
+    state = CampaignState(
+        record,
+        [tested[name] for name in names],
+        skipped,
+        lambda: [
+            *expected(explored, plan.device),
+            *effects(subject, (tested[name].id for name in explored)),
+        ],
+        first_seen(plan, subject),
+        # A corpus that is replayed says for itself which cases it has.
+        kept_before=kept_in(Path(plan.kept)) if plan.kept else frozenset(),
+        configurations=configurations,
+    )
+    for name in names:
+        if name not in chosen:
+            state.property_states[name].record.lacks = tested[name].lacking(subject)
+    keeper = CorpusWriter(Path(plan.keeps_in), Path(plan.reports), lambda: subject.module, state.warn)
+    state.keeper = keeper
+    defects = KnownDefects(
+        subject.known_deviations,
+        selected=plan.is_selective,
+        tolerates_fixed=plan.tolerates_fixed,
+        profile=subject.profile,
+    )
+    record.known = [*defects.all.values()]
+    return state, defects, keeper, examples
+
+
+def loaded(name: str, device: str) -> Subject:
+    """The subject, of whose import nothing reaches the output of the campaign; see `subject.load`.
+
+    Raises:
+        ValueError: nothing of that name can be imported, or the import ends the process, or does not end.
+    """
+    from statecheck.campaign.worker_output import output_dropped
+    from statecheck.workers.port import InWorker
+
+    with output_dropped():
+        if name.partition("+")[0] not in BUILT_IN and name not in sys.modules:
+            with InWorker(name, device, spare=False) as port:
+                port.require_import()
+        return load(name)
+
+
+def first_seen(plan: Plan, subject: Subject) -> dict[str, str]:
+    """The date and commit of what is found, and which source of the subject it is found in."""
+    today = dt.datetime.now().astimezone().date().isoformat()
+    return {"date": today, "commit": plan.commit or "unknown", SOURCE: source_of(subject)}
+
+
+@contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """Take SIGTERM, with which schedulers end a job, and SIGHUP, of a closed terminal, for Ctrl-C.
+
+    Not where they are ignored already, as under nohup.
+    """
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    with _handled([one for one in numbers if signal.getsignal(one) is not signal.SIG_IGN], interrupt):
+        yield
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ignore signals that ask the campaign to end: it is ending, and writes down what it found."""
+    with _handled([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], signal.SIG_IGN):
+        yield
+
+
+@contextmanager
+def _handled(numbers: list[signal.Signals], handler: Any) -> Iterator[None]:
+    """Set the handler of these signals for a while; outside of the main thread nothing is set."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = [signal.signal(number, handler) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, previous in zip(numbers, before, strict=True):
+            signal.signal(number, previous)
+
 
 _POLL_SECONDS = 0.2
 _FIRST_SECONDS, _SAVE_SECONDS, _SHOW_SECONDS = 3.0, 10.0, 0.2
@@ -115,8 +259,8 @@ class Campaign:
                     pool.spawn()
                 self._warm_up()
                 while True:
-                    for trouble in self._gpus.watch():
-                        self.state.trouble(trouble)
+                    for warning in self._gpus.watch():
+                        self.state.warn(warning)
                     self._retire()
                     for worker in pool.workers:
                         if not worker.ready or worker.task is not None:
@@ -219,7 +363,7 @@ class Campaign:
             # in that process.
             if property_state.errors == 1:
                 last = (event.detail.strip().splitlines() or ["an error"])[-1]
-                self.state.trouble(f"{task.unit}: tried again in another worker (seed {task.seed}): {last}")
+                self.state.warn(f"{task.unit}: tried again in another worker (seed {task.seed}): {last}")
                 self._scheduler.again(task)
             self._stop(worker)
             self._replace(worker)
@@ -227,14 +371,14 @@ class Campaign:
     def _note_canary(self, result: CanaryResult) -> None:
         self.record.canary = result.found
         if result.why:
-            self.state.trouble(f"the canary was not found: {result.why}")
+            self.state.warn(f"the canary was not found: {result.why}")
 
     def _lose_device(self, worker: WorkerHandle, why: str) -> None:
         if worker.gpu.gone:
             return
         worker.gpu.gone, name = why, self._gpus.name_of(worker.gpu)
         rest = "others go on" if self._gpus.usable else "there is no other"
-        self.state.trouble(f"{name} is gone after {self.at:.0f} s, and {rest}: {why}")
+        self.state.warn(f"{name} is gone after {self.at:.0f} s, and {rest}: {why}")
 
     def _retire(self) -> None:
         """End the workers of devices that are gone."""
@@ -253,7 +397,7 @@ class Campaign:
             self._explore_again(worker, task, lost, output)
         elif isinstance(task, Replay):
             path = Path(task.path)
-            self.state.trouble(f"{path.name} of the corpus: {why}")
+            self.state.warn(f"{path.name} of the corpus: {why}")
             if task.isolated:
                 self.state.replayed(CorpusRecord(path.name, "UNREADABLE", why), path, {})
             else:
@@ -264,14 +408,14 @@ class Campaign:
             if self._canary_attempts >= _ATTEMPTS:
                 self._note_canary(CanaryResult("", why))
             else:
-                self.state.trouble(f"{why} before the canary was found")
+                self.state.warn(f"{why} before the canary was found")
                 self._scheduler.put_first(task)
         elif not worker.ready:
             self._failed_starts += 1
             wrote = output.partition("\n")[0]
-            self.state.trouble("; ".join(filter(None, (f"{why} before it was ready", wrote))))
+            self.state.warn("; ".join(filter(None, (f"{why} before it was ready", wrote))))
         else:
-            self.state.trouble(f"{why} between two tasks")
+            self.state.warn(f"{why} between two tasks")
         self._replace(worker)
 
     def _explore_again(self, worker: WorkerHandle, task: Explore, lost: WorkerLost, output: str) -> None:
@@ -280,7 +424,7 @@ class Campaign:
         property_state = self.state.property_states[task.unit]
         property_state.deaths += 1
         ended = f"{lost.why} (seed {task.seed})"
-        self.state.trouble(f"{task.unit}: {ended}")
+        self.state.warn(f"{task.unit}: {ended}")
         ended = "\n".join(filter(None, (ended, output)))
         if not lost.from_outside:
             property_state.crash, property_state.crash_repeats = ended, 0
@@ -310,7 +454,7 @@ class Campaign:
         for path, case in cases:
             defect = self.defects.matcher.find(case)
             for error in self.defects.matcher.errors:
-                self.state.trouble(error)
+                self.state.warn(error)
             property_state = self.state.standing_of(case)
             if defect is None:
                 corpus = self.keeper.keep(case, self.state.first_seen)
@@ -344,13 +488,13 @@ class Campaign:
             if not Path(bucket.corpus).is_file():
                 bucket.corpus = state.keep(case)
             if bucket.report and not Path(bucket.report).is_dir():
-                state.trouble(f"{bucket.report} was removed, and the coordinator has written it again")
+                state.warn(f"{bucket.report} was removed, and the coordinator has written it again")
                 bucket.report = self.keeper.report(case, bucket.note)
         for path in self._scheduler.not_replayed:
             why = "since the campaign was interrupted" if self.record.interrupted else "for want of time"
             state.replayed(self._scheduler.passed_over(path, NOT_REPLAYED, why), path, {})
         if self._scheduler.canary_waits:
-            state.trouble("the canary was not run: the campaign ended before its turn")
+            state.warn("the canary was not run: the campaign ended before its turn")
         self.record.complete = bool(self._gpus.usable) and not self.record.interrupted and self._is_done()
         self.defects.conclude(state.property_states)
         with suppress(OSError):
@@ -406,7 +550,7 @@ class Campaign:
         try:
             self.current().save(self.folder / FILE)
         except OSError as error:
-            self.state.trouble(not_written(self.folder / FILE, error))
+            self.state.warn(not_written(self.folder / FILE, error))
 
 
 def _remove(path: Path) -> None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
+from typing import TextIO
 
+from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CorpusRecord, bucket_in
-from statecheck.campaign.unsaved_cases import print_case
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.case import encode
@@ -25,6 +27,21 @@ from statecheck.subject import Subject, load
 from statecheck.subject.identity import SOURCE
 from statecheck.util.files import in_file_name, require_inside, write_whole
 from statecheck.util.json_files import load as load_json
+from statecheck.util.locks import try_lock
+
+_streams: list[TextIO] = []
+
+
+def print_to(stream: TextIO) -> None:
+    """Print cases there, in a process whose standard error leads elsewhere."""
+    _streams[:] = [stream]
+
+
+def print_case(case: Case) -> None:
+    """Print to the standard error of the process; `sys.stderr` may be redirected while a property is explored."""
+    with suppress(OSError, ValueError):
+        print(case.to_json(), file=_streams[0] if _streams else sys.__stderr__, flush=True)
+
 
 _BESIDE = 100
 
@@ -44,12 +61,12 @@ class CorpusFile:
 class Corpus:
     """The cases in a folder, which is made when the first case is added.
 
-    `troubles` says why the folder did not take cases, a sentence for each reason.
+    `warnings` says why the folder did not take cases, a sentence for each reason.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.troubles: list[str] = []
+        self.warnings: list[str] = []
         self._printed: dict[str, Weight] = {}
 
     def add(self, case: Case, *, first_seen: dict[str, str]) -> Path | None:
@@ -73,9 +90,9 @@ class Corpus:
                 write_whole(path, replace(case, first_seen=case.first_seen | earlier).to_json())
         except OSError as error:
             why = error.strerror or error
-            trouble = f"{self.folder} took no case ({why}), which went to the standard error"
-            if trouble not in self.troubles:
-                self.troubles.append(trouble)
+            warning = f"{self.folder} took no case ({why}), which went to the standard error"
+            if warning not in self.warnings:
+                self.warnings.append(warning)
             if name not in self._printed or weight < self._printed[name]:
                 self._printed[name] = weight
                 print_case(case)
@@ -215,23 +232,23 @@ def _place_of(path: Path) -> tuple[Path, Case | None]:
     raise OSError(f"{stem}: {problem}")
 
 
-class Keeper:
+class CorpusWriter:
     """Puts cases into a corpus and writes their reports.
 
-    What cannot be written is a trouble and no exception: what was found must not be lost with its report.
+    What cannot be written is a warning and no exception: what was found must not be lost with its report.
 
     Args:
         reports: folder of the reports.
         module: the subject's, for scripts that reproduce.
-        trouble: called with a sentence for each thing that could not be written, possibly more than once.
+        warn: called with a sentence for each thing that could not be written, possibly more than once.
     """
 
     def __init__(
-        self, corpus: Path, reports: Path, module: Callable[[], ModuleType], trouble: Callable[[str], None]
+        self, corpus: Path, reports: Path, module: Callable[[], ModuleType], warn: Callable[[str], None]
     ) -> None:
         self.reports = reports
         self._corpus = Corpus(corpus)
-        self._module, self._trouble = module, trouble
+        self._module, self._warn = module, warn
 
     def keep(self, case: Case, first_seen: Mapping[str, str]) -> str:
         """Put a case into the corpus, which keeps the smallest of a bucket; the bucket's file, "" where the corpus did not take it.
@@ -240,8 +257,8 @@ class Keeper:
             first_seen: date and commit, for a bucket that was never met before.
         """
         path = self._corpus.add(case, first_seen=dict(first_seen))
-        for sentence in self._corpus.troubles:
-            self._trouble(sentence)
+        for sentence in self._corpus.warnings:
+            self._warn(sentence)
         return str(path) if path is not None else ""
 
     def report(self, case: Case, note: str = "") -> str:
@@ -251,7 +268,7 @@ class Keeper:
         try:
             return str(write_report(case, self.reports, self._module(), note=note))
         except Exception as error:
-            self._trouble(not_written(self.reports, error))
+            self._warn(not_written(self.reports, error))
             return ""
 
 
@@ -259,3 +276,116 @@ def not_written(place: Path, error: Exception) -> str:
     """A sentence about something that could not be written."""
     why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
     return f"{place} could not be written: {why}"
+
+
+_LOCK = ".lock"
+
+
+@contextmanager
+def claimed(plan: Plan, *, named: bool) -> Iterator[Plan]:
+    """The plan, whose folder no other process writes while this is entered, if the file system has locks.
+
+    Args:
+        named: the name was given. A name by the time gets a number if there is such a campaign.
+
+    Raises:
+        ValueError: another process runs the campaign.
+    """
+    mine, lock, number = plan, None, 1
+    # What cannot be made or locked here is not locked: that nothing can be written is said when something is.
+    with suppress(OSError):
+        while True:
+            try:
+                mine.folder.mkdir(parents=True, exist_ok=named)
+                break
+            except FileExistsError:
+                if named:
+                    raise
+                number += 1
+                mine = replace(plan, id=f"{plan.id}-{number}")
+        lock = os.open(mine.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        if not try_lock(lock):
+            os.close(lock)
+            rule = "that of a campaign that no other process is running"
+            raise ValueError(f"id = {plan.name!r}, but should be {rule} [nightly]")
+    try:
+        yield mine
+    finally:
+        if lock is not None:
+            # While the lock is held, so that no process claims a folder that is about to be removed.
+            with suppress(OSError):
+                if [path.name for path in mine.folder.iterdir()] == [_LOCK]:
+                    (mine.folder / _LOCK).unlink()
+                    mine.folder.rmdir()
+            os.close(lock)
+
+
+def is_unclaimed(folder: Path) -> bool:
+    """Whether no process runs the campaign in a folder, as far as the file system can tell."""
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        # Shared: two that look at the same time must not take each other for its owner.
+        return try_lock(lock, shared=True)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+
+
+def pending_folder(campaign: Path) -> Path:
+    """The folder of a campaign's pending inputs."""
+    return campaign / "pending"
+
+
+class Pending:
+    """What one worker has in hand: the smallest case of each bucket that it met in a task.
+
+    Args:
+        warn: called with what could not be written.
+        otherwise: keeps a case that could not be written here.
+    """
+
+    def __init__(
+        self, folder: Path, warn: Callable[[str], None], otherwise: Callable[[Case], object]
+    ) -> None:
+        self.folder = folder
+        self.cases: dict[str, Case] = {}
+        self._sizes: dict[str, int] = {}
+        self._warn, self._otherwise = warn, otherwise
+
+    def keep(self, name: str, case: Case) -> None:
+        """Have the case on disk, unless a smaller one of its bucket is."""
+        bucket, text = bucket_of(case).id, case.to_json()
+        if bucket in self._sizes and self._sizes[bucket] < len(text):
+            return
+        try:
+            case.save(self._path(name, bucket), durable=False)
+        except (OSError, ValueError) as error:
+            # Or else a full disk would be taken for what fails, and shrunk.
+            self._warn(not_written(self.folder, error))
+            if bucket not in self.cases:
+                self._otherwise(case)
+        self.cases[bucket], self._sizes[bucket] = case, len(text)
+
+    def settle(self, name: str) -> None:
+        """All that was in hand under this name stands elsewhere."""
+        for bucket in self.cases:
+            with suppress(OSError):
+                self._path(name, bucket).unlink(missing_ok=True)
+        self.cases.clear()
+        self._sizes.clear()
+
+    def _path(self, name: str, bucket: str) -> Path:
+        return self.folder / f"{in_file_name(name)}.{bucket}.{os.getpid()}.json"
+
+
+def pending_cases(folder: Path, worker: int | None = None) -> Iterator[tuple[Path, Case]]:
+    """Failing inputs that a worker that is gone, or all of a campaign that is gone, have left: the file, and the case."""
+    for path in sorted(folder.glob("*.json" if worker is None else f"*.{worker}.json")):
+        with suppress(OSError, ValueError):
+            yield path, Case.load(path)

@@ -6,25 +6,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from functools import cache, wraps
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
-from typing import Any
 
-from oracle.situations.registry import Situation, take
+from oracle.situations.registry import Situation
 from statecheck.campaign.record import EFFECTS
-from statecheck.execution.example import Example
-from statecheck.execution.machines import ExampleMachine, MachineProperty
-from statecheck.execution.registry import Property, load_properties
+from statecheck.execution.registry import load_properties
 from statecheck.reference.situations import every_situation
 from statecheck.subject import Subject
 
 TABLE = Path(__file__).with_suffix(".json")
 SEQUENCES = "sequences/"
 """What ids of properties of sequences begin with."""
-
-Note = Callable[[frozenset[str]], None]
 
 
 def reachable(properties: Iterable[str]) -> frozenset[str]:
@@ -70,31 +64,3 @@ def table() -> dict[str, list[str]]:
     """By mark, the properties that are known to reach it, those first that took the least."""
     found: dict[str, list[str]] = json.loads(TABLE.read_text(encoding="utf-8"))
     return found
-
-
-def noted(tested: Property, note: Note) -> Property:
-    """The same property, which tells after every example which marks this one has reached."""
-    if isinstance(tested, MachineProperty):
-        machine = tested.machine
-
-        def begin(self: ExampleMachine, trial: Example) -> None:
-            take()
-            machine.__init__(self, trial)
-
-        def teardown(self: ExampleMachine) -> None:
-            machine.teardown(self)
-            note(take())
-
-        noted_machine = type(machine.__name__, (machine,), {"__init__": begin, "teardown": teardown})
-        return replace(tested, machine=noted_machine)
-
-    @wraps(tested.body)
-    def body(trial: Example, **drawn: Any) -> None:
-        # What came up while the example was drawn, or in one that was thrown away, is no part of it.
-        take()
-        try:
-            tested.body(trial, **drawn)
-        finally:
-            note(take())
-
-    return replace(tested, body=body)

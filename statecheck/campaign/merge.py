@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from statecheck.campaign.corpus import Keeper
+from statecheck.campaign.corpus import CorpusWriter
 from statecheck.campaign.pages.page import write_reports
 from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import (
@@ -40,7 +40,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def merge_records(records: Sequence[CampaignRecord], names: Sequence[str] = ()) -> CampaignRecord:
-    """The shards of one campaign, added up; `troubles` names those that are missing.
+    """The shards of one campaign, added up; `warnings` names those that are missing.
 
     Args:
         names: what people call the records, such as their files.
@@ -68,8 +68,8 @@ def merge_records(records: Sequence[CampaignRecord], names: Sequence[str] = ()) 
     shards = [found[shard][0] for shard in sorted(found)]
     missing = [shard for shard in range(count) if shard not in found]
     has_canary = any(one.canary for one in shards)
-    troubles = [(one.plan.shard, text) for one in shards for text in one.troubles]
-    troubles += [
+    warnings = [(one.plan.shard, text) for one in shards for text in one.warnings]
+    warnings += [
         (one.plan.shard, "the canary was not found") for one in shards if has_canary and not one.canary
     ]
     versions = {
@@ -117,7 +117,7 @@ def merge_records(records: Sequence[CampaignRecord], names: Sequence[str] = ()) 
             for name in dict.fromkeys(name for one in shards for name in one.environment)
         },
         mixed_versions={name: each for name, each in versions.items() if len(each) > 1},
-        troubles=[f"shard {shard_name(shard, count)}: {text}" for shard, text in troubles]
+        warnings=[f"shard {shard_name(shard, count)}: {text}" for shard, text in warnings]
         + [f"shard {shard_name(shard, count)} is missing" for shard in missing],
         canary=joined(one.canary for one in shards) if all(one.canary for one in shards) else "",
         properties=_grouped(every("properties"), lambda row: row.id, merge_rows),
@@ -184,7 +184,7 @@ def write_merged(record: CampaignRecord, reports: Path, corpus: Path) -> Campaig
 
     The corpus keeps the smallest case of each bucket.
     """
-    troubles: list[str] = []
+    warnings: list[str] = []
 
     @cache
     def module() -> ModuleType:
@@ -192,12 +192,12 @@ def write_merged(record: CampaignRecord, reports: Path, corpus: Path) -> Campaig
         try:
             return load(record.plan.subject).module
         except Exception as error:
-            troubles.append(f"scripts that reproduce know no path of {record.plan.subject}: {error}")
+            warnings.append(f"scripts that reproduce know no path of {record.plan.subject}: {error}")
             nowhere = ModuleType(record.plan.subject)
             nowhere.__file__ = None
             return nowhere
 
-    keeper = Keeper(corpus, reports, module, troubles.append)
+    keeper = CorpusWriter(corpus, reports, module, warnings.append)
 
     def written(bucket: BucketRecord) -> BucketRecord:
         # What a machine calls its corpus and its reports is nothing to go by on another.
@@ -213,13 +213,13 @@ def write_merged(record: CampaignRecord, reports: Path, corpus: Path) -> Campaig
             here.report = str(Path(folder).relative_to(reports)) if folder else ""
         except Exception as error:
             # A broken case of another machine keeps no other case from its file.
-            troubles.append(f"bucket {bucket.id} was not written: {type(error).__name__}: {error}")
+            warnings.append(f"bucket {bucket.id} was not written: {type(error).__name__}: {error}")
         return here
 
     buckets = [written(bucket) for bucket in record.buckets]
     plan = replace(record.plan, reports=str(reports), corpus=str(corpus))
     whole = replace(
-        record, plan=plan, buckets=buckets, troubles=[*dict.fromkeys([*record.troubles, *troubles])]
+        record, plan=plan, buckets=buckets, warnings=[*dict.fromkeys([*record.warnings, *warnings])]
     )
     write_reports(whole, plan.folder)
     return whole

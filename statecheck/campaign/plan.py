@@ -10,7 +10,7 @@ from pathlib import Path
 
 from statecheck.workers import limits
 
-ENGINE = f"{__package__}.processes.worker:main"
+ENGINE = f"{__package__}.worker:main"
 """What a process that searches runs."""
 
 

@@ -25,7 +25,7 @@ from statecheck.util.files import write_whole
 from statecheck.util.json_files import load, parse
 from statecheck.util.text import first_names
 
-SCHEMA = 5
+SCHEMA = 6
 FILE = "campaign.json"
 _RULE = f"a campaign's record of schema {SCHEMA}"
 _LARGEST = 1 << 28
@@ -248,7 +248,7 @@ class KnownRecord:
     link: str = ""
     standing: str = NOT_TRIED
     properties: dict[str, int] = field(default_factory=dict)
-    remark: str = ""
+    note: str = ""
 
     @property
     def examples(self) -> int:
@@ -272,7 +272,7 @@ class CampaignRecord:
         rounds: how many were begun; `plan.first_round` is the number of the first.
         complete: the budget was used up.
         launched: kernels that were executed or should have been; empty where they are compiled.
-        troubles: what went wrong on the campaign's own side, a sentence each.
+        warnings: what went wrong on the campaign's own side, a sentence each.
         canary: how the property that must fail was found; "" while it was not.
         known: the defects that the subject declares.
         release: of the subject, such as "0.33.0", "" where it is not known.
@@ -296,7 +296,7 @@ class CampaignRecord:
     marks: list[MarkRecord] = field(default_factory=list)
     corpus: list[CorpusRecord] = field(default_factory=list)
     launched: list[tuple[How, int]] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     canary: str = ""
     known: list[KnownRecord] = field(default_factory=list)
     first_failure: dict[str, float] = field(default_factory=dict)

@@ -30,10 +30,10 @@ from typing import Any, NamedTuple
 
 from statecheck.campaign.corpus import Corpus, property_in
 from statecheck.campaign.plan import Plan, seed_of
-from statecheck.campaign.processes.pool import WorkerHandle
-from statecheck.campaign.processes.tasks import Explore, Explored, Replay, RunCanary, Task, unit_name
+from statecheck.campaign.pool import WorkerHandle
 from statecheck.campaign.record import NOT_REPLAYED, CorpusRecord, saved_records
 from statecheck.campaign.state import CampaignState, PropertyState
+from statecheck.campaign.tasks import Explore, Explored, Replay, RunCanary, Task, unit_name
 from statecheck.execution.enumerations import Enumeration, Slice, enumerations
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.property import Property

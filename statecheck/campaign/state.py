@@ -12,22 +12,26 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from oracle.profile import DOCUMENTS, Profile
 from oracle.situations.registry import Situation
-from statecheck.campaign.corpus import Keeper
-from statecheck.campaign.processes.tasks import Explored, Found, unit_name
+from statecheck.campaign.corpus import CorpusWriter
 from statecheck.campaign.record import (
     BucketRecord,
     CampaignRecord,
     CorpusRecord,
+    KnownRecord,
     MarkRecord,
     PropertyRecord,
     merge_rows,
 )
+from statecheck.campaign.tasks import Explored, Found, unit_name
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.execution.registry import Property
 from statecheck.execution.verdict import Status, verdict_of
 from statecheck.kernels.launch_counts import How
+from statecheck.subject import KnownDefectMatcher, KnownDeviation
+from statecheck.subject.known import TriedProperty, standing_of
 
 REPLAYED = "Replayed from the corpus."
 # Shrinking from one bucket into another may be chance once; the second time, both are one defect with two messages.
@@ -245,7 +249,7 @@ class CampaignState:
         skipped: dict[str, str],
         expected: Callable[[], Iterable[Situation]],
         first_seen: dict[str, str],
-        keeper: Keeper | None = None,
+        keeper: CorpusWriter | None = None,
         kept_before: Collection[str] = (),
         configurations: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
@@ -282,9 +286,9 @@ class CampaignState:
     def examples(self) -> int:
         return sum(property_state.examples for property_state in self.property_states.values())
 
-    def trouble(self, sentence: str) -> None:
-        if sentence not in self.record.troubles:
-            self.record.troubles.append(sentence)
+    def warn(self, sentence: str) -> None:
+        if sentence not in self.record.warnings:
+            self.record.warnings.append(sentence)
 
     def standing_of(self, case: Case) -> PropertyState | None:
         """The standing that a case belongs to; None where its property, or its configuration, was not chosen."""
@@ -314,8 +318,8 @@ class CampaignState:
         self.property_states[unit or message.property].explored(message, isolated=isolated)
         self.shrinking += message.shrinking
         self.launched += message.launched
-        for trouble in message.troubles:
-            self.trouble(trouble)
+        for warning in message.warnings:
+            self.warn(warning)
         for name, examples in message.marks.items():
             mark = self._marked.setdefault(name, MarkRecord(name, ""))
             if mark.at is None:
@@ -367,7 +371,7 @@ class CampaignState:
         """Put a case into the corpus that no worker has put there; its file, "" where there is none."""
         path = self.keeper.keep(case, self.first_seen) if self.keeper is not None else ""
         if path:
-            self.trouble(f"a case was not on disk, and the coordinator has written it: {path}")
+            self.warn(f"a case was not on disk, and the coordinator has written it: {path}")
         return path
 
     def _since(self, corpus: str) -> dict[str, str]:
@@ -381,7 +385,7 @@ class CampaignState:
         """A case of the corpus was replayed before everything else."""
         self.record.corpus.append(result)
         if result.verdict == "UNREADABLE":
-            self.trouble(f"{path} of the corpus cannot be replayed: {result.message}")
+            self.warn(f"{path} of the corpus cannot be replayed: {result.message}")
         if result.verdict == "FAILED":
             self.find(Found((bucket_of(Case.from_data(case)).id,), case, "", str(path), REPLAYED), 0.0)
 
@@ -398,3 +402,69 @@ class CampaignState:
 
 def _size(case: dict[str, Any]) -> int:
     return len(json.dumps(case))
+
+
+class KnownDefects:
+    """All that a subject declares, in its order: `all` has the record of each by its name.
+
+    Args:
+        selected: whether only some properties are tried, so that those of a pattern may be others.
+        tolerates_fixed: a property whose declared defect no longer fails has passed.
+        profile: the rules of the subject's release, for conditions.
+    """
+
+    def __init__(
+        self,
+        declared: Sequence[KnownDeviation],
+        *,
+        selected: bool = False,
+        tolerates_fixed: bool = False,
+        profile: Profile = DOCUMENTS,
+    ) -> None:
+        self.matcher = KnownDefectMatcher(declared, profile)
+        self.all = {
+            name: KnownRecord(name, one.title, one.link) for name, one in self.matcher.declared.items()
+        }
+        self._selected, self._tolerates_fixed = selected, tolerates_fixed
+
+    def count(self, rows: Mapping[str, PropertyState]) -> None:
+        """Put the failing examples by property into the record of each."""
+        for name, record in self.all.items():
+            shown: Counter[str] = Counter()
+            for row in rows.values():
+                shown[row.id] += row.record.known[name]
+            record.properties = {property_id: count for property_id, count in shown.items() if count}
+
+    def conclude(self, rows: Mapping[str, PropertyState]) -> None:
+        """What to think of each at the end of a campaign."""
+        self.count(rows)
+        tried_here = {row.id for row in rows.values()}
+        tried = [(declared, _tried(declared, rows)) for declared in self.matcher.declared.values()]
+        for name, (declared, properties) in zip(self.matcher.declared, tried, strict=True):
+            record = self.all[name]
+            record.standing, record.note = standing_of(
+                declared.one_in,
+                properties,
+                showed=bool(record.properties),
+                complete=not self._selected or set(declared.names) <= tried_here,
+            )
+            for row in rows.values():
+                is_stale = record.stale and not self._tolerates_fixed
+                if is_stale and declared.alone == row.id:
+                    row.stale = f"declared as known, but no example failed: {declared.link}"
+
+
+def _tried(declared: KnownDeviation, rows: Mapping[str, PropertyState]) -> list[TriedProperty]:
+    """What came of each property that a declaration covers, with all configurations of the subject together."""
+    together: dict[str, list[PropertyState]] = {}
+    for row in rows.values():
+        if declared.covers(row.id):
+            together.setdefault(row.id, []).append(row)
+    return [
+        TriedProperty(
+            any(row.status is not Status.NOT_APPLICABLE for row in same),
+            sum(row.record.counts.compared for row in same),
+            "; ".join(dict.fromkeys(row.detail for row in same if row.detail)),
+        )
+        for same in together.values()
+    ]

@@ -124,8 +124,8 @@ def _show(found: Bisection, path: Path, options: SimpleNamespace, project: Proje
     out = console()
     out.print()
     out.print(table)
-    if found.remark:
-        say(said(found.remark))
+    if found.note:
+        say(said(found.note))
     if found.untried and not any(release.state == WRONG for release in found.tried):
         say(
             "None of the releases that were tried is wrong: --first names the one that the case was seen with."

@@ -83,8 +83,8 @@ def run_campaign(
     Raises:
         ValueError: a plan that cannot be carried out.
     """
-    from statecheck.campaign.folder import claimed
-    from statecheck.campaign.start import uninterrupted
+    from statecheck.campaign.coordinator import uninterrupted
+    from statecheck.campaign.corpus import claimed
     from statecheck.campaign.terminal.display import Display, conclusion
     from statecheck.campaign.terminal.results import print_failures, print_known, print_verdict
     from statecheck.workers.forking import start_server
@@ -134,7 +134,7 @@ def _offers(plan: Plan) -> str:
     Raises:
         ValueError: not what the plan requires.
     """
-    from statecheck.campaign.start import loaded
+    from statecheck.campaign.coordinator import loaded
     from statecheck.execution.selection import Offers
 
     subject = loaded(plan.subject, plan.device)
@@ -148,10 +148,9 @@ def _offers(plan: Plan) -> str:
 
 def _run_here(plan: Plan, display: Display, more: More | None) -> CampaignRecord:
     """Run the campaign on this machine, show what it comes to, and write its record and pages, as far as the disk takes them."""
-    from statecheck.campaign.coordinator import Campaign
+    from statecheck.campaign.coordinator import Campaign, uninterrupted
     from statecheck.campaign.corpus import not_written
     from statecheck.campaign.pages.page import write_reports
-    from statecheck.campaign.start import uninterrupted
     from statecheck.campaign.terminal.display import kernels, summary
     from statecheck.campaign.terminal.results import print_failures, print_known
 
@@ -168,16 +167,16 @@ def _run_here(plan: Plan, display: Display, more: More | None) -> CampaignRecord
             say(launched)
         print_known(say, record.known)
         print_failures(say, record)
-        known = len(record.troubles)
+        known = len(record.warnings)
         write_reports(record, plan.folder)
-        for trouble in record.troubles[known:]:
-            say(f"trouble: {said(trouble)}")
+        for warning in record.warnings[known:]:
+            say(f"warning: {said(warning)}")
         latest = Path(plan.reports) / FILE
         try:
             # The latest record, under a name that does not change.
             record.save(latest)
         except OSError as error:
-            say(f"trouble: {said(not_written(latest, error))}")
+            say(f"warning: {said(not_written(latest, error))}")
         if more is not None:
             more(display.console, campaign, plan.folder)
     return record

@@ -54,10 +54,10 @@ def merge(options: SimpleNamespace) -> int:
         what = f"campaign {options.id}" if options.id else "campaign"
         raise ValueError(f"folders = {_list(options.folders)}, but should hold a {what} in {FILE} [merge]")
     whole = merge_records(list(found.records.values()), list(map(str, found.records)))
-    whole.troubles += found.left_out
+    whole.warnings += found.left_out
     whole = write_merged(whole, options.reports, options.corpus)
-    for trouble in whole.troubles:
-        say(f"trouble: {said(trouble)}")
+    for warning in whole.warnings:
+        say(f"warning: {said(warning)}")
     code = print_verdict(say, whole, options.reports / "campaigns" / whole.plan.id)
     return code or (INCOMPLETE if found.left_out else CLEAN)
 

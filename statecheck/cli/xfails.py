@@ -111,7 +111,7 @@ def _id_of(bucket: BucketRecord, taken: set[str]) -> str:
 
 def _loaded(name: str) -> Subject | None:
     """The port, by which functions are called as its author calls them; None for a subject with the documents' names, or where it cannot be imported."""
-    from statecheck.campaign.start import loaded
+    from statecheck.campaign.coordinator import loaded
     from statecheck.subject import BUILT_IN
 
     if name.partition("+")[0] in BUILT_IN:

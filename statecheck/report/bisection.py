@@ -105,12 +105,12 @@ class Bisection:
         # What is wrong in the oldest one was not seen to begin.
         parts = [f"wrong since {runs[0][1][0].name} or before"] if runs[0][0] == WRONG else []
         for (before, earlier), (state, found) in pairwise(runs):
-            remark = " (not applicable before)" if before == NOT_APPLICABLE else ""
+            note = " (not applicable before)" if before == NOT_APPLICABLE else ""
             # A change is exact between two releases that nothing lies between.
             undecided = self.between(earlier[-1].name, found[0].name)
             doubt = "" if self.complete and not undecided else " at the latest"
             doubt += f" (no verdict on {', '.join(undecided)})" if undecided else ""
-            parts.append(f"{state} since {found[0].name}{doubt}{remark}")
+            parts.append(f"{state} since {found[0].name}{doubt}{note}")
         return ", ".join(parts)
 
     @property
@@ -120,7 +120,7 @@ class Bisection:
         return [(name, *found[name].cells) for name in self.names if name in found]
 
     @property
-    def remark(self) -> str:
+    def note(self) -> str:
         """How much was not tried, and why; "" where nothing is left."""
         if not self.untried:
             return ""
@@ -135,7 +135,7 @@ class Bisection:
         rows = [brief(" | ".join(filter(None, row)), _LONGEST_ROW) for row in reversed(self.rows)]
         left_out = f"{len(rows) - _MOST_ROWS} older rows are left out here." if len(rows) > _MOST_ROWS else ""
         line = f"**{inert(brief(self.line, _LONGEST))}**"
-        parts = (TITLE, line, fenced("\n".join(rows[:_MOST_ROWS]), "text"), inert(self.remark), left_out)
+        parts = (TITLE, line, fenced("\n".join(rows[:_MOST_ROWS]), "text"), inert(self.note), left_out)
         return "\n\n".join(filter(None, parts))
 
 

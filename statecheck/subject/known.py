@@ -357,7 +357,7 @@ def enough(one_in: int) -> int:
 def standing_of(
     one_in: int, rows: Sequence[TriedProperty], *, showed: bool, complete: bool
 ) -> tuple[str, str]:
-    """What to think of a declared defect, and a remark.
+    """What to think of a declared defect, and a note.
 
     Args:
         rows: the properties in which it may show, as far as they were chosen.
@@ -371,8 +371,8 @@ def standing_of(
         return NOT_TRIED, "; ".join(reasons) if rows else "none of its properties was chosen"
     gone = complete and all(not row.applies or row.compared >= enough(one_in) for row in rows)
     many = f"{len(tried)} propert{'y' if len(tried) == 1 else 'ies'}"
-    remark = f"{sum(row.compared for row in tried):,} examples of {many} did not show it"
-    return GONE if gone else NOT_ENOUGH, remark
+    note = f"{sum(row.compared for row in tried):,} examples of {many} did not show it"
+    return GONE if gone else NOT_ENOUGH, note
 
 
 # The file.

@@ -118,12 +118,12 @@ class DeclaredDefects:
 
     def lines(self) -> Iterator[str]:
         for (_, name), defect in self._all.items():
-            standing, remark = defect.standing
+            standing, note = defect.standing
             if standing == SHOWED:
                 properties = f"{len(defect.matched)} propert{'y' if len(defect.matched) == 1 else 'ies'}"
                 yield f"statecheck: known defect {name} matched {defect.matched.total():,} failures of {properties}: {defect.link}"
             elif standing == GONE:
-                yield f"statecheck: {Status.UNEXPECTED_PASS.value}: known defect {name} {GONE}: {remark}: {defect.link}"
+                yield f"statecheck: {Status.UNEXPECTED_PASS.value}: known defect {name} {GONE}: {note}: {defect.link}"
             elif standing == NOT_ENOUGH:
                 wanted = f"{enough(defect.one_in):,} of each of its {len(defect.covered)} properties"
-                yield f"statecheck: known defect {name} {NOT_ENOUGH}: {remark}, and {wanted} would tell whether it is gone"
+                yield f"statecheck: known defect {name} {NOT_ENOUGH}: {note}, and {wanted} would tell whether it is gone"

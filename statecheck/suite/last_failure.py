@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hypothesis.errors import Flaky
 
-from statecheck.campaign.unsaved_cases import print_case
+from statecheck.campaign.corpus import print_case
 from statecheck.case import Case
 from statecheck.diagnose.diagnosis import Scene, diagnose, explain, note_of
 from statecheck.execution.example import ExecutionContext, Falsified, Observer
@@ -29,7 +29,7 @@ class LastFailure(Observer):
         self._context: ExecutionContext | None = None
         self._tested: Property | None = None
         self._reports = reports
-        self._troubles: list[str] = []
+        self._warnings: list[str] = []
         self._name = ""
         self._pending: set[Path] = set()
 
@@ -55,9 +55,9 @@ class LastFailure(Observer):
 
     def _print(self, case: Case, error: OSError) -> None:
         """Print a case that was not written, the first for each reason: what follows are smaller inputs for the same failure."""
-        trouble = f"{self._reports} took no case ({error.strerror or error}), which is on the standard error"
-        if trouble not in self._troubles:
-            self._troubles.append(trouble)
+        warning = f"{self._reports} took no case ({error.strerror or error}), which is on the standard error"
+        if warning not in self._warnings:
+            self._warnings.append(warning)
             print_case(case)
 
     def end(self, error: BaseException | None) -> list[str]:
@@ -97,4 +97,4 @@ class LastFailure(Observer):
         again = command_line(
             "replay", directory / "case.json", subject=context.subject.name, device=context.port.device
         )
-        return [*lines, f"report: {directory}/report.md", f"run it again: {again}", *self._troubles]
+        return [*lines, f"report: {directory}/report.md", f"run it again: {again}", *self._warnings]

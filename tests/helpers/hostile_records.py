@@ -176,7 +176,7 @@ RECORDS = (
     Hostile("a number past all floats", _record(seconds=0).replace('"seconds": 0', '"seconds": 1e999'), "seconds = inf"),
     Hostile("an int past all floats", _planned(examples=10**400), "plan.examples = 1000"),
     Hostile("a list for text", _with("properties", detail=["x"]), "properties[0].detail = ['x']"),
-    Hostile("text for a list", _record(troubles="x"), "troubles = 'x'"),
+    Hostile("text for a list", _record(warnings="x"), "warnings = 'x'"),
     Hostile("text for an entry", _record(marks=["x"]), "marks[0] = 'x'"),
     Hostile("a number for a mark's name", _with("marks", name=5), "marks[0].name = 5"),
     Hostile("a time that is none", _record(began="yesterday"), "began = 'yesterday'"),

@@ -177,14 +177,14 @@ PROGRAM = (sys.executable, "-c", _CAMPAIGN)
 def test_a_campaign_runs_on_its_release_and_leaves_its_log(tmp_path: Path) -> None:
     folder = campaign_on(VLLM, "0.3", tmp_path / "0.3", (), PROGRAM)
     (column,) = collected([folder], {}).releases
-    assert (column.trouble, list(column.cells)) == ("", ["0.3"])
+    assert (column.problem, list(column.cells)) == ("", ["0.3"])
     assert "said" in (folder / "log.txt").read_text(encoding="utf-8")
 
 
 def test_a_campaign_that_broke_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
     saved(tmp_path, "0.2", {"counts_add_up": "passed"})
     (column,) = collected([campaign_on(VLLM, "0.2", tmp_path / "0.2", (), PROGRAM)], {}).releases
-    assert (column.trouble, dict(column.cells)) == ("no campaign was saved: broke", {})
+    assert (column.problem, dict(column.cells)) == ("no campaign was saved: broke", {})
 
 
 @pytest.mark.parametrize(("releases", "budget"), [("0.25.1,latest", "3m"), ("", "3m"), ("0.25.1", "soon")])

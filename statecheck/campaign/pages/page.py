@@ -18,13 +18,13 @@ _PAGE = "report.html"
 def write_reports(record: CampaignRecord, directory: Path) -> Path:
     """Write campaign.json, report.html and summary.md, each whole or not at all; returns report.html's path.
 
-    What could not be written, a full disk for one, keeps none of the others from being written. `record.troubles` gets
+    What could not be written, a full disk for one, keeps none of the others from being written. `record.warnings` gets
     a sentence.
 
     Args:
         directory: reports/campaigns/<id>; reports of buckets are looked for in reports/.
     """
-    known = len(record.troubles)
+    known = len(record.warnings)
     _attempt(record, directory / FILE, record.save)
     contents = {
         _PAGE: lambda: page(record, directory),
@@ -32,7 +32,7 @@ def write_reports(record: CampaignRecord, directory: Path) -> Path:
     }
     for name, content in contents.items():
         _attempt(record, directory / name, partial(_save, content))
-    if len(record.troubles) > known:
+    if len(record.warnings) > known:
         with suppress(OSError):
             record.save(directory / FILE)
     return directory / _PAGE
@@ -46,7 +46,7 @@ def _attempt(record: CampaignRecord, path: Path, write: Callable[[Path], object]
         # The error itself may name a temporary file, which is another one each time.
         why = error.strerror if isinstance(error, OSError) else error
         message = f"{path} was not written: {type(error).__name__}: {why}"
-        record.troubles += [message] if message not in record.troubles else []
+        record.warnings += [message] if message not in record.warnings else []
 
 
 def _save(content: Callable[[], str], path: Path) -> None:

@@ -200,7 +200,7 @@ _HEADS = {
         "seconds, detail"
     ),
     "Models": "property, models, compared",
-    "Known defects": "defect, standing, examples, properties, title, remark",
+    "Known defects": "defect, standing, examples, properties, title, note",
     "Marks, the missed ones first": "situation, topic, examples, first after, by",
     "Launched kernels": "kernel, where, how, launches, because of",
     "Corpus": "file, verdict, message",
@@ -228,7 +228,7 @@ def _tables(record: CampaignRecord) -> list[tuple[str, list[str], list[Sequence[
             if row.statuses
         ),
         (
-            (one.id, one.standing, one.examples, len(one.properties), one.title, one.remark)
+            (one.id, one.standing, one.examples, len(one.properties), one.title, one.note)
             for one in record.known
         ),
         map(_mark, sorted(record.marks, key=lambda mark: (mark.examples > 0, mark.topic, mark.name))),

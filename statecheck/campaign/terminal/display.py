@@ -99,7 +99,7 @@ def _news(campaign: Campaign) -> list[tuple[str, str]]:
         for name, property_state in state.property_states.items()
         if property_state.error
     ]
-    found += [(trouble, f"trouble: {said(trouble)}") for trouble in campaign.record.troubles]
+    found += [(warning, f"warning: {said(warning)}") for warning in campaign.record.warnings]
     if campaign.record.rounds > 1 and plan.seed is None:
         from statecheck.campaign.plan import seed_of
 

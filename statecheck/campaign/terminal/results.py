@@ -33,8 +33,8 @@ def print_failures(say: Say, record: CampaignRecord) -> None:
         # A case that fails again stands among the failures already.
         if entry.verdict in ("FAILED", "UNREADABLE", "LEFT OUT") and bucket_in(entry.file) not in listed:
             say(f"\nof the corpus, {entry.verdict}: {said(entry.file)}\n  {said(entry.message)}")
-    for trouble in record.troubles:
-        say(f"trouble: {said(trouble)}")
+    for warning in record.warnings:
+        say(f"warning: {said(warning)}")
     for status in (Status.NOT_APPLICABLE, Status.NOT_TESTED):
         for reason, names in _briefly(record, _by_reason(record, status)).items():
             say(f"{status.value}: {first_names(names, _MOST_NAMES)}: {said(reason)}")
@@ -147,8 +147,8 @@ def print_known(say: Say, defects: Iterable[KnownRecord]) -> None:
         say(f"\nknown defect {said(defect.id)}: {said(defect.standing)}{title}\n  {said(defect.link)}")
         if defect.properties:
             say(f"  {defect.examples:,} examples of {said(', '.join(sorted(defect.properties)))}")
-        if defect.remark:
-            say(f"  {said(defect.remark)}")
+        if defect.note:
+            say(f"  {said(defect.note)}")
 
 
 def print_verdict(say: Say, record: CampaignRecord, directory: PurePath) -> int:

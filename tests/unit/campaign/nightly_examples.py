@@ -165,7 +165,7 @@ def hostile() -> CampaignRecord:
         commit=HOSTILE,
         subject=HOSTILE,
         canary=HOSTILE,
-        troubles=[HOSTILE],
+        warnings=[HOSTILE],
         devices={HOSTILE: HOSTILE},
         environment={HOSTILE: HOSTILE},
         launched=[(How(HOSTILE, NOT_EXECUTED, HOSTILE, HOSTILE), 1)],

@@ -14,12 +14,13 @@ from typing import Any, NoReturn
 
 import pytest
 
-from statecheck.campaign import coordinator
+from statecheck.campaign import coordinator, pool
 from statecheck.campaign.coordinator import Watch
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.processes import pool
-from statecheck.campaign.processes.pool import Gpu, WorkerHandle
-from statecheck.campaign.processes.tasks import (
+from statecheck.campaign.pool import Gpu, WorkerHandle
+from statecheck.campaign.record import CampaignRecord, CorpusRecord
+from statecheck.campaign.scheduler import Scheduler
+from statecheck.campaign.tasks import (
     CanaryResult,
     ExamplesRun,
     Explore,
@@ -31,8 +32,6 @@ from statecheck.campaign.processes.tasks import (
     Setting,
     WorkerReady,
 )
-from statecheck.campaign.record import CampaignRecord, CorpusRecord
-from statecheck.campaign.scheduler import Scheduler
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.util.files import in_file_name

@@ -19,10 +19,10 @@ from hypothesis import settings
 
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.pages import page
-from statecheck.campaign.processes.tasks import Explore, Explored
 from statecheck.campaign.record import FILE, CampaignRecord, PropertyRecord
 from statecheck.campaign.scheduler import visits
 from statecheck.campaign.state import PropertyState
+from statecheck.campaign.tasks import Explore, Explored
 from statecheck.campaign.terminal.display import Display
 from statecheck.case import Case
 from statecheck.case.values import Raised, Returned

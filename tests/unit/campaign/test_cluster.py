@@ -145,7 +145,7 @@ def _run(folder: Path, shards: int = 0, run: RunShard = _ends, **changes: Any) -
 
 def test_shards_run_as_tasks_and_their_records_are_one_campaign(ray: StandIn, tmp_path: Path) -> None:
     whole = _run(tmp_path, shards=3)
-    assert (whole.examples, whole.complete, whole.troubles, whole.plan.shards) == (30, True, [], 1)
+    assert (whole.examples, whole.complete, whole.warnings, whole.plan.shards) == (30, True, [], 1)
     assert sorted(bucket.property for bucket in whole.buckets) == [f"toys/divide-{n}" for n in range(3)]
     assert sum(entry.case is not None for entry in Corpus(tmp_path / "corpus").entries()) == 3
     assert CampaignRecord.load(tmp_path / "reports/campaigns/night/campaign.json") == whole
@@ -173,7 +173,7 @@ def test_there_are_as_many_shards_as_places(
 def test_a_shard_that_fails_leaves_the_campaign_incomplete(tmp_path: Path) -> None:
     whole = _run(tmp_path, 3, _second_fails)
     assert (whole.examples, whole.complete) == (20, False)
-    assert whole.troubles == ["shard 2/3 is missing", "shard 2/3: RuntimeError: out of toys"]
+    assert whole.warnings == ["shard 2/3 is missing", "shard 2/3: RuntimeError: out of toys"]
 
 
 @pytest.mark.usefixtures("ray")

@@ -14,10 +14,10 @@ from statecheck.campaign.merge import merge_records
 from statecheck.campaign.pages.causes import grouped
 from statecheck.campaign.pages.summary import evidence, little_compared, verdict
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.processes.tasks import Explore, Explored, Found, unit_name
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.scheduler import Scheduler
 from statecheck.campaign.state import CampaignState
+from statecheck.campaign.tasks import Explore, Explored, Found, unit_name
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import call

@@ -16,7 +16,9 @@ import pytest
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.processes.tasks import (
+from statecheck.campaign.record import FILE, CampaignRecord, CorpusRecord
+from statecheck.campaign.scheduler import Scheduler
+from statecheck.campaign.tasks import (
     CallBegan,
     DeviceLost,
     ExampleFailed,
@@ -28,8 +30,6 @@ from statecheck.campaign.processes.tasks import (
     Replayed,
     RunCanary,
 )
-from statecheck.campaign.record import FILE, CampaignRecord, CorpusRecord
-from statecheck.campaign.scheduler import Scheduler
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.execution.registry import load_properties
@@ -256,7 +256,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_property_explored_apart(
     # It takes long, and others have not been tried yet.
     assert given.index(again) == 3
     assert statuses(record) == dict.fromkeys(ALL, "passed")
-    assert record.troubles == [f"{EXACT}: a worker died with exit code -9 (seed {died.seed})"]
+    assert record.warnings == [f"{EXACT}: a worker died with exit code -9 (seed {died.seed})"]
 
 
 def test_a_property_whose_worker_died_has_no_second_visit_before_others_are_tried(
@@ -309,18 +309,18 @@ def test_what_a_worker_had_in_hand_when_it_died_is_found(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("lost", "canary", "code", "trouble"),
+    ("lost", "canary", "code", "warning"),
     [
         (2, "found", 0, "a worker died with exit code 7 before the canary was found"),
         (3, "", 2, "the canary was not found: a worker died with exit code 7"),
     ],
 )
 def test_a_canary_whose_worker_died_is_run_three_times(
-    tmp_path: Path, lost: int, canary: str, code: int, trouble: str
+    tmp_path: Path, lost: int, canary: str, code: int, warning: str
 ) -> None:
     record, _ = pretended(tmp_path, passes, lost_canaries=lost, examples=30)
     assert (record.canary, code_of(record)) == (canary, code)
-    assert trouble in record.troubles
+    assert warning in record.warnings
 
 
 @pytest.mark.parametrize(
@@ -346,12 +346,12 @@ def test_the_canary_runs_after_a_failure_that_ends_the_campaign(tmp_path: Path, 
     )
     assert (record.canary, len(given), len(record.buckets)) == ("found", 1, 1)
     lost_first = "a worker died with exit code 7 before the canary was found"
-    assert record.troubles.count(lost_first) == lost
+    assert record.warnings.count(lost_first) == lost
 
 
 def test_a_campaign_that_is_interrupted_before_the_canary_is_not_to_be_trusted(tmp_path: Path) -> None:
     record, _ = pretended(tmp_path, passes, budget=300.0, watch=_ends_after(1))
-    assert record.troubles == ["the canary was not run: the campaign ended before its turn"]
+    assert record.warnings == ["the canary was not run: the campaign ended before its turn"]
     assert (record.interrupted, verdict(record).word, code_of(record)) == (True, "NOT TO BE TRUSTED", 2)
 
 
@@ -362,9 +362,9 @@ def test_what_a_worker_had_in_hand_is_found_though_its_device_is_lost(tmp_path: 
         actor.hang()
 
     record, _ = pretended(tmp_path, loses, budget=20.0, only=EXACT)
-    (trouble,) = record.troubles
-    assert trouble.startswith("cpu is gone after ")
-    assert trouble.endswith(", and there is no other: it has fallen off the bus")
+    (warning,) = record.warnings
+    assert warning.startswith("cpu is gone after ")
+    assert warning.endswith(", and there is no other: it has fallen off the bus")
     assert (
         record.buckets[0].note
         == "Its device was lost before this failure was reported: there may be a smaller input."
@@ -437,7 +437,7 @@ def test_a_campaign_goes_on_where_its_record_cannot_be_written(tmp_path: Path) -
         falsifies(task, actor)
 
     record, _ = pretended(tmp_path, body, budget=0.5)
-    assert [trouble for trouble in record.troubles if FILE in trouble]
+    assert [warning for warning in record.warnings if FILE in warning]
     assert (code_of(record), len(record.buckets)) == (1, 1)
     assert statuses(record)[PADDED] == "passed"
 

@@ -124,7 +124,7 @@ sys.stdin.readline()
 for step in range(100):
     kept.add(a_case(property_id=f"toys/divide-{step}"), first_seen={})
     kept.add(a_case(steps=(call("divide", x=10 ** (200 - 2 * step - number), y=2),)), first_seen={})
-print(kept.troubles)
+print(kept.warnings)
 """
 
 
@@ -172,7 +172,7 @@ def test_a_case_that_has_no_folder_is_printed_once(
     assert [case.steps for case in printed] == [cases[number].steps for number in (0, 1, 3)]
     assert printed[0].first_seen == SEEN
     why = "(Not a directory), which went to the standard error"
-    assert kept.troubles == [f"{kept.folder} took no case {why}"]
+    assert kept.warnings == [f"{kept.folder} took no case {why}"]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS], ids=errno.errorcode.get)
@@ -191,7 +191,7 @@ def test_cases_that_are_kept_stay_whole_when_the_folder_takes_no_more(
     monkeypatch.setattr(corpus, "write_whole", refuses)
     kept = Corpus(tmp_path)
     assert kept.add(a_case(), first_seen=SEEN) is None
-    assert os.strerror(number) in kept.troubles[0]
+    assert os.strerror(number) in kept.warnings[0]
     assert len(printed_cases(capsys.readouterr().err)) == 1
     assert [entry.problem for entry in Corpus(tmp_path).entries()] == [""]
 

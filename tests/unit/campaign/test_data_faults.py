@@ -12,8 +12,8 @@ from types import ModuleType
 
 import pytest
 
-from statecheck.campaign.corpus import Keeper
-from statecheck.campaign.processes.tasks import Found
+from statecheck.campaign.corpus import CorpusWriter
+from statecheck.campaign.tasks import Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.cli.options import require_own
@@ -29,13 +29,13 @@ _TEST = "def test_fails() -> None:\n    assert False\n"
 
 def test_the_coordinator_writes_a_case_that_its_worker_could_not(tmp_path: Path) -> None:
     state = a_state([], first_seen={"date": "2026-11-25", "commit": "0123"})
-    state.keeper = Keeper(tmp_path / "corpus", tmp_path, lambda: ModuleType("toy"), state.trouble)
+    state.keeper = CorpusWriter(tmp_path / "corpus", tmp_path, lambda: ModuleType("toy"), state.warn)
     case = a_case()
     state.find(Found((bucket_of(case).id,), case.to_data(), "", "", ""), 1.0)
     (bucket,) = state.buckets.values()
     assert Case.load(Path(bucket.corpus)).steps == case.steps
     message = f"a case was not on disk, and the coordinator has written it: {bucket.corpus}"
-    assert state.record.troubles == [message]
+    assert state.record.warnings == [message]
 
 
 def _collected(folder: Path, *arguments: str) -> tuple[int, str]:

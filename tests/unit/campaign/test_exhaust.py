@@ -12,9 +12,9 @@ import pytest
 
 from statecheck.campaign.coordinator import Campaign
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.processes.tasks import Explore, Explored
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.campaign.scheduler import GRACE_SECONDS, DecisionProgress, Exhaustion
+from statecheck.campaign.tasks import Explore, Explored
 from statecheck.case import Case
 from statecheck.cli import main as cli
 from statecheck.diagnose.replay import FAILED, FIXED, replay_file

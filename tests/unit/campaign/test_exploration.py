@@ -12,10 +12,8 @@ import pytest
 from hypothesis import strategies as st
 
 from oracle.profile import DOCUMENTS
-from statecheck.campaign.processes import exploration
-from statecheck.campaign.processes import worker as worker_module
-from statecheck.campaign.processes.exploration import Exploration
-from statecheck.campaign.processes.tasks import (
+from statecheck.campaign import worker as worker_module
+from statecheck.campaign.tasks import (
     CallBegan,
     ExampleFailed,
     ExamplesRun,
@@ -25,7 +23,7 @@ from statecheck.campaign.processes.tasks import (
     SearchEnded,
     Setting,
 )
-from statecheck.campaign.processes.worker import Worker
+from statecheck.campaign.worker import Exploration, Worker
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.case import CHANCE
@@ -168,7 +166,7 @@ def in_hand(worker: Worker) -> list[Path]:
 
 
 def test_examples_are_counted_once_in_progress_and_end_together(make: Make, monkeypatch: Any) -> None:
-    monkeypatch.setattr(exploration, "_PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(worker_module, "_PROGRESS_SECONDS", 0.0)
 
     def half(trial: Example, x: int) -> None:
         if x % 2:
@@ -415,7 +413,7 @@ def test_failures_of_several_kinds_all_end_in_the_corpus(make: Make, tmp_path: P
     own, *others = end.found
     assert others
     assert own.shrunk
-    assert {(one.shrunk, one.note) for one in others} == {(False, exploration._NOT_SHRUNK)}
+    assert {(one.shrunk, one.note) for one in others} == {(False, worker_module._NOT_SHRUNK)}
     assert kept_in(tmp_path) == {one.buckets[0] for one in end.found} == set(end.failing)
     assert all(Path(one.corpus).is_file() for one in end.found)
 
@@ -423,12 +421,12 @@ def test_failures_of_several_kinds_all_end_in_the_corpus(make: Make, tmp_path: P
 def test_of_very_many_kinds_of_failures_some_are_kept(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exploration, "_MOST_BESIDE", 2)
+    monkeypatch.setattr(worker_module, "_MOST_BESIDE", 2)
     end = explored(make(fails_by(26)))
     assert len(end.failing) > 4
     # The smallest may have been met when there was no room any more.
     assert len(kept_in(tmp_path)) == len(end.found) in {3, 4}
-    assert any(f"{NAME}: fails in more than 2 ways at once" in trouble for trouble in end.troubles)
+    assert any(f"{NAME}: fails in more than 2 ways at once" in warning for warning in end.warnings)
 
 
 # Errors of the harness.
@@ -461,7 +459,7 @@ def test_an_error_while_shrinking_keeps_the_case_in_hand(make: Make, tmp_path: P
     assert (end.status, x_of(found)) == ("falsified", failed[0])
     assert "An error ended the search for a smaller input: " in text_of(found.report)
     assert kept_in(tmp_path) == {found.buckets[0]}
-    assert any("an error ended the search for a smaller input" in trouble for trouble in end.troubles)
+    assert any("an error ended the search for a smaller input" in warning for warning in end.warnings)
 
 
 def test_a_failure_that_does_not_repeat_is_kept_and_reported_as_such(make: Make, tmp_path: Path) -> None:
@@ -482,7 +480,7 @@ def test_what_was_found_stands_where_its_report_cannot_be_written(make: Make, tm
     end = explored(make())
     assert (end.status, first(end).report) == ("falsified", "")
     assert kept_in(tmp_path) == {first(end).buckets[0]}
-    assert [trouble for trouble in end.troubles if "could not be written" in trouble]
+    assert [warning for warning in end.warnings if "could not be written" in warning]
 
 
 # Known defects.
@@ -583,4 +581,4 @@ def test_a_case_is_in_the_corpus_where_a_condition_of_a_known_defect_raises(make
     end = explored(worker)
     assert (end.status, x_of(first(end)), Path(first(end).corpus).is_file()) == ("falsified", 50, True)
     message = "a condition of known defect raises raised KeyError: 'missing': the case counts as new"
-    assert end.troubles == (message,)
+    assert end.warnings == (message,)

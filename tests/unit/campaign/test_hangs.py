@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from statecheck.campaign.pages.summary import verdict
-from statecheck.campaign.processes.pool import Gpu, WorkerHandle
-from statecheck.campaign.processes.tasks import CallBegan, Explore, Explored, Replay, Replayed, SearchEnded
+from statecheck.campaign.pool import Gpu, WorkerHandle
 from statecheck.campaign.record import CampaignRecord, CorpusRecord
+from statecheck.campaign.tasks import CallBegan, Explore, Explored, Replay, Replayed, SearchEnded
 from statecheck.workers import limits
 from tests.helpers.cases import a_case
 from tests.helpers.faulty import EXACT
@@ -143,7 +143,7 @@ def reports(task: Explore, actor: Actor) -> None:
 )
 def test_a_slow_exploration_is_waited_for(tmp_path: Path, body: Body, options: dict[str, Any]) -> None:
     record, given = pretended(tmp_path, body, only=EXACT, budget=0.2, grace=3.0, **options)
-    assert (record.properties[0].status, record.troubles, code_of(record)) == ("passed", [], 0)
+    assert (record.properties[0].status, record.warnings, code_of(record)) == ("passed", [], 0)
     assert record.examples == sum(task.max_examples for task in given)
 
 
@@ -155,7 +155,7 @@ def test_other_work_than_calls_has_a_limit_too(tmp_path: Path, monkeypatch: pyte
         hangs(task, actor)
 
     record, given = pretended(tmp_path, hangs_in_its_report, only=EXACT, budget=1.0, time_limit=0.1)
-    assert "a worker did not go on within 0.2 s" in record.troubles[0]
+    assert "a worker did not go on within 0.2 s" in record.warnings[0]
     assert given[1].isolated
 
 
@@ -175,7 +175,7 @@ def test_a_death_that_is_not_repeated_is_an_error_unless_another_process_caused_
 
     record, given = pretended(tmp_path, dies, only=EXACT, budget=1.0)
     assert (record.buckets, record.properties[0].status, code_of(record)) == ([], status, exit_code)
-    assert record.troubles == [f"{EXACT}: a worker died with exit code {code} (seed {given[0].seed})"]
+    assert record.warnings == [f"{EXACT}: a worker died with exit code {code} (seed {given[0].seed})"]
 
 
 def test_a_property_whose_worker_died_without_time_for_another_is_not_finished(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_worker_that_is_never_ready_is_replaced_a_few_times(
     monkeypatch.setattr(Actor, "say", never_ready)
     record, given = pretended(tmp_path, passes, only=EXACT, budget=20.0)
     assert (given, len(spawned), code_of(record)) == ([], 3, 2)
-    assert record.troubles == [
+    assert record.warnings == [
         "a worker died with exit code 3 before it was ready",
         "the canary was not run: the campaign ended before its turn",
     ]
@@ -255,5 +255,5 @@ def test_an_unexpected_exception_is_tried_again_in_another_worker(tmp_path: Path
     # The retry comes after the other visits of the first pass.
     assert given[0].seed in [task.seed for task in given[1:]]
     assert pids[0] not in pids[1:]
-    (trouble,) = record.troubles
-    assert trouble.endswith("OSError: no such folder")
+    (warning,) = record.warnings
+    assert warning.endswith("OSError: no such folder")

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from statecheck.campaign import coordinator
-from statecheck.campaign.known_defects import KnownDefects
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.processes.tasks import Explore
 from statecheck.campaign.record import BucketRecord, CampaignRecord, PropertyRecord
-from statecheck.campaign.state import PropertyState
+from statecheck.campaign.state import KnownDefects, PropertyState
+from statecheck.campaign.tasks import Explore
 from statecheck.campaign.terminal.results import (
     budget_that_would_do,
     not_reached,
@@ -73,7 +72,7 @@ def test_a_defect_is_gone_only_once_each_of_its_properties_was_tried_enough(
 
 
 @pytest.mark.parametrize(
-    ("rows", "remark"),
+    ("rows", "note"),
     [
         (
             [("divide/a", 0, "needs cpu, runs on cuda"), ("cdiv/b", 0, "needs cpu, runs on cuda")],
@@ -86,10 +85,10 @@ def test_a_defect_is_gone_only_once_each_of_its_properties_was_tried_enough(
     ],
     ids=str,
 )
-def test_a_defect_that_was_not_tried_has_the_reason(rows: list[tuple[Any, ...]], remark: str) -> None:
+def test_a_defect_that_was_not_tried_has_the_reason(rows: list[tuple[Any, ...]], note: str) -> None:
     defects = KnownDefects([LARGE])
     defects.conclude({one[0]: row(*one) for one in rows})
-    assert (defects.all["large"].standing, defects.all["large"].remark) == ("not tried", remark)
+    assert (defects.all["large"].standing, defects.all["large"].note) == ("not tried", note)
 
 
 def test_a_defect_of_any_property_is_not_gone_where_only_some_were_tried() -> None:

@@ -59,13 +59,13 @@ def pair(one: dict[str, Any], other: dict[str, Any]) -> CampaignRecord:
 def test_what_shards_did_adds_up() -> None:
     whole = pair({}, {"properties": [a_property(launches=True)]})
     assert whole.properties == [a_property(counts=Counts(20, 20), seconds=4.0, launches=True)]
-    assert (whole.examples, whole.seconds, whole.complete, whole.troubles) == (20, 101.0, True, [])
+    assert (whole.examples, whole.seconds, whole.complete, whole.warnings) == (20, 101.0, True, [])
     assert (whole.plan.shard, whole.plan.shards, whole.plan.budget) == (0, 1, 100.0)
     assert whole.began == "2026-11-21T01:00:00+00:00"
 
 
 def test_the_order_of_shards_does_not_matter() -> None:
-    shards = [a_shard(0, 3, buckets=[a_bucket()]), a_shard(1, 3, troubles=["slow disk"]), a_shard(2, 3)]
+    shards = [a_shard(0, 3, buckets=[a_bucket()]), a_shard(1, 3, warnings=["slow disk"]), a_shard(2, 3)]
     assert merge_records(shards) == merge_records(shards[::-1])
 
 
@@ -113,18 +113,18 @@ def test_launches_of_shards_add_up() -> None:
     assert whole.launched == [(copied, 7), (moved, 1)]
 
 
-def test_troubles_say_whose_they_are() -> None:
-    assert pair({}, {"troubles": ["slow disk"]}).troubles == ["shard 2/2: slow disk"]
+def test_warnings_name_their_shard() -> None:
+    assert pair({}, {"warnings": ["slow disk"]}).warnings == ["shard 2/2: slow disk"]
 
 
 def test_a_canary_that_one_shard_did_not_find_was_not_found() -> None:
     whole = pair({}, {"canary": ""})
-    assert (whole.canary, whole.troubles) == ("", ["shard 2/2: the canary was not found"])
+    assert (whole.canary, whole.warnings) == ("", ["shard 2/2: the canary was not found"])
 
 
 def test_a_missing_shard_leaves_the_campaign_incomplete() -> None:
     whole = merge_records([a_shard(0, 3), a_shard(2, 3)])
-    assert (whole.complete, whole.troubles) == (False, ["shard 2/3 is missing"])
+    assert (whole.complete, whole.warnings) == (False, ["shard 2/3 is missing"])
 
 
 def test_a_copy_of_a_record_counts_once() -> None:
@@ -140,7 +140,7 @@ def test_a_shard_that_did_not_end_leaves_the_campaign_incomplete(change: dict[st
 
 
 def test_a_campaign_without_shards_is_left_as_it_is() -> None:
-    alone = a_shard(0, 1, troubles=["slow disk"])
+    alone = a_shard(0, 1, warnings=["slow disk"])
     assert merge_records([alone]) == alone
 
 
@@ -292,4 +292,4 @@ def test_a_hostile_case_costs_the_others_nothing(tmp_path: Path) -> None:
     assert desk.merge() == 1
     assert len(desk.written.buckets) == 2
     assert len(Corpus(desk.corpus).entries()) == 1
-    assert any("bucket 0000000000 was not written" in message for message in desk.written.troubles)
+    assert any("bucket 0000000000 was not written" in message for message in desk.written.warnings)

@@ -73,7 +73,7 @@ def test_effects_of_a_port_on_its_process_are_no_failures(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
     record = record_of(tmp_path / "project")
     assert [row.status for row in record.properties] == ["passed"]
-    assert record.troubles == []
+    assert record.warnings == []
     assert "\x1b" not in done.stdout + done.stderr
     assert "::error" not in done.stderr
     assert done.stdout.count("\nCLEAN\n") == 1

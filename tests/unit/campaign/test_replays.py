@@ -14,8 +14,8 @@ import pytest
 from statecheck.campaign.corpus import Corpus, replayed
 from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.pages.text import markdown
-from statecheck.campaign.processes.tasks import Explore, Replay, Replayed
 from statecheck.campaign.record import CampaignRecord, CorpusRecord
+from statecheck.campaign.tasks import Explore, Replay, Replayed
 from statecheck.campaign.terminal.results import print_failures, print_verdict
 from statecheck.case import Case
 from statecheck.case.values import Call, Device, Fake, Returned, Tensor, call
@@ -322,7 +322,7 @@ def test_an_idle_worker_that_is_killed_is_mentioned(tmp_path: Path) -> None:
 
     chosen = f"{EXACT} or {PADDED}"
     record, _ = pretended(tmp_path, ends_while_another_is_busy, examples=80, engines=2, only=chosen)
-    assert record.troubles == ["a worker died with exit code -9 between two tasks"]
+    assert record.warnings == ["a worker died with exit code -9 between two tasks"]
 
 
 def test_the_reports_of_a_campaign_say_that_a_worker_was_killed(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.processes.tasks import Explore, Explored
 from statecheck.campaign.scheduler import Scheduler, first_compared
+from statecheck.campaign.tasks import Explore, Explored
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import load_properties
 from statecheck.execution.selection import follows_requests

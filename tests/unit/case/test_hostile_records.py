@@ -118,7 +118,7 @@ def test_a_record_whose_case_is_hostile_makes_no_report_of_it(
     found = everything(tmp_path)
     assert not [name for name in found if MARKER in name or name.endswith(("repro.py", "case.json"))]
     (whole,) = Path("reports").rglob(FILE)
-    assert any(hostile.refused in trouble for trouble in CampaignRecord.load(whole).troubles)
+    assert any(hostile.refused in warning for warning in CampaignRecord.load(whole).warnings)
 
 
 @pytest.mark.parametrize("hostile", FILES, ids=lambda one: one.tries)

@@ -190,7 +190,7 @@ def test_expected_failures_that_are_not_there_yet_are_none_and_are_noted_at_once
 
 def written(folder: Path) -> tuple[CampaignRecord, str]:
     """What `conform` writes beside the record of a campaign."""
-    record = CampaignRecord(Plan("night", PORT, profile="functions"), troubles=["half \ud800 a letter"])
+    record = CampaignRecord(Plan("night", PORT, profile="functions"), warnings=["half \ud800 a letter"])
     out = Console(record=True, width=500)
     folder.mkdir(exist_ok=True)
     _write_result(out, SimpleNamespace(current=lambda: record), folder)

@@ -63,7 +63,7 @@ def test_a_change_between_releases_that_were_picked_is_not_exact() -> None:
 def test_releases_that_were_not_tried_are_counted() -> None:
     found = bisected("+..-")
     assert found.rows == [("1", "right", ""), ("4", "wrong", "x = `1`")]
-    assert found.remark.startswith("2 of 4 releases were not tried")
+    assert found.note.startswith("2 of 4 releases were not tried")
 
 
 def test_what_gave_no_verdict_is_neither_right_nor_wrong() -> None:

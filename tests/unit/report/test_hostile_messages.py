@@ -79,8 +79,8 @@ def campaign(message: str) -> CampaignRecord:
         sentence=message,
         counts=Counts(1200, 1200, unchecked=Counter({message: 1})),
     )
-    known = KnownRecord(message, message, message, "showed", {message: 1}, remark=message)
-    return a_record(bucket, properties=[stated], troubles=[message], known=[known], canary=message)
+    known = KnownRecord(message, message, message, "showed", {message: 1}, note=message)
+    return a_record(bucket, properties=[stated], warnings=[message], known=[known], canary=message)
 
 
 def elements(text: str) -> list[Element]:

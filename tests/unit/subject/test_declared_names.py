@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from statecheck.campaign.coordinator import begin
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.start import begin
 from statecheck.diagnose.replay import NOT_APPLICABLE, replay_file
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.selection import require_declared_properties

@@ -11,7 +11,7 @@ import pytest
 
 from oracle.profile import DOCUMENTS
 from statecheck.campaign.corpus import Corpus, replayed
-from statecheck.campaign.known_defects import KnownDefects
+from statecheck.campaign.state import KnownDefects
 from statecheck.case import Case, Failure
 from statecheck.case.values import Returned, call
 from statecheck.diagnose.replay import FAILED, replay_case

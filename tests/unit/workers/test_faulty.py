@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from statecheck.campaign.processes.tasks import Explore, Setting
-from statecheck.campaign.processes.tasks import Explored as Ended
-from statecheck.campaign.processes.worker import Worker
+from statecheck.campaign.tasks import Explore, Setting
+from statecheck.campaign.tasks import Explored as Ended
+from statecheck.campaign.worker import Worker
 from statecheck.case import Case
 from statecheck.case.values import Raised
 from statecheck.execution import profiles

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from statecheck.campaign.processes.pool import start_share
+from statecheck.campaign.pool import start_share
 from statecheck.case.values import Device, Let, Name, Raised, Returned, Tensor, call
 from statecheck.execution.example import ExecutionContext
 from statecheck.workers.forkserver import Forked

@@ -32,7 +32,7 @@ def test_a_clean_campaign_explores_in_rounds_until_its_budget_is_used_up(tmp_pat
     assert "\nCLEAN\n" in clean.output
     assert f"report: {clean.home / 'report.html'}\n" in clean.output
     assert "CLEAN" in clean.page
-    assert (record.buckets, record.troubles) == ([], [])
+    assert (record.buckets, record.warnings) == ([], [])
     assert record.canary.startswith("found and shrunk to 10 in ")
     assert len(list((clean.home / "canary").glob("*/case.json"))) == 1
     assert (record.complete, record.interrupted, record.plan.examples) == (True, False, 600)
@@ -98,6 +98,6 @@ def test_a_process_that_shares_workers_is_started_again_without_a_finding(
         plan = replace(plan, reports=str(tmp_path / "reports"), corpus=str(tmp_path / "corpus"))
         record = Campaign(plan, watch).run()
     ended = "cpu: the process that shares its workers ended with -9, and was started again"
-    assert (record.troubles, record.buckets) == ([ended], [])
+    assert (record.warnings, record.buckets) == ([ended], [])
     assert (record.properties[0].status, record.properties[0].detail) == ("passed", "")
     assert killed[0] < 285 <= record.examples <= 315

@@ -13,9 +13,9 @@ from oracle.situations.registry import Situation
 from statecheck.campaign.corpus import kept_in
 from statecheck.campaign.pages.summary import is_new
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.processes.tasks import Explored, Found
 from statecheck.campaign.record import CampaignRecord, CorpusRecord
 from statecheck.campaign.state import CampaignState, PropertyState
+from statecheck.campaign.tasks import Explored, Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import Raised, call
@@ -144,16 +144,16 @@ def test_a_bucket_is_as_old_as_the_corpus_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "buckets", "troubles"),
+    ("verdict", "buckets", "warnings"),
     [("FAILED", 1, 0), ("FIXED", 0, 0), ("NOT APPLICABLE", 0, 0), ("UNREADABLE", 0, 1)],
 )
 def test_what_a_replayed_case_shows_is_known_from_the_beginning(
-    tmp_path: Path, verdict: str, buckets: int, troubles: int
+    tmp_path: Path, verdict: str, buckets: int, warnings: int
 ) -> None:
     state, path = campaign_state(), DIVIDED.save(tmp_path / "case.json")
     content = DIVIDED.to_data() if verdict == "FAILED" else {}
     state.replayed(CorpusRecord("case.json", verdict, "a reason"), path, content)
-    assert (len(state.buckets), len(state.record.troubles)) == (buckets, troubles)
+    assert (len(state.buckets), len(state.record.warnings)) == (buckets, warnings)
     assert state.property_states[NAME].known == (frozenset({ONE}) if buckets else frozenset())
     assert status_of(state) is (Status.FALSIFIED if buckets else Status.NOT_TESTED)
 

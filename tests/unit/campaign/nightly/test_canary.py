@@ -12,8 +12,8 @@ from hypothesis import settings
 from statecheck.campaign import canary
 from statecheck.campaign.canary import NAME, CanaryNotFound, run_canary
 from statecheck.campaign.pages.summary import verdict
-from statecheck.campaign.processes.tasks import CanaryResult, RunCanary, Setting
-from statecheck.campaign.processes.worker import Worker
+from statecheck.campaign.tasks import CanaryResult, RunCanary, Setting
+from statecheck.campaign.worker import Worker
 from statecheck.case import Case
 from statecheck.case.values import Outcome, Returned, Step
 from statecheck.execution import in_process, profiles
@@ -123,7 +123,7 @@ def test_a_campaign_whose_canary_is_not_found_is_not_to_be_trusted(
     assert result == CanaryResult("", "CanaryNotFound: 200 examples of it passed")
     assert worker.context.counts.examples == 0
     record, _ = pretended(tmp_path, passes, canary=result, budget=0.3, only=EXACT)
-    assert (record.canary, record.troubles) == (
+    assert (record.canary, record.warnings) == (
         "",
         ["the canary was not found: CanaryNotFound: 200 examples of it passed"],
     )

@@ -225,7 +225,7 @@ def test_the_summary_of_much_that_is_wrong_is_short() -> None:
     changes = {
         "properties": properties,
         "corpus": corpus,
-        "troubles": ["t"] * 50,
+        "warnings": ["t"] * 50,
         "canary": "",
         "complete": False,
         "launched": LAUNCHED * 50,
@@ -250,20 +250,20 @@ def test_a_file_that_cannot_be_written_keeps_no_other_from_it(tmp_path: Path, na
     record = a_record()
     write_reports(record, tmp_path)
     assert sum(one.is_file() for one in tmp_path.iterdir()) == 2
-    assert record.troubles == [f"{tmp_path / name} was not written: IsADirectoryError: Is a directory"]
+    assert record.warnings == [f"{tmp_path / name} was not written: IsADirectoryError: Is a directory"]
     if name != "campaign.json":
-        assert CampaignRecord.load(tmp_path / "campaign.json").troubles == record.troubles
+        assert CampaignRecord.load(tmp_path / "campaign.json").warnings == record.warnings
 
 
 @every_example
 def test_three_files_are_written(tmp_path: Path, name: str) -> None:
     record = EXAMPLES[name]
-    troubles = list(record.troubles)
+    warnings = list(record.warnings)
     path = write_reports(record, tmp_path / "campaigns" / "one")
     assert path == tmp_path / "campaigns" / "one" / "report.html"
     names = sorted(one.name for one in path.parent.iterdir())
     assert names == ["campaign.json", "report.html", "summary.md"]
-    assert record.troubles == troubles
+    assert record.warnings == warnings
 
 
 def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_the_page_before_stays_where_a_new_one_cannot_be_made(
     record = two_buckets()
     write_reports(record, tmp_path)
     assert path.read_bytes() == before
-    assert "ZeroDivisionError" in record.troubles[0]
+    assert "ZeroDivisionError" in record.warnings[0]
 
 
 DIVIDE = "def divide(x, y):\n    return x // y\n"

@@ -15,7 +15,8 @@ from oracle.situations.registry import Situation, situations_of
 from oracle.types import cdiv
 from properties.strategies.chunks import Packed
 from statecheck.campaign import marks
-from statecheck.campaign.marks import expected, noted, reachable
+from statecheck.campaign.marks import expected, reachable
+from statecheck.campaign.worker import noted
 from statecheck.execution.example import Example
 from statecheck.execution.machines import ExampleMachine, MachineProperty
 from statecheck.execution.registry import Property, load_properties

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from statecheck.campaign import unsaved_cases
+from statecheck.campaign.corpus import print_to
 from statecheck.util.text import visible
 
 _SUFFIX = ".output"
@@ -32,7 +32,7 @@ class Output:
     """
 
     def __init__(self, folder: Path) -> None:
-        unsaved_cases.print_to(os.fdopen(os.dup(2), "w", errors="backslashreplace"))
+        print_to(os.fdopen(os.dup(2), "w", errors="backslashreplace"))
         self._path = _path_of(folder, os.getpid())
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from statecheck.campaign.plan import ENGINE
-from statecheck.campaign.processes.tasks import (
+from statecheck.campaign.tasks import (
     BEAT_SECONDS,
     Event,
     Explore,

@@ -166,7 +166,7 @@ class Explored:
         launched: how often kernels were launched since then.
         gone: why the device can be used no more.
         tried, exhausted: of inputs that are not drawn, how many were tried to their end, and whether these are all.
-        troubles: what could not be done, a sentence each.
+        warnings: what could not be done, a sentence each.
     """
 
     property: str
@@ -186,7 +186,7 @@ class Explored:
     gone: str = ""
     tried: int = 0
     exhausted: bool = False
-    troubles: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,46 +1,66 @@
-"""One exploration of one property in a worker: what it counts, what it finds, and when it ends.
+"""One process of a campaign: explores properties, replays the corpus, runs the canary, and sends events to its coordinator.
 
-Hypothesis draws examples and shrinks the first that fails; the exploration observes them. It ends the search when its time is up or enough
-examples were compared, and has each failing case on disk before it goes on. After the search, the smallest case is confirmed, attributed
-and reported, and failures of other kinds that were met on the way go to the corpus as they are.
+`main` is the life of the process: it prepares itself, imports the subject, and does tasks until the coordinator sends None or is gone.
+Whatever fails is on disk before it is sent.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
+import os
+import signal
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from hypothesis.errors import Flaky
 
-from statecheck.campaign.corpus import not_written
-from statecheck.campaign.folder import Pending
-from statecheck.campaign.marks import noted
-from statecheck.campaign.processes.tasks import (
+from oracle.situations.registry import take
+from statecheck.campaign.canary import run_canary
+from statecheck.campaign.conformance import with_xfails
+from statecheck.campaign.corpus import CorpusFile, CorpusWriter, Pending, not_written, read, replayed
+from statecheck.campaign.tasks import (
+    BEAT_SECONDS,
+    CallBegan,
+    CanaryResult,
+    DeviceLost,
+    Event,
     ExampleFailed,
     ExamplesRun,
     Explore,
     Explored,
     Found,
+    Replay,
+    Replayed,
+    RunCanary,
     SearchEnded,
+    Setting,
+    Task,
+    WorkerReady,
 )
+from statecheck.campaign.worker_output import Output
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
-from statecheck.execution.example import Falsified, Observer
+from statecheck.execution import profiles
+from statecheck.execution.example import Example, ExecutionContext, Falsified, Observer
+from statecheck.execution.executors import Executor, ordinary_port
+from statecheck.execution.machines import ExampleMachine, MachineProperty
+from statecheck.execution.registry import Property, load_properties
 from statecheck.execution.verdict import Counts
+from statecheck.kernels import launch_counts
 from statecheck.kernels.launch_counts import How
-from statecheck.subject import KnownDeviation, Subject
+from statecheck.subject import KnownDefectMatcher, KnownDeviation, Subject, load
+from statecheck.workers.forkserver import Surroundings, kernels_of, move_to
+from statecheck.workers.port import InWorker
 from statecheck.workers.shared_workers import DeviceGone
-
-if TYPE_CHECKING:
-    from statecheck.campaign.processes.worker import Worker
 
 _CUT_SHORT = "**The time was up while smaller inputs were tried: there may be one.**"
 _AS_FOUND = "**Several properties had failed before: this input was neither shrunk nor run again.**"
@@ -69,7 +89,7 @@ class Exploration(Observer):
         self._marks, self._launched = Counter[str](), Counter[How]()
         self._reported, self._reported_at = Counts(), 0.0
         self._tried, self._exhausted = 0, False
-        self._pending = Pending(worker.pending, worker.trouble, self._into_corpus)
+        self._pending = Pending(worker.pending, worker.warn, self._into_corpus)
         self._latest: Case | None = None
         """The case that failed last."""
         self._failed_at: float | None = None
@@ -99,8 +119,8 @@ class Exploration(Observer):
             context.port, context.configuration, context.observer = worker.watched, "", Observer()
         self._keep_others()
         self._pending.settle(task.property)
-        troubles = (*worker.troubles, *worker.known_defects.errors)
-        worker.troubles = []
+        warnings = (*worker.warnings, *worker.known_defects.errors)
+        worker.warnings = []
         # Those since the last message about progress.
         counts = context.counts.take()
         counts.examples -= self._reported.examples
@@ -123,7 +143,7 @@ class Exploration(Observer):
             gone=gone,
             tried=self._tried,
             exhausted=self._exhausted,
-            troubles=troubles,
+            warnings=warnings,
         )
 
     # The search.
@@ -168,7 +188,7 @@ class Exploration(Observer):
         if isinstance(error, Flaky):
             return self._report(self._latest, "", flaky=True)
         brief = f"{type(error).__name__}: {error}".splitlines()[0]
-        self.worker.trouble(f"{self.task.unit}: an error ended the search for a smaller input: {brief}")
+        self.worker.warn(f"{self.task.unit}: an error ended the search for a smaller input: {brief}")
         note = f"**An error ended the search for a smaller input: {brief}**"
         return self._report(self._latest, note, shrunk=False)
 
@@ -218,7 +238,7 @@ class Exploration(Observer):
             self._pending.keep(self.task.property, case)
         else:
             what = f"fails in more than {_MOST_BESIDE} ways at once, and the others were not kept"
-            self.worker.trouble(f"{self.task.property}: {what}")
+            self.worker.warn(f"{self.task.property}: {what}")
         if is_first:
             self._failed_at = time.monotonic()
             seconds = 0.0 if self.task.as_found else self.task.shrinking
@@ -231,7 +251,7 @@ class Exploration(Observer):
         try:
             error.add_note(self.tested.keep_unread(case, folder))
         except OSError as second:
-            self.worker.trouble(not_written(folder, second))
+            self.worker.warn(not_written(folder, second))
 
     def _tell_progress(self) -> None:
         self._reported_at = time.monotonic()
@@ -249,7 +269,6 @@ class Exploration(Observer):
     def _report(self, case: Case, note: str, *, shrunk: bool = True, flaky: bool = False) -> tuple[str, str]:
         """Confirm, attribute and report the smallest case that was found; status and detail."""
         from statecheck.diagnose.diagnosis import SECONDS, Scene, as_found, diagnose, explain, note_of
-        from statecheck.workers.port import InWorker
 
         worker, setting, subject = self.worker, self.worker.setting, self.context.subject
         own = bucket_of(case).id
@@ -305,6 +324,34 @@ class Exploration(Observer):
         return self.worker.keeper.keep(case, dict(self.worker.setting.first_seen))
 
 
+def noted(tested: Property, note: Callable[[frozenset[str]], None]) -> Property:
+    """The same property, which tells after every example which marks this one has reached."""
+    if isinstance(tested, MachineProperty):
+        machine = tested.machine
+
+        def begin(self: ExampleMachine, trial: Example) -> None:
+            take()
+            machine.__init__(self, trial)
+
+        def teardown(self: ExampleMachine) -> None:
+            machine.teardown(self)
+            note(take())
+
+        noted_machine = type(machine.__name__, (machine,), {"__init__": begin, "teardown": teardown})
+        return replace(tested, machine=noted_machine)
+
+    @wraps(tested.body)
+    def body(trial: Example, **drawn: Any) -> None:
+        # What came up while the example was drawn, or in one that was thrown away, is no part of it.
+        take()
+        try:
+            tested.body(trial, **drawn)
+        finally:
+            note(take())
+
+    return replace(tested, body=body)
+
+
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
     """What properties and subjects print stays out of the display."""
@@ -316,3 +363,164 @@ def _has_memory_error(error: BaseException) -> bool:
     """Whether memory was short in what Hypothesis raises, which may be that an error came and went."""
     parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     return isinstance(error, MemoryError) or any(map(_has_memory_error, parts))
+
+
+class EventPipe:
+    """The worker's end of the pipe to the coordinator. A process that the subject has forked sends nothing, and ends."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._owner = pipe, os.getpid()
+
+    def send(self, event: Event) -> None:
+        if os.getpid() != self._owner:
+            os._exit(1)
+        self._pipe.send(event)
+
+
+class Worker:
+    """Does tasks in one execution context.
+
+    `isolated` is the port of a subject that runs in a process of its own, `watched` the one that explorations use, and `plain` the same
+    without the sanitizer. `warnings` says what could not be done, a sentence for each thing.
+    """
+
+    def __init__(self, setting: Setting, pipe: Connection, output: Output | None = None) -> None:
+        # What holds for the process is set before the subject is imported, which may look at it.
+        if setting.gpu:
+            os.environ["CUDA_VISIBLE_DEVICES"] = setting.gpu
+        profiles.load("nightly")
+        if kernels_of(setting.subject, setting.device):
+            import torch
+
+            from statecheck.kernels import triton_mode
+
+            torch.set_num_threads(1)
+            triton_mode.prepare(setting.device)
+        self.setting, self.output = setting, output
+        self.events = EventPipe(pipe)
+        self.pending = Path(setting.pending or Path(setting.reports) / "pending")
+        self.warnings: list[str] = []
+        self._beat_at = 0.0
+        self.properties = load_properties()
+        subject = with_xfails(setting, load(setting.subject))
+        self._apart: InWorker | None = None
+        self.isolated = self._in_worker() if setting.in_worker else None
+        self.watched: Executor = self.isolated or ordinary_port(
+            subject, setting.device, sanitized=setting.sanitized, on_call=self.beat
+        )
+        if subject.sequences is not None and not setting.in_worker:
+            subject.sequences.warm_up()
+        self.plain = self.watched
+        if getattr(self.watched, "watched", None):
+            from statecheck.execution.in_process import InProcess
+
+            self.plain = InProcess(load(setting.subject), setting.device, on_call=self.beat)
+        self.context = ExecutionContext(subject, self.watched)
+        keeps_in, reports = Path(setting.keeps_in), Path(setting.reports)
+        self.keeper = CorpusWriter(keeps_in, reports, lambda: subject.module, self.warn)
+        self.known_defects = KnownDefectMatcher(subject.known_deviations, subject.profile)
+
+    def beat(self) -> None:
+        """Tell the coordinator that a call begins. A call hangs if no further message comes."""
+        now = time.monotonic()
+        if now - self._beat_at > BEAT_SECONDS:
+            self._beat_at = now
+            self.events.send(CallBegan())
+
+    def isolated_port(self) -> InWorker:
+        """A port whose subject runs in a process that it may end."""
+        if self.isolated is not None:
+            return self.isolated
+        if self._apart is None:
+            self._apart = self._in_worker()
+        return self._apart
+
+    def _in_worker(self) -> InWorker:
+        setting = self.setting
+        port = InWorker(
+            setting.subject,
+            setting.device,
+            time_limit=setting.time_limit,
+            on_call=self.beat,
+            share=setting.share,
+        )
+        # Or else the first property would be taken for a slow one.
+        port.warm_up()
+        return port
+
+    def run(self, task: Task) -> None:
+        """Do a task, and send what came of it."""
+        if self.output is not None:
+            self.output.clear()
+        match task:
+            case Explore():
+                self.events.send(self.explored(task))
+            case Replay():
+                path = Path(task.path)
+                entry = read(path) or CorpusFile(path, None, "it is gone")
+                with quietly():
+                    port = self.isolated_port() if task.isolated else self.watched
+                    result, case = replayed(entry, self.context.subject, self.setting.device, port)
+                content = {} if case is None else case.to_data()
+                self.events.send(Replayed(result, content, self.take_launches()))
+            case RunCanary():
+                try:
+                    with quietly():
+                        canary = CanaryResult(run_canary(self.context, Path(task.folder)))
+                except Exception as error:
+                    canary = CanaryResult("", f"{type(error).__name__}: {error}")
+                # Its examples count for no property.
+                self.context.counts.take()
+                self.known_defects.clear()
+                self.events.send(canary)
+
+    def explored(self, task: Explore) -> Explored:
+        return Exploration(self, task).run()
+
+    def take_launches(self) -> Counter[How]:
+        """Kernels launched since the last time that this was asked, in this process and in those of isolated subjects."""
+        ports = (port for port in (self.isolated, self._apart) if port is not None)
+        return sum((port.take_launches() for port in ports), launch_counts.take())
+
+    def warn(self, sentence: str) -> None:
+        """Note that something could not be done."""
+        if sentence not in self.warnings:
+            self.warnings.append(sentence)
+
+    def close(self) -> None:
+        if self.output is not None:
+            self.output.close()
+        for port in (self.isolated, self._apart):
+            if port is not None:
+                port.close()
+
+
+def preload() -> None:
+    """What every worker needs, and what would take each of them a part of a second by itself."""
+    from statecheck.reference import situations  # noqa: F401 - it observes, as the oracle's do
+
+    load_properties()
+
+
+def main(descriptor: int, surroundings: Surroundings, setting: Setting) -> None:
+    """The process's life: tasks until None comes, or until the coordinator is gone."""
+    # Ctrl-C goes to every process of the terminal; the coordinator ends the workers when it has what they know.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    move_to(*surroundings)
+    pipe = Connection(descriptor)
+    # Before the subject is imported, which may write to the terminal as every call of it may.
+    output = Output(Path(setting.pending or Path(setting.reports) / "pending"))
+    try:
+        worker = Worker(setting, pipe, output)
+    except DeviceGone as gone:
+        with contextlib.suppress(OSError):
+            pipe.send(DeviceLost(str(gone)))
+        return
+    # What has been imported stays; there is no need to look through it again and again.
+    gc.freeze()
+    with contextlib.suppress(EOFError, OSError):
+        worker.events.send(WorkerReady())
+        while (task := pipe.recv()) is not None:
+            worker.run(task)
+    worker.close()
+    gc.unfreeze()
