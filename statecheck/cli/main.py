@@ -27,6 +27,7 @@ from statecheck.execution.verdict import CLEAN, INCOMPLETE, MISCONFIGURED
 from statecheck.rooms import release
 from statecheck.util.command_lines import program, remembered
 from statecheck.util.terminal import said, say
+from statecheck.workers.supervised import session
 
 SECTIONS = {
     "Look for defects": (fuzz, nightly, exhaust, replay_trace),
@@ -106,6 +107,8 @@ def run(command: Callable[[], int] = main) -> int:
     sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
     os.environ.update(remembered())
     code = command()
+    if (supervised := session()) is not None:
+        supervised.end(code)
     # The verdict stands: a signal that comes until the process is gone must not change its exit code.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

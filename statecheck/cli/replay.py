@@ -17,6 +17,8 @@ from statecheck.cli.options import (
 )
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.util.terminal import said, say
+from statecheck.workers.own_process import is_command
+from statecheck.workers.supervised import supervise
 
 
 @click.command(cls=OptionsCommand)
@@ -32,6 +34,8 @@ def replay(options: SimpleNamespace) -> int:
     from statecheck.util.files import write_text
 
     path = path_of(options.case, options.corpus)
+    if is_command():
+        supervise("replay", f"during the replay of {path}")
     found = replay_file(path, options.subject, options.device, time_limit=options.time_limit)
     say(said(found.headline))
     if options.verdict is not None:

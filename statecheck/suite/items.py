@@ -20,6 +20,7 @@ from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, adapted, load
 from statecheck.suite.declared import examples_wanted, run_missing
 from statecheck.workers.port import InWorker
+from statecheck.workers.supervised import import_limited
 
 MOST = "--statecheck-max-examples"
 
@@ -50,7 +51,8 @@ def suite_of(
         raise ValueError(f"max_examples = {max_examples}, but should be >= 1 [properties]")
     device = choose_device(device)
     triton_mode.prepare(device)
-    chosen = load(subject) if isinstance(subject, str) else adapted(subject)
+    with import_limited(str(subject)):
+        chosen = load(subject) if isinstance(subject, str) else adapted(subject)
     if known is not None:
         # A module's own SUBJECT may be that of other tests, too.
         chosen = copy(chosen)

@@ -19,6 +19,7 @@ from statecheck.subject import Subject, load
 from statecheck.suite.sanitizer import sanitizer
 from statecheck.suite.verdicts import FAIL_ON_UNTESTED, PropertyTests
 from statecheck.workers.port import InWorker
+from statecheck.workers.supervised import import_limited
 
 __all__ = ["sanitizer"]
 
@@ -59,7 +60,9 @@ def pytest_configure(config: pytest.Config) -> None:
         profiles.limit(config.getoption("--max-examples"))
         device = choose_device(config.getoption("--device"))
         triton_mode.prepare(device)
-        subject = load(config.getoption("--subject"))
+        name = config.getoption("--subject")
+        with import_limited(name):
+            subject = load(name)
         require_declared_properties(subject)
         Offers(subject).require(listed(config.getoption("--require")))
         port = _port(config, subject, device)

@@ -24,7 +24,7 @@ def supervise_command(config: pytest.Config) -> None:
     Processes of xdist are supervised by the one that starts them.
     """
     if _XDIST_WORKER not in os.environ and tuple(config.invocation_params.args) == tuple(sys.argv[1:]):
-        supervise()
+        supervise("test session", "at its start")
 
 
 @contextmanager
@@ -53,7 +53,6 @@ class _Distributed:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     supervise_command(config)
-    _note("at its start")
     with failing_end():
         code = yield
     running = session()

@@ -1,23 +1,27 @@
-"""A test session in a child process, whose parent tells an end of the session from an end of the process.
+"""A test session, or a replay, in a child process, whose parent tells an end of the session from an end of the process.
 
-In a test session, subjects run in the process whose exit code a shell or CI sees. Any code in a process can end it with exit code 0:
-`os._exit(0)` in a call, in an import or a thread, `exit(0)` of a C library, or `os.execv` of another program. Nothing within that
-process can prevent this, so the session runs in a fork, and the process that was started waits: it imports no subject, and knows an exit
-code of pytest's own from the code of a process that came to an end some other way.
+In a test session, subjects run in the process whose exit code a shell or CI sees; in a replay, conditions of declared defects do. Any code in a
+process can end it with exit code 0: `os._exit(0)` in a call, in an import or a thread, `exit(0)` of a C library, or `os.execv` of another
+program. Nothing within that process can prevent this, so the session runs in a fork, and the process that was started waits: it imports no
+subject, and knows an exit code of the session's own from the code of a process that came to an end some other way.
 
 The two share a page of memory, which no subject can close as it can a pipe.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import mmap
 import os
 import signal
 import struct
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
+from statecheck.workers import limits
 from statecheck.workers.forking import die_with_parent
 
 _SIZE = 4096
@@ -61,8 +65,26 @@ def session() -> Session | None:
     return _Running.session
 
 
-def supervise() -> None:
+@contextmanager
+def import_limited(subject: str) -> Iterator[None]:
+    """End the process, with a traceback, if the import of a subject takes longer than a worker may take for it."""
+    limit = limits.START
+    if _Running.session is not None:
+        _Running.session.note(f"during the import of subject {subject}, which may take {limit:g} s")
+    # In C, whatever holds the interpreter.
+    faulthandler.dump_traceback_later(limit, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def supervise(session: str, activity: str) -> None:
     """Go on in a child process, while this one waits for it, passes signals on and ends as the session does.
+
+    Args:
+        session: what it is, such as "test session".
+        activity: what it does first, see `Session.note`.
 
     Nothing happens in a session that is supervised already, where there are threads, which a fork would lose, or on a system without
     forks.
@@ -76,17 +98,18 @@ def supervise() -> None:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*_FORWARDED, signal.SIGCHLD})
     pid = os.fork()
     if pid:
-        _wait(pid, memory)
+        _wait(pid, memory, session)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     die_with_parent()
     _Running.session = Session(memory)
+    _Running.session.note(activity)
 
 
-def _wait(pid: int, memory: mmap.mmap) -> NoReturn:
+def _wait(pid: int, memory: mmap.mmap, session: str) -> NoReturn:
     """Wait for the child, and end with its exit code, or with another one where the session did not come to its end."""
     while (ended := os.waitpid(pid, os.WNOHANG))[0] == 0:
         _forward_next(pid)
-    code, said = _exit_code(os.waitstatus_to_exitcode(ended[1]), memory)
+    code, said = _exit_code(os.waitstatus_to_exitcode(ended[1]), memory, session)
     if said:
         print(f"\n{said}", file=sys.stderr, flush=True)
     # Without exit handlers: the child has run its own.
@@ -107,7 +130,7 @@ def _forward_next(pid: int) -> None:
         os.kill(pid, number)
 
 
-def _exit_code(code: int, memory: mmap.mmap) -> tuple[int, str]:
+def _exit_code(code: int, memory: mmap.mmap, session: str) -> tuple[int, str]:
     """The exit code to end with, and a sentence where the session did not come to its end.
 
     Args:
@@ -120,6 +143,6 @@ def _exit_code(code: int, memory: mmap.mmap) -> tuple[int, str]:
     activity = memory[_HEAD.size : _HEAD.size + length].decode(errors="replace")
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     return as_shell or 1, (
-        f"statecheck: the process of this test session {how} {activity}, before the session was over: no verdict. "
+        f"statecheck: the process of this {session} {how} {activity}, before the {session.rsplit(maxsplit=1)[-1]} was over: no verdict. "
         f"A campaign (statecheck fuzz) runs the subject in processes of its own, and reports the input that ends one."
     )

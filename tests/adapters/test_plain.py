@@ -26,6 +26,7 @@ from statecheck.execution.example import ExecutionContext, Falsified, OutsideDom
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
+from statecheck.execution.verdict import Status, verdict_of
 from statecheck.report.scripts.script import repro_script
 from subjects import Subject, load
 from subjects.plain import PlainSubject, adapted
@@ -213,7 +214,14 @@ def test_a_port_that_promises_to_refuse_is_tried_with_bad_input() -> None:
     assert tested.not_applicable(context_of(subject_of(chunk_offsets=offsets_of(0)))) is not None
 
 
-# Version 1.
+def test_a_port_to_which_no_bad_input_can_be_given_is_not_tested_with_bad_input() -> None:
+    tested = load_properties()["refusals/bad-input"]
+    # Bad input of a function that launches is tensors, and plain functions get numbers and lists alone.
+    context = context_of(subject_of(copy_runs=lambda src_ptrs, dst_ptrs, sizes: None, REFUSES=True))
+    assert tested.not_applicable(context) is None
+    tested.explore(context, seed=1, max_examples=20)
+    assert context.counts.examples > 0
+    assert verdict_of(context.counts).status is Status.NOT_TESTED
 
 
 # The example.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,7 @@ from statecheck.case.values import (
 )
 from statecheck.cli import main as cli
 from tests.helpers.cases import a_case
-from tests.helpers.modules import module
+from tests.helpers.modules import ROOT, module
 from tests.helpers.slow import slow_after
 from tests.unit.report.defects import (
     DEFECTS,
@@ -96,3 +99,34 @@ def test_a_replay_hands_over_documented_functions_only(
         code = replayed(case.save(tmp_path / "case.json"), name)
     assert code == 3
     assert "os.system" in capsys.readouterr().err
+
+
+ENDS_ITS_PROCESS = """
+import os, sys
+from statecheck.subject import Condition, KnownDeviation, Subject, Symptom
+
+def divide(x, y):
+    return 7
+
+def end(case, profile):
+    os._exit(0)
+
+SYMPTOM = Symptom("value", "divide", "result", condition=Condition(outcome=end))
+SUBJECT = Subject("toy_ending", sys.modules[__name__], (KnownDeviation("divide/exact", "a link", SYMPTOM),))
+"""
+
+
+def test_a_condition_that_ends_the_process_of_a_replay_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "toy_ending.py").write_text(ENDS_ITS_PROCESS, encoding="utf-8")
+    path = a_case(subject="toy_ending", property_id="divide/exact").save(tmp_path / "case.json")
+    # An interpreter of its own: what a fork of the test's process does at its end is not the command's.
+    done = subprocess.run(
+        [sys.executable, "-m", "statecheck", "replay", str(path), "--subject", "toy_ending"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"ended with exit code 0 during the replay of {path}, before the replay was over" in done.stderr

@@ -161,3 +161,37 @@ def test_the_session_ends_with_the_process_that_was_started(tmp_path: Path) -> N
     while child.exists() and child.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < until, "the session goes on"
         time.sleep(0.05)
+
+
+def test_a_subject_whose_import_never_ends_ends_the_session_with_its_name_and_the_limit(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "endless.py").write_text("while True:\n    pass\n")
+    (tmp_path / "short.py").write_text(
+        "from statecheck.workers import limits\n\nlimits.START = 2.0\n", encoding="utf-8"
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "short",
+            *PLUGIN,
+            "--pyargs",
+            "statecheck",
+            "--subject",
+            "endless",
+        ],
+        cwd=tmp_path,
+        env=ENVIRONMENT | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode not in (0, 5)
+    assert (
+        "during the import of subject endless, which may take 2 s, before the session was over" in done.stderr
+    )
+    assert "endless.py" in done.stderr
