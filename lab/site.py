@@ -20,8 +20,8 @@ from typing import Any
 from lab.sources import ROOT
 
 PAGES = ROOT / "build/site-pages"
-ROOT_PAGES = {"README.md": "overview.md", "PROTOCOL.md": "PROTOCOL.md", "CHANGELOG.md": "CHANGELOG.md"}
-"""Pages outside of docs, and where they are on the site: a README.md beside index.md would be its page, too."""
+ROOT_PAGES = {"README.md": "index.md", "PROTOCOL.md": "PROTOCOL.md", "CHANGELOG.md": "CHANGELOG.md"}
+"""Pages outside of docs, and where they are on the site: the README is the home page."""
 FOUND_FIRST = {"tutorial.md", "verdicts.md", "faq.md", "install.md", "conformance.md", "expected-failures.md"}
 """Pages that the site's search names before long ones, in which each word stands more often."""
 _BOOST = "---\nsearch:\n  boost: 4\n---\n\n"

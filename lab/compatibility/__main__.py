@@ -56,7 +56,7 @@ from statecheck.util.terminal import say
     help="where reports go, a folder for each release",
 )
 @option("--from", "saved", type=location, metavar="FOLDER", help="make the table from saved campaigns only")
-@option("--write", is_flag=True, help="keep the table, and put it into README.md and docs/compatibility.md")
+@option("--write", is_flag=True, help="keep the table, and put it into docs/compatibility.md")
 def compatibility(options: SimpleNamespace) -> int:
     """Run campaigns on several releases of a project, and make a table: releases x properties.
 

@@ -1,4 +1,4 @@
-"""The tables of releases: properties by topic and known defects in docs/compatibility.md, a line each in the README."""
+"""The tables of releases: properties by topic and known defects in docs/compatibility.md, and a line for each release above them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def summary(found: Compatibility) -> str:
 
 FILES = {
     "compatibility": "docs/compatibility.md",
-    "releases": "README.md",
+    "releases": "docs/compatibility.md",
     "compatibility-sglang": "docs/compatibility.md",
 }
 """The page that each part stands in, by its name."""

@@ -24,7 +24,7 @@ GENERATED = {"scoreboard.md"}
         ("docs/conformance.md", "[the protocol](../PROTOCOL.md)", "[the protocol](PROTOCOL.md)"),
         ("README.md", "[rules](docs/rules.md)", "[rules](rules.md)"),
         ("docs/findings/README.md", "[a file](../../subjects/vllm_known.toml)", "a file"),
-        ("docs/findings/triage.md", "[home](../../README.md)", "[home](../overview.md)"),
+        ("docs/findings/triage.md", "[home](../../README.md)", "[home](../index.md)"),
         ("docs/faq.md", "[out](https://example.org/a.md)", "[out](https://example.org/a.md)"),
         ("docs/faq.md", "```\n[a](../setup.py)\n```\n[b](../setup.py)", "```\n[a](../setup.py)\n```\nb"),
     ],
@@ -66,7 +66,7 @@ def test_the_pages_are_made_anew(tmp_path: Path) -> None:
 
 def test_each_picture_that_a_page_shows_is_on_the_site(tmp_path: Path) -> None:
     write_pages(tmp_path)
-    pages = [path for path in tmp_path.rglob("*.md") if path.name != "overview.md"]
+    pages = [path for path in tmp_path.rglob("*.md") if path != tmp_path / "index.md"]
     shown = {
         (path.parent / name).resolve()
         for path in pages
