@@ -10,19 +10,22 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from properties.strategies.align import written
-from properties.strategies.align.batches import OUT
-from properties.strategies.align.batches_after_forward import BatchAfterForward
-from properties.strategies.align.batches_before_forward import BatchBeforeForward
-from properties.strategies.align.cache import with_context
-from properties.strategies.align.kept import Group
-from properties.strategies.align.launches import (
-    POSTPROCESS,
-    POSTPROCESS_ALIGN,
+from properties.strategies.align.batches import (
+    OUT,
     POSTPROCESS_KERNEL,
-    PRECOPY,
     PRECOPY_KERNEL,
     PREPROCESS_KERNEL,
+    RUN_FUSED_POSTPROCESS,
+    RUN_FUSED_POSTPROCESS_ALIGN,
+    RUN_FUSED_PRECOPY,
+    BatchAfterForward,
+    BatchBeforeForward,
+    batches_after_forward,
+    batches_before_forward,
+    far_batches_after_forward,
+    far_batches_before_forward,
 )
+from properties.strategies.align.cache import with_context
 from properties.strategies.align.pointers import (
     COLLECT,
     DO_COPY,
@@ -39,23 +42,13 @@ from properties.strategies.align.pointers import (
     launch_again,
     runs,
 )
-from properties.strategies.align.runner import COPY_BUFFERS
-from properties.strategies.align.runner_steps import RunnerStep, runner_steps
-from properties.strategies.align.setup import CONTEXT, Setup
-from properties.strategies.align.setups import setups
-from properties.strategies.align.steps import (
-    batches_after_forward,
-    batches_before_forward,
-    far_batches_after_forward,
-    far_batches_before_forward,
-)
+from properties.strategies.align.runner import COPY_BUFFERS, RunnerStep, runner_steps
+from properties.strategies.align.setup import CONTEXT, Group, Setup, setups
 from properties.strategies.orders import orders
 from statecheck.case.values import Call, Fake, Let, Step, Tensor, Value, record
 from statecheck.execution.example import Example
 from statecheck.execution.registry import Configuration, prop
 
-# What is under test: in V1 requests are in rows of the batch, in V2 in slots that they keep from step to step.
-V1, V2, BEFORE = POSTPROCESS, POSTPROCESS_ALIGN, PRECOPY
 BOUND = (f"{CONTEXT}.create", f"{CONTEXT}.initialize_from_forward_context")
 """A context of the setup, bound to its layers and tables: what each fused launch begins with."""
 LAUNCH = "harness.launch"
@@ -72,21 +65,12 @@ METADATA = tuple(
         "state_dim_row_stride",
     )
 )
-
 Steps = list[Step]
-
-
-def by_row(batch: BatchAfterForward) -> Steps:
-    return batch.rowwise()
-
-
-def by_slot(batch: BatchAfterForward | BatchBeforeForward) -> Steps:
-    return batch.slotwise()
 
 
 def decided(batch: BatchBeforeForward) -> Steps:
     """The preprocess kernel, and the precopy of what it decides."""
-    return [*batch.advance(), batch.precopy()]
+    return [*batch.preprocess_by_slot(), batch.precopy()]
 
 
 def batches(written: Sequence[BatchAfterForward | BatchBeforeForward]) -> list[dict[str, Any]]:
@@ -94,68 +78,55 @@ def batches(written: Sequence[BatchAfterForward | BatchBeforeForward]) -> list[d
     return [{"batch": batch} for batch in written]
 
 
+def postprocesses(
+    word: str, examples: Sequence[BatchAfterForward] = (), **batch: bool
+) -> list[Configuration]:
+    """A property of the fused postprocess of each runner; `batch` are arguments of the strategy."""
+    return [
+        Configuration(f"v1-postprocess/{word}", RUN_FUSED_POSTPROCESS, written=batches(examples),
+            batch=batches_after_forward(by_slot=False, **batch), steps=BatchAfterForward.postprocess_by_row,
+            reason="after a step of requests in rows"),
+        Configuration(f"v2-postprocess/{word}", RUN_FUSED_POSTPROCESS_ALIGN, written=batches(examples),
+            batch=batches_after_forward(**batch), steps=BatchAfterForward.postprocess_by_slot,
+            reason="after a step of requests in slots"),
+    ]  # fmt: skip
+
+
+def precopy(word: str, examples: Sequence[BatchBeforeForward] = (), **batch: Any) -> Configuration:
+    """The property of the fused precopy."""
+    return Configuration(f"precopy/{word}", RUN_FUSED_PRECOPY, written=batches(examples),
+        batch=batches_before_forward(**batch), steps=BatchBeforeForward.precopy_by_slot,
+        reason="before a step")  # fmt: skip
+
+
 EVERY_BYTE = (
-    Configuration("v1-postprocess/boundary", V1, batch=batches_after_forward(mapped=False), steps=by_row,
-        written=batches(written.batches_after_forward()),
-        reason="where requests in rows end at a boundary or behind it"),
-    Configuration("v2-postprocess/boundary", V2, batch=batches_after_forward(), steps=by_slot,
-        written=batches(written.batches_after_forward()),
-        reason="where requests in slots end at a boundary or behind it"),
-    Configuration("precopy/running-column", BEFORE, batch=batches_before_forward(), steps=by_slot,
-        written=batches(written.batches_before_forward()),
-        reason="where requests go on in another column"),
-    Configuration("preprocess-kernel/precopy", PREPROCESS_KERNEL, LAUNCH, BEFORE, batch=batches_before_forward(), steps=decided,
+    *postprocesses("boundary", written.batches_after_forward()),
+    precopy("running-column", written.batches_before_forward()),
+    Configuration("preprocess-kernel/precopy", PREPROCESS_KERNEL, LAUNCH, RUN_FUSED_PRECOPY, batch=batches_before_forward(), steps=decided,
         written=batches(written.batches_before_forward()),
         reason="where the preprocess kernel decides what the precopy does"),
-    Configuration("v1-postprocess/idle-rows", V1, batch=batches_after_forward(mapped=False, crowded=True), steps=by_row,
-        written=batches(written.idle_batches_after_forward()),
-        reason="also for rows behind dozens of idle ones, after a step"),
-    Configuration("v2-postprocess/idle-rows", V2, batch=batches_after_forward(crowded=True), steps=by_slot,
-        written=batches(written.idle_batches_after_forward()),
-        reason="also for slots behind dozens of idle rows, after a step"),
-    Configuration("precopy/idle-rows", BEFORE, PREPROCESS_KERNEL, LAUNCH, batch=batches_before_forward(crowded=True), steps=decided,
-        written=batches(written.idle_batches_before_forward()),
-        reason="also for requests behind dozens of idle rows, before a step"),
-    Configuration("v1-postprocess/kernel-launch", POSTPROCESS_KERNEL, LAUNCH, batch=batches_after_forward(mapped=False),
-        steps=BatchAfterForward.launched_by_row, written=batches(written.single_requests_after_forward()),
+    Configuration("v1-postprocess/kernel-launch", POSTPROCESS_KERNEL, LAUNCH, batch=batches_after_forward(by_slot=False),
+        steps=BatchAfterForward.launch_postprocess_kernel, written=batches(written.single_requests_after_forward()),
         reason="where the postprocess kernel is launched as documented, with a program for each row and each state of every layer"),
     Configuration("precopy/kernel-launch", PRECOPY_KERNEL, LAUNCH, batch=batches_before_forward(),
-        steps=BatchBeforeForward.launched_by_slot, written=batches(written.single_requests_before_forward()),
+        steps=BatchBeforeForward.launch_precopy_kernel, written=batches(written.single_requests_before_forward()),
         reason="where the precopy kernel is launched as documented, with a program for each row and each state of every layer"),
 )  # fmt: skip
-MOVED_IN_PLACE = (
-    Configuration("v1-postprocess/memmove", V1, batch=batches_after_forward(in_place=True, mapped=False), steps=by_row,
-        reason="of requests in rows"),
-    Configuration("v2-postprocess/memmove", V2, batch=batches_after_forward(in_place=True), steps=by_slot,
-        reason="of requests in slots"),
+IDLE = (
+    *postprocesses("idle-rows", written.idle_batches_after_forward(), crowded=True),
+    Configuration("precopy/idle-rows", RUN_FUSED_PRECOPY, PREPROCESS_KERNEL, LAUNCH, batch=batches_before_forward(crowded=True), steps=decided,
+        written=batches(written.idle_batches_before_forward()), reason="before a step"),
 )  # fmt: skip
 FLAWED = (
-    Configuration("v1-postprocess/null-block", V1, batch=batches_after_forward(flawed=True, mapped=False), steps=by_row,
-        written=batches(written.flawed_batches_after_forward()),
-        reason="after a step of requests in rows"),
-    Configuration("v2-postprocess/null-block", V2, batch=batches_after_forward(flawed=True), steps=by_slot,
-        written=batches(written.flawed_batches_after_forward()),
-        reason="nor for a row without a slot, after a step of requests in slots"),
-    Configuration("precopy/null-block", BEFORE, batch=batches_before_forward(flawed=True), steps=by_slot,
-        written=batches(written.flawed_batches_before_forward()),
-        reason="before a step"),
-)  # fmt: skip
-FAR = (
-    Configuration(
-        "v1-postprocess/int64-offsets",
-        V1,
-        batch=far_batches_after_forward(),
-        steps=by_row,
-        reason="after a step",
-    ),
-    Configuration(
-        "precopy/int64-offsets",
-        BEFORE,
-        batch=far_batches_before_forward(),
-        steps=by_slot,
-        reason="before a step",
-    ),
+    *postprocesses("null-block", written.flawed_batches_after_forward(), flawed=True),
+    precopy("null-block", written.flawed_batches_before_forward(), flawed=True),
 )
+FAR = (
+    Configuration("v1-postprocess/int64-offsets", RUN_FUSED_POSTPROCESS, batch=far_batches_after_forward(),
+        steps=BatchAfterForward.postprocess_by_row, reason="after a step"),
+    Configuration("precopy/int64-offsets", RUN_FUSED_PRECOPY, batch=far_batches_before_forward(),
+        steps=BatchBeforeForward.precopy_by_slot, reason="before a step"),
+)  # fmt: skip
 
 
 @prop(EVERY_BYTE, "byte-exact", *BOUND)
@@ -164,7 +135,13 @@ def a_state_is_in_the_column_of_its_block(trial: Example, batch: Any, steps: Cal
     trial.agrees(*batch.prepared(), *steps(batch))
 
 
-@prop(MOVED_IN_PLACE, "memmove", *BOUND)
+@prop(IDLE, "byte-exact", *BOUND)
+def rows_behind_idle_ones_are_copied(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
+    """States behind dozens of idle rows are copied, byte for byte."""
+    trial.agrees(*batch.prepared(), *steps(batch))
+
+
+@prop(postprocesses("memmove", in_place=True), "memmove", *BOUND)
 def rows_move_as_through_a_temporary(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
     """Rows that move within their block move as through a temporary."""
     trial.agrees(*batch.prepared(), *steps(batch))
@@ -191,24 +168,28 @@ def offsets_have_64_bits(trial: Example, batch: Any, steps: Callable[[Any], Step
 )
 def test_a_request_goes_to_the_column_of_its_last_token(trial: Example, batch: BatchBeforeForward) -> None:
     """A request goes to the column of its last token and remembers where it comes from."""
-    trial.agrees(*batch.advance())
+    trial.agrees(*batch.preprocess_by_slot())
 
 
-@prop("align-context/unbound", "ownership", *BOUND, V1, batch=batches_after_forward(mapped=False))
+@prop(
+    "align-context/unbound",
+    "ownership",
+    *BOUND,
+    RUN_FUSED_POSTPROCESS,
+    batch=batches_after_forward(by_slot=False),
+)
 def test_a_context_that_is_not_bound_copies_nothing(trial: Example, batch: BatchAfterForward) -> None:
     """A context that is not bound copies nothing."""
-    trial.agrees(*batch.prepared()[:-1], *batch.rowwise())
+    trial.agrees(*batch.prepared()[:-1], *batch.postprocess_by_row())
 
 
 REORDERED = (
-    Configuration("v1-postprocess/program-order", V1, batch=batches_after_forward(mapped=False, reordered=True), steps=by_row,
-        reason="after a step of requests in rows"),
+    postprocesses("program-order", reordered=True)[0],
     # Counts are reset in place, while other programs still have to decide from the counts before.
-    Configuration("v2-postprocess/program-order", V2,
-        batch=batches_after_forward(reordered=True) | batches_after_forward(in_place=True, reordered=True), steps=by_slot,
+    Configuration("v2-postprocess/program-order", RUN_FUSED_POSTPROCESS_ALIGN, steps=BatchAfterForward.postprocess_by_slot,
+        batch=batches_after_forward(reordered=True) | batches_after_forward(in_place=True, reordered=True),
         reason="after a step of requests in slots"),
-    Configuration("precopy/program-order", BEFORE, batch=batches_before_forward(moving=True, reordered=True), steps=by_slot,
-        reason="before a step"),
+    precopy("program-order", moving=True, reordered=True),
 )  # fmt: skip
 
 
@@ -227,16 +208,7 @@ def no_order_of_programs_shows(
         trial.agrees(*batch.cache.refill(), *named, replace(last, schedule=schedule))
 
 
-ON_A_DEVICE = (
-    Configuration("v1-postprocess/no-sync", V1, batch=batches_after_forward(mapped=False), steps=by_row,
-        reason="after a step of requests in rows"),
-    Configuration("v2-postprocess/no-sync", V2, batch=batches_after_forward(), steps=by_slot,
-        reason="after a step of requests in slots"),
-    Configuration("precopy/no-sync", BEFORE, batch=batches_before_forward(), steps=by_slot, reason="before a step"),
-)  # fmt: skip
-
-
-@prop(ON_A_DEVICE, "cost", *BOUND, device="cuda")
+@prop([*postprocesses("no-sync"), precopy("no-sync")], "cost", *BOUND, device="cuda")
 def no_launch_waits_for_the_device(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
     """No launch waits for the device."""
     *named, last = steps(batch)
@@ -256,7 +228,7 @@ def test_no_order_of_programs_shows_in_the_columns_of_the_step(
     trial: Example, batch: BatchBeforeForward, chosen: list[str]
 ) -> None:
     """No order of programs shows in the columns of the step."""
-    *named, last = batch.advance()
+    *named, last = batch.preprocess_by_slot()
     assert isinstance(last, Call)
     for schedule in chosen:
         trial.agrees(*named, replace(last, schedule=schedule))
@@ -315,7 +287,13 @@ def replace_views(layer: Any, address: int) -> Any:
     return replace(layer, fields=(("kv_cache", views),))
 
 
-@prop("align-context/bound-once", "ownership", *BOUND, V1, batch=batches_after_forward(mapped=False))
+@prop(
+    "align-context/bound-once",
+    "ownership",
+    *BOUND,
+    RUN_FUSED_POSTPROCESS,
+    batch=batches_after_forward(by_slot=False),
+)
 def test_a_context_is_bound_once(trial: Example, batch: BatchAfterForward) -> None:
     """A context is bound once.
 
@@ -329,7 +307,7 @@ def test_a_context_is_bound_once(trial: Example, batch: BatchAfterForward) -> No
     )
     again = batch.setup.initialize(forward_context=moved_layers(cache.layers(), elsewhere))
     trial.agrees(replace(again, updates="", observes=METADATA))
-    *named, last = batch.rowwise()
+    *named, last = batch.postprocess_by_row()
     assert isinstance(last, Call)
     trial.agrees(*named, replace(last, observes=(*last.observes, *elsewhere.values())))
 
@@ -346,7 +324,13 @@ def moved_layers(layers: Mapping[str, Value], pools: Mapping[str, str]) -> dict[
     }
 
 
-@prop("v1-postprocess/idempotent", "ownership", *BOUND, V1, batch=batches_after_forward(mapped=False))
+@prop(
+    "v1-postprocess/idempotent",
+    "ownership",
+    *BOUND,
+    RUN_FUSED_POSTPROCESS,
+    batch=batches_after_forward(by_slot=False),
+)
 def test_storing_the_same_step_twice_is_storing_it_once(trial: Example, batch: BatchAfterForward) -> None:
     """Storing the same step twice is storing it once.
 
@@ -354,7 +338,7 @@ def test_storing_the_same_step_twice_is_storing_it_once(trial: Example, batch: B
     """
     size = batch.setup.block_size
     assume(not any(one.bias(size) > 0 and one.published(size) == one.running(size) for one in batch.requests))
-    trial.agrees(*batch.prepared(), *batch.rowwise())
+    trial.agrees(*batch.prepared(), *batch.postprocess_by_row())
     once = trial.run(batch.postprocess())
     twice = trial.run(batch.postprocess())
     trial.holds(once == twice, "the second time left something else than the first", place="the second time")
@@ -410,15 +394,15 @@ def with_another_group(batch: BatchAfterForward, states: int) -> BatchAfterForwa
 
 
 CHANGES = (
-    Configuration("v1-postprocess/relabelled-blocks", V1, batch=batches_after_forward(mapped=False).map(seeded), steps=by_row,
+    Configuration("v1-postprocess/relabelled-blocks", RUN_FUSED_POSTPROCESS, batch=batches_after_forward(by_slot=False).map(seeded), steps=BatchAfterForward.postprocess_by_row,
         change=relabelled, shuffle=st.integers(1, 9), reason="where its block has another id, after a step"),
-    Configuration("precopy/relabelled-blocks", BEFORE, batch=batches_before_forward().map(seeded), steps=by_slot,
+    Configuration("precopy/relabelled-blocks", RUN_FUSED_PRECOPY, batch=batches_before_forward().map(seeded), steps=BatchBeforeForward.precopy_by_slot,
         change=relabelled, shuffle=st.integers(1, 9), reason="where its block has another id, before a step"),
-    Configuration("v2-postprocess/rows-without-slot", V2, batch=batches_after_forward().map(seeded), steps=by_slot,
+    Configuration("v2-postprocess/rows-without-slot", RUN_FUSED_POSTPROCESS_ALIGN, batch=batches_after_forward().map(seeded), steps=BatchAfterForward.postprocess_by_slot,
         change=with_rows_without_a_slot, more=st.integers(1, 3), reason="where rows without a slot come in"),
-    Configuration("precopy/page-padding", BEFORE, batch=batches_before_forward().map(seeded), steps=by_slot,
+    Configuration("precopy/page-padding", RUN_FUSED_PRECOPY, batch=batches_before_forward().map(seeded), steps=BatchBeforeForward.precopy_by_slot,
         change=with_padding, padding=st.integers(1, 70), reason="where pages are padded"),
-    Configuration("v1-postprocess/another-group", V1, batch=batches_after_forward(mapped=False).map(seeded), steps=by_row,
+    Configuration("v1-postprocess/another-group", RUN_FUSED_POSTPROCESS, batch=batches_after_forward(by_slot=False).map(seeded), steps=BatchAfterForward.postprocess_by_row,
         change=with_another_group, states=st.integers(1, 2), reason="where there is another group of layers"),
 )  # fmt: skip
 
@@ -452,9 +436,9 @@ def counts_by_slot(batch: BatchAfterForward, left: Mapping[str, Value]) -> dict[
 
 
 ANY_ORDER = (
-    Configuration("v1-postprocess/row-order", V1, batch=batches_after_forward(mapped=False).map(seeded), steps=by_row,
+    Configuration("v1-postprocess/row-order", RUN_FUSED_POSTPROCESS, batch=batches_after_forward(by_slot=False).map(seeded), steps=BatchAfterForward.postprocess_by_row,
         counts=counts_by_row, order=st.integers(1, 9), reason="where requests are in rows"),
-    Configuration("v2-postprocess/row-order", V2, batch=batches_after_forward().map(seeded), steps=by_slot,
+    Configuration("v2-postprocess/row-order", RUN_FUSED_POSTPROCESS_ALIGN, batch=batches_after_forward().map(seeded), steps=BatchAfterForward.postprocess_by_slot,
         counts=counts_by_slot, order=st.integers(0, 9), slots=st.integers(0, 9), reason="and slots too, where requests are in slots"),
 )  # fmt: skip
 

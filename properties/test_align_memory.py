@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from properties.strategies.align.batches_after_forward import BatchAfterForward
-from properties.strategies.align.batches_before_forward import BatchBeforeForward
+from properties.strategies.align.batches import (
+    BatchAfterForward,
+    BatchBeforeForward,
+)
 from properties.strategies.align.pointers import COLLECT, DO_COPY, MovedRuns, do_copies, runs
 from properties.strategies.align.runner import COPY_BUFFERS
-from properties.strategies.align.steps import batches_after_forward, batches_before_forward
-from properties.test_align_copies import BEFORE, BOUND, V1, V2, Steps, by_row, by_slot, spell
+from properties.test_align_copies import BOUND, Steps, postprocesses, precopy, spell
 from statecheck.execution.example import Example
-from statecheck.execution.registry import Configuration, prop
+from statecheck.execution.registry import prop
 
 Batch = BatchAfterForward | BatchBeforeForward
 
@@ -25,30 +26,7 @@ def same_bytes(trial: Example, pool: str, seen: bytes, wanted: bytes, at: Iterab
     trial.holds(wrong is None, observed, expected, place=place)
 
 
-RED_ZONE = (
-    Configuration("v1-postprocess/red-zone", V1, batch=batches_after_forward(mapped=False), steps=by_row,
-        reason="after a step of requests in rows"),
-    Configuration("v2-postprocess/red-zone", V2, batch=batches_after_forward(), steps=by_slot,
-        reason="after a step of requests in slots"),
-    Configuration("precopy/red-zone", BEFORE, batch=batches_before_forward(), steps=by_slot, reason="before a step"),
-)  # fmt: skip
-OWN_BLOCKS = (
-    Configuration("v1-postprocess/own-blocks", V1, batch=batches_after_forward(mapped=False), steps=by_row,
-        reason="which are those before boundaries, after a step of requests in rows"),
-    Configuration("v2-postprocess/own-blocks", V2, batch=batches_after_forward(), steps=by_slot,
-        reason="which are those before boundaries, after a step of requests in slots"),
-    Configuration("precopy/own-blocks", BEFORE, batch=batches_before_forward(), steps=by_slot,
-        reason="which are those where requests go on, before a step"),
-)  # fmt: skip
-SHIFTED = (
-    Configuration("v1-postprocess/shifted-rows", V1, batch=batches_after_forward(in_place=True, mapped=False), steps=by_row,
-        reason="of requests in rows"),
-    Configuration("v2-postprocess/shifted-rows", V2, batch=batches_after_forward(in_place=True), steps=by_slot,
-        reason="of requests in slots"),
-)  # fmt: skip
-
-
-@prop(RED_ZONE, "red zone", *BOUND)
+@prop([*postprocesses("red-zone"), precopy("red-zone")], "red zone", *BOUND)
 def nothing_else_changes(trial: Example, batch: Batch, steps: Callable[[Any], Steps]) -> None:
     """Nothing outside of the states of requests changes.
 
@@ -60,9 +38,9 @@ def nothing_else_changes(trial: Example, batch: Batch, steps: Callable[[Any], St
         same_bytes(trial, pool, after, before, batch.cache.outside_of_states(pool), "outside of states")
 
 
-@prop(OWN_BLOCKS, "ownership", *BOUND)
+@prop([*postprocesses("own-blocks"), precopy("own-blocks")], "ownership", *BOUND)
 def no_other_block_changes(trial: Example, batch: Batch, steps: Callable[[Any], Steps]) -> None:
-    """No block changes but those to which states are copied."""
+    """No block changes but those before boundaries, and those where requests go on."""
     left = trial.leaves(*batch.prepared(), *steps(batch))
     before, after = batch.cache.first_states, batch.cache.states(left)
     changed = {cell[1:] for cell in before if before[cell] != after[cell]}
@@ -75,7 +53,7 @@ def no_other_block_changes(trial: Example, batch: Batch, steps: Callable[[Any], 
     )
 
 
-@prop(SHIFTED, "memmove", *BOUND)
+@prop(postprocesses("shifted-rows", in_place=True), "memmove", *BOUND)
 def shifted_rows_arrive(trial: Example, batch: BatchAfterForward, steps: Callable[[Any], Steps]) -> None:
     """Conv rows that are shifted in their block arrive as they were.
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from properties.strategies.align.batches_after_forward import BatchAfterForward
+from properties.strategies.align.batches import BatchAfterForward, batches_after_forward
 from properties.strategies.align.runner import (
     BUFFERS,
     CLEANUP,
@@ -16,19 +16,18 @@ from properties.strategies.align.runner import (
     STAGE,
     STAGE_COLUMNS,
     STAGE_METADATA,
+    RunnerStep,
     Scheduled,
     buffers,
     cleanup,
     copy_buffers,
     postprocess,
     requests_of,
+    runner_steps,
     scheduler_output,
     stage,
 )
-from properties.strategies.align.runner_steps import RunnerStep, runner_steps
-from properties.strategies.align.setup import CONTEXT, Setup
-from properties.strategies.align.setups import setups
-from properties.strategies.align.steps import batches_after_forward
+from properties.strategies.align.setup import CONTEXT, Setup, setups
 from statecheck.case.values import Attribute, Call, Let, Name, Step, Value, int32, record
 from statecheck.execution.example import Example
 from statecheck.execution.registry import Configuration, prop
@@ -192,7 +191,7 @@ def after_a_step(batch: BatchAfterForward, *, with_postprocess: bool = True) -> 
     POSTPROCESS_GPU,
     BUFFERS,
     STAGE,
-    batch=batches_after_forward(mapped=False),
+    batch=batches_after_forward(by_slot=False),
 )
 def test_after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_counts(
     trial: Example, batch: BatchAfterForward
@@ -212,7 +211,7 @@ def test_after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_cou
     BUFFERS,
     STAGE,
     device="cuda",
-    batch=batches_after_forward(mapped=False),
+    batch=batches_after_forward(by_slot=False),
 )
 def test_the_postprocess_never_waits_for_the_device(trial: Example, batch: BatchAfterForward) -> None:
     """The postprocess never waits for the device."""

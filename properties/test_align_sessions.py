@@ -6,10 +6,20 @@ from collections.abc import Callable
 
 from hypothesis import assume
 
-from properties.strategies.align.launches import POSTPROCESS_ALIGN, PRECOPY, PREPROCESS_KERNEL
+from properties.strategies.align.batches import (
+    PREPROCESS_KERNEL,
+    RUN_FUSED_POSTPROCESS_ALIGN,
+    RUN_FUSED_PRECOPY,
+)
 from properties.strategies.align.runner import BUFFERS, CLEANUP, POSTPROCESS_GPU, PREPROCESS, STAGE
-from properties.strategies.align.session_runners import HistoryInRows, HistoryInSlots, HistoryRunner, look
-from properties.strategies.align.sessions import History, histories
+from properties.strategies.align.sessions import (
+    History,
+    HistoryInRows,
+    HistoryInSlots,
+    HistoryRunner,
+    histories,
+    look,
+)
 from properties.strategies.align.setup import CONTEXT
 from statecheck.case.values import Let, Value
 from statecheck.execution.example import Example
@@ -19,8 +29,8 @@ ROWS = (BUFFERS, PREPROCESS, STAGE, POSTPROCESS_GPU)
 SLOTS = (
     f"{CONTEXT}.create",
     f"{CONTEXT}.initialize_from_forward_context",
-    PRECOPY,
-    POSTPROCESS_ALIGN,
+    RUN_FUSED_PRECOPY,
+    RUN_FUSED_POSTPROCESS_ALIGN,
     PREPROCESS_KERNEL,
     "harness.launch",
 )

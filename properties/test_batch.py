@@ -25,8 +25,6 @@ COMPUTED, LENGTHS = (
     "CommonAttentionMetadata.compute_num_computed_tokens",
     "CommonAttentionMetadata.naive_query_lens",
 )
-
-
 BATCHES = (
     Configuration("split/decodes-first", splitting=splittings(), reason="where decodes come first"),
     Configuration("split/short-prefills", splitting=splittings(shuffled_batches()), reason="also where a prefill is as short as a decode"),

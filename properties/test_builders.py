@@ -79,8 +79,6 @@ UPDATING = st.sampled_from(("builder", "other"))
 """The builder of the updated metadata, or that of another group of layers, whose buffers hold no step yet."""
 SPECULATIVE_SESSIONS = sessions(**SPECULATING).map(accepted) | sessions(**SPECULATING).map(accepted).map(said)
 """Half of them with all that a runner can say."""
-
-
 FIELDS = (
     Configuration("builder/fields", session=sessions(), written=[{"session": session} for session in written_sessions()],
         reason="for eager steps"),

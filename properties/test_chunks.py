@@ -23,7 +23,6 @@ from statecheck.execution.registry import prop
 VARLEN = "compute_varlen_chunk_metadata"
 CONV = "compute_causal_conv1d_metadata"
 INDICES, OFFSETS = "prepare_chunk_indices", "prepare_chunk_offsets"
-
 FLA_SIZES = (64, 1, 2, 4)
 sequences = packed_sequences()
 short_sequences = packed_sequences(wide=False)

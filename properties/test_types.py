@@ -12,7 +12,6 @@ from statecheck.execution.registry import Configuration, prop
 
 PAGE = "MambaSpec.page_size_bytes.fget"
 BUDGET = "MambaSpec.max_memory_usage_bytes"
-
 numbers = st.integers(-20, 20) | st.integers(-(2**62), 2**62)
 divisors = st.integers(-9, 9).filter(bool)
 
@@ -78,8 +77,6 @@ PADDED_SPECS = specs(wide=False, page_size_padded=SMALL**MAX_AXES * 4 * MAX_STAT
     page_size_padded=2**62
 )
 """Pages with room for every state of small axes, of four bytes an element, and pages beyond all numbers of 32 bits."""
-
-
 PAGES = (
     Configuration("page-size/all-states", spec=specs(), reason="which are one behind the other"),
     Configuration(

@@ -18,12 +18,9 @@ from oracle.align import decisions, pointers
 from oracle.align.memory import Piece, StateTensor, copies_of
 from oracle.layout import StateGeometry
 from oracle.profile import Profile
-from properties.strategies.align.batches import OUT
-from properties.strategies.align.batches_after_forward import BatchAfterForward
-from properties.strategies.align.batches_before_forward import BatchBeforeForward
-from properties.strategies.align.kept import Group, Kept
+from properties.strategies.align.batches import OUT, BatchAfterForward, BatchBeforeForward
 from properties.strategies.align.requests import RequestAfterStep, RequestBeforeStep
-from properties.strategies.align.setup import Setup
+from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.case.values import Step
 
 POOL = 1 << APART
@@ -239,33 +236,33 @@ def _preprocess(inputs: Inputs, setup: Setup) -> Expected:  # noqa: ARG001 - it 
     return Expected({name: one.at for name, one in zip(names, found, strict=True)})
 
 
-def _rowwise(setup: Setup, profile: Profile) -> list[Step]:
+def _by_row(setup: Setup, profile: Profile) -> list[Step]:
     batch = BatchAfterForward(setup, (_After(3, 4, 2, 2),), profile=profile)
-    return [*batch.prepared(), *batch.rowwise()]
+    return [*batch.prepared(), *batch.postprocess_by_row()]
 
 
-def _slotwise(setup: Setup, profile: Profile) -> list[Step]:
+def _by_slot(setup: Setup, profile: Profile) -> list[Step]:
     batch = BatchAfterForward(setup, (_After(3, 4, 2, 2),), profile=profile)
-    return [*batch.prepared(), *batch.slotwise()]
+    return [*batch.prepared(), *batch.postprocess_by_slot()]
 
 
 def _before(setup: Setup, profile: Profile) -> list[Step]:
     batch = BatchBeforeForward(setup, (_Before(6, 4, 2),), profile=profile)
-    return [*batch.prepared(), *batch.slotwise()]
+    return [*batch.prepared(), *batch.precopy_by_slot()]
 
 
 def _advance(setup: Setup, profile: Profile) -> list[Step]:
-    return BatchBeforeForward(setup, (_Before(6, 4, 2),), profile=profile).advance()
+    return BatchBeforeForward(setup, (_Before(6, 4, 2),), profile=profile).preprocess_by_slot()
 
 
 V1 = SymbolicScene(
     "V1 postprocess", "v1-postprocess/boundary", "run_fused_postprocess",
     ("counts", "columns", "scheduled", "computed", "drafts", OUT),
-    _v1_domain, _v1, _rowwise, by_slot=False,
+    _v1_domain, _v1, _by_row, by_slot=False,
 )  # fmt: skip
 V2 = SymbolicScene(
     "V2 postprocess", "v2-postprocess/boundary", "run_fused_postprocess_align",
-    ("counts", "columns", "computed", "mapping"), _v2_domain, _v2, _slotwise,
+    ("counts", "columns", "computed", "mapping"), _v2_domain, _v2, _by_slot,
 )  # fmt: skip
 PRECOPY = SymbolicScene(
     "precopy", "precopy/running-column", "run_fused_precopy",

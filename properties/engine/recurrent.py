@@ -18,8 +18,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import normalize, silu, softplus
 
 from properties.engine.layer_state import LayerState
-from properties.strategies.align.kept import Group, Kept
-from properties.strategies.align.setup import Setup
+from properties.strategies.align.setup import Group, Kept, Setup
 
 WINDOW = 3
 """Past inputs that a short convolution of K = 4 taps needs, K-1."""

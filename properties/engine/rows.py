@@ -10,7 +10,7 @@ from properties.engine.metadata import ForwardBatch
 from properties.engine.worker import Runner
 from properties.engine.world import World
 from properties.strategies.align import runner as align_runner
-from properties.strategies.align.runners import InRows
+from properties.strategies.align.runner import InRows
 from statecheck.case.values import Call, Record
 
 

@@ -11,7 +11,7 @@ from oracle.types import cdiv
 from properties.engine.metadata import ForwardBatch
 from properties.engine.worker import Runner
 from properties.strategies.align.batches import table_by_slot
-from properties.strategies.align.runners import InSlots
+from properties.strategies.align.runner import InSlots
 from statecheck.case.values import Call, Let, Overwrite, Value, int32
 
 

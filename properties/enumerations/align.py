@@ -9,12 +9,9 @@ from itertools import count, permutations
 from typing import Any
 
 from properties.enumerations.sizes import sums
-from properties.strategies.align.batches import BatchLayout
-from properties.strategies.align.batches_after_forward import BatchAfterForward
-from properties.strategies.align.batches_before_forward import BatchBeforeForward
-from properties.strategies.align.kept import Group, Kept
+from properties.strategies.align.batches import BatchAfterForward, BatchBeforeForward, BatchLayout
 from properties.strategies.align.requests import RequestAfterStep, RequestBeforeStep
-from properties.strategies.align.setup import Setup
+from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.execution.enumerations import Enumeration
 
 _MOST_SLOTS = 3

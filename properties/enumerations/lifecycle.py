@@ -10,8 +10,7 @@ from typing import Any
 
 from properties.engine.scenarios import Scenario, Turn
 from properties.engine.world import World
-from properties.strategies.align.kept import Group, Kept
-from properties.strategies.align.setup import Setup
+from properties.strategies.align.setup import Group, Kept, Setup
 from properties.strategies.lifecycle import with_blocks
 from statecheck.execution.enumerations import Enumeration
 

@@ -26,15 +26,9 @@ from statecheck.case.values import Call, Record, Tensor, Value, boolean, int32, 
 
 POISON = 0x7EADBEE
 """Fills memory that may not be read; no block has this id."""
-
-
 SLOTS = 64
 """Entries of a slot mapping at most: it is no rule's argument."""
-
-
 T = TypeVar("T")
-
-
 _ID_BASES = st.sampled_from(((1, "int32"), (1, "int64"), (2**31 - 2**12, "int32"), (2**62, "int64")))
 
 
@@ -298,14 +292,8 @@ def _splittings(draw: st.DrawFn, drawn: st.SearchStrategy[Batch]) -> Splitting:
 # Strategies are made once: making them takes longer than drawing from them.
 _THRESHOLDS = counts(4, tuple(1 + bound for bound in MANY_DRAFTS), min_value=1)
 """Tokens of a decode at most: one and up to three drafts, or as many as engines draft."""
-
-
 _UNIFORM = st.booleans()
-
-
 _SHORT_EXTENDS = st.sampled_from((True, False))
-
-
 _SLACKS = st.sampled_from((0, 0, 1, 5))
 
 
@@ -315,9 +303,5 @@ def _thresholds(lens: tuple[int, ...]) -> st.SearchStrategy[int]:
 
 
 _BLOCK_SIZES = st.sampled_from((1, 2, 3, 4, 8))
-
-
 _STRIDES = st.sampled_from((0, 0, 1, 5))
-
-
 _OFFSETS = st.sampled_from((0, 0, 3))

@@ -21,7 +21,6 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 T = TypeVar("T")
-
 FEW_DRAFTS = 2
 """With two drafts there are all kinds of acceptance: none, some, and all of them."""
 MANY_DRAFTS = (4, 8)
@@ -41,7 +40,6 @@ MOST_TOKENS = 2**31 - 64
 """An int32 holds up to 2^31 - 1; a few tokens are left for properties that add some."""
 PAGE_BYTES = 2**31
 """Bytes of a page, or between two of them, that no int32 holds."""
-
 SELDOM = 12
 """One in so many draws goes beyond what is usual, where that costs little: a property is explored by 12 examples at a time."""
 

@@ -31,11 +31,7 @@ CLASSES = {
     "mamba2": "Mamba2AttentionMetadataBuilder",
     "gdn": "GDNAttentionMetadataBuilder",
 }
-
-
 HUGE = 10**6
-
-
 Rows = Literal["any", "decodes", "mixed"]
 """The rows of a step: of any kind, decodes alone, or at least one decode and one prompt."""
 

@@ -80,8 +80,6 @@ def lengths_around(unit: int) -> st.SearchStrategy[int]:
 WIDE_UNIT = 2**20
 """Above it, lengths between multiples are left out: hardly any number that is drawn of so many would be a large one."""
 _MOVES = st.sampled_from((None, None, None, 0, 1, -1))
-
-
 CHUNK_SIZES = (1, 2, 3, 4, 7, 8, 16, 64, 256)
 """Powers of two and others; 64 is FLA_CHUNK_SIZE, 256 the chunk of published Mamba-2 models."""
 MAX_SEQUENCES = 6

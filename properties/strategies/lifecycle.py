@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from oracle.types import cdiv
 from properties.engine.scenarios import Turn
 from properties.engine.world import World
-from properties.strategies.align.kept import Group, Kept
-from properties.strategies.align.setup import Setup
+from properties.strategies.align.setup import Group, Kept, Setup
 from properties.strategies.orders import schedules
 from properties.strategies.situations import noted
 

@@ -10,10 +10,13 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.vendor.pretty import RepresentationPrinter
 
-from properties.strategies.align.batches_after_forward import BatchAfterForward
-from properties.strategies.align.batches_before_forward import BatchBeforeForward
-from properties.strategies.align.kept import Group, Kept
-from properties.strategies.align.launches import POSTPROCESS, POSTPROCESS_ALIGN, PRECOPY
+from properties.strategies.align.batches import (
+    RUN_FUSED_POSTPROCESS,
+    RUN_FUSED_POSTPROCESS_ALIGN,
+    RUN_FUSED_PRECOPY,
+    BatchAfterForward,
+    BatchBeforeForward,
+)
 from properties.strategies.align.pointers import MEMCPY, collect
 from properties.strategies.align.requests import RequestAfterStep, RequestBeforeStep
 from properties.strategies.align.runner import (
@@ -21,6 +24,7 @@ from properties.strategies.align.runner import (
     STAGE_COLUMNS,
     STAGE_METADATA,
     STAGING,
+    RunnerStep,
     Scheduled,
     buffers,
     copy_buffers,
@@ -29,8 +33,7 @@ from properties.strategies.align.runner import (
     scheduler_output,
     stage,
 )
-from properties.strategies.align.runner_steps import RunnerStep
-from properties.strategies.align.setup import Setup
+from properties.strategies.align.setup import Group, Kept, Setup
 from properties.strategies.batch import Batch, RequestRow, metadata
 from properties.strategies.block_tables import BlockTable
 from properties.strategies.builder_sessions import captured_step
@@ -648,28 +651,35 @@ def initializations() -> Iterator[BadInput]:
 
 
 VECTORS = {
-    POSTPROCESS: (
+    RUN_FUSED_POSTPROCESS: (
         "num_accepted_tokens_gpu",
         "mamba_state_idx_gpu",
         "num_scheduled_tokens_gpu",
         "num_computed_tokens_gpu",
         "num_draft_tokens_gpu",
     ),
-    POSTPROCESS_ALIGN: (
+    RUN_FUSED_POSTPROCESS_ALIGN: (
         "num_accepted_tokens_gpu",
         "state_idx_gpu",
         "new_num_computed_tokens_gpu",
         "idx_mapping",
     ),
-    PRECOPY: ("state_idx_gpu", "src_col_gpu", "token_bias_gpu", "idx_mapping"),
+    RUN_FUSED_PRECOPY: ("state_idx_gpu", "src_col_gpu", "token_bias_gpu", "idx_mapping"),
 }
 GAPS = Tensor("int32", (2,), (1, 0, 1), (2,))
 NO_VECTORS: tuple[Bad, ...] = (GAPS, int32([1]), int64([1, 1]), int32([[1, 1]]), [1, 1])
 
 
 def launch(function: str, **changes: Value) -> Steps:
-    batch = BEFORE if function == PRECOPY else AFTER
-    *before, last = AFTER.rowwise() if function == POSTPROCESS else batch.slotwise()
+    batch, steps = (
+        AFTER if function != RUN_FUSED_PRECOPY else BEFORE,
+        {
+            RUN_FUSED_POSTPROCESS: AFTER.postprocess_by_row,
+            RUN_FUSED_POSTPROCESS_ALIGN: AFTER.postprocess_by_slot,
+            RUN_FUSED_PRECOPY: BEFORE.precopy_by_slot,
+        },
+    )
+    *before, last = steps[function]()
     assert isinstance(last, Call)
     return *batch.prepared(), *before, with_arguments(last, **changes)
 

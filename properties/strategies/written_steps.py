@@ -16,7 +16,6 @@ PROMPT, FIRST = StepRequest(5, 4, prefilling=True), StepRequest(9, 0, prefilling
 STALE = StepRequest(0, accepted=9, drafts=1), StepRequest(0, accepted=0, drafts=0)
 # A first token that the engine does not mark as a prompt's.
 NEW = StepRequest(1, 0)
-
 PLAIN = (
     BuildCall((DECODE, SHORT)),
     BuildCall((DECODE, PROMPT, FIRST, *STALE)),

@@ -16,10 +16,9 @@ import torch
 
 from examples import numpy_port
 from oracle.profile import Profile
-from properties.strategies.align.batches_after_forward import BatchAfterForward
-from properties.strategies.align.kept import Group, Kept
+from properties.strategies.align.batches import BatchAfterForward
 from properties.strategies.align.requests import RequestAfterStep
-from properties.strategies.align.setup import Setup
+from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.case import Case
 from statecheck.case.values import Call, Device, call, int32
 from statecheck.execution.example import ExecutionContext, Falsified, OutsideDomain
@@ -293,7 +292,7 @@ def stored_wrongly(name: str) -> Case:
     """A case in which the count of a request is not reset."""
     subject = load(name)
     with pytest.raises(Falsified) as caught:
-        context_of(subject).begin(a_property()).agrees(*PASSES.prepared(), *PASSES.slotwise())
+        context_of(subject).begin(a_property()).agrees(*PASSES.prepared(), *PASSES.postprocess_by_slot())
     return caught.value.case
 
 

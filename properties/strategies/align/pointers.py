@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from oracle.situations.align import pointers
 from properties.strategies.align.cache import Cache, pattern
-from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.runner import copy_buffers
-from properties.strategies.align.setup import Setup
+from properties.strategies.align.setup import Group, Kept, Setup
 from properties.strategies.bounds import MANY_ROWS, crowded, seldom
 from properties.strategies.orders import schedules
 from properties.strategies.situations import NamedSituations, named, noted
@@ -31,20 +30,10 @@ from statecheck.case.values import (
 )
 
 COLLECT = "collect_mamba_copy_meta"
-
-
 OVERLAPS = (pointers.TO_FRONT, pointers.TO_BACK, pointers.ONTO_ITSELF)
-
-
 DO_COPY = "do_mamba_copy_block"
-
-
 MEMCPY = "batch_memcpy"
-
-
 LISTS = ("copy_bufs.offset", "copy_bufs.sizes.np")
-
-
 POINTERS = ("copy_bufs.src_ptrs.np", "copy_bufs.dst_ptrs.np")
 
 
@@ -226,14 +215,10 @@ class MovedRuns(NamedSituations):
 
 
 SIZES = (*range(1, 21), 33, 64, 128, 1024, 1500, 4096, 17000, 17000, 17008, 17008, 32784, 32784)
-
-
 SMALL = 20
 """Bytes of a run, of which there may be many."""
 LARGE = 4096
 """Bytes of a run from which on it is copied alone: a CPU copies it in many small steps."""
-
-
 GAPS = (0, 1, 2, 3, 15, 15, 31)
 
 
@@ -269,8 +254,6 @@ def _runs(draw: st.DrawFn, some: st.SearchStrategy[list[MovedRun]]) -> MovedRuns
 
 
 _SHIFTS, _BACK, _GAPS = st.integers(0, 7), st.booleans(), st.sampled_from(GAPS)
-
-
 _SPARE, _SEEDS, _MANY = st.sampled_from((0, 0, 1)), st.integers(0, 7), seldom(24)
 
 

@@ -7,16 +7,12 @@ from dataclasses import replace
 from itertools import chain, cycle, islice
 from typing import TypeVar
 
-from properties.strategies.align.batches import BatchLayout
-from properties.strategies.align.batches_after_forward import BatchAfterForward
-from properties.strategies.align.batches_before_forward import BatchBeforeForward
-from properties.strategies.align.kept import Group, Kept
+from properties.strategies.align.batches import BatchAfterForward, BatchBeforeForward, BatchLayout
 from properties.strategies.align.requests import FLAWS, RequestAfterStep, RequestBeforeStep
-from properties.strategies.align.setup import Setup
+from properties.strategies.align.setup import Group, Kept, Setup
 from properties.strategies.refusals import CHANNELS_FIRST, SETUP
 
 _Request = TypeVar("_Request", RequestAfterStep, RequestBeforeStep)
-
 AFTER = (
     RequestAfterStep(3, 3, 2, 3),
     RequestAfterStep(10, 1),

@@ -13,10 +13,9 @@ from oracle.lifecycle.requests import ScheduledRequest, ScheduleRequest, Schedul
 from properties.engine.driver import Engine
 from properties.engine.flaws import Violation
 from properties.engine.world import World
-from properties.strategies.align.kept import Group, Kept
-from properties.strategies.align.launches import POSTPROCESS_ALIGN, PRECOPY
+from properties.strategies.align.batches import RUN_FUSED_POSTPROCESS_ALIGN, RUN_FUSED_PRECOPY
 from properties.strategies.align.runner import POSTPROCESS_GPU, PREPROCESS
-from properties.strategies.align.setup import Setup
+from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.case.values import Call, Outcome, Overwrite, Record, Returned, Tensor
 from statecheck.case.values import Step as Executed
 from statecheck.execution.example import ExecutionContext
@@ -27,7 +26,7 @@ POOL = "pool0"
 CONV, TEMPORAL, PADDING = range(20), range(20, 44), range(44, 52)
 """Bytes of a page: 5 rows of 2 channels of 2 bytes, 2 × 3 numbers of 4 bytes, and what is no state."""
 PAGE = 52
-COPIES = {"V1": (PREPROCESS, POSTPROCESS_GPU), "V2": (PRECOPY, POSTPROCESS_ALIGN)}
+COPIES = {"V1": (PREPROCESS, POSTPROCESS_GPU), "V2": (RUN_FUSED_PRECOPY, RUN_FUSED_POSTPROCESS_ALIGN)}
 BUILD = "Mamba2AttentionMetadataBuilder.build"
 
 

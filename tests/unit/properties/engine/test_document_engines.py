@@ -14,8 +14,7 @@ from properties.engine.driver import RUNNERS
 from properties.engine.metadata import ForwardBatch
 from properties.engine.rows import ByRow
 from properties.engine.world import World
-from properties.strategies.align.kept import Group, Kept
-from properties.strategies.align.setup import Setup
+from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.execution.registry import load_properties
 from statecheck.kernels import triton_mode
 from subjects import load

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from properties.engine.world import NEVER, World
-from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.runner import POSTPROCESS_GPU, PREPROCESS
-from properties.strategies.align.setup import Setup
+from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.case.values import Outcome, Raised, Returned, Tensor, record
 from statecheck.execution.example import ExecutionContext
 from tests.unit.properties.engine.driven import (

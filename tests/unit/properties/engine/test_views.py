@@ -12,9 +12,8 @@ from properties.engine.metadata import in_order
 from properties.engine.places import Mirror, StatePlace
 from properties.engine.report.story import KEPT
 from properties.engine.world import NEVER, World
-from properties.strategies.align.kept import Group, Kept
 from properties.strategies.align.runner import PREPROCESS
-from properties.strategies.align.setup import Setup
+from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.case.timeline import Cell, Spot, Timeline, WrongCell
 from statecheck.execution.example import ExecutionContext
 from tests.unit.properties.engine.driven import (

@@ -11,25 +11,22 @@ from properties.strategies import batch as batch_strategies
 from properties.strategies import block_tables as table_strategies
 from properties.strategies import builder_sessions, builders, chunks, layout, shapes
 from properties.strategies.align import batches as align_batches
-from properties.strategies.align import batches_after_forward as align_afters
-from properties.strategies.align import batches_before_forward as align_befores
 from properties.strategies.align import cache as align_cache
 from properties.strategies.align import pointers, requests, sessions
-from properties.strategies.align import runner_steps as align_steps
-from properties.strategies.align.batches_after_forward import BatchAfterForward
-from properties.strategies.align.batches_before_forward import BatchBeforeForward
-from properties.strategies.align.cache import Cache
-from properties.strategies.align.kept import Group, Kept
-from properties.strategies.align.pointers import runs
-from properties.strategies.align.runner_steps import runner_steps
-from properties.strategies.align.sessions import histories
-from properties.strategies.align.setup import Setup
-from properties.strategies.align.setups import setups
-from properties.strategies.align.steps import (
+from properties.strategies.align import runner as align_runner
+from properties.strategies.align import setup as align_setup
+from properties.strategies.align.batches import (
+    BatchAfterForward,
+    BatchBeforeForward,
     batches_after_forward,
     batches_before_forward,
     far_batches_after_forward,
 )
+from properties.strategies.align.cache import Cache
+from properties.strategies.align.pointers import runs
+from properties.strategies.align.runner import runner_steps
+from properties.strategies.align.sessions import histories
+from properties.strategies.align.setup import Setup, setups
 from properties.strategies.batch import (
     POISON,
     Batch,
@@ -220,11 +217,10 @@ ALIGN = (
     | runs()
 )
 MODULES = (
-    align_afters,
     align_batches,
-    align_befores,
     align_cache,
-    align_steps,
+    align_runner,
+    align_setup,
     batch_strategies,
     builder_sessions,
     builders,
@@ -237,7 +233,6 @@ MODULES = (
     table_strategies,
 )
 CLASSES = {name: one for module in MODULES for name, one in vars(module).items() if isinstance(one, type)}
-CLASSES |= {"Setup": Setup, "Group": Group, "Kept": Kept}
 
 
 @given(ANYTHING | ALIGN)

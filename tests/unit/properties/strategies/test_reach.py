@@ -13,17 +13,17 @@ from hypothesis.strategies import SearchStrategy
 
 from oracle.situations.align import decisions
 from properties.strategies import builder_sessions, builders
-from properties.strategies.align.pointers import runs
-from properties.strategies.align.requests import FLAWS
-from properties.strategies.align.runner_steps import runner_steps
-from properties.strategies.align.sessions import histories
-from properties.strategies.align.setups import setups as align_setups
-from properties.strategies.align.steps import (
+from properties.strategies.align.batches import (
     batches_after_forward,
     batches_before_forward,
     far_batches_after_forward,
     far_batches_before_forward,
 )
+from properties.strategies.align.pointers import runs
+from properties.strategies.align.requests import FLAWS
+from properties.strategies.align.runner import runner_steps
+from properties.strategies.align.sessions import histories
+from properties.strategies.align.setup import setups as align_setups
 from properties.strategies.batch import batches, shuffled_batches, splittings
 from properties.strategies.block_tables import WIDE_BLOCKS, block_tables
 from properties.strategies.bounds import MANY_DRAFTS, MOST_CHUNKS, around

@@ -10,22 +10,20 @@ import pytest
 from hypothesis.strategies import SearchStrategy
 
 from oracle.situations.align import decisions, pointers, runner
-from properties.strategies.align.batches import BatchLayout
-from properties.strategies.align.batches_after_forward import BatchAfterForward
-from properties.strategies.align.batches_before_forward import BatchBeforeForward
-from properties.strategies.align.cache import Filling
-from properties.strategies.align.kept import DTYPES, Group, Kept
-from properties.strategies.align.pointers import MovedRun, MovedRuns, runs
-from properties.strategies.align.requests import FLAWS, RequestAfterStep, RequestBeforeStep
-from properties.strategies.align.runner_steps import RunnerStep, runner_steps
-from properties.strategies.align.sessions import History, SessionRequest, SessionStep, histories
-from properties.strategies.align.setup import Setup
-from properties.strategies.align.setups import setups
-from properties.strategies.align.steps import (
+from properties.strategies.align.batches import (
+    BatchAfterForward,
+    BatchBeforeForward,
+    BatchLayout,
     batches_after_forward,
     batches_before_forward,
     far_batches_after_forward,
 )
+from properties.strategies.align.cache import Filling
+from properties.strategies.align.pointers import MovedRun, MovedRuns, runs
+from properties.strategies.align.requests import FLAWS, RequestAfterStep, RequestBeforeStep
+from properties.strategies.align.runner import RunnerStep, runner_steps
+from properties.strategies.align.sessions import History, SessionRequest, SessionStep, histories
+from properties.strategies.align.setup import DTYPES, Group, Kept, Setup, setups
 from properties.strategies.batch import (
     Batch,
     RequestRow,
