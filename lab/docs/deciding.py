@@ -31,7 +31,7 @@ def decided_by(tested: Property) -> str:
 
 
 def _names(body: Any) -> set[str]:
-    """Every name that a body or a machine uses, and those of the helpers in the modules with properties."""
+    """Every name that a body or a machine uses, and those of the helpers beside the properties."""
     names: set[str] = set()
     waiting, seen = [body], set[int]()
     while waiting:
@@ -52,7 +52,8 @@ def _names(body: Any) -> set[str]:
 
 
 def _states(helper: Any) -> bool:
-    return str(getattr(helper, "__module__", "")).rpartition(".")[2].startswith("test_")
+    module = str(getattr(helper, "__module__", ""))
+    return module.startswith("properties.releases.") or module.rpartition(".")[2].startswith("test_")
 
 
 def _names_in(code: CodeType) -> Iterator[str]:

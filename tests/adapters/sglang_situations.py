@@ -1,4 +1,4 @@
-"""Which situations the properties of SGLang's engine come to: run in the environment of a release, it prints those that each misses."""
+"""Which situations the configurations of SGLang's engine come to: run in the environment of a release, it prints those that each misses."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from statecheck.kernels import triton_mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
 EXAMPLES = 120
-"""Of a property; each situation comes up in some of so many, whatever the seed."""
+"""Of a configuration; each situation comes up in some of so many, whatever the seed."""
 
 
-def missed(names: Iterable[str]) -> dict[str, dict[str, int]]:
-    """By property, behind "radix-engine/", its situations, and how many scenarios came to each."""
+def missed(names: Collection[str]) -> dict[str, dict[str, int]]:
+    """By id of the configuration its situations, and how many scenarios came to each."""
     triton_mode.prepare("cpu")
-    from properties.engine.radix_marks import SITUATIONS
-    from properties.releases.live_marks import REACHED
+    from properties.releases.marks import REACHED
+    from properties.releases.test_radix_engine import CONFIGURATIONS
     from statecheck.execution import profiles
     from statecheck.execution.registry import load_properties
     from statecheck.subject import load
@@ -30,23 +30,25 @@ def missed(names: Iterable[str]) -> dict[str, dict[str, int]]:
     subject = load("sglang")
     tested = load_properties()
     found = {}
-    for name in names or SITUATIONS:
+    for one in CONFIGURATIONS:
+        if names and one.id not in names:
+            continue
         REACHED.clear()
         wrong = hunt(
-            tested[f"radix-engine/{name}"],
+            tested[one.id],
             subject,
             shrink=False,
             seeds=1,
             max_examples=EXAMPLES,
             sanitized=True,
         )
-        found[name] = {mark: REACHED[mark] for mark in SITUATIONS[name]}
+        found[one.id] = {mark: REACHED[mark] for mark in one.situations}
         ended = f", and ended after {wrong.examples} scenarios: {wrong.seen}" if wrong else ""
-        print(f"{name}: {found[name]}{ended}", file=sys.stderr, flush=True)
+        print(f"{one.id}: {found[one.id]}{ended}", file=sys.stderr, flush=True)
     return found
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="properties, without radix-engine/; all if none is named")
+    parser.add_argument("names", nargs="*", help="ids of configurations; all if none is named")
     print(json.dumps(missed(parser.parse_args().names)))

@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from properties.engine.radix_marks import SITUATIONS
+from properties.releases.test_radix_engine import CONFIGURATIONS
 from statecheck import rooms
 from tests.adapters.sglang_scenarios import PLAIN
 
@@ -83,7 +83,7 @@ def test_a_planted_defect_breaks_its_law(name: str) -> None:
     assert LAWS[name] in broken()[name]
 
 
-def test_each_property_comes_to_the_situations_that_it_is_for() -> None:
+def test_each_configuration_comes_to_the_situations_that_it_is_for() -> None:
     done = subprocess.run(
         [str(PYTHON), "-m", "tests.adapters.sglang_situations"],
         capture_output=True,
@@ -94,7 +94,7 @@ def test_each_property_comes_to_the_situations_that_it_is_for() -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     reached: dict[str, dict[str, int]] = json.loads(done.stdout.splitlines()[-1])
-    assert set(reached) == set(SITUATIONS)
+    assert set(reached) == {one.id for one in CONFIGURATIONS}
     assert {name: mark for name, found in reached.items() for mark, count in found.items() if not count} == {}
 
 

@@ -266,7 +266,7 @@ def test_a_field_of_settings_that_a_case_leaves_out_is_as_it_was_drawn() -> None
         for one in settings.body
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value is not None
     }
-    always = dict(LiveWorld().settings.fields)
+    always = dict(LiveWorld().settings_with("").fields)
     drawn = {one.name: one.default for one in fields(LiveWorld) if one.name != "layout"}
     assert {name: defaults[name] for name in drawn.keys() - always} == {
         name: drawn[name] for name in drawn.keys() - always

@@ -71,7 +71,7 @@ def test_nothing_stands_inside_of_a_subject_that_is_no_engine() -> None:
 def test_a_scenario_says_what_stands_inside() -> None:
     """So that its case needs no variable of the process to be tried again."""
     world = LiveWorld()
-    assert world.settings_with("") == world.settings
+    assert "inside" not in dict(world.settings_with("").fields)
     assert world.settings_with("impl")["inside"] == "impl"
 
 

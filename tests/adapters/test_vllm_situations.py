@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from properties.releases.live_marks import PURPOSES
+from properties.releases.test_real_engine import CONFIGURATIONS
 from statecheck import rooms
-from statecheck.execution.registry import load_properties
+from statecheck.execution.registry import Configuration
 from tests.helpers.releases import PYTHON, needs_release
 
 EXAMPLES = 300
@@ -19,7 +19,8 @@ _EXPLORES = """
 import json, sys
 from statecheck.kernels import triton_mode
 triton_mode.prepare("cpu")
-from properties.releases.live_marks import PURPOSES, REACHED
+from properties.releases.marks import REACHED
+from properties.releases.test_real_engine import CONFIGURATIONS
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import load_properties
@@ -29,9 +30,10 @@ name, examples = sys.argv[1], int(sys.argv[2])
 subject = load("vllm")
 context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
 tested = load_properties()[name]
+situations = next(set(one.situations) for one in CONFIGURATIONS if one.id == name)
 with drawing_only():
     for seed in range(examples // 10):
-        if set(PURPOSES[name]) <= REACHED.keys():
+        if situations <= REACHED.keys():
             break
         try:
             tested.explore(context, seed=seed, max_examples=10)
@@ -43,15 +45,9 @@ print(json.dumps(REACHED))
 
 @pytest.mark.slow
 @needs_release
-@pytest.mark.parametrize("name", PURPOSES)
-def test_a_property_of_the_engine_comes_to_the_situations_that_it_is_for(name: str) -> None:
-    command = (str(PYTHON), "-c", _EXPLORES, name, str(EXAMPLES))
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda one: one.id)
+def test_a_configuration_of_the_engine_comes_to_its_situations(configuration: Configuration) -> None:
+    command = (str(PYTHON), "-c", _EXPLORES, configuration.id, str(EXAMPLES))
     found = subprocess.run(command, cwd=rooms.FOLDER, capture_output=True, text=True, check=True)
     reached = json.loads(found.stdout.splitlines()[-1])
-    assert [one for one in PURPOSES[name] if one not in reached] == []
-
-
-def test_every_property_of_the_engine_says_what_it_is_for() -> None:
-    ids = {one.id for one in load_properties().values() if one.id.startswith("real-engine/")}
-    assert ids == PURPOSES.keys()
-    assert all(PURPOSES.values())
+    assert [one for one in configuration.situations if one not in reached] == []

@@ -1,12 +1,16 @@
-"""Scenarios of a whole engine: what it is like, and what happens to its requests, one thing after another."""
+"""Scenarios of vLLM's engine: its configuration, and events of its requests.
+
+`live_stories` draws any scenario, or one that leads to a situation by name and goes on from there; `connected_stories` does so for an
+engine with a connector, which saves states outside of the cache and loads them later; `staged_stories` divides the layers among stages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import chain
-from typing import Any, Protocol, Self
+from typing import Any, Self, TypeVar
 
 from hypothesis import strategies as st
 
@@ -38,15 +42,21 @@ SPARE_BLOCKS = 16
 _CHUNK = 4
 """Tokens of a chunk of a recurrent layer's scan."""
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class LiveAdd:
-    """A request with `own` tokens behind the first `shared` of what request number `like` has by then."""
+    """A request with `own` tokens behind the first `shared` of what request number `like` has by then.
+
+    The token number `stop_after` that it says is its stop token; none is with 0.
+    """
 
     own: int = 1
     max_tokens: int = 1
     shared: int = 0
     like: int = 0
+    stop_after: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,41 +89,6 @@ class LivePause:
 
 
 LiveEvent = LiveAdd | LiveAbort | LiveReset | LivePause | LiveTurns
-
-
-class EngineWorld(Protocol):
-    """What an engine is like, as far as a scenario depends on it."""
-
-    @property
-    def num_spec(self) -> int:
-        """Drafts of a step, at most."""
-
-    @property
-    def late_steps(self) -> int:
-        """Steps in which nothing may run, for each request, while something is carried."""
-
-    @property
-    def max_model_len(self) -> int:
-        """Tokens of a request, at most."""
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Variables that it is made with."""
-
-    def settings_with(self, inside: str) -> Record:
-        """Its settings, with this module's functions inside, "" for none."""
-
-
-class EngineStory(Protocol):
-    """A scenario of an engine."""
-
-    @property
-    def world(self) -> EngineWorld:
-        """The engine."""
-
-    @property
-    def events(self) -> Sequence[object]:
-        """What happens in it; a kind of scenario may have events of its own."""
 
 
 @dataclass(frozen=True)
@@ -149,25 +124,17 @@ class LiveWorld:
     late_stages: tuple[int, ...] = ()
     layout: str = "SD"
 
-    @property
-    def settings(self) -> Record:
-        """As a call's argument: what is not as usual."""
-        plain = LiveWorld()
-        changed: dict[str, Any] = {
-            one.name: getattr(self, one.name)
-            for one in fields(self)
-            if one.name != "layout" and getattr(self, one.name) != getattr(plain, one.name)
-        }
-        kept = {
-            name: getattr(self, name)
-            for name in ("kinds", "num_blocks", "max_model_len", "max_num_seqs", "runner")
-        }
-        return record("LiveSettings", **(kept | changed))
-
     def settings_with(self, inside: str) -> Record:
-        """The settings of the engine with this module's functions inside, "" for none."""
-        settings = self.settings
-        return replace(settings, fields=(*settings.fields, ("inside", inside))) if inside else settings
+        """As a call's argument what is not as usual, with the module whose functions stand inside of the engine, "" for none."""
+        plain = LiveWorld()
+        always = ("kinds", "num_blocks", "max_model_len", "max_num_seqs", "runner")
+        changed = [
+            one.name
+            for one in fields(self)
+            if one.name not in ("layout", *always) and getattr(self, one.name) != getattr(plain, one.name)
+        ]
+        settings: dict[str, Any] = {name: getattr(self, name) for name in (*always, *changed)}
+        return record("LiveSettings", **settings, **({"inside": inside} if inside else {}))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -180,15 +147,17 @@ class LiveWorld:
         return 8 + 2 * steps * bool(self.connector)
 
     @property
+    def room(self) -> int:
+        """Tokens of a prompt and of what a request says, at most."""
+        return self.max_model_len - 2 * self.num_spec - 2
+
+    @property
     def blocks_of_one(self) -> int:
         """That the longest request needs, with the null block."""
         columns = -(-self.max_model_len // (self.attention_block_size or self.block_size))
-        states = columns if self.caches_all_states else 2 + self.checkpoints
+        keeps_all = self.prefix_caching and self.mamba_cache_mode == "all"
+        states = columns if keeps_all else 2 + self.checkpoints
         return 1 + columns + len(self.kinds) * (states + self.num_spec)
-
-    @property
-    def caches_all_states(self) -> bool:
-        return self.prefix_caching and self.mamba_cache_mode == "all"
 
 
 @dataclass(frozen=True)
@@ -213,7 +182,8 @@ def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
     """Engines of every feature, such that the release takes the configuration and a request of every length fits."""
     num_spec = draw(_DRAFTS)
     overlapped = draw(st.booleans())
-    kinds = st.sampled_from(kinds_with(num_spec))
+    # The builders of other kinds know no drafts.
+    kinds = st.sampled_from(("mamba2", "gdn") if num_spec else ("mamba2", "gdn", "mamba1", "short_conv"))
     # The first runner wants all recurrent groups to be alike.
     alike = st.builds(lambda kind, count: [kind] * count, kinds, st.integers(1, 2))
     # With steps that overlap a release takes no drafts but a model's.
@@ -237,12 +207,33 @@ def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
         max_num_seqs=draw(_REQUESTS),
     )
     if world.prefix_caching and runner == "V2":
-        world = draw(with_finer_hits(world))
+        half = block_size // 2
+        # In the field there are dozens of units in a block.
+        units = (0, half, block_size // 4) if block_size > 2 * _CHUNK else (0, half)
+        # Only these kinds save states on the way, and a model does so with all of its layers or with none.
+        saves = set(world.kinds) <= {"mamba2", "gdn"}
+        world = replace(
+            world,
+            prefix_match_unit=draw(st.sampled_from(units)),
+            attention_block_size=draw(st.sampled_from((0, 0, half))),
+            checkpoints=draw(st.booleans()) if saves else False,
+            shared_prefix_checkpoint=draw(st.booleans()),
+            retention_interval=draw(st.sampled_from((-1, 0))),
+        )
     # The second runner has no mode "all", nor have other layers. A scan ends where a block does.
-    all_states = runner == "V1" and set(world.kinds) <= {"mamba1", "mamba2"} and world.block_size >= _CHUNK
+    all_states = runner == "V1" and set(world.kinds) <= {"mamba1", "mamba2"} and block_size >= _CHUNK
     if all_states and not wide:
         world = replace(world, mamba_cache_mode=draw(st.sampled_from(("align", "all"))))
-    world = draw(_with_short_steps(world)) if wide else draw(_with_steps(world))
+    row = 1 + num_spec
+    if wide:
+        # Steps are shorter than a block, and so few requests run that all of their drafts fit.
+        rows = max(1, min(world.max_num_seqs, (block_size - 1) // row))
+        tokens = max(draw(st.sampled_from(SHORT_STEPS)), rows * row)
+        world = replace(world, max_num_seqs=rows, max_num_batched_tokens=tokens)
+    else:
+        # Steps take in a recurrent block, and drafts of all requests.
+        tokens = max(draw(st.sampled_from(STEPS)), block_size, world.max_num_seqs * row)
+        world = replace(world, max_num_batched_tokens=tokens)
     of_all = world.max_num_seqs * (world.blocks_of_one - 1)
     # Where there are many rows, they are to run at once.
     many = st.sampled_from((of_all, of_all // 2))
@@ -255,112 +246,271 @@ _WIDE = seldom(6)
 _REQUESTS = counts(FEW_REQUESTS, MANY_REQUESTS, min_value=2)
 
 
-def _with_steps(world: LiveWorld) -> st.SearchStrategy[LiveWorld]:
-    """The engine with steps that take in a recurrent block, and drafts of all requests."""
-    least = max(world.block_size, world.max_num_seqs * (1 + world.num_spec))
-    tokens = st.sampled_from(STEPS).map(lambda drawn: max(drawn, least))
-    return tokens.map(lambda drawn: replace(world, max_num_batched_tokens=drawn))
-
-
-def _with_short_steps(world: LiveWorld) -> st.SearchStrategy[LiveWorld]:
-    """The engine with steps that are shorter than a block, and so few requests that all of their drafts fit."""
-    row = 1 + world.num_spec
-    rows = max(1, min(world.max_num_seqs, (world.block_size - 1) // row))
-    return st.sampled_from(SHORT_STEPS).map(
-        lambda tokens: replace(world, max_num_seqs=rows, max_num_batched_tokens=max(tokens, rows * row))
-    )
-
-
+# Strategies are cached because Hypothesis looks through each one that it has not seen before.
 @cache
 def _spare_blocks(of_all: int) -> st.SearchStrategy[int]:
     """Blocks beyond those of one request: so few that blocks run out first, or about `of_all`, so that rows do."""
     return counts(SPARE_BLOCKS, (of_all,), one_in=6)
 
 
-def kinds_with(num_spec: int) -> tuple[str, ...]:
-    """The recurrent kinds whose builders know so many drafts."""
-    return ("mamba2", "gdn") if num_spec else ("mamba2", "gdn", "mamba1", "short_conv")
-
-
-def with_finer_hits(world: LiveWorld) -> st.SearchStrategy[LiveWorld]:
-    """The engine with hits inside of blocks, states that a prefill saves on its way, and states that are not kept."""
-    # Only these kinds save states on the way, and a model does so with all of its layers or with none.
-    saves = set(world.kinds) <= {"mamba2", "gdn"}
-    half = world.block_size // 2
-    # In the field there are dozens of units in a block.
-    units = (0, half, world.block_size // 4) if world.block_size > 2 * _CHUNK else (0, half)
+def _adds(own: int, max_tokens: int, shared: tuple[int, int]) -> st.SearchStrategy[LiveAdd]:
     return st.builds(
-        lambda unit, attention, checkpoints, shared, retention: replace(
-            world,
-            prefix_match_unit=unit,
-            attention_block_size=attention,
-            checkpoints=checkpoints,
-            shared_prefix_checkpoint=shared,
-            retention_interval=retention,
-        ),
-        st.sampled_from(units),
-        st.sampled_from((0, 0, half)),
-        st.booleans() if saves else st.just(False),
-        st.booleans(),
-        st.sampled_from((-1, 0)),
+        LiveAdd,
+        own=st.integers(1, own),
+        max_tokens=st.integers(1, max_tokens),
+        shared=st.integers(*shared),
+        like=st.integers(0, 3),
     )
+
+
+FIRST = st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12))
+"""The first request of a scenario."""
 
 
 @cache
 def live_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
     """What may happen next."""
-    adds = st.builds(
-        LiveAdd,
-        own=st.integers(1, 12),
-        max_tokens=st.integers(1, 12),
-        shared=st.integers(0, 20),
-        like=st.integers(0, 3),
-    )
+    adds = _adds(12, 12, (0, 20))
     accepted = st.lists(st.integers(0, num_spec), max_size=4).map(tuple)
     turns = st.builds(LiveTurns, accepted, st.integers(1, 4))
     aborts, resets = st.builds(LiveAbort, st.integers(0, 3)), st.builds(LiveReset, st.booleans())
     return st.one_of(turns, adds, turns, adds, aborts, resets)
 
 
-def live_stories(runner: str) -> st.SearchStrategy[LiveStory]:
-    """Scenarios of the engine with this model runner."""
-    return live_worlds(runner).flatmap(events_in)
+def several(events: st.SearchStrategy[T]) -> st.SearchStrategy[tuple[T, ...]]:
+    """Lists of lists are longer than lists, and become as short."""
+    return st.lists(st.lists(events, max_size=8), max_size=8).map(
+        lambda parts: tuple(chain.from_iterable(parts))
+    )
 
 
-def events_in(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
-    """Scenarios of this engine, which begin with a request, or with about as many as a step has rows."""
-    more = _several_events(world.num_spec)
-    if world.max_num_seqs <= FEW_REQUESTS:
-        return st.builds(lambda one, then: LiveStory(world, (one, *then)), _FIRST, more)
-    crowd = _crowd(world.num_spec, world.max_num_seqs)
-    return st.builds(lambda one, then, last: LiveStory(world, (one, *then, *last)), _FIRST, crowd, more)
+@cache
+def _several_live_events(num_spec: int) -> st.SearchStrategy[tuple[LiveEvent, ...]]:
+    return several(live_events(num_spec))
 
 
 @cache
 def _crowd(num_spec: int, rows: int) -> st.SearchStrategy[tuple[LiveEvent, ...]]:
     """About as many requests as a step has rows, a few steps, and drafts of all of them."""
-    adds = st.builds(
-        LiveAdd,
-        own=st.integers(1, 6),
-        max_tokens=st.integers(1, 6),
-        shared=st.integers(0, 9),
-        like=st.integers(0, 3),
+    requests = st.builds(
+        crowded, st.lists(_adds(6, 6, (0, 9)), min_size=1, max_size=3), st.sampled_from(around((rows,)))
     )
-    several = st.builds(crowded, st.lists(adds, min_size=1, max_size=3), st.sampled_from(around((rows,))))
     accepted = st.integers(0, num_spec).map(lambda right: (right,) * rows)
     return st.builds(
-        lambda requests, right, times: (*requests, LiveTurns(times=2), LiveTurns(right, times)),
-        several,
+        lambda adds, right, times: (*adds, LiveTurns(times=2), LiveTurns(right, times)),
+        requests,
         accepted,
         st.integers(1, 4),
     )
 
 
-_FIRST = st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12))
+def _any_events(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
+    """Scenarios of this engine, which begin with a request, or with about as many as a step has rows."""
+    more = _several_live_events(world.num_spec)
+    if world.max_num_seqs <= FEW_REQUESTS:
+        return st.builds(lambda one, then: LiveStory(world, (one, *then)), FIRST, more)
+    crowd = _crowd(world.num_spec, world.max_num_seqs)
+    return st.builds(lambda one, then, last: LiveStory(world, (one, *then, *last)), FIRST, crowd, more)
 
 
-@cache
-def _several_events(num_spec: int) -> st.SearchStrategy[tuple[LiveEvent, ...]]:
-    # Hypothesis looks through each strategy that it has not seen before. Lists of lists are longer than lists, and become as short.
-    several = st.lists(live_events(num_spec), max_size=8)
-    return st.lists(several, max_size=8).map(lambda parts: tuple(chain.from_iterable(parts)))
+def _continued(
+    situations: Mapping[str, LiveStory], runner: str, events: Callable[[int], st.SearchStrategy[LiveEvent]]
+) -> st.SearchStrategy[LiveStory]:
+    """Scenarios that lead to one of these situations, and go on from there."""
+
+    def of(story: LiveStory) -> st.SearchStrategy[LiveStory]:
+        world = replace(story.world, runner=runner)
+        more = st.lists(events(world.num_spec), max_size=6).map(tuple)
+        return st.builds(lambda then: LiveStory(world, story.events + then), more)
+
+    return st.sampled_from(tuple(situations.values())).flatmap(of)
+
+
+_STEP = LiveTurns()
+_DRAFTED = LiveWorld(num_spec=1, num_blocks=40)
+_WITH_MODEL = replace(_DRAFTED, method="eagle")
+_OVERLAPPED = replace(_WITH_MODEL, async_scheduling=True)
+_EVERY = LiveWorld(num_blocks=60, mamba_cache_mode="all")
+
+SITUATIONS: Mapping[str, LiveStory] = {
+    "a hit of which the draft's block is dropped": LiveStory(
+        replace(_WITH_MODEL, max_num_seqs=1),
+        (LiveAdd(8), _STEP, _STEP, LiveAdd(1, shared=4)),
+    ),
+    "a prompt that gets what a step has left": LiveStory(
+        replace(_WITH_MODEL, max_num_batched_tokens=8), (LiveAdd(13), LiveAdd(5))
+    ),
+    "a prompt of one token beside decodes with drafts": LiveStory(
+        _DRAFTED, (LiveAdd(1, max_tokens=2), _STEP, LiveAdd(1, max_tokens=2))
+    ),
+    "a preempted request with a short rest beside decodes with drafts": LiveStory(
+        _DRAFTED,
+        (LiveAdd(1, max_tokens=9), LiveAdd(4, max_tokens=5), _STEP, _STEP, LiveReset(preempt=True)),
+    ),
+    "a reset while steps with drafts are in flight": LiveStory(
+        replace(_OVERLAPPED, max_num_seqs=1, prefix_caching=False),
+        (LiveAdd(1, max_tokens=3), _STEP, _STEP, LiveReset(preempt=True)),
+    ),
+    "a row that moves after it has accepted drafts": LiveStory(
+        _OVERLAPPED,
+        (
+            LiveAdd(1, max_tokens=3),
+            LiveAdd(10, max_tokens=3, shared=1),
+            _STEP,
+            LiveTurns((0, 1)),
+            LiveAdd(1),
+            _STEP,
+            LiveAbort(0),
+        ),
+    ),
+    "a decode without room for drafts after it has accepted some": LiveStory(
+        replace(_DRAFTED, kinds=("gdn",), max_model_len=28),
+        (LiveAdd(12, max_tokens=16), LiveTurns((1,), times=12)),
+    ),
+    "prompts of one token in blocks that were used before": LiveStory(
+        LiveWorld(num_blocks=12), (LiveAdd(9), _STEP, _STEP, LiveAdd(1), LiveAdd(1))
+    ),
+}
+
+EVERY_BOUNDARY: Mapping[str, LiveStory] = {
+    "a chunk that begins inside of a block and passes several": LiveStory(
+        replace(_EVERY, max_num_batched_tokens=10), (LiveAdd(3, max_tokens=4), LiveAdd(12, max_tokens=4))
+    ),
+    "a hit of some of the blocks of a request that goes on": LiveStory(
+        _EVERY, (LiveAdd(12, max_tokens=6), _STEP, _STEP, LiveAdd(3, shared=9))
+    ),
+    "decodes that pass a block's end": LiveStory(_EVERY, (LiveAdd(3, max_tokens=8), LiveTurns(times=8))),
+}
+"""Of engines that keep the state at every boundary, which are the first runner's alone."""
+FINER: Mapping[str, LiveStory] = {
+    "a hit inside of a block, and a prompt that goes on past its end": LiveStory(
+        LiveWorld(num_blocks=40, prefix_match_unit=2), (LiveAdd(3), _STEP, _STEP, LiveAdd(7, shared=2))
+    ),
+}
+"""Of engines with hits inside of blocks, which are the second runner's alone."""
+
+
+def live_stories(runner: str) -> st.SearchStrategy[LiveStory]:
+    """Scenarios of the engine with this model runner."""
+    situations = {**SITUATIONS, **(FINER if runner == "V2" else EVERY_BOUNDARY)}
+    return st.one_of(live_worlds(runner).flatmap(_any_events), _continued(situations, runner, live_events))
+
+
+_STEPS = LiveTurns(times=3)
+_FORGETS = LiveReset()
+_SAVED = (LiveAdd(9), _STEPS, _FORGETS)
+"""A prompt of two blocks that is in the store alone."""
+_AGAIN = LiveAdd(1, shared=9)
+_LATE = LiveWorld(connector="async", load_steps=(2,))
+_PROMPTS = LiveWorld(connector="async", prefix_caching=False)
+
+CONNECTED: Mapping[str, LiveStory] = {
+    "a load in the step that wants it": LiveStory(LiveWorld(connector="sync"), (*_SAVED, _AGAIN)),
+    "a load in the step that wants it where few blocks are free": LiveStory(
+        LiveWorld(connector="sync", num_blocks=12),
+        (*_SAVED, LiveAdd(12, max_tokens=12), LiveTurns(times=6), _AGAIN),
+    ),
+    "a step without rows after drafts were accepted": LiveStory(
+        replace(_PROMPTS, num_blocks=14, num_spec=2, method="eagle", async_scheduling=True),
+        (
+            LiveAdd(3, max_tokens=6),
+            LiveAdd(1, max_tokens=4, shared=3),
+            LiveTurns(times=2),
+            LiveTurns((1,)),
+            LiveTurns(times=3),
+        ),
+    ),
+    "drafts that end a request while its next step is in flight": LiveStory(
+        LiveWorld(connector="async", num_spec=2, method="eagle", async_scheduling=True),
+        (LiveAdd(20, max_tokens=3), LiveTurns((2,), times=4)),
+    ),
+    "a load that takes steps": LiveStory(_LATE, (*_SAVED, _AGAIN)),
+    "loads that are done in another order": LiveStory(
+        replace(_LATE, load_steps=(3, 0)), (*_SAVED, _AGAIN, LiveTurns(), LiveAdd(2, shared=9))
+    ),
+    "a request that goes away while it is loaded": LiveStory(
+        _LATE, (*_SAVED, _AGAIN, LiveTurns(), LiveAbort(), LiveAdd(12), LiveAdd(12))
+    ),
+    "a load that fails": LiveStory(replace(_LATE, failing_loads=(0,)), (*_SAVED, _AGAIN)),
+    "a load that fails where few blocks are free": LiveStory(
+        replace(_PROMPTS, num_blocks=12, failing_loads=(0,)),
+        (LiveAdd(20), LiveTurns(times=4), LiveAdd(2, shared=20)),
+    ),
+    "a request that is gone before its blocks are saved": LiveStory(
+        LiveWorld(connector="async", saves_at_end=True, save_steps=(3,)),
+        (LiveAdd(9), LiveTurns(times=2), LiveAdd(12), LiveAdd(12, max_tokens=4), _STEPS, _FORGETS, _AGAIN),
+    ),
+    "a prompt that another instance computes": LiveStory(_PROMPTS, (LiveAdd(9), _STEPS, _AGAIN)),
+}
+
+FINER_CONNECTED: Mapping[str, LiveStory] = {
+    "a state that a prefill saves on its way, and a chunk before the last": LiveStory(
+        LiveWorld(
+            connector="async",
+            num_blocks=40,
+            max_num_batched_tokens=8,
+            num_spec=1,
+            retention_interval=0,
+            checkpoints=True,
+        ),
+        (LiveAdd(17), LiveTurns(times=2)),
+    ),
+    "a state that a prefill saves on its way, and another request hits": LiveStory(
+        LiveWorld(connector="async", num_spec=1, method="eagle", async_scheduling=True, checkpoints=True),
+        (LiveAdd(9, max_tokens=2), LiveAdd(1, max_tokens=1, shared=8)),
+    ),
+}
+"""Of engines that are the second runner's alone."""
+
+
+def connected_stories(runner: str) -> st.SearchStrategy[LiveStory]:
+    """Scenarios of the engine with this model runner and a connector."""
+
+    def connected(world: LiveWorld, connector: str, loads: tuple[int, ...], saves: tuple[int, ...],
+        failing: tuple[int, ...], at_end: bool, late: int) -> LiveWorld:  # fmt: skip
+        loads, failing = (loads, failing) if connector == "async" else ((0,), ())
+        return replace(
+            world,
+            connector=connector,
+            load_steps=loads,
+            save_steps=saves,
+            failing_loads=failing,
+            saves_at_end=at_end,
+            late_lookups=late,
+        )
+
+    def events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
+        """What may happen next, such that prefixes are forgotten and come again."""
+        return st.one_of(live_events(num_spec), _adds(4, 6, (4, 20)), st.builds(LiveReset, st.booleans()))
+
+    def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
+        more = st.lists(events(world.num_spec), max_size=20)
+        return st.builds(lambda one, then: LiveStory(world, (one, *then)), FIRST, more)
+
+    steps = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple)
+    worlds = st.builds(
+        connected,
+        live_worlds(runner),
+        st.sampled_from(("async", "async", "sync")),
+        steps,
+        steps,
+        st.sets(st.integers(0, 2), max_size=1).map(tuple),
+        st.booleans(),
+        st.integers(0, 1),
+    )
+    situations = {**CONNECTED, **FINER_CONNECTED} if runner == "V2" else CONNECTED
+    return st.one_of(worlds.flatmap(of), _continued(situations, runner, events))
+
+
+def staged_stories() -> st.SearchStrategy[LiveStory]:
+    """Scenarios of the second runner in pipeline stages, each of which comes to its batches some batches late."""
+
+    def staged(story: LiveStory, stages: int, late: tuple[int, ...]) -> LiveStory:
+        world = replace(story.world, stages=stages, late_stages=late[:stages])
+        if world.num_spec:
+            # With stages the scheduler hands out no drafts that it knows.
+            world = replace(world, async_scheduling=True, method="eagle")
+        return replace(story, world=world)
+
+    late = st.lists(st.integers(0, 3), max_size=3).map(tuple)
+    return st.builds(staged, live_stories("V2"), st.integers(2, 3), late)

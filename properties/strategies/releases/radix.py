@@ -1,4 +1,7 @@
-"""Scenarios of an engine that keeps prefixes in a radix tree: what it is like, and what happens to its requests."""
+"""Scenarios of SGLang's engine, which keeps prefixes in a radix tree: its configuration, and events of its requests and sessions.
+
+`radix_stories(world)` draws scenarios of one configuration, and now and then of one with another size.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,16 @@ from typing import ClassVar
 from hypothesis import strategies as st
 
 from properties.strategies.releases.live import (
+    FIRST,
     LONGEST,
     LiveAbort,
     LiveAdd,
     LiveEvent,
     LivePause,
+    LiveReset,
     LiveTurns,
     live_events,
+    several,
 )
 from statecheck.case.values import Record, record
 
@@ -45,6 +51,10 @@ MOST_RUNNING = 9
 """More than eight requests in a batch."""
 HITS_FIRST = "write_through_selective"
 """The policy that copies a prefix to host memory at its second hit."""
+MOST_SESSIONS = 2
+"""Sessions at a time: each keeps a request's slots."""
+KEYS_OF_SESSIONS = 160
+"""Slots of keys of two sessions, of three requests of the longest kind, and of pages that are not full."""
 BETWEEN_VARIANTS = 40
 """Examples of an engine's own sizes between two of other ones: an engine with other sizes takes the time of three examples more."""
 
@@ -101,24 +111,6 @@ class RadixWorld:
 
 
 @dataclass(frozen=True)
-class RadixAdd(LiveAdd):
-    """A request that ends behind the token number `stop_after` that it says, which is a stop token of its own; 0 for none."""
-
-    stop_after: int = 0
-
-
-def add_of(event: LiveEvent, stop_after: int) -> LiveEvent:
-    """The event; a request that comes in has a stop token."""
-    if not isinstance(event, LiveAdd) or not stop_after:
-        return event
-    return RadixAdd(event.own, event.max_tokens, event.shared, event.like, stop_after)
-
-
-stops = st.sampled_from((0, 0, 0, 1, 2, 3, 5, 8))
-"""Numbers of the token that a request says that is its stop token; most requests have none."""
-
-
-@dataclass(frozen=True)
 class LateCopies:
     """From now on, copies to host memory and from it are done so many steps late, unless the engine waits for them."""
 
@@ -126,59 +118,88 @@ class LateCopies:
     from_host: int = 0
 
 
-RadixEvent = LiveEvent | LateCopies
+@dataclass(frozen=True)
+class OpenSession:
+    """A session begins. Each turn of a streaming one continues the last that finished; the others branch."""
+
+    streaming: bool = False
+
+
+@dataclass(frozen=True)
+class SessionTurn:
+    """A request with `own` tokens behind those that a session has.
+
+    `session` is its number. The first turn of a session begins with the first `shared` tokens of request number `like`. In a session with branches the turn continues number `after` of those that finished, or begins the session
+    again. It keeps the first `offset` tokens of these, all with -1, or only the prompt with `drops_output`. With `replaces` it takes the
+    place of all that came after. An `eager` one does not wait until the request that it continues has ended, and should be refused.
+    The token number `stop_after` that it says is its stop token; none is with 0.
+    """
+
+    session: int = 0
+    own: int = 1
+    max_tokens: int = 1
+    after: int = 0
+    offset: int = -1
+    drops_output: bool = False
+    replaces: bool = False
+    eager: bool = False
+    shared: int = 0
+    like: int = 0
+    stop_after: int = 0
+
+
+@dataclass(frozen=True)
+class CloseSession:
+    """A session ends, whatever its requests do."""
+
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class SecondPasses:
+    """The engine's clock goes on, so that it looks for closed sessions."""
+
+
+RadixEvent = LiveEvent | LateCopies | OpenSession | SessionTurn | CloseSession | SecondPasses
 
 
 @dataclass(frozen=True)
 class RadixStory:
-    """A scenario: an engine, and what happens in it."""
+    """A scenario: an engine, and what happens in it and its sessions."""
 
     world: RadixWorld
     events: tuple[RadixEvent, ...]
 
 
-def radix_events(world: RadixWorld) -> st.SearchStrategy[RadixEvent]:
-    """What may happen next. Mostly nothing special happens."""
-    usual = [st.builds(add_of, live_events(world.num_spec), stops)] * 7
-    pauses = st.builds(LivePause, retract=st.booleans())
-    if not world.host_policy:
-        return st.one_of(*usual, pauses)
-    return st.one_of(*usual, pauses, late_copies())
-
-
-def late_copies() -> st.SearchStrategy[LateCopies]:
-    """How late copies are done."""
-    return st.builds(LateCopies, st.integers(0, 6), st.integers(0, 6))
-
-
 def radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     """Scenarios of an engine like this, and now and then of one with other sizes. Prompts begin like those of other requests, with what these have said."""
-    own = stories_of(world)
-    others = other_sizes(world).flatmap(stories_of)
+    of = _session_stories_of if world.sessions else _stories_of
+    own, others = of(world), other_sizes(world).flatmap(of)
     return st.integers(0, BETWEEN_VARIANTS).flatmap(lambda at: others if at == BETWEEN_VARIANTS else own)
 
 
 def other_sizes(world: RadixWorld) -> st.SearchStrategy[RadixWorld]:
     """The engine with one of its sizes at a bound or beside it, or with pools of which that of states is full first, such that the release takes it."""
-    pools = pools_of(world)
+    pools = _pools(world)
     changes = [
         pools,
-        pools.flatmap(steps_of),
-        steps_of(world),
-        st.sampled_from((1, 2, MOST_RUNNING)).map(lambda count: with_rows(world, count)),
+        pools.flatmap(_steps),
+        _steps(world),
+        st.sampled_from((1, 2, MOST_RUNNING)).map(lambda count: _with_rows(world, count)),
     ]
     # A page of keys has one token where only the last state is cached, and where drafts are trees.
     if world.strategy != "no_buffer" and world.draft_breadth == 1:
         sizes = st.tuples(st.sampled_from(PAGES), st.sampled_from(CHUNKS))
-        changes.append(sizes.map(lambda of_both: with_sizes(world, *of_both)))
+        changes.append(sizes.map(lambda of_both: _with_sizes(world, *of_both)))
     if world.num_spec:
         # In a tree, a wrong draft stands beside a right one.
         drafts = [count for count in DRAFTS if count >= world.draft_breadth]
-        changes.append(st.sampled_from(drafts).map(lambda count: with_drafts(world, count)))
-    return st.one_of(changes)
+        changes.append(st.sampled_from(drafts).map(lambda count: _with_drafts(world, count)))
+    drawn = st.one_of(changes)
+    return drawn.map(_with_room_for_sessions) if world.sessions else drawn
 
 
-def pools_of(world: RadixWorld) -> st.SearchStrategy[RadixWorld]:
+def _pools(world: RadixWorld) -> st.SearchStrategy[RadixWorld]:
     """The engine with other pools."""
     least = world.states_of_a_request
     states = st.sampled_from((least, least + 1, 2 * least, SCARCE_STATES, MANY_STATES))
@@ -190,7 +211,7 @@ def pools_of(world: RadixWorld) -> st.SearchStrategy[RadixWorld]:
     )
 
 
-def with_rows(world: RadixWorld, count: int) -> RadixWorld:
+def _with_rows(world: RadixWorld, count: int) -> RadixWorld:
     """The engine with so many requests at a time, and the slots for them."""
     slots = count * world.states_of_a_request
     return replace(
@@ -198,7 +219,7 @@ def with_rows(world: RadixWorld, count: int) -> RadixWorld:
     )
 
 
-def steps_of(world: RadixWorld) -> st.SearchStrategy[RadixWorld]:
+def _steps(world: RadixWorld) -> st.SearchStrategy[RadixWorld]:
     """The engine with steps of a page, of two, of a token more than a chunk of a scan where pages are that small, and of many."""
     page, chunk = world.page_size, world.mamba_chunk_size
     lengths = {
@@ -207,7 +228,7 @@ def steps_of(world: RadixWorld) -> st.SearchStrategy[RadixWorld]:
     return st.sampled_from(sorted(lengths)).map(lambda count: replace(world, chunked_prefill_size=count))
 
 
-def with_sizes(world: RadixWorld, page: int, chunk: int) -> RadixWorld:
+def _with_sizes(world: RadixWorld, page: int, chunk: int) -> RadixWorld:
     """The engine with such pages and chunks of a scan: states are kept at multiples of both."""
     unit = max(page, chunk)
     interval = unit * -(-world.mamba_track_interval // unit)
@@ -221,7 +242,7 @@ def with_sizes(world: RadixWorld, page: int, chunk: int) -> RadixWorld:
     )
 
 
-def with_drafts(world: RadixWorld, drafts: int) -> RadixWorld:
+def _with_drafts(world: RadixWorld, drafts: int) -> RadixWorld:
     """The engine with so many drafts, and pools and boundaries that have room for them: a request passes no two boundaries in two steps."""
     unit = max(world.page_size, world.mamba_chunk_size)
     interval = unit * -(-max(world.mamba_track_interval, 2 * (1 + drafts)) // unit)
@@ -233,39 +254,64 @@ def with_drafts(world: RadixWorld, drafts: int) -> RadixWorld:
     )
 
 
-def stories_of(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
-    """Scenarios of this engine."""
-    several = st.lists(radix_events(world), max_size=8)
-    events = st.lists(several, max_size=8).map(lambda parts: tuple(chain.from_iterable(parts)))
-    first = st.builds(
-        add_of, st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12)), stops
+def _with_room_for_sessions(world: RadixWorld) -> RadixWorld:
+    """The engine with the slots that two sessions keep, besides those of a request that runs: without them the request waits for ever."""
+    slots = (MOST_SESSIONS + 1) * world.states_of_a_request
+    keys = KEYS_OF_SESSIONS // world.page_size * world.page_size
+    return replace(
+        world,
+        max_mamba_cache_size=max(world.max_mamba_cache_size, slots),
+        max_total_tokens=max(world.max_total_tokens, keys),
     )
+
+
+_STOPS = st.sampled_from((0, 0, 0, 1, 2, 3, 5, 8))
+"""Numbers of the token that a request says that is its stop token; most requests have none."""
+_LATE_COPIES = st.builds(LateCopies, st.integers(0, 6), st.integers(0, 6))
+
+
+def _stopped(event: LiveEvent, stop_after: int) -> LiveEvent:
+    """The event; a request that comes in has a stop token."""
+    return replace(event, stop_after=stop_after) if isinstance(event, LiveAdd) and stop_after else event
+
+
+def _events(world: RadixWorld) -> st.SearchStrategy[RadixEvent]:
+    """What may happen next. Mostly nothing special happens."""
+    usual = [st.builds(_stopped, live_events(world.num_spec), _STOPS)] * 7
+    late = [_LATE_COPIES] * bool(world.host_policy)
+    return st.one_of(*usual, st.builds(LivePause, retract=st.booleans()), *late)
+
+
+def _stories_of(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
+    """Scenarios of this engine without sessions."""
     # Some scenarios have late copies from their beginning.
-    late = st.lists(late_copies(), max_size=1).map(tuple) if world.host_policy else st.just(())
-    any_events = st.builds(lambda one, early, more: (one, *early, *more), first, late, events)
-    named = [aborts_at_boundaries(), *[returning_prefixes(world)] * bool(world.host_policy)]
+    late = st.lists(_LATE_COPIES, max_size=1).map(tuple) if world.host_policy else st.just(())
+    any_events = st.builds(
+        lambda one, early, more: (one, *early, *more),
+        st.builds(_stopped, FIRST, _STOPS),
+        late,
+        several(_events(world)),
+    )
+    named = [_aborts_at_boundaries(), *[_returning_prefixes(world)] * bool(world.host_policy)]
     # Few of these end where a step in flight writes the only slot.
-    named += [full_pools(world)] * (1 + 2 * (world.num_spec > 0)) * world.strategy.endswith("lazy")
-    named += [ends_at_boundaries(world)] * (world.num_spec > 0)
-    named += [prompts_at_once(world)] * (world.kind == "mamba2")
-    named += [many_prefixes(world)] * 4 * (bool(world.host_policy) and is_short_of_states(world))
-    named += [long_prompts(world)] * (world.page_size > 1)
+    named += [_full_pools(world)] * (1 + 2 * (world.num_spec > 0)) * world.strategy.endswith("lazy")
+    named += [_ends_at_boundaries(world)] * (world.num_spec > 0)
+    named += [_prompts_at_once(world)] * (world.kind == "mamba2")
+    # Prefixes fill the slots of states before they fill those of keys.
+    short = world.max_total_tokens >= KEYS_THAT_REMAIN and world.max_mamba_cache_size <= SCARCE_STATES
+    named += [_many_prefixes(world)] * 4 * (bool(world.host_policy) and short)
+    named += [_long_prompts(world)] * (world.page_size > 1)
     continued = st.builds(
         lambda begun, more: (*begun, *more),
         st.one_of(named),
-        st.lists(radix_events(world), max_size=6).map(tuple),
+        st.lists(_events(world), max_size=6).map(tuple),
     )
     # Most scenarios are drawn event by event, as far as these go.
     chosen = st.one_of(any_events, any_events, any_events, continued)
-    return chosen.map(lambda all_events: RadixStory(world, all_events))
+    return chosen.map(lambda events: RadixStory(world, events))
 
 
-def is_short_of_states(world: RadixWorld) -> bool:
-    """Whether prefixes fill the slots of states before they fill those of keys."""
-    return world.max_total_tokens >= KEYS_THAT_REMAIN and world.max_mamba_cache_size <= SCARCE_STATES
-
-
-def many_prefixes(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+def _many_prefixes(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
     """Short requests fill the slots of states with prefixes; then several run at once, while copies to host memory keep prefixes locked."""
     short = st.builds(
         lambda own: (LiveAdd(own, max_tokens=1), LiveTurns(times=2)), st.integers(world.mamba_chunk_size, 10)
@@ -285,7 +331,7 @@ def many_prefixes(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]
     )
 
 
-def long_prompts(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+def _long_prompts(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
     """A prompt of more than a page, and another one behind it that begins alike, up to the end of a page or of some tokens beside it."""
     page = world.page_size
     return st.builds(
@@ -302,7 +348,7 @@ def long_prompts(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]
     )
 
 
-def aborts_at_boundaries() -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+def _aborts_at_boundaries() -> st.SearchStrategy[tuple[RadixEvent, ...]]:
     """A request is aborted after some steps of decodes, while the one that passes a boundary may be in flight."""
     return st.builds(
         lambda own, steps: (LiveAdd(own, max_tokens=12), LiveTurns(times=steps), LiveAbort(), LiveTurns()),
@@ -311,7 +357,7 @@ def aborts_at_boundaries() -> st.SearchStrategy[tuple[RadixEvent, ...]]:
     )
 
 
-def ends_at_boundaries(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+def _ends_at_boundaries(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
     """A request ends right before or right behind the second boundary that it passes with drafts, of which most are right."""
     interval = world.mamba_track_interval
 
@@ -327,7 +373,7 @@ def ends_at_boundaries(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent,
     )
 
 
-def prompts_at_once(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+def _prompts_at_once(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
     """Three prompts come in together, of which the third begins at a chunk of the batch, and the second inside of one."""
     chunk = world.mamba_chunk_size
 
@@ -338,7 +384,7 @@ def prompts_at_once(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ..
     return st.builds(of, st.integers(1, chunk - 1), st.integers(1, 2), st.integers(1, 2 * chunk))
 
 
-def full_pools(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+def _full_pools(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
     """A request passes boundaries, and ends near one, while each other slot of states holds a prefix."""
     interval = world.mamba_track_interval
     prefix = (LiveAdd(interval, max_tokens=1), LiveTurns(times=4))
@@ -347,11 +393,11 @@ def full_pools(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
         st.integers(1, 2 * interval),
         st.integers(1, 12),
     )
-    last = ends_at_boundaries(world) if world.num_spec else short
+    last = _ends_at_boundaries(world) if world.num_spec else short
     return last.map(lambda events: (*prefix * world.max_mamba_cache_size, *events))
 
 
-def returning_prefixes(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+def _returning_prefixes(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
     """Prefixes that evict each other come back from host memory, late and for several requests at once, or are evicted while they are copied there.
 
     If the engine copies a prefix at its second hit, the first one is hit twice before it is evicted.
@@ -372,5 +418,79 @@ def returning_prefixes(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent,
 
     back = st.lists(st.tuples(st.integers(0, 1), st.sampled_from((0, 1, 4, 8))), min_size=1, max_size=3)
     return st.builds(
-        of, late_copies(), st.sampled_from((13, 17)), st.sampled_from((1, 3)), st.integers(3, 8), back
+        of, _LATE_COPIES, st.sampled_from((13, 17)), st.sampled_from((1, 3)), st.integers(3, 8), back
     )
+
+
+def _session_stories_of(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
+    """Scenarios of this engine with at most two sessions at a time."""
+    turns = st.builds(
+        SessionTurn,
+        session=st.integers(0, 1),
+        # Few turns are longer than a chunk.
+        own=st.one_of(*[st.integers(1, 6)] * 3, st.integers(1, world.chunked_prefill_size + 4)),
+        shared=st.sampled_from((0, 0, 4, 8, 12)),
+        like=st.integers(0, 2),
+        max_tokens=st.integers(1, 10),
+        after=st.integers(0, 3),
+        offset=st.one_of(st.just(-1), st.just(-1), st.integers(1, 12)),
+        drops_output=st.sampled_from((False, False, False, True)),
+        replaces=st.sampled_from((False, False, True)),
+        eager=st.booleans(),
+        stop_after=_STOPS,
+    )
+    steps = st.builds(
+        LiveTurns, st.lists(st.integers(0, world.num_spec), max_size=4).map(tuple), st.integers(1, 4)
+    )
+    opens = st.builds(OpenSession, st.booleans())
+    rare: list[st.SearchStrategy[RadixEvent]] = [
+        st.builds(CloseSession, st.integers(0, 1)),
+        st.builds(SecondPasses),
+        st.builds(LiveAbort, st.integers(0, 3)),
+        st.builds(LiveReset, st.booleans()),
+        _events(world),
+    ]
+    events = several(st.one_of(turns, steps, turns, steps, opens, *rare))
+    begun = st.one_of(
+        opens.map(lambda one: (one,)),
+        *[_aborted_turns(turns), _branches(turns)],
+        *[_drafted_turns(world)] * bool(world.num_spec),
+    )
+    return st.builds(lambda first, more: RadixStory(world, (*first, *more)), begun, events)
+
+
+def _aborted_turns(turns: st.SearchStrategy[SessionTurn]) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+    """A turn of a streaming session is aborted while it runs, with or without one before it that ended, and the session has another turn."""
+
+    def of(ended: int, late: SessionTurn, steps: int, more: SessionTurn) -> tuple[RadixEvent, ...]:
+        before = (SessionTurn(own=3, max_tokens=2), LiveTurns(times=6))
+        aborted = (replace(late, session=0, max_tokens=10), LiveTurns(times=steps), LiveAbort())
+        last = replace(more, session=0, eager=False)
+        return (OpenSession(streaming=True), *before * ended, *aborted, LiveTurns(times=4), last, LiveTurns())
+
+    return st.builds(of, st.integers(0, 1), turns, st.integers(1, 4), turns)
+
+
+def _drafted_turns(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+    """The first turn of a session says several tokens with drafts, of which each step accepts as many as are drawn."""
+    return st.builds(
+        lambda streaming, own, accepted: (
+            OpenSession(streaming),
+            SessionTurn(own=own, max_tokens=10),
+            LiveTurns((accepted,), times=6),
+        ),
+        st.booleans(),
+        st.integers(1, 6),
+        st.integers(0, world.num_spec),
+    )
+
+
+def _branches(turns: st.SearchStrategy[SessionTurn]) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+    """Two turns continue the first one of a session, each in its own way."""
+
+    def of(first: SessionTurn, *more: SessionTurn) -> tuple[RadixEvent, ...]:
+        begun = (replace(first, session=0, max_tokens=3, replaces=False), LiveTurns(times=8))
+        continued = [replace(one, session=0, after=1, eager=False) for one in more]
+        return (OpenSession(), *begun, *(event for one in continued for event in (one, LiveTurns(times=4))))
+
+    return st.builds(of, turns, turns, turns)

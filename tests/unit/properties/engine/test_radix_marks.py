@@ -8,22 +8,20 @@ import pytest
 from hypothesis import find, settings
 from hypothesis import strategies as st
 
-from properties.engine import radix_marks as marks
-from properties.engine.radix_marks import SITUATIONS, RadixMarks
-from properties.releases.test_radix_engine import RadixRun
+from properties.releases import marks, test_radix_engine, test_real_engine
+from properties.releases.marks import RadixMarks
+from properties.releases.radix_run import RadixRun
 from properties.strategies.releases.live import LiveAbort, LiveAdd, LiveReset, LiveTurns
 from properties.strategies.releases.radix import (
     DRAFTS,
     KEYS_THAT_REMAIN,
     MOST_RUNNING,
-    RadixAdd,
     RadixStory,
     RadixWorld,
     other_sizes,
     radix_stories,
 )
 from statecheck.case.values import Call, Returned, record
-from statecheck.execution.registry import load_properties
 
 OVERLAPPED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=16, overlap=True)
 WITH_DRAFTS = RadixWorld(
@@ -51,9 +49,9 @@ def seen(world: RadixWorld, *steps: dict[str, Any], stops: dict[str, int] | None
     return noted.seen
 
 
-def test_each_property_of_the_engine_has_a_situation() -> None:
-    ids = {one.id for one in load_properties().values() if one.id.startswith("radix-engine/")}
-    assert {f"radix-engine/{name}" for name in SITUATIONS} == ids
+def test_each_configuration_of_an_engine_has_a_situation() -> None:
+    tables = (test_radix_engine.CONFIGURATIONS, test_real_engine.CONFIGURATIONS)
+    assert all(one.situations for table in tables for one in table)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +59,6 @@ def test_each_property_of_the_engine_has_a_situation() -> None:
     [
         (marks.HIT, {"scheduled": {"r0": row(4, 2, begins=True)}}),
         (marks.PAGES, {"scheduled": {"r0": row(8, 2, begins=True)}}),
-        (marks.INSIDE, {"scheduled": {"r0": row(6, 2, begins=True)}}),
         (marks.PASSED, {"scheduled": {"r0": row(0, 5, begins=True)}}),
         (marks.BOUNDARY, {"scheduled": {"r0": row(3, 1)}}),
         (marks.MIXED, {"scheduled": {"r0": row(3, 1), "r1": row(0, 4, begins=True)}}),
@@ -109,7 +106,7 @@ def test_scenarios_draw_other_sizes_and_stop_tokens() -> None:
         return find(stories, holds, settings=EXAMPLES)
 
     assert of(lambda story: story.world != WITH_DRAFTS)
-    assert of(lambda story: any(isinstance(one, RadixAdd) and one.stop_after for one in story.events))
+    assert of(lambda story: any(isinstance(one, LiveAdd) and one.stop_after for one in story.events))
 
 
 class EngineWithoutSteps:
@@ -131,7 +128,7 @@ class EngineWithoutSteps:
 
 
 def test_a_scenario_notes_arrivals_aborts_and_resets_of_an_engine_with_a_tree() -> None:
-    events = (LiveAdd(1, 1), LiveAbort(), LiveReset(), RadixAdd(2, 4, stop_after=3), LiveTurns())
+    events = (LiveAdd(1, 1), LiveAbort(), LiveReset(), LiveAdd(2, 4, stop_after=3), LiveTurns())
     run = RadixRun(EngineWithoutSteps(), RadixStory(OVERLAPPED, events))  # type: ignore[arg-type]
     run.run()
     assert run.stops == {"r1": 3}

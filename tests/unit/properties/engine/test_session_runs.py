@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from properties.releases.test_radix_sessions import SessionRun
+from properties.releases.radix_run import RadixRun
 from properties.strategies.releases.live import LiveAdd, LiveTurns
-from properties.strategies.releases.radix import RadixWorld
-from properties.strategies.releases.radix_sessions import OpenSession, SessionStory, SessionTurn
+from properties.strategies.releases.radix import OpenSession, RadixStory, RadixWorld, SessionTurn
 from statecheck.case.failure import Failure
 from statecheck.case.values import Call, Returned, Value, record
 
@@ -53,11 +52,11 @@ class OneRow:
 
 def test_a_request_that_waits_for_the_row_of_an_idle_session_is_no_finding() -> None:
     trial = OneRow(gives_back=True)
-    SessionRun(trial, SessionStory(RadixWorld(max_running_requests=1), IDLE_SESSION)).run()  # type: ignore[arg-type]
+    RadixRun(trial, RadixStory(RadixWorld(max_running_requests=1, sessions=True), IDLE_SESSION)).run()  # type: ignore[arg-type]
     assert trial.called.index("add_request") < trial.called.index("close_session")
 
 
 def test_a_request_that_waits_behind_closed_sessions_is_a_finding() -> None:
-    story = SessionStory(RadixWorld(max_running_requests=1), IDLE_SESSION)
+    story = RadixStory(RadixWorld(max_running_requests=1, sessions=True), IDLE_SESSION)
     with pytest.raises(NotFinished, match="requests r1 are not finished"):
-        SessionRun(OneRow(gives_back=False), story).run()  # type: ignore[arg-type]
+        RadixRun(OneRow(gives_back=False), story).run()  # type: ignore[arg-type]

@@ -1,0 +1,134 @@
+"""A scenario of a release's own engine on its way: requests come in, take steps, are aborted, and all of them end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import currently_in_test_context
+from hypothesis import event as hypothesis_event
+
+from properties.releases.marks import Marks
+from properties.strategies.releases.live import LiveAbort, LiveAdd, LivePause, LiveReset, LiveStory, LiveTurns
+from properties.strategies.releases.radix import RadixStory
+from statecheck.case.failure import stated
+from statecheck.case.values import Name, Record, Returned, Value, call
+from statecheck.execution.example import Example
+
+
+@dataclass(eq=False)
+class EngineRun:
+    """Makes the calls of a scenario's events on the class `engine` of the subject, each of which breaks no law, or else the scenario ends there.
+
+    `marks` notes the situations that the scenario comes to. `tokens` has the tokens of each request so far, `alive` the requests that have not
+    ended, `stops` by request the number of the token that it says that is its stop token, and `quiet` of each step whether nothing was scheduled.
+    """
+
+    trial: Example
+    story: LiveStory | RadixStory
+    engine: str
+    marks: Marks
+    tokens: dict[str, list[int]] = field(default_factory=dict)
+    alive: list[str] = field(default_factory=list)
+    stops: dict[str, int] = field(default_factory=dict)
+    quiet: list[bool] = field(default_factory=list)
+    fresh: int = 0
+
+    def run(self) -> None:
+        """The events, and then steps until all requests have ended."""
+        try:
+            settings = self.story.world.settings_with(self.trial.inside)
+            self.make_call(self.engine, settings=settings, bind="engine")
+            for event in self.story.events:
+                self.happens(event)
+            self.drain()
+        finally:
+            for mark in sorted(self.marks.seen) if currently_in_test_context() else ():
+                hypothesis_event(mark)
+
+    def happens(self, event: object) -> None:
+        if isinstance(event, LiveAdd):
+            self.add(event)
+        elif isinstance(event, LiveAbort):
+            if self.alive:
+                self.abort(self.alive.pop(event.number % len(self.alive)))
+        elif isinstance(event, LivePause):
+            self.call("pause", retract=event.retract)
+        elif isinstance(event, LiveReset):
+            self.marks.resets()
+            self.call("reset_prefix_cache", preempt=event.preempt)
+        else:
+            assert isinstance(event, LiveTurns)
+            for _ in range(event.times):
+                self.step(event)
+
+    def add(self, event: LiveAdd) -> None:
+        """A request whose prompt begins like the tokens of another one so far."""
+        before = list(self.tokens.values())
+        shared = before[event.like % len(before)][: event.shared] if before else []
+        room = self.story.world.room
+        prompt = (*shared, *self.own_tokens(event.own))[: room - 1]
+        name, most = f"r{len(self.tokens)}", min(event.max_tokens, room - len(prompt))
+        self.tokens[name] = list(prompt)
+        self.alive.append(name)
+        self.marks.adds(name, len(prompt))
+        given: dict[str, Value] = {"id": name, "prompt": prompt, "max_tokens": most}
+        if event.stop_after:
+            given["stop_after"] = self.stops[name] = min(event.stop_after, most)
+        self.call("add_request", **given)
+
+    def own_tokens(self, count: int) -> range:
+        """Tokens that no other prompt has."""
+        first, self.fresh = self.fresh + 1, self.fresh + count
+        return range(first, self.fresh + 1)
+
+    def abort(self, name: str) -> None:
+        """A client goes away."""
+        self.marks.aborts(name)
+        self.call("abort", id=name)
+
+    def step(self, event: LiveTurns) -> bool:
+        """Whether there is nothing left to do."""
+        accepted = event.accepted
+        turns = {name: accepted[at] for at, name in enumerate(self.alive[: len(accepted)]) if accepted[at]}
+        value = self.call("step", turns=turns)
+        assert isinstance(value, Record)
+        self.quiet.append(not value["scheduled"])
+        self.marks.step(value, self.alive)
+        for name, tokens in value["outputs"].items():
+            self.tokens[name] += tokens
+        self.alive = [name for name in self.alive if name not in value["finished"]]
+        self.stepped(value)
+        return bool(value["idle"])
+
+    def stepped(self, value: Record) -> None:
+        """A step is over, of which a scenario of another kind may remember something."""
+
+    def drain(self) -> None:
+        """Nothing more comes in, until all requests are gone."""
+        before = len(self.quiet)
+        if self.all_end():
+            return
+        left = ", ".join(self.alive)
+        seen = f"after {len(self.quiet) - before} steps without arrivals, requests {left} are not finished"
+        self.trial.finds(stated(seen, "should be", place="progress", function=f"{self.engine}.step"))
+
+    def all_end(self) -> bool:
+        """Whether all requests are gone after some steps; not, if nothing was scheduled for longer than any of them may wait."""
+        late, before = self.story.world.late_steps, len(self.quiet)
+        most = 4 + 2 * self.story.world.max_model_len * len(self.alive)
+        for _ in range(most + late * (1 + len(self.alive))):
+            if self.step(LiveTurns()):
+                return True
+            if all(self.quiet[before:][-late:]) and len(self.quiet) - before >= late:
+                return False
+        return False
+
+    def call(self, method: str, **given: Value) -> Value:
+        """Call a method of the engine."""
+        return self.make_call(f"{self.engine}.{method}", self=Name("engine"), **given)
+
+    def make_call(self, function: str, /, **given: Value) -> Value:
+        """Call a function in the engine's environment."""
+        outcome = self.trial.agrees(call(function, environment=self.story.world.environment, **given))
+        assert isinstance(outcome, Returned)
+        return outcome.value
