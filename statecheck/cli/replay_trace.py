@@ -45,8 +45,7 @@ def replay_trace(options: SimpleNamespace) -> int:
     require_own(options.out, "replay-trace", "out")
     # Decided before the subject is imported.
     triton_mode.prepare("cpu")
-    from properties.engine.traffic.options import ReplayOptions
-    from properties.engine.traffic.release import replay
+    from properties.releases.replay import ReplayOptions, replay
 
     console = Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH)
     return replay(ReplayOptions(**vars(options)), console)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from properties.engine.traffic.violations import Violations
+from properties.releases.violations import Violations
 from statecheck import rooms
 from statecheck.case.values import Record, record
 from statecheck.cli.main import main
@@ -186,7 +186,7 @@ def test_an_engine_that_raises_ends_the_replay(
 def test_what_is_interrupted_leaves_what_is_known(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from properties.engine.traffic.release import ReleaseServing
+    from properties.releases.replay import ReleaseServing
 
     step = ReleaseServing.step
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from properties.engine.traffic.requests import BLOCK, Arrival, TrafficSummary, arrivals, summary
+from properties.releases.recorded_traffic import BLOCK, Arrival, TrafficSummary, arrivals, summary
 
 FACTORS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 GOOD = {"timestamp": 3, "input_length": 700, "output_length": 9, "hash_ids": [4, 5]}
