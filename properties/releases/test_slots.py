@@ -1,4 +1,4 @@
-"""Kernels that copy and clear slots of states: of requests, at boundaries, and after drafts."""
+"""Slots of states: kernels that copy and clear them, what a prefill keeps at boundaries, and the allocator of slots."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from hypothesis import strategies as st
 from properties.strategies.releases.slots import (
     AcceptedDrafts,
     PaddedRows,
+    PrefillRows,
     SlotCopies,
     accepted_drafts,
     padded_rows,
+    prefill_rows,
     slot_copies,
+    slot_operations,
 )
+from statecheck.case.values import call
 from statecheck.execution.example import Example
 from statecheck.execution.registry import prop
 
-CLEAR, COPY, TRACK = "StateSlots.clear", "StateSlots.copy", "StateSlots.track"
-SCATTER, LAST, OF_ROWS = "StateSlots.scatter", "StateSlots.last_accepted", "StateSlots.of_rows"
 
-
-@prop("state-slots/clear", "byte-exact", CLEAR, copies=slot_copies())
+@prop("state-slots/clear", "byte-exact", "StateSlots.clear", copies=slot_copies())
 def test_slots_that_are_cleared_hold_zeros(trial: Example, copies: SlotCopies) -> None:
     """Slots that are cleared hold zeros and no other byte changes."""
     trial.agrees(*copies.cleared())
 
 
-@prop("state-slots/copy", "byte-exact", COPY, copies=slot_copies())
+@prop("state-slots/copy", "byte-exact", "StateSlots.copy", copies=slot_copies())
 def test_every_convolution_of_a_slot_is_copied(trial: Example, copies: SlotCopies) -> None:
     """Every convolution of a slot is copied to another slot and no other byte changes."""
     trial.agrees(*copies.copied())
 
 
-@prop("state-slots/accepted", "byte-exact", SCATTER, copies=slot_copies())
+@prop("state-slots/accepted", "byte-exact", "StateSlots.scatter", copies=slot_copies())
 def test_slots_hold_the_states_after_accepted_drafts(trial: Example, copies: SlotCopies) -> None:
     """Slots hold the states after the last accepted drafts and at boundaries."""
     trial.agrees(*copies.scattered())
@@ -40,7 +41,7 @@ def test_slots_hold_the_states_after_accepted_drafts(trial: Example, copies: Slo
 @prop(
     "state-slots/boundary",
     "byte-exact",
-    TRACK,
+    "StateSlots.track",
     copies=slot_copies(),
     freed=st.lists(st.booleans(), max_size=4),
 )
@@ -51,7 +52,7 @@ def test_rows_at_a_boundary_keep_their_states_in_another_slot(
     trial.agrees(*copies.tracked(freed))
 
 
-@prop("state-slots/last-accepted", "agreement", LAST, accepted=accepted_drafts())
+@prop("state-slots/last-accepted", "agreement", "StateSlots.last_accepted", accepted=accepted_drafts())
 def test_the_last_accepted_draft_and_the_one_at_a_boundary_are_named(
     trial: Example, accepted: AcceptedDrafts
 ) -> None:
@@ -59,7 +60,36 @@ def test_the_last_accepted_draft_and_the_one_at_a_boundary_are_named(
     trial.agrees(accepted.call())
 
 
-@prop("state-slots/padded-rows", "padding", OF_ROWS, rows=padded_rows())
+@prop("state-slots/padded-rows", "padding", "StateSlots.of_rows", rows=padded_rows())
 def test_padded_rows_of_a_graph_have_no_slot(trial: Example, rows: PaddedRows) -> None:
     """Padded rows of a graph have no slot."""
     trial.agrees(*rows.steps())
+
+
+@prop("tracking-plan/kept-states", "agreement", "TrackingPlan.kept_states", device="cpu", rows=prefill_rows())
+def test_a_prefill_keeps_the_state_at_each_row_s_boundary(trial: Example, rows: PrefillRows) -> None:
+    """A prefill keeps the state at each row's boundary."""
+    trial.agrees(rows.kept_states())
+
+
+@prop(
+    "tracking-plan/logical-chunks",
+    "agreement",
+    "TrackingPlan.logical_chunks",
+    device="cpu",
+    rows=prefill_rows(),
+)
+def test_a_logical_chunk_has_tokens_of_one_row_in_one_chunk_of_the_batch(
+    trial: Example, rows: PrefillRows
+) -> None:
+    """A logical chunk has tokens of one row in one chunk of the batch."""
+    trial.agrees(rows.logical_chunks())
+
+
+@prop("slot-allocator/owners", "ownership", "TrackingPlan.allocate", device="cpu", asked=slot_operations())
+def test_no_slot_has_two_owners_and_none_is_lost(
+    trial: Example, asked: tuple[int, tuple[tuple[str, int], ...]]
+) -> None:
+    """No slot has two owners and none is lost."""
+    size, operations = asked
+    trial.agrees(call("TrackingPlan.allocate", size=size, operations=operations))
