@@ -25,7 +25,7 @@ GROUPS = ("stateless", "builders", "align", "engines")
 """The groups in copies of `impl` that are hunted for by default. Those of the last group show in the simulated engine alone."""
 INSIDE = "inside"
 """The group of defects in copies of `impl` that vLLM's engine is hunted with."""
-KNOWN = {f"known-{version}": version for version in ("0.28.0", "0.30.0", "0.33.0")}
+KNOWN = {f"known-{version}": version for version in ("0.29.0", "0.30.0", "0.33.0")}
 """Groups of one hunt: the first known defect of that release of vLLM, as if it were new."""
 
 ALL_GROUPS = (*IN_IMPL, *IN_RELEASES, INSIDE, *KNOWN)

@@ -91,7 +91,7 @@ def captured(
 
     Args:
         names: what steps have bound tensors to, those that the proof has regions for.
-        copies: a tensor below a bound object by the named tensor that it may be a copy of, as releases since 0.28 hand over.
+        copies: a tensor below a bound object by the named tensor that it may be a copy of, as releases hand over.
 
     Raises:
         ValueError: a step is refused, or nothing is launched.

@@ -113,7 +113,7 @@ def _listed(text: str, project: Project) -> list[str]:
         return sorted(named, key=Version)
     except InvalidVersion as error:
         raise ValueError(
-            f"releases = {text!r}, but should be versions such as 0.28.0,0.33.0: {error}"
+            f"releases = {text!r}, but should be versions such as 0.29.0,0.33.0: {error}"
         ) from None
 
 

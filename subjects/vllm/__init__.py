@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,36 +18,26 @@ from statecheck.subject.known import known_in
 from statecheck.subject.not_offered import NotOffered
 from statecheck.subject.project import PROJECTS
 from subjects import Subject, load
-from subjects.vllm import outside_align, outside_builders
 from subjects.vllm.engine import core
 from subjects.vllm.engine.inside import PORTED
-from subjects.vllm.profile import profile_of
-from subjects.vllm.release import RELEASE, RELEASE_NAME
+from subjects.vllm.outside import outside_of, profile_of
+from subjects.vllm.release import RELEASE, RELEASE_NAME, optional
 from subjects.vllm_conditions import CONDITIONS
 
 PROJECTS["vllm"].require_supported(RELEASE_NAME)
 
-TOPICS = (
-    "types",
-    "batch",
-    "chunks",
-    "layout",
-    "shapes",
-    "builders",
-    "align_buffers",
-    "align_context",
-    "align_kernels",
-    "align_runner",
-    "engine.core",
-    "transfers",
-)
 
-for _topic in TOPICS:
-    _module = importlib.import_module(f"{__name__}.{_topic}")
-    # What a release does not have is None there.
-    globals().update(
-        {name: value for name in _module.__all__ if (value := getattr(_module, name)) is not None}
-    )
+def _offered() -> Iterator[tuple[str, Any]]:
+    """The documents' names with what the release, or the adapter of it, has; None for what it has not."""
+    unchanged = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
+    for module, names in unchanged.items():
+        yield from ((name, optional(f"{module}:{name}")) for name in names)
+    for topic in ("functions", "builders", "align", "engine.core", "transfers"):
+        adapter = importlib.import_module(f"{__name__}.{topic}")
+        yield from ((name, getattr(adapter, name)) for name in adapter.__all__)
+
+
+globals().update({name: value for name, value in _offered() if value is not None})
 
 KNOWN = Path(__file__).parents[1] / "vllm_known.toml"
 
@@ -84,7 +76,7 @@ def _release(name: str, module: ModuleType, known: Any, inside: str = "") -> Sub
         module,
         known,
         profile=profile_of(RELEASE),
-        outside=(*outside_builders.outside_of(RELEASE), *outside_align.outside_of(RELEASE)),
+        outside=outside_of(RELEASE),
         refuses=False,
         release=RELEASE_NAME,
         is_adapter=True,

@@ -9,35 +9,22 @@ from typing import Any
 
 import torch
 
+from subjects.vllm.functions import require_mode
 from subjects.vllm.release import adapter_of, optional
-from subjects.vllm.types import NULL_BLOCK_ID, require_mode
 
 __all__ = [
-    "AttentionMetadataBuilder",
-    "BaseMambaAttentionMetadata",
-    "BaseMambaAttentionMetadataBuilder",
-    "GDNAttentionMetadata",
     "GDNAttentionMetadataBuilder",
-    "Mamba1AttentionMetadata",
     "Mamba1AttentionMetadataBuilder",
-    "Mamba2AttentionMetadata",
     "Mamba2AttentionMetadataBuilder",
 ]
 
-AttentionMetadataBuilder = optional("vllm.v1.attention.backend:AttentionMetadataBuilder")
-BaseMambaAttentionMetadata = optional("vllm.v1.attention.backends.mamba_attn:BaseMambaAttentionMetadata")
-BaseMambaAttentionMetadataBuilder = optional(
-    "vllm.v1.attention.backends.mamba_attn:BaseMambaAttentionMetadataBuilder"
-)
-Mamba1AttentionMetadata = optional("vllm.v1.attention.backends.mamba1_attn:Mamba1AttentionMetadata")
+NULL_BLOCK_ID = optional("vllm.v1.attention.backends.utils:NULL_BLOCK_ID")
 ReleasedMamba1Builder: Any = (
     optional("vllm.v1.attention.backends.mamba1_attn:Mamba1AttentionMetadataBuilder") or object
 )
-Mamba2AttentionMetadata = optional("vllm.v1.attention.backends.mamba2_attn:Mamba2AttentionMetadata")
 ReleasedMamba2Builder: Any = (
     optional("vllm.v1.attention.backends.mamba2_attn:Mamba2AttentionMetadataBuilder") or object
 )
-GDNAttentionMetadata = optional("vllm.v1.attention.backends.gdn_attn:GDNAttentionMetadata")
 ReleasedGDNBuilder: Any = (
     optional("vllm.v1.attention.backends.gdn_attn:GDNAttentionMetadataBuilder") or object
 )

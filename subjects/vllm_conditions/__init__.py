@@ -8,20 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from statecheck.subject.known import Condition
-from subjects.vllm_conditions.align import ALIGN
-from subjects.vllm_conditions.batches import BATCHES
-from subjects.vllm_conditions.builders import BUILDERS
-from subjects.vllm_conditions.connectors import CONNECTORS
 from subjects.vllm_conditions.engines import ENGINES
-from subjects.vllm_conditions.stateless import STATELESS
-from subjects.vllm_conditions.transfers import TRANSFERS
+from subjects.vllm_conditions.functions import FUNCTIONS
 
-CONDITIONS: Mapping[str, Condition] = {
-    **ALIGN,
-    **BATCHES,
-    **BUILDERS,
-    **ENGINES,
-    **CONNECTORS,
-    **STATELESS,
-    **TRANSFERS,
-}
+CONDITIONS: Mapping[str, Condition] = {**FUNCTIONS, **ENGINES}

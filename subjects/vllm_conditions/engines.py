@@ -1,4 +1,4 @@
-"""Conditions about scenarios of a whole engine: its settings, and the wrong state that a broken step shows."""
+"""Conditions about scenarios of a whole engine: its settings, what a connector loaded, and the wrong state that a broken step shows."""
 
 from __future__ import annotations
 
@@ -165,6 +165,43 @@ def _waits_for_more_blocks_than_there_are(s: RecordedScenario) -> bool:
     )
 
 
+# Scenarios with a connector: what was loaded for which request, and what waits for it.
+
+
+def _loads_at_once(s: RecordedScenario) -> bool:
+    return s.settings["connector"] == "sync" and bool(s.settings["prefix_caching"])
+
+
+def _loaded_in_its_step(s: RecordedScenario) -> bool:
+    """Whether the request that reads a wrong state has just begun, behind tokens that a connector loaded in the same step."""
+    loaded = s.returned[-1]["loaded"] if s.returned else ()
+    found = any(
+        name == s.request and group and tokens == s.wrong["tokens"] for group, _, name, tokens in loaded
+    )
+    return bool(s.row["begins"]) and s.row["computed"] == s.wrong["tokens"] and found
+
+
+def _stuck_after_a_failed_load(s: RecordedScenario) -> bool:
+    """Whether nothing runs any more since a load failed."""
+    failed = any(step["unloaded"] for step in s.returned)
+    return failed and not s.returned[-1]["scheduled"] and not s.returned[-1]["loaded"]
+
+
+def _stuck_after_loads(s: RecordedScenario) -> bool:
+    """Whether nothing runs any more, no load has failed, and requests have what was loaded for them."""
+    steps = s.returned
+    waiting = {name for name, *_ in steps[-1]["owners"]} if steps and not steps[-1]["scheduled"] else set()
+    loaded = {name for step in steps for _, _, name, _ in step["loaded"]}
+    return bool(waiting & loaded) and not any(step["unloaded"] for step in steps)
+
+
+def _sat_a_step_out(s: RecordedScenario) -> bool:
+    """Whether the request ran with drafts, had no part in the step before its last one, and was not preempted for that."""
+    name, steps = s.request, s.steps
+    drafted = any(step[name]["drafts"] for step in steps[:-2] if name in step)
+    return drafted and name in steps[-1] and name not in steps[-2] and not s.row["begins"]
+
+
 ENGINES: Mapping[str, Condition] = {
     "accepted_count_of_another_row": of_scenario(_moves_counts, lambda s: s.found_own and _rows_moved(s)),
     "first_token_of_gdn_in_an_engine": of_scenario(
@@ -200,4 +237,19 @@ ENGINES: Mapping[str, Condition] = {
     "saves_inside_blocks": of_scenario(_saves_inside_blocks, _crossed_there),
     "waits_for_the_copy_of_a_hit": of_scenario(_hits_inside_blocks, _waits_for_more_blocks_than_there_are),
     "begins_for_ever": of_scenario(lambda s: bool(s.settings["async_scheduling"]), _begins_for_ever),
+    "loads_at_once": of_scenario(_loads_at_once),
+    "loaded_in_its_step": of_scenario(_loads_at_once, _loaded_in_its_step),
+    "sat_a_step_out": of_scenario(
+        lambda s: s.speculates and s.settings["runner"] == "V1", lambda s: s.found_own and _sat_a_step_out(s)
+    ),
+    "stuck_after_a_failed_load": of_scenario(
+        lambda s: bool(s.settings["failing_loads"]), _stuck_after_a_failed_load
+    ),
+    "connected_and_overlapped": of_scenario(
+        lambda s: bool(s.settings["connector"] and s.settings["async_scheduling"]),
+        lambda s: bool(s.steps and s.steps[-1]),
+    ),
+    "stuck_after_loads": of_scenario(
+        lambda s: s.speculates and s.settings["connector"] == "async", _stuck_after_loads
+    ),
 }

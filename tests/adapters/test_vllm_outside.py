@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("vllm", reason="vLLM is not installed here: run in an environment of a release")
 
 from statecheck.case.values import call, int32
-from subjects.vllm.outside_builders import rounds_beyond_int32
+from subjects.vllm.outside import rounds_beyond_int32
 
 
 @pytest.mark.parametrize(("size", "outside"), [(2**31 - 2**30, False), (2**31 - 2**30 + 1, True)])

@@ -92,7 +92,7 @@ class Released:
         return {conv}, (3, 4, 4)
 shapes.MambaStateShapeCalculator = Released
 shapes.is_conv_state_dim_first = lambda: {layout}
-from subjects.vllm.shapes import MambaStateShapeCalculator
+from subjects.vllm.functions import MambaStateShapeCalculator
 print(MambaStateShapeCalculator.kda_state_shape(2, 3, 4))
 """
     assert printed("0.33.0", script) == f"{convs}, (3, 4, 4))"
@@ -104,7 +104,7 @@ def test_mode_all_is_not_offered_since_it_is_gone(release: str, outcome: str) ->
 pretend()
 import vllm.v1.attention.backends.utils as utils
 utils.mamba_get_block_table_tensor = lambda *asked: "asked"
-from subjects.vllm.batch import mamba_get_block_table_tensor
+from subjects.vllm.functions import mamba_get_block_table_tensor
 try:
     print(mamba_get_block_table_tensor(None, None, None, "all"))
 except Exception as error:
@@ -132,8 +132,8 @@ try:
 except ValueError as error:
     print(error)
 """
-    rule = "0.28.0 or later (tried: 0.28.0, 0.29.0, 0.31.0, 0.32.0, 0.33.0)"
-    assert f"vllm = '0.27.1', but should be {rule}" in printed("0.27.1", script)
+    rule = "0.29.0 or later (tried: 0.29.0, 0.30.0, 0.31.0, 0.32.0, 0.33.0)"
+    assert f"vllm = '0.28.0', but should be {rule}" in printed("0.28.0", script)
 
 
 WITHOUT_EXTENSIONS = """
@@ -166,7 +166,7 @@ except ModuleNotFoundError as error:
     ids=["extensions", "not an extension", "without a GPU"],
 )
 def test_missing_extensions_can_be_imported_beside_a_gpu(gpu: bool, names: str, outcome: str) -> None:
-    assert printed("0.28.0", WITHOUT_EXTENSIONS.format(gpu=gpu, names=names)) == outcome
+    assert printed("0.29.0", WITHOUT_EXTENSIONS.format(gpu=gpu, names=names)) == outcome
 
 
 @pytest.mark.parametrize("own", [True, False])

@@ -144,7 +144,7 @@ def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
         page_size_padded=page,
     )
     groups = [Group(layer_names(settings, 0), full)]
-    if settings.method == "eagle" and settings.num_spec and _flags_drafting_groups():
+    if settings.method == "eagle" and settings.num_spec:
         # A draft's layers are of attention, and share the group of the model's.
         groups[0].is_eagle_group = True
     saves = settings.checkpoints and settings.prefix_caching and _saves_on_the_way()
@@ -174,12 +174,6 @@ def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
 def _saves_on_the_way() -> bool:
     """Whether the release's layers of Mamba-2 and GDN may save a state in the middle of a prefill."""
     return optional("vllm.v1.attention.backends.mamba2_attn:MambaPrefillCheckpointBuilder") is not None
-
-
-def _flags_drafting_groups() -> bool:
-    """Whether the release looks for the groups that a draft's layers are in. Before, it takes all groups for such."""
-    utilities = optional("vllm.v1.core.kv_cache_utils:_annotate_eagle_groups")
-    return utilities is not None or optional("vllm.v1.core.kv_cache_planning:__name__") is not None
 
 
 def block_sizes(config: Any, caches: Any) -> tuple[int, int]:

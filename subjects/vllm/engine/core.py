@@ -20,16 +20,15 @@ from oracle.lifecycle.stages import StagedLaws
 from statecheck.subject.not_offered import NotOffered
 from subjects.kit.drafts import chain_of
 from subjects.vllm.engine.config import block_sizes, kv_cache_config, vllm_config
-from subjects.vllm.engine.connection import LiveConnection
+from subjects.vllm.engine.connector import LiveConnection
 from subjects.vllm.engine.scheduler import block_hasher, made_scheduler
 from subjects.vllm.engine.settings import CONV_WIDTH, LiveSettings, require_mode
+from subjects.vllm.engine.stages import LivePipeline
 from subjects.vllm.engine.states import LiveMemory
 from subjects.vllm.engine.step import LiveStep, accessed, held
 from subjects.vllm.engine.v1 import LiveWorkerV1
 from subjects.vllm.engine.v2 import LiveWorkerV2
-from subjects.vllm.layout import get_conv_state_layout
-from subjects.vllm.release import RELEASE_NAME, find, optional
-from subjects.vllm.stages.pipeline import LivePipeline
+from subjects.vllm.release import RELEASE_NAME, find
 
 __all__ = ["LiveEngine", "LiveSettings", "LiveStep"]
 
@@ -47,7 +46,7 @@ class LiveEngine:
     def __init__(self, settings: LiveSettings) -> None:
         require_mode(settings)
         self.settings = settings
-        dim_first = get_conv_state_layout() == "DS"
+        dim_first = find("vllm.model_executor.layers.mamba.mamba_utils:get_conv_state_layout")() == "DS"
         self.config = vllm_config(settings)
         self.caches = kv_cache_config(settings, dim_first)
         scheduler, hashes = block_sizes(self.config, self.caches)
@@ -261,11 +260,6 @@ class LiveEngine:
 
 
 def _worker(settings: LiveSettings) -> Any:
-    runner = settings.runner
     if settings.stages > 1:
         return LivePipeline
-    if runner == "V1" and optional("vllm.v1.worker.gpu_model_runner:GPUModelRunner"):
-        return LiveWorkerV1
-    if runner == "V2" and optional("vllm.v1.worker.gpu.model_states.mamba_hybrid:MambaHybridModelState"):
-        return LiveWorkerV2
-    raise NotOffered(f"release {RELEASE_NAME} has no worker {runner} for recurrent states")
+    return LiveWorkerV1 if settings.runner == "V1" else LiveWorkerV2

@@ -1,13 +1,193 @@
-"""The forward of the release's engine: it reads states where the metadata send it, tells what it found, and writes the next ones."""
+"""The forward of the release's engine: it reads states where the metadata send it, tells what it found, and writes the next ones.
 
+As the release's layers do: a prefill reads the state in its block and leaves the one after its last token there; a speculative decode
+reads the temporal state in the column of the last accepted token, and conv rows from the same offset on, and leaves a temporal state
+for each token in a column of its own. In mode "all" a row reads the column of its last computed token, and leaves the state at every
+boundary that it passes in that boundary's column and the last one in that of its last scheduled token.
+"""
+
+import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oracle.lifecycle.named_states import UNKNOWN, advanced, next_token
 from oracle.lifecycle.observed import ForwardRow, GroupAccess
-from subjects.vllm.engine.accesses import LiveAccess, accesses
-from subjects.vllm.engine.settings import CONV_WIDTH
+from subjects.vllm.engine.settings import CONV_WIDTH, LiveSettings
 from subjects.vllm.engine.states import LiveLayer, LiveMemory
+
+
+@dataclasses.dataclass(frozen=True)
+class LiveAccess:
+    """Where one row's states are in one group: `tokens` of the batch, blocks to read, and (block, token) to write.
+
+    `window_block` is the one that conv rows are written to, `window_rows` of them. `boundaries` are blocks for what stands on the way:
+    conv rows after so many of the tokens, and the temporal state after so many of them.
+    """
+
+    tokens: tuple[int, ...]
+    initial: bool
+    block: int
+    temporal_block: int
+    first_row: int
+    temporal: tuple[tuple[int, int], ...]
+    window_block: int
+    window_rows: int
+    boundaries: tuple[tuple[int, int, int], ...] = ()
+
+
+def _decode(tokens: Sequence[int], blocks: Sequence[int], accepted: int) -> LiveAccess:
+    last = len(tokens) - 1
+    return LiveAccess(
+        tuple(tokens),
+        True,
+        blocks[0],
+        blocks[accepted - 1],
+        accepted - 1,
+        tuple((blocks[at], at) for at in range(len(tokens))),
+        blocks[0],
+        CONV_WIDTH - 1 + last,
+    )
+
+
+def _prefill(
+    tokens: Sequence[int], block: int, initial: bool, checkpoint: tuple[int, int] | None
+) -> LiveAccess:
+    last = len(tokens) - 1
+    saved = () if checkpoint is None else ((checkpoint[0], checkpoint[1], checkpoint[1]),)
+    return LiveAccess(tuple(tokens), initial, block, block, 0, ((block, last),), block, CONV_WIDTH - 1, saved)
+
+
+def _checkpoints(found: Any, rows: int) -> list[tuple[int, int] | None]:
+    """By row of the prefills, the block of its checkpoint and the tokens before it."""
+    if found is None:
+        return [None] * rows
+    offsets, blocks = found.checkpoint_offsets.tolist(), found.state_indices.tolist()
+    return [(block, offset) if offset else None for block, offset in zip(blocks, offsets, strict=True)]
+
+
+def accesses(metadata: Any, settings: LiveSettings) -> Iterator[LiveAccess]:
+    """What a group's layers do with the batch, row by row; rows without tokens are padding."""
+    if settings.mode == "all":
+        found = _all_states(metadata, settings)
+    else:
+        found = _gdn(metadata) if hasattr(metadata, "num_spec_decodes") else _mamba(metadata)
+    return (access for access in found if access.tokens)
+
+
+def _rows(indices: Any) -> list[list[int]]:
+    return (indices.unsqueeze(-1) if indices.dim() == 1 else indices).tolist()
+
+
+def _mamba(m: Any) -> Iterator[LiveAccess]:
+    if m.num_decodes:
+        blocks = _rows(m.state_indices_tensor_d)
+        starts = (
+            list(range(m.num_decodes + 1)) if m.query_start_loc_d is None else m.query_start_loc_d.tolist()
+        )
+        counts = None if m.num_accepted_tokens is None else m.num_accepted_tokens.tolist()
+        for row in range(m.num_decodes):
+            yield _decode(range(starts[row], starts[row + 1]), blocks[row], counts[row] if counts else 1)
+    if m.num_prefills:
+        blocks, initial = _rows(m.state_indices_tensor_p), m.has_initial_states_p.tolist()
+        starts = [m.num_decode_tokens + start for start in m.query_start_loc_p.tolist()]
+        checkpoints = _checkpoints(getattr(m, "checkpoint_meta", None), m.num_prefills)
+        for row in range(m.num_prefills):
+            yield _prefill(
+                range(starts[row], starts[row + 1]), blocks[row][0], bool(initial[row]), checkpoints[row]
+            )
+
+
+def _gdn(m: Any) -> Iterator[LiveAccess]:
+    if m.num_spec_decodes:
+        starts, counts = m.spec_query_start_loc.tolist(), m.num_accepted_tokens.tolist()
+        places = (
+            range(starts[m.num_spec_decodes]) if m.spec_token_indx is None else m.spec_token_indx.tolist()
+        )
+        blocks = _rows(m.spec_state_indices_tensor)
+        for row in range(m.num_spec_decodes):
+            yield _decode(places[starts[row] : starts[row + 1]], blocks[row], counts[row])
+    if not m.num_prefills + m.num_decodes:
+        return
+    starts = m.non_spec_query_start_loc.tolist()
+    places = range(starts[-1]) if m.non_spec_token_indx is None else m.non_spec_token_indx.tolist()
+    blocks = _rows(m.non_spec_state_indices_tensor)
+    initial = None if m.has_initial_state is None else m.has_initial_state.tolist()
+    # Where no row is speculative, decodes are peeled off a batch with prefills.
+    peeled = m.num_decodes if m.num_prefills and not m.num_spec_decodes else 0
+    checkpoints = _checkpoints(getattr(m, "checkpoint", None), len(starts) - 1)
+    for row in range(len(starts) - 1):
+        tokens = places[starts[row] : starts[row + 1]]
+        if initial is None or row < peeled:
+            yield _decode(tokens, blocks[row], 1) if tokens else _prefill(tokens, 0, False, None)
+        else:
+            yield _prefill(tokens, blocks[row][0], bool(initial[row]), checkpoints[row])
+
+
+def _all_states(m: Any, settings: LiveSettings) -> Iterator[LiveAccess]:
+    """Where every boundary has a column: rows of the block table, and columns of it for what is read and written."""
+    read, last = m.block_idx_last_computed_token.tolist(), m.block_idx_last_scheduled_token.tolist()
+    if m.num_decodes:
+        yield from _decodes_of_all(m, settings.num_spec, read, last)
+    if m.num_prefills:
+        yield from _prefills_of_all(m, settings.block_size, read[m.num_decodes :], last[m.num_decodes :])
+
+
+def _decodes_of_all(m: Any, num_spec: int, read: Sequence[int], last: Sequence[int]) -> Iterator[LiveAccess]:
+    """With drafts, temporal states are found from the column in which the step before put its first one."""
+    tables, before, counts = m.state_indices_tensor_d.tolist(), read, [1] * m.num_decodes
+    starts = list(range(m.num_decodes + 1))
+    if num_spec:
+        if m.block_idx_last_scheduled_token_prev_step is None:
+            # As the release's layer does, which has no other way to read a decode.
+            raise AssertionError("block_idx_last_scheduled_token_prev_step is None beside decodes")
+        before = m.block_idx_last_scheduled_token_prev_step.tolist()
+        counts, starts = m.num_accepted_tokens.tolist(), m.query_start_loc_d.tolist()
+    for row, table in enumerate(tables[: m.num_decodes]):
+        tokens = range(starts[row], starts[row + 1])
+        yield LiveAccess(
+            tuple(tokens),
+            True,
+            table[read[row]],
+            table[before[row] + counts[row] - 1],
+            counts[row] - 1,
+            tuple((table[last[row] + at], at) for at in range(len(tokens))),
+            table[last[row]],
+            CONV_WIDTH - 2 + len(tokens),
+        )
+
+
+def _prefills_of_all(m: Any, size: int, read: Sequence[int], last: Sequence[int]) -> Iterator[LiveAccess]:
+    """The state at each boundary on the way is the one after the chunk of a scan that ends there."""
+    tables, initial = m.state_indices_tensor_p.tolist(), m.has_initial_states_p.tolist()
+    starts, computed = m.query_start_loc_p.tolist(), m.num_computed_tokens_p.tolist()
+    ends, last_chunks = m.cu_chunk_seqlen_p.tolist()[1:], m.last_chunk_indices_p.tolist()
+    firsts, chunk = m.block_idx_first_scheduled_token_p.tolist(), getattr(m, "chunk_size", size)
+    for row, (start, end) in enumerate(itertools.pairwise(starts)):
+        table, count = tables[row], max(0, last[row] - firsts[row])
+        first_chunk = last_chunks[row - 1] + 1 if row else 0
+        aligned = first_chunk + size // chunk - 1 - computed[row] % size // chunk
+        # The last boundary before the end, where the convolution begins to count.
+        whole = (computed[row] + end - start - 1) // size * size - computed[row]
+        boundaries = tuple(
+            (
+                table[firsts[row] + at],
+                whole - (count - 1 - at) * size,
+                ends[aligned + at * (size // chunk)] - start,
+            )
+            for at in range(count)
+        )
+        yield LiveAccess(
+            tuple(range(m.num_decode_tokens + start, m.num_decode_tokens + end)),
+            bool(initial[row]),
+            table[read[row]],
+            table[read[row]],
+            0,
+            ((table[last[row]], ends[last_chunks[row]] - start - 1),),
+            table[last[row]],
+            CONV_WIDTH - 1,
+            boundaries,
+        )
 
 
 class LiveForward:

@@ -30,7 +30,7 @@ class HostBuffer:
 
 
 class EarlyHostBuffer:
-    """As a release before 0.29 has it, which wants pinned memory."""
+    """As 0.29 has it, which wants pinned memory."""
 
     def __init__(self, size: Any, dtype: torch.dtype) -> None:
         self.cpu = self.uva = torch.zeros(size, dtype=dtype)
@@ -42,7 +42,7 @@ def copied(
     out: torch.Tensor | None = None,
     device: Any = None,  # noqa: ARG001 - the release's
 ) -> torch.Tensor:
-    """What a release before 0.29 copies to its device through pinned memory."""
+    """What 0.29 copies to its device through pinned memory."""
     made = torch.as_tensor(x)
     return made.clone() if out is None else out.copy_(made)
 

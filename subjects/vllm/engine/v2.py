@@ -4,13 +4,11 @@ The runner's methods run as they are: what they make of a scheduler's output, bl
 the forward. Ours are the layers, the sampler, the drafts, and what needs a GPU and has no part in states.
 """
 
-import importlib
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from statecheck.subject.not_offered import NotOffered
 from subjects.kit.objects import bare, made_with
 from subjects.vllm.engine.config import ATTRIBUTES
 from subjects.vllm.engine.connector import in_place
@@ -42,7 +40,6 @@ class LiveWorkerV2(LiveWorker):
         self, settings: LiveSettings, config: Any, caches: Any, memory: LiveMemory, plan: Any
     ) -> None:
         super().__init__(settings, config, caches, memory, plan)
-        _require_taken(settings)
         self.batch: Any = None
         self.metadata: Any = None
         with self.inside.functions():
@@ -190,7 +187,7 @@ class LiveWorkerV2(LiveWorker):
             width = find("vllm.v1.worker.block_table:get_block_table_width")
             columns = spec.max_num_blocks_per_req(self.config, most)
             return int(width(columns, spec.block_size, token_alignment=spec.block_table_token_alignment))
-        # Up to 0.28 the runner reckons itself.
+        # Up to 0.29 the runner reckons itself.
         if not hasattr(spec, "num_speculative_blocks"):
             return max(128, most) // spec.block_size
         columns = -(-most // spec.block_size) if self.settings.prefix_caching else 1
@@ -201,18 +198,3 @@ class LiveWorkerV2(LiveWorker):
         batch = self.batch
         starts = batch.query_start_loc.tolist()[: batch.num_reqs + 1]
         return self.layers(batch.req_ids, starts, batch.input_ids[: batch.num_tokens_after_padding], metadata)
-
-
-def _require_taken(settings: LiveSettings) -> None:
-    """Leave out what the release's runner refuses to run, by an assertion in its first step.
-
-    Raises:
-        NotOffered: the release's second runner has no such engine.
-    """
-    module = vars(importlib.import_module(_STATE))
-    if (
-        settings.prefix_caching
-        and len(set(settings.kinds)) > 1
-        and "validate_mamba_state_copy_funcs" not in module
-    ):
-        raise NotOffered("the release's second runner wants all recurrent groups to be alike")

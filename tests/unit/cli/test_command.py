@@ -60,7 +60,7 @@ def test_a_misspelt_word_is_refused_and_the_right_word_suggested(
         ("--vllm latest", "--vllm = 'latest', but should be the version of a release, such as 0.33.0"),
         (
             "--vllm 0.27.1",
-            "vllm = '0.27.1', but should be 0.28.0 or later (tried: 0.28.0, 0.29.0, 0.31.0, 0.32.0, 0.33.0)",
+            "vllm = '0.27.1', but should be 0.29.0 or later (tried: 0.29.0, 0.30.0, 0.31.0, 0.32.0, 0.33.0)",
         ),
         ("--subject my_port --vllm 0.33.0", "subject = 'my_port', but should be vllm, or vllm+<module>"),
         ("--vllm-path /nowhere", "--vllm-path = '/nowhere', but should be a folder with vllm/__init__.py"),

@@ -1,13 +1,12 @@
-"""An engine whose layers are divided among stages: a worker of the release for each, and what connects them.
-
-A stage has its own configuration, memory, runner and worker, as a process of its own. It comes to the batches in their order, and may be late.
-What it sends is read when the receiver takes it, or when the sender waits for that, whichever is first; a broadcast arrives when it is waited for.
-"""
+"""The stages of a pipeline, each a worker of the release's second runner: what connects them, their streams, and how late each comes to a batch."""
 
 import collections
+import contextlib
 import copy
+import importlib
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -15,12 +14,114 @@ import torch
 from oracle.lifecycle.observed import ObservedStep
 from statecheck.subject.not_offered import NotOffered
 from subjects.kit.objects import bare
-from subjects.vllm.engine.parts import HostBuffer
+from subjects.vllm.engine.parts import GPU_FOLDER, HostBuffer
 from subjects.vllm.engine.settings import LiveSettings
 from subjects.vllm.engine.states import LiveMemory
+from subjects.vllm.engine.v1 import HostTorch
 from subjects.vllm.engine.v2 import LiveWorkerV2
-from subjects.vllm.release import find
-from subjects.vllm.stages.ranks import HANDLER, WORKER, Rank, Running, with_stages
+from subjects.vllm.release import RELEASE, find
+
+HANDLER, WORKER = f"{GPU_FOLDER}.pp_utils", "vllm.v1.worker.gpu_worker"
+_NOT_YET = 1
+"""What is in memory that a broadcast has not come to."""
+
+
+class Rank:
+    """A stage's place among the others, as the release asks for it."""
+
+    def __init__(self, number: int, count: int) -> None:
+        self.rank = self.rank_in_group = number
+        self.ranks = list(range(count))
+        self.world_size, self.last_rank = count, count - 1
+        self.is_first_rank, self.is_last_rank = number == 0, number == count - 1
+        self.sent: list[torch.Tensor] = []
+        """Of the last stage: what it has broadcast."""
+        self.wanted: list[torch.Tensor] = []
+        """Of another stage: memory for that, of which so many have `arrived`."""
+        self.arrived = 0
+        self.wait_for: Callable[[int], None] = lambda _: None
+        self.outgoing: collections.deque[_Sent] = collections.deque()
+        self.incoming: collections.deque[_Sent] = collections.deque()
+
+    def make_sibling_device_group(self, group_desc: str) -> "Rank":  # noqa: ARG002 - the release's
+        return self
+
+    def broadcast(self, tensor: torch.Tensor) -> None:
+        """A broadcast of the last stage, in whose order the others have it."""
+        if self.is_last_rank:
+            self.sent.append(tensor.clone())
+        else:
+            self.wanted.append(tensor.fill_(_NOT_YET))
+
+    def isend_tensor_dict(self, tensors: dict[str, torch.Tensor], **_: Any) -> list[Any]:
+        """Send to the next stage. The first handle is that of what the tensors are like."""
+        sent = _Sent(tensors)
+        self.outgoing.append(sent)
+        return [SimpleNamespace(wait=lambda: None), sent]
+
+    def irecv_tensor_dict(self, **_: Any) -> tuple[dict[str, torch.Tensor], list[Any], list[Any]]:
+        """What the stage before has sent for the next batch."""
+        sent = self.incoming.popleft()
+        sent.wait()
+        return sent.tensors, [], []
+
+
+class _Sent:
+    """Tensors on their way: they are read when it is waited for."""
+
+    def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
+        self.tensors, self._is_read = tensors, False
+
+    def wait(self) -> None:
+        if not self._is_read:
+            self.tensors = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        self._is_read = True
+
+
+class _Stream:
+    """A stream of the stage that runs: all is done on it but broadcasts, which an event stands behind."""
+
+    def __init__(self, *_: Any) -> None:
+        self.rank = Running.rank
+
+    def record_event(self) -> Callable[[], None]:
+        count, rank = len(self.rank.wanted), self.rank
+        return lambda: rank.wait_for(count)
+
+    def wait_event(self, event: Callable[[], None]) -> None:
+        event()
+
+    def wait_stream(self, _: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+
+class Running:
+    """The stage that runs."""
+
+    rank: Rank
+
+    @staticmethod
+    @contextlib.contextmanager
+    def of(rank: Rank) -> Iterator[None]:
+        before, read = getattr(Running, "rank", rank), HostBuffer.read
+        Running.rank = rank
+        try:
+            yield
+        finally:
+            Running.rank, HostBuffer.read = before, read
+
+
+def with_stages() -> None:
+    """Have the release's modules ask for the stage that runs, and for its streams."""
+    host = HostTorch(torch)
+    host.cuda.Stream, host.cuda.current_stream = _Stream, _Stream
+    vars(host)["distributed"] = SimpleNamespace(broadcast=lambda tensor, group, **_: group.broadcast(tensor))
+    torch.Tensor.record_stream = lambda *_: None  # type: ignore[method-assign]
+    for name in (HANDLER, WORKER):
+        vars(importlib.import_module(name))["get_pp_group"] = lambda: Running.rank
+    vars(importlib.import_module(HANDLER))["torch"] = host
+    vars(importlib.import_module(WORKER))["get_tp_group"] = lambda: None
 
 
 class LiveStage(LiveWorkerV2):
@@ -106,6 +207,10 @@ class LivePipeline:
             raise NotOffered("stages with the first runner, with a connector, or with a port inside")
         if settings.num_spec and not settings.async_scheduling:
             raise NotOffered("stages with drafts that the scheduler waits for")
+        if settings.num_spec and (0, 30) <= RELEASE < (0, 31):
+            raise NotOffered(
+                "stages with drafts in 0.30, whose failures are not triaged (docs/compatibility.md)"
+            )
         with_stages()
         self.late = settings.late_stages
         self.ranks = [Rank(number, settings.stages) for number in range(settings.stages)]

@@ -1,1 +1,0 @@
-"""The release's engine in pipeline-parallel stages."""

@@ -1,0 +1,234 @@
+"""Conditions about calls of functions: what a defect of a release makes of a call whose rules are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, pairwise
+
+from oracle.builders.base import kept_width
+from oracle.builders.batch import is_prefill
+from oracle.profile import DOCUMENTS, Profile
+from statecheck.case import Case
+from statecheck.case.compare import outcome_difference
+from statecheck.case.values import Call, Expected, Outcome, Record, Returned, Tensor, Value
+from statecheck.execution.run import Follower, recorded
+from statecheck.reference import answer
+from statecheck.reference.builders import config_of, step_of
+from statecheck.subject.known import Condition
+
+_SPLIT = "split_decodes_and_prefills"
+_GDN = "GDNAttentionMetadataBuilder"
+_COMMON = "common_attn_metadata"
+_COUNTS = "num_accepted_tokens"
+_OWNED = "harness.owned_fields"
+_HOST_KNOWS = ("is_prefilling", "seq_lens_cpu_upper_bound")
+
+
+@dataclass(frozen=True)
+class ExecutedCall:
+    """A call with its names resolved, what the rules of the release expect of it, and what came of it."""
+
+    call: Call
+    expected: Expected
+    actual: Outcome
+    device: str
+    profile: Profile
+
+    def is_as(self, expected: Expected) -> bool:
+        """Whether what came of it is this."""
+        return outcome_difference(expected, self.actual, places=self.device != "cpu") is None
+
+    @property
+    def deviates(self) -> bool:
+        """Whether what came of it is not what the rules expect."""
+        return not self.is_as(self.expected)
+
+
+def _calls_of(case: Case, profile: Profile) -> Iterator[ExecutedCall]:
+    """The calls of a case, in order, on a release."""
+    outcomes = iter(case.actual)
+    for _, resolved in Follower(recorded(case.expected)).follow(case.steps):
+        if resolved is not None:
+            yield ExecutedCall(resolved.call, resolved.expected, next(outcomes), case.device, profile)
+
+
+def _some_call(holds: Callable[[Call, Profile], bool]) -> Callable[[Case, Profile], bool]:
+    """Whether it holds of some call of a case on the release."""
+    return lambda case, profile: any(holds(one.call, profile) for one in _calls_of(case, profile))
+
+
+def _explained(case: Case, profile: Profile, rules: Callable[[ExecutedCall], Iterable[Expected]]) -> bool:
+    """Whether some call deviates from the rules, and each that does is as these other rules have it.
+
+    Of a scenario only the last call is looked at: what came of those before it did not matter.
+    """
+    wrong = [one for one in _calls_of(case, profile) if one.deviates]
+    if case.failure is not None and not case.failure.function:
+        wrong = wrong[-1:]
+    return bool(wrong) and all(any(one.is_as(other) for other in rules(one)) for one in wrong)
+
+
+def _with_argument(call: Call, name: str, value: Value) -> Call:
+    """The call with another value of an argument that it has."""
+    arguments, keywords = (
+        tuple((key, value if key == name else old) for key, old in pairs)
+        for pairs in (call.arguments, call.keywords)
+    )
+    return replace(call, arguments=arguments, keywords=keywords)
+
+
+# Batches that are split.
+
+
+def _is_padded(call: Call) -> bool:
+    """Rows in their prompt are to be prefills in a uniform batch with padding."""
+    if call.function != _SPLIT:
+        return False
+    options = call.named
+    asks_for_both = options["require_uniform"] and not options["treat_short_extends_as_decodes"]
+    return bool(asks_for_both and 0 in _lens(call))
+
+
+def _lens(call: Call) -> tuple[int, ...]:
+    starts = call.named[_COMMON]["query_start_loc_cpu"].values()
+    return tuple(end - start for start, end in pairwise(starts))
+
+
+def _padding_is_prefill(case: Case, profile: Profile) -> bool:
+    """Every wrong split has its first prefill at the first row of padding."""
+
+    def rules(one: ExecutedCall) -> Iterator[Expected]:
+        if _is_padded(one.call):
+            lens, tokens = _lens(one.call), one.call.named[_COMMON]["num_actual_tokens"]
+            first = lens.index(0)
+            before = sum(lens[:first])
+            yield Returned((first, len(lens) - first, before, tokens - before))
+
+    return _explained(case, profile, rules)
+
+
+# Builders.
+
+
+def _builds(call: Call, gdn: bool) -> bool:
+    return ".build" in call.function and call.function.startswith(_GDN) is gdn
+
+
+def _dropped(call: Call) -> tuple[int, ...]:
+    """The rows whose accepted tokens GDN forgets: decodes that drafted nothing, where they are marked so, or none drafted."""
+    if not _builds(call, gdn=True) or call.named.get(_COUNTS) is None:
+        return ()
+    # The number of drafts is configured alike in every release.
+    step, num_spec = step_of(call), config_of(call.named["self"], DOCUMENTS).num_spec
+    undrafted = all((row.drafts or 0) <= 0 for row in step.rows)
+    return tuple(
+        number
+        for number, row in enumerate(step.rows)
+        if num_spec and row.query_len and not is_prefill(step, row) and (undrafted or row.drafts == -1)
+    )
+
+
+def _drops(call: Call) -> bool:
+    return bool(_dropped(call))
+
+
+def _as_accepted_one(call: Call) -> Call:
+    """The rows that GDN forgets have accepted one token."""
+    counts: Tensor = call.named[_COUNTS]
+    forgotten = _dropped(call)
+    values = tuple(1 if row in forgotten else count for row, count in enumerate(counts.values()))
+    return _with_argument(call, _COUNTS, replace(counts.dense(), elements=values))
+
+
+def _has_first_token(call: Call) -> bool:
+    """A prompt's first token comes, alone, before any longer row."""
+    if not _builds(call, gdn=True):
+        return False
+    step = step_of(call)
+    short = next((r for r, row in enumerate(step.rows) if row.query_len > 1), len(step.rows))
+    return any(row.query_len == 1 and row.num_computed == 0 for row in step.rows[:short])
+
+
+def _by_length(call: Call) -> Call:
+    """The host does not know which rows are in their prompt."""
+    common: Record = call.named[_COMMON]
+    fields = tuple((name, None if name in _HOST_KNOWS else value) for name, value in common.fields)
+    return _with_argument(call, _COMMON, replace(common, fields=fields))
+
+
+_CHANGES: Mapping[Callable[[Call], bool], Callable[[Call], Call]] = {
+    _drops: _as_accepted_one,
+    _has_first_token: _by_length,
+}
+"""By when GDN goes wrong, the call whose rules it follows then."""
+
+
+def _gdn_answers(one: ExecutedCall, defect: Callable[[Call], bool]) -> Iterator[Expected]:
+    """What GDN gives with the defect, alone and with others of its own, or what then lies in its buffers."""
+    build = one.call.named["result"] if one.call.function == _OWNED else one.call
+    if not defect(build):
+        return
+    others = [other for other in _CHANGES if other is not defect and other(build)]
+    for together in chain.from_iterable(combinations(others, size) for size in range(len(others) + 1)):
+        changed = build
+        for each in (*together, defect):
+            changed = _CHANGES[each](changed)
+        asked = _with_argument(one.call, "result", changed) if build is not one.call else changed
+        yield answer(asked, None, replace(one.profile, gdn_plain_decodes=True))
+
+
+def _explained_by_gdn(defect: Callable[[Call], bool]) -> Callable[[Case, Profile], bool]:
+    """Whether all that is wrong is what GDN gives with the defect."""
+    return lambda case, profile: _explained(case, profile, lambda one: _gdn_answers(one, defect))
+
+
+def _table_is_wider(call: Call, profile: Profile) -> bool:
+    """Mode "all" has to copy a table into the buffers of full graphs that is wider than these."""
+    if not _builds(call, gdn=False):
+        return False
+    step, config = step_of(call), config_of(call.named["self"], profile)
+    wide = bool(step.rows) and len(step.rows[0].blocks) > kept_width(config)
+    return config.mode == "all" and config.full_cudagraphs and wide
+
+
+# Results that are remembered.
+
+
+def _repeats_an_earlier_result(case: Case, profile: Profile) -> bool:
+    """Every wrong result is what an earlier call of the same function gave."""
+    earlier: list[ExecutedCall] = []
+    for one in _calls_of(case, profile):
+        same = (other for other in earlier if other.call.function == one.call.function)
+        if one.deviates and not any(one.is_as(other.expected) for other in same):
+            return False
+        earlier.append(one)
+    return any(one.deviates for one in earlier)
+
+
+# States that are sent between engines of unequal numbers of ranks.
+
+
+def _unequal_ranks(case: Case, _: Profile) -> bool:
+    sent = case.calls[-1].named
+    return bool(sent["source_tp"] != sent["target_tp"])
+
+
+def _one_group_for_unequal_ranks(case: Case, profile: Profile) -> bool:
+    """Each rank has the one group of a Mamba-2 model, and the engines have unequal numbers of ranks."""
+    sent = case.calls[-1].named
+    groups = dict(sent["sizes"]).get("n_groups")
+    return sent["family"] == "mamba2" and groups == 1 and _unequal_ranks(case, profile)
+
+
+FUNCTIONS: Mapping[str, Condition] = {
+    "uniform_padding": Condition(_some_call(lambda call, _: _is_padded(call)), _padding_is_prefill),
+    "drafted_nothing": Condition(_some_call(lambda call, _: _drops(call)), _explained_by_gdn(_drops)),
+    "first_token": Condition(
+        _some_call(lambda call, _: _has_first_token(call)), _explained_by_gdn(_has_first_token)
+    ),
+    "kept_table": Condition(_some_call(_table_is_wider)),
+    "stale": Condition(outcome=_repeats_an_earlier_result),
+    "unequal_ranks": Condition(inputs=_unequal_ranks),
+    "one_group_for_unequal_ranks": Condition(inputs=_one_group_for_unequal_ranks),
+}
