@@ -12,15 +12,14 @@ from pathlib import Path
 
 from hypothesis import Phase, settings
 
-import oracle.situations
-from oracle.situations.registry import put_back, take
+import oracle
 from statecheck.campaign.marks import TABLE
 from statecheck.campaign.worker import noted
 from statecheck.execution import profiles
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import Property, load_properties
-from statecheck.reference.situations import every_situation
+from statecheck.reference.situations import every_situation, put_back, take
 from statecheck.subject import Subject
 from tests.helpers.rules_executor import RulesExecutor
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oracle.sequences import BATCH, CONTINUATION
-from oracle.situations.registry import put_back
 from properties.strategies.sequences import (
     ALL_TOKENS,
     CONTEXTS,
@@ -34,6 +33,7 @@ from properties.strategies.sequences import (
 from statecheck.case.values import Name, Record, Returned, call
 from statecheck.execution.example import Example
 from statecheck.execution.registry import Configuration, prop
+from statecheck.reference.situations import put_back
 
 LIBRARY = "Sequences"
 # By id: scenarios, what each of them has to hold against a fresh run, and how the configuration differs from others.

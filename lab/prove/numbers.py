@@ -18,9 +18,10 @@ from typing import Any
 import z3
 
 from lab.prove.paths import OutOfReach, Path, Term, Unreachable, as_term, concrete, is_symbolic
-from oracle import layout, rules, types
+from oracle import layout, types
 from oracle.align import decisions, memory, pointers
 from oracle.errors import Refused
+from statecheck.reference.situations import unwatched
 
 _MODULES = (decisions, layout, memory, pointers, types)
 
@@ -168,7 +169,7 @@ _BUILTINS: dict[str, Any] = {"range": Range, "len": _length, "list": _list, "tup
 @contextmanager
 def symbolic() -> Iterator[None]:
     """The oracle's rules may be asked about symbolic numbers; their watchers are not called."""
-    with rules.unwatched():
+    with unwatched():
         for module in _MODULES:
             vars(module).update(_BUILTINS)
         try:

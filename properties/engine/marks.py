@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from oracle.lifecycle.requests import ScheduledRequest
 from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from oracle.lifecycle.scheduler import Scheduler
-from oracle.situations.registry import situations_of
 from properties.engine.world import World
+from statecheck.reference.situations import situations_of
 
 MARKS = (
     "several requests in a step",

@@ -1,7 +1,7 @@
 """Named situations of generated inputs, made visible through Hypothesis's events.
 
 Every generated dataclass names the situations that it can be in; those that a rule tells apart are named, and decided, in
-`oracle.situations`. `noted` reports those that hold as events, so that
+`properties.situations`. `noted` reports those that hold as events, so that
 the statistics of a run show what was reached, and the tests of the strategies ask the same method how often.
 """
 
@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from hypothesis import currently_in_test_context, event
 
-from oracle.situations.registry import Situation
+from statecheck.reference.situations import Situation
 
 
 class Situated(Protocol):

@@ -10,10 +10,9 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from oracle.situations.registry import Situation
 from statecheck.campaign.record import EFFECTS
 from statecheck.execution.registry import load_properties
-from statecheck.reference.situations import every_situation
+from statecheck.reference.situations import Situation, every_situation
 from statecheck.subject import Subject
 
 TABLE = Path(__file__).with_suffix(".json")

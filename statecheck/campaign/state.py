@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any
 
 from oracle.profile import DOCUMENTS, Profile
-from oracle.situations.registry import Situation
 from statecheck.campaign.corpus import CorpusWriter
 from statecheck.campaign.record import (
     BucketRecord,
@@ -30,6 +29,7 @@ from statecheck.case.bucket import bucket_of
 from statecheck.execution.registry import Property
 from statecheck.execution.verdict import Status, verdict_of
 from statecheck.kernels.launch_counts import How
+from statecheck.reference.situations import Situation
 from statecheck.subject import KnownDefectMatcher, KnownDeviation
 from statecheck.subject.known import TriedProperty, standing_of
 

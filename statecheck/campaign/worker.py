@@ -23,7 +23,6 @@ from typing import Any
 
 from hypothesis.errors import Flaky
 
-from oracle.situations.registry import take
 from statecheck.campaign.canary import run_canary
 from statecheck.campaign.conformance import with_xfails
 from statecheck.campaign.corpus import CorpusFile, CorpusWriter, Pending, not_written, read, replayed
@@ -57,6 +56,7 @@ from statecheck.execution.registry import Property, load_properties
 from statecheck.execution.verdict import Counts
 from statecheck.kernels import launch_counts
 from statecheck.kernels.launch_counts import How
+from statecheck.reference.situations import take
 from statecheck.subject import KnownDefectMatcher, KnownDeviation, Subject, load
 from statecheck.workers.forkserver import Surroundings, kernels_of, move_to
 from statecheck.workers.port import InWorker
@@ -497,8 +497,6 @@ class Worker:
 
 def preload() -> None:
     """What every worker needs, and what would take each of them a part of a second by itself."""
-    from statecheck.reference import situations  # noqa: F401 - it observes, as the oracle's do
-
     load_properties()
 
 

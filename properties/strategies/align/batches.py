@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 from hypothesis import strategies as st
 
 from oracle.profile import DOCUMENTS, Profile
-from oracle.situations.align import decisions
+from properties.situations.align import decisions
 from properties.strategies.align.cache import (
     PLAIN,
     Cache,

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from hypothesis import strategies as st
 
-from oracle.situations.align import pointers
+from properties.situations.align import pointers
 from properties.strategies.align.cache import Cache, pattern
 from properties.strategies.align.runner import copy_buffers
 from properties.strategies.align.setup import Group, Kept, Setup

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
-from oracle.situations.align import decisions, runner
+from properties.situations.align import decisions, runner
 from properties.strategies.align.batches import (
     POSTPROCESS_ALIGN_VECTORS,
     PRECOPY_VECTORS,

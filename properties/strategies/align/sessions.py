@@ -11,7 +11,7 @@ from typing import Any, Self
 from hypothesis import strategies as st
 
 from oracle.profile import DOCUMENTS, Profile
-from oracle.situations.align import decisions
+from properties.situations.align import decisions
 from properties.strategies.align.batches import BatchAfterForward, BatchLayout, table_by_slot
 from properties.strategies.align.cache import PLAIN, Cache, Filling, Recurrence, places
 from properties.strategies.align.requests import RequestAfterStep

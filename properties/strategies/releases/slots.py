@@ -9,8 +9,8 @@ from math import prod
 
 from hypothesis import strategies as st
 
-from oracle.situations import slots as situations
-from oracle.situations import tracking
+from properties.situations import slots as situations
+from properties.situations import tracking
 from properties.strategies.align.cache import pattern
 from properties.strategies.orders import schedules
 from properties.strategies.situations import NamedSituations, noted

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from oracle.situations.registry import Situation
 from statecheck.campaign.corpus import kept_in
 from statecheck.campaign.pages.summary import is_new
 from statecheck.campaign.plan import Plan
@@ -20,6 +19,7 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.values import Raised, call
 from statecheck.execution.verdict import Status
+from statecheck.reference.situations import Situation
 from tests.helpers.cases import a_case, a_property
 
 FIRST_SEEN = {"date": "2026-11-22", "commit": "0123456789ab"}

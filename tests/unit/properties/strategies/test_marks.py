@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from lab.marks import drawing_only, explored, rules_context
-from oracle.situations.registry import Situation, situations_of
 from oracle.types import cdiv
 from properties.strategies.chunks import Packed
 from statecheck.campaign import marks
@@ -20,7 +19,7 @@ from statecheck.campaign.worker import noted
 from statecheck.execution.example import Example
 from statecheck.execution.machines import ExampleMachine, MachineProperty
 from statecheck.execution.registry import Property, load_properties
-from statecheck.reference.situations import every_situation
+from statecheck.reference.situations import Situation, every_situation, situations_of
 
 EXAMPLES, SCENARIOS = 3000, 400
 """Examples that a property is explored with, at most; a scenario takes as long as dozens of other examples."""

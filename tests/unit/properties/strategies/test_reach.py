@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis.strategies import SearchStrategy
 
-from oracle.situations.align import decisions
+from properties.situations.align import decisions
 from properties.strategies import builder_sessions, builders
 from properties.strategies.align.batches import (
     batches_after_forward,

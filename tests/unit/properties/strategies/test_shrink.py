@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis.strategies import SearchStrategy
 
-from oracle.situations.align import decisions, pointers, runner
+from properties.situations.align import decisions, pointers, runner
 from properties.strategies.align.batches import (
     BatchAfterForward,
     BatchBeforeForward,

@@ -2,9 +2,8 @@
 
 from oracle.builders.base import BaseMetadata, base_metadata, kept_width, updated_block_table
 from oracle.builders.batch import BuilderConfig, BuilderStep, as_captured, fits_graph_buffers
-from oracle.rules import watches
-from oracle.situations.builders.batch import look_at_capture, look_at_split
-from oracle.situations.registry import situations_of
+from properties.situations.builders.batch import look_at_capture, look_at_split
+from statecheck.reference.situations import situations_of, watches
 
 _declare = situations_of("builders.base")
 

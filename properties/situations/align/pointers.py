@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from oracle.align.memory import StateTensor
 from oracle.align.pointers import Entry, memory_after, require_all_columns, require_capacity
-from oracle.rules import watches
-from oracle.situations.registry import Situation, reached, situations_of
+from statecheck.reference.situations import Situation, reached, situations_of, watches
 
 _declare = situations_of("align.pointers")
 

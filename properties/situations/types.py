@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from oracle.rules import watches
-from oracle.situations.registry import situations_of
 from oracle.types import cdiv, natural_page_size, page_size_bytes, pages_per_request
+from statecheck.reference.situations import situations_of, watches
 
 _declare = situations_of("types")
 

@@ -12,8 +12,7 @@ from oracle.layout import (
     lies_in_one_piece,
     temporal_copy_run,
 )
-from oracle.rules import watches
-from oracle.situations.registry import situations_of
+from statecheck.reference.situations import situations_of, watches
 
 _declare = situations_of("layout")
 

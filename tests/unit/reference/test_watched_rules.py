@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from oracle.errors import Refused, require
-from oracle.rules import rule, unwatched, watches, watches_change
+from oracle.rules import rule
+from statecheck.reference.situations import unwatched, watches, watches_change
 
 
 def halves() -> Any:

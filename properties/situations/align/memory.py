@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from oracle.align.memory import Copy, Move, StateTensor, copies_of, is_missing, source_column, state_copy
-from oracle.rules import watches
-from oracle.situations.registry import situations_of
 from oracle.types import NULL_BLOCK_ID
+from statecheck.reference.situations import situations_of, watches
 
 _TILE = 1024
 """Bytes that a copy kernel moves at once (contract 1.1)."""

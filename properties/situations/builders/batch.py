@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from oracle.builders.batch import BuilderConfig, BuilderStep, StepRow, fits_graph_buffers, is_prefill
-from oracle.situations.registry import situations_of
+from statecheck.reference.situations import situations_of
 
 _declare = situations_of("builders.batch")
 

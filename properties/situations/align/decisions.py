@@ -13,8 +13,7 @@ from oracle.align.decisions import (
     live_rows,
     precopy_moves,
 )
-from oracle.rules import watches
-from oracle.situations.registry import Situation, reached, situations_of
+from statecheck.reference.situations import Situation, reached, situations_of, watches
 
 _declare = situations_of("align.decisions")
 

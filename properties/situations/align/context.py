@@ -15,8 +15,7 @@ from oracle.align.context import (
     require_tables,
 )
 from oracle.align.memory import StateTensor
-from oracle.rules import watches
-from oracle.situations.registry import situations_of
+from statecheck.reference.situations import situations_of, watches
 
 _declare = situations_of("align.context")
 

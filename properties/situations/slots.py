@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from oracle.rules import watches
-from oracle.situations.registry import situations_of
 from oracle.slots import EntryMove, accepted_states, cleared_slots, last_accepted, moved
+from statecheck.reference.situations import situations_of, watches
 
 _declare = situations_of("slots")
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from oracle.rules import watches
-from oracle.situations.registry import situations_of
 from oracle.tracking import KeptState, kept_states, logical_chunks
+from statecheck.reference.situations import situations_of, watches
 
 _declare = situations_of("tracking")
 

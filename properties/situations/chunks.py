@@ -12,8 +12,7 @@ from oracle.chunks import (
     chunk_indices,
     varlen_chunk_metadata,
 )
-from oracle.rules import watches
-from oracle.situations.registry import situations_of
+from statecheck.reference.situations import situations_of, watches
 
 _declare = situations_of("chunks")
 

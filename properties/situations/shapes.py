@@ -1,8 +1,7 @@
 """Situations of the shapes of states."""
 
-from oracle.rules import watches
 from oracle.shapes import ConvShape, history_rows, kda_state_shape, orient_conv_shape, repeated_groups
-from oracle.situations.registry import situations_of
+from statecheck.reference.situations import situations_of, watches
 
 _declare = situations_of("shapes")
 

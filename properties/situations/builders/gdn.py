@@ -2,9 +2,8 @@
 
 from oracle.builders.batch import BuilderConfig, BuilderStep, as_captured, graph_limit
 from oracle.builders.gdn import GDNMetadata, drafts_of, gdn_metadata, is_decode
-from oracle.rules import watches
-from oracle.situations.builders.batch import look_at_capture, look_at_rows, look_at_split
-from oracle.situations.registry import situations_of
+from properties.situations.builders.batch import look_at_capture, look_at_rows, look_at_split
+from statecheck.reference.situations import situations_of, watches
 
 _declare = situations_of("builders.gdn")
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from oracle.rules import watches
 from oracle.shards import layouts_of, sent_states, units_of_rank
-from oracle.situations.registry import situations_of
+from statecheck.reference.situations import situations_of, watches
 
 _declare = situations_of("shards")
 

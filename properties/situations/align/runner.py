@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from oracle.align.runner import Forgotten, StepPlan, cleaned, preprocess, previous_column, staged_rows
-from oracle.rules import watches
-from oracle.situations.registry import Situation, reached, situations_of
+from statecheck.reference.situations import Situation, reached, situations_of, watches
 
 _declare = situations_of("align.runner")
 

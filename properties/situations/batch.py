@@ -10,9 +10,8 @@ from oracle.batch import (
     query_lens,
     split_decodes_and_prefills,
 )
-from oracle.rules import watches
-from oracle.situations.registry import situations_of
 from oracle.types import NULL_BLOCK_ID
+from statecheck.reference.situations import situations_of, watches
 
 _declare = situations_of("batch")
 

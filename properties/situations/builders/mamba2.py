@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from oracle.builders.batch import StepRow
 from oracle.builders.mamba2 import PositionChunks, position_chunks
-from oracle.rules import watches
-from oracle.situations.registry import situations_of
+from statecheck.reference.situations import situations_of, watches
 
 _declare = situations_of("builders.mamba2")
 

@@ -1,1 +1,0 @@
-"""Situations in scenarios."""
