@@ -3,8 +3,8 @@ from math import prod
 from typing import Final
 
 from oracle.errors import Refused, require, require_int
-from oracle.profile import Profile
 from oracle.rules import rule
+from oracle.variants import Variants
 
 PAD_SLOT_ID: Final = -1
 NULL_BLOCK_ID: Final = 0
@@ -80,7 +80,7 @@ def natural_page_size(shapes: Sequence[Sequence[int]], itemsizes: Sequence[int])
 
 @rule
 def pages_per_request(
-    mode: str, num_speculative_blocks: int, block_size: int, max_model_len: int, profile: Profile
+    mode: str, num_speculative_blocks: int, block_size: int, max_model_len: int, profile: Variants
 ) -> int:
     """How many pages one request may hold at once.
 

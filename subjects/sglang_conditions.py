@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, zip_longest
 from typing import Any
 
-from oracle.profile import Profile
 from statecheck.case import Case
 from statecheck.case.values import Raised, Record, Returned
 from statecheck.subject.known import Condition
+from statecheck.subject.profile import Profile
 
 _USUAL = 4
 """Tokens between two boundaries, and of a chunk, of settings that do not say it."""

@@ -9,7 +9,7 @@ import z3
 
 from lab.prove.numbers import Number, Numbers, term_of
 from lab.prove.paths import Path, Term, as_term, concrete
-from oracle.profile import Profile
+from statecheck.subject.profile import Profile
 
 BLOCK_SIZE = z3.Int("block_size")
 DRAFTS = 2

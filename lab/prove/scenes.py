@@ -17,11 +17,11 @@ from lab.prove.paths import Path, Term, as_term
 from oracle.align import decisions, pointers
 from oracle.align.memory import Piece, StateTensor, copies_of
 from oracle.layout import StateGeometry
-from oracle.profile import Profile
 from properties.strategies.align.batches import OUT, BatchAfterForward, BatchBeforeForward
 from properties.strategies.align.requests import RequestAfterStep, RequestBeforeStep
 from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.case.values import Step
+from statecheck.subject.profile import Profile
 
 POOL = 1 << APART
 """Where the pool begins."""

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from hypothesis.errors import Flaky
 
-from oracle.profile import DOCUMENTS
 from statecheck.case import Case
 from statecheck.execution.example import ExecutionContext, Falsified, Observer
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import Property, load_properties
+from statecheck.subject.profile import DOCUMENTS
 from subjects import KnownDeviation, Subject, Symptom
 from tests.helpers.declared import entries
 from tests.helpers.hunts import hunting

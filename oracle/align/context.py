@@ -9,8 +9,8 @@ from typing import Final
 from oracle.align.memory import Kind, StateTensor, conv_rows
 from oracle.errors import Refused, require, require_int
 from oracle.layout import StateGeometry
-from oracle.profile import Profile
 from oracle.rules import rule
+from oracle.variants import Variants
 
 _CONV_RANK: Final = 3
 _LEAST_RANK: Final = 2
@@ -54,7 +54,7 @@ def num_mamba_layers(groups: Sequence[CacheGroup]) -> int:
     return sum(len(group.layer_names) for group in groups if group.spec is not None)
 
 
-def num_slots(groups: Sequence[CacheGroup], num_state_types: int, profile: Profile) -> int:
+def num_slots(groups: Sequence[CacheGroup], num_state_types: int, profile: Variants) -> int:
     """Entries of a context's vectors: one per mamba layer and copy function.
 
     Where a layer's own states alone are counted, the profile says so. Source: contract 1.13.
@@ -106,7 +106,7 @@ def require_context(
 
 
 def copy_capacity(
-    max_num_reqs: int, groups: Sequence[CacheGroup], num_copy_funcs: int, profile: Profile
+    max_num_reqs: int, groups: Sequence[CacheGroup], num_copy_funcs: int, profile: Variants
 ) -> int:
     """Entries of the pointer lists: one per request, layer and copy function.
 

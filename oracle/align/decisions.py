@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from oracle.align.memory import Move
 from oracle.errors import require
-from oracle.profile import Profile
 from oracle.rules import rule
 from oracle.types import cdiv
+from oracle.variants import Variants
 
 
 def column_of(num_tokens: int, block_size: int) -> int:
@@ -89,7 +89,7 @@ def after_v2_steps(
     columns: Sequence[int],
     computed_after: Sequence[int],
     block_size: int,
-    profile: Profile,
+    profile: Variants,
 ) -> dict[int, AfterStep]:
     """One decision per slot of the batch, all from the counts before any of them changes.
 
@@ -115,7 +115,7 @@ def live_rows(mapping: Sequence[int]) -> list[tuple[int, int]]:
     return live
 
 
-def table_row(row: int, slot: int, profile: Profile) -> int:
+def table_row(row: int, slot: int, profile: Variants) -> int:
     """Where a request's blocks stand in a block table: at its place in the batch, as in document 4.
 
     Where tables are kept by slot, the profile says so.
@@ -149,7 +149,7 @@ def advanced(
     starts: Sequence[int],
     computed: Sequence[int],
     block_size: int,
-    profile: Profile,
+    profile: Variants,
 ) -> Slots:
     """Where each row ran is where its copy comes from; it now runs in the column of its last token.
 
@@ -181,7 +181,7 @@ def precopy_moves(
     columns: Sequence[int],
     src_col: Sequence[int],
     bias: Sequence[int],
-    profile: Profile,
+    profile: Variants,
 ) -> list[Move]:
     """The copies before a V2 step, for slots that have a state and change their column.
 

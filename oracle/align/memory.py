@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 from oracle.errors import require
 from oracle.layout import StateGeometry
-from oracle.profile import Profile
 from oracle.rules import rule
 from oracle.types import NULL_BLOCK_ID
+from oracle.variants import Variants
 
 Kind = Literal["conv", "temporal"]
 Pool = bytes | Mapping[int, int]
@@ -77,7 +77,7 @@ def apply_moves(
     layout: str,
     tables: Tables,
     moves: Sequence[Move],
-    profile: Profile,
+    profile: Variants,
 ) -> dict[str, Pool]:
     """The memory after every move of every state; each copy takes what was there before all of them.
 
@@ -90,14 +90,14 @@ def apply_moves(
 
 @rule
 def copies_of(
-    move: Move, states: Sequence[StateTensor], layout: str, tables: Tables, profile: Profile
+    move: Move, states: Sequence[StateTensor], layout: str, tables: Tables, profile: Variants
 ) -> list[Copy]:
     """A copy for each state, empty for one that has nothing to move."""
     return [state_copy(state, layout, tables[state.group][move.row], move, profile) for state in states]
 
 
 @rule
-def state_copy(state: StateTensor, layout: str, row: Sequence[int], move: Move, profile: Profile) -> Copy:
+def state_copy(state: StateTensor, layout: str, row: Sequence[int], move: Move, profile: Variants) -> Copy:
     """Temporal: the block of the last accepted token. Conv: the running block's rows from the bias on.
 
     Empty where a column is a sentinel or outside the row, or a block is the null block: no other

@@ -8,8 +8,8 @@ from oracle.align.decisions import before_step, column_of
 from oracle.align.memory import Memory, Move, Pool, StateTensor, apply_moves
 from oracle.align.pointers import Entry, entries, memory_after, require_columns
 from oracle.errors import require, require_int
-from oracle.profile import Profile
 from oracle.rules import rule
+from oracle.variants import Variants
 
 T = TypeVar("T")
 _INT32_MAX: Final = 2**31 - 1
@@ -167,7 +167,7 @@ def copied_by_tables(
     states: Sequence[StateTensor],
     layout: str,
     tables: Sequence[Sequence[Sequence[int]]],
-    profile: Profile,
+    profile: Variants,
 ) -> dict[str, Pool]:
     """The memory after the plan's copies, by way of the batch's block tables."""
     return apply_moves(memory, states, layout, tables, plan.moves, profile)

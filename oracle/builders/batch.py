@@ -4,8 +4,8 @@ from itertools import accumulate
 
 from oracle.batch import UNCHANGED, Split, block_table_rows, require_starts, split_decodes_and_prefills
 from oracle.errors import Refused, require, require_int
-from oracle.profile import DOCUMENTS, Profile
 from oracle.types import NULL_BLOCK_ID
+from oracle.variants import DOCUMENTS, Variants
 
 Rows = tuple[tuple[int, ...], ...]
 
@@ -83,7 +83,7 @@ class BuilderConfig:
     full_cudagraphs: bool
     max_model_len: int
     chunk_size: int | None = None
-    profile: Profile = DOCUMENTS
+    profile: Variants = DOCUMENTS
 
     @property
     def mamba2_chunk(self) -> int:
@@ -185,12 +185,12 @@ def is_prefill(step: BuilderStep, row: StepRow) -> bool:
     return in_prompt or first_chunk
 
 
-def decodes_a_tail(row: StepRow, profile: Profile) -> bool:
+def decodes_a_tail(row: StepRow, profile: Variants) -> bool:
     """Whether a builder takes a row in its prompt for a decode all the same: one token, and a state to read."""
     return profile.tails_decode and row.query_len == 1 and row.num_computed > 0
 
 
-def classify(step: BuilderStep, decode_threshold: int, profile: Profile) -> Split:
+def classify(step: BuilderStep, decode_threshold: int, profile: Variants) -> Split:
     """Decodes are the rows before the first one that is too long or known to be a prefill.
 
     Where nothing tells prefills from decodes, length alone decides, and every row that it makes a

@@ -8,9 +8,9 @@ from oracle.builders.base import on_table
 from oracle.builders.batch import BuilderConfig, BuilderStep, Rows, StepRow, starts_of
 from oracle.chunks import FLA_CHUNK_SIZE, ConvPrograms, causal_conv1d_metadata, chunk_indices, chunk_offsets
 from oracle.errors import Refused, require
-from oracle.profile import Profile
 from oracle.rules import rule
 from oracle.types import NULL_BLOCK_ID
+from oracle.variants import Variants
 
 T = TypeVar("T")
 
@@ -177,12 +177,12 @@ def _without_speculation(step: BuilderStep, config: BuilderConfig) -> GDNMetadat
     return metadata
 
 
-def _counts(row: StepRow, profile: Profile) -> bool:
+def _counts(row: StepRow, profile: Variants) -> bool:
     """Whether a row counts among prefills. Where padding counts, too, the profile says so."""
     return profile.gdn_counts_padding or not row.is_padding
 
 
-def _prefill_tokens(split: Split, counted: Sequence[StepRow], profile: Profile) -> int:
+def _prefill_tokens(split: Split, counted: Sequence[StepRow], profile: Variants) -> int:
     return split.num_prefill_tokens if profile.gdn_padded_tokens else sum(row.query_len for row in counted)
 
 
@@ -263,7 +263,7 @@ def _padded(values: tuple[T, ...] | None, count: int, filler: T) -> tuple[T, ...
 
 
 def _with_prefills(
-    metadata: GDNMetadata, rows: Sequence[StepRow], profile: Profile, num_decodes: int = 0
+    metadata: GDNMetadata, rows: Sequence[StepRow], profile: Variants, num_decodes: int = 0
 ) -> GDNMetadata:
     """Each of the rows, padding and decodes among them, goes through the prefill kernels.
 

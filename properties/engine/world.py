@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from oracle.lifecycle.requests import Geometry
-from oracle.profile import DOCUMENTS, Profile
 from oracle.types import cdiv
 from properties.strategies import builders
 from properties.strategies.align.setup import Setup
 from properties.strategies.situations import NamedSituations
 from statecheck.case.values import Let, Step, Tensor
+from statecheck.subject.profile import DOCUMENTS, Profile
 
 NEVER = 0xEE
 """What every byte of a page holds that was not written since the block was used before."""

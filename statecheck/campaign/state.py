@@ -12,7 +12,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from oracle.profile import DOCUMENTS, Profile
 from statecheck.campaign.corpus import CorpusWriter
 from statecheck.campaign.record import (
     BucketRecord,
@@ -32,6 +31,7 @@ from statecheck.kernels.launch_counts import How
 from statecheck.reference.situations import Situation
 from statecheck.subject import KnownDefectMatcher, KnownDeviation
 from statecheck.subject.known import TriedProperty, standing_of
+from statecheck.subject.profile import DOCUMENTS, Profile
 
 REPLAYED = "Replayed from the corpus."
 # Shrinking from one bucket into another may be chance once; the second time, both are one defect with two messages.

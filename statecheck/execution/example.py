@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NoReturn, Protocol
 
-from oracle.profile import Profile
 from statecheck.case import Case, Failure
 from statecheck.case.compare import Difference, brief, form_difference, outcome_difference
 from statecheck.case.failure import (
@@ -48,6 +47,7 @@ from statecheck.execution.run import (
 from statecheck.execution.verdict import Counts, parts_compared, parts_of
 from statecheck.kernels.orders import REORDERED
 from statecheck.subject import KnownDeviation, Subject
+from statecheck.subject.profile import Profile
 from statecheck.subject.sequence_choices import SequenceChoices
 from statecheck.util.text import visible
 

@@ -15,7 +15,6 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 
-from oracle.profile import Profile
 from statecheck.case import Case
 from statecheck.execution.example import ORDER_FREE, REFUSAL, ExecutionContext, Falsified, KnownFailure
 from statecheck.execution.private.hypothesis import (
@@ -27,6 +26,7 @@ from statecheck.execution.private.hypothesis import (
 )
 from statecheck.reference.sequences import OPERATIONS as SEQUENCE_OPERATIONS
 from statecheck.subject import Subject, is_engine
+from statecheck.subject.profile import Profile
 from statecheck.util.files import in_file_name
 
 ERRORS = "errors"

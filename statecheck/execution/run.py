@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
-from oracle.profile import Profile
 from statecheck.case.values import (
     ITEM_SIZES,
     Call,
@@ -35,6 +34,7 @@ from statecheck.case.values import (
 from statecheck.execution.executors import Executor, executed
 from statecheck.reference import answer
 from statecheck.subject import NotVerified, Subject
+from statecheck.subject.profile import Profile
 
 
 @dataclass

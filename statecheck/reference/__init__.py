@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 from oracle.errors import Refused
-from oracle.profile import DOCUMENTS, Profile
 from statecheck.case.values import Call, Expected, Refusal, Returned, Value
+from statecheck.subject.profile import DOCUMENTS, Profile
 
 _TOPICS = (
     "types",

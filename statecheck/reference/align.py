@@ -14,7 +14,6 @@ from oracle.align.decisions import (
 from oracle.align.memory import Move, apply_moves
 from oracle.errors import require, require_int
 from oracle.layout import conv_state_layout
-from oracle.profile import Profile
 from statecheck.case.values import Call, Fake, Record, Tensor, Value, int64, record
 from statecheck.reference import answers
 from statecheck.reference.align_values import (
@@ -33,6 +32,7 @@ from statecheck.reference.align_values import (
     table_views,
     tables_of,
 )
+from statecheck.subject.profile import Profile
 
 Answer = tuple[Value, dict[str, Value]]
 """A result, and the contents that changed."""

@@ -17,7 +17,6 @@ from oracle.align.context import (
 from oracle.align.memory import Place, StateTensor
 from oracle.align.pointers import Entry, entries, require_capacity
 from oracle.layout import conv_state_layout
-from oracle.profile import Profile
 from oracle.rules import rule
 from statecheck.case.values import Attribute, Call, Record, Tensor, Value
 from statecheck.reference.align_values import (
@@ -28,6 +27,7 @@ from statecheck.reference.align_values import (
     owner_of,
     state_views,
 )
+from statecheck.subject.profile import Profile
 
 LISTS = "MambaCopyBuffers"
 _Change = Callable[[Call, Profile], "Lists"]

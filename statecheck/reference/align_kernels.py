@@ -7,12 +7,12 @@ from typing import Any
 
 from oracle.align.decisions import Slots, advanced, after_step, precopy_moves
 from oracle.align.pointers import memory_after
-from oracle.profile import Profile
 from statecheck.case.values import Attribute, Value
 from statecheck.reference import answers
 from statecheck.reference.align import Answer, moves_done, v1_postprocess, v2_postprocess
 from statecheck.reference.align_lists import memcpy
 from statecheck.reference.align_values import Context, Known, context_of, named_as, rewritten
+from statecheck.subject.profile import Profile
 
 
 @answers(

@@ -11,7 +11,6 @@ from oracle.align.memory import Place, StateTensor
 from oracle.align.pointers import Entry, entries, memory_after, require_lists
 from oracle.errors import Refused, require, require_int
 from oracle.layout import conv_state_layout
-from oracle.profile import Profile
 from statecheck.case.values import Address, Attribute, Call, Record, Tensor, Value, record
 from statecheck.reference import answers
 from statecheck.reference.align import Answer, context_record, spec_record, zeros
@@ -31,6 +30,7 @@ from statecheck.reference.align_values import (
     memory_of,
     pools_after,
 )
+from statecheck.subject.profile import Profile
 
 
 @answers("CpuGpuBuffer")

@@ -12,7 +12,6 @@ from oracle.align.decisions import after_v1_steps, last_scheduled_columns
 from oracle.align.memory import StateTensor
 from oracle.errors import Refused, require
 from oracle.layout import Unrepresentable, conv_state_layout
-from oracle.profile import Profile
 from statecheck.case.values import Call, NumPy, Record, Tensor, Value
 from statecheck.reference import answers
 from statecheck.reference.align import Answer, initialized_contents, v1_postprocess, working
@@ -40,6 +39,7 @@ from statecheck.reference.align_values import (
     rewritten,
     table_views,
 )
+from statecheck.subject.profile import Profile
 
 
 def _forgotten(scheduler_output: Record) -> rules.Forgotten:

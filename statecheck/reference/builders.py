@@ -8,12 +8,12 @@ from typing import Any
 
 from oracle.builders import base, batch, gdn
 from oracle.errors import require
-from oracle.profile import Profile
 from oracle.rules import rule
 from statecheck.case.values import Call, Record, Returned, Tensor, Value, record
 from statecheck.reference import answer, answers
 from statecheck.reference.builder_fields import gdn_fields, mamba_fields
 from statecheck.reference.typed import host_vector, matrix, vector
+from statecheck.subject.profile import Profile
 
 _KINDS = {
     "Mamba1AttentionMetadataBuilder": ("mamba1", "Mamba1AttentionMetadata"),

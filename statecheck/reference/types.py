@@ -7,10 +7,10 @@ from typing import Any
 
 from oracle import types
 from oracle.errors import Refused
-from oracle.profile import Profile
 from statecheck.case.values import ITEM_SIZES, DType, Record, Tensor, Value
 from statecheck.reference import answers
 from statecheck.reference.typed import whole
+from statecheck.subject.profile import Profile
 
 
 @answers("cdiv", rule=types.cdiv)

@@ -46,10 +46,10 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from oracle.profile import Profile
 from statecheck.case import Case
 from statecheck.case.failure import KINDS, Failure, Kind, without_indices
 from statecheck.case.raised import error_text, from_outside
+from statecheck.subject.profile import Profile
 from statecheck.util.decode import Decoder, Misfit, require_once
 from statecheck.util.files import read_text
 from statecheck.util.toml import toml_string

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Self
 
-from oracle.profile import DOCUMENTS, Profile
 from statecheck.case import Case
 from statecheck.case.raised import error_text, from_outside
 from statecheck.case.values import Call
@@ -23,6 +22,7 @@ from statecheck.subject.known import (
     known_in,
     with_documented_names,
 )
+from statecheck.subject.profile import DOCUMENTS, Profile
 from statecheck.subject.sequence_choices import SequenceChoices
 
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"

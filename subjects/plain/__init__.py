@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from oracle.profile import DOCUMENTS, Profile
 from statecheck.subject.known import KnownDeviation, known_in, with_documented_names
+from statecheck.subject.profile import DOCUMENTS, Profile
 from statecheck.subject.subject import NoteCall, Subject, offers, safe_getattr
 from statecheck.util.names import meant_by
 from subjects.plain.outside import outside_of
@@ -193,7 +193,10 @@ def _profile_of(port: ModuleType) -> Profile:
     unknown = sorted(set(fields) - set(vars(DOCUMENTS)))
     if unknown:
         _refuse(
-            f"PROFILE[{unknown[0]!r}]", repr(fields[unknown[0]]), "a field of oracle.profile.Profile", port
+            f"PROFILE[{unknown[0]!r}]",
+            repr(fields[unknown[0]]),
+            "a field of statecheck.subject.profile.Profile",
+            port,
         )
     return Profile(**fields)
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from oracle.profile import Profile
 from statecheck.case import Case
 from statecheck.case.bucket import last_scenario
 from statecheck.subject.known import Condition
+from statecheck.subject.profile import Profile
 from subjects.sequences.extensions import ROWS
 from subjects.sequences.histories import HISTORIES
 

@@ -7,11 +7,11 @@ from functools import partial
 from itertools import pairwise
 
 from oracle.builders.batch import BuilderConfig
-from oracle.profile import DOCUMENTS, Profile
 from statecheck.case.values import Attribute, Call
 from statecheck.reference.align_buffers import lists_of
 from statecheck.reference.align_values import context_of
 from statecheck.reference.builders import config_of, step_of
+from statecheck.subject.profile import DOCUMENTS, Profile
 from subjects import Outside
 
 

@@ -8,7 +8,6 @@ from itertools import chain, combinations, pairwise
 
 from oracle.builders.base import kept_width
 from oracle.builders.batch import is_prefill
-from oracle.profile import DOCUMENTS, Profile
 from statecheck.case import Case
 from statecheck.case.compare import outcome_difference
 from statecheck.case.values import Call, Expected, Outcome, Record, Returned, Tensor, Value
@@ -16,6 +15,7 @@ from statecheck.execution.run import Follower, recorded
 from statecheck.reference import answer
 from statecheck.reference.builders import config_of, step_of
 from statecheck.subject.known import Condition
+from statecheck.subject.profile import DOCUMENTS, Profile
 
 _SPLIT = "split_decodes_and_prefills"
 _GDN = "GDNAttentionMetadataBuilder"

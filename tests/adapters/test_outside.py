@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from oracle.profile import DOCUMENTS, Profile
 from statecheck.case.values import Call, Tensor, call
 from statecheck.execution.example import ExecutionContext, OutsideDomain
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
+from statecheck.subject.profile import DOCUMENTS, Profile
 from subjects import NotOffered, Outside, load
 from subjects.plain import adapted
 from tests.helpers.cases import PAGES, a_property, toy, toy_of_pages

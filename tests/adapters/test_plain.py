@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from examples import numpy_port
-from oracle.profile import Profile
 from properties.strategies.align.batches import BatchAfterForward
 from properties.strategies.align.requests import RequestAfterStep
 from properties.strategies.align.setup import Group, Kept, Setup
@@ -27,6 +26,7 @@ from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status, verdict_of
 from statecheck.report.scripts.script import repro_script
+from statecheck.subject.profile import Profile
 from subjects import Subject, load
 from subjects.plain import PlainSubject, adapted
 from subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED
@@ -138,7 +138,7 @@ def test_the_example_offers_every_function() -> None:
         ),
         (
             {"chunk_offsets": offsets_of(0), "PROFILE": {"colour": "red"}},
-            "PROFILE['colour'] = 'red', but should be a field of oracle.profile.Profile [toy_port]",
+            "PROFILE['colour'] = 'red', but should be a field of statecheck.subject.profile.Profile [toy_port]",
         ),
     ],
     ids=["version", "nothing", "version 1", "arguments", "no function", "profile"],

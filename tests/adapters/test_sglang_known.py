@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import subjects
-from oracle.profile import DOCUMENTS
 from statecheck.case import Case
 from statecheck.case.values import Raised, Returned, call, record
 from statecheck.subject.known import known_in
+from statecheck.subject.profile import DOCUMENTS
 from subjects.sglang_conditions import CONDITIONS
 from tests.helpers.cases import a_case
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from oracle.profile import DOCUMENTS
 from properties.strategies.releases.live import LiveWorld
 from statecheck import rooms
 from statecheck.case import Case
 from statecheck.case.failure import Failure
 from statecheck.case.values import Raised, Record, Returned, call, record
+from statecheck.subject.profile import DOCUMENTS
 from subjects.vllm_conditions import CONDITIONS
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT

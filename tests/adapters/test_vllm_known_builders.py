@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oracle.profile import DOCUMENTS
 from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
 from statecheck.case import Case, Failure
 from statecheck.case.values import Call, Record, Returned
 from statecheck.execution.run import Follower, rules_of
+from statecheck.subject.profile import DOCUMENTS
 from subjects.vllm_conditions import CONDITIONS
 from tests.helpers.cases import a_case
 

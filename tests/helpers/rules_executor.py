@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from oracle.profile import DOCUMENTS
 from statecheck.case.values import Call, Expected, Outcome, Raised, Refusal, Step, Tensor
 from statecheck.execution.run import Follower, rules_of
+from statecheck.subject.profile import DOCUMENTS
 
 NOTHING = Tensor("int32", (0,), ())
 """What is described of observed contents that the rules do not know."""

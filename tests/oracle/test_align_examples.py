@@ -18,7 +18,7 @@ from oracle.align.memory import Move, Piece, Place, StateTensor, apply_moves, mo
 from oracle.align.runner import Forgotten, RunnerRequest
 from oracle.errors import Refused
 from oracle.layout import StateGeometry
-from oracle.profile import DOCUMENTS
+from oracle.variants import DOCUMENTS
 from tests.oracle.worked import CONV, PAGE, STATES, TEMPORAL, WIDTH, case, refused
 
 BLOCK, DRAFTS, WINDOW = 4, 2, 3

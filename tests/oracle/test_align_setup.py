@@ -13,7 +13,7 @@ from oracle.align.memory import Move, Place, StateTensor
 from oracle.align.pointers import Entry
 from oracle.align.runner import Forgotten, RunnerRequest, Staged
 from oracle.layout import StateGeometry
-from oracle.profile import Profile
+from oracle.variants import Variants
 from tests.oracle.worked import CONV, STATES, TEMPORAL, case, refused
 
 # Buffers.
@@ -72,7 +72,7 @@ def test_there_are_groups_with_states() -> None:
     ("spare", "types", "slots"), [(True, 2, 6), (False, 2, 5), (False, 1, 3), (False, 3, 5)]
 )
 def test_a_context_has_slots_for_each_layer_with_states(spare: bool, types: int, slots: int) -> None:
-    profile = Profile(spare_state_slots=spare)
+    profile = Variants(spare_state_slots=spare)
     assert context.num_slots(GROUPS, types, profile) == slots
     assert context.copy_capacity(4, GROUPS, types, profile) == 4 * slots
 
@@ -264,7 +264,7 @@ def test_lists_and_tables_copy_the_same() -> None:
     tables, memory = [((1, 2), (3, 4))], {"pool": bytes(range(96))}
     requests = {name: RunnerRequest((blocks,), 0) for name, blocks in zip("ab", tables[0], strict=True)}
     by_lists: dict[str, Any] = runner.copied_by_lists(memory, plan, ["a", "b"], requests, STATES, "SD")
-    assert by_lists == runner.copied_by_tables(memory, plan, STATES, "SD", tables, Profile())
+    assert by_lists == runner.copied_by_tables(memory, plan, STATES, "SD", tables, Variants())
     assert by_lists["pool"][8:14] == bytes(range(16, 22))
     assert by_lists["pool"][32:36] == bytes(range(25, 29))
 

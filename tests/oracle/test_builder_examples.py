@@ -11,7 +11,7 @@ from oracle.builders.batch import BuilderConfig, BuilderStep, StepRow, require_c
 from oracle.builders.gdn import GDNMetadata, gdn_metadata, updated_gdn_metadata
 from oracle.builders.mamba2 import PositionChunks, position_chunks
 from oracle.chunks import ConvPrograms
-from oracle.profile import Profile
+from oracle.variants import Variants
 from tests.oracle.worked import case, refused
 
 INT64: Final = "int64"
@@ -564,7 +564,7 @@ SPECULATION = {"query_start_loc_d", "num_accepted_tokens"}
         case(
             "speculation-whose-starts-are-the-runner-s",
             step(row(2, 4, accepted=1)),
-            full(num_spec=1, profile=Profile(starts_in_buffers=False)),
+            full(num_spec=1, profile=Variants(starts_in_buffers=False)),
             TABLES | {"num_accepted_tokens"},
         ),
         case("mode-all", step(row(1, 4)), full("all"), TABLES | COLUMNS),
@@ -606,18 +606,18 @@ def test_another_table_changes_the_blocks_only(kind: str) -> None:
 
 def test_a_release_may_skip_rows_by_the_null_block() -> None:
     decodes = step(row(1, 4), padding())
-    assert base_metadata(decodes, config(profile=Profile(padding_block=0))).state_indices_tensor_d == (
+    assert base_metadata(decodes, config(profile=Variants(padding_block=0))).state_indices_tensor_d == (
         (5,),
         (0,),
     )
 
 
 def test_a_release_may_take_the_last_token_of_a_prompt_for_a_decode() -> None:
-    tails = Profile(tails_decode=True)
+    tails = Variants(tails_decode=True)
     rows = [row(1, 4, prefilling=False), row(1, 1, prefilling=True), row(1, 0, prefilling=True)]
     found = [
         split_of(base_metadata(step(*rows), config(chunk_size=4, profile=profile), "mamba2"))
-        for profile in (Profile(), tails)
+        for profile in (Variants(), tails)
     ]
     assert found == [(1, 2, 1, 2), (2, 1, 2, 1)]
     longer = step(row(2, 4, prefilling=True, accepted=1))
@@ -626,15 +626,15 @@ def test_a_release_may_take_the_last_token_of_a_prompt_for_a_decode() -> None:
 
 @pytest.mark.parametrize(("columns", "width"), [("tokens", 4), ("blocks", 5)])
 def test_a_release_keeps_columns_for_drafts_or_for_their_blocks(columns: str, width: int) -> None:
-    kept = full("all", 2, num_speculative_blocks=3, max_model_len=7, profile=Profile(kept_columns=columns))
+    kept = full("all", 2, num_speculative_blocks=3, max_model_len=7, profile=Variants(kept_columns=columns))
     (table,) = base_metadata(step(row(1, 4, accepted=1)), kept).state_indices_tensor_d
     assert table == (5, 6, 7, -1, -1)[:width]
 
 
 def test_a_release_of_gdn_may_count_padding_and_cut_chunks_of_prefills_alone() -> None:
     given = step(row(1, 4), row(70), padding(), num_actual_tokens=73)
-    released = Profile(gdn_counts_padding=True, gdn_padded_tokens=False, gdn_chunks_of_decodes=False)
-    ours, theirs = (gdn_metadata(given, config(profile=profile)) for profile in (Profile(), released))
+    released = Variants(gdn_counts_padding=True, gdn_padded_tokens=False, gdn_chunks_of_decodes=False)
+    ours, theirs = (gdn_metadata(given, config(profile=profile)) for profile in (Variants(), released))
     assert (split_of(ours), split_of(theirs)) == ((1, 1, 1, 72), (1, 2, 1, 70))
     assert (ours.chunk_offsets, theirs.chunk_offsets) == ((0, 1, 3, 3), (0, 2, 2))
     assert theirs.chunk_indices == ((0, 0), (0, 1))
@@ -661,7 +661,7 @@ def test_a_release_of_gdn_may_tell_by_the_drafts_alone(
         row(1 + max(count, 0), 9, prefilling=False, drafts=count, accepted=taken)
         for count, taken in zip(drafts, accepted, strict=True)
     ]
-    plain = config(num_spec=2, profile=Profile(gdn_plain_decodes=True))
+    plain = config(num_spec=2, profile=Variants(gdn_plain_decodes=True))
     masks = gdn_metadata(step(*rows), plain).spec_sequence_masks
     assert masks == (None if spec is None else tuple(spec))
 

@@ -11,7 +11,7 @@ import pytest
 from oracle import batch, chunks, layout, shapes, types
 from oracle.errors import Refused
 from oracle.layout import ByteRun, StateGeometry, Unrepresentable
-from oracle.profile import DOCUMENTS, Profile
+from oracle.variants import DOCUMENTS, Variants
 from tests.oracle.worked import case, refused
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,7 +104,7 @@ def test_a_request_has_its_budget_of_pages(
 
 
 def test_a_release_may_budget_for_drafts_in_mode_all() -> None:
-    assert types.pages_per_request("all", 2, 4, 9, Profile(kept_pages_of_drafts=True)) == 5
+    assert types.pages_per_request("all", 2, 4, 9, Variants(kept_pages_of_drafts=True)) == 5
 
 
 @pytest.mark.parametrize("mode", types.GRAPH_MODES)

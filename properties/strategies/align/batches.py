@@ -11,7 +11,6 @@ from typing import Any, Self, TypeVar
 
 from hypothesis import strategies as st
 
-from oracle.profile import DOCUMENTS, Profile
 from properties.situations.align import decisions
 from properties.strategies.align.cache import (
     PLAIN,
@@ -36,6 +35,7 @@ from properties.strategies.align.setup import CONTEXT, FEW_DRAFTS, Setup, setups
 from properties.strategies.orders import schedules
 from properties.strategies.situations import NamedSituations, named, noted
 from statecheck.case.values import Attribute, Call, Let, Name, Step, Tensor, Value, call, int32
+from statecheck.subject.profile import DOCUMENTS, Profile
 
 RUN_FUSED_POSTPROCESS = f"{CONTEXT}.run_fused_postprocess"
 RUN_FUSED_POSTPROCESS_ALIGN = f"{CONTEXT}.run_fused_postprocess_align"

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 from hypothesis import strategies as st
 
-from oracle.profile import DOCUMENTS, Profile
 from properties.situations.align import decisions
 from properties.strategies.align.batches import BatchAfterForward, BatchLayout, table_by_slot
 from properties.strategies.align.cache import PLAIN, Cache, Filling, Recurrence, places
@@ -21,6 +20,7 @@ from properties.strategies.bounds import MANY_ROWS, crowded, crowds
 from properties.strategies.orders import schedules
 from properties.strategies.situations import NamedSituations, named, noted
 from statecheck.case.values import Call, Let, Overwrite, Step, Value, int32
+from statecheck.subject.profile import DOCUMENTS, Profile
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from typing import Any, Self, TypeVar
 
 from hypothesis import strategies as st
 
-from oracle.profile import Profile
 from properties.strategies.bounds import MANY_DRAFTS, around, counts, crowded, seldom
 from statecheck.case.values import Record, record
+from statecheck.subject.profile import Profile
 
 LONGEST = 32
 """Tokens of a request, at most: four blocks of eight, so that a request hits, passes and leaves several, and ends soon."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from oracle.profile import DOCUMENTS
 from statecheck.case import Case
 from statecheck.case.values import Call, Name, Returned, call, record
+from statecheck.subject.profile import DOCUMENTS
 from subjects.sequences.conditions import CONDITIONS
 from subjects.sequences.histories import UNCROPPABLE
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from oracle.profile import Profile
 from statecheck.case import Case
 from statecheck.case.failure import Failure
 from statecheck.case.values import Expected, Name, Outcome, Returned, call, record
+from statecheck.subject.profile import Profile
 from subjects.sequences.conditions import CONDITIONS
 from subjects.sequences.extensions import extensions
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from oracle.profile import DOCUMENTS
 from statecheck.campaign import worker as worker_module
 from statecheck.campaign.tasks import (
     CallBegan,
@@ -38,6 +37,7 @@ from statecheck.execution.in_process import InProcess
 from statecheck.kernels.launch_counts import EXECUTED, How
 from statecheck.subject import KnownDefectMatcher
 from statecheck.subject.known import Condition
+from statecheck.subject.profile import DOCUMENTS
 from subjects import KnownDeviation, Symptom
 from tests.helpers.cases import Pipe, a_case, a_property, toy
 from tests.helpers.modules import module

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from oracle.profile import DOCUMENTS, Profile
 from statecheck.campaign.corpus import Corpus, replayed
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
@@ -25,6 +24,7 @@ from statecheck.diagnose.replay import (
 )
 from statecheck.execution.in_process import InProcess
 from statecheck.subject.identity import SOURCE, source_of
+from statecheck.subject.profile import DOCUMENTS, Profile
 from subjects import KnownDeviation, NotOffered, Outside, Subject, Symptom, load
 from tests.helpers.cases import PAGES, a_case, toy, toy_of_pages
 from tests.helpers.modules import ROOT, module

@@ -14,10 +14,10 @@ from lab.docs.symbols import MANIFEST
 from oracle import types as oracle_types
 from oracle.align.buffers import copied_elements
 from oracle.builders.batch import reorder_batch_threshold
-from oracle.profile import DOCUMENTS
 from properties.strategies.builders import BuilderSetup
 from statecheck.execution.in_process import InProcess
 from statecheck.reference.builders import config_of
+from statecheck.subject.profile import DOCUMENTS
 from subjects import LAYOUT_VARIABLE, load
 
 IMPL = load("impl")

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import subjects
-from oracle.profile import DOCUMENTS
 from statecheck.case import Failure
 from statecheck.execution.registry import load_properties
 from statecheck.rooms import property_files
 from statecheck.subject.known import covers, has, known_in
+from statecheck.subject.profile import DOCUMENTS
 from subjects import Condition, KnownDeviation, Symptom
 from subjects.vllm_conditions import CONDITIONS
 from tests.helpers.cases import a_case

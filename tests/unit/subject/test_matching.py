@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from oracle.profile import DOCUMENTS
 from statecheck.campaign.corpus import Corpus, replayed
 from statecheck.campaign.state import KnownDefects
 from statecheck.case import Case, Failure
@@ -19,6 +18,7 @@ from statecheck.execution.example import Example, ExecutionContext, Falsified
 from statecheck.execution.in_process import InProcess
 from statecheck.subject import KnownDefectMatcher
 from statecheck.subject.known import Condition
+from statecheck.subject.profile import DOCUMENTS
 from subjects import KnownDeviation, Symptom
 from tests.helpers.cases import a_case, a_property, toy
 from tests.helpers.observers import FailureLog

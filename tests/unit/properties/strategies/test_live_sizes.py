@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oracle.profile import DOCUMENTS
 from properties.strategies.releases.live import LiveStory, LiveWorld
+from statecheck.subject.profile import DOCUMENTS
 
 
 def test_a_release_that_refuses_wide_blocks_has_steps_as_long_as_a_block() -> None:

@@ -1,7 +1,6 @@
 """Variants of rules: where the documents and an implementation differ on purpose.
 
-A rule that has variants is handed a profile, which says for each of them which one is asked about. A subject
-says which ones it follows; by default that is the documents'.
+A rule that has variants is handed which one of each is asked about. A subject says which ones it follows; by default that is the documents'.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Profile:
+class Variants:
     """A variant of each rule that has several; by default that of the documents."""
 
     # Builders and cache configuration (documents 1 to 3).
@@ -24,14 +23,10 @@ class Profile:
     """What else the buffer of mode "all" has columns for: speculative "tokens" or their "blocks"."""
     keeps_all_blocks: bool = True
     """Whether there is a mode "all", whose fields the metadata have."""
-    blocks_wider_than_steps: bool = True
-    """Whether a recurrent block may have more tokens than a step in mode "align", or such a configuration is refused."""
     kept_pages_of_drafts: bool = False
     """Whether a request's budget in mode "all" has pages for speculative blocks. Source: contract 1.7."""
     gdn_plain_decodes: bool = False
     """Whether GDN keeps apart decodes that drafted nothing and accepted one token, for which column 0 is right."""
-    drafts_in_prompts: bool = True
-    """Whether runners mark drafts of rows that are in their prompt; other runners mark each prompt as a row without drafts."""
     gdn_counts_padding: bool = False
     """Whether GDN counts rows of padding behind prefills as prefills."""
     gdn_padded_tokens: bool = True
@@ -40,10 +35,6 @@ class Profile:
     """Whether GDN's chunks cover the decodes beside prefills, or the prefills alone."""
 
     # Align mode (document 4).
-    pointer_dtype: str = "int64"
-    """Of the addresses in lists of pointers. Source: contract 1.8, `MambaCopyBuffers`."""
-    copy_size_dtype: str = "int64"
-    """Of the sizes in lists of pointers."""
     spare_state_slots: bool = True
     """Whether a context has a slot for each copy function and layer, or for each state that a layer has."""
     skips_missing_states: bool = True
@@ -52,8 +43,6 @@ class Profile:
     """Whether V2's preprocess skips rows without a slot, or these are refused. Source: contract 4."""
     tables_by_slot: bool = False
     """Whether V2's copies look a request up in the block table's row of its slot, or of its place in the batch."""
-    marks_every_decode: bool = False
-    """Whether runners mark every decode with its number of drafts, or those that drafted nothing as they mark prefills."""
 
 
-DOCUMENTS = Profile()
+DOCUMENTS = Variants()
