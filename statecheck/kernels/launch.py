@@ -42,6 +42,8 @@ class Launched:
     """The same as generated code takes them."""
     ir: Callable[[], str] = str
     """Makes the text of the IR."""
+    place: str = ""
+    """File and line of the kernel's code."""
 
     def program(self, memory: Memory, index: Program) -> Iterator[int]:
         """A generator of one program, which stops before each access."""
@@ -154,7 +156,8 @@ class Kernel:
         values = [
             _value(argument, kind) for argument, kind in zip(handed, self.variant.parameters, strict=True)
         ]
-        launch = Launched(self._how.kernel, self.variant, (x, y, z), handed, names, values, self._ir)
+        how = self._how
+        launch = Launched(how.kernel, self.variant, (x, y, z), handed, names, values, self._ir, how.place)
         if STATE.around is None:
             run(launch)
         else:

@@ -1,46 +1,12 @@
-"""A fixture for tests that launch kernels: `pytest -p statecheck.suite.sanitizer`.
-
-    def test_blocks_are_copied(sanitizer):
-        sanitizer.register(state, "state")
-        copy_kernel[(4,)](table, out, BLOCK=64)
-
-Loaded as a plugin it has the kernels of the whole run executed on the CPU, from Triton's IR; with TRITON_INTERPRET=0 they
-are compiled, and tests that ask for the fixture are skipped.
-"""
+"""The fixture `sanitizer`, for tests that declare what memory is."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Generator, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from statecheck.case.findings import NotExecuted
 from statecheck.kernels.sanitizer.watch import Sanitizer
-
-_INTERPRET = "TRITON_INTERPRET"
-
-
-def pytest_configure() -> None:
-    """Called before test modules are imported."""
-    from statecheck.kernels import triton_mode
-
-    if os.environ.get(_INTERPRET) == "0":
-        return
-    try:
-        triton_mode.prepare("cpu")
-    except ValueError as error:
-        raise pytest.UsageError(str(error)) from error
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Generator[None, Any, Any]:
-    """A test whose kernel the executor does not know is skipped, with the operation."""
-    try:
-        return (yield)
-    except NotExecuted as unknown:
-        pytest.skip(str(unknown))
 
 
 @pytest.fixture

@@ -231,11 +231,11 @@ def test_a_case_is_explained(
     assert (done.code, asked, done.out.startswith(printed)) == (code, [path], True)
 
 
-def child(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def child(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """A Python process of its own, with the repository's packages and no word on how kernels are run."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     path = os.pathsep.join([str(ROOT), *environment.get("PYTHONPATH", "").split(os.pathsep)])
-    return run_python(*arguments, cwd=folder, env=environment | {"PYTHONPATH": path})
+    return run_python(*arguments, cwd=folder, env=environment | {"PYTHONPATH": path} | variables)
 
 
 MAIN = (
@@ -270,32 +270,33 @@ def test_without():
 """
 
 
-def pytest_child(folder: Path, *arguments: str) -> str:
+def pytest_child(
+    folder: Path, *arguments: str, plugin: str = "-pstatecheck.sanitize", **variables: str
+) -> str:
     (folder / "test_kernels.py").write_text(KERNELS + TESTS)
-    plugin = ("-p", "statecheck.suite.sanitizer", "-p", "no:cacheprovider")
-    done = child(folder, "-m", "pytest", "-q", "-rsf", *plugin, *arguments, "test_kernels.py")
+    paths = (plugin, "-pno:cacheprovider", *arguments, "test_kernels.py")
+    done = child(folder, "-m", "pytest", "-q", "-rsf", *paths, **variables)
     return done.stdout + done.stderr
 
 
 @pytest.mark.slow
-def test_the_fixture_watches_the_tests_that_ask_for_it(command: Command) -> None:
+def test_the_fixture_registers_tensors_of_a_test_that_is_watched(command: Command) -> None:
     out = pytest_child(command.folder)
-    assert "2 failed, 2 passed" in out
+    assert "3 failed, 1 passed" in out
     assert "UnwrittenRead: program (0, 0, 0) of copy_kernel loads element [0] of `in_ptr`" in out
     assert "OutsideView: program (4, 0, 0) of copy_kernel loads 4 bytes" in out
 
 
 def test_the_fixture_skips_where_kernels_are_compiled(command: Command) -> None:
-    (command.folder / "conftest.py").write_text("import os\nos.environ['TRITON_INTERPRET'] = '0'\n")
-    out = pytest_child(command.folder, "-k", "right")
+    out = pytest_child(command.folder, "-k", "right", TRITON_INTERPRET="0")
     assert "1 skipped" in out
     assert "kernels are compiled in this process, and cannot be watched" in out
 
 
 @pytest.mark.slow
-def test_the_fixture_refuses_a_triton_that_interprets_all_kernels(command: Command) -> None:
+def test_a_plugin_of_a_conftest_refuses_a_triton_that_interprets_all_kernels(command: Command) -> None:
     (command.folder / "conftest.py").write_text(
-        "import os\nos.environ['TRITON_INTERPRET'] = '1'\nimport triton.language\n"
+        "import os\nos.environ['TRITON_INTERPRET'] = '1'\nimport triton.language\npytest_plugins = ['statecheck.sanitize']\n"
     )
-    done = pytest_child(command.folder, "-k", "outside")
+    done = pytest_child(command.folder, "-k", "outside", plugin="-rs")
     assert "TRITON_INTERPRET was 1 when Triton was imported, but should be unset" in done
