@@ -69,7 +69,7 @@ $(VENV)/.ready: constraints.txt pyproject.toml
 	@for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	  $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
 	done && $$python -m venv $(VENV) || { echo 'statecheck: needs Python 3.11 or newer, with venv' >&2; exit 1; }
-	@core=$$($(LISTED) dependencies); $(PIP_INSTALL) $$(printf '%s\n' $$core | grep -v -e torch -e jinja2) 2>/dev/null & \
+	@core=$$($(LISTED) dependencies kernels); $(PIP_INSTALL) $$(printf '%s\n' $$core | grep -v -e torch -e jinja2) 2>/dev/null & \
 	$(PIP_INSTALL) torch==2.13.0 2>/dev/null || $(PIP_INSTALL) --extra-index-url $(TORCH_INDEX) torch==2.13.0; \
 	wait; $(PIP_INSTALL) $$core
 	@touch $@
