@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from statecheck.releases.start import chosen_release, go_on_in_release
-from statecheck.rooms import working_folder
+from statecheck.rooms import is_checkout, working_folder
 from statecheck.subject.project import PROJECTS
 from statecheck.util.command_lines import near
 from statecheck.util.marked import MARKER
@@ -86,12 +87,37 @@ class OptionsCommand(click.Command):
         options = SimpleNamespace(**params)
         if releases:
             chosen = chosen_release(releases)
-            if chosen and context.get_parameter_source("subject") is ParameterSource.DEFAULT:
+            unnamed = context.get_parameter_source("subject") is ParameterSource.DEFAULT
+            if chosen and unnamed:
                 options.subject = chosen.project.subject
+            # A case may be replayed on `impl`; a campaign on `impl` outside of a checkout tells nobody about code of their own.
+            elif (
+                context.info_name != "replay" and options.subject == "impl" and unnamed and not is_checkout()
+            ):
+                raise ValueError(_no_subject())
             arguments = sys.argv[1:] if context.obj is None else context.obj
             go_on_in_release(options.subject, chosen, [self.module, *arguments])
         assert self.callback is not None
         return self.callback(options)
+
+
+def _no_subject() -> str:
+    """Outside of a checkout nobody means the implementation that comes with statecheck: what to say in place of verifying it."""
+    declared = re.compile(r"^STATECHECK_(PROTOCOL|SEQUENCES) *=", re.MULTILINE)
+    files = sorted(working_folder().glob("*.py"))
+    ports = [
+        path.stem for path in files if declared.search(path.read_text(encoding="utf-8", errors="replace"))
+    ]
+    installed = [project.subject for project in PROJECTS.values() if find_spec(project.package)]
+    seen = (
+        ", ".join(f"--subject {name}" for name in (*ports, *installed))
+        or "no port in this folder, and no project that has an adapter"
+    )
+    project = PROJECTS["vllm"]
+    return (
+        f"subject = not given, but should be a module, --subject my_port, or a release, {project.option} {project.example}; "
+        f"seen here: {seen}. The implementation that comes with statecheck is --subject impl"
+    )
 
 
 def option(*names: str, **given: Any) -> Callable[[F], F]:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import PurePath
 from types import CodeType, TracebackType
 from typing import Any, Protocol
@@ -82,11 +83,17 @@ def choose_device(requested: str, subject: str = "") -> str:
         subject: its name; a library of sequences runs where it wants, and "cpu" stands for that.
 
     Raises:
-        ValueError: an unknown device, or "cuda" where there is none.
+        ValueError: an unknown device, "cuda" where there is none, or functions without torch and Triton.
     """
     if requested not in ("auto", "cpu", "cuda"):
         raise ValueError(f"device = {requested!r}, but should be auto, cpu or cuda [choose_device]")
-    if requested == "cpu" or (requested == "auto" and not needs_tensors(subject)):
+    if not needs_tensors(subject) and requested != "cuda":
+        return "cpu"
+    missing = [name for name in ("torch", "triton") if find_spec(name) is None]
+    if missing:
+        rule = "installed where functions are verified, as by pip install 'statecheck[kernels]'; libraries of sequences need neither"
+        raise ValueError(f"{' and '.join(missing)} = not installed, but should be {rule} [choose_device]")
+    if requested == "cpu":
         return "cpu"
     import torch
 

@@ -18,7 +18,7 @@ import pytest
 from tests.helpers.modules import ROOT
 
 SOURCES = ("impl", "oracle", "properties", "statecheck", "subjects", "corpus")
-FILES = ("pyproject.toml", "setup.py", "LICENSE")
+FILES = ("pyproject.toml", "setup.py", "LICENSE", "README.md")
 ROOMS = "statecheck/_installed/"
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 pytestmark = pytest.mark.skipif(find_spec("setuptools") is None, reason="setuptools is not installed")
@@ -178,6 +178,16 @@ def test_a_port_imports_its_declarations_and_the_sanitizer_without_the_harness(e
         mine_py="from statecheck.subject import KnownDeviation\nfrom statecheck.sanitizer import sanitize\n"
     )
     assert there.run("mine") == (0, "")
+
+
+@pytest.mark.parametrize("command", ["fuzz", "conform"])
+def test_a_campaign_without_a_subject_names_the_ports_of_the_folder(elsewhere: Make, command: str) -> None:
+    code, output = elsewhere().run("statecheck", command)
+    assert (code, "subject = not given" in output, "seen here: --subject my_port" in output) == (
+        3,
+        True,
+        True,
+    ), output
 
 
 @pytest.mark.slow
