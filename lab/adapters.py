@@ -23,8 +23,8 @@ from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.releases.bisect import releases_of
 from statecheck.releases.environment import enter
 from statecheck.releases.start import last_line, release_of, run_on
-from statecheck.subject.project import PROJECTS, Project
-from statecheck.util.terminal import say
+from statecheck.subject.loading import PROJECTS, Project
+from statecheck.util.text import say
 from statecheck.workers.commands import run_command as run_program
 
 PROFILES = {"vllm": "engines", "sglang": "engines"}

@@ -87,7 +87,7 @@ class _Tallying(Observer):
             self.tally.known[known.id] += 1
         return known
 
-    def passes_by(self, case: Case) -> bool:
+    def was_met_before(self, case: Case) -> bool:
         self.tally.new.append(f"  {case.property_id}: {case.message}")
         return True
 

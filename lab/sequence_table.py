@@ -16,7 +16,7 @@ from typing import Any
 
 from statecheck.case.values import Record
 from statecheck.subject.loading import load
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 
 Steps = Callable[[Any, random.Random, Mapping[str, Any]], Iterator[Record]]
 

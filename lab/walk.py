@@ -33,8 +33,8 @@ PROPERTY = "varlen-chunks/ends"
 STEPS = {
     "draw": "",
     "trial": "Property.example",
-    "run": "Run.take_unasked",
-    "expectation": "Follower.asked",
+    "run": "Run.execute_together",
+    "expectation": "Follower.resolved_call",
     "difference": "outcome_difference",
     "failure": "failure_of",
     "case": "Exploration.falsified",

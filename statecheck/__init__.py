@@ -49,11 +49,11 @@ def properties(
     """
     caller = sys._getframe(1)
     open_rooms()
-    from statecheck.suite.items import SuitePlace, suite_of
+    from statecheck.suite.items import suite_of
 
     return suite_of(
         port,
-        SuitePlace(caller.f_code.co_filename, caller.f_lineno),
+        (caller.f_code.co_filename, caller.f_lineno),
         device=device,
         known=known,
         require=require,

@@ -88,10 +88,11 @@ def is_checkout() -> bool:
     return (FOLDER / "pyproject.toml").exists()
 
 
-def installed_release() -> str:
-    """The version that is installed, with the commit that pip took it from where it knows one; "" in a checkout."""
+def release() -> str:
+    """The version of statecheck: that of the checkout, or the one that is installed, with the commit that pip took it from where it knows one."""
     if is_checkout():
-        return ""
+        project = tomllib.loads((FOLDER / "pyproject.toml").read_text(encoding="utf-8"))
+        return str(project["project"]["version"])
     try:
         found = distribution("statecheck")
     except PackageNotFoundError:
@@ -100,14 +101,6 @@ def installed_release() -> str:
     origin: dict[str, Any] = json.loads(found.read_text("direct_url.json") or "{}")
     commit = origin.get("vcs_info", {}).get("commit_id", "")
     return f"{found.version} ({commit[:12]})" if commit else found.version
-
-
-def release() -> str:
-    """The version of statecheck: the one that is installed, or that of the checkout."""
-    if not is_checkout():
-        return installed_release()
-    project = tomllib.loads((FOLDER / "pyproject.toml").read_text(encoding="utf-8"))
-    return str(project["project"]["version"])
 
 
 def home() -> Path:

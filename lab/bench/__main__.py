@@ -11,7 +11,7 @@ import click
 from statecheck.cli.main import run, run_command
 from statecheck.cli.options import OptionsCommand, location, option, require_own, subject_options
 from statecheck.execution.verdict import CLEAN
-from statecheck.util.marked import mark
+from statecheck.util.files import mark
 
 
 @click.command(cls=OptionsCommand, module="lab.bench")

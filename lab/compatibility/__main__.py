@@ -20,6 +20,7 @@ from lab.compatibility.record import (
     results_of,
 )
 from lab.compatibility.table import FILES, parts, table
+from lab.marked_parts import MarkedPart
 from statecheck.cli.main import run, run_command
 from statecheck.cli.options import (
     Duration,
@@ -33,10 +34,9 @@ from statecheck.cli.options import (
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.releases.start import PROGRAM, release_of, run_on
 from statecheck.rooms import FOLDER
-from statecheck.subject.project import PROJECTS, Project
-from statecheck.util.marked import mark
-from statecheck.util.marked_parts import MarkedPart
-from statecheck.util.terminal import say
+from statecheck.subject.loading import PROJECTS, Project
+from statecheck.util.files import mark
+from statecheck.util.text import say
 
 
 @click.command(cls=OptionsCommand)

@@ -15,9 +15,9 @@ from statecheck.case.case import spread
 from statecheck.execution.verdict import Status
 from statecheck.releases.start import last_line
 from statecheck.rooms import FOLDER
-from statecheck.subject.project import Project
+from statecheck.subject.loading import Project
 from statecheck.util.decode import Decoder
-from statecheck.util.json_files import load as read_json
+from statecheck.util.files import load_json
 from statecheck.util.text import brief
 
 CAMPAIGN, LOG = FILE, "log.txt"
@@ -128,7 +128,7 @@ def loaded(path: Path) -> Compatibility:
     Raises:
         ValueError: the file is something else.
     """
-    found: Compatibility = Decoder().decode(read_json(path, "a table of releases"), Compatibility)
+    found: Compatibility = Decoder().decode(load_json(path, "a table of releases"), Compatibility)
     return found
 
 

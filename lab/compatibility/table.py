@@ -18,7 +18,7 @@ from lab.compatibility.record import (
     ReleaseResult,
     named_for,
 )
-from statecheck.subject.project import PROJECTS, Project
+from statecheck.subject.loading import PROJECTS, Project
 from statecheck.util import markdown
 
 _SYMBOLS = {PASSED: "·", NEW: "**NEW**", GONE: "gone", ERROR: "error", NOT_TESTED: "?", NOT_APPLICABLE: "–"}

@@ -8,12 +8,12 @@ from lab.compatibility.record import loaded, results_of
 from lab.compatibility.table import FILES as OF_RELEASES
 from lab.compatibility.table import parts as parts_of_releases
 from lab.docs import citations, property_table, symbols
+from lab.marked_parts import MarkedPart
 from lab.sources import ROOT
 from statecheck.execution.registry import load_properties
 from statecheck.subject import load
-from statecheck.subject.project import PROJECTS
+from statecheck.subject.loading import PROJECTS
 from statecheck.util.command_lines import python
-from statecheck.util.marked_parts import MarkedPart
 
 FILES = {
     "symbols": "docs/symbols.md",

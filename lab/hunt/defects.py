@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 
 from lab.mutants.substitute import module_of, write_start
 from statecheck.rooms import FOLDER
-from statecheck.subject.project import PROJECTS, Project
+from statecheck.subject.loading import PROJECTS, Project
 from tests.helpers.planted import (
     IN_IMPL,
     IN_RELEASES,

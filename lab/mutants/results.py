@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from statecheck.util import json_files
-from statecheck.util.files import encoded
+from statecheck.util.files import encoded, load_json
 
 KILLED, TIMEOUT, MEMORY, CRASH = "killed", "timeout", "memory", "crash"
 EQUIVALENT, SURVIVED, UNREACHED = "equivalent", "survived", "unreached"
@@ -100,7 +99,7 @@ def _weight(result: MutantResult) -> tuple[bool, int]:
 
 def _read(path: Path) -> dict[str, MutantResult]:
     rule = f"the results of a shard, of schema {_SCHEMA} [{path}]"
-    content: Any = json_files.load(path, rule, largest=_LARGEST)
+    content: Any = load_json(path, rule, largest=_LARGEST)
     if not isinstance(content, Mapping) or content.get("schema") != _SCHEMA:
         raise ValueError(f"results = another form, but should be {rule}")
     return {key: MutantResult(**one) for key, one in content["results"].items()}

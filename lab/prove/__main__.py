@@ -17,7 +17,7 @@ from statecheck.cli.main import run, run_command
 from statecheck.cli.options import Duration, OptionsCommand, location, option, subject_options
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.util.command_lines import command_line, pip_line
-from statecheck.util.terminal import cell, say
+from statecheck.util.text import cell, say
 
 if TYPE_CHECKING:
     from lab.prove.lemmas import LemmaVerdict

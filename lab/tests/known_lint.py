@@ -110,7 +110,7 @@ class _Planting(Observer):
         reported = {pair for pair, one in self.lint.planted.items() if not one.passed_by}
         return {pair for pair in self.lint.alike - reported if pair[0] == self.defect.name}
 
-    def passes_by(self, case: Case) -> bool:
+    def was_met_before(self, case: Case) -> bool:
         """Ask every entry; the exploration goes past the failure."""
         self.lint.found.setdefault(self.defect.name, case)
         for entry in entries():
@@ -133,7 +133,7 @@ class _Planting(Observer):
 class _Wanted(Observer):
     wanted: Callable[[Case], bool]
 
-    def passes_by(self, case: Case) -> bool:
+    def was_met_before(self, case: Case) -> bool:
         return not self.wanted(case)
 
 

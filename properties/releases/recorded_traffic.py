@@ -13,7 +13,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from statecheck.util.decode import Decoder, Misfit
-from statecheck.util.json_files import parse
+from statecheck.util.files import parse_json
 
 BLOCK = 512
 """Tokens of the recorded prompt that a hash id stands for."""
@@ -119,7 +119,7 @@ def _records(path: Path, limit: int | None) -> Iterator[_Record]:
 
 def _record(line: bytes, place: str) -> _Record:
     try:
-        fields = parse(line.decode(), "a request of the Mooncake format")
+        fields = parse_json(line.decode(), "a request of the Mooncake format")
         if isinstance(fields, dict):
             fields = {name: value for name, value in fields.items() if name in _FIELDS}
         record: _Record = Decoder(check=_natural).decode(fields, _Record, "request")

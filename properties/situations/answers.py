@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oracle.align.pointers import Entry
 from statecheck.case.values import Call
-from statecheck.reference.align_buffers import collected_lists, used_entries
+from statecheck.reference.align_values import collected_lists, used_entries
 from statecheck.reference.builders import replayed
 from statecheck.reference.situations import situations_of, watches
 

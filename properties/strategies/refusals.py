@@ -40,7 +40,7 @@ from properties.strategies.builder_sessions import captured_step
 from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
 from properties.strategies.layout import LAYOUT_VARIABLE, Copy, PaddedState
 from properties.strategies.shapes import ShapeArguments
-from statecheck.case.compare import brief
+from statecheck.case.failure import brief
 from statecheck.case.values import (
     Attribute,
     Call,

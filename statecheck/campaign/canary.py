@@ -12,7 +12,8 @@ from statecheck.case import Case
 from statecheck.case.values import Device, call
 from statecheck.diagnose.rerun import replay
 from statecheck.execution.example import Example, ExecutionContext, Falsified, Observer
-from statecheck.execution.executors import LARGEST_RIGHT_NUMBER, Executor
+from statecheck.execution.executors import Executor
+from statecheck.execution.plain import LARGEST_RIGHT_NUMBER
 from statecheck.execution.registry import Property
 from statecheck.report.files import write_report
 

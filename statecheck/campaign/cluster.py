@@ -15,7 +15,7 @@ from statecheck.campaign.merge import merge_records, write_merged
 from statecheck.campaign.plan import Plan, shard_name
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.util.command_lines import pip_line
-from statecheck.util.terminal import said
+from statecheck.util.text import said
 
 _NOT_SENT = [".?*", "reports", "build", "**/__pycache__"]
 _CONNECT_SECONDS = 10.0

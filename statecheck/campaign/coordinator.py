@@ -57,7 +57,7 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.diagnose.replay import LEFT_OUT
 from statecheck.subject import BUILT_IN, Subject, load
-from statecheck.subject.identity import SOURCE, source_of
+from statecheck.subject.loading import SOURCE, source_of
 from statecheck.workers import limits
 
 

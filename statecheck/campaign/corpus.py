@@ -1,7 +1,11 @@
-"""Failing cases that are kept for good: a file for each bucket, in a folder that many may write to at once.
+"""Failing cases on disk: those that are kept for good, in a corpus, and those that a campaign has in hand.
 
-A file is whole at every moment. A case that the folder does not take, because the disk is full for one, is printed to the standard
-error at once.
+A corpus has a file for each bucket, in a folder that many may write to at once. A file is whole at every moment. A case that the folder does not
+take, because the disk is full for one, is printed to the standard error at once.
+
+A campaign's folder belongs to one process at a time, and holds failing inputs until they stand in a report or in the corpus. Two campaigns may
+start in the same second, or be given the same name. What another campaign has in hand is read only when its process is gone; then it goes to the
+corpus, and is replayed as everything there.
 """
 
 from __future__ import annotations
@@ -24,10 +28,8 @@ from statecheck.case.case import encode
 from statecheck.diagnose.replay import replay_case
 from statecheck.execution.executors import Executor
 from statecheck.subject import Subject, load
-from statecheck.subject.identity import SOURCE
-from statecheck.util.files import in_file_name, require_inside, write_whole
-from statecheck.util.json_files import load as load_json
-from statecheck.util.locks import try_lock
+from statecheck.subject.loading import SOURCE
+from statecheck.util.files import in_file_name, load_json, require_inside, try_lock, write_whole
 
 _streams: list[TextIO] = []
 

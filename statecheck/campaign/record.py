@@ -17,12 +17,11 @@ from typing import Any
 
 from statecheck.campaign.plan import Plan
 from statecheck.case.case import require_path
-from statecheck.execution.verdict import TELLING, Counts, Status
+from statecheck.execution.verdict import TELLING, WORST_FIRST, Counts, Status
 from statecheck.kernels.launch_counts import How
 from statecheck.subject.known import GONE, NOT_ENOUGH, NOT_TRIED, SHOWED
 from statecheck.util.decode import Decoder, Misfit, format_value, require_once
-from statecheck.util.files import write_whole
-from statecheck.util.json_files import load, parse
+from statecheck.util.files import load_json, parse_json, write_whole
 from statecheck.util.text import first_names
 
 SCHEMA = 6
@@ -107,25 +106,11 @@ class PropertyRecord:
         return self.examples / self.seconds if self.seconds > 0 else 0.0
 
 
-_WORST_FIRST = (
-    Status.FALSIFIED,
-    Status.ERROR,
-    Status.NOT_FINISHED,
-    # A deviation that showed in one shard is known, although it did not show in another.
-    Status.KNOWN,
-    Status.UNEXPECTED_PASS,
-    Status.PASSED,
-    Status.NOT_TESTED,
-    Status.NOT_VERIFIED,
-    Status.NOT_APPLICABLE,
-)
-
-
 def merge_rows(rows: Sequence[PropertyRecord]) -> PropertyRecord:
     """One record of a property: of those of its configurations, or of several shards."""
     if len(rows) == 1:
         return rows[0]
-    rank = [status.value for status in _WORST_FIRST].index
+    rank = [status.value for status in WORST_FIRST].index
     counts, known = Counts(), Counter[str]()
     for row in rows:
         counts.add(row.counts)
@@ -341,7 +326,7 @@ class CampaignRecord:
         Raises:
             ValueError: not JSON, another schema, or not the fields of a record.
         """
-        return cls.from_data(parse(text, _RULE))
+        return cls.from_data(parse_json(text, _RULE))
 
     @classmethod
     def from_data(cls, data: Any) -> CampaignRecord:
@@ -376,7 +361,7 @@ class CampaignRecord:
             ValueError: no regular file, too large, or no record; names the file.
         """
         try:
-            return cls.from_data(load(path, _RULE, largest=_LARGEST))
+            return cls.from_data(load_json(path, _RULE, largest=_LARGEST))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 

@@ -357,11 +357,11 @@ _SLICE, _SHORTEST_SLICE = 2.0, 0.3
 _FIXED_EXAMPLES, _FIXED_SCENARIOS = 40, 4
 # First a dozen of everything, since each further example of one property finds less. Of a defect that one example in 20 shows, 60 compared
 # examples miss it once in 20 times. A scenario has a dozen steps. Of each level, slow properties come last, so that the levels may not be far apart.
-_FEW, _FEW_SCENARIOS = (12, 30, 60), (3, 6, 12)
+_COMPARED_BY_LEVEL, _SCENARIOS_BY_LEVEL = (12, 30, 60), (3, 6, 12)
 # Not every round: properties that are slow would keep all others waiting in a campaign of some minutes.
-_ROUNDS_OF_FEW = 3
+_ROUNDS_BELOW_LEVEL = 3
 # A property of whose examples fewer than one in ten is compared is not waited for.
-_MOST_FOR_FEW = 10
+_MOST_EXAMPLES_PER_COMPARED = 10
 _ENGINES = 10
 """How many times as long as others a property gets whose examples are scenarios in the subject's own engine."""
 _PATIENT = 3.0
@@ -385,7 +385,7 @@ class Rounds:
         """Examples of the campaign when the last round began."""
         self._explored = Counter[str]()
         self._level = 0
-        """Which of the numbers of `_FEW` every property is to reach now."""
+        """Which of the numbers of `_COMPARED_BY_LEVEL` every property is to reach now."""
 
     def next(self, worker: WorkerHandle, workers: Sequence[WorkerHandle], left: float) -> Explore | None:
         """A task for one of the workers, None where there is nothing for it now."""
@@ -412,10 +412,12 @@ class Rounds:
                 return
             self._examples_before = self._state.examples
         chosen = [one for one in states.values() if one.open]
-        if self._by_time and self.begun % (1 + _ROUNDS_OF_FEW) < _ROUNDS_OF_FEW:
+        if self._by_time and self.begun % (1 + _ROUNDS_BELOW_LEVEL) < _ROUNDS_BELOW_LEVEL:
             # A round for each level: a property with too few inputs, or too little time, for a level keeps no other from the next.
-            self._level = max(self._level, min(self.begun, len(_FEW) - 1))
-            while not any(self._missing(one) > 0 for one in chosen) and self._level + 1 < len(_FEW):
+            self._level = max(self._level, min(self.begun, len(_COMPARED_BY_LEVEL) - 1))
+            while not any(self._missing(one) > 0 for one in chosen) and self._level + 1 < len(
+                _COMPARED_BY_LEVEL
+            ):
                 self._level += 1
             chosen = [one for one in chosen if one.unshrunk or self._missing(one) > 0] or chosen
         chosen.sort(key=self._urgency)
@@ -440,9 +442,11 @@ class Rounds:
 
     def _missing(self, property_state: PropertyState) -> int:
         """Compared examples that are wanting until it has had as many as everything should have; 0 once it has tried enough."""
-        few = (_FEW_SCENARIOS if follows_requests(property_state.tested) else _FEW)[self._level]
+        few = (_SCENARIOS_BY_LEVEL if follows_requests(property_state.tested) else _COMPARED_BY_LEVEL)[
+            self._level
+        ]
         counts = property_state.record.counts
-        return few - counts.compared if counts.examples < _MOST_FOR_FEW * few else 0
+        return few - counts.compared if counts.examples < _MOST_EXAMPLES_PER_COMPARED * few else 0
 
     def _urgency(self, property_state: PropertyState) -> tuple[bool, float, bool, float]:
         # What was met and not shrunk is worth another look before everything else.
@@ -470,7 +474,7 @@ class Rounds:
         if (missing := self._missing(property_state)) > 0:
             # By count, since the first examples say little about how long others take: strategies and kernels are made for them.
             share = property_state.record.compared / max(1, property_state.examples)
-            size = math.ceil(missing / max(share, 1 / _MOST_FOR_FEW))
+            size = math.ceil(missing / max(share, 1 / _MOST_EXAMPLES_PER_COMPARED))
             fair = min(_SLICE, max(_SHORTEST_SLICE, left * engines / (1 + len(self._queue))))
             patience = min(max(fair, _PATIENT / (property_state.rate or 1)), left)
             return replace(task, max_examples=size, enough=missing, patience=patience)

@@ -1,4 +1,6 @@
-"""State of a campaign while it runs: its record, which is saved as it is, and what else decides what comes next."""
+"""State of a campaign while it runs: its record, which is saved as it is, and what else decides what comes next; and what to think of
+declared defects at its end.
+"""
 
 from __future__ import annotations
 

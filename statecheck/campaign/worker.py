@@ -2,6 +2,10 @@
 
 `main` is the life of the process: it prepares itself, imports the subject, and does tasks until the coordinator sends None or is gone.
 Whatever fails is on disk before it is sent.
+
+An `Exploration` is one search of one property. Hypothesis draws examples and shrinks the first that fails; the exploration observes them. It ends
+the search when its time is up or enough examples were compared, and has each failing case on disk before it goes on. After the search, the smallest
+case is confirmed, attributed and reported, and failures of other kinds that were met on the way go to the corpus as they are.
 """
 
 from __future__ import annotations
@@ -224,7 +228,7 @@ class Exploration(Observer):
     def known_defect(self, subject: Subject, case: Case) -> KnownDeviation | None:  # noqa: ARG002
         return self.worker.known_defects.known(case)
 
-    def passes_by(self, case: Case) -> bool:
+    def was_met_before(self, case: Case) -> bool:
         bucket = bucket_of(case).id
         self._failing[bucket] += 1
         return bucket in self.task.known
@@ -454,7 +458,7 @@ class Worker:
             self.output.clear()
         match task:
             case Explore():
-                self.events.send(self.explored(task))
+                self.events.send(Exploration(self, task).run())
             case Replay():
                 path = Path(task.path)
                 entry = read(path) or CorpusFile(path, None, "it is gone")
@@ -473,9 +477,6 @@ class Worker:
                 self.context.counts.take()
                 self.known_defects.clear()
                 self.events.send(canary)
-
-    def explored(self, task: Explore) -> Explored:
-        return Exploration(self, task).run()
 
     def take_launches(self) -> Counter[How]:
         """Kernels launched since the last time that this was asked, in this process and in those of isolated subjects."""

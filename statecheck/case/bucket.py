@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from statecheck.case.case import Case
-from statecheck.case.compare import outcome_difference
-from statecheck.case.failure import without_indices
+from statecheck.case.failure import outcome_difference, without_indices
 from statecheck.case.values import Call, Outcome, Raised, Record, Value
 
 BEGINS = "Sequences"

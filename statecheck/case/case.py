@@ -40,14 +40,15 @@ from statecheck.case.values import (
     parsed,
 )
 from statecheck.util.decode import Decoder, Misfit, format_value, require_once
-from statecheck.util.files import write_whole
-from statecheck.util.json_files import load, parse
+from statecheck.util.files import load_json, parse_json, write_whole
 
 TAGS: dict[str, type] = {
     name: kind
     for module in (values, timeline, failure)
     for name, kind in vars(module).items()
     if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.__name__
+    # A comparison's own, of which a Failure has what is saved.
+    if kind is not failure.Difference
 }
 """The dataclasses that a case consists of, by the tag that they are saved with."""
 DECODER = Decoder(TAGS)
@@ -219,7 +220,7 @@ class Case:
         Raises:
             ValueError: not JSON, another schema, or fields that a case does not have.
         """
-        return cls.from_data(parse(text, _RULE))
+        return cls.from_data(parse_json(text, _RULE))
 
     @classmethod
     def from_data(cls, data: Any) -> Case:
@@ -279,7 +280,7 @@ class Case:
             ValueError: no regular file, too large, or no case; names the file.
         """
         try:
-            return cls.from_data(load(path, _RULE))
+            return cls.from_data(load_json(path, _RULE))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 

@@ -130,7 +130,7 @@ def wants_memory(name: str, message: str) -> bool:
     return name == "OutOfMemoryError" or (name == "AcceleratorError" and "out of memory" in message.lower())
 
 
-def fault_told_by(text: str) -> Fault:
+def fault_of_error(text: str) -> Fault:
     """The fault that an error of the device's library stands for."""
     kinds = (kind for sign, kind in _SIGNS if sign in text.lower())
     return fault_of_kind(next(kinds, LAUNCH))

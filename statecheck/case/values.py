@@ -342,7 +342,7 @@ class Call:
     `observes` are the names whose contents after the call belong to its outcome: what a `Let` bound (tensors, views,
     dicts, lists), or a dotted path below a bound object. They may be written to; everything else has to stay as it was.
     `updates` is a bound object that the call changes: for the rules the name stands for this call from then on.
-    `schedule` is the order in which the programs of each launch run on a CPU (see `case.program_schedule`).
+    `schedule` is the order in which the programs of each launch run on a CPU (see `ProgramSchedule`).
     """
 
     function: str
@@ -422,7 +422,7 @@ class Raised:
 
     `kind`: "refusal" for an exception of the subject's code, "memory" or "race" for a finding of the sanitizer, whose `access` is the one that it
     is about, "fault" where the process ended or the device became unusable, and "hang". `exception` is the name of the exception or finding, or
-    the kind of the fault, see `case.faults`.
+    the kind of the fault, see `case.raised`.
     `at` is the innermost line of the subject's own code that the exception came from. It moves with every change of the file, so
     that two outcomes are equal whatever it is. `not_offered`: the subject's adapter says that the subject does not offer what the
     call needs, or its launch cannot be executed.

@@ -17,9 +17,9 @@ from statecheck.releases.bisect import Replays, releases_of, search
 from statecheck.releases.environment import is_ready
 from statecheck.releases.start import PROGRAM, release_of
 from statecheck.report.bisection import FILE, RIGHT, WRONG, Bisection, TriedRelease
-from statecheck.subject.project import PROJECTS, Project
+from statecheck.subject.loading import PROJECTS, Project
 from statecheck.util.command_lines import command_line
-from statecheck.util.terminal import cell, said, say
+from statecheck.util.text import cell, said, say
 
 
 @click.command(cls=OptionsCommand)

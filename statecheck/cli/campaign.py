@@ -1,28 +1,36 @@
-"""What all commands that run a campaign have in common: its folder, what is shown, its files, its exit code."""
+"""The commands `fuzz`, `nightly`, `exhaust` and `merge`, and what all commands that run a campaign have in common: its folder, what is shown, its
+files, its exit code.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import os
 import secrets
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 from rich.console import Console
+from rich.table import Table
 
-from statecheck.campaign.plan import ENGINE, Plan, seed_of, shard_name
-from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.campaign.plan import ENGINE, Plan, seed_of, shard_name, shard_of
+from statecheck.campaign.record import FILE, CampaignRecord, require_id, saved_records
 from statecheck.campaign.terminal.output import Unbreakable, finish
 from statecheck.cli.options import (
+    Duration,
     OptionsCommand,
     budget_option,
     campaign_options,
     cores,
+    corpus_option,
+    location,
     option,
+    reports_option,
     require_own,
     require_processes,
     seed_option,
@@ -30,12 +38,15 @@ from statecheck.cli.options import (
     workers_option,
 )
 from statecheck.execution.selection import listed
+from statecheck.execution.verdict import CLEAN, INCOMPLETE
 from statecheck.rooms import home
-from statecheck.util.terminal import said
+from statecheck.util.command_lines import near
+from statecheck.util.text import said, say, visible
 from statecheck.workers import limits
 from statecheck.workers.commands import run_command
 
 if TYPE_CHECKING:
+    from statecheck.campaign.scheduler import Exhaustion
     from statecheck.campaign.terminal.display import Display
 
 _PLAIN_WIDTH = 120
@@ -213,28 +224,25 @@ def plan_of(options: SimpleNamespace, engines: int, **more: Any) -> Plan:
     return replace(plan, **more)
 
 
-def timed_plan(options: SimpleNamespace, command: str, device: str = "", **more: Any) -> Plan:
+def timed_plan(options: SimpleNamespace, command: str, **more: Any) -> Plan:
     """As `short_plan`, for a time (see `timed_options`), with fresh randomness.
 
     Raises:
         ValueError: an option that cannot be.
     """
     seed = secrets.randbits(32) if options.seed is None else options.seed
-    return short_plan(options, command, device, seed=seed, budget=options.budget, **more)
+    return short_plan(options, command, seed=seed, budget=options.budget, **more)
 
 
-def short_plan(options: SimpleNamespace, command: str, device: str = "", **more: Any) -> Plan:
+def short_plan(options: SimpleNamespace, command: str, **more: Any) -> Plan:
     """As `plan_of`, on the cores of this machine, with failing cases beside the reports.
-
-    Args:
-        device: "" for the one that the options choose.
 
     Raises:
         ValueError: an option that cannot be.
     """
     from statecheck.execution.executors import choose_device
 
-    device, workers = device or choose_device(options.device, options.subject), options.workers
+    device, workers = choose_device(options.device, options.subject), options.workers
     if workers is None:
         workers = 1 if device == "cuda" else cores()
     require_processes("workers", workers, command)
@@ -245,3 +253,231 @@ def commit_of(root: Path) -> str:
     """The commit of a checkout: 12 hexadecimal digits, "+" behind them where files were changed; "" unknown."""
     command = ["git", "-C", str(root), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
     return run_command(command, seconds=limits.COMMAND).stdout.strip()
+
+
+_MOST_WORKERS = 8
+_BUDGET = 8 * 3600.0
+_CAMPAIGN = "CAMPAIGN"
+"""The variable that has the campaign's name where a scheduler starts its shards."""
+
+
+@click.command(cls=OptionsCommand)
+@option("--budget", type=Duration(), help="how long: 90, 60s, 5m, 8h (default 8h)")
+@option("--examples", type=int, help="how much, instead: so many examples in all")
+@option("--gpus", default="", metavar="0,1,2", help="such as 0,1,2,3; all (default: the first one)")
+@option("--engines", type=int, help="processes that search (default: by cores)")
+@option("--workers", type=int, help="processes per GPU that run the subject (default: by cores)")
+@corpus_option("failing cases are kept")
+@option("--id", default="", metavar="NAME", help="the campaign's name; shards of one need the same")
+@option("--shard", default="", metavar="K/N", help="part of a campaign: 2/8 is the second of eight shards")
+@option("--ray", default="", metavar="ADDRESS", help="run its shards as tasks of a Ray cluster")
+@option("--shards", type=int, help="with --ray: how many (default: by GPUs or machines)")
+@campaign_options
+def nightly(options: SimpleNamespace) -> int:
+    """Run a campaign over hours, GPUs and machines that begins with the cases of the corpus, and write a report."""
+    plan = planned(options, os.environ)
+    named = bool(options.id or os.environ.get(_CAMPAIGN))
+    return run_campaign(plan, console(), named=named, ray=options.ray, shards=options.shards or 0)
+
+
+def planned(options: SimpleNamespace, environment: Mapping[str, str]) -> Plan:
+    """The plan that options and variables ask for.
+
+    Raises:
+        ValueError: they contradict themselves or each other.
+    """
+    from statecheck.execution.executors import choose_device
+
+    if options.budget is not None and options.examples is not None:
+        raise ValueError(f"examples = {options.examples}, but should not be given with a budget [nightly]")
+    if options.examples is not None and options.examples < 1:
+        raise ValueError(f"examples = {options.examples}, but should be >= 1 [nightly]")
+    for given in ("gpus", "shard"):
+        if options.ray and getattr(options, given):
+            raise ValueError(f"ray = {options.ray!r}, but should not be given with {given} [nightly]")
+    if options.shards is not None and not (options.ray and options.shards >= 1):
+        rule = ">= 1" if options.ray else "given with ray"
+        raise ValueError(f"shards = {options.shards}, but should be {rule} [nightly]")
+    # This machine may be the one of a cluster that has no GPU.
+    elsewhere = options.ray and options.device == "cuda"
+    device = "cuda" if elsewhere else choose_device(options.device, options.subject)
+    gpus = () if options.ray else _gpus(options.gpus, device)
+    isolated = device != "cpu" if options.isolated is None else options.isolated
+    # As many engines as cores, since each waits while a worker runs its example.
+    mine, workers, engines = cores(), options.workers, options.engines
+    if workers is None:
+        workers = min(_MOST_WORKERS, max(1, mine * 3 // (8 * max(1, len(gpus))))) if isolated else 1
+    if engines is None:
+        engines = max(1, len(gpus), mine)
+    require_processes("workers", workers, "nightly")
+    require_processes("engines", engines, "nightly")
+    shard, shards = (0, 1) if options.ray else shard_of(environment, options.shard)
+    name: str = options.id or environment.get(_CAMPAIGN, "")
+    if name:
+        require_id(name, "id" if options.id else _CAMPAIGN)
+    elif shards > 1:
+        rule = "the same name on every machine, by which `merge` finds the shards of a campaign"
+        raise ValueError(f"CAMPAIGN = '', but should be {rule} [nightly]")
+    plan = plan_of(
+        options,
+        engines,
+        device=device,
+        gpus=gpus,
+        workers=workers,
+        shard=shard,
+        shards=shards,
+        budget=(options.budget or _BUDGET) if options.examples is None else None,
+        examples=options.examples,
+        corpus=str(options.corpus),
+        **({"id": name} if name else {}),
+    )
+
+    def kind(one: Plan) -> tuple[object, ...]:
+        return one.subject, one.device, one.only, one.shard, one.shards, one.commit.rstrip("+")
+
+    # Rounds of the same commit go on where they were: the same seeds would find the same again.
+    records = saved_records(Path(plan.reports))
+    same = (one for one in records if one.plan.seed is None and kind(one.plan) == kind(plan))
+    return replace(plan, first_round=max((one.plan.first_round + one.rounds for one in same), default=0))
+
+
+def _gpus(text: str, device: str) -> tuple[str, ...]:
+    """The GPUs to use, as CUDA_VISIBLE_DEVICES names them."""
+    if device == "cpu":
+        if text:
+            raise ValueError(f"gpus = {text!r}, but should be empty on a CPU [nightly]")
+        return ()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible:
+        there = tuple(part.strip() for part in visible.split(","))
+    else:
+        import torch
+
+        there = tuple(map(str, range(torch.cuda.device_count())))
+    if not text:
+        return there[:1]
+    chosen = there if text == "all" else tuple(part.strip() for part in text.split(","))
+    if not set(chosen) <= set(there) or len(set(chosen)) < len(chosen):
+        raise ValueError(
+            f"gpus = {text!r}, but should be different ones of {', '.join(there)}, or all [nightly]"
+        )
+    return chosen
+
+
+@click.command(cls=OptionsCommand)
+@timed_options
+def exhaust(options: SimpleNamespace) -> int:
+    """Try all inputs of each decision up to a bound that grows until the time is up."""
+    options.seed = 0
+    # A saved case is an input that is larger than the smallest.
+    plan = timed_plan(options, "exhaust", exhaustive=True, replayed=False)
+    return run_campaign(plan, console(wide=True), more=_bounds)
+
+
+def _bounds(out: Console, campaign: Any, _: Path) -> None:
+    """A row for each decision, and what its bound counts and leaves out."""
+    out.print()
+    out.print(table_of(campaign.exhaustion))
+    # Of decisions of one meaning: what a bound counts, which inputs stand for others, and what no bound reaches.
+    decisions: dict[tuple[str, str, str], list[str]] = {}
+    for progress in campaign.exhaustion.progress.values():
+        one = progress.enumeration
+        decisions.setdefault((one.bound, one.symmetry, one.left_out), []).append(one.decision)
+    for (bound, symmetry, left_out), names in decisions.items():
+        lines = [f"{', '.join(names)}: a bound counts {bound}"]
+        lines += [f"  tried once: {symmetry}"] if symmetry else []
+        lines += [f"  left out: {left_out}"] if left_out else []
+        for line in lines:
+            out.print(visible(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def table_of(exhaustion: Exhaustion) -> Table:
+    """The last bound of each decision of which all inputs were tried, their number, and how far the next one came."""
+    table = Table(show_edge=False, pad_edge=False)
+    for name in ("decision", "property", "bound", "inputs", "of the next bound"):
+        table.add_column(name, justify="right" if name in ("bound", "inputs") else "left")
+    for progress in exhaustion.progress.values():
+        if progress.property_state.reason:
+            reached = ("", "0", f"not applicable: {progress.property_state.reason}")
+        else:
+            state = "falsified" if progress.falsified else "incomplete"
+            next_bound = f"{progress.bound}: {state}, {progress.begun:,} inputs"
+            reached = (
+                str(progress.bound - 1) if progress.bound else "none",
+                f"{progress.complete:,}",
+                next_bound,
+            )
+        table.add_row(progress.enumeration.decision, progress.enumeration.property, *reached)
+    return table
+
+
+@dataclass
+class _Found:
+    """Records of one campaign by their files, and sentences about what is not among them."""
+
+    records: dict[Path, CampaignRecord] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+
+@click.command(cls=OptionsCommand)
+@click.argument("folders", nargs=-1, required=True, type=location, metavar="FOLDER...")
+@option("--id", default="", metavar="NAME", help="the campaign's name, where the folders hold several")
+@reports_option
+@corpus_option("failing cases are kept")
+def merge(options: SimpleNamespace) -> int:
+    """Add up the shards of a campaign that lie below the FOLDERs, and write its report; of a whole campaign, the report again."""
+    from statecheck.campaign.merge import merge_records, write_merged
+    from statecheck.campaign.terminal.results import print_verdict
+
+    require_own(options.reports, "reports", "reports")
+    require_own(options.corpus, "corpus", "corpus")
+    if options.id:
+        require_id(options.id, "id")
+    found = _found(options.folders, options.id)
+    for sentence in found.left_out:
+        say(f"left out: {said(sentence)}", sys.stderr)
+    if not found.records:
+        what = f"campaign {options.id}" if options.id else "campaign"
+        raise ValueError(
+            f"folders = {', '.join(map(near, options.folders))}, but should hold a {what} in {FILE} [merge]"
+        )
+    whole = merge_records(list(found.records.values()), list(map(str, found.records)))
+    whole.warnings += found.left_out
+    whole = write_merged(whole, options.reports, options.corpus)
+    for warning in whole.warnings:
+        say(f"warning: {said(warning)}")
+    code = print_verdict(say, whole, options.reports / "campaigns" / whole.plan.id)
+    return code or (INCOMPLETE if found.left_out else CLEAN)
+
+
+def _found(folders: Iterable[Path], wanted: str) -> _Found:
+    """The records of one campaign in the folders.
+
+    Raises:
+        ValueError: several campaigns, of which none was chosen.
+    """
+    found = _Found()
+    # Everything that is called as a record is, whatever it is; each once, though folders may be given twice or lie in each other.
+    paths: dict[str, Path] = {}
+    for given in folders:
+        below = [given] if given.is_file() else []
+        for place, inner, files in os.walk(given):
+            below += [Path(place, FILE)] if FILE in (*inner, *files) else []
+        paths |= {os.path.realpath(path): path for path in sorted(below)}
+    for path in paths.values():
+        try:
+            record = CampaignRecord.load(path)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            found.left_out.append(f"{near(path)} cannot be read: {why}")
+            continue
+        if not wanted or record.plan.id == wanted:
+            found.records[path] = record
+    if any(record.plan.shards > 1 for record in found.records.values()):
+        # What an earlier merge made of shards is none of them, nor is another campaign that never had any.
+        found.records = {path: record for path, record in found.records.items() if record.plan.shards > 1}
+    names = sorted({record.plan.id for record in found.records.values()})
+    if len(names) > 1:
+        rule = "the name of one of the campaigns in the folders"
+        raise ValueError(f"id = {wanted!r}, but should be {rule}, {', '.join(names)} [merge]")
+    return found

@@ -1,14 +1,17 @@
-"""The command `conform`: the fixed examples of a profile, for a project's own CI. The same versions give the same verdicts and counts."""
+"""The commands for a project's own CI: `conform`, the fixed examples of a profile, of which the same versions give the same verdicts and counts;
+and `xfails`, entries of expected failures for what a campaign found, to be completed with a reason and a link.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -27,7 +30,11 @@ from statecheck.cli.options import (
 from statecheck.execution.verdict import CLEAN, FALSIFIED, MISCONFIGURED
 from statecheck.rooms import release
 from statecheck.util.command_lines import near
-from statecheck.util.terminal import said, say
+from statecheck.util.text import said, say
+
+if TYPE_CHECKING:
+    from statecheck.campaign.record import CampaignRecord
+    from statecheck.subject import Subject
 
 RESULT = "conformance.json"
 _IN_CI = (
@@ -155,3 +162,88 @@ def result_of(record: Any) -> dict[str, Any]:
         "expected_failures": [asdict(one) for one in record.known],
         "environment": record.environment,
     }
+
+
+XFAILS_FILE = "statecheck-xfails.toml"
+_LONGEST_TITLE = 200
+
+
+@click.command(cls=OptionsCommand)
+@option("--file", type=location, default=XFAILS_FILE, metavar="FILE", help="the project's expected failures")
+@option(
+    "--campaign",
+    type=location,
+    default="reports/campaign.json",
+    metavar="FILE",
+    help="the record of a campaign, by default the latest",
+)
+@option("--update", is_flag=True, help="append the entries to the file, and do not only print them")
+def xfails(options: SimpleNamespace) -> int:
+    """Write entries of expected failures for what the latest campaign found; their `why` and `link` are left to complete."""
+    from statecheck.campaign.record import CampaignRecord
+    from statecheck.subject.known import LARGEST, ids_in
+    from statecheck.util.files import read_text, write_whole
+
+    file: Path = options.file
+    try:
+        record = CampaignRecord.load(options.campaign)
+    except OSError as error:
+        raise ValueError(
+            f"campaign = {error.strerror or error}, but should be the record of a campaign [{near(options.campaign)}]"
+        ) from error
+    declared = ids_in(file) if file.exists() else frozenset()
+    entries = [text for id_, text in entries_of(record) if id_ not in declared]
+    if not entries:
+        say("no failure that is not declared yet")
+        return CLEAN
+    if not options.update:
+        say("\n".join(entries))
+        return CLEAN
+    try:
+        before = read_text(file, LARGEST) if file.exists() else ""
+        # Whole: a process that is killed during the write must not cost a project its entries.
+        write_whole(file.resolve(), before + ("\n" if before else "") + "\n".join(entries))
+    except OSError as error:
+        raise ValueError(
+            f"file = {error.strerror or error}, but should be a file that can be written [{near(file)}]"
+        ) from error
+    count = f"{len(entries)} entr{'y' if len(entries) == 1 else 'ies'}"
+    say(f"{count} in {said(near(file))}: complete `why` and `link` of each", sys.stderr)
+    return CLEAN
+
+
+def entries_of(record: CampaignRecord) -> Iterator[tuple[str, str]]:
+    """The id and the TOML of an entry for each thing that is wrong; on the standard error, what no entry can declare."""
+    from statecheck.campaign.coordinator import loaded
+    from statecheck.case import Case
+    from statecheck.subject import BUILT_IN
+    from statecheck.subject.known import entry_text
+
+    # The port, by which functions are called as its author calls them; None for a subject with the documents' names, or where it cannot be imported.
+    subject: Subject | None = None
+    if record.buckets and record.plan.subject.partition("+")[0] not in BUILT_IN:
+        try:
+            subject = loaded(record.plan.subject, "cpu")
+        except ValueError as error:
+            say(f"note: the entries have the documents' names of functions: {said(str(error))}", sys.stderr)
+    ids: set[str] = set()
+    for bucket in record.buckets:
+        try:
+            failure = Case.from_data(bucket.case).failure if bucket.case else None
+            if failure is None or not failure.part:
+                rule = "its failure names no place in a result, so that an entry cannot declare it [xfails]"
+                raise ValueError(rule)
+        except ValueError as error:
+            say(f"left out: {bucket.id}: {said(str(error))}", sys.stderr)
+            continue
+        name = bucket.property.replace("/", "-")
+        short = f"{name}-{bucket.id[:6]}"
+        id_ = short if short not in ids else f"{name}-{bucket.id}"
+        ids.add(id_)
+        function = failure.function
+        if subject is not None and function:
+            # The port's own name, if a reader of the entry takes that for the same function.
+            own = subject.own_name(function)
+            function = own if function in subject.documented_names(own) else function
+        title = bucket.message[:_LONGEST_TITLE]
+        yield id_, entry_text(id_, title, bucket.property, failure, function)

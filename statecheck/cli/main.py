@@ -13,20 +13,13 @@ import click
 
 from statecheck.campaign.terminal.output import Unbreakable, finish, prepare
 from statecheck.cli.bisect import bisect
-from statecheck.cli.campaign import fuzz
-from statecheck.cli.conform import conform
-from statecheck.cli.exhaust import exhaust
-from statecheck.cli.merge import merge
-from statecheck.cli.nightly import nightly
-from statecheck.cli.replay import replay
-from statecheck.cli.replay_trace import replay_trace
-from statecheck.cli.sanitize import sanitize
-from statecheck.cli.upstream import upstream
-from statecheck.cli.xfails import xfails
+from statecheck.cli.campaign import exhaust, fuzz, merge, nightly
+from statecheck.cli.conform import conform, xfails
+from statecheck.cli.replay import replay, replay_trace, sanitize, upstream
 from statecheck.execution.verdict import CLEAN, INCOMPLETE, MISCONFIGURED
 from statecheck.rooms import release
 from statecheck.util.command_lines import program, remembered
-from statecheck.util.terminal import said, say
+from statecheck.util.text import said, say
 from statecheck.workers.supervised import session
 
 SECTIONS = {

@@ -16,9 +16,9 @@ from click.core import ParameterSource
 
 from statecheck.releases.start import chosen_release, go_on_in_release
 from statecheck.rooms import is_checkout, working_folder
-from statecheck.subject.project import PROJECTS
+from statecheck.subject.loading import PROJECTS
 from statecheck.util.command_lines import near
-from statecheck.util.marked import MARKER
+from statecheck.util.files import MARKER
 
 _NAMES = {
     1.0: ("", "s", "sec", "second", "seconds"),

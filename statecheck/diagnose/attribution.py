@@ -23,7 +23,7 @@ import torch
 
 from statecheck import rooms
 from statecheck.case import Case
-from statecheck.case.compare import Difference, outcome_difference
+from statecheck.case.failure import Difference, outcome_difference
 from statecheck.case.findings import Access
 from statecheck.case.values import Expected, Outcome, Raised
 from statecheck.diagnose.rerun import Rerun

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from statecheck.case import Case
-from statecheck.case.compare import brief
+from statecheck.case.failure import brief
 from statecheck.case.values import Let, Tensor, Value
 from statecheck.diagnose.rerun import Rerun
 from statecheck.execution.describe import Describer

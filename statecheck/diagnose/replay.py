@@ -14,7 +14,7 @@ from statecheck.execution.run import rules_of
 from statecheck.execution.selection import NEED_CUDA, missing_functions, require_declared_properties
 from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, load
-from statecheck.subject.identity import SOURCE, source_of, system_named, system_of
+from statecheck.subject.loading import SOURCE, source_of, system_named, system_of
 from statecheck.workers import limits
 from statecheck.workers.forking import start_server
 from statecheck.workers.forkserver import kernels_of

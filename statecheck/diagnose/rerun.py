@@ -10,10 +10,9 @@ from dataclasses import replace
 
 from statecheck.case import Case
 from statecheck.case.bucket import first_wrong_call
-from statecheck.case.compare import outcome_difference
-from statecheck.case.failure import failure_of
+from statecheck.case.failure import failure_of, outcome_difference
 from statecheck.case.values import Raised, Step
-from statecheck.execution.example import spell
+from statecheck.execution.example import call_text
 from statecheck.execution.executors import Executor
 from statecheck.execution.run import (
     ExecutedCall,
@@ -60,7 +59,7 @@ class Rerun:
 
     def _take(self, step: Step) -> ExecutedCall | None:
         run, subject = self.run, self._subject
-        asked = run.asked(step)
+        asked = run.resolved_call(step)
         if subject is not None and asked is not None:
             reason = left_out(subject, asked.call, asked.expected)
             if reason is not None:
@@ -90,7 +89,7 @@ class Rerun:
         if found is None:
             return None
         number = len(run.actual) - 1
-        shown = spell(call, self._subject.own_name(call.function) if self._subject is not None else "")
+        shown = call_text(call, self._subject.own_name(call.function) if self._subject is not None else "")
         failure = failure_of(found, expected, actual, function=call.function, call=number, shown=shown)
         return replace(self.as_run(), failure=failure)
 

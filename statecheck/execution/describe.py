@@ -359,13 +359,11 @@ class _Description:
         else:
             self._read(parts)
             items = [self.of(item, f"{path}[{i}]") for i, item in enumerate(parts)]
-        if type(found).__iter__ is not kind.__iter__ and items != self._iterated(found, path):
-            raise NotPlainError("other items when it is iterated than it holds")
+        if type(found).__iter__ is not kind.__iter__:
+            iterated = [self.of(item, f"{path}[{i}]") for i, item in enumerate(self._some(iter(found)))]
+            if items != iterated:
+                raise NotPlainError("other items when it is iterated than it holds")
         return kind(items)
-
-    def _iterated(self, found: Any, path: str) -> list[Value]:
-        """The items of a list or tuple whose class has an iterator of its own, as the iterator gives them."""
-        return [self.of(item, f"{path}[{i}]") for i, item in enumerate(self._some(iter(found)))]
 
     def _dict(self, found: Any, path: str) -> Value:
         items = self._some(iter(dict.items(found)))
@@ -383,7 +381,9 @@ class _Description:
         described: list[tuple[str, Value]] = []
         for name, item in held:
             if not isinstance(item, NotPlainError):
-                described.append((name, self._field(kind, name, item, path)))
+                is_address = (kind, name) in _ADDRESS_FIELDS and type(item) is int
+                value = self.scope.address(item) if is_address else self.of(item, f"{path}.{name}")
+                described.append((name, value))
             # The record goes without a field that was never set.
             elif not isinstance(item.__cause__, AttributeError):
                 described.append((name, undescribable(found, str(item))))
@@ -396,8 +396,3 @@ class _Description:
         pairs = self.describer.read(one for one in parts if id(one) not in known)
         # With the tensor, or else another one could come to have its id.
         self.read.update((id(pair[0]), pair) for pair in pairs)
-
-    def _field(self, kind: str, name: str, item: Any, path: str) -> Value:
-        if (kind, name) in _ADDRESS_FIELDS and type(item) is int:
-            return self.scope.address(item)
-        return self.of(item, f"{path}.{name}")

@@ -21,11 +21,16 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn, Protocol
 
 from statecheck.case import Case, Failure
-from statecheck.case.compare import Difference, brief, form_difference, outcome_difference
 from statecheck.case.failure import (
+    Difference,
     WrongBytes,
+    brief,
     failure_of,
     fatal_among,
+    form_difference,
+    outcome_difference,
+    parts_compared,
+    parts_of,
     raised_instead,
     stated,
     unchecked,
@@ -44,11 +49,11 @@ from statecheck.execution.run import (
     operations_held,
     rules_of,
 )
-from statecheck.execution.verdict import Counts, parts_compared, parts_of
+from statecheck.execution.verdict import Counts
 from statecheck.kernels.orders import REORDERED
 from statecheck.subject import KnownDeviation, Subject
 from statecheck.subject.profile import Profile
-from statecheck.subject.sequence_choices import SequenceChoices
+from statecheck.subject.subject import SequenceChoices
 from statecheck.util.text import visible
 
 Examples = tuple[tuple[Step, ...], ...]
@@ -146,7 +151,7 @@ class Observer:
         """The declared defect that a failing case shows: then the example ends as a known failure."""
         return subject.known(case)
 
-    def passes_by(self, case: Case) -> bool:  # noqa: ARG002
+    def was_met_before(self, case: Case) -> bool:  # noqa: ARG002
         """Whether a failing example ends as one that passes, since its failure was met before."""
         return False
 
@@ -245,12 +250,12 @@ class Example:
         """Execute `steps` on the subject; the outcome of the last call among them."""
         subject = self.context.subject
         if subject.refuses and not subject.outside:
-            self._run.take_unasked(steps)
+            self._run.execute_together(steps)
             for taken in self._run.settle():
                 self._require_offered(taken.outcome)
             return self._run.actual[-1]
         for step in steps:
-            asked = self._run.asked(step)
+            asked = self._run.resolved_call(step)
             # A step outside of the contract is not executed: the subject may do anything there.
             reason = None if asked is None else left_out(subject, asked.call, asked.expected)
             if asked is not None and reason is not None:
@@ -301,7 +306,7 @@ class Example:
         if isinstance(outcome, Raised):
             self.compared(int(outcome.by_subject))
             call = self._run.calls[last]
-            self._fails(raised_instead(outcome, function=call.function, call=last, shown=self._shown(call)))
+            self.finds(raised_instead(outcome, function=call.function, call=last, shown=self._shown(call)))
         # The property takes the result apart as it would take apart the rules' own.
         expected = self._run.expected[-1]
         if not isinstance(expected, Refusal):
@@ -312,7 +317,7 @@ class Example:
                 difference = form_difference(expected_value, value, place)
                 if difference is not None:
                     self.compared(int(outcome.by_subject))
-                    self._fails(self._failure(last, difference))
+                    self.finds(self._failure(last, difference))
         self._read.append(last)
         return outcome
 
@@ -321,7 +326,7 @@ class Example:
 
         For long examples that state conditions of their own, see `finds`.
         """
-        (outcome,) = self._run.take_unasked((step,))
+        (outcome,) = self._run.execute_together((step,))
         self._require_offered(outcome)
         self._has_evidence = self._has_evidence or (outcome is not None and outcome.by_subject)
         return outcome
@@ -366,7 +371,7 @@ class Example:
             self.compared(parts_compared(expected, actual))
         difference = outcome_difference(expected, actual, places=self.context.port.device != "cpu")
         if difference is not None:
-            self._fails(self._failure(number, difference))
+            self.finds(self._failure(number, difference))
         function = self._run.calls[number].function
         self.context.counts.unchecked.update(f"{function}: {place}" for place in unchecked(expected, actual))
 
@@ -436,7 +441,7 @@ class Example:
             about=about,
         )
         # One defect makes this condition false for some inputs, and for others its result alone is wrong: it is one bucket.
-        self._fails(failure if wrong is None else replace(failure, rule=self._failure(number, wrong).rule))
+        self.finds(failure if wrong is None else replace(failure, rule=self._failure(number, wrong).rule))
 
     def _last_wrong_call(self) -> tuple[int, Difference | None]:
         """The last call with a wrong outcome, and what differs; the last call and None where each outcome alone is right."""
@@ -489,17 +494,12 @@ class Example:
         timeline: Timeline | None = None,
         wrong_bytes: WrongBytes | None = None,
     ) -> NoReturn:
-        """End the example with what is wrong after the steps that were kept, a picture of them, and the wrong bytes.
+        """End the example with what is wrong; after steps that were kept, with a picture of them and the wrong bytes.
 
         Raises:
             Falsified: always, but
             KnownFailure: the subject declares it.
         """
-        self._fails(failure, timeline, wrong_bytes)
-
-    def _fails(
-        self, failure: Failure, timeline: Timeline | None = None, wrong_bytes: WrongBytes | None = None
-    ) -> NoReturn:
         self._run.settle()
         # Where an earlier call ended in a fault, or in a finding of the sanitizer, that is what the failure is about.
         number = fatal_among(self._run.actual)
@@ -514,7 +514,7 @@ class Example:
         if known is not None:
             self.context.known_failures[known] += 1
             raise KnownFailure
-        if observer.passes_by(case):
+        if observer.was_met_before(case):
             raise KnownFailure
         self.context.earlier.note_failure()
         observer.falsified(case)
@@ -528,7 +528,7 @@ class Example:
 
     def _shown(self, call: Call) -> str:
         """The call as one would write it down, by the name that the subject's author knows."""
-        return spell(call, self.context.subject.own_name(call.function))
+        return call_text(call, self.context.subject.own_name(call.function))
 
     def _case(self, failure: Failure | None) -> Case:
         return Case(
@@ -544,7 +544,7 @@ class Example:
         )
 
 
-def spell(call: Call, name: str = "") -> str:
+def call_text(call: Call, name: str = "") -> str:
     """The call as one would write it down; `name`: of the function, where it is not the documents'."""
     arguments = ", ".join(f"{name}={brief(value)}" for name, value in call.named.items())
     return f"{name or call.function}({arguments})"

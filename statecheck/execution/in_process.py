@@ -44,7 +44,6 @@ from statecheck.case.values import (
     dense_strides,
 )
 from statecheck.execution.describe import Describer
-from statecheck.execution.executors import LARGEST_RIGHT_NUMBER, source_line
 from statecheck.execution.memory import (
     Allocation,
     Allocator,
@@ -59,9 +58,10 @@ from statecheck.execution.memory import (
     joined,
     window,
 )
+from statecheck.execution.plain import LARGEST_RIGHT_NUMBER, source_line
 from statecheck.kernels.orders import program_schedule
 from statecheck.subject import NotOffered, Subject, is_engine
-from statecheck.subject.process_state import ProcessState
+from statecheck.subject.loading import ProcessState
 
 
 class FakeTensor(torch.Tensor):

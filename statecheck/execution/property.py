@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,9 +24,8 @@ from statecheck.execution.private.hypothesis import (
     without_reading_constants,
     without_simplest,
 )
-from statecheck.reference.sequences import OPERATIONS as SEQUENCE_OPERATIONS
+from statecheck.reference.engines import OPERATIONS as SEQUENCE_OPERATIONS
 from statecheck.subject import Subject, is_engine
-from statecheck.subject.profile import Profile
 from statecheck.util.files import in_file_name
 
 ERRORS = "errors"
@@ -108,7 +107,12 @@ class Property:
         with contextlib.suppress(KnownFailure), discards_counted(context):
             trial = context.begin(self)
             with trial.reading():
-                self.body(trial, **_of_release(drawn, trial.profile))
+                # Inputs from which releases are taken through other steps have a method that gives the same for a release.
+                given = {
+                    name: value.of_release(trial.profile) if hasattr(value, "of_release") else value
+                    for name, value in drawn.items()
+                }
+                self.body(trial, **given)
             trial.end()
         context.observer.example_ended()
 
@@ -214,25 +218,22 @@ class Property:
             return f"the adapter supplies {', '.join(wanted)}, not {context.subject.name}"
         if self.kind == REFUSAL and not context.subject.refuses:
             return f"{context.subject.name} does not promise to refuse what is undocumented"
-        lacking = self._lacks_operations(context.subject)
-        if lacking:
-            return lacking
+        choices = context.subject.sequences
+        if choices is not None and self.held:
+            if not choices.models:
+                return f"every model of {context.subject.name} is declared as unsupported"
+            if operations := self._missing_operations(context.subject):
+                return f"{context.subject.name} has no {', '.join(operations)}"
         device = context.port.device
         if self.device not in (None, device):
             return f"needs {self.device}, runs on {device}"
         if self.kind == ORDER_FREE and device != "cpu":
             return f"where kernels are compiled, on {device}, programs run in an order of the device's own"
-        return self._outside(context.subject, wanted)
-
-    def _lacks_operations(self, subject: Subject) -> str:
-        """What a library of sequences lacks of what the property is about, in a sentence; "" where it lacks nothing."""
-        choices = subject.sequences
-        if choices is None or not self.held:
-            return ""
-        if not choices.models:
-            return f"every model of {subject.name} is declared as unsupported"
-        missing = self._missing_operations(subject)
-        return f"{subject.name} has no {', '.join(missing)}" if missing else ""
+        # No input of any function that it needs may be inside of the subject's contract.
+        reasons = [context.subject.never(function) for function in wanted]
+        if not wanted or None in reasons:
+            return None
+        return "; ".join(dict.fromkeys(filter(None, reasons)))
 
     def lacking(self, subject: Subject) -> list[str]:
         """The functions and operations that it needs and the subject does not offer."""
@@ -252,25 +253,10 @@ class Property:
             return []
         return [name for name in self.held if name in SEQUENCE_OPERATIONS and not choices.offers(name)]
 
-    def _outside(self, subject: Subject, wanted: Sequence[str]) -> str | None:
-        """Why no input of any function that it needs is inside of the subject's contract."""
-        reasons = [subject.never(function) for function in wanted]
-        if not wanted or None in reasons:
-            return None
-        return "; ".join(dict.fromkeys(filter(None, reasons)))
-
 
 def put_at(test: Any, file: str, line: int) -> None:
     """Let pytest, which asks a function's code, say that a test stands there."""
     test.__code__ = test.__code__.replace(co_filename=file, co_firstlineno=line)
-
-
-def _of_release(drawn: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
-    """Inputs from which releases are taken through other steps have a method `of_release`, which gives the same for a release."""
-    return {
-        name: value.of_release(profile) if hasattr(value, "of_release") else value
-        for name, value in drawn.items()
-    }
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """A run: the one loop that takes a case's steps on a subject, and knows what names and memory hold by then.
 
-Exploring, replaying, confirming, explaining and recording are uses of it.
+Exploring, replaying, confirming, explaining and recording are uses of it. `KnownMemory` is what the rules know in the middle of an example: what
+names stand for, and what observed memory holds.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from statecheck.case.values import (
     is_closed,
     resolve,
 )
-from statecheck.execution.executors import Executor, executed
+from statecheck.execution.executors import Executor
 from statecheck.reference import answer
 from statecheck.subject import NotVerified, Subject
 from statecheck.subject.profile import Profile
@@ -92,11 +93,12 @@ class KnownMemory:
         """Contents by name, None where unknown: every tensor, container and path, and whatever `call` observes."""
         plain = (Tensor, dict, list)
         held = [name for name, value in self.names.items() if isinstance(value, plain)]
-        held += [name for name, value in self.names.items() if self._is_window(value)]
+        held += [
+            name
+            for name, value in self.names.items()
+            if isinstance(value, View) and self.names[value.of].elements is None
+        ]
         return {name: self.contents(name) for name in (*held, *self.found, *call.observes)}
-
-    def _is_window(self, value: Value) -> bool:
-        return isinstance(value, View) and self.names[value.of].elements is None
 
     def contents(self, name: str) -> Value | None:
         """What `name` holds, in the form in which it is observed; None where that is not known."""
@@ -211,7 +213,7 @@ class Follower:
         self.memory = KnownMemory()
         self._expect = expect
 
-    def asked(self, step: Step) -> ResolvedCall | None:
+    def resolved_call(self, step: Step) -> ResolvedCall | None:
         """What is expected of the step; None where it is no call."""
         if not isinstance(step, Call):
             return None
@@ -229,7 +231,7 @@ class Follower:
     def follow(self, steps: Iterable[Step]) -> Iterator[tuple[Step, ResolvedCall | None]]:
         """Each step with what is expected of it; executes nothing."""
         for step in steps:
-            asked = self.asked(step)
+            asked = self.resolved_call(step)
             yield step, asked
             self.learn(step, asked)
 
@@ -238,6 +240,16 @@ def recorded(expected: Iterable[Expected]) -> Expectation:
     """Expectations that a case has, one for each of its calls in turn."""
     following = iter(expected)
     return lambda call, known: next(following)
+
+
+def executed(port: Executor, steps: Sequence[Step]) -> list[Outcome | None]:
+    """The outcome of each of the steps, None of those that are no calls.
+
+    Round trips to a port in another process are expensive, so that it takes several steps at once: it has `execute_all`.
+    """
+    # By its name: to ask for the type of a protocol takes as long as some steps.
+    execute_all: Callable[[Sequence[Step]], list[Outcome | None]] | None = getattr(port, "execute_all", None)
+    return [port.execute(step) for step in steps] if execute_all is None else execute_all(steps)
 
 
 class Run:
@@ -254,16 +266,16 @@ class Run:
         self.expected: list[Expected] = []
         self.actual: list[Outcome] = []
         self._rules = Follower(expect)
-        self._unasked: list[tuple[Step, Outcome | None]] = []
+        self._unsettled: list[tuple[Step, Outcome | None]] = []
 
     @property
     def memory(self) -> KnownMemory:
         return self._rules.memory
 
-    def asked(self, step: Step) -> ResolvedCall | None:
+    def resolved_call(self, step: Step) -> ResolvedCall | None:
         """What the rules expect of a step that comes next."""
         self.settle()
-        return self._rules.asked(step)
+        return self._rules.resolved_call(step)
 
     def take(self, step: Step, asked: ResolvedCall | None = None) -> ExecutedCall | None:
         """Execute a step; None where it is no call.
@@ -272,21 +284,21 @@ class Run:
             asked: what `asked` has answered for it, to ask once only.
         """
         if asked is None:
-            asked = self.asked(step)
+            asked = self.resolved_call(step)
         self.steps.append(step)
         return self._noted(step, asked, self.port.execute(step))
 
-    def take_unasked(self, steps: Sequence[Step]) -> list[Outcome | None]:
+    def execute_together(self, steps: Sequence[Step]) -> list[Outcome | None]:
         """Execute steps in one round trip, and ask the rules only on demand, see `settle`."""
         self.steps.extend(steps)
         outcomes = executed(self.port, steps)
-        self._unasked.extend(zip(steps, outcomes, strict=True))
+        self._unsettled.extend(zip(steps, outcomes, strict=True))
         return outcomes
 
     def settle(self) -> list[ExecutedCall]:
         """Ask the rules about all steps that were executed without."""
-        waiting, self._unasked = self._unasked, []
-        noted = [self._noted(step, self._rules.asked(step), outcome) for step, outcome in waiting]
+        waiting, self._unsettled = self._unsettled, []
+        noted = [self._noted(step, self._rules.resolved_call(step), outcome) for step, outcome in waiting]
         return [taken for taken in noted if taken is not None]
 
     def _noted(self, step: Step, asked: ResolvedCall | None, outcome: Outcome | None) -> ExecutedCall | None:

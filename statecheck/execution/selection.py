@@ -18,7 +18,7 @@ from statecheck.execution.registry import Property, load_properties
 from statecheck.reference import answered
 from statecheck.subject import BUILT_IN, Subject, is_documented, is_engine
 from statecheck.subject.known import covers
-from statecheck.util.names import meant_by
+from statecheck.util.text import meant_by
 
 NEED_CUDA = frozenset({"harness.capture", "harness.replay"})
 _MOST_NEAR, _LIKE = 5, 0.5

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from math import prod
-
-from statecheck.case.values import Expected, Outcome, Raised, Record, Refusal, Tensor, Value
 
 _MOST_REASONS = 4
-_HAVE_PARTS = frozenset({Tensor, Record, dict, list, tuple, bytes})
 
 
 @dataclass
@@ -88,40 +83,6 @@ class Counts:
         return taken
 
 
-def parts_compared(expected: Expected, actual: Outcome) -> int:
-    """How many rows, fields and bytes of an outcome `outcome_difference` compares, where it finds nothing wrong.
-
-    An element of a tensor is one, as is a refusal; a result that is None has none.
-    """
-    known = dict(expected.after) if actual.after else {}
-    after = sum(_parts(known[name]) for name, _ in actual.after if name in known)
-    if isinstance(expected, Refusal) or isinstance(actual, Raised):
-        return 1 + after
-    return _parts(expected.value) + after
-
-
-def parts_of(outcome: Outcome) -> int:
-    """How many rows, fields and bytes an outcome has that a property could look at."""
-    result = 1 if isinstance(outcome, Raised) else _parts(outcome.value)
-    return result + sum(_parts(seen) for _, seen in outcome.after)
-
-
-def _parts(value: Value) -> int:
-    if isinstance(value, Tensor):
-        return prod(value.shape)
-    if isinstance(value, (list, tuple)):
-        items: Iterable[Value] = value
-    elif isinstance(value, dict):
-        items = value.values()
-    elif isinstance(value, Record):
-        items = [item for _, item in value.fields]
-    elif isinstance(value, bytes):
-        return len(value)
-    else:
-        return int(value is not None)
-    return sum(_parts(item) if type(item) in _HAVE_PARTS else 1 for item in items)
-
-
 CLEAN = 0
 FALSIFIED = 1
 """Something is wrong with the subject."""
@@ -145,6 +106,19 @@ class Status(enum.Enum):
     NOT_APPLICABLE = "not applicable"
 
 
+WORST_FIRST = (
+    Status.FALSIFIED,
+    Status.ERROR,
+    Status.NOT_FINISHED,
+    # A deviation that showed in one shard, or in one test, is known, although it did not show in another.
+    Status.KNOWN,
+    Status.UNEXPECTED_PASS,
+    Status.PASSED,
+    Status.NOT_TESTED,
+    Status.NOT_VERIFIED,
+    Status.NOT_APPLICABLE,
+)
+"""Of several statuses of one property, of its configurations, of shards or of tests, the first in this order counts."""
 TELLING = 25
 """Examples after which more would hardly lead to a comparison; with fewer it may be chance that there was none."""
 

@@ -1,7 +1,7 @@
 """The order in which the programs of an executed launch make their memory operations.
 
 A program stops before every load, store and atomic operation, and a choice says which program makes the next one.
-`case.program_schedule` says what schedules there are.
+`ProgramSchedule` says what schedules there are.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the rules answer to a call: the oracle's result in the shape in which a subject returns it.
 
-Each module of this package serves one topic: it holds the arguments to their documented types, asks the oracle, and
+Each module of this package serves one topic: it holds the arguments to their documented types (`vector`, `matrix`, `whole`), asks the oracle, and
 dresses the answer in the documented types. Values are the oracle's business alone.
 """
 
@@ -14,27 +14,10 @@ from functools import lru_cache
 from typing import Any
 
 from oracle.errors import Refused
-from statecheck.case.values import Call, Expected, Refusal, Returned, Value
+from statecheck.case.values import Call, Expected, Refusal, Returned, Tensor, Value
 from statecheck.subject.profile import DOCUMENTS, Profile
 
-_TOPICS = (
-    "types",
-    "batch",
-    "chunks",
-    "layout",
-    "shapes",
-    "engines.shards",
-    "engines.slots",
-    "engines.tracking",
-    "builders",
-    "align",
-    "align_kernels",
-    "align_lists",
-    "align_runner",
-    "engines.live",
-    "engines.radix",
-    "sequences",
-)
+_TOPICS = ("layout", "batch", "builders", "align", "engines")
 Rule = Callable[..., Any]
 """A function of the oracle."""
 _ANSWERS: dict[str, _Answer] = {}
@@ -135,3 +118,41 @@ def _answered(
 def _load() -> None:
     for topic in _TOPICS:
         importlib.import_module(f"statecheck.reference.{topic}")
+
+
+INTEGERS = ("int32", "int64")
+
+
+def vector(tensor: Any, name: str) -> tuple[int, ...]:
+    """The values of a 1-D integer tensor."""
+    return _checked(tensor, name, 1, INTEGERS).values()
+
+
+def host_vector(tensor: Any, name: str, *, dtypes: tuple[str, ...] = INTEGERS) -> tuple[int, ...]:
+    """The values of a 1-D tensor of one of `dtypes` on the host."""
+    values = _checked(tensor, name, 1, dtypes).values()
+    if tensor.on != "host":
+        raise Refused(name, tensor.on, "be a CPU tensor")
+    return values
+
+
+def matrix(tensor: Any, name: str) -> tuple[tuple[int, ...], ...]:
+    """The rows of a 2-D integer tensor."""
+    return _checked(tensor, name, 2, INTEGERS).rows()
+
+
+def whole(value: Any, name: str) -> int:
+    """An int that is not a bool."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Refused(name, value, "be an int")
+    return value
+
+
+def _checked(tensor: Any, name: str, rank: int, dtypes: tuple[str, ...]) -> Tensor:
+    if not isinstance(tensor, Tensor):
+        raise Refused(name, tensor, "be a tensor")
+    if len(tensor.shape) != rank:
+        raise Refused(name, tensor.shape, f"be {rank}-D")
+    if tensor.dtype not in dtypes:
+        raise Refused(name, tensor.dtype, f"be one of {dtypes}")
+    return tensor

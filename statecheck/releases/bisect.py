@@ -17,7 +17,7 @@ from packaging.version import Version
 from statecheck.execution.verdict import MISCONFIGURED
 from statecheck.releases.start import PROGRAM, last_line, release_of, run_on
 from statecheck.report.bisection import NO_VERDICT, NOT_SET_UP, Bisection, TriedRelease
-from statecheck.subject.project import Project
+from statecheck.subject.loading import Project
 from statecheck.util.text import brief
 from statecheck.workers.commands import run_command
 

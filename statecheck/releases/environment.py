@@ -30,7 +30,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from statecheck import rooms
-from statecheck.subject.project import Project
+from statecheck.subject.loading import Project
 from statecheck.util.files import write_whole
 from statecheck.workers import limits
 from statecheck.workers.commands import run_command

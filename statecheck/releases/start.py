@@ -13,7 +13,7 @@ from pathlib import Path
 
 from statecheck import rooms
 from statecheck.releases.environment import Release, enter, installed_version, version_of
-from statecheck.subject.project import PROJECTS, Project, project_of
+from statecheck.subject.loading import PROJECTS, Project, project_of
 from statecheck.util.command_lines import CHOSEN, remembered
 from statecheck.workers.commands import run_command
 
@@ -124,7 +124,11 @@ def go_on_in_release(subject: str, chosen: ChosenRelease | None, command: Sequen
             os.environ[LIBRARY] = str(chosen.library)
         release = chosen.release
         if release is not None and not is_here(release):
-            _replace_process(release, command)
+            release.project.require_supported(release.version)
+            python = str(enter(release))
+            print(f"statecheck: {release}, with {python}", flush=True)
+            variables = rooms.added_to({**os.environ, **remembered(), **release.variables})
+            os.execve(python, [python, "-m", *command], variables)  # noqa: S606 - a command of our own
     elif project is not None and find_spec(project.package) is None and not os.environ.get(LIBRARY):
         rule = (
             f"importable, or {project.option} {project.example} (a release) or {project.option}-path be given"
@@ -141,14 +145,6 @@ def is_here(release: Release) -> bool:
     if release.checkout is not None:
         return Path(spec.origin).resolve() == release.checkout / package / "__init__.py"
     return release.version in (installed, installed.partition("+")[0])
-
-
-def _replace_process(release: Release, command: Sequence[str]) -> None:
-    release.project.require_supported(release.version)
-    python = str(enter(release))
-    print(f"statecheck: {release}, with {python}", flush=True)
-    variables = rooms.added_to({**os.environ, **remembered(), **release.variables})
-    os.execve(python, [python, "-m", *command], variables)  # noqa: S606 - a command of our own
 
 
 def run_on(release: Release, arguments: Sequence[str], log: Path, program: Sequence[str] = PROGRAM) -> int:

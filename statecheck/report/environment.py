@@ -20,7 +20,7 @@ _VERSIONS = ("torch", "triton", "numpy", "hypothesis")
 
 def environment() -> dict[str, str]:
     """Revision, system and versions that results depend on, by name."""
-    installed = rooms.installed_release()
+    installed = "" if rooms.is_checkout() else rooms.release()
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),

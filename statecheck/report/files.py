@@ -15,8 +15,7 @@ from statecheck.report.markdown import report_text
 from statecheck.report.page import report_page
 from statecheck.report.scripts.script import repro_script, repro_test
 from statecheck.report.sections import TEST
-from statecheck.util.files import in_file_name, write_text
-from statecheck.util.marked import mark_reports
+from statecheck.util.files import in_file_name, mark_reports, write_text
 
 _MOST_OF_ONE_INPUT = 100
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from statecheck.util.html import POLICY, rendered, templates
+from statecheck.util.markdown import POLICY, rendered, templates
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from statecheck.case import Case
-from statecheck.case.compare import brief_outcome, outcome_difference
-from statecheck.case.failure import compared_part
+from statecheck.case.failure import brief_outcome, compared_part, outcome_difference
 from statecheck.case.timeline import Timeline
 from statecheck.case.values import Call, Let, Name, Overwrite, Tensor
-from statecheck.execution.example import spell
+from statecheck.execution.example import call_text
 from statecheck.report.block_tables import LEGEND, block_tables
 from statecheck.report.environment import environment_table
 from statecheck.report.literals import literal
@@ -219,7 +218,7 @@ def _outcome(case: Case, number: int) -> str:
     call, expected, actual = case.calls[number], case.expected[number], case.actual[number]
     found = outcome_difference(expected, actual, places=case.device != "cpu")
     own = case.own_calls[number] if number < len(case.own_calls) else ""
-    titles = own.splitlines() or [spell(call) if len(case.calls) > 1 else call.function]
+    titles = own.splitlines() or [call_text(call) if len(case.calls) > 1 else call.function]
     *before, last = (code(shortened(title, ROOM)) for title in titles)
     if found is None:
         seen = shortened(brief_outcome(compared_part(expected, actual)), ROOM)

@@ -8,9 +8,10 @@ if not rooms.is_checkout():
 
 from statecheck.subject.known import Condition, KnownDefectMatcher, KnownDeviation, Symptom
 from statecheck.subject.loading import BUILT_IN, adapted, load
-from statecheck.subject.not_offered import NotOffered, NotVerified
 from statecheck.subject.subject import (
     LAYOUT_VARIABLE,
+    NotOffered,
+    NotVerified,
     Outside,
     Subject,
     is_documented,

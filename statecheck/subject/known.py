@@ -51,8 +51,7 @@ from statecheck.case.failure import KINDS, Failure, Kind, without_indices
 from statecheck.case.raised import error_text, from_outside
 from statecheck.subject.profile import Profile
 from statecheck.util.decode import Decoder, Misfit, require_once
-from statecheck.util.files import read_text
-from statecheck.util.toml import toml_string
+from statecheck.util.files import read_text, toml_string
 
 LARGEST = 1 << 26
 """Bytes of a file of declared defects."""

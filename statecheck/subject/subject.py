@@ -1,14 +1,17 @@
-"""A subject: what is being verified, by the documents' names."""
+"""A subject: what is being verified, by the documents' names; and what a library of sequences lets a scenario choose."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Self
@@ -23,7 +26,115 @@ from statecheck.subject.known import (
     with_documented_names,
 )
 from statecheck.subject.profile import DOCUMENTS, Profile
-from statecheck.subject.sequence_choices import SequenceChoices
+
+
+class NotOffered(Exception):
+    """The subject does not offer what the call needs, which is no failure.
+
+    Only this class says so: an exception of the subject's own that has the same name is a failure like any other.
+    """
+
+
+class NotVerified(NotOffered):
+    """A model of a library cannot be verified: a fresh run of it fails, or its weights hide the state.
+
+    Nothing can be said of it, and a verdict names it.
+    """
+
+
+def version_of(package: str) -> tuple[int, ...]:
+    """The numbers of the release; those of a checkout that was never built are 999."""
+    try:
+        found = re.match(r"\d+(\.\d+)*", importlib.metadata.version(package))
+    except importlib.metadata.PackageNotFoundError:
+        found = None
+    return tuple(map(int, found[0].split("."))) if found else (999,)
+
+
+def first_offered(*places: str) -> Any:
+    """What the first of `places`, each a module and a name as `a.b:name`, leads to.
+
+    Raises:
+        NotOffered: none of them exists in this release.
+    """
+    for place in places:
+        module, _, name = place.partition(":")
+        try:
+            found = sys.modules.get(module) or importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            # That a package is missing which the release needs does not mean that the release lacks the name.
+            if not f"{module}.".startswith(f"{error.name}."):
+                raise
+            continue
+        if hasattr(found, name):
+            return getattr(found, name)
+    raise NotOffered(f"none of {', '.join(places)}")
+
+
+Features = Mapping[str, Sequence[Any]]
+"""The values of each feature, the default first."""
+
+
+@dataclass
+class SequenceChoices:
+    """Names of models, and features by function; both are asked for once.
+
+    Args:
+        list_models: of the library.
+        list_features: of a model, those that a function has parameters for.
+        script: of a port that writes scripts with its library alone, see docs/sequences.md.
+        offers: whether the port has a function of this name.
+        warm_up: has all ready that examples of all models need, before the time of a campaign begins.
+        unsupported: why models cannot be verified, by name or pattern, as the port declares it.
+        effects: names of what features of the port may do, with the operation that shows each; see docs/sequences.md.
+        isolated: models are in processes of their own.
+        explain: the first call, layer and state in which a case differs, in a sentence; "" where that is not known.
+        tolerance: the share of the logits' scale by which they may differ from a fresh run's.
+        given_to_reference: features that fresh runs get, too.
+    """
+
+    list_models: Callable[[], Sequence[str]]
+    list_features: Callable[[str, str], Features]
+    script: Callable[..., str] | None = None
+    explain: Callable[[Case], str] = lambda case: ""
+    tolerance: float = 0.01
+    given_to_reference: tuple[str, ...] = ()
+    offers: Callable[[str], bool] = lambda function: True
+    warm_up: Callable[[], None] = lambda: None
+    unsupported: Mapping[str, str] = field(default_factory=dict)
+    effects: Mapping[str, str] = field(default_factory=dict)
+    isolated: bool = False
+
+    @cached_property
+    def all_models(self) -> Sequence[str]:
+        """The names of all models, those that are declared as unsupported among them."""
+        return self.list_models()
+
+    @cached_property
+    def models(self) -> Sequence[str]:
+        """The names of the models that are tried."""
+        return tuple(name for name in self.all_models if not self.why_unsupported(name))
+
+    def why_unsupported(self, model: str) -> str:
+        """Why the port declares a model as unsupported; "" where it does not."""
+        reasons = (why for name, why in self.unsupported.items() if fnmatchcase(model, name))
+        return next(reasons, "")
+
+    def model(self, number: int) -> str:
+        """The model that a drawn number stands for."""
+        return self.models[number % len(self.models)]
+
+    def features(self, model: str, function: str, numbers: Sequence[tuple[int, int]]) -> dict[str, Any]:
+        """The values that drawn pairs stand for: a number for the feature, and one for its value, which is never the default."""
+        found: dict[str, Any] = {}
+        varied = [
+            (name, values) for name, values in self.list_features(model, function).items() if len(values) > 1
+        ]
+        for which, number in numbers if varied else ():
+            name, values = varied[which % len(varied)]
+            found[name] = values[1 + number % (len(values) - 1)]
+        return found
+
 
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
 _LIBRARY = "Sequences"

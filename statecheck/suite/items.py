@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -18,24 +17,16 @@ from statecheck.execution.registry import load_properties, put_at
 from statecheck.execution.selection import Offers, require_declared_properties
 from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, adapted, load
-from statecheck.suite.declared import examples_wanted, run_missing
+from statecheck.suite.summary import examples_wanted, run_missing
 from statecheck.workers.port import InWorker
 from statecheck.workers.supervised import import_limited
 
 MOST = "--statecheck-max-examples"
 
 
-@dataclass(frozen=True)
-class SuitePlace:
-    """A line of a test module, which pytest shows as where the test stands."""
-
-    file: str
-    line: int
-
-
 def suite_of(
     subject: ModuleType | str,
-    place: SuitePlace,
+    place: tuple[str, int],
     *,
     device: str,
     known: str | Path | None,
@@ -45,7 +36,7 @@ def suite_of(
     """See `statecheck.properties`.
 
     Args:
-        place: where the test is defined.
+        place: file and line of the test module, which pytest shows as where the test stands.
     """
     if max_examples is not None and max_examples < 1:
         raise ValueError(f"max_examples = {max_examples}, but should be >= 1 [properties]")
@@ -58,7 +49,7 @@ def suite_of(
         chosen = copy(chosen)
         if not isinstance(known, (str, Path)):
             raise ValueError(f"known = {known!r}, but should be the path of a file [properties]")
-        chosen.known_deviations = chosen.declared_in(Path(place.file).parent / known)
+        chosen.known_deviations = chosen.declared_in(Path(place[0]).parent / known)
     require_declared_properties(chosen)
     Offers(chosen).require(tuple(require))
     context = ExecutionContext(chosen, _port(chosen, device))
@@ -72,7 +63,7 @@ def suite_of(
             run_missing(context, one)
 
     test.context, test.properties = context, tested  # type: ignore[attr-defined]
-    put_at(test, place.file, place.line)
+    put_at(test, *place)
     return test
 
 

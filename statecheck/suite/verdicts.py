@@ -20,11 +20,21 @@ from statecheck.execution.selection import applicable
 from statecheck.execution.verdict import TELLING, Counts, Status, Verdict, verdict_of
 from statecheck.kernels import launch_counts
 from statecheck.subject.known import enough
-from statecheck.suite import declared
-from statecheck.suite.declared import examples_wanted, run_each_configuration, run_missing
-from statecheck.suite.last_failure import LastFailure
-from statecheck.suite.short import in_short
-from statecheck.suite.summary import EVIDENCE, LAUNCHED, PROPERTY, TRIED, UNCHECKED, VERDICT, Summary
+from statecheck.suite.last_failure import LastFailure, in_short
+from statecheck.suite.summary import (
+    EVIDENCE,
+    KEY,
+    LAUNCHED,
+    PROPERTY,
+    TRIED,
+    UNCHECKED,
+    VERDICT,
+    Summary,
+    examples_wanted,
+    report_of,
+    run_each_configuration,
+    run_missing,
+)
 
 FAIL_ON_UNTESTED = "--fail-on-untested"
 _judged = pytest.StashKey[Verdict]()
@@ -117,9 +127,7 @@ class PropertyTests:
             context = self.context_of(item)
             _tell(item, tested, status, context.counts if call.when == "call" else Counts())
             item.user_properties.append((EVIDENCE, json.dumps(_evidence(context, tested, status, call.when))))
-            item.user_properties += [
-                (declared.KEY, text) for text in declared.report_of(context, tested, status)
-            ]
+            item.user_properties += [(KEY, text) for text in report_of(context, tested, status)]
         if tested is not None and call.when == "call":
             launches = launch_counts.take().items()
             item.user_properties += [
@@ -129,7 +137,9 @@ class PropertyTests:
         if call.when == "call" and (isinstance(error, Falsified) or tested is not None):
             report.sections += [("statecheck", line) for line in self._kept.end(error)]
             case = self._kept.reported or (error.case if isinstance(error, Falsified) else latest)
-            if status is Status.FALSIFIED and case is not None and _is_brief(item.config):
+            # Unless an option asks for the frames of Python's traceback.
+            is_brief = not item.config.option.fulltrace and item.config.option.tbstyle == "auto"
+            if status is Status.FALSIFIED and case is not None and is_brief:
                 report.longrepr = in_short(case, *item.location[:2])
         return report
 
@@ -140,7 +150,8 @@ class PropertyTests:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         # In a user's own suite, other tests may be all that was asked for.
         void = self._summary.is_void and (self._context is not None or not self._summary.others)
-        if exitstatus != pytest.ExitCode.OK or _is_part(session.config):
+        # The exit code of a process of xdist does not matter.
+        if exitstatus != pytest.ExitCode.OK or hasattr(session.config, "workerinput"):
             return
         untested = self._summary.untested
         is_failure = untested and session.config.getoption(FAIL_ON_UNTESTED, False)
@@ -178,16 +189,6 @@ def _follows_declarations(item: pytest.Item) -> bool:
     """Whether the declared defects decide how many examples it has: no option does, and its examples are no scenarios."""
     given = item.config.getoption("--max-examples", None) is not None
     return not given and not isinstance(tested_by(item), MachineProperty)
-
-
-def _is_brief(config: pytest.Config) -> bool:
-    """Whether no option asks for the frames of Python's traceback."""
-    return not config.option.fulltrace and config.option.tbstyle == "auto"
-
-
-def _is_part(config: pytest.Config) -> bool:
-    """Whether this is a process of xdist, whose exit code does not matter."""
-    return hasattr(config, "workerinput")
 
 
 def _status(item: pytest.Item, when: str, error: BaseException | None, latest: Case | None) -> Status | None:

@@ -1,12 +1,11 @@
-"""Text of a subject or a file: characters that would steer a terminal or a page are escaped.
-
-`terminal`, `markdown` and `html` do the rest, each for its own kind of reader.
-"""
+"""Text of a subject or a file, for a terminal or the log of a CI job, or a page: characters that would steer these are escaped."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any, TextIO
 
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
@@ -47,3 +46,32 @@ def first_names(names: Sequence[str], most: int) -> str:
     """The first names, and how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+_MARGIN = "\n  | "
+
+
+def said(text: str) -> str:
+    """Text from outside: without controls, and with a margin, so that no line of it looks like ours."""
+    return _MARGIN.join(visible(text).replace("\t", " ").splitlines())
+
+
+def cell(text: str, style: str = "") -> Any:
+    """Text from outside, in a table of rich: nothing in it is markup."""
+    from rich.text import Text
+
+    return Text(on_one_line(text), style=style)
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Print text whose lines are ours, in which others may have put controls."""
+    print(visible(text), file=stream, flush=True)
+
+
+_ALIKE = 0.85
+"""How alike two names are, of 1, if one may be a slip for the other: chunk_offset and chunk_offsets."""
+
+
+def meant_by(name: str, among: Iterable[str]) -> str:
+    """The name that this one may be a slip for, "" if there is none."""
+    return next(iter(get_close_matches(name, list(among), n=1, cutoff=_ALIKE)), "")

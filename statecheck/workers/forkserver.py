@@ -35,8 +35,7 @@ from typing import Any
 
 from statecheck import rooms
 from statecheck.rooms import import_path, working_folder
-from statecheck.subject.loading import needs_tensors
-from statecheck.subject.process_state import go_to
+from statecheck.subject.loading import go_to, needs_tensors
 from statecheck.workers import limits
 
 REQUEST = b"f"

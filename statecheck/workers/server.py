@@ -10,7 +10,7 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -20,8 +20,8 @@ from statecheck.case.raised import (
     Fault,
     Faulted,
     error_text,
+    fault_of_error,
     fault_of_kind,
-    fault_told_by,
     message_of,
     name_of,
     wants_memory,
@@ -31,7 +31,7 @@ from statecheck.execution.executors import LocalExecutor, ordinary_port
 from statecheck.kernels import launch_counts
 from statecheck.subject import Subject, load, loading
 from statecheck.workers.forkserver import Surroundings, kernels_of, move_to
-from statecheck.workers.wire import COMPILING, DONE, ERROR, FAULT, Meanwhile, answer
+from statecheck.workers.worker_process import COMPILING, DONE, ERROR, FAULT, Meanwhile, answer
 
 Message = tuple[bool, Sequence[Step]]
 """Whether waiting for the device is refused, and steps of which the last is a call."""
@@ -65,10 +65,6 @@ class Server:
             except (EOFError, OSError):
                 return
 
-    def _report_compilation(self, state: str) -> None:
-        self._compiled = True
-        self._way.send_bytes(answer(COMPILING, state))
-
     def _answer(self, method: str, arguments: Sequence[Any]) -> bytes:
         try:
             letter, value = DONE, getattr(self, method)(*arguments)
@@ -81,7 +77,7 @@ class Server:
                 return self._pickled(FAULT, fault_of_kind(MEMORY))
             poison = self._poison()
             if poison is not None:
-                letter, value = FAULT, fault_told_by(poison)
+                letter, value = FAULT, fault_of_error(poison)
             else:
                 letter, value = ERROR, _portable(error)
         return self._pickled(letter, value)
@@ -93,15 +89,6 @@ class Server:
             return answer(letter, value, meanwhile)
         except Exception as error:
             return answer(ERROR, _portable(error), meanwhile)
-
-    def _judged(self, value: Any) -> tuple[bytes, Any]:
-        """A subject that raised may have left the device unusable, whatever it raised."""
-        if self.device == "cpu" or not isinstance(value, Raised):
-            return DONE, value
-        if wants_memory(value.exception, value.message):
-            return FAULT, fault_of_kind(MEMORY)
-        poison = self._poison()
-        return (DONE, value) if poison is None else (FAULT, fault_told_by(poison))
 
     def _poison(self) -> str | None:
         """The error of a device that cannot be used any more, None if it can."""
@@ -117,7 +104,12 @@ class Server:
         """Import the subject, if there is one, and have the device ready."""
         move_to(*surroundings)
         if kernels_of(subject, self.device):
-            report_compilations(self._report_compilation)
+
+            def report(state: str) -> None:
+                self._compiled = True
+                self._way.send_bytes(answer(COMPILING, state))
+
+            report_compilations(report)
         if self.device != "cpu":
             try:
                 _touch(self.device)
@@ -144,16 +136,22 @@ class Server:
             port.begin()
         for refused, steps in messages:
             with port.waiting_refused() if refused else nullcontext():
-                outcomes = [self._healthy(port.execute(step)) for step in steps]
+                outcomes = []
+                for step in steps:
+                    outcomes.append(port.execute(step))
+                    self._require_usable(outcomes[-1])
         port.give_back()
         return [one for one in outcomes if one is not None]
 
-    def _healthy(self, outcome: Outcome | None) -> Outcome | None:
-        """Raises Faulted for an outcome after which the device is unusable."""
-        letter, value = self._judged(outcome)
-        if letter == FAULT:
-            raise Faulted(value)
-        return outcome
+    def _require_usable(self, outcome: Outcome | None) -> None:
+        """Raise Faulted where a subject that raised has left the device unusable, whatever it raised."""
+        if self.device == "cpu" or not isinstance(outcome, Raised):
+            return
+        if wants_memory(outcome.exception, outcome.message):
+            raise Faulted(fault_of_kind(MEMORY))
+        poison = self._poison()
+        if poison is not None:
+            raise Faulted(fault_of_error(poison))
 
 
 def _touch(device: str) -> None:
@@ -167,50 +165,35 @@ def _touch(device: str) -> None:
 def _portable(error: BaseException) -> Exception:
     """The exception, or one that says the same where it cannot be sent, or would end the parent; a note has its traceback."""
     note = "".join(traceback.format_exception(error))
-    portable = (
-        error if isinstance(error, Exception) and _can_be_sent(error) else RuntimeError(error_text(error))
-    )
+    portable: Exception = RuntimeError(error_text(error))
+    if isinstance(error, Exception):
+        with suppress(Exception):
+            again = pickle.loads(pickle.dumps(error, protocol=5))  # noqa: S301 - what has just been written
+            portable = error if type(again) is type(error) else portable
     portable.add_note(f"in the worker:\n{note}")
     return portable
-
-
-def _can_be_sent(error: Exception) -> bool:
-    try:
-        again = pickle.loads(pickle.dumps(error, protocol=5))  # noqa: S301 - what has just been written
-    except Exception:
-        return False
-    return type(again) is type(error)
-
-
-class _ReportingHook:
-    """A hook of Triton's compiler that reports, and then calls the hook before it."""
-
-    def __init__(self, report: Callable[[], None], before: Any) -> None:
-        self._report = report
-        self._before = before
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        self._report()
-        return self._before(*arguments, **keywords) if self._before is not None else None
 
 
 def report_compilations(report: Callable[[str], None]) -> None:
     """From now on, call `report` with "begun" and "done" around each compilation in this process."""
     from triton.knobs import runtime
 
-    runtime.jit_cache_hook = _ReportingHook(lambda: report("begun"), runtime.jit_cache_hook)
-    runtime.jit_post_compile_hook = _ReportingHook(lambda: report("done"), runtime.jit_post_compile_hook)
+    def reporting(state: str, before: Any) -> Callable[..., Any]:
+        def hook(*arguments: Any, **keywords: Any) -> Any:
+            report(state)
+            return before(*arguments, **keywords) if before is not None else None
+
+        return hook
+
+    runtime.jit_cache_hook = reporting("begun", runtime.jit_cache_hook)
+    runtime.jit_post_compile_hook = reporting("done", runtime.jit_post_compile_hook)
 
 
 def main(descriptor: int, device: str) -> None:
     """A worker, from the fork to its end."""
-    _silence()
-    Server(device, Connection(descriptor)).run()
-
-
-def _silence() -> None:
-    """Output of a subject or of the device's library would break the campaign's display."""
+    # Output of a subject or of the device's library would break the campaign's display.
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
     os.close(nowhere)
+    Server(device, Connection(descriptor)).run()

@@ -18,18 +18,19 @@ from typing import Any
 from statecheck.case.raised import INTERRUPTED, Faulted
 from statecheck.workers import limits
 from statecheck.workers.forkserver import Surroundings, move_to
-from statecheck.workers.wire import (
+from statecheck.workers.worker_process import (
     ANEW,
     ERROR,
     FAULT,
     GONE,
     Meanwhile,
+    WorkerProcess,
+    WorkerWithSpare,
     answer,
     content_of,
     letter_of,
     request,
 )
-from statecheck.workers.worker_process import WorkerProcess, WorkerWithSpare
 
 _POLL_SECONDS = 0.05
 SharedMessage = tuple[float, bool, bytes]

@@ -107,27 +107,23 @@ def supervise(session: str, activity: str) -> None:
 
 def _wait(pid: int, memory: mmap.mmap, session: str) -> NoReturn:
     """Wait for the child, and end with its exit code, or with another one where the session did not come to its end."""
+    awaited = {*_FORWARDED, signal.SIGCHLD}
     while (ended := os.waitpid(pid, os.WNOHANG))[0] == 0:
-        _forward_next(pid)
+        # Wait for a signal, and pass it on unless the child has it already.
+        if hasattr(signal, "sigwaitinfo"):
+            info = signal.sigwaitinfo(awaited)
+            # Positive where the kernel sent it, as it does for a terminal.
+            number, has_it = info.si_signo, info.si_code > 0
+        else:
+            number = signal.sigwait(awaited)
+            has_it = number in _OF_THE_TERMINAL
+        if number != signal.SIGCHLD and not has_it:
+            os.kill(pid, number)
     code, said = _exit_code(os.waitstatus_to_exitcode(ended[1]), memory, session)
     if said:
         print(f"\n{said}", file=sys.stderr, flush=True)
     # Without exit handlers: the child has run its own.
     os._exit(code)
-
-
-def _forward_next(pid: int) -> None:
-    """Wait for a signal, and pass it on unless the child has it already."""
-    awaited = {*_FORWARDED, signal.SIGCHLD}
-    if hasattr(signal, "sigwaitinfo"):
-        info = signal.sigwaitinfo(awaited)
-        # Positive where the kernel sent it, as it does for a terminal.
-        number, has_it = info.si_signo, info.si_code > 0
-    else:
-        number = signal.sigwait(awaited)
-        has_it = number in _OF_THE_TERMINAL
-    if number != signal.SIGCHLD and not has_it:
-        os.kill(pid, number)
 
 
 def _exit_code(code: int, memory: mmap.mmap, session: str) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from statecheck.subject.not_offered import NotOffered, first_offered
+from statecheck.subject.subject import NotOffered, first_offered
 
 __all__ = ["StateSlots"]
 _MAMBA = "sglang.kernels.ops.mamba"

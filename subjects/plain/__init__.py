@@ -15,7 +15,7 @@ from typing import Any
 from statecheck.subject.known import KnownDeviation, known_in, with_documented_names
 from statecheck.subject.profile import DOCUMENTS, Profile
 from statecheck.subject.subject import NoteCall, Subject, offers, safe_getattr
-from statecheck.util.names import meant_by
+from statecheck.util.text import meant_by
 from subjects.plain.outside import outside_of
 from subjects.plain.port import calls_so_far, use_port
 from subjects.plain.protocol import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.plain.port import ask, ints, read_as
 
 __all__ = [

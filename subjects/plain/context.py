@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import torch
 
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.plain.groups import PlainState, groups_with_states, plain_states
 from subjects.plain.port import ask, state_layout
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 
 _in_use: dict[str, ModuleType] = {}
 _calls = [0]

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import torch
 
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.plain.context import MambaSpecDecodeGPUContext
 from subjects.plain.groups import plain_states
 from subjects.plain.lists import MambaCopyBuffers

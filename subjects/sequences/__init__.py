@@ -12,8 +12,7 @@ from typing import Any
 from statecheck.case import Case
 from statecheck.case.bucket import last_scenario
 from statecheck.subject.known import known_in
-from statecheck.subject.sequence_choices import SequenceChoices
-from statecheck.subject.subject import Subject
+from statecheck.subject.subject import SequenceChoices, Subject
 from subjects.sequences.conditions import CONDITIONS
 from subjects.sequences.layers import first_layer
 from subjects.sequences.library import Isolated, Library, Local

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from oracle.sequences import SequenceLaws
 from statecheck.case import Case
 from statecheck.case.values import Call, Record
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.sequences.library import Library
 
 LAYERS = "layers"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from statecheck.subject.not_offered import NotOffered, NotVerified
+from statecheck.subject.subject import NotOffered, NotVerified
 from subjects.sequences.protocol import PortModule
 from subjects.sequences.served import ServedModel
 from subjects.sequences.serving import FAILED, Handles

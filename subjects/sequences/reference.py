@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from oracle.sequences import Tokens, distance
-from statecheck.subject.not_offered import NotOffered, NotVerified
+from statecheck.subject.subject import NotOffered, NotVerified
 from subjects.sequences.library import Handle, Library
 
 _HISTORIES: tuple[Tokens, ...] = ((1, 2, 3, 4, 5, 6), (9, 7, 5, 3, 1, 2), (4, 4, 8, 8))

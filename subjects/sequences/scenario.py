@@ -17,7 +17,7 @@ from oracle.sequences import (
     wrong_lengths,
 )
 from statecheck.case.values import Record, record
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.sequences.library import Handle, Library
 from subjects.sequences.reference import Reference
 from subjects.sequences.serving import FAILED

@@ -9,7 +9,7 @@ from typing import Any
 from oracle.sequences import Place, SequenceTokens, Tokens
 from statecheck.case import Case
 from statecheck.case.values import Call, Returned
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.sequences.library import Handle, Library
 from subjects.sequences.serving import FAILED
 

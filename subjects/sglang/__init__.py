@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from statecheck.subject.known import known_in
-from statecheck.subject.project import PROJECTS
+from statecheck.subject.loading import PROJECTS
 from subjects import Subject
 from subjects.sglang.engine.core import RadixEngine, RadixSettings, RadixStep
 from subjects.sglang.release import RELEASE_NAME

@@ -3,7 +3,7 @@
 import logging
 import os
 
-from statecheck.subject.not_offered import NotOffered, first_offered, version_of
+from statecheck.subject.subject import NotOffered, first_offered, version_of
 
 # An empty list of devices crashes the release's own look at them.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.sglang.release import find
 
 __all__ = ["MambaStateShapeCalculator"]

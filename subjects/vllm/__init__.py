@@ -15,8 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from statecheck.subject.known import known_in
-from statecheck.subject.not_offered import NotOffered
-from statecheck.subject.project import PROJECTS
+from statecheck.subject.loading import PROJECTS
+from statecheck.subject.subject import NotOffered
 from subjects import Subject, load
 from subjects.vllm.engine import core
 from subjects.vllm.engine.inside import PORTED

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.vllm.release import RELEASE, adapter_of, optional
 
 __all__ = [

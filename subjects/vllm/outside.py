@@ -8,8 +8,7 @@ from itertools import pairwise
 
 from oracle.builders.batch import BuilderConfig
 from statecheck.case.values import Attribute, Call
-from statecheck.reference.align_buffers import lists_of
-from statecheck.reference.align_values import context_of
+from statecheck.reference.align_values import context_of, lists_of
 from statecheck.reference.builders import config_of, step_of
 from statecheck.subject.profile import DOCUMENTS, Profile
 from subjects import Outside

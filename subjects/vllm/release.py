@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from statecheck.subject.not_offered import NotOffered, first_offered, version_of
+from statecheck.subject.subject import NotOffered, first_offered, version_of
 
 # Where it sees no driver, a release switches its Triton off; with no device made visible on purpose it lets it stand, as
 # it does in workers that get their devices later.

@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 
 from oracle.shards import LAYERS, layouts_of, shard_of_layers
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.kit.objects import bare
 from subjects.kit.wire import NixlAgent, Wire, count_written, read_numbers, write_numbers
 from subjects.vllm.release import RELEASE, find

@@ -9,7 +9,7 @@ from itertools import chain, combinations, pairwise
 from oracle.builders.base import kept_width
 from oracle.builders.batch import is_prefill
 from statecheck.case import Case
-from statecheck.case.compare import outcome_difference
+from statecheck.case.failure import outcome_difference
 from statecheck.case.values import Call, Expected, Outcome, Record, Returned, Tensor, Value
 from statecheck.execution.run import Follower, recorded
 from statecheck.reference import answer

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from statecheck.subject.process_state import ProcessState, restored
+from statecheck.subject.loading import ProcessState, restored
 
 
 def _go_to_removed_folder() -> None:

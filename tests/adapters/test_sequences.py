@@ -15,7 +15,7 @@ from statecheck.execution.property import Property
 from statecheck.execution.registry import PROPERTIES
 from statecheck.subject import adapted, load
 from statecheck.subject.loading import needs_tensors
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from tests.adapters.sequences import reference_port
 from tests.helpers.slow import slow_after
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from statecheck.subject.not_offered import NotOffered, first_offered
+from statecheck.subject.subject import NotOffered, first_offered
 from subjects.kit import state_slots
 
 SCATTER = "sglang.kernels.ops.mamba.mamba_state_scatter_triton"

@@ -21,7 +21,7 @@ from hypothesis.errors import UnsatisfiedAssumption
 
 from statecheck.case import Case
 from statecheck.case.case import decode, encode
-from statecheck.case.compare import brief, outcome_difference
+from statecheck.case.failure import brief, outcome_difference
 from statecheck.case.raised import LONGEST_MESSAGE
 from statecheck.case.values import (
     Outcome,

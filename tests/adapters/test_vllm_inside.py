@@ -22,7 +22,7 @@ from properties.strategies.releases.live import LiveWorld
 from statecheck import rooms
 from statecheck.case.case import check_names
 from statecheck.subject import load
-from statecheck.subject.project import project_of
+from statecheck.subject.loading import project_of
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
 from tests.helpers.releases import PYTHON, needs_release

@@ -8,8 +8,7 @@ from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from statecheck.case import Case
-from statecheck.case.compare import outcome_difference
-from statecheck.case.failure import Failure, failure_of, raised_instead, stated
+from statecheck.case.failure import Failure, failure_of, outcome_difference, raised_instead, stated
 from statecheck.case.values import Call, DType, Expected, Outcome, Raised, Refusal, Step, call, record
 from statecheck.subject.profile import Profile
 from subjects import KnownDeviation, Subject

@@ -10,7 +10,7 @@ from hypothesis import Phase, settings
 from hypothesis.strategies import DataObject
 
 from statecheck.case import Case, values
-from statecheck.case.compare import brief
+from statecheck.case.failure import brief
 from statecheck.execution.example import Example, ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import Property

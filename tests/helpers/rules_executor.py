@@ -34,7 +34,7 @@ class RulesExecutor:
 
     def execute(self, step: Step) -> Outcome | None:
         with self._around():
-            asked = self._rules.asked(step)
+            asked = self._rules.resolved_call(step)
         self._rules.learn(step, asked)
         if asked is None:
             return None

@@ -7,8 +7,8 @@ import pytest
 from lab.marks import rules_context
 from properties.strategies.refusals import BAD_INPUTS, BadInput
 from statecheck.case.values import Raised
-from statecheck.execution.executors import executed
 from statecheck.execution.registry import load_properties
+from statecheck.execution.run import executed
 from tests.helpers.rules_executor import RulesExecutor
 
 EXAMPLES = 10

@@ -14,11 +14,11 @@ from lab.compatibility import record as compatibility
 from lab.compatibility.__main__ import campaign_on, main
 from lab.compatibility.record import by_release, collected, loaded
 from lab.compatibility.table import FILES, parts, table
+from lab.marked_parts import MarkedPart
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord, KnownRecord, PropertyRecord
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, Counts
-from statecheck.subject.project import PROJECTS
-from statecheck.util.marked_parts import MarkedPart
+from statecheck.subject.loading import PROJECTS
 
 VLLM = PROJECTS["vllm"]
 TOPICS = {"counts_add_up": "batch", "rows_are_whole": "batch", "copies_are_exact": "align"}

@@ -286,8 +286,8 @@ def test_of_an_installed_package_only_the_mutated_files_are_recorded_by_line(
 
 def test_processes_that_a_test_starts_have_the_mutant_too(tmp_path: Path) -> None:
     code = "import json, os, subprocess, sys; from lab.mutants.substitute import *\n"
-    code += "substitute_in_children('statecheck.util.names', b'NAME = 3', __import__('pathlib').Path(sys.argv[1]))\n"
-    code += "subprocess.run([sys.executable, '-c', 'from statecheck.util.names import NAME; print(NAME)'], check=True)"
+    code += "substitute_in_children('statecheck.execution.selection', b'NAME = 3', __import__('pathlib').Path(sys.argv[1]))\n"
+    code += "subprocess.run([sys.executable, '-c', 'from statecheck.execution.selection import NAME; print(NAME)'], check=True)"
     ran = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],
         env=variables(),

@@ -8,7 +8,7 @@ from lab import adapters
 from lab.adapters import AdapterResult, newest, verified
 from statecheck.cli.main import run_command
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
-from statecheck.subject.project import PROJECTS
+from statecheck.subject.loading import PROJECTS
 
 PASSED = AdapterResult("vLLM 1.0", tests="3 passed", profile="engines: 4 passed", seconds=5)
 FAILED = AdapterResult("SGLang 1.0", tests="1 failed", profile="engines: 4 passed", failed=True)

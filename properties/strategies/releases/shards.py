@@ -70,7 +70,7 @@ class SentState(NamedSituations):
         }
 
 
-_SMALL, _FEW = st.integers(1, 3), st.integers(1, 2)
+_SMALL, _COMPARED_BY_LEVEL = st.integers(1, 3), st.integers(1, 2)
 _SIZES = {
     "head_dim": _SMALL,
     "head_k_dim": _SMALL,
@@ -115,4 +115,4 @@ def _size(draw: st.DrawFn, name: str, ranks: int) -> int:
         return draw(_SIZES[name])
     if name == "n_groups" and draw(st.booleans()):
         return 1
-    return draw(_FEW) * ranks
+    return draw(_COMPARED_BY_LEVEL) * ranks

@@ -29,7 +29,7 @@ from statecheck.campaign.record import (
 )
 from statecheck.case import Case
 from statecheck.case.bucket import first_wrong_call
-from statecheck.execution.example import spell
+from statecheck.execution.example import call_text
 from statecheck.execution.verdict import Status
 from statecheck.kernels import launch_counts
 from statecheck.report.filled import filled
@@ -130,7 +130,7 @@ def smallest_input(bucket: BucketRecord) -> str:
     whole = number is None or is_engine(case.calls[number].function)
     own = [*case.own_calls, *("" for _ in case.calls[len(case.own_calls) :])]
     shown = range(len(case.calls)) if number is None or whole else (number,)
-    return "; ".join(own[one].replace("\n", "; ") or spell(case.calls[one]) for one in shown)
+    return "; ".join(own[one].replace("\n", "; ") or call_text(case.calls[one]) for one in shown)
 
 
 def _case_of(bucket: BucketRecord) -> Case | None:

@@ -15,8 +15,7 @@ from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.state import PropertyState
 from statecheck.execution.verdict import Status
 from statecheck.kernels import launch_counts
-from statecheck.util.terminal import cell, said
-from statecheck.util.text import on_one_line, visible
+from statecheck.util.text import cell, on_one_line, said, visible
 
 _FIRST_LINE_SECONDS, _LINE_SECONDS = 3.0, 10.0
 _STYLES = {

@@ -12,8 +12,7 @@ from statecheck.campaign.record import EFFECTS, BucketRecord, CampaignRecord, Kn
 from statecheck.execution.verdict import Status
 from statecheck.util.command_lines import near
 from statecheck.util.markdown import without_emphasis
-from statecheck.util.terminal import said
-from statecheck.util.text import first_names
+from statecheck.util.text import first_names, said
 
 Say = Callable[[str], None]
 _MOST_NAMES = 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 from _pytest.mark.expression import Expression
@@ -35,11 +35,8 @@ def chosen_by(expression: str, id_: str, topics: Container[str] = ()) -> bool:
         raise ValueError(
             f"only = {expression!r}, but should be an expression as for pytest -k [fuzz]"
         ) from error
-    return bool(compiled.evaluate(_containing(id_, topics)))
 
-
-def _containing(id_: str, topics: Container[str]) -> Callable[..., bool]:
-    def contains(word: str, **_: object) -> bool:
+    def contains(word: str, /, **_: object) -> bool:
         return id_.partition("/")[0] == word if word in topics else word in id_
 
-    return contains
+    return bool(compiled.evaluate(contains))

@@ -17,7 +17,7 @@ from statecheck.case.bucket import ExecutedCall, scenarios
 from statecheck.case.values import Call, Outcome, Raised, Record, Returned
 from statecheck.report.scripts.script import framed
 from statecheck.subject import Subject
-from statecheck.subject.sequence_choices import SequenceChoices
+from statecheck.subject.subject import SequenceChoices
 
 _Arguments = Mapping[str, Any]
 _PORT = '''\

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.kit.objects import names_in
 from subjects.sglang.engine.settings import RadixSettings
 from subjects.sglang.release import find

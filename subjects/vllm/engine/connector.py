@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from oracle.lifecycle.observed import Place, Transfers
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.vllm.engine.settings import LiveSettings
 from subjects.vllm.engine.states import LiveMemory
 from subjects.vllm.release import find, optional

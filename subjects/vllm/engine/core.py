@@ -17,7 +17,7 @@ from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import advanced, next_token
 from oracle.lifecycle.observed import Decided, ObservedStep, Place
 from oracle.lifecycle.stages import StagedLaws
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.kit.drafts import chain_of
 from subjects.vllm.engine.config import block_sizes, kv_cache_config, vllm_config
 from subjects.vllm.engine.connector import LiveConnection

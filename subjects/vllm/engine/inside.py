@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.vllm.engine.config import BUILDERS
 from subjects.vllm.engine.settings import LiveSettings
 from subjects.vllm.release import RELEASE, find

@@ -3,7 +3,7 @@
 import dataclasses
 import typing
 
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.vllm.release import RELEASE_NAME, optional
 
 CHUNK = 4

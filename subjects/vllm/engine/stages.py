@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from oracle.lifecycle.observed import ObservedStep
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.kit.objects import bare
 from subjects.vllm.engine.parts import GPU_FOLDER, HostBuffer
 from subjects.vllm.engine.settings import LiveSettings

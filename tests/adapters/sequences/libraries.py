@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from statecheck.subject.project import PROJECTS
+from statecheck.subject.loading import PROJECTS
 
 
 def libraries() -> list[Path]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from statecheck.case.raised import DIED, HANG, Faulted
-from statecheck.subject.not_offered import NotOffered
+from statecheck.subject.subject import NotOffered
 from subjects.sequences.library import Isolated
 from subjects.sequences.protocol import PortModule
 from subjects.sequences.served import PortError

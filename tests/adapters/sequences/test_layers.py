@@ -10,8 +10,8 @@ import pytest
 
 from statecheck.case import Case
 from statecheck.case.values import Name, Record, Returned, call, record
-from statecheck.reference.sequences import NOTHING_BROKEN
-from statecheck.subject.not_offered import NotOffered
+from statecheck.reference.engines import NO_LAW_BROKEN
+from statecheck.subject.subject import NotOffered
 from subjects.sequences.layers import first_layer
 from subjects.sequences.library import Local
 from subjects.sequences.protocol import PortModule
@@ -43,7 +43,7 @@ class Scenario:
 
     def extend(self, **_: Any) -> Record:
         broken = record("SequenceLaws", logits="differs", tokens="nothing", length="nothing")
-        return record("SequenceStep", broken=broken if self.layers >= self.fails else NOTHING_BROKEN)
+        return record("SequenceStep", broken=broken if self.layers >= self.fails else NO_LAW_BROKEN)
 
 
 class Raising(Scenario):

@@ -22,7 +22,7 @@ from statecheck.subject import load
 load_properties()
 subject = load("llamacpp")
 context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
-context.observer.passes_by = lambda case: True
+context.observer.was_met_before = lambda case: True
 load_properties()["sequences/batches"].explore(context, seed=1, max_examples=24)
 print(json.dumps({"models": subject.sequences.models, "compared": context.counts.compared}))
 """

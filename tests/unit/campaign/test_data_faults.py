@@ -19,7 +19,7 @@ from statecheck.case.bucket import bucket_of
 from statecheck.cli.options import require_own
 from statecheck.report.files import write_report
 from statecheck.report.sections import TEST
-from statecheck.util.marked import mark_reports
+from statecheck.util.files import mark_reports
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
 from tests.unit.campaign.nightly_examples import a_state

@@ -19,7 +19,7 @@ from statecheck.execution.example import Example, ExecutionContext, Falsified
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.report.markdown import report_text
-from statecheck.suite.short import lines
+from statecheck.suite.last_failure import lines
 from subjects import Subject
 from subjects.plain import adapted
 from tests.helpers.cases import a_property

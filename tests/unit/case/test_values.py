@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from statecheck.case import SCHEMA, Case, Failure, values
 from statecheck.case.case import TAGS, decode, encode
-from statecheck.case.compare import Difference, brief, difference, outcome_difference
 from statecheck.case.failure import KINDS as KINDS_OF_FAILURE
+from statecheck.case.failure import Difference, brief, difference, outcome_difference
 from statecheck.case.values import (
     Address,
     Attribute,

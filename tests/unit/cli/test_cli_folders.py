@@ -11,7 +11,7 @@ from lab.bench import __main__ as bench
 from lab.compatibility import __main__ as compatibility
 from statecheck.cli import main as cli
 from statecheck.cli.options import require_own
-from statecheck.util.marked import mark
+from statecheck.util.files import mark
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
 

@@ -15,7 +15,7 @@ from statecheck.campaign.conformance import profile_of
 from statecheck.cli import main as cli
 from statecheck.cli.conform import RESULT
 from statecheck.execution.verdict import CLEAN, FALSIFIED, MISCONFIGURED
-from statecheck.util.marked import mark
+from statecheck.util.files import mark
 
 pytestmark = pytest.mark.usefixtures("executed")
 

@@ -23,7 +23,7 @@ from statecheck.diagnose.replay import (
     replay_case,
 )
 from statecheck.execution.in_process import InProcess
-from statecheck.subject.identity import SOURCE, source_of
+from statecheck.subject.loading import SOURCE, source_of
 from statecheck.subject.profile import DOCUMENTS, Profile
 from subjects import KnownDeviation, NotOffered, Outside, Subject, Symptom, load
 from tests.helpers.cases import PAGES, a_case, toy, toy_of_pages

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from statecheck.case.compare import difference
+from statecheck.case.failure import difference
 from statecheck.case.values import call, int32
 from statecheck.execution.example import REFUSAL, Example, ExecutionContext, Falsified
 from statecheck.execution.in_process import InProcess

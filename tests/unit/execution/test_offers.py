@@ -10,11 +10,11 @@ import pytest
 from statecheck.cli import main as cli
 from statecheck.execution.selection import Offers, listed
 from statecheck.execution.verdict import MISCONFIGURED
-from statecheck.suite.items import SuitePlace, suite_of
+from statecheck.suite.items import suite_of
 from subjects import adapted, load
 from tests.helpers.cases import toy
 
-NOWHERE = SuitePlace(__file__, 1)
+NOWHERE = (__file__, 1)
 
 
 def nothing(**_: Any) -> None:

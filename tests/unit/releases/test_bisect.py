@@ -20,7 +20,7 @@ from statecheck.cli.main import main
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.releases.bisect import Replays
 from statecheck.report.bisection import FILE, TriedRelease
-from statecheck.subject.project import Project
+from statecheck.subject.loading import Project
 from tests.helpers.cases import a_case
 from tests.helpers.parsing import options_of
 

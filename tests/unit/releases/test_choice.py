@@ -11,7 +11,7 @@ import pytest
 from statecheck.releases import start
 from statecheck.releases.environment import Release
 from statecheck.releases.start import ChosenRelease, chosen_release, go_on_in_release, run_on
-from statecheck.subject.project import PROJECTS
+from statecheck.subject.loading import PROJECTS
 from statecheck.util.command_lines import CHOSEN
 
 VLLM, SGLANG, LLAMACPP = PROJECTS["vllm"], PROJECTS["sglang"], PROJECTS["llamacpp"]

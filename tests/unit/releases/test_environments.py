@@ -19,7 +19,7 @@ import pytest
 
 from statecheck.releases import bisect, environment
 from statecheck.releases.environment import Release, enter, is_ready
-from statecheck.subject.project import PROJECTS, Project
+from statecheck.subject.loading import PROJECTS, Project
 
 slow = pytest.mark.slow
 TORCH = "from importlib.util import find_spec; from pathlib import Path; print(Path(find_spec('torch').origin).resolve())"

@@ -11,7 +11,7 @@ from properties.strategies.block_tables import BlockTable
 from properties.strategies.chunks import spread
 from properties.strategies.layout import Copy, PaddedState
 from statecheck.case import Case
-from statecheck.case.compare import outcome_difference
+from statecheck.case.failure import outcome_difference
 from statecheck.case.values import (
     Call,
     Device,

@@ -23,7 +23,7 @@ from statecheck.report.files import add_bisection, write_report
 from statecheck.report.markdown import report_text
 from statecheck.report.scripts.script import repro_script
 from statecheck.report.sections import input_sections
-from statecheck.suite.short import lines
+from statecheck.suite.last_failure import lines
 from subjects import load
 from tests.helpers.cases import a_case, case_of
 from tests.helpers.modules import module

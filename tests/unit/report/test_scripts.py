@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from statecheck.case import Case
-from statecheck.case.compare import outcome_difference
-from statecheck.case.failure import stated
+from statecheck.case.failure import outcome_difference, stated
 from statecheck.case.values import (
     DType,
     Let,

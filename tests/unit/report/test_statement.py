@@ -49,8 +49,7 @@ def test_a_report_names_the_law_and_not_a_reordering_that_did_not_happen(
 ) -> None:
     from dataclasses import replace
 
-    from statecheck.case.compare import outcome_difference
-    from statecheck.case.failure import failure_of
+    from statecheck.case.failure import failure_of, outcome_difference
 
     case = a_reordering_case(outcome)
     found = outcome_difference(RIGHT, outcome, places=False)

@@ -13,7 +13,7 @@ from statecheck.campaign.plan import Plan
 from statecheck.diagnose.replay import NOT_APPLICABLE, replay_file
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.selection import require_declared_properties
-from statecheck.suite.items import SuitePlace, suite_of
+from statecheck.suite.items import suite_of
 from statecheck.suite.options import pytest_configure
 from subjects import KnownDeviation, Subject, Symptom, load
 from tests.helpers.cases import a_case
@@ -109,7 +109,7 @@ def test_every_way_in_refuses_a_declaration_that_names_no_property(tmp_path: Pat
         with pytest.raises(ValueError, match=message):
             begin(Plan("x", subject=name, device=device, budget=1.0))
         with pytest.raises(ValueError, match=message):
-            suite_of(name, SuitePlace("", 1), device=device, known=None, require=(), max_examples=None)
+            suite_of(name, ("", 1), device=device, known=None, require=(), max_examples=None)
         with pytest.raises(ValueError, match=message):
             replay_file(case, name, device)
         assert replay_file(case, name, device, as_new=True).verdict == NOT_APPLICABLE

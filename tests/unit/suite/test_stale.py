@@ -15,8 +15,8 @@ from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Counts, Status
 from statecheck.subject.known import ONE_IN, enough
-from statecheck.suite.declared import DeclaredDefects, examples_wanted, report_of
-from statecheck.suite.items import SuitePlace, suite_of
+from statecheck.suite.items import suite_of
+from statecheck.suite.summary import DeclaredDefects, examples_wanted, report_of
 from subjects import KnownDeviation, Symptom
 from tests.helpers.cases import toy
 from tests.helpers.modules import module
@@ -121,7 +121,7 @@ def test_a_test_of_ones_own_suite_compares_as_many_examples_as_its_defects_need(
     contract = "(Outside('cdiv', 'x is even', lambda call: call.named['x'] % 2 == 0),)"
     source = PORT.replace("import KnownDeviation,", "import Outside, KnownDeviation,")
     with module(tmp_path, "own_port", f"{source}SUBJECT.outside = {contract}\n") as port:
-        test = suite_of(port, SuitePlace("", 1), device="cpu", known=None, require=(), max_examples=None)
+        test = suite_of(port, ("", 1), device="cpu", known=None, require=(), max_examples=None)
         context = test.context  # type: ignore[attr-defined]
         getoption = dict[str, object]().get
         test(EITHER, SimpleNamespace(config=SimpleNamespace(getoption=getoption)))

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from statecheck.case.raised import Fault, death, fault_told_by, hang, wants_memory
+from statecheck.case.raised import Fault, death, fault_of_error, hang, wants_memory
 from statecheck.case.values import Raised
 from statecheck.workers.port import Patience
 from tests.helpers.modules import ROOT
@@ -41,7 +41,7 @@ def test_after_a_hang_the_limit_is_ten_times_the_longest_call(longest: float, li
     ],
 )
 def test_an_error_of_the_device_has_a_kind(text: str, kind: str) -> None:
-    assert fault_told_by(text).kind == kind
+    assert fault_of_error(text).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_a_lack_of_memory_has_many_names(name: str, message: str, wanted: bool) 
 
 
 def test_a_lack_of_memory_is_tried_again_as_others_may_have_it() -> None:
-    assert fault_told_by("CUDA error: out of memory").from_outside
-    assert not fault_told_by("CUDA error: an illegal memory access was encountered").from_outside
+    assert fault_of_error("CUDA error: out of memory").from_outside
+    assert not fault_of_error("CUDA error: an illegal memory access was encountered").from_outside
 
 
 _FORKS = """

@@ -9,7 +9,7 @@ import pytest
 
 from statecheck.campaign.tasks import Explore, Setting
 from statecheck.campaign.tasks import Explored as Ended
-from statecheck.campaign.worker import Worker
+from statecheck.campaign.worker import Exploration, Worker
 from statecheck.case import Case
 from statecheck.case.values import Raised
 from statecheck.execution import profiles
@@ -45,7 +45,7 @@ def explored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: ExecutionCo
         # Here and not before, so that the worker gets the variables that a test has set.
         if not engines:
             engines.append(Worker(setting, Pipe()))  # type: ignore[arg-type]
-        return engines[0].explored(Explore(name, 1, 500))
+        return Exploration(engines[0], Explore(name, 1, 500)).run()
 
     yield explore
     for one in engines:

@@ -18,8 +18,7 @@ from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.workers.forkserver import server_for
 from statecheck.workers.port import InWorker
-from statecheck.workers.wire import request
-from statecheck.workers.worker_process import WorkerProcess
+from statecheck.workers.worker_process import WorkerProcess, request
 from subjects import load
 from tests.helpers.faulty import FAULTY
 from tests.helpers.modules import module

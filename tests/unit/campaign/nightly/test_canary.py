@@ -18,8 +18,8 @@ from statecheck.case import Case
 from statecheck.case.values import Outcome, Returned, Step
 from statecheck.execution import in_process, profiles
 from statecheck.execution.example import ExecutionContext
-from statecheck.execution.executors import LARGEST_RIGHT_NUMBER
 from statecheck.execution.in_process import InProcess
+from statecheck.execution.plain import LARGEST_RIGHT_NUMBER
 from statecheck.execution.registry import load_properties
 from statecheck.report.files import write_report
 from subjects import load

@@ -13,8 +13,7 @@ from statecheck.campaign.plan import Plan, seed_of
 from statecheck.campaign.record import FILE, CampaignRecord
 from statecheck.cli import campaign as cli_campaign
 from statecheck.cli import main as cli
-from statecheck.cli.campaign import commit_of
-from statecheck.cli.nightly import planned
+from statecheck.cli.campaign import commit_of, planned
 from statecheck.cli.options import cores
 from tests.helpers.faulty import EXACT
 from tests.helpers.parsing import options_of

@@ -13,8 +13,8 @@ import torch
 from properties.strategies.align.runner import copy_buffers
 from properties.strategies.refusals import SETUP, collected, create, initialize, layers
 from statecheck.case.values import Attribute, Function, Let, Name, Raised, Step, Tensor, View
-from statecheck.execution.executors import executed
 from statecheck.execution.in_process import InProcess
+from statecheck.execution.run import executed
 from subjects import load
 
 memcpy: Any = import_module("impl.align.memcpy")

@@ -20,8 +20,8 @@ from properties.strategies.refusals import (
     with_value,
 )
 from statecheck.case.values import Let, Raised, Step, Tensor, int32
-from statecheck.execution.executors import executed
 from statecheck.execution.in_process import InProcess
+from statecheck.execution.run import executed
 from subjects import load
 
 GAPS = Tensor("int32", (2,), (1, 0, 1), (2,))

@@ -13,8 +13,8 @@ import torch
 
 from properties.strategies.refusals import postprocessed
 from statecheck.case.values import Attribute, Name, Raised
-from statecheck.execution.executors import executed
 from statecheck.execution.in_process import InProcess
+from statecheck.execution.run import executed
 from subjects import load
 
 moves: Any = import_module("impl.align.moves")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from properties.strategies.refusals import STEP, postprocessed
-from statecheck.case.compare import outcome_difference
+from statecheck.case.failure import outcome_difference
 from statecheck.case.values import Name, Raised
-from statecheck.execution.executors import executed
 from statecheck.execution.in_process import InProcess
+from statecheck.execution.run import executed
 from subjects import load
 from tests.helpers.rules_executor import RulesExecutor
 

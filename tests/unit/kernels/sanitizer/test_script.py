@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from statecheck.cli.sanitize import sanitize
+from statecheck.cli.replay import sanitize
 from statecheck.execution.example import ExecutionContext
 from statecheck.kernels import launch
 from statecheck.kernels.source.ir import NotUnderstoodError
@@ -239,7 +239,7 @@ def child(folder: Path, *arguments: str, **variables: str) -> subprocess.Complet
 
 
 MAIN = (
-    "import sys; from statecheck.cli.sanitize import sanitize; sys.exit(sanitize.main(standalone_mode=False))"
+    "import sys; from statecheck.cli.replay import sanitize; sys.exit(sanitize.main(standalone_mode=False))"
 )
 
 

@@ -1,12 +1,52 @@
-"""Answers about kernels that copy and clear slots of states."""
+"""Answers about whole systems, step by step: that nothing breaks a law; and about slots of states, and states that engines send to each other."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
+from oracle import shards, tracking
 from oracle import slots as rules
-from statecheck.case.values import ITEM_SIZES, Tensor, Value, View, dense_strides, int64
+from oracle.lifecycle.broken_laws import BrokenLaws
+from oracle.sequences import SequenceLaws
+from statecheck.case.values import ITEM_SIZES, Call, Tensor, Value, View, dense_strides, int64, record
 from statecheck.reference import answers
+
+NOTHING_BROKEN = record("BrokenLaws", **{law.name: "nothing" for law in fields(BrokenLaws)})
+_HAPPENS = {
+    "LiveEngine": ("add_request", "abort", "reset_prefix_cache"),
+    "RadixEngine": (
+        "add_request",
+        "abort",
+        "reset_prefix_cache",
+        "pause",
+        "open_session",
+        "add_turn",
+        "close_session",
+        "second_passes",
+        "delay_copies",
+    ),
+}
+"""What happens to an engine and is seen in later steps."""
+
+
+@answers(*_HAPPENS)
+def engine(call: Call, settings: Value) -> Value:  # noqa: ARG001 - an engine, whatever it is like
+    """An engine."""
+    return record(call.function)
+
+
+@answers(*(f"{name}.{event}" for name, events in _HAPPENS.items() for event in events))
+def happened(**_: Value) -> Value:
+    """Something that is seen in later steps."""
+    return None
+
+
+@answers(*(f"{name}.step" for name in _HAPPENS))
+def engine_stepped(call: Call, **_: Value) -> Value:
+    """A step in which nothing is broken."""
+    return record(call.function.replace("Engine.step", "Step"), broken=NOTHING_BROKEN)
+
 
 Known = dict[str, Value]
 Answer = tuple[Value, dict[str, Value]]
@@ -97,3 +137,55 @@ def slots_of_rows(memory: Known, rows: View, slots: Tensor, out: View, live: int
         rows.of: Tensor("int64", (len(left) + len(beyond),), (*left, *beyond)),
         out.of: Tensor("int32", (len(found) + len(kept),), (*found, *kept)),
     }
+
+
+MECHANISMS = ("mooncake", "moriio", "nixl")
+"""By which engines send states to each other."""
+
+
+@answers(*(f"StateTransfer.{name}" for name in MECHANISMS), rule=shards.sent_states)
+def sent(family: str, sizes: Value, source_tp: int, target_tp: int, **_: Value) -> Value:
+    """For each rank of the target: the elements of each layer's states, and how many bytes elsewhere in its memory are no longer 0."""
+    ranks = shards.sent_states(family, dict(sizes), source_tp, target_tp)
+    return tuple((layers, 0) for layers in ranks)
+
+
+@answers("TrackingPlan.kept_states", rule=tracking.kept_states)
+def kept_states(
+    boundaries: Sequence[int | None],
+    tokens: Sequence[int],
+    prefixes: Sequence[int],
+    chunk_size: int,
+    flat: bool,
+) -> Value:
+    """(row, source, place) of each row that keeps a state, in the order of rows; what is computed before does not matter."""
+    del prefixes
+    return tuple(tuple(one) for one in tracking.kept_states(boundaries, tokens, chunk_size, flat))
+
+
+@answers("TrackingPlan.logical_chunks", rule=tracking.logical_chunks)
+def logical_chunks(tokens: Sequence[int], chunk_size: int) -> Value:
+    """(chunk, offset) of each run of tokens."""
+    return tuple(tracking.logical_chunks(tokens, chunk_size))
+
+
+@answers("TrackingPlan.allocate")
+def allocated(size: int, operations: Value) -> Value:  # noqa: ARG001 - whatever is done
+    """Nothing is wrong with the slots."""
+    return "nothing"
+
+
+NO_LAW_BROKEN = record("SequenceLaws", **{law.name: "nothing" for law in fields(SequenceLaws)})
+OPERATIONS = ("extend", "fork", "roll_back", "save", "load", "drop", "reorder", "generate")
+
+
+@answers("Sequences")
+def made(**_: Value) -> Value:
+    """A library with a model."""
+    return record("Sequences")
+
+
+@answers(*(f"Sequences.{name}" for name in OPERATIONS))
+def stepped(**_: Value) -> Value:
+    """An operation after which nothing is broken."""
+    return record("SequenceStep", broken=NO_LAW_BROKEN)
