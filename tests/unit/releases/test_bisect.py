@@ -87,7 +87,7 @@ def test_the_command_says_what_it_will_take_and_which_release_broke_and_repaired
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
         f"5 releases, 0.25.1 to 0.28.0; 1 are set up in {bisect.folder}; each other one that is tried {COST}",
-        "--releases 0.28.0,0.33.0 tries only these",
+        "--releases 0.29.0,0.33.0 tries only these",
     ]
     assert any(re.fullmatch(r"0\.26\.0: KNOWN \(\d+ s\): as 0\.26\.0 on cpu", line) for line in lines)
     assert lines[-1] == "wrong since 0.26.0, right since 0.28.0"
