@@ -10,7 +10,7 @@ from properties.engine.flaws import Flaw, Violation
 from properties.engine.metadata import StateAccess
 from properties.engine.models import Model
 from properties.engine.places import Mirror, StatePlace
-from properties.engine.report.words import Words
+from properties.engine.report import Words
 from statecheck.case.failure import WrongBytes
 
 
@@ -41,7 +41,7 @@ class Checks:
                     wanted = self._why(pool, block, byte, writable)
                     place = self.mirror.pages[pool] * block + byte
                     wrong_bytes = WrongBytes(pool, place, belongs=self.words.belongs(block))
-                    group = self._group_of(block)
+                    group = next((group for group, number in self.ledger.held if number == block), None)
                     raise Violation(
                         Flaw(seen, group, block, wrong_bytes=wrong_bytes, wanted=wanted, place="written")
                     )
@@ -57,10 +57,6 @@ class Checks:
             if ((group, block) in writable or not block) and self.mirror.is_state(pool, group, byte)
         )
         return next(found, None)
-
-    def _group_of(self, block: int) -> int | None:
-        held = (group for group, number in self.ledger.held if number == block)
-        return next(held, None)
 
     def _why(self, pool: str, block: int, byte: int, writable: Collection[tuple[int, int]]) -> str:
         groups = range(self.mirror.world.num_groups)

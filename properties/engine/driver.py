@@ -20,12 +20,8 @@ from properties.engine.marks import Marks
 from properties.engine.metadata import ForwardBatch, in_order
 from properties.engine.models import Fingerprints, Model
 from properties.engine.places import Mirror, StatePlace
-from properties.engine.report.contents import Contents
-from properties.engine.report.story import Story
-from properties.engine.report.words import Words
-from properties.engine.rows import ByRow
-from properties.engine.slots import BySlot
-from properties.engine.worker import Execute, Runner
+from properties.engine.report import Contents, Story, Words
+from properties.engine.runners import ByRow, BySlot, Execute, Runner
 from properties.engine.world import World
 from statecheck.case.values import Call, Outcome, Overwrite, Raised
 from statecheck.case.values import Step as CaseStep
@@ -78,7 +74,7 @@ class Engine:
         self.checks = Checks(self.mirror, self.ledger, self.model, self.words)
         self.contents = Contents(self.scheduler, self.ledger, self.mirror, self.model)
         self.forward = Forward(self.world, self.mirror, self.model, self.checks if self.checked else None)
-        self.story = Story(self.scheduler, self.ledger, self.contents)
+        self.story = Story(self.scheduler, self.ledger, self.words, self.contents)
         self.runner: Runner = RUNNERS[self.world.runner](self.world, self.execute)
         try:
             for step in self.world.begin():
@@ -130,14 +126,21 @@ class Engine:
             Violation: a law is broken.
         """
         scheduled = self.scheduler.schedule(wishes, preempted)
-        self._lose(scheduled)
+        self.ledger.lose(scheduled.lost)
+        for block in scheduled.lost:
+            self.mirror.poison(block)
+        if scheduled.lost:
+            self._write_pools()
         self.ledger.begin(scheduled.rows)
         self.runner.tell(scheduled)
         sampled: dict[str, list[int]] = {}
         if scheduled.rows:
             order = priority or {row.id: number for number, row in enumerate(scheduled.rows)}
             rows = in_order(scheduled.rows, self.world, order)
-            batch = self.runner.batch(rows, self._padding(rows, padding))
+            decodes = not any(row.is_prefilling for row in rows)
+            room = self.world.max_num_seqs - len(rows)
+            padded = min(padding, room) if decodes and self.world.full_graphs else 0
+            batch = self.runner.batch(rows, padded)
             self.marks.ordered([row.id for row in rows], batch.padding)
             sampled = self._execute(batch, scheduled, sampler)
         self.marks.note("preemption for want of blocks", not set(scheduled.preempted) <= set(preempted))
@@ -145,18 +148,6 @@ class Engine:
         self.scheduler.commit(scheduled, sampled)
         self._noted.engine_step += 1
         return scheduled
-
-    def _padding(self, rows: Sequence[ScheduledRequest], wanted: int) -> int:
-        decodes = not any(row.is_prefilling for row in rows)
-        room = self.world.max_num_seqs - len(rows)
-        return min(wanted, room) if decodes and self.world.full_graphs else 0
-
-    def _lose(self, scheduled: Scheduled) -> None:
-        self.ledger.lose(scheduled.lost)
-        for block in scheduled.lost:
-            self.mirror.poison(block)
-        if scheduled.lost:
-            self._write_pools()
 
     def _write_pools(self) -> None:
         for name, contents in self.mirror.contents().items():
@@ -167,36 +158,33 @@ class Engine:
         self.ledger.before_forward(scheduled.rows)
         self.story.before(self.steps, batch)
         try:
-            return self._copy_and_forward(batch, scheduled, sampler, writable)
+            self._check(self.runner.before(batch, scheduled), writable, "before the forward")
+            try:
+                following, touched = self.forward.run(batch, self.runner, writable)
+            except Violation as error:
+                seen = f"in step {self.steps}, {error.flaw.seen}"
+                raise Violation(replace(error.flaw, seen=seen)) from error
+            self._write_pools()
+            self.ledger.after_forward(scheduled.rows)
+            self.story.forwarded(self.steps, batch)
+            self._check(None, writable, "after the forward", touched)
+            sampled = {
+                row.id: list(sampler(row, following[row.id])) if row.samples else [] for row in batch.rows
+            }
+            accepted = {request: max(1, len(tokens)) for request, tokens in sampled.items()}
+            left = self.runner.after(batch, accepted)
+            self.ledger.after_sampling(scheduled.rows, accepted)
+            self.story.after(self.steps, batch, accepted)
+            self._check(left, writable, "after the step")
         except SubjectFailed as error:
             raise Violation(error.flaw(f"in step {self.steps}")) from error
-
-    def _copy_and_forward(
-        self, batch: ForwardBatch, scheduled: Scheduled, sampler: Sampler, writable: set[tuple[int, int]]
-    ) -> dict[str, list[int]]:
-        self._check(self.runner.before(batch, scheduled), writable, "before the forward")
-        following, touched = self._forward(batch, writable)
-        self._write_pools()
-        self.ledger.after_forward(scheduled.rows)
-        self.story.forwarded(self.steps, batch)
-        self._check(None, writable, "after the forward", touched)
-        sampled = {row.id: list(sampler(row, following[row.id])) if row.samples else [] for row in batch.rows}
-        accepted = {request: max(1, len(tokens)) for request, tokens in sampled.items()}
-        left = self.runner.after(batch, accepted)
-        self.ledger.after_sampling(scheduled.rows, accepted)
-        self.story.after(self.steps, batch, accepted)
-        self._check(left, writable, "after the step")
-        self._check_published(scheduled)
+        for block, (group, prefix) in scheduled.registered.items():
+            # I2, of the rules themselves: what is registered is promised to be the state after exactly those tokens.
+            promised = self.ledger.held.get((group, block))
+            assert promised == Held(prefix, ConvRows(prefix)), (
+                f"{block} is promised as {promised}, not {prefix}"
+            )
         return sampled
-
-    def _forward(
-        self, batch: ForwardBatch, writable: set[tuple[int, int]]
-    ) -> tuple[dict[str, list[int]], set[tuple[int, int]]]:
-        try:
-            return self.forward.run(batch, self.runner, writable)
-        except Violation as error:
-            seen = f"in step {self.steps}, {error.flaw.seen}"
-            raise Violation(replace(error.flaw, seen=seen)) from error
 
     def _check(
         self,
@@ -213,11 +201,3 @@ class Engine:
         self.story.look()
         if self.checked:
             self.checks.promised(moment, changed)
-
-    def _check_published(self, scheduled: Scheduled) -> None:
-        """I2, of the rules themselves: what is registered is promised to be the state after exactly those tokens."""
-        for block, (group, prefix) in scheduled.registered.items():
-            promised = self.ledger.held.get((group, block))
-            assert promised == Held(prefix, ConvRows(prefix)), (
-                f"{block} is promised as {promised}, not {prefix}"
-            )

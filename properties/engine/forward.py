@@ -12,8 +12,8 @@ from properties.engine.flaws import Flaw, Misled, Violation, subject_raised
 from properties.engine.metadata import ForwardBatch, StateAccess, accesses, build
 from properties.engine.models import Model, Read, Written
 from properties.engine.places import Mirror, StatePlace
-from properties.engine.report.words import tokens
-from properties.engine.worker import Runner
+from properties.engine.report import token_count
+from properties.engine.runners import Runner
 from properties.engine.world import World
 from statecheck.case.values import Let, Raised, Tensor
 
@@ -62,19 +62,21 @@ class Forward:
         runner.execute(Let(f"rows{group}", Tensor("int32", (len(table), self.world.width), cells)))
         call = build(self.world, batch, group)
         outcome = runner.execute(call)
-        if outcome is None or isinstance(outcome, Raised):
-            assert outcome is not None
+        assert outcome is not None
+        if isinstance(outcome, Raised):
             raise subject_raised(call.function, outcome)
-        return self._by_request(batch, group, accesses(self.world, group, outcome.value))
-
-    def _by_request(
-        self, batch: ForwardBatch, group: int, found: Sequence[StateAccess]
-    ) -> dict[str, StateAccess]:
         owners = [row for row in batch.rows for _ in row.tokens]
         starts = {row.id: start for row, start in zip(batch.rows, batch.starts, strict=False)}
         by_request: dict[str, StateAccess] = {}
-        for access in found:
-            if not access.tokens or self._is_padding(access, batch, group):
+        for access in accesses(self.world, group, outcome.value):
+            if not access.tokens:
+                continue
+            if access.tokens[0] >= batch.num_tokens:
+                # A row of padding.
+                blocks = [block for block, _ in access.temporal if block > NULL_BLOCK]
+                if blocks:
+                    seen = f"a row of padding writes to block {blocks[0]} of group {group}"
+                    raise Misled(seen, wanted="should be skipped")
                 continue
             row = owners[access.tokens[0]]
             own = tuple(range(starts[row.id], starts[row.id] + row.length))
@@ -88,17 +90,6 @@ class Forward:
         if missing:
             raise Misled(f"the metadata of group {group} leave out {', '.join(missing)}")
         return by_request
-
-    def _is_padding(self, access: StateAccess, batch: ForwardBatch, group: int) -> bool:
-        """Whether the row is one of padding, whose kernels are to skip it."""
-        if access.tokens[0] < batch.num_tokens:
-            return False
-        blocks = [block for block, _ in access.temporal if block > NULL_BLOCK]
-        if blocks:
-            raise Misled(
-                f"a row of padding writes to block {blocks[0]} of group {group}", wanted="should be skipped"
-            )
-        return True
 
     def _read(self, row: ScheduledRequest, found: Sequence[StateAccess]) -> Read:
         states = {}
@@ -116,10 +107,12 @@ class Forward:
             if self.checks is not None and row.computed:
                 raise Misled(
                     f"the forward of {row.id} starts from zeros",
-                    wanted=f"should read the state after {tokens(row.computed)}",
+                    wanted=f"should read the state after {token_count(row.computed)}",
                     place="read",
                 )
-            return _zeros(place)
+            if place.window:
+                return (bytes(place.row_bytes),) * place.window
+            return (bytes(place.array.shape[1]),)
         block = access.conv_block if place.window else access.temporal_block
         if not row.computed:
             raise Misled(
@@ -155,44 +148,25 @@ class Forward:
     ) -> Touched:
         touched = set()
         for place in places:
-            for block, contents in _contents_of(place, access, read, written):
+            # The blocks that are written, and their conv rows from the first on, or their temporal state alone.
+            stored: list[tuple[int, tuple[bytes, ...]]]
+            if place.window:
+                rows = (*read.states[place.number], *(one[place.number] for one in written))
+                stored = [
+                    (block, rows[index + 1 : index + 1 + place.window + newest])
+                    for block, index, newest in access.windows
+                ]
+            else:
+                stored = [(block, (written[index][place.number],)) for block, index in access.temporal]
+            for block, contents in stored:
                 if block <= NULL_BLOCK:
                     continue
                 if (place.group, block) not in writable:
-                    raise Violation(
-                        Flaw(
-                            f"the forward of {row.id} writes to block {block} of group {place.group}, which is not its own",
-                            place.group,
-                            block,
-                            place="written",
-                        )
-                    )
-                _store(place, block, contents)
+                    seen = f"the forward of {row.id} writes to block {block} of group {place.group}, which is not its own"
+                    raise Violation(Flaw(seen, place.group, block, place="written"))
+                if place.window:
+                    place.write_rows(block, contents)
+                else:
+                    place.write(block, contents[0])
                 touched.add((place.group, block))
         return touched
-
-
-def _zeros(place: StatePlace) -> tuple[bytes, ...]:
-    if place.window:
-        return (bytes(place.row_bytes),) * place.window
-    return (bytes(place.array.shape[1]),)
-
-
-def _contents_of(
-    place: StatePlace, access: StateAccess, read: Read, written: Written
-) -> list[tuple[int, tuple[bytes, ...]]]:
-    """The blocks that are written, and their conv rows from the first on, or their temporal state alone."""
-    if not place.window:
-        return [(block, (written[index][place.number],)) for block, index in access.temporal]
-    rows = (*read.states[place.number], *(one[place.number] for one in written))
-    return [
-        (block, rows[index + 1 : index + 1 + place.window + newest])
-        for block, index, newest in access.windows
-    ]
-
-
-def _store(place: StatePlace, block: int, contents: tuple[bytes, ...]) -> None:
-    if place.window:
-        place.write_rows(block, contents)
-    else:
-        place.write(block, contents[0])

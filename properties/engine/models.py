@@ -7,12 +7,25 @@ from dataclasses import dataclass, field
 from hashlib import shake_128
 from typing import TYPE_CHECKING, Protocol
 
-from properties.engine.layer_state import LayerState
 from properties.engine.places import StatePlace
 
 if TYPE_CHECKING:
     # It takes torch, which scenarios of other kinds can do without.
     from properties.engine.recurrent import Recurrent
+
+
+@dataclass(frozen=True)
+class LayerState:
+    """What a forward reads or leaves behind for one request in one layer, as the bytes that a serving engine stores.
+
+    It is the state after some prefix: all zero bytes before the first token.
+    `windows` has, for each conv state of the layer, the K-1 newest conv inputs, oldest first, a row of bytes (channels × item size)
+    each. `temporal` has, for each temporal state of the layer (none or one), its bytes in row-major order.
+    """
+
+    windows: tuple[tuple[bytes, ...], ...]
+    temporal: tuple[bytes, ...]
+
 
 Written = list[dict[int, bytes]]
 """For each token, by number of the place: its conv row, or the temporal state after it."""

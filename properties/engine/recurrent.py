@@ -17,7 +17,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import normalize, silu, softplus
 
-from properties.engine.layer_state import LayerState
+from properties.engine.models import LayerState
 from properties.strategies.align.setup import Group, Kept, Setup
 
 WINDOW = 3

@@ -12,8 +12,8 @@ from oracle.lifecycle.requests import Request, ScheduledRequest, ScheduleRequest
 from properties.engine.driver import Engine
 from properties.engine.flaws import Flaw, Violation
 from properties.engine.models import Recurrences
-from properties.engine.report.words import tokens as token_count
-from properties.engine.worker import Execute
+from properties.engine.report import token_count
+from properties.engine.runners import Execute
 from properties.engine.world import World
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from oracle.lifecycle.requests import SchedulerStep as Scheduled
 from properties import test_lifecycle
 from properties.engine.driver import RUNNERS
 from properties.engine.metadata import ForwardBatch
-from properties.engine.rows import ByRow
+from properties.engine.runners import ByRow
 from properties.engine.world import World
 from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.execution.registry import load_properties

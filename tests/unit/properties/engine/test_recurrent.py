@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from properties.engine.layer_state import LayerState
+from properties.engine.models import LayerState
 from properties.engine.recurrent import (
     WINDOW,
     Recurrent,

@@ -10,7 +10,7 @@ from oracle.lifecycle.requests import ScheduledRequest
 from properties.engine.flaws import Flaw
 from properties.engine.metadata import in_order
 from properties.engine.places import Mirror, StatePlace
-from properties.engine.report.story import KEPT
+from properties.engine.report import KEPT
 from properties.engine.world import NEVER, World
 from properties.strategies.align.runner import PREPROCESS
 from properties.strategies.align.setup import Group, Kept, Setup

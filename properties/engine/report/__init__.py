@@ -1,1 +1,0 @@
-"""The report of a scenario: what its blocks hold, in words and as tables of blocks over time."""
