@@ -92,14 +92,14 @@ class Forward:
         return by_request
 
     def _read(self, row: ScheduledRequest, found: Sequence[StateAccess]) -> Read:
-        states = {}
+        states: Read = {}
         before = self.checks.ledger.prefixes.parent(row.prefixes[0]) if self.checks else 0
         for place in self.mirror.places:
             access = found[place.group]
             states[place.number] = contents = self._contents(row, place, access)
             if self.checks is not None:
                 self.checks.read(row.id, place, access, contents, before)
-        return Read(states)
+        return states
 
     def _contents(self, row: ScheduledRequest, place: StatePlace, access: StateAccess) -> tuple[bytes, ...]:
         """The rows of a window, or a temporal state alone."""
@@ -151,7 +151,7 @@ class Forward:
             # The blocks that are written, and their conv rows from the first on, or their temporal state alone.
             stored: list[tuple[int, tuple[bytes, ...]]]
             if place.window:
-                rows = (*read.states[place.number], *(one[place.number] for one in written))
+                rows = (*read[place.number], *(one[place.number] for one in written))
                 stored = [
                     (block, rows[index + 1 : index + 1 + place.window + newest])
                     for block, index, newest in access.windows

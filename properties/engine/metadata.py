@@ -193,10 +193,19 @@ def _prefills(world: World, fields: Fields) -> list[StateAccess]:
     found = []
     for row, blocks in enumerate(fields.table("state_indices_tensor_p")[:count]):
         tokens = tuple(range(first + starts[row], first + starts[row + 1]))
-        if world.mode == "all":
-            found.append(_materialised(world, fields, before + row, row, blocks, tokens, bool(initial[row])))
-        else:
+        if world.mode != "all":
             found.append(prefill(tokens, blocks[0], initial=bool(initial[row])))
+            continue
+        # The state at every boundary on its way is left in its own column, and the last one.
+        source = blocks[fields.known("block_idx_last_computed_token")[before + row]]
+        begin = fields.known("block_idx_first_scheduled_token_p")[row]
+        last = fields.known("block_idx_last_scheduled_token")[before + row]
+        computed = fields.known("num_computed_tokens_p")[row]
+        ends = [((column + 1) * world.block_size - computed - 1, column) for column in range(begin, last)]
+        ends.append((len(tokens) - 1, last))
+        temporal = tuple((blocks[column], index) for index, column in ends)
+        windows = tuple((block, index, 0) for block, index in temporal)
+        found.append(StateAccess(tokens, bool(initial[row]), source, 0, source, temporal, windows))
     return found
 
 
@@ -204,27 +213,6 @@ def prefill(tokens: tuple[int, ...], block: int, *, initial: bool) -> StateAcces
     """A prefill leaves the state after its last token, where it found the one before its first."""
     last = len(tokens) - 1
     return StateAccess(tokens, initial, block, 0, block, ((block, last),), ((block, last, 0),))
-
-
-def _materialised(
-    world: World,
-    fields: Fields,
-    row: int,
-    prefill_row: int,
-    blocks: Sequence[int],
-    tokens: tuple[int, ...],
-    initial: bool,
-) -> StateAccess:
-    """In mode all a prefill leaves the state at every boundary on its way in its own column, and the last one."""
-    source = blocks[fields.known("block_idx_last_computed_token")[row]]
-    first = fields.known("block_idx_first_scheduled_token_p")[prefill_row]
-    last = fields.known("block_idx_last_scheduled_token")[row]
-    computed = fields.known("num_computed_tokens_p")[prefill_row]
-    ends = [((column + 1) * world.block_size - computed - 1, column) for column in range(first, last)]
-    ends.append((len(tokens) - 1, last))
-    temporal = tuple((blocks[column], index) for index, column in ends)
-    windows = tuple((block, index, 0) for block, index in temporal)
-    return StateAccess(tokens, initial, source, 0, source, temporal, windows)
 
 
 def _gdn(fields: Fields) -> list[StateAccess]:

@@ -31,11 +31,8 @@ Written = list[dict[int, bytes]]
 """For each token, by number of the place: its conv row, or the temporal state after it."""
 
 
-@dataclass(frozen=True)
-class Read:
-    """What a forward has read for one request: by place, the conv rows of its window, or its temporal state alone."""
-
-    states: dict[int, tuple[bytes, ...]]
+Read = dict[int, tuple[bytes, ...]]
+"""What a forward has read for one request: by number of the place, the conv rows of its window, or its temporal state alone."""
 
 
 class Model(Protocol):
@@ -99,24 +96,22 @@ class Recurrences:
         tokens: Sequence[int],
         prefixes: Sequence[int],  # noqa: ARG002 - a real model does not know them
     ) -> tuple[Written, list[int]]:
-        states, written, following = self._layers(read), [], []
+        layers: dict[int, list[StatePlace]] = {}
+        for place in self.places:
+            layers.setdefault(place.layer, []).append(place)
+        states = tuple(
+            LayerState(
+                tuple(read[place.number] for place in layers[layer] if place.window),
+                tuple(read[place.number][0] for place in layers[layer] if not place.window),
+            )
+            for layer in sorted(layers)
+        )
+        written, following = [], []
         for token in tokens:
             states, after = self.recurrent.advance(states, token)
             written.append(self.by_place(states))
             following.append(after)
         return written, following
-
-    def _layers(self, read: Read) -> tuple[LayerState, ...]:
-        layers: dict[int, list[StatePlace]] = {}
-        for place in self.places:
-            layers.setdefault(place.layer, []).append(place)
-        return tuple(
-            LayerState(
-                tuple(read.states[place.number] for place in layers[layer] if place.window),
-                tuple(read.states[place.number][0] for place in layers[layer] if not place.window),
-            )
-            for layer in sorted(layers)
-        )
 
     def by_place(self, states: Sequence[LayerState]) -> dict[int, bytes]:
         """The newest row of each window, and each temporal state, by number of the place."""

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import ClassVar, Self
 
 import torch
@@ -235,12 +234,6 @@ class Recurrent:
         while True:
             yield said
             states, said = self.advance(states, said)
-
-    def generate(self, prompt: Sequence[int], count: int) -> list[int]:
-        """The `count` tokens that follow `prompt`, in one go."""
-        if not prompt:
-            raise ValueError("prompt = [], but should have a token [Recurrent.generate]")
-        return list(islice(self.continued(prompt), count))
 
 
 def _setup(num_spec: int, block_size: int, layout: str, gdn_layers: int, mamba2_layers: int) -> Setup:

@@ -66,7 +66,7 @@ def test_a_state_that_was_not_precopied_shows_in_the_text(port: InProcess) -> No
     with pytest.raises(Violation) as caught:
         scenario.step({})
     request = scenario.engine.scheduler.requests["x"]
-    said, one_run = request.tokens[request.num_prompt], recurrent.generate((1, 2, 3, 4, 5, 6), 1)
+    said, one_run = request.tokens[request.num_prompt], [next(recurrent.continued((1, 2, 3, 4, 5, 6)))]
     assert str(caught.value) == (
         f"after step 1, what x says after 6 tokens = {said}, but should be {one_run[0]}, "
         "as in one run without batches, chunks, drafts and caches"
