@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import currently_in_test_context
 from hypothesis import event as hypothesis_event
 
-from properties.releases.marks import Marks
+from properties.releases.marks import REACHED, Marks
 from properties.strategies.releases.live import LiveAbort, LiveAdd, LivePause, LiveReset, LiveStory, LiveTurns
 from properties.strategies.releases.radix import RadixStory
 from statecheck.case.failure import stated
@@ -42,8 +42,10 @@ class EngineRun:
                 self.happens(event)
             self.drain()
         finally:
-            for mark in sorted(self.marks.seen) if currently_in_test_context() else ():
-                hypothesis_event(mark)
+            for mark in sorted(self.marks.seen):
+                REACHED[self.trial.tested.id, mark] += 1
+                if currently_in_test_context():
+                    hypothesis_event(mark)
 
     def happens(self, event: object) -> None:
         if isinstance(event, LiveAdd):

@@ -27,8 +27,8 @@ SEVERAL = "accepted drafts pass a boundary"
 HOST = "a request begins behind a state that only host memory had"
 STOPPED = "a request ends by its stop token"
 BATCH = "several requests run in a step"
-REACHED: Final[Counter[str]] = Counter()
-"""How many scenarios of this process have come to each situation."""
+REACHED: Final[Counter[tuple[str, str]]] = Counter()
+"""By id of a configuration and situation, how many of its scenarios have come to it in this process."""
 
 
 @dataclass
@@ -39,9 +39,8 @@ class Marks:
 
     def note(self, name: str, holds: object = True) -> None:
         """The scenario has come to it."""
-        if holds and name not in self.seen:
+        if holds:
             self.seen.add(name)
-            REACHED[name] += 1
 
     def adds(self, name: str, prompt: int) -> None:
         """A request with so many tokens comes in."""

@@ -33,7 +33,6 @@ def missed(names: Collection[str]) -> dict[str, dict[str, int]]:
     for one in CONFIGURATIONS:
         if names and one.id not in names:
             continue
-        REACHED.clear()
         wrong = hunt(
             tested[one.id],
             subject,
@@ -42,7 +41,7 @@ def missed(names: Collection[str]) -> dict[str, dict[str, int]]:
             max_examples=EXAMPLES,
             sanitized=True,
         )
-        found[one.id] = {mark: REACHED[mark] for mark in one.situations}
+        found[one.id] = {mark: REACHED[one.id, mark] for mark in one.situations}
         ended = f", and ended after {wrong.examples} scenarios: {wrong.seen}" if wrong else ""
         print(f"{one.id}: {found[one.id]}{ended}", file=sys.stderr, flush=True)
     return found

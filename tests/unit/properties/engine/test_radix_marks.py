@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from properties.strategies.releases.radix import (
     radix_stories,
 )
 from statecheck.case.values import Call, Returned, record
+from statecheck.execution.registry import load_properties
 
 OVERLAPPED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=16, overlap=True)
 WITH_DRAFTS = RadixWorld(
@@ -113,6 +115,7 @@ class EngineWithoutSteps:
     """A trial of an engine that runs nothing and has nothing to do."""
 
     inside = ""
+    tested = load_properties()["radix-engine/overlap"]
 
     def agrees(self, made: Call) -> Returned:
         empty: dict[str, Any] = {
@@ -127,8 +130,11 @@ class EngineWithoutSteps:
         )
 
 
-def test_a_scenario_notes_arrivals_aborts_and_resets_of_an_engine_with_a_tree() -> None:
+def test_a_scenario_counts_its_situations_for_its_configuration() -> None:
     events = (LiveAdd(1, 1), LiveAbort(), LiveReset(), LiveAdd(2, 4, stop_after=3), LiveTurns())
     run = RadixRun(EngineWithoutSteps(), RadixStory(OVERLAPPED, events))  # type: ignore[arg-type]
+    before = Counter(marks.REACHED)
+    run.marks.note(marks.HIT)
     run.run()
     assert run.stops == {"r1": 3}
+    assert marks.REACHED - before == {("radix-engine/overlap", marks.HIT): 1}
