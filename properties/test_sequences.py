@@ -38,7 +38,7 @@ from statecheck.reference.situations import put_back
 LIBRARY = "Sequences"
 # By id: scenarios, what each of them has to hold against a fresh run, and how the configuration differs from others.
 CONFIGURATIONS = (
-    Configuration("sequences/pieces", story=sequence_stories(most_rows=1), held=(CONTINUATION,),
+    Configuration("sequences/pieces", story=sequence_stories(batches=False), held=(CONTINUATION,),
         reason="also where they came in pieces"),
     Configuration("sequences/batches", story=sequence_stories(), held=(BATCH,),
         reason="also where other sequences are in the batch"),

@@ -107,141 +107,117 @@ class SequenceStory:
     operations: tuple[Operation, ...]
 
 
-def _numbers(most: int) -> st.SearchStrategy[int]:
-    return st.integers(0, most - 1)
-
-
-def _features() -> st.SearchStrategy[Features]:
-    """One or two features, since many of them refuse each other; or many, since some take effect with others only, as neighbours in a batch do."""
-    feature = st.tuples(_numbers(16), _numbers(3))
-    return st.one_of(st.lists(feature, max_size=2), st.lists(feature, min_size=3, max_size=12)).map(tuple)
-
-
-def _tokens() -> st.SearchStrategy[Numbers]:
-    """Few tokens of any kind, or more than libraries process in one piece."""
-    few = st.lists(st.integers(1, LARGEST_TOKEN), min_size=1, max_size=6).map(tuple)
-    many = st.builds(
-        lambda first, length: tuple((first + 7 * at) % LARGEST_TOKEN + 1 for at in range(length)),
-        _numbers(LARGEST_TOKEN),
-        st.integers(1, 80),
-    )
-    return st.one_of(few, few, many)
-
-
-def _rows(most: int) -> st.SearchStrategy[tuple[tuple[int, Numbers], ...]]:
-    row = st.tuples(_numbers(SEQUENCES), _tokens())
-    rows = st.lists(row, min_size=1, max_size=most, unique_by=lambda one: one[0]).map(tuple)
-    return st.one_of(rows, rows, _rows_alike(most))
-
-
-def _rows_alike(most: int) -> st.SearchStrategy[tuple[tuple[int, Numbers], ...]]:
-    """Rows of the first sequences, all as long, as when a server decodes: what is taken for another row is as long as that."""
-    return st.builds(
-        lambda count, width, first: tuple(
-            (number, tuple((first + 3 * number + 7 * at) % LARGEST_TOKEN + 1 for at in range(width)))
-            for number in range(count)
-        ),
-        st.integers(1, most),
-        st.integers(1, 2),
-        _numbers(LARGEST_TOKEN),
-    )
-
-
-def _extends(most_rows: int = SEQUENCES, contexts: int = 1) -> st.SearchStrategy[Operation]:
-    return st.builds(Extend, _rows(most_rows), _numbers(contexts), _features())
-
-
-def _one_sequence() -> st.SearchStrategy[Operation]:
-    rows = _tokens().map(lambda tokens: ((0, tokens),))
-    return st.builds(Extend, rows, st.just(0), _features())
-
-
 Operations = tuple[Operation, ...]
+
+
+_BESIDE = st.integers(-1, 1)
+"""Lengths are drawn equal to a length that matters, one less and one more: libraries take the equal case, or one of the others, for another."""
 
 
 def _each(operation: st.SearchStrategy[Operation]) -> st.SearchStrategy[Operations]:
     return operation.map(lambda one: (one,))
 
 
-_BESIDE = st.integers(-1, 1)
-"""Lengths are drawn equal to a length that matters, one less and one more: libraries take the equal case, or one of the others, for another."""
-_FORKS = st.builds(ForkSequence, _numbers(SEQUENCES), _numbers(SEQUENCES))
-_ROLLBACKS = st.one_of(
-    st.builds(RollBack, _numbers(SEQUENCES), st.one_of(_numbers(4), _numbers(LONGEST))),
-    st.builds(RollBack, _numbers(SEQUENCES), _BESIDE, st.sampled_from((LAST_CALL, ALL_TOKENS))),
-)
-_SAVES = st.builds(Save, _numbers(SEQUENCES))
-_LOADS = st.builds(Load, _numbers(4), _numbers(SEQUENCES), _numbers(CONTEXTS))
-_LOADS_BACK = st.builds(Load, _numbers(2), st.just(SAVED))
-_DROPS = st.builds(Drop, _numbers(SEQUENCES))
-_REORDERS = st.lists(_numbers(SEQUENCES), min_size=1, max_size=SEQUENCES).map(
-    lambda order: Reorder(tuple(order))
-)
-_GENERATIONS = st.builds(
-    Generate, _numbers(SEQUENCES), st.one_of(_numbers(6), _numbers(6), _numbers(16)), _features()
-)
-
-
 def _grows(sequence: int) -> st.SearchStrategy[Operation]:
-    return st.builds(Grow, st.just(sequence), _numbers(4), _BESIDE)
+    return st.builds(Grow, st.just(sequence), st.integers(0, 3), _BESIDE)
 
 
-def _changes_of_the_saved() -> st.SearchStrategy[Operations]:
-    """No change comes first, so that a case shrinks to a save and a load."""
-    return st.one_of(st.just(()), _each(_grows(SAVED)), _each(st.just(Drop(SAVED))), _each(_extends()))
+_SEQUENCE, _TOKEN = st.integers(0, SEQUENCES - 1), st.integers(1, LARGEST_TOKEN)
+_FEATURE = st.tuples(st.integers(0, 15), st.integers(0, 2))
+_FEATURES = st.one_of(st.lists(_FEATURE, max_size=2), st.lists(_FEATURE, min_size=3, max_size=12)).map(tuple)
+"""One or two features, since many of them refuse each other; or many, since some take effect with others only, as neighbours in a batch do."""
+_FEW_TOKENS = st.lists(_TOKEN, min_size=1, max_size=6).map(tuple)
+_MANY_TOKENS = st.builds(
+    lambda first, length: tuple((first + 7 * at) % LARGEST_TOKEN + 1 for at in range(length)),
+    st.integers(0, LARGEST_TOKEN - 1),
+    st.integers(1, 80),
+)
+_TOKENS = st.one_of(_FEW_TOKENS, _FEW_TOKENS, _MANY_TOKENS)
+"""Few tokens of any kind, or more than libraries process in one piece."""
+_ROWS = st.lists(
+    st.tuples(_SEQUENCE, _TOKENS), min_size=1, max_size=SEQUENCES, unique_by=lambda one: one[0]
+).map(tuple)
+_ROWS_ALIKE = st.builds(
+    lambda count, width, first: tuple(
+        (number, tuple((first + 3 * number + 7 * at) % LARGEST_TOKEN + 1 for at in range(width)))
+        for number in range(count)
+    ),
+    st.integers(1, SEQUENCES),
+    st.integers(1, 2),
+    st.integers(0, LARGEST_TOKEN - 1),
+)
+"""Rows of the first sequences, all as long, as when a server decodes: what is taken for another row is as long as that."""
 
 
-def _saved_and_loaded() -> st.SearchStrategy[Operations]:
-    """A sequence is saved, changed, and loaded again: over itself, so that a save that copies nothing shows."""
-    return st.builds(
-        lambda save, change, load: (save, *change, load), _SAVES, _changes_of_the_saved(), _LOADS_BACK
-    )
+def _extends(contexts: int) -> st.SearchStrategy[Operation]:
+    rows = st.one_of(_ROWS, _ROWS, _ROWS_ALIKE)
+    return st.builds(Extend, rows, st.integers(0, contexts - 1), _FEATURES)
 
 
-def _loaded_beside_a_length() -> st.SearchStrategy[Operations]:
-    """A load into a sequence that is as long as what is loaded, or a token shorter or longer."""
-    number = _numbers(SEQUENCES)
-    return st.tuples(_SAVES, number, _BESIDE).map(
-        lambda drawn: (drawn[0], Grow(drawn[1], 0, drawn[2]), Load(0, drawn[1]))
-    )
-
-
-def _loaded_over_a_fork() -> st.SearchStrategy[Operations]:
-    """A load into a sequence that was copied, or into its copy, before either has gone on; what is loaded is older than the copy."""
-    loads = st.builds(Load, _numbers(2), st.sampled_from((COPY, SOURCE)))
-    return st.one_of(st.tuples(_FORKS, loads), st.tuples(_SAVES, _extends(), _FORKS, loads))
-
-
+_FORKS = st.builds(ForkSequence, _SEQUENCE, _SEQUENCE)
+_SAVES, _DROPS = st.builds(Save, _SEQUENCE), st.builds(Drop, _SEQUENCE)
+# No change comes first, so that a case shrinks to a save and a load.
+_CHANGES_OF_THE_SAVED = st.one_of(
+    st.just(()), _each(_grows(SAVED)), _each(st.just(Drop(SAVED))), _each(_extends(1))
+)
+_LOADS_OVER_A_FORK = st.builds(Load, st.integers(0, 1), st.sampled_from((COPY, SOURCE)))
 OPERATIONS: dict[str, st.SearchStrategy[Operations]] = {
     "fork": _each(_FORKS),
-    "roll_back": _each(_ROLLBACKS),
+    "roll_back": _each(
+        st.one_of(
+            st.builds(RollBack, _SEQUENCE, st.one_of(st.integers(0, 3), st.integers(0, LONGEST - 1))),
+            st.builds(RollBack, _SEQUENCE, _BESIDE, st.sampled_from((LAST_CALL, ALL_TOKENS))),
+        )
+    ),
     "save": st.one_of(
         _each(_SAVES),
-        _each(_LOADS),
-        _saved_and_loaded(),
-        _loaded_beside_a_length(),
-        _loaded_over_a_fork(),
+        _each(st.builds(Load, st.integers(0, 3), _SEQUENCE, st.integers(0, CONTEXTS - 1))),
+        # A sequence is saved, changed, and loaded again: over itself, so that a save that copies nothing shows.
+        st.builds(
+            lambda save, change, load: (save, *change, load),
+            _SAVES,
+            _CHANGES_OF_THE_SAVED,
+            st.builds(Load, st.integers(0, 1), st.just(SAVED)),
+        ),
+        # A load into a sequence that is as long as what is loaded, or a token shorter or longer.
+        st.tuples(_SAVES, _SEQUENCE, _BESIDE).map(
+            lambda drawn: (drawn[0], Grow(drawn[1], 0, drawn[2]), Load(0, drawn[1]))
+        ),
+        # A load into a sequence that was copied, or into its copy, before either has gone on; what is loaded is older than the copy.
+        st.one_of(
+            st.tuples(_FORKS, _LOADS_OVER_A_FORK),
+            st.tuples(_SAVES, _extends(1), _FORKS, _LOADS_OVER_A_FORK),
+        ),
     ),
     "drop": st.one_of(_each(_DROPS), st.tuples(_DROPS, _grows(DROPPED))),
-    "reorder": _each(_REORDERS),
-    "generate": _each(_GENERATIONS),
+    "reorder": _each(
+        st.lists(_SEQUENCE, min_size=1, max_size=SEQUENCES).map(lambda order: Reorder(tuple(order)))
+    ),
+    "generate": _each(
+        st.builds(
+            Generate,
+            _SEQUENCE,
+            st.one_of(st.integers(0, 5), st.integers(0, 5), st.integers(0, 15)),
+            _FEATURES,
+        )
+    ),
 }
 
 
-def sequence_stories(*names: str, most_rows: int = SEQUENCES) -> st.SearchStrategy[SequenceStory]:
-    """Scenarios with extensions, and with operations of these names."""
-    extends = _extends(most_rows) if most_rows > 1 else _one_sequence()
+def sequence_stories(*names: str, batches: bool = True) -> st.SearchStrategy[SequenceStory]:
+    """Scenarios with extensions, of one sequence alone or in batches, and with operations of these names."""
+    one_sequence = st.builds(Extend, _TOKENS.map(lambda tokens: ((0, tokens),)), st.just(0), _FEATURES)
+    extends = _extends(1) if batches else one_sequence
     # What is saved in a context is loaded into another one, which may have sequences by then.
-    later = _extends(most_rows, CONTEXTS) if "save" in names else extends
+    later = _extends(CONTEXTS) if "save" in names else extends
     # Operations by themselves come first, so that a case shrinks to them.
-    kinds = [_each(later), *(OPERATIONS[name] for name in names)]
-    operations = st.lists(st.one_of(kinds), max_size=8)
+    operations = st.lists(st.one_of([_each(later), *(OPERATIONS[name] for name in names)]), max_size=8)
     return st.builds(
         lambda model, features, first, more: SequenceStory(
             model, features, (first, *chain.from_iterable(more))
         ),
-        _numbers(64),
-        _features(),
+        st.integers(0, 63),
+        _FEATURES,
         extends,
         operations,
     )
