@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from oracle.lifecycle.ledger import Held, StateLedger
@@ -73,30 +73,27 @@ class Checks:
             Violation: one does not.
         """
         held = self.ledger.held
-        for place, promise in held.items():
-            if place in touched or self._promised.get(place) is not promise:
-                for flaw in self._flaws(place, promise, when):
-                    raise Violation(flaw)
+        for where, promise in held.items():
+            if where in touched or self._promised.get(where) is not promise:
+                group, block = where
+                for place in self.mirror.of_group(group):
+                    self._check(place, block, promise, when)
         self._promised = dict(held)
 
-    def _flaws(self, where: tuple[int, int], promise: Held, when: str) -> Iterator[Flaw]:
-        group, block = where
-        for place in self.mirror.of_group(group):
-            if place.window and promise.window is not None:
-                yield from self._window_flaws(place, block, promise, when)
-            elif not place.window and promise.temporal is not None:
-                right, found = self.model.right(place, promise.temporal), place.temporal(block)
-                if right is not None and found != right:
-                    yield self._flaw(place, block, found, promise.temporal, when)
-
-    def _window_flaws(self, place: StatePlace, block: int, promise: Held, when: str) -> Iterator[Flaw]:
-        assert promise.window is not None
-        window = promise.window
-        tokens = self.ledger.prefixes.last(window.end, place.window + window.newest)
-        for row, (prefix, found) in enumerate(zip(tokens, place.rows(block, 0, len(tokens)), strict=True)):
+    def _check(self, place: StatePlace, block: int, promise: Held, when: str) -> None:
+        """A state, or each row of a window, is that of the promised prefix."""
+        if not place.window:
+            prefixes = [] if promise.temporal is None else [promise.temporal]
+            seen: tuple[bytes, ...] = (place.temporal(block),) * len(prefixes)
+        elif promise.window is None:
+            return
+        else:
+            prefixes = self.ledger.prefixes.last(promise.window.end, place.window + promise.window.newest)
+            seen = place.rows(block, 0, len(prefixes))
+        for row, (prefix, found) in enumerate(zip(prefixes, seen, strict=True)):
             right = self.model.right(place, prefix)
             if right is not None and found != right:
-                yield self._flaw(place, block, found, prefix, when, row)
+                raise Violation(self._flaw(place, block, found, prefix, when, row if place.window else None))
 
     def _flaw(
         self, place: StatePlace, block: int, found: bytes, prefix: int, when: str, row: int | None = None

@@ -198,21 +198,9 @@ class Recurrent:
         mamba2_layers: int = 1,
         vocabulary: int = 24,
     ) -> None:
-        least = {
-            "num_spec": 0,
-            "block_size": 1,
-            "gdn_layers": 0,
-            "mamba2_layers": 0,
-            "vocabulary": 2,
-            "layers": 1,
-        }
-        given = (num_spec, block_size, gdn_layers, mamba2_layers, vocabulary, gdn_layers + mamba2_layers)
-        for (name, minimum), value in zip(least.items(), given, strict=True):
-            if value < minimum:
-                raise ValueError(f"{name} = {value}, but should be >= {minimum} [Recurrent]")
-        if layout not in {"SD", "DS"}:
-            raise ValueError(f"layout = {layout!r}, but should be 'SD' or 'DS' [Recurrent]")
-        self.setup = _setup(num_spec, block_size, layout, gdn_layers, mamba2_layers)
+        sorts = ((GatedDeltaNet, gdn_layers), (Mamba2, mamba2_layers))
+        groups = tuple(Group(sort.kept(num_spec, layout), layers=layers) for sort, layers in sorts if layers)
+        self.setup = Setup(groups, ("conv", "temporal"), block_size, num_spec, layout)
         self.vocabulary = vocabulary
         self.network = network(seed, (GatedDeltaNet,) * gdn_layers + (Mamba2,) * mamba2_layers, vocabulary)
 
@@ -222,8 +210,6 @@ class Recurrent:
 
     def advance(self, states: tuple[LayerState, ...], token: int) -> tuple[tuple[LayerState, ...], int]:
         """The states of all layers after one more token, and the token that the model says next."""
-        if not 0 <= token < self.vocabulary:
-            raise ValueError(f"token = {token}, but should be in [0, {self.vocabulary}) [Recurrent.advance]")
         return advanced(self.network, states, token)
 
     def continued(self, prompt: Sequence[int]) -> Iterator[int]:
@@ -234,12 +220,6 @@ class Recurrent:
         while True:
             yield said
             states, said = self.advance(states, said)
-
-
-def _setup(num_spec: int, block_size: int, layout: str, gdn_layers: int, mamba2_layers: int) -> Setup:
-    sorts = ((GatedDeltaNet, gdn_layers), (Mamba2, mamba2_layers))
-    groups = tuple(Group(sort.kept(num_spec, layout), layers=layers) for sort, layers in sorts if layers)
-    return Setup(groups, ("conv", "temporal"), block_size, num_spec, layout)
 
 
 def _normal(generator: Generator, *shape: int) -> Tensor:
