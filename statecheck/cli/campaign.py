@@ -37,11 +37,10 @@ from statecheck.cli.options import (
     together,
     workers_option,
 )
-from statecheck.execution.selection import listed
 from statecheck.execution.verdict import CLEAN, INCOMPLETE
 from statecheck.rooms import home
 from statecheck.util.command_lines import near
-from statecheck.util.text import said, say, visible
+from statecheck.util.text import listed, said, say, visible
 from statecheck.workers import limits
 from statecheck.workers.commands import run_command
 

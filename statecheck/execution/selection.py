@@ -184,8 +184,3 @@ class Offers:
 def _called() -> list[str]:
     """What properties call, by name."""
     return sorted({name for tested in load_properties().values() for name in tested.functions})
-
-
-def listed(text: str) -> tuple[str, ...]:
-    """The names in a text such as "a,b"."""
-    return tuple(one.strip() for one in text.split(",") if one.strip())

@@ -12,12 +12,13 @@ import pytest
 from statecheck.execution import profiles
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import Executor, choose_device, ordinary_port
-from statecheck.execution.selection import Offers, listed, require_declared_properties
+from statecheck.execution.selection import Offers, require_declared_properties
 from statecheck.kernels import triton_mode
 from statecheck.rooms import FOLDER
 from statecheck.subject import Subject, load
 from statecheck.suite.sanitizer import sanitizer
 from statecheck.suite.verdicts import FAIL_ON_UNTESTED, PropertyTests
+from statecheck.util.text import listed
 from statecheck.workers.port import InWorker
 from statecheck.workers.supervised import import_limited
 

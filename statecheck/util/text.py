@@ -75,3 +75,8 @@ _ALIKE = 0.85
 def meant_by(name: str, among: Iterable[str]) -> str:
     """The name that this one may be a slip for, "" if there is none."""
     return next(iter(get_close_matches(name, list(among), n=1, cutoff=_ALIKE)), "")
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The names in a text such as "a,b"."""
+    return tuple(one.strip() for one in text.split(",") if one.strip())

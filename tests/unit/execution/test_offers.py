@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from statecheck.cli import main as cli
-from statecheck.execution.selection import Offers, listed
+from statecheck.execution.selection import Offers
 from statecheck.execution.verdict import MISCONFIGURED
 from statecheck.suite.items import suite_of
+from statecheck.util.text import listed
 from subjects import adapted, load
 from tests.helpers.cases import toy
 
