@@ -28,6 +28,9 @@ class BrokenLaws:
     published: str = law(
         "A block that the prefix cache may publish holds the state after exactly the tokens before its boundary."
     )
+    hit: str = law(
+        "A request begins behind the last boundary of its tokens for which every group has a state that may be hit."
+    )
     saved: str = law(
         "A block that is being saved keeps the state after exactly its tokens until that is done."
     )

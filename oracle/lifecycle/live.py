@@ -26,12 +26,16 @@ class LiveLaws:
         block_sizes: tokens of a block, for attention and then for each recurrent group.
         window: conv rows that a forward reads.
         num_blocks: of the pool, with the null block.
+        recomputed: tokens at the end of a hit that are computed again, since a draft model reads what the model makes of them.
     """
 
     block_sizes: Sequence[int]
     window: int
     num_blocks: int
+    recomputed: int = 0
     known: KnownStates = field(default_factory=KnownStates)
+    _offered: frozenset[tuple[int, int, int]] = frozenset()
+    """(group, block, state) of what could be hit behind the step before."""
 
     @property
     def requests(self) -> dict[str, LiveRequest]:
@@ -55,9 +59,40 @@ class LiveLaws:
 
     def managed(self, seen: ObservedStep) -> list[Broken]:
         """What the engine broke around the forward: owners, outputs, and what is left."""
+        hits = list(self._hits(seen))
         owners = broken_by_pools(seen) if seen.pools else broken_by_owners(seen, self.num_blocks)
         said = [*self._outputs(seen), *self._ends(seen)]
-        return [*self._transfers(seen), *owners, *said, *self._left(seen)]
+        return [*hits, *self._transfers(seen), *owners, *said, *self._left(seen)]
+
+    def _hits(self, seen: ObservedStep) -> Iterator[Broken]:
+        """A request that begins hits what could be hit before the step, and is still there behind it.
+
+        The last token is computed always, since its logits are needed.
+        """
+        offered = frozenset(
+            (group, block, self.requests[name].state(count))
+            for group, block, name, count, _ in seen.published
+            if name
+        )
+        states = {(group, state) for group, _, state in offered & self._offered}
+        self._offered = offered
+        for name, decided in seen.scheduled.items():
+            request = self.requests[name]
+            known = request.prompt + request.said
+            for count in range(known - 1 - self.recomputed, decided.computed, -1) if decided.begins else ():
+                end = count + self.recomputed
+                pages = [*range(self.block_sizes[0], end, self.block_sizes[0]), end]
+                wanted = [(0, at) for at in pages] + [
+                    (group, count) for group in range(1, len(self.block_sizes))
+                ]
+                if all((group, request.state(at)) in states for group, at in wanted):
+                    yield (
+                        "hit",
+                        f"{name} begins behind {tokens_in_words(decided.computed)}",
+                        f"should begin behind {count}, which may be hit in every group",
+                        {"request": name, "tokens": count},
+                    )
+                    break
 
     def _rows(self, seen: ObservedStep) -> Iterator[Broken]:
         owned = {(name, group, block) for name, group, _, block in seen.owners}

@@ -341,3 +341,50 @@ def test_a_state_is_that_of_a_request_that_has_come_to_it() -> None:
     assert known.found(STATES[2]) == ("?", 0, ())
     known.requests["r1"].state(3)
     assert known.found(STATES[2]) == ("r1", 3, ())
+
+
+def published_of(name: str, *counts: int) -> list[Any]:
+    """Blocks of four tokens of attention, and of a recurrent group, that may be hit; what they hold is another law's."""
+    attention = [(0, 10 + count, name, count, []) for count in counts]
+    return [*attention, *((1, 30 + count, name, count, []) for count in counts)]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "begins_behind", "hits"),
+    [(8, 0, 4), (8, 4, None), (13, 8, 12), (13, 12, None), (4, 0, None), (5, 0, 4)],
+)
+def test_a_request_that_begins_like_an_ended_request_hits_its_last_boundary(
+    prompt: int, begins_behind: int, hits: int | None
+) -> None:
+    seen = LiveLaws((4, 4), window=2, num_blocks=64)
+    tokens = tuple(range(1, 14))
+    seen.add("r0", tokens)
+    seen.managed(ObservedStep(published=published_of("r0", 4, 8, 12)))
+    seen.add("r1", tokens[:prompt])
+    decided = {"r1": Decided(begins_behind, 1, 0, begins=True)}
+    broken = seen.managed(ObservedStep(scheduled=decided, published=published_of("r0", 4, 8, 12)))
+    found = [about["tokens"] for name, _, _, about in broken if name == "hit"]
+    assert found == ([] if hits is None else [hits])
+
+
+@pytest.mark.parametrize(("prompt", "hits"), [(8, []), (9, [4]), (12, [4]), (13, [8])])
+def test_the_last_block_of_a_hit_is_computed_again_for_a_draft_model(prompt: int, hits: list[int]) -> None:
+    seen = LiveLaws((4, 4), window=2, num_blocks=64, recomputed=4)
+    tokens = tuple(range(1, 14))
+    seen.add("r0", tokens)
+    seen.managed(ObservedStep(published=published_of("r0", 4, 8, 12)))
+    seen.add("r1", tokens[:prompt])
+    decided = {"r1": Decided(0, 1, 0, begins=True)}
+    broken = seen.managed(ObservedStep(scheduled=decided, published=published_of("r0", 4, 8, 12)))
+    assert [about["tokens"] for name, _, _, about in broken if name == "hit"] == hits
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_boundary_that_one_group_has_lost_is_no_hit(lost: int) -> None:
+    seen = LiveLaws((4, 4), window=2, num_blocks=64)
+    seen.add("r0", range(1, 9))
+    seen.managed(ObservedStep(published=published_of("r0", 4)))
+    seen.add("r1", range(1, 9))
+    left = [one for one in published_of("r0", 4) if one[0] != lost]
+    decided = {"r1": Decided(0, 8, 0, begins=True)}
+    assert "hit" not in [name for name, *_ in seen.managed(ObservedStep(scheduled=decided, published=left))]

@@ -74,7 +74,13 @@ class LiveEngine:
         self.worker = _worker(settings)(settings, self.config, self.caches, self.memory, self._drafts)
         self.hasher = block_hasher(settings, self.config, hashes)
         self.in_flight: collections.deque[Any] = collections.deque()
-        self.laws: LiveLaws | StagedLaws = LiveLaws(sizes, CONV_WIDTH - 1, settings.num_blocks)
+        self.laws: LiveLaws | StagedLaws = LiveLaws(
+            sizes,
+            CONV_WIDTH - 1,
+            settings.num_blocks,
+            # The release takes the last block of attention out of a hit.
+            recomputed=settings.kv_block_size if settings.method == "eagle" and settings.num_spec else 0,
+        )
         if settings.stages > 1:
             self.laws = StagedLaws(sizes, CONV_WIDTH - 1, settings.num_blocks, settings.stages)
 
