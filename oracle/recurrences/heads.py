@@ -1,0 +1,123 @@
+"""A token of a head as a step of its recurrence: heads that share keys, gates as logarithms, norms, and what is counted as operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import exp, sqrt
+
+from oracle.recurrences.bounds import SILU_SLOPE, Matrix, absolute, dot, silu, softplus
+from oracle.recurrences.delta import delta_step
+from oracle.recurrences.linear import linear_step
+from oracle.recurrences.rows import HeadStep
+from oracle.recurrences.ssm import decays, ssm_step
+
+Cube = Sequence[Sequence[Sequence[float]]]
+"""Numbers by token, head and channel."""
+Steps = Callable[[int, int], HeadStep]
+EPSILON = 1e-6
+"""Is added to the square of a norm."""
+
+
+def normalised(vector: Sequence[float]) -> list[float]:
+    """The vector of length 1 in its direction."""
+    length = sqrt(dot(vector, vector) + EPSILON)
+    return [value / length for value in vector]
+
+
+def delta_heads(
+    q: Cube,
+    k: Cube,
+    v: Cube,
+    gates: Cube | None,
+    beta: Sequence[Sequence[float]],
+    scale: float,
+    qk_l2norm: bool,
+) -> Steps:
+    """Steps of the delta rule. Several heads of values may share one of queries and keys.
+
+    Args:
+        gates: the logarithms of decays, of a head one, or one for each channel of the key; None without decay.
+    """
+
+    def step(token: int, head: int) -> HeadStep:
+        shared = head // (len(v[token]) // len(k[token]))
+        query, key, value = q[token][shared], k[token][shared], v[token][head]
+        if qk_l2norm:
+            query, key = normalised(query), normalised(key)
+        logs = gates[token][head] if gates is not None else [0.0]
+        decay = [exp(log) for log in logs] * (len(key) // len(logs))
+        share, sizes = beta[token][head], (absolute(query), absolute(key))
+        return HeadStep(
+            lambda state: delta_step(state, query, key, value, decay, share, scale),
+            lambda state: delta_step(state, *sizes, absolute(value), decay, abs(share), abs(scale), sign=1.0),
+            lambda state: delta_step(
+                state, *sizes, [0.0] * len(value), decay, abs(share), abs(scale), sign=1.0
+            ),
+            4.0 * len(key) + 8 + max(map(abs, logs)),
+        )
+
+    return step
+
+
+def linear_heads(q: Cube, k: Cube, v: Cube, gates: Sequence[Sequence[float]] | None, scale: float) -> Steps:
+    """Steps of linear attention, whose heads share nothing; `gates` are the logarithms of decays by token and head."""
+
+    def step(token: int, head: int) -> HeadStep:
+        shared = head // (len(v[token]) // len(k[token]))
+        query, key, value = q[token][shared], k[token][shared], v[token][head]
+        log = gates[token][head] if gates is not None else 0.0
+        sizes = absolute(query), absolute(key)
+        return HeadStep(
+            lambda state: linear_step(state, query, key, value, exp(log), scale),
+            lambda state: linear_step(state, *sizes, absolute(value), exp(log), abs(scale)),
+            lambda state: linear_step(state, *sizes, [0.0] * len(value), exp(log), abs(scale)),
+            2.0 * len(key) + 6 + abs(log),
+        )
+
+    return step
+
+
+def ssm_heads(
+    x: Cube,
+    dt: Cube,
+    a: Sequence[Matrix],
+    b: Cube,
+    c: Cube,
+    d: Matrix | None,
+    z: Cube | None,
+    dt_bias: Matrix | None,
+    dt_softplus: bool,
+) -> Steps:
+    """Steps of a selective state space. Several heads may share a group of `b` and `c`."""
+
+    def step(token: int, head: int) -> HeadStep:
+        group = head // (len(x[token]) // len(b[token]))
+        inputs, channels = x[token][head], range(len(x[token][head]))
+        bias = dt_bias[head] if dt_bias is not None else [0.0] * len(inputs)
+        times = [time + offset for time, offset in zip(dt[token][head], bias, strict=True)]
+        # The logarithm of 1 + exp(x) has an error of a rounding of the 1.
+        sizes = [
+            abs(time) + abs(offset) + (1.0 if dt_softplus else 0.0)
+            for time, offset in zip(dt[token][head], bias, strict=True)
+        ]
+        if dt_softplus:
+            times = [softplus(time) for time in times]
+        left = decays(times, a[head])
+        skip = d[head] if d is not None else [0.0] * len(inputs)
+        gate, gates = [1.0] * len(inputs), [1.0] * len(inputs)
+        if z is not None:
+            gate = [silu(one) for one in z[token][head]]
+            gates = [SILU_SLOPE * abs(one) for one in z[token][head]]
+        keys = b[token][group], c[token][group]
+        key_sizes = absolute(keys[0]), absolute(keys[1])
+        rates = max(abs(rate) * sizes[channel] for channel in channels for rate in a[head][channel])
+        return HeadStep(
+            lambda state: ssm_step(state, inputs, times, left, *keys, skip, gate),
+            lambda state: ssm_step(state, absolute(inputs), sizes, left, *key_sizes, absolute(skip), gates),
+            lambda state: ssm_step(
+                state, [0.0] * len(inputs), sizes, left, *key_sizes, absolute(skip), gates
+            ),
+            2.0 * len(keys[0]) + 12 + rates,
+        )
+
+    return step
