@@ -9,12 +9,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import prod
+from math import inf, prod
 from typing import Literal, get_args
 
 from statecheck.case.values import (
     CANARY,
+    ITEM_SIZES,
     Attribute,
+    Bounded,
     BufferMaker,
     Call,
     Device,
@@ -36,6 +38,7 @@ from statecheck.case.values import (
     Tensor,
     Value,
     View,
+    floats_of,
 )
 
 NOTHING_WRONG = "nothing"  # of a law that holds; otherwise a sentence stands there that says what breaks it
@@ -113,6 +116,8 @@ def difference(expected: Value, actual: Value, place: str, *, places: bool) -> D
     """Depth-first comparison of two values; bool and int are different types here, as are list and tuple."""
     if isinstance(actual, Record) and actual.type == "Damaged":
         return damage(actual, place)
+    if isinstance(expected, Bounded):
+        return _bounded_difference(expected, actual, place)
     if type(expected) is not type(actual):
         return Difference(place, brief(actual), brief(expected))
     if isinstance(expected, Tensor):
@@ -173,6 +178,48 @@ def _tensor_difference(expected: Tensor, actual: Tensor, place: str, *, places: 
     return None
 
 
+def _bounded_form(expected: Bounded, actual: Value, place: str) -> Difference | None:
+    """Whether it is a tensor of the expected type and shape; of memory that is observed as bytes, whether there are as many."""
+    if not isinstance(actual, Tensor):
+        return Difference(place, brief(actual), brief(expected))
+    if isinstance(actual.elements, bytes):
+        pairs = [(f"len({place})", len(actual.elements), len(expected.raw))]
+    else:
+        pairs = [
+            (f"{place}.{name}", getattr(actual, name), getattr(expected, name)) for name in ("dtype", "shape")
+        ]
+    return next(
+        (Difference(where, str(seen), str(want)) for where, seen, want in pairs if seen != want), None
+    )
+
+
+def _bounded_difference(expected: Bounded, actual: Value, place: str) -> Difference | None:
+    """The first element that is not within its bound, or not the expected bytes."""
+    if (difference := _bounded_form(expected, actual, place)) is not None:
+        return difference
+    size, raw = ITEM_SIZES[expected.dtype], expected.raw
+    seen: Sequence[float] = actual.values()
+    if isinstance(actual.elements, bytes):
+        raw = actual.elements
+        seen = floats_of(raw, expected.dtype)
+    near = {at: (value, bound) for at, value, bound in expected.near}
+    for at, found in enumerate(seen):
+        own, other = (one[at * size : (at + 1) * size] for one in (raw, expected.raw))
+        if at in near:
+            value, bound = near[at]
+            is_right, wanted = (
+                bound == inf or abs(found - value) <= bound,
+                f"within {bound:.3g} of {value:.9g}",
+            )
+        else:
+            is_right, wanted = own == other, f"{floats_of(other, expected.dtype)[0]!r} to the bit"
+        if not is_right:
+            index = expected.index(at)
+            where = f"{place}[{', '.join(map(str, index))}]"
+            return Difference(where, f"{found:.9g}", wanted, tensor=place, index=index)
+    return None
+
+
 def damage(actual: Record, place: str) -> Difference:
     """The guard byte nearest to the tensor at `place` that is not what it was."""
     before, after = actual["before"][::-1], actual["after"]
@@ -211,6 +258,8 @@ def brief(value: Value, limit: int = 24) -> str:
     """`value` in a line: tensors as `int32[0, 5]`, long ones cut in the middle."""
     if isinstance(value, Tensor):
         return _brief_tensor(value, limit)
+    if isinstance(value, Bounded):
+        return f"{value.dtype}{list(value.shape)} within bounds"
     if isinstance(value, bytes):
         return _cut_bytes(value, limit)
     if isinstance(value, Record):
@@ -292,6 +341,8 @@ def form_difference(expected: Value, actual: Value, place: str) -> Difference | 
             return Difference(f"len({place})", str(len(actual)), str(len(expected)))
         pairs = zip(expected, actual, strict=True)
         parts = ((wanted, seen, f"{place}[{at}]") for at, (wanted, seen) in enumerate(pairs))
+    elif isinstance(expected, Bounded):
+        return _bounded_form(expected, actual, place)
     elif type(expected) is not type(actual):
         return Difference(place, brief(actual), brief(expected))
     elif isinstance(expected, Tensor):
@@ -317,7 +368,7 @@ def form_difference(expected: Value, actual: Value, place: str) -> Difference | 
     return next(filter(None, (form_difference(*part) for part in parts)), None)
 
 
-_HAVE_PARTS = frozenset({Tensor, Record, dict, list, tuple, bytes})
+_HAVE_PARTS = frozenset({Tensor, Bounded, Record, dict, list, tuple, bytes})
 
 
 def parts_compared(expected: Expected, actual: Outcome) -> int:
@@ -339,7 +390,7 @@ def parts_of(outcome: Outcome) -> int:
 
 
 def _parts(value: Value) -> int:
-    if isinstance(value, Tensor):
+    if isinstance(value, Tensor | Bounded):
         return prod(value.shape)
     if isinstance(value, (list, tuple)):
         items: Iterable[Value] = value

@@ -117,6 +117,55 @@ class Tensor:
         return replace(self, on="host")
 
 
+@dataclass(frozen=True)
+class Bounded:
+    """What is expected of a float tensor whose elements are known within bounds: of a result, or of memory as it is observed.
+
+    `raw` are the bytes of all elements, in row-major order, which is where an element of no place in `near` has to agree to the bit. `near` has
+    the place of each other element, the number expected there, and by how much the tensor may differ from it: infinitely where nothing is expected.
+    `view` is what the memory is a view of for its reader, by shape, strides and offset in elements.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    raw: bytes
+    near: tuple[tuple[int, float, float], ...]
+    view: tuple[tuple[int, ...], tuple[int, ...], int] | None = None
+
+    def index(self, at: int) -> tuple[int, ...]:
+        """The index of an element by its place: in the view where the view has it, or else in the memory."""
+        shape, strides, rest = self.shape, dense_strides(self.shape), at
+        if self.view is not None:
+            shape, strides, rest = *self.view[:2], at - self.view[2]
+        found = [0] * len(shape)
+        for axis in sorted(range(len(shape)), key=lambda axis: -strides[axis]):
+            if shape[axis] > 1:
+                found[axis], rest = divmod(rest, strides[axis])
+        inside = rest == 0 and all(0 <= one < size for one, size in zip(found, shape, strict=True))
+        return tuple(found) if inside else (at,)
+
+
+def floats_of(raw: bytes, dtype: str) -> tuple[float, ...]:
+    """The numbers that the bytes of a float type stand for."""
+    if dtype == "bfloat16":
+        halves = struct.unpack(f"<{len(raw) // 2}H", raw)
+        return struct.unpack(
+            f"<{len(halves)}f", struct.pack(f"<{len(halves)}I", *(one << 16 for one in halves))
+        )
+    return struct.unpack(f"<{len(raw) // ITEM_SIZES[dtype]}{_FLOAT_CODES[dtype]}", raw)
+
+
+def raw_floats(values: Sequence[float], dtype: str) -> bytes:
+    """The bytes of numbers that a float type can hold exactly; the inverse of `floats_of`. Of bfloat16 others are cut off."""
+    if dtype == "bfloat16":
+        whole = struct.unpack(f"<{len(values)}I", struct.pack(f"<{len(values)}f", *values))
+        return struct.pack(f"<{len(values)}H", *(one >> 16 for one in whole))
+    return struct.pack(f"<{len(values)}{_FLOAT_CODES[dtype]}", *values)
+
+
+_FLOAT_CODES = {"float16": "e", "float32": "f", "float64": "d"}
+
+
 @lru_cache(4096)
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of a tensor without gaps, in row-major order."""

@@ -294,13 +294,14 @@ class Example:
 
         Outcomes are held against the rules when the example ends, so that a condition on them speaks first.
         """
-        return self._returned(*steps).value
+        return self.returned(*steps).value
 
     def leaves(self, *steps: Step) -> dict[str, Value]:
         """Execute `steps`; what the last call, which must not raise, leaves in all that it observes. As `returns`, it is compared at the end."""
-        return dict(self._returned(*steps).after)
+        return dict(self.returned(*steps).after)
 
-    def _returned(self, *steps: Step) -> Returned:
+    def returned(self, *steps: Step) -> Returned:
+        """Execute `steps`; the outcome of the last call, which must not raise. As `returns`, it is compared at the end."""
         outcome = self.run(*steps)
         last = len(self._run.calls) - 1
         if isinstance(outcome, Raised):

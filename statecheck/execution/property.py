@@ -55,7 +55,7 @@ _LAUNCHING = frozenset(
 
 def launches(function: str) -> bool:
     """Whether a documented function launches kernels."""
-    return function in _LAUNCHING or is_engine(function)
+    return function in _LAUNCHING or function.startswith("Recurrences.") or is_engine(function)
 
 
 @dataclass(frozen=True)

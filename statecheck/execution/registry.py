@@ -58,6 +58,8 @@ KINDS = frozenset(
         "byte-exact",
         "order-free",
         "memmove",
+        "recurrence",
+        "continuation",
         "partition",
         "classification",
         "padding",

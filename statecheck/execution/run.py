@@ -13,6 +13,7 @@ from typing import Any
 
 from statecheck.case.values import (
     ITEM_SIZES,
+    Bounded,
     Call,
     Expected,
     Let,
@@ -44,12 +45,13 @@ class KnownMemory:
 
     A name stands for a value, with the elements that its tensors hold now, or for the call that made or updated it.
     `found` are contents of dotted paths, as far as they are known. `written` are the bytes of pools without elements
-    that a view has written, by their places.
+    that a view has written, by their places. `bounded` are the names whose memory is known within bounds.
     """
 
     names: dict[str, Value] = field(default_factory=dict)
     found: dict[str, Value] = field(default_factory=dict)
     written: dict[str, dict[int, int]] = field(default_factory=dict)
+    bounded: dict[str, Bounded] = field(default_factory=dict)
     _closed: set[str] = field(default_factory=set)
 
     def bind(self, name: str, value: Value) -> None:
@@ -58,6 +60,7 @@ class KnownMemory:
         # Models are resolved for every call, and are large.
         (self._closed.add if is_closed(value) else self._closed.discard)(name)
         self.written.pop(name, None)
+        self.bounded.pop(name, None)
         for path in [path for path in self.found if path.startswith(f"{name}.")]:
             del self.found[path]
 
@@ -66,6 +69,7 @@ class KnownMemory:
             self.bind(step.name, step.value)
             return
         target = self.names[step.name]
+        self.bounded.pop(target.of if isinstance(target, View) else step.name, None)
         if isinstance(target, View):
             self._write(target, as_bytes(step.elements, target.dtype))
         else:
@@ -103,6 +107,8 @@ class KnownMemory:
     def contents(self, name: str) -> Value | None:
         """What `name` holds, in the form in which it is observed; None where that is not known."""
         value = self.names.get(name)
+        if name in self.bounded:
+            return self.bounded[name]
         if isinstance(value, View):
             return self._view(value)
         if isinstance(value, Tensor):
@@ -115,7 +121,10 @@ class KnownMemory:
         """Make `after`, contents by name, the known ones."""
         for name, value in after.items():
             old = self.names.get(name)
-            if isinstance(old, View):
+            self.bounded.pop(name, None)
+            if isinstance(value, Bounded):
+                self.bounded[name] = value
+            elif isinstance(old, View):
                 self._write(old, as_bytes(value.elements, value.dtype))
             elif isinstance(old, Tensor):
                 self.names[name] = replace(old, elements=value.elements)

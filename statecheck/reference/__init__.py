@@ -17,7 +17,7 @@ from oracle.errors import Refused
 from statecheck.case.values import Call, Expected, Refusal, Returned, Tensor, Value
 from statecheck.subject.profile import DOCUMENTS, Profile
 
-_TOPICS = ("layout", "batch", "builders", "align", "engines")
+_TOPICS = ("layout", "batch", "builders", "align", "engines", "recurrences")
 Rule = Callable[..., Any]
 """A function of the oracle."""
 _ANSWERS: dict[str, _Answer] = {}

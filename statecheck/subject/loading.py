@@ -274,7 +274,7 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
         return cast(Subject, importlib.import_module(_SEQUENCES).adapted(module, name))
     plain = importlib.import_module(_PLAIN)
     if offers(module, "STATECHECK_PROTOCOL"):
-        return cast(Subject, plain.adapted(module))
+        return cast(Subject, plain.adapted(module, name))
     plain.require_declared(module)
     return Subject(name or module.__name__, module)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from oracle.variants import Variants
 
@@ -21,6 +22,16 @@ class Profile(Variants):
     """Of the addresses in lists of pointers. Source: contract 1.8, `MambaCopyBuffers`."""
     copy_size_dtype: str = "int64"
     """Of the sizes in lists of pointers."""
+
+    # Kernels of recurrences (docs/recurrences.md).
+    null_slots: tuple[int, ...] = (-1,)
+    """The slots that stand for none: a row with such a slot is padding."""
+    state_order: str = "VK"
+    """In which order a head's state lies in memory: keys next to each other ("VK"), or values ("KV")."""
+    chunk: int = 64
+    """Tokens of a chunk of the chunked kernels: a sequence that is continued at a multiple of it gives the same bytes."""
+    accumulates: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """By function, the type in which a kernel accumulates, "input" for the type of its inputs, or "dot" for what tensor cores make of it: float32 where nothing is said."""
 
 
 DOCUMENTS = Profile()

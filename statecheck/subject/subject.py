@@ -140,7 +140,13 @@ LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
 _LIBRARY = "Sequences"
 """A whole library, which no document describes; nor do documents describe an engine, a class whose name ends with `Engine`."""
 _OF_RELEASES = frozenset(
-    {"GDNAttentionMetadataBuilder.update_block_table", "StateTransfer", "StateSlots", "TrackingPlan"}
+    {
+        "GDNAttentionMetadataBuilder.update_block_table",
+        "Recurrences",
+        "StateTransfer",
+        "StateSlots",
+        "TrackingPlan",
+    }
 )
 """Functions of releases beside their engines, which no document describes either."""
 _LAUNCH = "harness.launch"

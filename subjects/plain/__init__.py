@@ -19,15 +19,17 @@ from statecheck.util.text import meant_by
 from subjects.plain.outside import outside_of
 from subjects.plain.port import calls_so_far, use_port
 from subjects.plain.protocol import (
+    EVERY,
     FUNCTIONS,
     NEEDS,
+    RECURRENCES,
     SUPPLIED,
     TAKE_STARTS,
     VERSION,
     Plain,
 )
 
-TOPICS = ("chunks", "batch", "states", "context", "kernels", "lists", "runner")
+TOPICS = ("chunks", "batch", "states", "context", "kernels", "lists", "runner", "recurrences")
 
 
 def _documented_names() -> dict[str, Any]:
@@ -41,10 +43,10 @@ class PlainSubject(Subject):
     `supplied` are the names behind which there is none of these: they only hold what plain functions are handed.
     """
 
-    def __init__(self, port: ModuleType) -> None:
+    def __init__(self, port: ModuleType, name: str = "") -> None:
         profile = _profile_of(port)
         super().__init__(
-            port.__name__,
+            name or port.__name__,
             port,
             _known_of(port),
             profile=profile,
@@ -53,7 +55,9 @@ class PlainSubject(Subject):
             release=str(safe_getattr(port, "RELEASE", "")),
         )
         self.supplied = frozenset(SUPPLIED)
-        self.functions = tuple(plain.name for plain in FUNCTIONS)
+        # A port of kernels is not asked about builders, nor the other way round.
+        groups = [group for group in (FUNCTIONS, RECURRENCES) if any(offers(port, one.name) for one in group)]
+        self.functions = tuple(plain.name for group in groups for plain in group)
         self._names = SimpleNamespace(**_documented_names())
 
     def has(self, function: str) -> bool:
@@ -106,7 +110,7 @@ class _NotedPort(ModuleType):
     def __init__(self, port: ModuleType, note: NoteCall) -> None:
         super().__init__(port.__name__)
         self._port, self._note = port, note
-        self._functions = {plain.name: plain for plain in FUNCTIONS}
+        self._functions = {plain.name: plain for plain in EVERY}
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._port, name)
@@ -117,8 +121,8 @@ class _NotedPort(ModuleType):
         return function(**arguments)
 
 
-def adapted(port: ModuleType) -> PlainSubject:
-    """The port as a subject.
+def adapted(port: ModuleType, name: str = "") -> PlainSubject:
+    """The port as a subject, by the name of its module or another one.
 
     Raises:
         ValueError: the module does not follow the protocol of its version.
@@ -126,21 +130,21 @@ def adapted(port: ModuleType) -> PlainSubject:
     version = getattr(port, "STATECHECK_PROTOCOL", None)
     if version != VERSION:
         _refuse("STATECHECK_PROTOCOL", repr(version), str(VERSION), port)
-    offered = [plain for plain in FUNCTIONS if offers(port, plain.name)]
+    offered = [plain for plain in EVERY if offers(port, plain.name)]
     if not offered:
         _refuse("functions", "none", f"at least one of those in PROTOCOL.md{_meant(port)}", port)
     for plain in offered:
         if not _takes(getattr(port, plain.name), plain.arguments):
             _refuse(plain.name, _signature(getattr(port, plain.name)), plain.signature, port)
-    for name in safe_getattr(port, "TENSORS", ()):
-        if name not in TAKE_STARTS:
-            _refuse("TENSORS", repr(name), f"names of {', '.join(TAKE_STARTS)}", port)
-    return PlainSubject(port)
+    for function in safe_getattr(port, "TENSORS", ()):
+        if function not in TAKE_STARTS:
+            _refuse("TENSORS", repr(function), f"names of {', '.join(TAKE_STARTS)}", port)
+    return PlainSubject(port, name)
 
 
 def _meant(port: ModuleType) -> str:
     """Which functions of the protocol some of its names may have been meant to be."""
-    names = [plain.name for plain in FUNCTIONS]
+    names = [plain.name for plain in EVERY]
     near = {name: meant_by(name, names) for name in dir(port)}
     return "".join(f"; did you mean {near[name]} by {name}?" for name in near if near[name])
 
@@ -152,7 +156,7 @@ def require_declared(module: ModuleType) -> None:
         ValueError: it does.
     """
     documented = {symbol.partition(".")[0] for symbol in NEEDS}
-    plain = [function.name for function in FUNCTIONS if offers(module, function.name)]
+    plain = [function.name for function in EVERY if offers(module, function.name)]
     if not plain or any(offers(module, name) for name in documented):
         return
     meant = [name for name in dir(module) if name.startswith("STATECHECK_")]
@@ -214,4 +218,4 @@ def _known_of(port: ModuleType) -> tuple[KnownDeviation, ...]:
 
 def _documented_names_of(function: str) -> tuple[str, ...]:
     """The documented symbols that a function of the protocol answers for; the name itself for any other function."""
-    return next((plain.answers_for for plain in FUNCTIONS if function == plain.name), (function,))
+    return next((plain.answers_for for plain in EVERY if function == plain.name), (function,))

@@ -60,6 +60,24 @@ def _plain(signature: str, symbols: str) -> Plain:
 
 FUNCTIONS = tuple(_plain(*row) for row in _SIGNATURES.items())
 
+_KERNELS = (
+    "conv_update(x, weight, bias, activation, states, slots, query_start_loc, num_accepted)",
+    "conv_prefill(x, weight, bias, activation, states, slots, query_start_loc, has_state)",
+    "ssm_update(x, dt, A, B, C, D, z, dt_bias, dt_softplus, states, slots, query_start_loc, num_accepted)",
+    "ssd_prefill(x, dt, A, B, C, D, z, dt_bias, dt_softplus, chunk_size, states, slots, query_start_loc, has_state)",
+    "delta_recurrent(q, k, v, beta, scale, qk_l2norm, states, slots, query_start_loc, num_accepted)",
+    "delta_chunk(q, k, v, beta, scale, qk_l2norm, states, slots, query_start_loc, has_state)",
+    "gdn_recurrent(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, num_accepted)",
+    "gdn_chunk(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, has_state)",
+    "kda_recurrent(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, num_accepted)",
+    "kda_chunk(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, has_state)",
+    "linear_recurrent(q, k, v, g, scale, states, slots, query_start_loc, num_accepted)",
+    "linear_chunk(q, k, v, g, scale, states, slots, query_start_loc, has_state)",
+)
+"""Each kernel of a recurrence as docs/recurrences.md has it."""
+RECURRENCES = tuple(_plain(one, f"Recurrences.{one.partition('(')[0]}") for one in _KERNELS)
+EVERY = (*FUNCTIONS, *RECURRENCES)
+
 _WITH_A_CONTEXT = ("precopy_states", "postprocess_by_slot", "postprocess_by_row")
 SUPPLIED = {
     f"{_CONTEXT}.create": _WITH_A_CONTEXT,
@@ -71,7 +89,7 @@ SUPPLIED = {
 """Documented symbols that only hold what plain functions take: the adapter's own, where one of these functions needs them."""
 
 NEEDS = {
-    symbol: tuple(plain.name for plain in FUNCTIONS if symbol in plain.answers_for)
-    for symbol in dict.fromkeys(symbol for plain in FUNCTIONS for symbol in plain.answers_for)
+    symbol: tuple(plain.name for plain in EVERY if symbol in plain.answers_for)
+    for symbol in dict.fromkeys(symbol for plain in EVERY for symbol in plain.answers_for)
 }
 """The functions behind each documented symbol, all of which it needs."""

@@ -26,10 +26,11 @@ from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status, verdict_of
 from statecheck.report.scripts.script import repro_script
+from statecheck.subject import is_documented
 from statecheck.subject.profile import Profile
 from subjects import Subject, load
 from subjects.plain import PlainSubject, adapted
-from subjects.plain.protocol import FUNCTIONS, NEEDS, SUPPLIED
+from subjects.plain.protocol import FUNCTIONS, NEEDS, RECURRENCES, SUPPLIED
 from tests.helpers.cases import a_property
 from tests.helpers.hunts import hunt
 from tests.helpers.modules import ROOT, module
@@ -82,6 +83,17 @@ def test_the_document_has_every_function_with_its_arguments_and_symbols() -> Non
     assert documented == [(plain.signature, plain.answers_for) for plain in FUNCTIONS]
 
 
+def test_the_page_of_recurrences_has_every_kernel_with_its_arguments() -> None:
+    page = (ROOT / "docs/recurrences.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+\([^`]*\))`", page, re.MULTILINE) == [
+        plain.signature for plain in RECURRENCES
+    ]
+
+
+def test_the_port_of_the_examples_has_every_kernel() -> None:
+    assert load("examples.recurrences_port").functions == tuple(plain.name for plain in RECURRENCES)
+
+
 def test_the_document_has_every_attribute_that_the_adapter_reads() -> None:
     source = inspect.getsource(inspect.getmodule(adapted) or ModuleType("none"))
     source += (ROOT / "subjects/plain/port.py").read_text(encoding="utf-8")
@@ -91,7 +103,8 @@ def test_the_document_has_every_attribute_that_the_adapter_reads() -> None:
 
 
 def test_every_symbol_of_the_protocol_is_a_documented_one() -> None:
-    assert [symbol for symbol in (*NEEDS, *SUPPLIED) if not load("impl").has(symbol)] == []
+    documented = filter(is_documented, (*NEEDS, *SUPPLIED))
+    assert [symbol for symbol in documented if not load("impl").has(symbol)] == []
 
 
 def test_every_symbol_of_the_protocol_is_found_in_the_adapter() -> None:

@@ -52,6 +52,7 @@ integers = st.integers(-(2**70), 2**70)
 SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     str: names,
     int: integers,
+    float: st.floats(allow_nan=False),
     bool: st.booleans(),
     bytes: st.binary(max_size=6),
     type(None): st.none(),

@@ -1,0 +1,546 @@
+"""Batches for kernels of recurrences: rows of sequences, slots of a pool, and memory around all of it that nobody may read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import accumulate
+from math import prod
+from random import Random
+
+from hypothesis import strategies as st
+
+from properties.strategies.orders import schedules
+from properties.strategies.situations import NamedSituations, noted
+from statecheck.case.values import (
+    ITEM_SIZES,
+    Call,
+    Let,
+    Returned,
+    Step,
+    Tensor,
+    Value,
+    View,
+    boolean,
+    call,
+    dense_strides,
+    int32,
+    raw_floats,
+)
+from statecheck.subject.profile import DOCUMENTS, Profile
+
+RECURRENT = (
+    "conv_update",
+    "ssm_update",
+    "delta_recurrent",
+    "gdn_recurrent",
+    "kda_recurrent",
+    "linear_recurrent",
+)
+"""Functions that go through a row token by token: a row may end anywhere, and go on."""
+CHUNKED = ("conv_prefill", "ssd_prefill", "delta_chunk", "gdn_chunk", "kda_chunk", "linear_chunk")
+"""Functions that cut rows into chunks: rows may begin without a state."""
+_ALL = (*RECURRENT, *CHUNKED)
+CONTINUED_BY = dict(zip(CHUNKED, RECURRENT, strict=True))
+NOBODY = 99
+"""The sequence of a row of padding."""
+SSD_CHUNK = 16
+"""Tokens of a chunk, where the caller chooses."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a batch: so many tokens of a sequence from its token `first` on, and where its state is.
+
+    Args:
+        slots: the slot; with drafts one for each token. None for a row of padding.
+        accepted: with drafts, the tokens of the last step that were accepted.
+        is_fresh: it begins without a state.
+    """
+
+    sequence: int
+    first: int
+    length: int
+    slots: tuple[int, ...] | None
+    accepted: int = 1
+    is_fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Heads of queries and keys (or groups), heads of values, and the shape of a head's state. Of a convolution: channels, and its width as `keys`."""
+
+    heads: int
+    value_heads: int
+    keys: int
+    values: int
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers of a tensor: multiples of `unit` from `low` to `high`, which every float type holds exactly."""
+
+    low: int
+    high: int
+    unit: float
+
+    def of(self, key: str, count: int) -> list[float]:
+        random = Random(key)
+        return [random.randint(self.low, self.high) * self.unit for _ in range(count)]
+
+
+@dataclass(frozen=True)
+class Batch(NamedSituations):
+    """A call of a function, with the memory that it is made on.
+
+    Args:
+        options: what a function may do besides: norms of queries and keys, a bias, an activation, a gate, and so on.
+        slots: how many of the pool there are, without those that stand for none.
+        drafts: how many a row may have; None: rows have one slot each and no accepted counts.
+        packed: inputs of a token lie behind each other in one memory, as a projection leaves them.
+        spare_tokens: behind the last row.
+        gap: elements between the slots of the pool.
+        column: slots are a column, or a few neighbouring ones, of a wider table.
+        poisoned: what nobody may read is NaN, or else numbers.
+    """
+
+    function: str
+    sizes: Sizes
+    rows: tuple[Row, ...]
+    slots: int
+    seed: int = 0
+    dtype: str = "float32"
+    options: frozenset[str] = frozenset()
+    drafts: int | None = None
+    packed: bool = False
+    spare_tokens: int = 0
+    gap: int = 0
+    column: bool = False
+    poisoned: bool = True
+    schedule: str = ""
+    profile: Profile = field(default=DOCUMENTS, repr=False)
+
+    def of_release(self, profile: Profile) -> Batch:
+        """The same in the conventions of a subject."""
+        return replace(self, profile=profile)
+
+    # What there is.
+
+    @property
+    def first_slot(self) -> int:
+        """Slots are counted from the first that stands for a slot."""
+        return 1 if 0 in self.profile.null_slots else 0
+
+    @property
+    def tokens(self) -> int:
+        return sum(row.length for row in self.rows) + self.spare_tokens
+
+    @property
+    def is_conv(self) -> bool:
+        return self.function.startswith("conv")
+
+    @property
+    def state_dtype(self) -> str:
+        return self.dtype if self.is_conv else "float32"
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        """Of a slot."""
+        if self.is_conv:
+            return self.sizes.heads, self.sizes.keys - 1 + (self.drafts or 0)
+        return self.sizes.value_heads, self.sizes.values, self.sizes.keys
+
+    def pool(self, name: str) -> View:
+        """The view of the pool: slots, then the state's shape, in the order of memory that the subject has chosen."""
+        shape, (*outer, rows, columns) = self.state_shape, self.state_shape
+        inner = dense_strides(shape)
+        turned = "window first" in self.options if self.is_conv else self.profile.state_order == "KV"
+        if turned:
+            inner = (*dense_strides((*outer, columns, rows))[:-2], 1, rows)
+        slot = prod(shape) + self.gap
+        return View(name, self.state_dtype, (self.slots + self.first_slot, *shape), (slot, *inner), self.gap)
+
+    # What lies in memory.
+
+    def _numbers(self, name: str) -> Numbers:
+        return (_CHUNKED_NUMBERS if self.function in CHUNKED else {}).get(name) or _NUMBERS[name]
+
+    def _is_read(self, row: Row) -> bool:
+        return row.slots is not None
+
+    def _by_token(self, name: str, width: int) -> list[float]:
+        """Numbers of every token on the axis, by its sequence and its place in it; of tokens of padding what nobody may read."""
+        found = list[float]()
+        numbers = self._numbers(name)
+        for row in self.rows:
+            for at in range(row.first, row.first + row.length):
+                key = f"{self.seed} {name} {row.sequence} {at}"
+                found += numbers.of(key, width) if self._is_read(row) else self._unread(width)
+        return found + self._unread(width * self.spare_tokens)
+
+    def _unread(self, count: int) -> list[float]:
+        return [float("nan") if self.poisoned else 3.0] * count
+
+    def let_pool(self, name: str) -> Let:
+        """The pool: the state of each row in its slots, and what nobody may read elsewhere."""
+        view = self.pool(name)
+        assert view.strides is not None
+        size = view.offset + view.strides[0] * view.shape[0]
+        memory = self._unread(size)
+        inner = Tensor(view.dtype, self.state_shape, None, view.strides[1:])
+        places = tuple(inner.positions())
+        for row in self.rows:
+            if row.slots is None or row.is_fresh:
+                continue
+            for column, slot in enumerate(row.slots):
+                key = f"{self.seed} state {row.sequence} {column}"
+                start = view.offset + (slot + self.first_slot) * view.strides[0]
+                for place, number in zip(places, self._numbers("state").of(key, len(places)), strict=True):
+                    memory[start + place] = number
+        return Let(name, Tensor("uint8", (size * ITEM_SIZES[view.dtype],), raw_floats(memory, view.dtype)))
+
+    def _inputs(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Inputs that every token has, and their shapes without the tokens."""
+        heads, value_heads, keys, values = (getattr(self.sizes, name) for name in _SIZES)
+        if self.is_conv:
+            yield "x", (heads,)
+        elif self.function.startswith("ss"):
+            yield from (("x", (value_heads, values)), ("B", (heads, keys)), ("C", (heads, keys)))
+            if "gate" in self.options:
+                yield "z", (value_heads, values)
+        else:
+            yield from (("q", (heads, keys)), ("k", (heads, keys)), ("v", (value_heads, values)))
+
+    def _views(self, number: int) -> tuple[list[Step], dict[str, Value]]:
+        """The inputs of every token, in one memory if they are packed."""
+        inputs = dict(self._inputs())
+        lets, views = list[Step](), dict[str, Value]()
+        size = ITEM_SIZES[self.dtype]
+        columns = {name: self._by_token(name, prod(shape)) for name, shape in inputs.items()}
+        groups = [tuple(inputs)] if self.packed else [(name,) for name in inputs]
+        for group in groups:
+            widths = [prod(inputs[name]) for name in group]
+            gap = 3 if self.packed else 0
+            stride, memory = sum(widths) + gap, list[float]()
+            for token in range(self.tokens):
+                for name, width in zip(group, widths, strict=True):
+                    memory += columns[name][token * width : (token + 1) * width]
+                memory += self._unread(gap)
+            held = f"{'inputs' if self.packed else group[0]}{number}"
+            lets.append(Let(held, Tensor("uint8", (len(memory) * size,), raw_floats(memory, self.dtype))))
+            for name, offset in zip(group, accumulate(widths, initial=0), strict=False):
+                shape = inputs[name]
+                views[name] = View(
+                    held, self.dtype, (self.tokens, *shape), (stride, *dense_strides(shape)), offset
+                )
+        return lets, views
+
+    def _parameter(
+        self, number: int, name: str, shape: Sequence[int], dtype: str = "float32"
+    ) -> tuple[Let, View]:
+        """Numbers of the layer: the same for every batch."""
+        values = self._numbers(name).of(f"{self.seed} {name}", prod(shape))
+        held = f"{name}{number}"
+        raw = raw_floats(values, dtype)
+        return Let(held, Tensor("uint8", (len(raw),), raw)), View(held, dtype, tuple(shape))
+
+    def _gates(self, number: int, name: str, shape: tuple[int, ...]) -> tuple[Let, View]:
+        """Float32 numbers of every token."""
+        values = self._by_token(name, prod(shape))
+        held, raw = f"{name}{number}", raw_floats(values, "float32")
+        return Let(held, Tensor("uint8", (len(raw),), raw)), View(held, "float32", (self.tokens, *shape))
+
+    def _slots(self) -> Tensor:
+        width = 1 if self.drafts is None or self.is_conv else 1 + self.drafts
+        null = self.profile.null_slots[0]
+        rows = [
+            [slot + self.first_slot for slot in row.slots[:width]]
+            if row.slots is not None
+            else [null] * width
+            for row in self.rows
+        ]
+        of_tokens = self.drafts is not None and not self.is_conv
+        shape = (len(rows), width) if of_tokens else (len(rows),)
+        flat = tuple(slot for row in rows for slot in ((77, *row, 77) if self.column else row))
+        if not self.column:
+            return Tensor("int32", shape, flat)
+        return Tensor("int32", shape, flat, (width + 2, 1) if of_tokens else (3,), 1)
+
+    def steps(self, number: int = 0, pool: str = "") -> list[Step]:
+        """The memory, and the call on it.
+
+        Args:
+            number: of the call in its example.
+            pool: of an earlier call, that this call goes on with.
+        """
+        lets, arguments = self._views(number)
+        heads, value_heads, keys, _values = (getattr(self.sizes, name) for name in _SIZES)
+
+        def given(name: str, made: tuple[Let, View]) -> None:
+            lets.append(made[0])
+            arguments[name] = made[1]
+
+        if self.is_conv:
+            given("weight", self._parameter(number, "weight", (heads, keys), self.dtype))
+            arguments["bias"] = None
+            if "bias" in self.options:
+                given("bias", self._parameter(number, "bias", (heads,), self.dtype))
+            arguments["activation"] = "silu" if "activation" in self.options else None
+        elif self.function.startswith("ss"):
+            self._ssm(number, given, arguments)
+        else:
+            arguments["scale"] = 0.5
+            if not self.function.startswith("linear"):
+                given("beta", self._gates(number, "beta", (value_heads,)))
+                arguments["qk_l2norm"] = "norm" in self.options
+            if self.function.startswith("kda"):
+                given("g", self._gates(number, "g", (value_heads, keys)))
+            elif self.function.startswith("gdn") or "decay" in self.options:
+                given("g", self._gates(number, "g", (value_heads,)))
+            elif self.function.startswith("linear"):
+                arguments["g"] = None
+        if not pool:
+            pool = f"states{number}"
+            lets.append(self.let_pool(pool))
+        arguments |= {
+            "states": self.pool(pool),
+            "slots": self._slots(),
+            "query_start_loc": int32(list(accumulate((row.length for row in self.rows), initial=0))),
+            "num_accepted": int32([row.accepted for row in self.rows]) if self.drafts is not None else None,
+            "has_state": boolean([not row.is_fresh for row in self.rows]),
+            "chunk_size": SSD_CHUNK,
+        }
+        names = _ARGUMENTS[self.function]
+        made: Call = call(
+            f"Recurrences.{self.function}",
+            observes=(pool,),
+            schedule=self.schedule,
+            **{name: arguments[name] for name in names},
+        )
+        return [*lets, made]
+
+    def _ssm(
+        self, number: int, given: Callable[[str, tuple[Let, View]], None], arguments: dict[str, Value]
+    ) -> None:
+        """Mamba-2 has one decay for a head, which kernels are handed as a view that repeats it; Mamba-1 has a matrix."""
+        value_heads, values, keys = self.state_shape
+        one_decay = self.function == "ssd_prefill" or "one decay" in self.options
+        for name, shape in (("dt", (value_heads,)), ("A", (value_heads,)), ("dt_bias", (value_heads,))):
+            own = shape if one_decay else (*shape, values) if name != "A" else (*shape, values, keys)
+            made = self._gates(number, name, own) if name == "dt" else self._parameter(number, name, own)
+            let, view = made
+            if one_decay and self.function != "ssd_prefill":
+                wide = (values, keys) if name == "A" else (values,)
+                view = replace(
+                    view,
+                    shape=(*view.shape, *wide),
+                    strides=(*dense_strides(view.shape), *(0 for _ in wide)),
+                )
+            if name != "dt_bias" or "softplus" in self.options:
+                given(name, (let, view))
+            else:
+                arguments[name] = None
+        arguments["dt_softplus"] = "softplus" in self.options
+        arguments["D"] = None
+        arguments.setdefault("z", None)
+        if "skip" in self.options:
+            given("D", self._parameter(number, "D", (value_heads, values)))
+
+    # What came of it.
+
+    def output(self, outcome: Returned, row: int) -> bytes:
+        """The bytes of a row's outputs."""
+        result = outcome.value
+        width = prod(result.shape[1:])
+        first = sum(one.length for one in self.rows[:row])
+        values = result.values()[first * width : (first + self.rows[row].length) * width]
+        return raw_floats(values, result.dtype)
+
+    def state(self, outcome: Returned, slot: int) -> bytes:
+        """The bytes of a slot's elements, in row-major order."""
+        ((name, held),) = outcome.after
+        view = self.pool(name)
+        assert view.strides is not None
+        size, raw = ITEM_SIZES[view.dtype], bytes(held.elements)
+        start = view.offset + (slot + self.first_slot) * view.strides[0]
+        inner = Tensor(view.dtype, self.state_shape, None, view.strides[1:], start)
+        return b"".join(raw[at * size : (at + 1) * size] for at in inner.positions())
+
+    def conditions(self) -> dict[str, bool]:
+        read = [row for row in self.rows if row.slots is not None]
+        return {
+            "several rows": len(read) > 1,
+            "a row of padding without a slot": len(read) < len(self.rows),
+            "a row without tokens": any(not row.length for row in self.rows),
+            "tokens behind the last row": self.spare_tokens > 0,
+            "several heads of values for one of keys": self.sizes.value_heads > self.sizes.heads,
+            "sizes that are no powers of two": any(
+                size & (size - 1) for size in (self.sizes.keys, self.sizes.values)
+            ),
+            "inputs in one memory": self.packed,
+            "room between slots": self.gap > 0,
+            "slots as a column": self.column,
+            "drafts": bool(self.drafts),
+            "several accepted tokens": self.drafts is not None and any(row.accepted > 1 for row in read),
+            "a row without a state": any(row.is_fresh for row in read),
+            "several chunks": any(row.length > self.chunk for row in read),
+            "inputs of half precision": self.dtype != "float32",
+            "another order of programs": bool(self.schedule),
+        }
+
+    @property
+    def chunk(self) -> int:
+        """Tokens of a chunk."""
+        return SSD_CHUNK if self.function == "ssd_prefill" else 1 if self.is_conv else self.profile.chunk
+
+    # The same otherwise.
+
+    def of_functions(self, offered: Sequence[str]) -> Batch:
+        """The same for one of these functions, where it is for another one."""
+        if self.function in offered:
+            return self
+        function = offered[_ALL.index(self.function) % len(offered)]
+        own, other = _sizes_of(self.function), _sizes_of(function)
+        return replace(self, function=function, sizes=other[own.index(self.sizes) % len(other)])
+
+    def alone(self, row: int) -> Batch:
+        """One of its rows without the others."""
+        return replace(self, rows=(self.rows[row],), spare_tokens=0)
+
+    def relabelled(self, slots: Sequence[int]) -> Batch:
+        """Each slot with another number."""
+        rows = [
+            replace(row, slots=None if row.slots is None else tuple(slots[slot] for slot in row.slots))
+            for row in self.rows
+        ]
+        return replace(self, rows=tuple(rows))
+
+
+_SIZES = ("heads", "value_heads", "keys", "values")
+_ROWS = ("states", "slots", "query_start_loc")
+_NAMED: Mapping[str, tuple[str, ...]] = {
+    "conv": ("x", "weight", "bias", "activation"),
+    "ssm": ("x", "dt", "A", "B", "C", "D", "z", "dt_bias", "dt_softplus"),
+    "ssd": ("x", "dt", "A", "B", "C", "D", "z", "dt_bias", "dt_softplus", "chunk_size"),
+    "delta": ("q", "k", "v", "beta", "scale", "qk_l2norm"),
+    "gdn": ("q", "k", "v", "g", "beta", "scale", "qk_l2norm"),
+    "kda": ("q", "k", "v", "g", "beta", "scale", "qk_l2norm"),
+    "linear": ("q", "k", "v", "g", "scale"),
+}
+_ARGUMENTS = {
+    name: (*_NAMED[name.partition("_")[0]], *_ROWS, "num_accepted" if name in RECURRENT else "has_state")
+    for name in (*RECURRENT, *CHUNKED)
+}
+"""The arguments of each function, as docs/recurrences.md has them."""
+
+_NUMBERS = {
+    **dict.fromkeys(("x", "v", "z", "state"), Numbers(-8, 8, 0.25)),
+    **dict.fromkeys(("q", "k", "B", "C", "weight", "bias", "D"), Numbers(-4, 4, 0.25)),
+    "g": Numbers(-12, 0, 0.125),
+    "beta": Numbers(0, 8, 0.125),
+    "dt": Numbers(0, 8, 0.125),
+    "dt_bias": Numbers(-8, 8, 0.125),
+    "A": Numbers(-8, -1, 0.25),
+}
+_CHUNKED_NUMBERS = {
+    # A sum of absolute values grows with each token by the square of a key: over a hundred tokens a bound stays small where keys are short.
+    "k": Numbers(-1, 1, 0.125),
+    "beta": Numbers(0, 8, 0.0625),
+    "g": Numbers(-4, 0, 0.0625),
+}
+
+_SMALL = (Sizes(1, 1, 4, 2), Sizes(1, 2, 3, 5), Sizes(2, 4, 8, 8), Sizes(1, 1, 2, 9))
+_TILES = (Sizes(1, 1, 8, 8), Sizes(1, 2, 16, 8))
+_CHANNELS = (Sizes(2, 2, 2, 1), Sizes(3, 3, 4, 1), Sizes(5, 5, 3, 1))
+"""Few, since kernels are compiled for each."""
+_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "conv": ("bias", "activation", "window first"),
+    "ss": ("gate", "softplus", "skip", "one decay"),
+    "linear": ("decay",),
+    "delta": ("norm",),
+    "gdn": ("norm",),
+    "kda": ("norm",),
+}
+_MOST_TOKENS = 4
+_AROUND_CHUNKS = (15, 16, 17, 33, 63, 64, 65, 70)
+
+
+def _sizes_of(function: str) -> tuple[Sizes, ...]:
+    if function.startswith("conv"):
+        return _CHANNELS
+    return _TILES if function in CHUNKED else _SMALL
+
+
+@cache
+def _lengths(group: Sequence[str]) -> st.SearchStrategy[int]:
+    few = st.integers(0, _MOST_TOKENS)
+    return few if group is RECURRENT else few | st.sampled_from(_AROUND_CHUNKS)
+
+
+@st.composite
+def batches(
+    draw: st.DrawFn,
+    group: tuple[str, ...],
+    *,
+    drafts: bool | None = None,
+    padding: bool = True,
+) -> Batch:
+    """Batches of a function of the group.
+
+    Args:
+        drafts: whether rows have drafts; None: either.
+        padding: whether there are rows and tokens of padding.
+    """
+    has_drafts = group is RECURRENT and (draw(st.booleans()) if drafts is None else drafts)
+    most_drafts = draw(st.integers(0, 2)) if has_drafts else None
+    columns = 1 if most_drafts is None else 1 + most_drafts
+    lengths = _lengths(group) if most_drafts is None else st.integers(0, columns)
+    drawn = draw(
+        st.lists(
+            st.tuples(st.integers(0, 2), lengths, st.integers(1, columns), st.booleans()),
+            min_size=1,
+            max_size=3,
+        )
+    )
+    slots = len(drawn) * columns + draw(st.integers(0, 2))
+    order = draw(st.permutations(range(slots)))
+    rows = [
+        Row(
+            number,
+            first,
+            length,
+            tuple(order[number * columns : (number + 1) * columns]),
+            accepted,
+            is_fresh and group is CHUNKED,
+        )
+        for number, (first, length, accepted, is_fresh) in enumerate(drawn)
+    ]
+    if padding and draw(st.booleans()):
+        rows.insert(draw(st.integers(0, len(rows))), Row(NOBODY, 0, draw(st.integers(0, 1)), None))
+    function = draw(st.sampled_from(group))
+    return noted(
+        Batch(
+            function,
+            draw(st.sampled_from(range(len(_SMALL))).map(lambda number: _size(function, number))),
+            tuple(rows),
+            slots,
+            draw(st.integers(0, 3)),
+            draw(st.sampled_from(("float32", "bfloat16", "float16"))),
+            draw(
+                st.frozensets(st.sampled_from(sorted({one for names in _OPTIONS.values() for one in names})))
+            ),
+            most_drafts,
+            draw(st.booleans()),
+            draw(st.integers(0, 2)) if padding else 0,
+            draw(st.integers(0, 3)),
+            draw(st.booleans()),
+            draw(st.booleans()),
+            draw(schedules()),
+        )
+    )
+
+
+def _size(function: str, number: int) -> Sizes:
+    sizes = _sizes_of(function)
+    return sizes[number % len(sizes)]

@@ -1,0 +1,1 @@
+"""Adapters of recurrences, and defects that are planted in copies of them."""
