@@ -29,7 +29,7 @@ from subjects.plain.protocol import (
     Plain,
 )
 
-TOPICS = ("chunks", "batch", "states", "context", "kernels", "lists", "runner", "recurrences")
+TOPICS = ("functions", "align", "recurrences")
 
 
 def _documented_names() -> dict[str, Any]:

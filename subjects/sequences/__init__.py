@@ -14,11 +14,10 @@ from statecheck.case.bucket import last_scenario
 from statecheck.subject.known import known_in
 from statecheck.subject.subject import SequenceChoices, Subject
 from subjects.sequences.conditions import CONDITIONS
-from subjects.sequences.layers import first_layer
 from subjects.sequences.library import Isolated, Library, Local
 from subjects.sequences.protocol import PortModule
 from subjects.sequences.scenario import Sequences
-from subjects.sequences.states import first_difference
+from subjects.sequences.states import first_difference, first_layer
 
 __all__ = ["adapted"]
 

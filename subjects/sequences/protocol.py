@@ -14,9 +14,7 @@ VERSION = "STATECHECK_SEQUENCES"
 NEEDED = ("models", "new", "extend")
 CHOSEN_MODELS = "STATECHECK_MODELS"
 """Variable of the environment: names or patterns of the models to draw from, separated by commas."""
-WITH_FEATURES = ("new", "extend", "generate")
 OPERATIONS = ("extend", "fork", "roll_back", "save", "load", "drop", "reorder", "generate")
-OPTIONAL = (*OPERATIONS[1:], "length", "states", "effects", "close")
 
 
 @dataclass(frozen=True)

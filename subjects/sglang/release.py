@@ -14,8 +14,7 @@ os.environ.setdefault("SGLANG_NATIVE_MOVE_KV_CACHE", "1")
 os.environ.setdefault("SGLANG_MAMBA_CONV_DTYPE", "float32")
 os.environ.setdefault("SGLANG_MAMBA_SSM_DTYPE", "float32")
 
-from subjects.sglang.operators import install_operators
-from subjects.sglang.stand_ins import stand_in
+from subjects.sglang.stand_ins import install_operators, stand_in
 
 __all__ = ["RELEASE", "RELEASE_NAME", "NotOffered", "find"]
 

@@ -25,8 +25,8 @@ from subjects.kit.wire import (
     read_numbers,
     write_numbers,
 )
-from subjects.sglang.cache_params import LAYERS, cache_params, ranks
 from subjects.sglang.release import RELEASE, NotOffered, find
+from subjects.sglang.shapes import LAYERS, cache_params, ranks
 
 __all__ = ["StateTransfer"]
 _DISAGGREGATION = "sglang.srt.disaggregation"

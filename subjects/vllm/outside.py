@@ -53,7 +53,6 @@ def _binds_nothing(call: Call) -> bool:
 _MAMBA = "Mamba?AttentionMetadataBuilder"
 _GDN = "GDNAttentionMetadataBuilder"
 _SPLIT = "split_decodes_and_prefills"
-_GATHER = "mamba_get_block_table_tensor"
 
 
 def _config(constructed: Call) -> BuilderConfig:

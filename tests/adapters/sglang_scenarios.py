@@ -170,7 +170,7 @@ def planted(strategy: str, place: str, plant: Plant) -> list[str]:
 
 def ranks_after_a_scheduler() -> list[str]:
     """What the release says if it is to see two ranks in a process in which a scheduler of one rank ran."""
-    from subjects.sglang.cache_params import ranks
+    from subjects.sglang.shapes import ranks
 
     broken_laws(**PLAIN["host memory"])
     try:

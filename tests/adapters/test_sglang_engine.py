@@ -43,6 +43,21 @@ except NotOffered as reason:
 """
 """In a checkout, the package of the release has Python files alone."""
 
+BESIDE_ANOTHER_TORCH = """
+from types import SimpleNamespace
+from subjects.sglang.engine import releases
+from subjects.sglang.engine.tree import Prefix
+tree = SimpleNamespace(insert=lambda _: None, reset=lambda: None)
+scheduler = SimpleNamespace(tree_cache=tree, flush_cache=lambda: None)
+right = [Prefix((0,), (1,), None), Prefix((0, 1), (2,), 1), Prefix((0, 2), (3,), 2)]
+for compiled_for, found in [("1.0.0", right), ("1.0.0", right[1:]), (releases.torch.__version__.partition("+")[0], [])]:
+    releases._compiled_for, releases.prefixes = lambda: compiled_for, lambda *_: found
+    try:
+        print(releases.require_core_for_torch(scheduler, 1))
+    except releases.NotOffered as reason:
+        print(str(reason).partition(" is compiled")[0])
+"""
+
 
 @cache
 def broken() -> dict[str, list[str]]:
@@ -57,16 +72,27 @@ def broken() -> dict[str, list[str]]:
     return found
 
 
-def test_a_checkout_that_was_not_built_does_not_offer_the_core_in_rust() -> None:
+@pytest.mark.parametrize(
+    ("script", "printed"),
+    [
+        (WITHOUT_RUST, ["the core in Rust, which is not built here"]),
+        (
+            BESIDE_ANOTHER_TORCH,
+            ["None", "the core in Rust, which gives back other slots than were inserted: it", "None"],
+        ),
+    ],
+    ids=["not built", "beside another torch"],
+)
+def test_the_core_in_rust_is_not_offered_where_it_does_not_work(script: str, printed: list[str]) -> None:
     done = subprocess.run(
-        [str(PYTHON), "-c", WITHOUT_RUST],
+        [str(PYTHON), "-c", script],
         capture_output=True,
         text=True,
         check=False,
         env=rooms.added_to(dict(os.environ)),
         cwd=rooms.FOLDER,
     )
-    assert done.stdout.splitlines()[-1:] == ["the core in Rust, which is not built here"], done.stderr[-2000:]
+    assert done.stdout.splitlines()[-len(printed) :] == printed, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("name", [*PLAIN, "a session", "late copies", "a gigabyte of host memory"])

@@ -6,11 +6,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from mlx_lm.models.cache import ArraysCache
+
 from subjects.sequences.mlx_lm import generation
 from subjects.sequences.mlx_lm import models as built
-from subjects.sequences.mlx_lm import states as cache_states
-from subjects.sequences.mlx_lm.architectures import architectures
-from subjects.sequences.mlx_lm.context import MlxContext
+from subjects.sequences.mlx_lm.context import MlxContext, states_of
+from subjects.sequences.mlx_lm.models import architectures
 from subjects.sequences.mlx_lm.script import script_of
 from subjects.sequences.sizes import NotBuilt
 
@@ -24,7 +25,6 @@ EFFECTS = {
     "extend: rows of a batch were padded": "extend",
     "extend: rows that have tokens were merged": "extend",
     "reorder: rows of a batch changed places": "reorder",
-    "roll_back: a cache was trimmed": "roll_back",
     "engine: a draft was accepted": "generate",
     "engine: a draft was rejected": "generate",
     "past: the cache of a prompt was continued": "generate",
@@ -79,9 +79,13 @@ def fork(context: MlxContext, source: int, target: int) -> None:
     context.fork(source, target)
 
 
-def roll_back(context: MlxContext, sequence: int, n: int) -> None:
-    """Trim the prompt cache."""
-    context.roll_back(sequence, n)
+if ArraysCache(1).is_trimmable():
+    # Up to 0.32.2 no cache with states of a fixed size can be trimmed, and each model of this port has such a cache.
+    EFFECTS["roll_back: a cache was trimmed"] = "roll_back"
+
+    def roll_back(context: MlxContext, sequence: int, n: int) -> None:
+        """Trim the prompt cache."""
+        context.roll_back(sequence, n)
 
 
 def save(context: MlxContext, sequence: int) -> tuple[bytes, list[int]]:
@@ -111,7 +115,7 @@ def length(context: MlxContext, sequence: int) -> int:
 
 def states(context: MlxContext, sequence: int) -> list[tuple[str, list[float]]]:
     """What the prompt cache holds of a sequence, layer by layer."""
-    return cache_states.states(context.caches[sequence])
+    return states_of(context.caches[sequence])
 
 
 def effects(context: MlxContext) -> Mapping[str, int]:

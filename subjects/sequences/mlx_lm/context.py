@@ -1,9 +1,9 @@
-"""The sequences of a model of mlx-lm: a prompt cache each, which are merged for a batch."""
+"""The sequences of a model of mlx-lm: a prompt cache each, which are merged for a batch, and the states in it."""
 
 import copy
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,12 +12,34 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 from mlx_lm.models.cache import (
+    ArraysCache,
+    CacheList,
+    KVCache,
     can_trim_prompt_cache,
     load_prompt_cache,
     make_prompt_cache,
     save_prompt_cache,
     trim_prompt_cache,
 )
+
+
+def states_of(cache: Sequence[Any]) -> list[tuple[str, list[float]]]:
+    """By name, in the order of the layers."""
+    found = [pair for number, layer in enumerate(cache) for pair in _layer(f"layer {number}", layer)]
+    return [(name, np.array(array.astype(mx.float32)).ravel().tolist()) for name, array in found]
+
+
+def _layer(name: str, layer: Any) -> Iterator[tuple[str, mx.array]]:
+    if isinstance(layer, CacheList):
+        for index, part in enumerate(layer.caches):
+            yield from _layer(f"{name}, part {index}", part)
+    elif isinstance(layer, ArraysCache):
+        for index, array in enumerate(layer.cache):
+            if array is not None:
+                yield f"{name}, state {index}", array
+    elif type(layer) is KVCache and layer.offset:
+        yield f"{name}, keys", layer.keys[..., : layer.offset, :]
+        yield f"{name}, values", layer.values[..., : layer.offset, :]
 
 
 @dataclass

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 from subjects.sequences.mlx_lm import generation
-from subjects.sequences.mlx_lm.configurations import Layout, arguments
+from subjects.sequences.mlx_lm.models import Layout, arguments
 
 _TEMPLATE = """\
 # pip install mlx-lm=={release} "mlx[cpu]=={mlx}"

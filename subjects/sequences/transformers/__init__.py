@@ -14,13 +14,12 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import torch
 import transformers
 
-from subjects.sequences.histories import UNCROPPABLE
+from subjects.sequences.conditions import UNCROPPABLE
 from subjects.sequences.sizes import NotBuilt
 from subjects.sequences.transformers import generation, weights
 from subjects.sequences.transformers import states as cache_states
-from subjects.sequences.transformers.architectures import architectures, model_class
 from subjects.sequences.transformers.context import TransformersContext, keeps_states
-from subjects.sequences.transformers.models import build, layer_kinds
+from subjects.sequences.transformers.models import architectures, build, layer_kinds, model_class
 from subjects.sequences.transformers.script import script_of
 
 STATECHECK_SEQUENCES = 1

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache, StaticCache
 
-from subjects.sequences.histories import UNCROPPABLE
+from subjects.sequences.conditions import UNCROPPABLE
 from subjects.sequences.transformers import batches
 from subjects.sequences.transformers.batches import CacheRows
 from subjects.sequences.transformers.forward import DIRECT, NO_CACHE, forward

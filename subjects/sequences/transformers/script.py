@@ -10,10 +10,10 @@ import torch
 import transformers
 
 from subjects.sequences.transformers import weights
-from subjects.sequences.transformers.architectures import configuration_class, model_class
 from subjects.sequences.transformers.context import TransformersContext
 from subjects.sequences.transformers.forward import cache_name
 from subjects.sequences.transformers.generation import CONTINUOUS
+from subjects.sequences.transformers.models import configuration_class, model_class
 from subjects.sequences.transformers.trace import tracing
 
 _TEMPLATE = """\

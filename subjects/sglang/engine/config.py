@@ -10,13 +10,13 @@ from oracle.lifecycle.named_states import FIRST_SAMPLED
 from subjects.kit.ports import free_port, on_a_free_port
 from subjects.sglang.engine.drafts import draft_arguments
 from subjects.sglang.engine.host_tier import host_arguments
+from subjects.sglang.engine.loop import session_arguments
 from subjects.sglang.engine.releases import (
     allow_without_gpu,
     leave_process,
     make_scheduler,
     strategy_arguments,
 )
-from subjects.sglang.engine.sessions import session_arguments
 from subjects.sglang.engine.settings import CONV_WIDTH, INTERVAL, LAYERS, VOCABULARY, RadixSettings
 from subjects.sglang.release import find
 

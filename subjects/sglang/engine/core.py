@@ -11,8 +11,8 @@ from typing import Any
 from oracle.lifecycle.broken_laws import Broken, BrokenLaws, in_sentences
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.observed import Decided, ObservedStep, Owner, Stored
-from subjects.sglang.engine.copies import COPIES
-from subjects.sglang.engine.inputs import generate, message, open_session, session_parameters
+from subjects.sglang.engine.host import COPIES
+from subjects.sglang.engine.loop import generate, message, open_session, session_parameters
 from subjects.sglang.engine.running import Running, running
 from subjects.sglang.engine.settings import ATTENTION, CONV_WIDTH, STATES, VOCABULARY, RadixSettings
 from subjects.sglang.engine.tree import prefixes

@@ -10,10 +10,8 @@ from oracle.lifecycle.observed import ForwardRow, GroupAccess
 from subjects.kit.drafts import parents_of
 from subjects.kit.objects import names_in
 from subjects.sglang.engine.host import install_host_parts
-from subjects.sglang.engine.kernels import NamedKernels
-from subjects.sglang.engine.mamba2 import Mamba2Kernels, begun_states, run_mixer
-from subjects.sglang.engine.names import columns_of, fill_rows
-from subjects.sglang.engine.pools import Pools
+from subjects.sglang.engine.kernels import Mamba2Kernels, NamedKernels, begun_states, run_mixer
+from subjects.sglang.engine.pools import Pools, columns_of, fill_rows
 from subjects.sglang.engine.settings import INTERVAL, LAYERS, STATES, VOCABULARY
 from subjects.sglang.release import find
 

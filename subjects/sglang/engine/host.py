@@ -1,7 +1,13 @@
-"""Kernels and memory of a GPU that the release's scheduler uses on the host side of a step, as they are without a GPU."""
+"""The host side of a step without a GPU: kernels and pinned memory, and late copies to host memory and back.
+
+A copy that the release asks for waits in its stream, so many turns as a scenario says, unless the release waits for an event behind it.
+The two streams go on without each other; in each of them copies are done in their order.
+"""
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -75,3 +81,154 @@ def _decode(ends: Any, last: Any, free: Any, out: Any, _: Any, page: int, *__: A
         new = (end - 1) % page == 0
         out[row] = slot + 1 if not new else pages[at] * page if at < len(pages) else 0
         at += new
+
+
+_USERS = "managers.cache_controller", "mem_cache.l2_transfer"
+
+
+@dataclass
+class _Waiting:
+    """What a stream has to do, not before a turn: a copy to places in tensors, or an event behind copies."""
+
+    turn: int
+    act: Callable[[], None]
+    targets: frozenset[int] = frozenset()
+    places: frozenset[int] = frozenset()
+
+
+@dataclass
+class Copies:
+    """The streams of a process."""
+
+    to_host: int = 0
+    from_host: int = 0
+    turn: int = 0
+    streams: list["CopyStream"] = field(default_factory=list)
+    current: "CopyStream | None" = None
+    """Where copies are asked for; None for the stream of the forward, which waits for nothing."""
+
+    def add(self, late: int, act: Callable[[], None], targets: Sequence[Any], places: Sequence[int]) -> None:
+        """A copy to `places`, along the first dimension of each of the `targets`."""
+        if self.current is None:
+            act()
+            return
+        addresses = frozenset(one.data_ptr() for one in targets)
+        self.current.waiting.append(_Waiting(self.turn + late, act, addresses, frozenset(places)))
+        self.current.go_on(self.turn)
+
+    def begin_turn(self) -> None:
+        self.turn += 1
+        for stream in self.streams:
+            stream.go_on(self.turn)
+
+    def finish(self) -> None:
+        """Do all, and be late no more."""
+        self.to_host = self.from_host = 0
+        for stream in self.streams:
+            stream.synchronize()
+
+    def places_in(self, tensors: Sequence[Any]) -> set[int]:
+        """Places in these tensors to which a copy is not done yet."""
+        addresses = {one.data_ptr() for one in tensors}
+        waiting = [one for stream in self.streams for one in stream.waiting]
+        return {place for one in waiting if one.targets & addresses for place in one.places}
+
+
+COPIES = Copies()
+
+
+class CopyStream:
+    """A stream, as the release uses it."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.waiting: list[_Waiting] = []
+        COPIES.streams.append(self)
+
+    def go_on(self, turn: int) -> None:
+        """Do what is due."""
+        while self.waiting and self.waiting[0].turn <= turn:
+            self.waiting.pop(0).act()
+
+    def synchronize(self) -> None:
+        while self.waiting:
+            self.waiting.pop(0).act()
+
+    def wait_event(self, event: "CopyEvent") -> None:
+        event.wait(self)
+
+    def wait_stream(self, _: Any) -> None:
+        """The forward's stream has done what it was asked for."""
+
+
+class CopyEvent:
+    """An event behind what a stream was asked for when it was recorded."""
+
+    def __init__(self) -> None:
+        self.stream: CopyStream | None = None
+        self.recorded = 0
+        """How often; an event that is recorded again is behind what was asked for last."""
+        self.done = True
+
+    def record(self, stream: CopyStream | None = None) -> None:
+        self.stream = stream or COPIES.current
+        self.recorded += 1
+        self.done = self.stream is None or not self.stream.waiting
+        if self.stream is not None and not self.done:
+            number = self.recorded
+            self.stream.waiting.append(_Waiting(0, lambda: self._reached(number)))
+
+    def _reached(self, number: int) -> None:
+        self.done = self.done or number == self.recorded
+
+    def query(self) -> bool:
+        return self.done
+
+    def synchronize(self) -> None:
+        while not self.done and self.stream is not None and self.stream.waiting:
+            self.stream.waiting.pop(0).act()
+
+    def wait(self, stream: Any = None) -> None:
+        """Have a stream wait for it; that of the forward does so at once."""
+        waits = stream if isinstance(stream, CopyStream) else COPIES.current
+        if self.done:
+            return
+        if waits is None:
+            self.synchronize()
+        elif waits is not self.stream:
+            waits.waiting.append(_Waiting(0, self.synchronize))
+
+
+class _ForwardStream:
+    """The stream of the forward."""
+
+    @staticmethod
+    def wait_event(event: CopyEvent) -> None:
+        event.synchronize()
+
+
+class CopyDevice:
+    """In the place of the release's device module, where it copies to host memory and back."""
+
+    __name__ = "copies"
+    Stream, Event = CopyStream, CopyEvent
+
+    @staticmethod
+    @contextmanager
+    def stream(stream: CopyStream) -> Iterator[None]:
+        before, COPIES.current = COPIES.current, stream
+        try:
+            yield
+        finally:
+            COPIES.current = before
+
+    @staticmethod
+    def current_stream() -> Any:
+        return COPIES.current or _ForwardStream
+
+
+def install_late_copies() -> None:
+    """Have the release use these streams, which are new ones."""
+    COPIES.finish()
+    COPIES.streams.clear()
+    for module in _USERS:
+        names_in(f"sglang.srt.{module}")["device_module"] = CopyDevice

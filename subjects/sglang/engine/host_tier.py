@@ -5,8 +5,8 @@ from typing import Any
 
 from oracle.lifecycle.observed import SlotPool, Stored
 from subjects.kit.objects import names_in
-from subjects.sglang.engine.copies import COPIES, install_late_copies
-from subjects.sglang.engine.names import filled, filled_rows, window_of
+from subjects.sglang.engine.host import COPIES, install_late_copies
+from subjects.sglang.engine.pools import filled, filled_rows, window_of
 from subjects.sglang.engine.settings import ATTENTION, ATTENTION_LAYERS, RECURRENT_LAYERS, STATES
 from subjects.sglang.engine.tree import Prefix, tree_lists_nodes
 

@@ -1,14 +1,19 @@
 """Where releases differ: what a scheduler is made of, where its loop waits, and what a CPU is refused."""
 
+import importlib.metadata
 import inspect
+from array import array
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import torch
+
 from statecheck.subject.subject import NotOffered
 from subjects.kit.objects import names_in
 from subjects.sglang.engine.settings import RadixSettings
+from subjects.sglang.engine.tree import prefixes
 from subjects.sglang.release import find
 
 
@@ -33,8 +38,62 @@ def require_core(core: str) -> None:
             found = find("sglang.srt.mem_cache.rust_tree_core.adapter:RustUnifiedTreeCore")
         except (FileNotFoundError, ModuleNotFoundError) as error:
             raise NotOffered("the core in Rust, which is not built here") from error
+        except (ImportError, OSError) as error:
+            raise NotOffered(f"the core in Rust, which does not load: {_torches()} ({error})") from error
         if not hasattr(found, "collect_path_info"):
             raise NotOffered("nodes of the core in Rust")
+
+
+def require_core_for_torch(scheduler: Any, page: int) -> None:
+    """The core of a new scheduler's tree gives back what is inserted, where it was compiled for another torch; all is empty again afterwards.
+
+    A compiled core reads tensors by the layout that they have in its torch.
+
+    Raises:
+        NotOffered: it does not.
+    """
+    if _compiled_for() == torch.__version__.partition("+")[0]:
+        return
+    key, parameters = (
+        find(f"sglang.srt.mem_cache.{name}")
+        for name in ("radix_cache:RadixKey", "base_prefix_cache:InsertParams")
+    )
+    # Two sequences of two pages, of which they share the first.
+    shared, ends = tuple(range(page)), (tuple(range(page, 2 * page)), tuple(range(2 * page, 3 * page)))
+    try:
+        for state, end in enumerate(ends, 1):
+            tokens, kept = (*shared, *end), torch.tensor([state])
+            slots = torch.tensor([page + token for token in tokens])
+            scheduler.tree_cache.insert(
+                parameters(key=key(array("q", tokens)), value=slots, mamba_value=kept)
+            )
+        found = {
+            one.tokens: (one.keys, one.state)
+            for one in prefixes(scheduler.tree_cache, [(*shared, *end) for end in ends])
+        }
+        # An insertion begins copies to host memory, and frees slots of tokens that the tree has: the pools are made anew, too.
+        scheduler.tree_cache.reset()
+        scheduler.flush_cache()
+    except Exception as error:
+        raise NotOffered(f"the core in Rust, which fails: {_torches()} ({error})") from error
+    nodes = ((shared, None), *(((*shared, *end), state) for state, end in enumerate(ends, 1)))
+    if found != {tokens: (tuple(page + one for one in tokens[-page:]), state) for tokens, state in nodes}:
+        raise NotOffered(f"the core in Rust, which gives back other slots than were inserted: {_torches()}")
+
+
+def _torches() -> str:
+    return f"it is compiled for torch {_compiled_for()}, and torch is {torch.__version__}"
+
+
+def _compiled_for() -> str:
+    """The version of torch that the release asks for, with which its libraries are compiled; "" for a checkout that says nothing."""
+    try:
+        required = importlib.metadata.requires("sglang") or ()
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    return next(
+        (one.partition("==")[2].split(";")[0].strip() for one in required if one.startswith("torch==")), ""
+    )
 
 
 def allow_without_gpu() -> None:

@@ -9,14 +9,12 @@ from typing import Any
 from oracle.lifecycle.known_states import KnownStates
 from oracle.lifecycle.observed import ForwardRow, Owner
 from subjects.sglang.engine.config import made_scheduler
-from subjects.sglang.engine.copies import COPIES
 from subjects.sglang.engine.forward import NamedForward
+from subjects.sglang.engine.host import COPIES
 from subjects.sglang.engine.host_tier import HostMemory
-from subjects.sglang.engine.inputs import message
-from subjects.sglang.engine.loop import Loop
+from subjects.sglang.engine.loop import Loop, Sessions, message
 from subjects.sglang.engine.pools import Pools
-from subjects.sglang.engine.releases import require_core
-from subjects.sglang.engine.sessions import Sessions
+from subjects.sglang.engine.releases import require_core, require_core_for_torch
 from subjects.sglang.engine.settings import RadixSettings
 
 _LAST: list["Running"] = []
@@ -37,6 +35,9 @@ class Running:
         os.environ["SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"] = settings.core
         self.scheduler = made_scheduler(settings)
         self.pools = Pools(self.scheduler)
+        # With host memory, what is inserted would be copied there at once.
+        if settings.core == "rust" and not settings.host_policy:
+            require_core_for_torch(self.scheduler, settings.page_size)
         tree = self.scheduler.tree_cache
         self.sessions = Sessions(self.scheduler, settings.sessions)
         self.host = HostMemory(tree, settings.page_size) if settings.host_policy else None

@@ -76,24 +76,18 @@ def _prefix(
 
 
 def _cached_in(node: Any) -> tuple[Any, Any]:
-    """The slots of keys and of states; a tree for hybrid models alone has them by name."""
-    if hasattr(node, "mamba_value"):
-        return node.value, node.mamba_value
+    """The slots of keys and of states."""
     kinds = _kinds()
     return node.component_data[kinds.FULL].value, node.component_data[kinds.MAMBA].value
 
 
 def _is_locked(node: Any) -> bool:
-    if hasattr(node, "mamba_value"):
-        return bool(node.full_lock_ref or node.mamba_lock_ref)
     kinds = _kinds()
     return any(getattr(node.component_data[kind], "lock_ref", 0) for kind in (kinds.FULL, kinds.MAMBA))
 
 
 def _kept_by_host(node: Any) -> tuple[Any, Any]:
-    """The slots of host memory, of the trees that have some."""
-    if hasattr(node, "mamba_value"):
-        return None, None
+    """The slots of host memory."""
     kinds = _kinds()
     return node.component_data[kinds.FULL].host_value, node.component_data[kinds.MAMBA].host_value
 

@@ -9,8 +9,7 @@ import pytest
 from statecheck.case import Case
 from statecheck.case.values import Call, Name, Returned, call, record
 from statecheck.subject.profile import DOCUMENTS
-from subjects.sequences.conditions import CONDITIONS
-from subjects.sequences.histories import UNCROPPABLE
+from subjects.sequences.conditions import CONDITIONS, UNCROPPABLE
 
 Operation = tuple[str, dict[str, Any]]
 
@@ -37,6 +36,11 @@ def holds(condition: str, *operations: Operation, refused: int | None = None, **
     return CONDITIONS[condition](case, DOCUMENTS)
 
 
+def beside(**features: Any) -> Operation:
+    """The batch generator, with other prompts as the features say."""
+    return named("generate", sequence=0, n=1, features={"engine": "BatchGenerator", **features})
+
+
 ROLL_BACK, FORK = named("roll_back", sequence=0, n=1), named("fork", source=0, target=1)
 SAVE, LOAD = named("save", sequence=1, name="a"), named("load", sequence=2, name="a")
 HISTORIES: dict[str, tuple[tuple[tuple[Operation, ...], bool], ...]] = {
@@ -53,6 +57,25 @@ HISTORIES: dict[str, tuple[tuple[tuple[Operation, ...], bool], ...]] = {
             ),
             True,
         ),
+    ),
+    "padded-row": (
+        ((extend((0, 1), (1, 2)), extend((0, 1))), True),
+        ((extend((0, 1), (1, 2)), extend((1, 1))), False),
+        ((extend((0, 1), (1, 2)),), False),
+        ((extend((0, 2), (1, 2)), extend((0, 1))), False),
+        ((extend((0, 1), (1, 2)), FORK, extend((1, 1))), True),
+        ((extend((1, 1), (0, 2)), FORK, extend((1, 1))), False),
+        ((extend((1, 1), (0, 2)), SAVE, LOAD, extend((2, 1))), True),
+        ((extend((0, 1), (1, 2)), SAVE, LOAD, extend((2, 1))), False),
+        ((extend((0, 1), (1, 2)), named("reorder", order=(1, 0)), extend((1, 1))), True),
+        ((extend((0, 1), (1, 2)), named("reorder", order=(1, 0)), extend((0, 1))), False),
+        ((extend((0, 1), (1, 2)), named("drop", sequence=0), extend((0, 1))), False),
+        ((extend((0, 1)), beside(neighbours=1)), True),
+        ((extend((0, 1)), beside()), False),
+        ((extend((0, 1)), beside(neighbours=1, late=1)), False),
+        ((extend((0, 1)), beside(neighbours=1, together=1)), False),
+        ((extend((0, 1)), beside(neighbours=1), extend((0, 1))), True),
+        ((extend((0, 1), (1, 2)), beside(), extend((0, 1))), False),
     ),
     "fork-after-rollback": (
         ((extend((0, 3)), ROLL_BACK, FORK), True),

@@ -11,8 +11,7 @@ from statecheck.case import Case
 from statecheck.case.failure import Failure
 from statecheck.case.values import Expected, Name, Outcome, Returned, call, record
 from statecheck.subject.profile import Profile
-from subjects.sequences.conditions import CONDITIONS
-from subjects.sequences.extensions import extensions
+from subjects.sequences.conditions import CONDITIONS, extensions
 
 Rows = Sequence[tuple[int, Sequence[int]]]
 

@@ -12,9 +12,9 @@ from statecheck.case import Case
 from statecheck.case.values import Name, Record, Returned, call, record
 from statecheck.reference.engines import NO_LAW_BROKEN
 from statecheck.subject.subject import NotOffered
-from subjects.sequences.layers import first_layer
 from subjects.sequences.library import Local
 from subjects.sequences.protocol import PortModule
+from subjects.sequences.states import first_layer
 
 
 def library(**constants: Any) -> Local:
