@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,6 @@ from statecheck.subject.known import GONE, NOT_ENOUGH, SHOWED, TriedProperty, en
 from statecheck.util.text import first_names
 
 _EXAMPLES_OF_A_MODEL = 9
-KEY = "statecheck declared"
-"""The name under which a test's report carries what is said here."""
 
 
 def declared_in(context: ExecutionContext, tested: Property) -> dict[str, KnownDeviation]:
@@ -132,9 +131,8 @@ class DeclaredDefects:
 
 
 _COMPARED = (Status.FALSIFIED, Status.UNEXPECTED_PASS, Status.KNOWN, Status.PASSED)
-PROPERTY, VERDICT, UNCHECKED = "statecheck property", "statecheck verdict", "statecheck unchecked"
-LAUNCHED, TRIED, EVIDENCE = "statecheck launches", "statecheck tried", "statecheck evidence"
-"""Names of the user properties in which the report of a test carries these from process to process."""
+RESULT = "statecheck property"
+"""Name of the user property in which the report of a test carries the result of each of its phases, as JSON, from process to process."""
 _NAMES = 8
 
 
@@ -151,24 +149,16 @@ class SubjectEvidence:
     _compared: set[str] = field(default_factory=set)
     _unverified: dict[str, str] = field(default_factory=dict)
 
-    def add(
-        self,
-        tested: str,
-        applies: bool,
-        examples: int,
-        compared: int,
-        models: int,
-        compared_models: list[str],
-        unverified: dict[str, str],
-    ) -> None:
-        """A test has ended."""
-        self.selected |= {tested} if applies else set()
-        self.examples += examples
-        self.compared += compared
-        self._compared.update(compared_models)
-        self._unverified |= unverified
-        if models and applies and examples:
-            self.models[tested] = f"compared for {len(compared_models)} of {models} models"
+    def add(self, result: Mapping[str, Any]) -> None:
+        """A phase of a test has ended."""
+        tested, models = result["property"], result["models"]
+        self.selected |= {tested} if result["applies"] else set()
+        self.examples += result["examples"]
+        self.compared += result["compared"]
+        self._compared.update(result["compared_models"])
+        self._unverified |= result["unverified"]
+        if models and result["applies"] and result["examples"]:
+            self.models[tested] = f"compared for {len(result['compared_models'])} of {models} models"
 
     @property
     def unverified(self) -> dict[str, str]:
@@ -202,23 +192,21 @@ class Summary:
         """Tests that were run and are about no property."""
 
     def add(self, report: pytest.TestReport) -> None:
-        carried = [(str(name), str(value)) for name, value in report.user_properties]
-        of = dict(carried)
-        if VERDICT in of:
-            self._verdicts[report.nodeid] = of[PROPERTY], Status(of[VERDICT])
-            if of.get(TRIED) == str(True):
-                self._tried.add(of[PROPERTY])
-        elif report.when == "call" and report.nodeid not in self._verdicts:
+        results = [json.loads(str(value)) for name, value in report.user_properties if name == RESULT]
+        if not results and report.when == "call":
             self.others += 1
-        if EVIDENCE in of and (report.when == "call" or of.get(VERDICT)):
-            name, applicable, *more = json.loads(of[EVIDENCE])
-            self._evidence.setdefault(name, SubjectEvidence(name, applicable)).add(*more)
-        self._unchecked.update(value for name, value in carried if name == UNCHECKED)
-        if of.get(VERDICT) and report.when != "teardown":
-            self.defects.add(value for name, value in carried if name == KEY)
-        if report.when == "call":
-            # What comes after it has it too.
-            for *how, times in (json.loads(value) for name, value in carried if name == LAUNCHED):
+        # Reports of later phases have the results of earlier ones, too.
+        for result in (one for one in results if one["phase"] == report.when):
+            name, status = result["name"], Status(result["status"])
+            self._verdicts[report.nodeid] = name, status
+            if status is Status.NOT_TESTED and result["examples"] >= TELLING:
+                self._tried.add(name)
+            evidence = SubjectEvidence(result["subject"], result["applicable"])
+            self._evidence.setdefault(result["subject"], evidence).add(result)
+            self._unchecked.update(result["unchecked"])
+            if report.when != "teardown":
+                self.defects.add(result["declared"])
+            for *how, times in result["launches"]:
                 self._launches[How(*how)] += times
 
     @property

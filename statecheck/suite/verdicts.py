@@ -17,18 +17,12 @@ from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import Property, load_properties
 from statecheck.execution.selection import applicable
-from statecheck.execution.verdict import TELLING, Counts, Status, Verdict, verdict_of
+from statecheck.execution.verdict import Counts, Status, Verdict, verdict_of
 from statecheck.kernels import launch_counts
 from statecheck.subject.known import enough
 from statecheck.suite.last_failure import LastFailure, in_short
 from statecheck.suite.summary import (
-    EVIDENCE,
-    KEY,
-    LAUNCHED,
-    PROPERTY,
-    TRIED,
-    UNCHECKED,
-    VERDICT,
+    RESULT,
     Summary,
     examples_wanted,
     report_of,
@@ -124,15 +118,8 @@ class PropertyTests:
         latest = self._kept.latest
         status = _status(item, call.when, error, latest)
         if tested is not None and status is not None:
-            context = self.context_of(item)
-            _tell(item, tested, status, context.counts if call.when == "call" else Counts())
-            item.user_properties.append((EVIDENCE, json.dumps(_evidence(context, tested, status, call.when))))
-            item.user_properties += [(KEY, text) for text in report_of(context, tested, status)]
-        if tested is not None and call.when == "call":
-            launches = launch_counts.take().items()
-            item.user_properties += [
-                (LAUNCHED, json.dumps([*astuple(how), times])) for how, times in launches
-            ]
+            result = self._result(item, tested, status, call.when)
+            item.user_properties.append((RESULT, json.dumps(result)))
         report = yield
         if call.when == "call" and (isinstance(error, Falsified) or tested is not None):
             report.sections += [("statecheck", line) for line in self._kept.end(error)]
@@ -142,6 +129,31 @@ class PropertyTests:
             if status is Status.FALSIFIED and case is not None and is_brief:
                 report.longrepr = in_short(case, *item.location[:2])
         return report
+
+    def _result(self, item: pytest.Item, tested: Property, status: Status, when: str) -> dict[str, Any]:
+        """What a phase of a test comes to, and what that rests on."""
+        context = self.context_of(item)
+        counts = context.counts if when == "call" else Counts()
+        choices = context.subject.sequences if tested.held else None
+        launches = launch_counts.take() if when == "call" else {}
+        return {
+            "phase": when,
+            # Several tests may be about one property, which then counts once; subjects of a suite count apart.
+            "name": item.nodeid if hasattr(item.function, "properties") else tested.id,  # type: ignore[attr-defined]
+            "status": status.value,
+            "subject": context.subject.name,
+            "applicable": _applicable(context),
+            "property": tested.id,
+            "applies": status is not Status.NOT_APPLICABLE or counts.examples > 0,
+            "examples": counts.examples,
+            "compared": counts.compared,
+            "models": len(choices.all_models) if choices is not None else 0,
+            "compared_models": sorted(counts.configurations),
+            "unverified": counts.unverified,
+            "unchecked": sorted(counts.unchecked),
+            "declared": [*report_of(context, tested, status)],
+            "launches": [[*astuple(how), times] for how, times in launches.items()],
+        }
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._summary.add(report)
@@ -203,25 +215,6 @@ def _status(item: pytest.Item, when: str, error: BaseException | None, latest: C
     return Status.ERROR if error is not None else None
 
 
-def _evidence(context: ExecutionContext, tested: Property, status: Status, when: str) -> list[Any]:
-    """What a test says of its examples: the subject, how many properties apply to it, the property's id, whether it applies, how many examples were
-    run and compared, how many models there are, and of these the compared and the unverified ones.
-    """
-    counts = context.counts if when == "call" else Counts()
-    choices = context.subject.sequences if tested.held else None
-    return [
-        context.subject.name,
-        _applicable(context),
-        tested.id,
-        status is not Status.NOT_APPLICABLE or counts.examples > 0,
-        counts.examples,
-        counts.compared,
-        len(choices.all_models) if choices is not None else 0,
-        sorted(counts.configurations),
-        counts.unverified,
-    ]
-
-
 _counted: dict[tuple[str, str], int] = {}
 
 
@@ -232,13 +225,3 @@ def _applicable(context: ExecutionContext) -> int:
         tested = load_properties()
         _counted[key] = len(applicable(sorted(tested), tested, context.subject, context.port.device)[0])
     return _counted[key]
-
-
-def _tell(item: pytest.Item, tested: Property, status: Status, counts: Counts) -> None:
-    """Write the verdict on a test where its report takes it along."""
-    # Several tests may be about one property, which then counts once; subjects of a suite count apart.
-    name = item.nodeid if hasattr(item.function, "properties") else tested.id  # type: ignore[attr-defined]
-    item.user_properties += [(PROPERTY, name), (VERDICT, status.value)]
-    item.user_properties += [(UNCHECKED, place) for place in sorted(counts.unchecked)]
-    if status is Status.NOT_TESTED:
-        item.user_properties += [(TRIED, str(counts.examples >= TELLING))]

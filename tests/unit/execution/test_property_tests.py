@@ -17,6 +17,7 @@ from statecheck.case.failure import unchecked
 from statecheck.case.values import Let, Raised, Refusal, Returned, call, int32, record
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.in_process import InProcess
+from statecheck.suite.summary import RESULT
 from statecheck.suite.verdicts import PropertyTests
 from statecheck.util.files import write_text, write_whole
 from tests.helpers.cases import a_case, a_property, toy
@@ -74,6 +75,11 @@ def test_a_session_in_which_nothing_was_compared_fails(tmp_path: Path) -> None:
         "statecheck: 6 not applicable",
         "statecheck: nothing was compared, so nothing is known about this subject",
     ]
+
+
+def test_the_examples_of_a_test_are_counted_once(tmp_path: Path) -> None:
+    found = session(tmp_path, "impl", TYPES, "-k", "divide", "--max-examples", "20", "-n", "0")
+    assert " of 20 examples compared" in found.summary[0]
 
 
 def test_a_session_without_properties_is_as_it_was(tmp_path: Path) -> None:
@@ -191,37 +197,54 @@ NOT_EXECUTED = "1 not executed: move_kernel (tt.new), 2 launches"
 
 
 @pytest.mark.parametrize(
-    ("messages", "line"),
+    ("seen", "line"),
     [
-        ([("unchecked", "f: x")], "seen but not compared, since no rule knows it: f: x"),
+        ({"unchecked": ["f: x"]}, "seen but not compared, since no rule knows it: f: x"),
         (
-            [
-                ("launches", '["copy_kernel", "executed", "", "copy.py:1", 5]'),
-                ("launches", '["move_kernel", "not executed", "tt.new", "copy.py:9", 1]'),
-            ],
+            {
+                "launches": [
+                    ["copy_kernel", "executed", "", "copy.py:1", 5],
+                    ["move_kernel", "not executed", "tt.new", "copy.py:9", 1],
+                ]
+            },
             f"kernels: 1 executed from their IR (10 launches); {NOT_EXECUTED}",
         ),
     ],
     ids=["what no rule knows", "launches"],
 )
-def test_what_tests_report_stands_once_at_the_end_of_a_session(
-    messages: list[tuple[str, str]], line: str
-) -> None:
+def test_what_tests_report_stands_once_at_the_end_of_a_session(seen: dict[str, list[Any]], line: str) -> None:
     plugin = PropertyTests(Path(), bench_of_nothing())
     for name in ("test_one", "test_two"):
         for phase in ("setup", "call", "teardown"):
-            plugin.pytest_runtest_logreport(
-                reported(name, [("property", "p"), ("verdict", "passed"), *messages], phase)
-            )
+            plugin.pytest_runtest_logreport(reported(name, RESULT_OF_A_TEST | seen, phase))
     lines: list[str] = []
     plugin.pytest_terminal_summary(SimpleNamespace(write_line=lines.append))
     assert lines[-1] == f"statecheck: {line}"
 
 
-def reported(name: str, messages: list[tuple[str, str]], phase: Any = "call") -> pytest.TestReport:
-    """What pytest reports of a test that has said this."""
-    said = [(f"statecheck {key}", message) for key, message in messages]
-    return pytest.TestReport(name, (name, 1, name), {}, "passed", None, phase, user_properties=said)
+RESULT_OF_A_TEST = {
+    "phase": "call",
+    "name": "p",
+    "status": "passed",
+    "subject": "toy",
+    "applicable": 1,
+    "property": "p",
+    "applies": True,
+    "examples": 1,
+    "compared": 1,
+    "models": 0,
+    "compared_models": [],
+    "unverified": {},
+    "unchecked": [],
+    "declared": [],
+    "launches": [],
+}
+
+
+def reported(name: str, result: dict[str, Any] | None, phase: Any = "call") -> pytest.TestReport:
+    """What pytest reports of a phase of a test with this result, or without any."""
+    carried = [(RESULT, json.dumps(result))] if result is not None else []
+    return pytest.TestReport(name, (name, 1, name), {}, "passed", None, phase, user_properties=carried)
 
 
 def test_a_session_says_how_the_subject_s_kernels_were_run(tmp_path: Path) -> None:
@@ -298,8 +321,8 @@ def test_text_with_half_a_surrogate_pair_is_written_and_json_means_the_same(tmp_
 @pytest.mark.parametrize(("own", "code"), [(True, 5), (False, 0)])
 def test_other_tests_of_a_users_own_suite_count_where_nothing_was_compared(own: bool, code: int) -> None:
     plugin = PropertyTests(Path(), bench_of_nothing() if own else None)
-    plugin.pytest_runtest_logreport(reported("test_p", [("property", "p"), ("verdict", "not applicable")]))
-    plugin.pytest_runtest_logreport(reported("test_other", []))
+    plugin.pytest_runtest_logreport(reported("test_p", RESULT_OF_A_TEST | {"status": "not applicable"}))
+    plugin.pytest_runtest_logreport(reported("test_other", None))
     session: Any = SimpleNamespace(exitstatus=0, config=SimpleNamespace())
     plugin.pytest_sessionfinish(session, 0)
     assert session.exitstatus == code
