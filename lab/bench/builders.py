@@ -15,9 +15,10 @@ from lab.bench.rows import Row, show, table, title_of
 from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
 from statecheck.execution.executors import choose_device
 from statecheck.execution.in_process import InProcess
-from statecheck.report import numbers
+from statecheck.report.environment import environment_of_numbers
 from statecheck.rooms import home
 from statecheck.subject import Subject, load
+from statecheck.util.files import save_json
 
 RESULTS = home() / "build" / "bench.json"
 _SEED = 0
@@ -39,12 +40,12 @@ def run_builders(beside: Subject | None, device: str) -> None:
     results = measure_builders(beside, device)
     show(table(f"build() until it returns, {device}", rows) for device, rows in results.items())
     content = {
-        "environment": numbers.environment() | {"seed": _SEED},
+        "environment": environment_of_numbers() | {"seed": _SEED},
         "peer": title_of(beside),
         "unit": "microseconds",
         "builders": {device: [row.data for row in rows] for device, rows in results.items()},
     }
-    numbers.save(RESULTS, content)
+    save_json(RESULTS, content)
 
 
 def measure_builders(beside: Subject | None = None, device: str = "auto") -> dict[str, list[Row]]:

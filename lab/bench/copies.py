@@ -16,8 +16,9 @@ from lab.bench.clock import Action, Clock, clock_of, in_turn, wait_for
 from lab.bench.loads import POSTPROCESS, CopyLoad, Side, idle_loads, loads
 from lab.bench.rows import Row, show, table, title_of
 from statecheck.execution.executors import choose_device
-from statecheck.report import numbers
+from statecheck.report.environment import environment_of_numbers
 from statecheck.subject import Subject, load
+from statecheck.util.files import save_json
 
 GDN = Shape("GDN", 36, 8192, (32, 128, 128), torch.float32)
 MAMBA2 = Shape("Mamba-2", 24, 10240, (128, 64, 128), torch.bfloat16)
@@ -72,13 +73,13 @@ def run_copies(out: Path, device: str, peer: Subject | None, *, tiny: bool = Fal
     if calls:
         show([table(f"drivers, {HOST_REQUESTS} requests, nothing to copy, until the call returns", calls)])
     content = {
-        "environment": numbers.environment(),
+        "environment": environment_of_numbers(),
         "unit": "microseconds",
         "peer": title_of(peer),
         "device": measured and asdict(measured) | {"rows": [row.data for row in measured.rows]},
         "calls": [row.data for row in calls],
     }
-    numbers.save(out / "align.json", content)
+    save_json(out / "align.json", content)
     show([f"saved {out / 'align.json'}"])
 
 

@@ -19,7 +19,7 @@ from lab.mutants.results import (
     MutantResult,
     Results,
 )
-from statecheck.report.page import report_page
+from statecheck.report.render import report_page
 from statecheck.util.files import write_text
 from statecheck.util.markdown import code, fenced, table
 

@@ -20,7 +20,8 @@ from statecheck.execution.executors import Executor
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.run import not_offered
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
-from statecheck.report.numbers import environment, save
+from statecheck.report.environment import environment_of_numbers
+from statecheck.util.files import save_json
 from statecheck.util.text import visible
 from subjects import load
 
@@ -361,9 +362,9 @@ def replay(options: ReplayOptions, console: Console) -> int:
             name: str(value) if isinstance(value, Path) else value for name, value in asdict(options).items()
         },
         "world": asdict(world),
-        "environment": environment(),
+        "environment": environment_of_numbers(),
     }
-    save(options.out / "replay.json", content)
+    save_json(options.out / "replay.json", content)
     table = Table(show_edge=False, pad_edge=False, show_header=False)
     table.add_column("what")
     table.add_column("count", justify="right", no_wrap=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from statecheck.case import Case
 from statecheck.case.values import Device, call
-from statecheck.diagnose.rerun import replay
+from statecheck.diagnose.replay import replay
 from statecheck.execution.example import Example, ExecutionContext, Falsified, Observer
 from statecheck.execution.executors import Executor
 from statecheck.execution.plain import LARGEST_RIGHT_NUMBER

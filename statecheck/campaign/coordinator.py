@@ -332,6 +332,8 @@ class Campaign:
                     state.progress(worker.task.unit, event.examples, event.compared)
             case ExampleFailed():
                 state.note_failure(self.at)
+                if isinstance(worker.task, Explore):
+                    state.property_states[worker.task.unit].failing = True
             case Explored():
                 task, worker.task = worker.task, None
                 if isinstance(task, Explore):
@@ -451,12 +453,18 @@ class Campaign:
         # What it was doing by then is not known: the input may be the smallest.
         note = f"{why[:1].upper()}{why[1:]} before this failure was reported: there may be a smaller input."
         cases = list(pending_cases(self.pending, worker.pid))
-        for path, case in cases:
+        for path, met in cases:
+            case = met
             defect = self.defects.matcher.find(case)
             for error in self.defects.matcher.errors:
                 self.state.warn(error)
             property_state = self.state.standing_of(case)
             if defect is None:
+                with suppress(Exception):
+                    from statecheck.diagnose.own_calls import with_own_calls_apart
+
+                    # The budget ended first: the port's own calls, and the script that is made of them, are still wanted.
+                    case = with_own_calls_apart(case, load(case.subject))
                 corpus = self.keeper.keep(case, self.state.first_seen)
                 report = self.keeper.report(case, f"**{note}**")
                 found = Found((bucket_of(case).id,), case.to_data(), report, corpus, note, shrunk=False)

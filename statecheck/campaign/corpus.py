@@ -29,7 +29,7 @@ from statecheck.diagnose.replay import replay_case
 from statecheck.execution.executors import Executor
 from statecheck.subject import Subject, load
 from statecheck.subject.loading import SOURCE
-from statecheck.util.files import in_file_name, load_json, require_inside, try_lock, write_whole
+from statecheck.util.files import in_file_name, load_json, mark_reports, require_inside, try_lock, write_whole
 
 _streams: list[TextIO] = []
 
@@ -299,6 +299,7 @@ def claimed(plan: Plan, *, named: bool) -> Iterator[Plan]:
         while True:
             try:
                 mine.folder.mkdir(parents=True, exist_ok=named)
+                mark_reports(Path(mine.reports))
                 break
             except FileExistsError:
                 if named:

@@ -16,7 +16,6 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from statecheck.campaign.corpus import CorpusWriter
-from statecheck.campaign.pages.page import write_reports
 from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import (
     CORPUS_VERDICTS,
@@ -27,6 +26,7 @@ from statecheck.campaign.record import (
     MarkRecord,
     merge_rows,
 )
+from statecheck.campaign.report import write_reports
 from statecheck.case import Case
 from statecheck.subject import load
 

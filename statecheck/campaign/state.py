@@ -66,6 +66,7 @@ class PropertyState:
         deaths: workers that ended while they explored it.
         hidden: a known defect is the sanitizer's finding, which ends an example and hides what is behind it.
         unwatched: the latest exploration began without the sanitizer.
+        failing: an example has failed, and has no report yet.
         running: how many workers explore it; `started` is when the first of them began.
     """
 
@@ -88,6 +89,7 @@ class PropertyState:
     alike: Counter[str] = field(default_factory=Counter)
     deaths: int = 0
     running: int = 0
+    failing: bool = False
     started: float | None = None
     configuration: str = ""
 
@@ -178,6 +180,7 @@ class PropertyState:
     def end(self) -> None:
         """A worker explores it no more."""
         self.running = max(0, self.running - 1)
+        self.failing = False
         if not self.running:
             self.started = None
 

@@ -301,7 +301,7 @@ class Exploration(Observer):
 
     def _with_sanitizer(self, case: Case) -> str:
         """What hid the case while the sanitizer watched, in a sentence."""
-        from statecheck.diagnose.rerun import ends_earlier
+        from statecheck.diagnose.replay import ends_earlier
 
         earlier = ends_earlier(case, self.worker.watched)
         defect = self.worker.known_defects.find(earlier) if earlier is not None else None

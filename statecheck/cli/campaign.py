@@ -20,7 +20,6 @@ from rich.table import Table
 
 from statecheck.campaign.plan import ENGINE, Plan, seed_of, shard_name, shard_of
 from statecheck.campaign.record import FILE, CampaignRecord, require_id, saved_records
-from statecheck.campaign.terminal.output import Unbreakable, finish
 from statecheck.cli.options import (
     Duration,
     OptionsCommand,
@@ -37,6 +36,7 @@ from statecheck.cli.options import (
     together,
     workers_option,
 )
+from statecheck.cli.output import Unbreakable, finish
 from statecheck.execution.verdict import CLEAN, INCOMPLETE
 from statecheck.rooms import home
 from statecheck.util.command_lines import near
@@ -45,8 +45,8 @@ from statecheck.workers import limits
 from statecheck.workers.commands import run_command
 
 if TYPE_CHECKING:
+    from statecheck.campaign.display import Display
     from statecheck.campaign.scheduler import Exhaustion
-    from statecheck.campaign.terminal.display import Display
 
 _PLAIN_WIDTH = 120
 _WIDE = 160
@@ -95,8 +95,7 @@ def run_campaign(
     """
     from statecheck.campaign.coordinator import uninterrupted
     from statecheck.campaign.corpus import claimed
-    from statecheck.campaign.terminal.display import Display, conclusion
-    from statecheck.campaign.terminal.results import print_failures, print_known, print_verdict
+    from statecheck.campaign.display import Display, conclusion, print_sections, print_verdict
     from statecheck.workers.forking import start_server
     from statecheck.workers.forkserver import kernels_of
 
@@ -127,12 +126,11 @@ def run_campaign(
             from statecheck.campaign.cluster import run_on_ray
 
             record = run_on_ray(mine, ray, shards, display.say)
-            print_known(display.say, record.known)
-            print_failures(display.say, record)
+            print_sections(display.say, record, display.width)
         else:
             record = _run_here(mine, display, more)
         with uninterrupted():
-            code = print_verdict(display.say, record, mine.folder)
+            code = print_verdict(display.say, record, mine.folder, display.width)
             display.say(conclusion(record))
     finish()
     return code
@@ -160,9 +158,8 @@ def _run_here(plan: Plan, display: Display, more: More | None) -> CampaignRecord
     """Run the campaign on this machine, show what it comes to, and write its record and pages, as far as the disk takes them."""
     from statecheck.campaign.coordinator import Campaign, uninterrupted
     from statecheck.campaign.corpus import not_written
-    from statecheck.campaign.pages.page import write_reports
-    from statecheck.campaign.terminal.display import kernels, summary
-    from statecheck.campaign.terminal.results import print_failures, print_known
+    from statecheck.campaign.display import print_sections
+    from statecheck.campaign.report import write_reports
 
     say = display.say
     with display:
@@ -172,11 +169,7 @@ def _run_here(plan: Plan, display: Display, more: More | None) -> CampaignRecord
         with uninterrupted():
             display.watch(campaign)
     with uninterrupted():
-        display.console.print(summary(record))
-        if launched := kernels(record):
-            say(launched)
-        print_known(say, record.known)
-        print_failures(say, record)
+        print_sections(say, record, display.width)
         known = len(record.warnings)
         write_reports(record, plan.folder)
         for warning in record.warnings[known:]:
@@ -425,8 +418,8 @@ class _Found:
 @corpus_option("failing cases are kept")
 def merge(options: SimpleNamespace) -> int:
     """Add up the shards of a campaign that lie below the FOLDERs, and write its report; of a whole campaign, the report again."""
+    from statecheck.campaign.display import print_verdict
     from statecheck.campaign.merge import merge_records, write_merged
-    from statecheck.campaign.terminal.results import print_verdict
 
     require_own(options.reports, "reports", "reports")
     require_own(options.corpus, "corpus", "corpus")

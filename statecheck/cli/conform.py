@@ -103,8 +103,7 @@ def conform(options: SimpleNamespace) -> int:
 def _write_result(out: Console, campaign: Any, folder: Path) -> None:
     """Write the result as JSON and as JUnit XML, and the summary where GitHub shows one."""
     from statecheck.campaign.corpus import not_written
-    from statecheck.campaign.pages.junit import junit
-    from statecheck.campaign.pages.text import markdown
+    from statecheck.campaign.report import junit, markdown
     from statecheck.util.files import append_text, write_text
 
     def attempt(write: Callable[[Path, str], None], path: Path, text: Callable[[], str]) -> None:
@@ -133,7 +132,7 @@ def result_of(record: Any) -> dict[str, Any]:
     A falsified property has no counts: those of its search for a smaller input depend on time.
     """
     from statecheck.campaign.conformance import profile_of
-    from statecheck.campaign.pages.summary import verdict
+    from statecheck.campaign.summary import verdict
     from statecheck.execution.verdict import Status
 
     outcome = verdict(record)

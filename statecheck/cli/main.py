@@ -11,10 +11,10 @@ from difflib import get_close_matches
 
 import click
 
-from statecheck.campaign.terminal.output import Unbreakable, finish, prepare
 from statecheck.cli.bisect import bisect
 from statecheck.cli.campaign import exhaust, fuzz, merge, nightly
 from statecheck.cli.conform import conform, xfails
+from statecheck.cli.output import Unbreakable, finish, prepare
 from statecheck.cli.replay import replay, replay_trace, sanitize, upstream
 from statecheck.execution.verdict import CLEAN, INCOMPLETE, MISCONFIGURED
 from statecheck.rooms import release

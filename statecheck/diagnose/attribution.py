@@ -23,10 +23,11 @@ import torch
 
 from statecheck import rooms
 from statecheck.case import Case
+from statecheck.case.bucket import own_name
 from statecheck.case.failure import Difference, outcome_difference
 from statecheck.case.findings import Access
 from statecheck.case.values import Expected, Outcome, Raised
-from statecheck.diagnose.rerun import Rerun
+from statecheck.diagnose.replay import Rerun
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.memory import GUARD_BYTES, Allocation, Window
 from statecheck.execution.registry import launches
@@ -185,7 +186,8 @@ class _Inquiry:
         """A call by its number, and the step of an engine that it is part of."""
         wrong_bytes = self.case.wrong_bytes
         step = f"step {wrong_bytes.steps[number - 1]}, " if wrong_bytes and wrong_bytes.steps else ""
-        return f"{step}call {number} (`{self.case.calls[number - 1].function}`)"
+        name = own_name(self.case, number - 1) or self.case.calls[number - 1].function
+        return f"{step}call {number} (`{name}`)"
 
     def _address(self, difference: Difference) -> int | None:
         """Where the element or the byte around a tensor lies that differs, if a name is bound to its memory."""

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from statecheck import rooms
 from statecheck.case import Case
 from statecheck.case.failure import brief
 from statecheck.case.values import Let, Tensor, Value
-from statecheck.diagnose.rerun import Rerun
+from statecheck.diagnose.replay import Rerun
 from statecheck.execution.describe import Describer
 from statecheck.execution.in_process import InProcess
-from statecheck.subject import Subject
+from statecheck.subject import Subject, load
+from statecheck.workers import limits
+from statecheck.workers.commands import run_command
+from statecheck.workers.forking import die_with_parent
+
+_MOST_ELEMENTS = 256
+"""Of a row of a tensor, which a script is made of, too."""
+
+
+def with_own_calls_apart(case: Case, subject: Subject) -> Case:
+    """As `with_own_calls`, in a process of its own, which the case may end or keep; as it is where that comes to nothing."""
+    if not subject.functions or case.device != "cpu" or case.fault or case.own_calls:
+        return case
+    with tempfile.TemporaryDirectory() as folder:
+        path = case.save(Path(folder, "case.json"), durable=False)
+        command = [sys.executable, "-m", "statecheck.diagnose.own_calls", str(path)]
+        run_command(command, variables=os.environ | rooms.variables(), seconds=limits.CALL)
+        return Case.load(path)
 
 
 def with_own_calls(case: Case, subject: Subject) -> Case:
@@ -83,7 +105,7 @@ class _Recorder:
             places = [self._address(one) for one in tensor.tolist()]
             if all(places):
                 return f"[{', '.join(places)}]"
-        return brief(self._describer.tensor(tensor))
+        return brief(self._describer.tensor(tensor), _MOST_ELEMENTS)
 
     def _address(self, address: int) -> str:
         found = self._pool_at(address)
@@ -104,3 +126,9 @@ class _Recorder:
 
 def _is_pool(value: Value) -> bool:
     return isinstance(value, Tensor) and value.dtype == "uint8"
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    found = Case.load(Path(sys.argv[1]))
+    with_own_calls(found, load(found.subject)).save(Path(sys.argv[1]), durable=False)

@@ -7,6 +7,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from statecheck import rooms
 from statecheck.case import Case
@@ -28,6 +29,14 @@ def environment() -> dict[str, str]:
         "revision": revision(rooms.home()),
         **({"statecheck": installed} if installed else {}),
     }
+
+
+def environment_of_numbers() -> dict[str, Any]:
+    """Where numbers were measured."""
+    import torch
+
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return environment() | {"threads": torch.get_num_threads(), "gpu": gpu}
 
 
 def environment_table(case: Case, subject: Subject | None) -> str:

@@ -11,8 +11,7 @@ from types import ModuleType
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.report.bisection import Bisection, save, with_section
-from statecheck.report.markdown import report_text
-from statecheck.report.page import report_page
+from statecheck.report.render import report_page, report_text
 from statecheck.report.scripts.script import repro_script, repro_test
 from statecheck.report.sections import TEST
 from statecheck.util.files import in_file_name, mark_reports, write_text
@@ -37,7 +36,7 @@ def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "
     else:
         # This input may have been reported before, with such a file.
         (directory / TEST).unlink(missing_ok=True)
-    text = report_text(case, directory, note)
+    text = with_section(report_text(case, note), directory)
     write_text(directory / "report.md", text)
     write_text(directory / "report.html", report_page(text))
     return directory

@@ -1,4 +1,4 @@
-"""The timeline of a scenario in a release's own engine: what its scheduler decided in each step, and what blocks held.
+"""The timeline of a scenario in a release's own engine: what its scheduler decided in each step, and what blocks held; and its tables in Markdown.
 
 A case of calls on `LiveEngine` has all of it in what its steps returned, so that nothing needs to be run for it.
 """
@@ -13,6 +13,7 @@ from typing import Any
 from statecheck.case import Case
 from statecheck.case.timeline import Cell, Moment, TableRow, Timeline, WrongCell
 from statecheck.case.values import Call, Outcome, Raised, Record, Returned
+from statecheck.util.markdown import escaped, table
 
 ENGINE = "LiveEngine"
 _BROKEN = "result.broken."
@@ -352,3 +353,55 @@ def published_now(
     ]
     gone = {block for _, block in before.keys() - now.keys()}
     return words + ([f"{_named(gone)} may not be hit any more"] if gone else [])
+
+
+# Tables, one for each moment: a row is the block table of a request and a group; below the table, a line says what is wrong.
+
+LEGEND = (
+    "3: what block 3 holds; @: the request runs in this column; R, W: read, written in this step; P: published in the prefix cache; "
+    "**✗**: wrong; ( ): what the block should hold; columns that never change are left out of wide tables"
+)
+_NAME, _CELL, _SENTENCE = 40, 80, 400
+"""Characters of what stands in a table and below it."""
+
+
+def block_tables(timeline: Timeline) -> dict[int, str]:
+    """Markdown for each moment that has tables, by the moment's number."""
+    moments = enumerate(timeline.moments)
+    return {number: "\n".join(_table_of(timeline, number, one)) for number, one in moments if one.rows}
+
+
+def _table_of(timeline: Timeline, number: int, moment: Moment) -> Iterator[str]:
+    shown = [column for column in timeline.columns if column < max(len(row.cells) for row in moment.rows)]
+    yield f"**{escaped(moment.when, _SENTENCE)}**\n"
+    rows = ([_row_name(row), *(_cell_text(row, column) for column in shown)] for row in moment.rows)
+    yield from table(("", *map(str, shown)), rows)
+    sentences = [*_sentences(timeline, number)]
+    yield from ("", *(f"- {escaped(one, _SENTENCE)}" for one in sentences)) if sentences else ()
+
+
+def _row_name(row: TableRow) -> str:
+    return escaped(f"{row.request}, group {row.group}", _NAME)
+
+
+def _cell_text(row: TableRow, column: int) -> str:
+    if column >= len(row.cells):
+        return ""
+    cell = row.cells[column]
+    marks = {"@": column == row.run, "R": column in row.reads, "W": column in row.writes, "P": cell.published}
+    words = (
+        f"{cell.block}:" if cell.block else "null",
+        cell.holds,
+        cell.owner,
+        f"({cell.expected})" if cell.expected else "",
+        "".join(mark for mark, holds in marks.items() if holds),
+    )
+    text = escaped(" ".join(filter(None, words)), _CELL)
+    return f"**✗ {text}**" if cell.wrong else text
+
+
+def _sentences(timeline: Timeline, number: int) -> Iterator[str]:
+    finding = timeline.finding
+    if finding is None or finding.moment != number:
+        return
+    yield f"✗ {finding.request}, group {finding.group}, column {finding.column}: {finding.text}"

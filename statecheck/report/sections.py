@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from statecheck.case import Case
 from statecheck.case.failure import brief_outcome, compared_part, outcome_difference
 from statecheck.case.timeline import Timeline
 from statecheck.case.values import Call, Let, Name, Overwrite, Tensor
 from statecheck.execution.example import call_text
-from statecheck.report.block_tables import LEGEND, block_tables
 from statecheck.report.environment import environment_table
+from statecheck.report.failure import TYPED, Entry, failure_entry, release_of, subject_of, titled
 from statecheck.report.literals import literal
-from statecheck.report.scenario_timeline import timeline_of
+from statecheck.report.scenario_timeline import LEGEND, block_tables, timeline_of
 from statecheck.report.scripts.script import calls_of, repro_test
-from statecheck.report.statement import headline, rule_of, served_text, should_hold, subject_of, titled
 from statecheck.subject import BUILT_IN, Subject
-from statecheck.util.command_lines import command_line, script_line
 from statecheck.util.markdown import code, fenced, inert
 from statecheck.util.text import brief as on_one_line
 
@@ -33,7 +30,6 @@ _AROUND = 8
 _LONGEST_LINE, _LONGEST_ARGUMENT, _MOST_IN_OPEN, _MOST_OF_AN_ORDER = 1_000, 40, 3_000, 400
 """Characters of a line of the input, of what stands between the brackets of a call, of an input that stands in the open, and of
 the order of a launch's programs."""
-_LONGEST_MESSAGE = 500
 
 
 @dataclass(frozen=True)
@@ -59,58 +55,50 @@ class Section:
     left_out: int = 0
 
 
-def report_sections(case: Case, directory: Path, note: str = "") -> list[Section]:
+def report_sections(case: Case, note: str = "") -> list[Section]:
     """What differs in the open, the rest folded.
 
     Args:
-        directory: of the report, for the commands.
         note: a sentence to add, such as that the failure does not repeat.
     """
     subject = subject_of(case)
+    # The call, and what it came to, stand below.
+    entry = failure_entry(case, release_of(subject), note).without("call", "expected", "actual")
     # A library of sequences shows where it differs first, and no writer of bytes.
     found = "What differs first" if case.model else "Who did it"
     return [
-        Section("", tuple(filter(None, _head(case, note)))),
+        Section("", tuple(_head(entry))),
         *([Section(found, (inert(shortened(case.finding, ROOM)),))] if case.finding else []),
         *_story(timeline_of(case)),
         *outcome_sections(case),
         *input_sections(case),
-        Section("Run it again", (_commands(case, directory, subject),)),
+        Section("Run it again", (_commands(case, subject),)),
         Section("Environment", (environment_table(case, subject),)),
     ]
 
 
-def _head(case: Case, note: str) -> Iterator[str]:
-    yield f"# {inert(headline(case))}"
-    yield f"**Should hold:** {inert(should_hold(case))}"
-    yield f"**Seen instead:** {code(_seen(case))}"
-    effect, rule = served_text(case), rule_of(case)
-    yield f"**In a served text:** {effect}" if effect else ""
-    yield f"**Rule:** {rule.words} ({rule.source})" if rule is not None else ""
-    yield inert(note)
+def _head(entry: Entry) -> Iterator[str]:
+    yield f"# {inert(entry.headline)}"
+    for label, text in entry.rows:
+        yield f"**{label[0].upper()}{label[1:]}:** {code(text) if label in TYPED else inert(text)}"
 
 
-def _seen(case: Case) -> str:
-    """The message; where the call in it is long, its name alone, since the call itself stands below."""
-    failure = case.failure
-    if failure is None or len(case.message) <= _LONGEST_MESSAGE or not failure.shown:
-        return shortened(case.message, ROOM)
-    return f"{shortened(failure.sentence, ROOM)} [{failure.shown.partition('(')[0]}]"
-
-
-def _commands(case: Case, directory: Path, subject: Subject | None) -> str:
-    rerun = command_line("replay", directory / "case.json", subject=case.subject, device=case.device)
-    script = script_line(directory / "repro.py")
-    codes = "exits 1 while the defect is there and 0 once it is gone"
-    lines = [f"{code(script)} {codes}; it needs {_needs(case, subject)}."]
+def _commands(case: Case, subject: Subject | None) -> str:
+    """Commands for the folder of the report: no path of this machine is in what is pasted elsewhere."""
+    again = f"statecheck replay case.json --subject {case.subject} --device {case.device}"
+    lines = [
+        f"`python repro.py` exits 1 while the defect is there and 0 once it is gone; it needs {_needs(case, subject)}."
+    ]
     if repro_test(case):
-        test = script_line(directory / TEST, *ALONE)
-        lines.append(f"{code(test)} is the same as a test for pytest, to be put among the project's own.")
-    lines.append(f"{code(rerun)} replays the same input through the harness.")
+        lines.append(
+            f"`python {' '.join(ALONE)} {TEST}` is the same as a test for pytest, to be put among the project's own."
+        )
+    lines.append(f"{code(again)} replays the same input through the harness.")
     if case.subject in BUILT_IN and case.subject != "impl":
-        bisect = command_line("bisect", directory / "case.json", subject=case.subject, device=case.device)
-        lines.append(f"{code(bisect)} says which release broke it, and which repaired it.")
-    return "\n".join(lines)
+        lines.append(
+            f"{code(again.replace('replay', 'bisect', 1))} says which release broke it, and which repaired it."
+        )
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def _needs(case: Case, subject: Subject | None) -> str:
@@ -123,7 +111,7 @@ def _needs(case: Case, subject: Subject | None) -> str:
     plain = calls_of(case, subject)
     if plain is not None:
         return "torch and the project alone" if plain.takes_torch else "the project alone"
-    return f"torch, triton, numpy and {titled(case.subject, subject)}, and has the modules of statecheck that replay it"
+    return f"torch, triton, numpy and {titled(case.subject, release_of(subject))}, and has the modules of statecheck that replay it"
 
 
 def _story(timeline: Timeline | None) -> Iterator[Section]:

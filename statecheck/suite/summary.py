@@ -133,6 +133,8 @@ class DeclaredDefects:
 _COMPARED = (Status.FALSIFIED, Status.UNEXPECTED_PASS, Status.KNOWN, Status.PASSED)
 RESULT = "statecheck property"
 """Name of the user property in which the report of a test carries the result of each of its phases, as JSON, from process to process."""
+ANNOTATION = "statecheck annotation"
+"""Name of the user property that has a command by which GitHub shows a failure."""
 _NAMES = 8
 
 
@@ -188,6 +190,8 @@ class Summary:
         self.defects = DeclaredDefects()
         self._tried: set[str] = set()
         self._evidence: dict[str, SubjectEvidence] = {}
+        self.annotations: list[str] = []
+        """Commands by which GitHub shows what failed."""
         self.others = 0
         """Tests that were run and are about no property."""
 
@@ -195,6 +199,7 @@ class Summary:
         results = [json.loads(str(value)) for name, value in report.user_properties if name == RESULT]
         if not results and report.when == "call":
             self.others += 1
+        self.annotations += [str(value) for name, value in report.user_properties if name == ANNOTATION]
         # Reports of later phases have the results of earlier ones, too.
         for result in (one for one in results if one["phase"] == report.when):
             name, status = result["name"], Status(result["status"])

@@ -15,13 +15,22 @@ from hypothesis.errors import Flaky
 from statecheck.case import Case
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.machines import MachineProperty
+from statecheck.execution.private.pytest import (
+    ReprEntryNative,
+    ReprExceptionInfo,
+    ReprFileLocation,
+    ReprTraceback,
+)
 from statecheck.execution.registry import Property, load_properties
 from statecheck.execution.selection import applicable
 from statecheck.execution.verdict import Counts, Status, Verdict, verdict_of
 from statecheck.kernels import launch_counts
+from statecheck.report.failure import failure_entry
+from statecheck.report.render import entry_lines, github_annotations
 from statecheck.subject.known import enough
-from statecheck.suite.last_failure import LastFailure, in_short
+from statecheck.suite.last_failure import LastFailure
 from statecheck.suite.summary import (
+    ANNOTATION,
     RESULT,
     Summary,
     examples_wanted,
@@ -31,6 +40,7 @@ from statecheck.suite.summary import (
 )
 
 FAIL_ON_UNTESTED = "--fail-on-untested"
+_WIDTH = 110
 _judged = pytest.StashKey[Verdict]()
 
 
@@ -124,10 +134,16 @@ class PropertyTests:
         if call.when == "call" and (isinstance(error, Falsified) or tested is not None):
             report.sections += [("statecheck", line) for line in self._kept.end(error)]
             case = self._kept.reported or (error.case if isinstance(error, Falsified) else latest)
-            # Unless an option asks for the frames of Python's traceback.
+            # Unless an option asks for the frames of Python's traceback, which are all the harness's own.
             is_brief = not item.config.option.fulltrace and item.config.option.tbstyle == "auto"
             if status is Status.FALSIFIED and case is not None and is_brief:
-                report.longrepr = in_short(case, *item.location[:2])
+                entry = failure_entry(case, self.context_of(item).subject.release).brief
+                report.user_properties += [(ANNOTATION, command) for command in github_annotations([entry])]
+                lines = ReprEntryNative([f"{line}\n" for line in entry_lines(entry, _WIDTH)])
+                # What pytest prints once more in its list of failures.
+                file, line, _ = item.location
+                where = ReprFileLocation(file, (line or 0) + 1, entry.headline)
+                report.longrepr = ReprExceptionInfo(ReprTraceback([lines], None, "native"), where)
         return report
 
     def _result(self, item: pytest.Item, tested: Property, status: Status, when: str) -> dict[str, Any]:
@@ -173,7 +189,7 @@ class PropertyTests:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        for line in self._summary.lines():
+        for line in (*self._summary.lines(), *self._summary.annotations):
             terminalreporter.write_line(line)
 
 

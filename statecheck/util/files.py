@@ -9,6 +9,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -137,11 +138,14 @@ def mark(folder: Path, kind: str) -> None:
 
 
 def mark_reports(folder: Path) -> None:
-    """Mark a folder of reports, and keep a plain `pytest` from collecting the tests in them; a user's own file there stays."""
+    """Mark a folder of reports, have git ignore it, and keep a plain `pytest` from collecting the tests in it; a user's own files there stay."""
     with suppress(OSError):
         if not (folder / CONFTEST).exists():
             mark(folder, "reports")
             (folder / CONFTEST).write_text(_UNCOLLECTED, encoding="utf-8")
+            if not (folder / ".gitignore").exists():
+                text = "# Written by statecheck: reports are no part of the project.\n*\n"
+                (folder / ".gitignore").write_text(text, encoding="utf-8")
 
 
 _ESCAPED = re.compile(r'["\\\x00-\x1f\x7f]')
@@ -188,6 +192,12 @@ def parse_json(text: str, rule: str) -> Any:
         raise ValueError(f"text = no JSON ({error}), but should be {rule}") from error
     _require_small(data)
     return data
+
+
+def save_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON data into a file, whose folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _no_constant(name: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from statecheck.case import Case
 from statecheck.case.values import (
+    ITEM_SIZES,
     Address,
     BufferMaker,
     Call,
@@ -53,6 +54,7 @@ _OF_ADAPTERS = frozenset({"", "subjects", "statecheck", "oracle"})
 """Packages that the project itself does not have."""
 _LONGEST_ARGUMENT, _MOST_ELEMENTS = 40, 64
 """Characters of an argument that stands within the brackets of a call, and elements of memory that are compared in one list."""
+_EMPTY_TENSOR = re.compile(rf"\b({'|'.join(ITEM_SIZES)})\[\]")
 _TAKEN = frozenset(dir(builtins)) | {"torch", "as_lists", "result", "expected", "os", "sys", "check"}
 """What no variable may be called."""
 
@@ -150,20 +152,21 @@ class _Writer:
         name = subject.own_name(function) if subject is not None else ""
         if not written or not written[-1].startswith(f"{name}(" if name else ""):
             _refuse(f"{function} is no call of a function of the port", case)
+        calls: list[str] = []
         for line in written:
             try:
-                call = ast.parse(line, mode="eval").body
+                call = ast.parse(_EMPTY_TENSOR.sub(r"\1[()]", line), mode="eval").body
                 # The line may come from a file of anybody's.
                 assert isinstance(call, ast.Call)
                 assert isinstance(call.func, ast.Name)
                 assert not call.args
-                for keyword in call.keywords:
-                    ast.literal_eval(keyword.value)
-            except (AssertionError, SyntaxError, ValueError):
-                _refuse(
-                    f"the call {line.partition('(')[0]} has values that are no plain numbers and lists", case
-                )
-        calls = [self._imported(module, line.partition("(")[0]) + line[line.index("(") :] for line in written]
+                given = ", ".join(f"{keyword.arg}={_source_of(keyword.value)}" for keyword in call.keywords)
+                calls.append(f"{self._imported(module, call.func.id)}({given})")
+            except (AssertionError, SyntaxError, ValueError) as error:
+                name = line.partition("(")[0]
+                if isinstance(error, ValueError) and str(error).endswith("[upstream]"):
+                    raise
+                _refuse(f"the call {name} has values that are no numbers, lists and tensors", case)
         yield from calls[:-1]
         expected, actual = case.expected[number], case.actual[number]
         yield from self._compared(calls[-1], expected, actual)
@@ -356,6 +359,29 @@ class _Writer:
     def _require_free(self, name: str) -> None:
         if name in _TAKEN or name in self.modules:
             _refuse(f"{name} is the name of something else in a script", self.case)
+
+
+def _source_of(node: ast.expr) -> str:
+    """A value as a recorded call has it, as Python: `int32[0, 5]` is a tensor, and `int32[2, 2, 2] [...]` one with its shape before it.
+
+    Raises:
+        ValueError: anything but numbers, texts, lists and tensors of them.
+    """
+    if isinstance(node, (ast.List, ast.Tuple)):
+        items = [_source_of(one) for one in node.elts]
+        return f"[{', '.join(items)}]" if isinstance(node, ast.List) else f"({', '.join([*items, ''])})"
+    if not isinstance(node, ast.Subscript):
+        return repr(ast.literal_eval(node))
+    dtype, shape = node.value, ""
+    if isinstance(dtype, ast.Subscript):
+        sizes = ast.literal_eval(dtype.slice)
+        dtype, shape = dtype.value, f".reshape({sizes if isinstance(sizes, tuple) else (sizes,)})"
+    if not isinstance(dtype, ast.Name) or dtype.id not in ITEM_SIZES:
+        raise ValueError("no tensor")
+    elements = ast.literal_eval(node.slice)
+    # Several elements are a tuple, a single one stands alone; behind a shape, all stand in brackets of their own.
+    elements = list(elements) if isinstance(elements, tuple) else [elements]
+    return f"torch.tensor({elements!r}, dtype=torch.{dtype.id}){shape}"
 
 
 def _inside(value: Value) -> Iterator[Value]:

@@ -13,7 +13,7 @@ import properties.test_sequences  # noqa: F401 - the statements
 from statecheck.campaign.marks import effects
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import EFFECTS, CampaignRecord, MarkRecord
-from statecheck.campaign.terminal.results import without_effect
+from statecheck.campaign.report import without_effect
 from statecheck.campaign.worker import noted
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import ordinary_port

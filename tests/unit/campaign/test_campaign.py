@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from statecheck.campaign import report
 from statecheck.campaign.coordinator import Campaign
-from statecheck.campaign.pages import page
+from statecheck.campaign.display import Display
 from statecheck.campaign.record import FILE, CampaignRecord, PropertyRecord
 from statecheck.campaign.scheduler import visits
 from statecheck.campaign.state import PropertyState
 from statecheck.campaign.tasks import Explore, Explored
-from statecheck.campaign.terminal.display import Display
 from statecheck.case import Case
 from statecheck.case.values import Raised, Returned
 from statecheck.cli import main as cli
@@ -347,7 +347,7 @@ def test_a_campaign_that_gets_a_signal_again_and_again_says_what_it_found(
     body: Body,
     code: int,
 ) -> None:
-    watch, write = Display.watch, page.write_reports
+    watch, write = Display.watch, report.write_reports
 
     def impatient(*_: object) -> None:
         os.kill(os.getpid(), number)
@@ -362,7 +362,7 @@ def test_a_campaign_that_gets_a_signal_again_and_again_says_what_it_found(
         return lambda *given: (impatient(), one(*given))[1]  # type: ignore[func-returns-value]
 
     monkeypatch.setattr(Display, "watch", watched)
-    monkeypatch.setattr(page, "write_reports", then(write))
+    monkeypatch.setattr(report, "write_reports", then(write))
     ended = pretend(tmp_path, body, "--budget", "60s", command=command)
     assert ended.code == code
     assert ended.record.interrupted

@@ -11,15 +11,14 @@ from typing import Any, cast
 import pytest
 
 from statecheck.campaign.merge import merge_records
-from statecheck.campaign.pages.causes import grouped
-from statecheck.campaign.pages.summary import evidence, little_compared, verdict
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord
 from statecheck.campaign.scheduler import Scheduler
 from statecheck.campaign.state import CampaignState
+from statecheck.campaign.summary import evidence, grouped, little_compared, verdict
 from statecheck.campaign.tasks import Explore, Explored, Found, unit_name
 from statecheck.case import Case
-from statecheck.case.bucket import bucket_of
+from statecheck.case.bucket import bucket_of, cause_of
 from statecheck.case.values import call
 from statecheck.execution.verdict import CLEAN, INCOMPLETE, Counts, Status
 from tests.helpers.cases import a_case, a_property
@@ -164,7 +163,7 @@ def test_failures_of_two_models_are_two_causes() -> None:
     for model in MODELS[:2]:
         ended(state, Explore("toys/forks", 0, 1, configuration=model), Counts(1), a_failure(model))
     groups = grouped(record_of(state).buckets)
-    assert [group.title.rpartition("with ")[2] for group in groups] == ["mamba", "jamba"]
+    assert [cause_of(Case.from_data(group.shown.case)).setting for group in groups] == ["mamba", "jamba"]
     assert (
         record_of(state).properties[0].share.endswith("FALSIFIED for 2: mamba, jamba; not tested for 1: lfm2")
     )

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from statecheck.campaign.coordinator import Campaign
-from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import FILE, CampaignRecord, CorpusRecord
 from statecheck.campaign.scheduler import Scheduler
+from statecheck.campaign.summary import verdict
 from statecheck.campaign.tasks import (
     CallBegan,
     DeviceLost,

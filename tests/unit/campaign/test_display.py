@@ -1,45 +1,47 @@
-"""Tables of a terminal: no verdict is lost however narrow it is."""
+"""What a terminal shows of a campaign: lines end between words, and a failure is named as soon as it is there."""
 
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from statecheck.campaign.record import CampaignRecord, KnownRecord
-from statecheck.campaign.terminal.display import conclusion, summary
-from statecheck.execution.registry import load_properties
-from statecheck.execution.verdict import Counts, Status
-from tests.unit.campaign.nightly_examples import a_property, a_record
-
-NAMES = sorted(load_properties(), key=len)[-3:]
+from statecheck.campaign.display import Display, conclusion, line, print_sections, print_verdict
+from statecheck.campaign.record import KnownRecord
+from statecheck.campaign.tasks import Explored
+from tests.helpers.cases import a_property
+from tests.unit.campaign.nightly_examples import a_bucket, a_record, a_state, bucket_of_its_own
 
 
-def record() -> CampaignRecord:
-    """A property of each verdict, with the longest names that there are."""
-    statuses = [status.value for status in Status]
-    names = [f"{name}_{status.split()[0]}" for status in statuses for name in NAMES[:1]]
-    pairs = zip(names, statuses, strict=True)
-    return a_record(
-        properties=[
-            a_property(name, status=status, counts=Counts(1200, 1200, discarded=5)) for name, status in pairs
-        ]
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_line_is_cut_within_a_word(width: int) -> None:
+    record = a_record(
+        *(bucket_of_its_own(number) for number in range(3)), a_bucket(9, message="far too long " * 20)
     )
+    lines: list[str] = []
+    print_sections(lines.append, record, width)
+    print_verdict(lines.append, record, record.plan.folder, width)
+    pasted = ("run it again", "report", "::error")
+    assert [one for one in lines if len(one) > width and not one.strip().startswith(pasted)] == []
 
 
-def printed(shown: object, width: int) -> list[str]:
+def test_a_failure_is_shown_while_it_is_shrunk() -> None:
+    state = a_state([a_property()])
+    campaign: Any = SimpleNamespace(state=state, plan=state.record.plan, record=state.record, at=1.0)
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None).print(shown)
-    return out.getvalue().splitlines()
-
-
-@pytest.mark.parametrize("width", [80, 130, 200])
-def test_no_verdict_is_lost_or_cut(width: int) -> None:
-    lines = printed(summary(record()), width)
-    assert max(map(len, lines)) <= width
-    for status in set(Status) - {Status.NOT_APPLICABLE}:
-        assert sum(status.value in line for line in lines) >= 1, (status, lines)
+    display = Display(Console(file=out, width=200))
+    state.property_states["toys/divide"].begin()
+    state.property_states["toys/divide"].failing = True
+    display.watch(campaign)
+    display.watch(campaign)
+    assert out.getvalue() == "failing, being shrunk: toys/divide\n"
+    assert "0 falsified, 1 failing, being shrunk, " in line(campaign)
+    state.explored(Explored("toys/divide", "passed", 1.0), at=1.0)
+    state.property_states["toys/divide"].end()
+    assert "being shrunk" not in line(campaign)
 
 
 @pytest.mark.parametrize(

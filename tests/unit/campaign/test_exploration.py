@@ -30,7 +30,7 @@ from statecheck.case.findings import Access, RaceBetweenPrograms
 from statecheck.case.values import Raised, call
 from statecheck.diagnose import diagnosis
 from statecheck.diagnose.diagnosis import Confirmation
-from statecheck.diagnose.rerun import ends_earlier
+from statecheck.diagnose.replay import ends_earlier
 from statecheck.execution import profiles
 from statecheck.execution.example import Example, ExecutionContext
 from statecheck.execution.in_process import InProcess

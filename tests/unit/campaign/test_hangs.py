@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from statecheck.campaign.pages.summary import verdict
 from statecheck.campaign.pool import Gpu, WorkerHandle
 from statecheck.campaign.record import CampaignRecord, CorpusRecord
+from statecheck.campaign.summary import verdict
 from statecheck.campaign.tasks import CallBegan, Explore, Explored, Replay, Replayed, SearchEnded
 from statecheck.workers import limits
 from tests.helpers.cases import a_case

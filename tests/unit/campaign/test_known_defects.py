@@ -10,16 +10,13 @@ from typing import Any
 import pytest
 
 from statecheck.campaign import coordinator
-from statecheck.campaign.pages.summary import verdict
+from statecheck.campaign.display import print_sections
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import BucketRecord, CampaignRecord, PropertyRecord
+from statecheck.campaign.report import budget_that_would_do, not_reached
 from statecheck.campaign.state import KnownDefects, PropertyState
+from statecheck.campaign.summary import verdict
 from statecheck.campaign.tasks import Explore
-from statecheck.campaign.terminal.results import (
-    budget_that_would_do,
-    not_reached,
-    print_failures,
-)
 from statecheck.case.values import call
 from statecheck.execution.verdict import TELLING, Counts
 from subjects import KnownDeviation, Symptom
@@ -224,25 +221,38 @@ def falsified(name: str, x: int, function: str = "divide") -> BucketRecord:
 
 
 def told_of(record: CampaignRecord) -> list[str]:
-    messages: list[str] = []
-    print_failures(messages.append, record)
-    return messages
+    """What is printed of a campaign that found its canary and launched nothing."""
+    lines: list[str] = []
+    print_sections(lines.append, replace(record, canary=""))
+    return [line for line in lines if line]
 
 
-def test_every_report_of_a_group_is_printed() -> None:
-    lines = told_of(
-        a_record(falsified("toys/divide", 4), falsified("toys/add", 70), properties=[], corpus=[])
-    )
-    assert lines[0].startswith("\nFALSIFIED: toys/divide: Toys divide.\n")
-    assert [line.strip() for line in lines if "report.md" in line] == [
-        "report: reports/toys/divide/report.md",
-        "report: reports/toys/add/report.md",
-    ]
-    assert "  1 more at the same call and place, divide: the call:" in lines
+def test_failures_at_one_call_and_place_are_printed_once_before_everything_else() -> None:
+    buckets = falsified("toys/divide", 4), falsified("toys/add", 70)
+    rows = [of("a", "passed", examples=5), of("b", "not applicable", "no")]
+    lines = told_of(a_record(*buckets, properties=rows, corpus=[]))
+    assert lines[0] == "FALSIFIED: toy: divide: result = 5, but should be 4"
+    assert "  also fails    toys/add, at the same call and place" in lines
+    assert lines[-1] == "not applicable: b: no"
+    # What passed is a number of the last line.
+    assert not [line for line in lines if line.startswith("a")]
 
 
 def of(name: str, status: str, detail: str = "", examples: int = 0) -> PropertyRecord:
     return PropertyRecord(name, "", "", status, Counts(examples), detail=detail)
+
+
+def test_functions_that_a_port_lacks_share_a_line() -> None:
+    rows = [
+        replace(of(f"p{number}", "not applicable", f"f{number} is missing"), lacks=[f"f{number}"])
+        for number in range(12)
+    ]
+    others = [of("q", "not applicable", "needs cuda, runs on cpu")]
+    lines = told_of(a_record(properties=[*rows, *others], corpus=[]))
+    assert lines == [
+        "not applicable: 12 properties of functions that toy does not offer",
+        "not applicable: q: needs cuda, runs on cpu",
+    ]
 
 
 def test_a_property_that_was_not_tested_in_spite_of_time_has_the_reason() -> None:
@@ -252,7 +262,7 @@ def test_a_property_that_was_not_tested_in_spite_of_time_has_the_reason() -> Non
         of("c", "not tested", "nothing was compared in all 24 examples", TELLING - 1),
     ]
     record = a_record(properties=rows, corpus=[])
-    assert told_of(record) == ["not tested: a: nothing was compared in all 25 examples"]
+    assert told_of(record) == ["not tested: a: nothing was compared in all 25 examples", not_reached(record)]
     assert not_reached(record).startswith("not tested for want of time: b, c; --budget ")
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from statecheck.campaign.corpus import Corpus, replayed
-from statecheck.campaign.pages.summary import verdict
-from statecheck.campaign.pages.text import markdown
+from statecheck.campaign.display import print_sections, print_verdict
 from statecheck.campaign.record import CampaignRecord, CorpusRecord
+from statecheck.campaign.report import markdown
+from statecheck.campaign.summary import verdict
 from statecheck.campaign.tasks import Explore, Replay, Replayed
-from statecheck.campaign.terminal.results import print_failures, print_verdict
 from statecheck.case import Case
 from statecheck.case.values import Call, Device, Fake, Returned, Tensor, call
 from statecheck.diagnose.replay import FIXED, NOT_APPLICABLE, NOT_REPRODUCED, replay_case
@@ -138,7 +138,7 @@ def test_what_was_not_replayed_is_named_in_terminal_and_summary(
     hurried: CampaignRecord, tmp_path: Path
 ) -> None:
     lines: list[str] = []
-    print_failures(lines.append, hurried)
+    print_sections(lines.append, hurried)
     print_verdict(lines.append, hurried, tmp_path / "reports/campaigns/pretended")
     name = next(row.file for row in hurried.corpus if row.verdict == "NOT REPLAYED")
     assert any(name in line and "not replayed" in line for line in lines)
@@ -335,6 +335,6 @@ def test_the_reports_of_a_campaign_say_that_a_worker_was_killed(tmp_path: Path) 
 
     record, _ = pretended(tmp_path, passes, examples=30, replay=killed_once)
     lines: list[str] = []
-    print_failures(lines.append, record)
+    print_sections(lines.append, record)
     assert any("exit code -9" in line for line in lines)
     assert "exit code \\-9" in markdown(record, tmp_path) or "exit code -9" in markdown(record, tmp_path)

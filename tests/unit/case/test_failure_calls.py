@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,12 +13,12 @@ from statecheck.case import Case
 from statecheck.case.bucket import cause_of
 from statecheck.case.values import call, int32
 from statecheck.diagnose.own_calls import with_own_calls
-from statecheck.diagnose.rerun import replay
+from statecheck.diagnose.replay import replay
 from statecheck.execution.example import Example, ExecutionContext, Falsified
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.report.markdown import report_text
-from statecheck.suite.last_failure import lines
+from statecheck.report.failure import failure_entry
+from statecheck.report.render import report_text
 from subjects import Subject
 from subjects.plain import adapted
 from tests.helpers.cases import a_property
@@ -59,10 +58,9 @@ def test_a_condition_on_two_calls_shows_the_one_that_is_wrong(function: str, wro
     for one in (case, with_own_calls(case, subject)):
         assert f"[{function}(cu_seqlens=" in one.message
         assert "prepare_" not in one.message
-        printed = lines(one)
-        assert [line for line in printed if line.startswith("  expected")] != [
-            line.replace("actual  ", "expected") for line in printed if line.startswith("  actual")
-        ]
+        rows = dict(failure_entry(one).rows)
+        assert rows["expected"] != rows["actual"]
+        assert rows["call"].startswith(f"{function}(")
         assert cause_of(one).title.startswith(f"{function}: ")
 
 
@@ -76,8 +74,8 @@ def test_a_condition_on_right_outcomes_shows_all_calls_and_no_difference() -> No
     case = with_own_calls(falsified(subject, body), subject)
     shown = "chunk_offsets(cu_seqlens=[0, 5], chunk_size=4); chunk_offsets(cu_seqlens=[0, 9], chunk_size=4)"
     assert case.message == f"the two results differ, but should be the same [{shown}]"
-    assert not any(line.lstrip().startswith(("expected", "actual")) for line in lines(case))
-    text = report_text(case, Path("report"))
+    assert not {"expected", "actual"} & dict(failure_entry(case).rows).keys()
+    text = report_text(case)
     assert "## Calls, each of which is right alone" in text
     assert "difference" not in text
     assert "\nexpected " not in text

@@ -25,7 +25,7 @@ from statecheck.execution.executors import ordinary_port
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.report.files import write_report
-from statecheck.report.markdown import report_text
+from statecheck.report.render import report_text
 from statecheck.workers import limits
 from subjects import Subject, load
 from tests.helpers.cases import a_case
@@ -115,7 +115,7 @@ def test_a_wrong_byte_is_traced_to_the_program_the_call_and_the_line_that_wrote_
 
 
 def test_the_report_says_who_did_it(behind: Found) -> None:
-    assert f"## Who did it\n\n{behind.case.finding}" in report_text(behind.case, Path())
+    assert f"## Who did it\n\n{behind.case.finding}" in report_text(behind.case)
 
 
 def test_a_race_is_told_with_both_programs_and_lines(in_place: Found) -> None:

@@ -14,10 +14,15 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.case import CHANCE, EARLIER_CALLS
 from statecheck.case.values import Step, call, int32
-from statecheck.diagnose.diagnosis import Confirmation, Diagnosis, Scene, diagnose, note_of
-from statecheck.diagnose.earlier_calls import with_earlier_calls
-from statecheck.diagnose.replay import FAILED, FIXED, NOT_REPRODUCED, replay_file
-from statecheck.diagnose.rerun import replay
+from statecheck.diagnose.diagnosis import (
+    Confirmation,
+    Diagnosis,
+    Scene,
+    diagnose,
+    note_of,
+    with_earlier_calls,
+)
+from statecheck.diagnose.replay import FAILED, FIXED, NOT_REPRODUCED, replay, replay_file
 from statecheck.execution.example import EarlierExamples
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.run import rules_of

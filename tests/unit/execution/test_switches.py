@@ -15,7 +15,7 @@ from properties.strategies.orders import switches as switches_drawn
 from statecheck.case import Case
 from statecheck.case.values import Call
 from statecheck.diagnose.attribution import explained
-from statecheck.diagnose.rerun import replay
+from statecheck.diagnose.replay import replay
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties

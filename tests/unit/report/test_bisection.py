@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from statecheck.case.values import call, int32
-from statecheck.report.bisection import FILE, ROOM, TITLE, Bisection, TriedRelease, save
+from statecheck.report.bisection import FILE, ROOM, TITLE, Bisection, TriedRelease, save, with_section
 from statecheck.report.files import add_bisection, write_report
-from statecheck.report.markdown import MOST, report_text
+from statecheck.report.render import MOST, report_text
 from subjects import load
 from tests.helpers.cases import a_case
 from tests.helpers.modules import module
@@ -105,7 +105,7 @@ def test_a_report_has_room_for_it(tmp_path: Path) -> None:
     save(tmp_path, bisected("+-" * 300))
     case = a_case(steps=(*(call("divide", x=int32(range(300)), y=n) for n in range(200)),)[:1])
     big = replace(case, steps=case.steps * 200, expected=case.expected * 200, actual=case.actual * 200)
-    text = report_text(big, tmp_path)
+    text = with_section(report_text(big), tmp_path)
     assert len((tmp_path / FILE).read_text(encoding="utf-8")) <= ROOM
     assert ROOM < len(text) <= MOST
     assert "570 older rows are left out here." in text

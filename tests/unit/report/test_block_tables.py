@@ -12,8 +12,8 @@ from statecheck.case import Case
 from statecheck.case.case import decode, encode
 from statecheck.case.failure import stated
 from statecheck.case.timeline import LONG, Cell, Moment, TableRow, Timeline, WrongCell
-from statecheck.report.block_tables import block_tables
 from statecheck.report.files import write_report
+from statecheck.report.scenario_timeline import block_tables
 from tests.helpers.cases import a_case
 from tests.unit.campaign.nightly_examples import parsed
 

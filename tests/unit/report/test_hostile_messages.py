@@ -14,16 +14,15 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from statecheck.campaign.pages.page import page
-from statecheck.campaign.pages.text import markdown
+from statecheck.campaign.display import Display, print_sections
 from statecheck.campaign.record import CampaignRecord, KnownRecord
-from statecheck.campaign.terminal.display import Display, kernels, summary
-from statecheck.campaign.terminal.results import print_failures, print_known
+from statecheck.campaign.report import markdown, page
 from statecheck.case import Case
 from statecheck.case.values import Returned, call
 from statecheck.diagnose.replay import replay_case
 from statecheck.execution.verdict import Counts
 from statecheck.report.files import write_report
+from statecheck.report.render import GITHUB, TEMPLATES
 from statecheck.util.markdown import code, fenced, inert
 from tests.helpers.cases import a_case, toy
 from tests.unit.campaign.nightly_examples import TIMELINE, a_bucket, a_property, a_record
@@ -99,16 +98,16 @@ def harmful(found: list[Element]) -> list[str]:
     return [*loads, *attributes, *elsewhere]
 
 
+SCRIPT = (TEMPLATES / "campaign.js").read_text(encoding="utf-8")
+
+
 @every_message
 def test_in_a_terminal_nothing_steers_it_and_no_line_looks_like_one_of_ours(message: str) -> None:
     out = io.StringIO()
     console = Console(file=out, width=200, force_terminal=True, color_system="truecolor")
     record = campaign(message)
     display = Display(console)
-    console.print(summary(record))
-    console.print(kernels(record))
-    print_known(display.say, record.known)
-    print_failures(display.say, record)
+    print_sections(display.say, record, display.width)
     text = _COLOURS.sub("", out.getvalue())
     assert not _CONTROLS.search(text)
     lines = [line.strip() for line in text.splitlines()]
@@ -117,10 +116,16 @@ def test_in_a_terminal_nothing_steers_it_and_no_line_looks_like_one_of_ours(mess
     ]
 
 
-def test_markup_of_rich_is_shown_as_it_was_said() -> None:
-    out = io.StringIO()
-    Console(file=out, width=200).print(summary(campaign(MESSAGES["markup of rich"])))
-    assert "[red]x[/red] [link=http://example.org]y[/link]" in out.getvalue()
+@every_message
+def test_an_annotation_of_github_is_one_line_and_the_only_command(
+    monkeypatch: pytest.MonkeyPatch, message: str
+) -> None:
+    monkeypatch.setenv(GITHUB, "true")
+    out: list[str] = []
+    print_sections(out.append, campaign(message))
+    lines = [line.strip() for text in out for line in text.splitlines()]
+    (command,) = [line for line in lines if line.startswith(("::", "##"))]
+    assert command.startswith("::error title=toy%3A divide%3A the call = ValueError")
 
 
 @every_message
@@ -170,7 +175,11 @@ def test_a_report_as_a_page_loads_and_runs_nothing(tmp_path: Path, message: str)
 def test_the_page_of_a_campaign_loads_and_runs_nothing(tmp_path: Path, message: str) -> None:
     record = campaign(message)
     text = page(record, tmp_path)
-    assert harmful(elements(text)) == []
+    found = elements(text)
+    # The page's own script, which the policy names by its hash.
+    (script,) = (one for one in found if one.tag.endswith("}script"))
+    assert (script.text, script.attrib) == (SCRIPT, {})
+    assert harmful([one for one in found if one is not script]) == []
     assert "49" not in re.findall(r"template.{0,20}|7 \* 7.{0,20}|\b49\b", text)
 
 

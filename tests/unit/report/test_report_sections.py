@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -30,9 +29,8 @@ from statecheck.case.values import (
 from statecheck.diagnose.own_calls import with_own_calls
 from statecheck.execution.registry import load_properties
 from statecheck.reference import answered, rule_for
-from statecheck.report.markdown import MOST, report_text
-from statecheck.report.page import report_body, report_page
-from statecheck.report.statement import rule_of, served_text
+from statecheck.report.failure import rule_of, served_text
+from statecheck.report.render import MOST, report_body, report_page, report_text
 from statecheck.subject import is_documented
 from subjects.plain import adapted
 from tests.helpers.cases import a_case, case_of
@@ -64,11 +62,11 @@ def wrong_value(step: Call, **changes: Any) -> Case:
 @pytest.mark.parametrize(("right", "wrong"), [(0, 1), (3, 1), (3_000, 1), (1, 3_000), (0, 3_000)])
 @pytest.mark.slow
 def test_a_report_can_be_pasted(right: int, wrong: int) -> None:
-    assert len(report_text(many_calls(right, wrong), Path())) <= MOST
+    assert len(report_text(many_calls(right, wrong))) <= MOST
 
 
 def test_calls_that_differ_stand_in_the_open_and_others_are_folded() -> None:
-    text = report_text(many_calls(3, 1), Path())
+    text = report_text(many_calls(3, 1))
     (folded,) = FOLDED.finditer(text)
     assert folded[1] == "3 other calls, which came out as the rules expect"
     assert ["`divide(x=2" in part for part in (folded[0], FOLDED.sub("", text))] == [True, False]
@@ -77,7 +75,7 @@ def test_calls_that_differ_stand_in_the_open_and_others_are_folded() -> None:
 
 @pytest.mark.slow
 def test_a_report_says_how_much_it_leaves_out_and_where_that_is() -> None:
-    text = report_text(many_calls(3_000, 1), Path())
+    text = report_text(many_calls(3_000, 1))
     (left_out,) = re.findall(r"\*\*([\d,]+) more calls left out here, so that", text)
     shown = text.count("```text\nactual ")
     assert shown + int(left_out.replace(",", "")) == 3_000
@@ -86,7 +84,7 @@ def test_a_report_says_how_much_it_leaves_out_and_where_that_is() -> None:
 
 @pytest.mark.slow
 def test_what_says_how_to_run_it_again_is_never_left_out() -> None:
-    text = report_text(many_calls(1, 3_000), Path())
+    text = report_text(many_calls(1, 3_000))
     assert "## Run it again\n" in text
     assert "## Environment\n" in text
 
@@ -96,7 +94,7 @@ def test_a_long_input_is_folded_and_stays_python() -> None:
     written = Overwrite("pool0", bytes(range(250)) * 160)
     case = a_case()
     long = replace(case, steps=(pool, *case.steps, written))
-    text = report_text(long, Path())
+    text = report_text(long)
     (block,) = re.findall(r"```python\n(.*?)\n```", text, re.DOTALL)
     assert len(block) < 1_000
     assert "pool0[...] = ...  # " in block
@@ -107,7 +105,7 @@ def test_a_long_input_is_folded_and_stays_python() -> None:
 
 
 def test_folds_of_a_report_are_folds_of_its_page() -> None:
-    body = parsed(report_page(report_text(many_calls(3, 1), Path())))[1]
+    body = parsed(report_page(report_text(many_calls(3, 1))))[1]
     (fold,) = body.iter("{http://www.w3.org/1999/xhtml}details")
     assert fold[0].text == "3 other calls, which came out as the rules expect"
 
@@ -198,11 +196,11 @@ def test_a_report_shows_how_the_port_s_own_function_was_called() -> None:
     case = with_own_calls(case_of(subject, "cpu", OFFSETS), subject)
     own = "chunk_offsets(cu_seqlens=[0, 5], chunk_size=4)"
     assert case.own_calls == (own,)
-    text = report_text(case, Path())
+    text = report_text(case)
     open_ = FOLDED.sub("", text)
     assert f"`{own}`\n```text" in open_
     # Once: a single call needs no list, and a vector of a few elements no mark.
-    assert open_.count(own) == 2
+    assert open_.count(own) == 1
     assert "Calls of the port" not in text
     assert "^ element" not in text
     assert "prepare_chunk_offsets(" not in open_

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +11,9 @@ from statecheck.case import Case
 from statecheck.case.failure import Failure
 from statecheck.case.timeline import Timeline
 from statecheck.case.values import Call, Outcome, Raised, Returned, call, record
-from statecheck.report.block_tables import block_tables
-from statecheck.report.markdown import report_text
-from statecheck.report.scenario_timeline import CACHE, MOST_MOMENTS, timeline_of
-from statecheck.report.statement import served_text
+from statecheck.report.failure import served_text
+from statecheck.report.render import report_text
+from statecheck.report.scenario_timeline import CACHE, MOST_MOMENTS, block_tables, timeline_of
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
 
@@ -215,12 +213,12 @@ def test_what_is_only_called_like_an_engine_has_none() -> None:
     assert timeline_of(a_case()) is None
 
 
-def test_the_report_has_the_table_where_it_went_wrong(tmp_path: Path) -> None:
+def test_the_report_has_the_table_where_it_went_wrong() -> None:
     wrong = found(3)
     did = decode(wrong, finding=about("read", 1, 3, *wrong))
     case = scenario(arrives("r0", 1, 2, 3, 4), prefill(), did)
     case = replace(case, expected=tuple(Returned(None) for _ in case.actual))
-    text = report_text(case, tmp_path)
+    text = report_text(case)
     assert "<summary>Block tables over time</summary>" in text
     row = "| r0, group 1 | 2: 4 tokens r0 | **✗ 3: 3 tokens r0 (4 tokens r0) @RW** |"
     assert text.count(row) == 2

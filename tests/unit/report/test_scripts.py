@@ -27,10 +27,10 @@ from statecheck.case.values import (
     int32,
     record,
 )
-from statecheck.diagnose.own_calls import with_own_calls
+from statecheck.diagnose.own_calls import with_own_calls, with_own_calls_apart
 from statecheck.execution.registry import load_properties
 from statecheck.report.files import subject_root, write_report
-from statecheck.report.markdown import report_text
+from statecheck.report.render import report_text
 from statecheck.report.scripts.calls import plain_calls
 from statecheck.report.scripts.script import repro_script, repro_test
 from statecheck.report.sections import ALONE, TEST
@@ -192,8 +192,9 @@ PROPERTIES = {
     "chunk_offsets": "fla-chunks/offsets",
     "split_batch": "split/partition",
     "page_size": "page-size/all-states",
+    "gather_block_table": "block-table/align-columns",
 }
-"""By function of the protocol that takes and returns numbers and lists: a property that calls it."""
+"""By function of the protocol: a property that calls it. The last one takes and returns tensors."""
 WRONG_PORT = """
 from examples.numpy_port import *
 from examples import numpy_port
@@ -202,7 +203,7 @@ STATECHECK_PROTOCOL = 2
 def changed(value):
     if isinstance(value, (list, tuple)) and value:
         return type(value)([changed(value[0]), *value[1:]])
-    return value + 1 if isinstance(value, int) else value
+    return value + 1 if isinstance(value, int) or hasattr(value, "dtype") else value
 
 def {name}(*args, **arguments):
     return changed(numpy_port.{name}(*args, **arguments))
@@ -226,11 +227,37 @@ def test_a_script_of_a_port_needs_the_port_alone(name: str, tmp_path: Path) -> N
         text = repro_script(case, tmp_path, tmp_path)
     assert f"toy_wrong_port.{name}(" in text
     assert "statecheck" not in text
-    assert "import torch" not in text
+    assert ("import torch" in text) == (name == "gather_block_table")
+    assert len(text.splitlines()) <= MOST_LINES
     script = tmp_path / "repro.py"
     script.write_text(text, encoding="utf-8")
     subjects: tuple[dict[str, str], ...] = ({}, {"SUBJECT": "examples.numpy_port"}, {"SUBJECT": "no_port"})
     assert [run(script, PYTHONPATH=str(ROOT), **one).returncode for one in subjects] == [1, 0, 2]
+
+
+TENSORS = {
+    "int32[0, 5]": "torch.tensor([0, 5], dtype=torch.int32)",
+    "int64[7]": "torch.tensor([7], dtype=torch.int64)",
+    "bool[]": "torch.tensor([], dtype=torch.bool)",
+    "int32[[1, 2], [3, 4]]": "torch.tensor([[1, 2], [3, 4]], dtype=torch.int32)",
+    "int32[[1, 2]]": "torch.tensor([[1, 2]], dtype=torch.int32)",
+    "int8[1, 2, 1] [5, 6]": "torch.tensor([5, 6], dtype=torch.int8).reshape((1, 2, 1))",
+}
+
+
+@pytest.mark.parametrize(("shown", "source"), TENSORS.items(), ids=TENSORS)
+def test_a_tensor_that_a_port_was_called_with_is_written_as_python(shown: str, source: str) -> None:
+    case = a_half(own_calls=(f"halved(x={shown}, rows=[{shown}])",))
+    assert plain_calls(case, None).lines[0] == f"result = toy_halves.halved(x={source}, rows=[{source}])"
+
+
+def test_the_calls_of_a_port_are_found_for_a_case_that_no_worker_reported(tmp_path: Path) -> None:
+    """The budget of its campaign ended first."""
+    with module(tmp_path, "toy_late_port", WRONG_PORT.format(name="chunk_offsets")):
+        subject = load("toy_late_port")
+        asked = call("prepare_chunk_offsets", cu_seqlens=int32([0, 5]), chunk_size=4)
+        found = with_own_calls_apart(a_case(subject="toy_late_port", steps=(asked,)), subject)
+    assert found.own_calls == ("chunk_offsets(cu_seqlens=[0, 5], chunk_size=4)",)
 
 
 # How a script ends.
@@ -359,7 +386,7 @@ REFUSED = {
     ),
     "a call of the port that is code": (
         a_half(own_calls=("halved(__import__('os').getpid(), x=4)",)),
-        "values that are no plain numbers and lists",
+        "values that are no numbers, lists and tensors",
     ),
     "a kernel that is code": (
         a_half(
@@ -448,11 +475,11 @@ SUBJECT = Subject("toy_adapter", sys.modules[__name__], release="1.2", is_adapte
 def test_a_script_calls_the_project_behind_an_adapter(tmp_path: Path) -> None:
     with module(tmp_path, "toy_engine", ENGINE), module(tmp_path, "toy_adapter", ADAPTER):
         case = a_half(subject="toy_adapter", steps=(call("divide", x=6, y=2),), actual=(Returned(4),))
-        texts = [repro_script(case, tmp_path, tmp_path), repro_test(case), report_text(case, tmp_path)]
+        texts = [repro_script(case, tmp_path, tmp_path), repro_test(case), report_text(case)]
     assert [("toy_engine.divide(6, 2)" in text, "import toy_adapter" in text) for text in texts[:2]] == [
         (True, False)
     ] * 2
-    assert [text.count("toy_adapter 1.2: Toys divide") for text in (texts[0], texts[2])] == [1, 1]
+    assert [text.count("toy_adapter 1.2: divide: ") for text in (texts[0], texts[2])] == [1, 1]
     (tmp_path / "repro.py").write_text(texts[0], encoding="utf-8")
     ended = [run(tmp_path / "repro.py", SUBJECT_PATH=str(tmp_path)).returncode]
     (tmp_path / "toy_engine.py").write_text(ENGINE.replace(" + 1", ""), encoding="utf-8")
@@ -500,7 +527,7 @@ def test_a_report_has_the_test_and_the_command_that_runs_it(tmp_path: Path) -> N
         folder = write_report(a_half(), tmp_path / "reports", load("toy_halves").module)
     text = (folder / "report.md").read_text(encoding="utf-8")
     assert (folder / TEST).is_file()
-    assert f"{' '.join(ALONE)} {folder / TEST}`" in text
+    assert f"`python {' '.join(ALONE)} {TEST}`" in text
     assert "it needs the project alone." in text
 
 

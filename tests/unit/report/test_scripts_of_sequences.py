@@ -14,7 +14,7 @@ import pytest
 
 from statecheck.case import Case
 from statecheck.case.values import Name, Step, call
-from statecheck.diagnose.rerun import replay
+from statecheck.diagnose.replay import replay
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.run import rules_of
 from statecheck.report.files import write_report

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from statecheck.campaign.corpus import kept_in
-from statecheck.campaign.pages.summary import is_new
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import CampaignRecord, CorpusRecord
 from statecheck.campaign.state import CampaignState, PropertyState
+from statecheck.campaign.summary import is_new
 from statecheck.campaign.tasks import Explored, Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of

@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from statecheck.campaign import canary
 from statecheck.campaign.canary import NAME, CanaryNotFound, run_canary
-from statecheck.campaign.pages.summary import verdict
+from statecheck.campaign.summary import verdict
 from statecheck.campaign.tasks import CanaryResult, RunCanary, Setting
 from statecheck.campaign.worker import Worker
 from statecheck.case import Case

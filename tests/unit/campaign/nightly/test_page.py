@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from statecheck.campaign.pages import summary, text
-from statecheck.campaign.pages.page import page, write_reports
-from statecheck.campaign.pages.text import PAGE, SUMMARY, Most
+from statecheck.campaign import summary
+from statecheck.campaign.display import print_sections
 from statecheck.campaign.record import (
     BucketRecord,
     CampaignRecord,
     CorpusRecord,
     KnownRecord,
 )
+from statecheck.campaign.report import bucket_entry, commands, junit, markdown, page, sections, write_reports
 from statecheck.case import Case
 from statecheck.case.values import Returned
+from statecheck.report.failure import headline
 from statecheck.report.files import write_report
-from statecheck.util import command_lines
+from statecheck.report.render import GITHUB
 from statecheck.util.command_lines import command_line
 from statecheck.util.text import visible
 from subjects import load
@@ -29,7 +32,6 @@ from tests.helpers.modules import ROOT, module
 from tests.unit.campaign.nightly_examples import (
     EXAMPLES,
     HOSTILE,
-    LAUNCHED,
     a_bucket,
     a_property,
     a_record,
@@ -42,17 +44,13 @@ from tests.unit.campaign.nightly_examples import (
 )
 
 DIRECTORY = Path("reports/campaigns/2026-11-21-night")
-FILES = Path(__file__).with_name("golden")
-LOADING = {"script", "img", "link", "iframe", "object", "embed", "video", "audio", "base", "form"}
+LOADING = {"img", "link", "iframe", "object", "embed", "video", "audio", "base", "form"}
+REPLAYED = [
+    CorpusRecord(f"{verdict}.json", verdict, "")
+    for verdict in ("FIXED", "NOT APPLICABLE", "UNREADABLE", "FAILED")
+]
+OLD = {"date": "2026-10-02", "commit": "aaaaaaaaaaaa"}
 every_example = pytest.mark.parametrize("name", EXAMPLES)
-
-
-def html(record: CampaignRecord, directory: Path = DIRECTORY) -> str:
-    return page(record, directory)
-
-
-def markdown(record: CampaignRecord, directory: Path = DIRECTORY, most: Most = SUMMARY) -> str:
-    return text.markdown(record, directory, most)
 
 
 def verdict_of(record: CampaignRecord) -> str:
@@ -60,8 +58,8 @@ def verdict_of(record: CampaignRecord) -> str:
 
 
 @every_example
-def test_the_page_is_a_document_that_loads_nothing(name: str) -> None:
-    text = html(EXAMPLES[name])
+def test_the_page_is_a_document_that_loads_nothing_and_runs_its_own_script(name: str) -> None:
+    text = page(EXAMPLES[name], DIRECTORY)
     root = parsed(text)
     attributes = [key for one in root.iter() for key in one.attrib]
     assert not LOADING & {one.tag.rpartition("}")[2] for one in root.iter()}
@@ -69,34 +67,23 @@ def test_the_page_is_a_document_that_loads_nothing(name: str) -> None:
     assert not re.search(r"@import|url\((?!#)", text)
     levels = [int(tag) for tag in re.findall(r"<h([1-6])[ >]", text)]
     assert (levels[0], levels.count(1)) == (1, 1)
+    (script,) = re.findall("<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src &#39;sha256-{digest}&#39;" in text
 
 
-def golden_text(record: CampaignRecord) -> str:
-    """The summary, and what the page is made of."""
-    texts = (markdown(record), markdown(record, most=PAGE))
-    return "\n".join(texts).replace(command_lines.python(), "python")
-
-
-REPLAYED = [
-    CorpusRecord(f"{verdict}.json", verdict, "")
-    for verdict in ("FIXED", "NOT APPLICABLE", "UNREADABLE", "FAILED")
-]
-OLD = {"date": "2026-10-02", "commit": "aaaaaaaaaaaa"}
-GOLDEN = {
-    "canary-not-found": a_record(canary="", corpus=REPLAYED),
-    "new-and-still-there": a_record(*two_buckets().buckets, bucket_of_its_own(3, first_seen=OLD)),
-    "interrupted-on-a-cpu": on_a_cpu(complete=False, interrupted=True),
-}
-
-
-@pytest.mark.parametrize("name", GOLDEN)
-def test_the_page_and_the_summary_are_those_of_the_golden_file(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`python -m tests.unit.campaign.nightly.test_page` writes the golden files."""
-    for variable in (command_lines.COMMAND, command_lines.PYTHONPATH, command_lines.CHOSEN, "PYTHONPATH"):
-        monkeypatch.delenv(variable, raising=False)
-    assert golden_text(GOLDEN[name]) == (FILES / f"{name}.txt").read_text(encoding="utf-8")
+def test_the_table_of_the_page_has_failing_rows_first_and_a_button_for_each_status() -> None:
+    rows = [
+        a_property(f"p{number}", status=status)
+        for number, status in enumerate(("passed", "not applicable", "FALSIFIED", "ERROR", "known"))
+    ]
+    text = page(a_record(properties=rows), DIRECTORY)
+    shown = re.findall(r'<tr data-status="(.*?)">', text)
+    assert shown == ["FALSIFIED", "ERROR", "passed", "known", "not applicable"]
+    assert re.findall(r'aria-pressed="(.*?)">(.*?)</button>', text) == [
+        *(("true", f"{word}: 1") for word in shown[:-1]),
+        ("false", "not applicable: 1"),
+    ]
 
 
 _ERROR = a_property("b", status="ERROR", examples=0)
@@ -141,41 +128,64 @@ def test_the_verdict_is_the_gravest_of_what_was_seen(record: CampaignRecord, wor
 
 def test_a_scenario_in_a_release_s_own_engine_is_shown_with_its_calls() -> None:
     case = Case.load(ROOT / "docs" / "findings" / "one-token-prompt.json")
-    message = text.smallest_input(a_bucket(1, case))
-    assert message.startswith("LiveEngine(settings=LiveSettings(kinds=('gdn',), num_blocks=24")
+    rows = dict(bucket_entry(a_bucket(1, case), a_record()).rows)
+    assert rows["smallest input"].startswith("LiveEngine(settings=LiveSettings(kinds=('gdn',), num_blocks=24")
 
 
 def test_failures_at_the_same_call_and_place_are_one_entry() -> None:
     named = [a_bucket(number, property=f"property_{number}") for number in range(8)]
     record = a_record(*named, bucket_of_its_own(9, property="another"))
     assert summary.verdict(record).reasons[0] == "2 causes, 9 properties: 9 new."
-    whole = markdown(record, most=PAGE)
-    assert whole.count("smallest input:") == 2
-    assert whole.count("failing examples, the first after") == 9
-    lines = markdown(record).splitlines()
-    (first,) = [number for number, line in enumerate(lines) if "and 2 more" in line]
-    assert lines[first].startswith("  - 8 properties: property_0, property_1,")
-    assert lines[first - 1].startswith("- **divide: the call** (new): the call = ")
-    assert "-m statecheck replay 0000000000" in lines[first + 1]
+    (wrong, *_) = sections(record)
+    assert [entry.headline for entry in wrong.entries] == [
+        "toy: divide: the call = ValueError: out of order, but should return a result",
+        "toy: divide_9: the call = ValueError: out of order, but should return a result",
+    ]
+    rows = dict(wrong.entries[0].rows)
+    assert rows["also fails"].startswith("property_1, property_2,")
+    assert "-m statecheck replay 0000000000" in rows["run it again"]
+    assert page(record, DIRECTORY).count('class="cause"') == 2
+
+
+def test_one_headline_stands_in_terminal_summary_page_junit_and_annotations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(GITHUB, "true")
+    bucket = a_bucket(
+        1,
+        a_case(
+            actual=(Returned(2),), message="result = 2, but should be ValueError that names x [divide(x=5)]"
+        ),
+    )
+    record = replace(a_record(bucket), release="1.2")
+    line = headline(Case.from_data(bucket.case), "1.2")
+    assert line == "toy 1.2: divide: result = 2, but should be ValueError that names x"
+    printed: list[str] = []
+    print_sections(printed.append, record)
+    assert f"FALSIFIED: {line}" in printed
+    assert [one for one in printed if one.startswith("::error title=toy 1.2%3A divide%3A result = 2%2C but")]
+    assert f"- **{line}**" in markdown(record, DIRECTORY)
+    assert f"<h3>{line} " in page(record, DIRECTORY)
+    assert f'message="{line}"' in junit(record)
 
 
 def test_a_note_is_shown_without_emphasis() -> None:
     record = a_record(a_bucket(1, note="**It did not repeat.** A known defect is near."))
-    for most in (SUMMARY, PAGE):
-        assert "It did not repeat. A known defect is near." in markdown(record, most=most)
+    for text in (markdown(record, DIRECTORY), page(record, DIRECTORY)):
+        assert "It did not repeat. A known defect is near." in text
 
 
 def test_failures_of_subjects_or_places_of_their_own_are_entries_of_their_own() -> None:
     elsewhere = a_bucket(2, subject="other")
     returned = a_case(actual=(Returned(1),), message="result = 1, but should be ValueError that names x")
-    assert len(text.in_order(a_record(a_bucket(1), elsewhere, a_bucket(3, returned)))) == 3
+    assert len(summary.in_order(a_record(a_bucket(1), elsewhere, a_bucket(3, returned)))) == 3
 
 
 def test_a_failure_is_new_unless_an_earlier_campaign_has_met_it() -> None:
     record = a_record(a_bucket(1, first_seen=OLD), bucket_of_its_own(2), bucket_of_its_own(3, first_seen={}))
     assert summary.verdict(record).reasons[0].endswith("(3 failures): 2 new.")
-    assert [group.buckets[0].id[-1] for group in text.in_order(record)] == ["2", "3", "1"]
-    assert "(since 2026-10-02 aaaaaaaaaaaa)" in markdown(record)
+    assert [group.shown.id[-1] for group in summary.in_order(record)] == ["2", "3", "1"]
+    assert ">since 2026-10-02 aaaaaaaaaaaa<" in page(record, DIRECTORY)
 
 
 def test_a_failure_is_not_new_if_its_case_was_in_the_corpus_before() -> None:
@@ -187,21 +197,21 @@ def test_a_failure_is_not_new_if_its_case_was_in_the_corpus_before() -> None:
 def test_a_case_that_cannot_be_read_costs_no_page() -> None:
     bucket = a_bucket(1)
     bucket.case["schema"] = 99
-    whole = markdown(a_record(bucket), most=PAGE)
-    assert "-m statecheck replay 0000000001 --subject toy --device cuda" in whole
-    assert "smallest input" not in whole
+    shown = markdown(a_record(bucket), DIRECTORY)
+    assert "-m statecheck replay 0000000001 --subject toy --device cuda" in shown
+    assert f"toy: {bucket.message}" in page(a_record(bucket), DIRECTORY)
 
 
 def test_what_is_hostile_stays_text() -> None:
-    shown = html(hostile())
-    assert "<script" not in shown
+    shown = page(hostile(), DIRECTORY)
+    assert shown.count("<script") == 1
     assert "{{ 7 * 7 }}" in shown
     assert "\\x00\\x1b[31m\\ud800\\ufffe\\u202e" in shown
     assert visible(shown) == shown
 
 
 def test_the_summary_escapes_what_tables_and_code_are_made_of() -> None:
-    shown = markdown(hostile())
+    shown = markdown(hostile(), DIRECTORY)
     cells = [line for line in shown.splitlines() if line.startswith("|")]
     assert all(len(re.findall(r"(?<!\\)\|", line)) == 5 for line in cells)
     outside = "".join(line.partition("`")[0] for line in shown.splitlines() if "Everything else" not in line)
@@ -209,39 +219,16 @@ def test_the_summary_escapes_what_tables_and_code_are_made_of() -> None:
     assert visible(shown) == shown
 
 
-def test_the_summary_of_much_that_is_wrong_is_short() -> None:
-    buckets = [bucket_of_its_own(number) for number in range(50)]
-    statuses = (
-        "FALSIFIED",
-        "ERROR",
-        "not reached",
-        "running",
-        "UNEXPECTED PASS",
-        "passed",
-        "known deviation",
-    )
-    properties = [a_property(f"p{number}", status=one) for number, one in enumerate(statuses)]
-    corpus = [CorpusRecord("a", "FAILED", ""), CorpusRecord("b", "UNREADABLE", "")]
-    changes = {
-        "properties": properties,
-        "corpus": corpus,
-        "warnings": ["t"] * 50,
-        "canary": "",
-        "complete": False,
-        "launched": LAUNCHED * 50,
-    }
-    shown = markdown(a_record(*buckets, **changes))
-    assert len(shown.splitlines()) <= 75
-    assert "and 40 more" in shown
-
-
 @pytest.mark.slow
-def test_ten_thousand_buckets_make_a_page_that_opens() -> None:
+def test_ten_thousand_buckets_make_a_page_that_opens_and_a_short_summary() -> None:
     large = "wrong " * 200
     record = a_record(*(bucket_of_its_own(number, message=large) for number in range(10_000)))
-    shown = html(record)
+    shown = page(record, DIRECTORY)
     assert len(shown.encode()) < 1_000_000
-    assert shown.count("smallest input") == 200
+    assert shown.count('class="cause"') == 200
+    short = markdown(record, DIRECTORY)
+    assert len(short.splitlines()) <= 100
+    assert "and 9,990 more" in short
 
 
 @pytest.mark.parametrize("name", ["campaign.json", "report.html", "summary.md"])
@@ -281,7 +268,7 @@ def test_the_page_before_stays_where_a_new_one_cannot_be_made(
 ) -> None:
     path = write_reports(a_record(), tmp_path)
     before = path.read_bytes()
-    monkeypatch.setattr("statecheck.campaign.pages.text._tables", lambda *_: 1 / 0)
+    monkeypatch.setattr("statecheck.campaign.report._tables", lambda *_: 1 / 0)
     record = two_buckets()
     write_reports(record, tmp_path)
     assert path.read_bytes() == before
@@ -293,12 +280,10 @@ DIVIDE = "def divide(x, y):\n    return x // y\n"
 
 def test_commands_name_what_differs_from_what_is_usual() -> None:
     plain = a_bucket(1, subject="impl", corpus="corpus/a-0000000001.json")
-    assert text.commands(plain, on_a_cpu(), Path("reports")) == (
-        command_line("replay", "0000000001", device="cpu"),
-    )
+    assert commands(plain, on_a_cpu()) == (command_line("replay", "0000000001", device="cpu"),)
     fallback = a_bucket(1, subject="my.engine", corpus="reports/corpus/it's $1.json")
     path = Path("reports/corpus/it's $1.json")
-    assert text.commands(fallback, on_a_cpu(), Path("reports")) == (
+    assert commands(fallback, on_a_cpu()) == (
         command_line("replay", path, subject="my.engine", device="cpu"),
     )
 
@@ -315,12 +300,7 @@ def reported(tmp_path: Path) -> tuple[BucketRecord, Path]:
 
 def test_the_page_links_the_report_and_has_the_commands(reported: tuple[BucketRecord, Path]) -> None:
     bucket, folder = reported
-    shown = html(a_record(bucket), directory=folder / "reports" / "campaigns" / "one")
+    record = a_record(bucket, reports=str(folder / "reports"))
+    shown = page(record, folder / "reports" / "campaigns" / "one")
     assert f'<a href="../../{bucket.report}/report.html">report</a>' in shown
     assert f"{folder}/reports/{bucket.report}/repro.py" in shown
-
-
-if __name__ == "__main__":
-    FILES.mkdir(exist_ok=True)
-    for name, record in GOLDEN.items():
-        (FILES / f"{name}.txt").write_text(golden_text(record), encoding="utf-8")

@@ -1,14 +1,20 @@
-"""What a campaign came to: the verdict with its reasons, and what was run."""
+"""What a campaign came to: the verdict with its reasons, failures by cause, and what was run.
+
+Failures at the same call and place are one cause, however many properties they break.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePath
 
-from statecheck.campaign.pages.causes import grouped, summed_up
 from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import NOT_REPLAYED, BucketRecord, CampaignRecord, CorpusRecord, bucket_in
+from statecheck.case import Case
+from statecheck.case.bucket import cause_of
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, Status
 from statecheck.rooms import working_folder
 from statecheck.util.command_lines import command_line
@@ -17,6 +23,8 @@ from statecheck.util.text import counted, first_names
 WRONG = (Status.FALSIFIED.value, Status.UNEXPECTED_PASS.value)
 UNDECIDED = (Status.ERROR.value, Status.NOT_FINISHED.value, Status.NOT_VERIFIED.value)
 _MOST_NAMES, _MOST_MODELS = 5, 2
+_MOST_READ = 1_000
+"""Cases that are looked into; of more failures, each is an entry of its own."""
 
 
 def duration(seconds: float) -> str:
@@ -57,7 +65,11 @@ def verdict(record: CampaignRecord) -> CampaignVerdict:
 def _wrong(record: CampaignRecord) -> Iterator[str]:
     if record.buckets:
         new = sum(is_new(bucket, record) for bucket in record.buckets)
-        yield f"{summed_up(grouped(record.buckets))}: {new or 'none'} new.{_first_failure(record)}"
+        causes, properties = len(grouped(record.buckets)), len({bucket.property for bucket in record.buckets})
+        failures = len(record.buckets)
+        text = f"{counted(causes, 'cause')}, {counted(properties, 'property', 'properties')}"
+        text += f" ({failures:,} failures)" if failures != properties else ""
+        yield f"{text}: {new or 'none'} new.{_first_failure(record)}"
     met = {bucket.property for bucket in record.buckets}
     others = [row for row in record.properties if row.status in WRONG and row.id not in met]
     if others:
@@ -184,3 +196,68 @@ def facts(record: CampaignRecord) -> str:
     parts += [f"only {record.plan.only}"] if record.plan.only else []
     parts += [f"shard {shard_name(record.plan.shard, record.plan.shards)}"] if record.plan.shards > 1 else []
     return ", ".join(parts)
+
+
+# Failures by cause.
+
+
+@dataclass(frozen=True)
+class CauseGroup:
+    """Failures that show one cause, the smallest input first."""
+
+    buckets: tuple[BucketRecord, ...]
+
+    @property
+    def shown(self) -> BucketRecord:
+        return self.buckets[0]
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """Those that it breaks, each once."""
+        return tuple(dict.fromkeys(bucket.property for bucket in self.buckets))
+
+
+def grouped(buckets: Iterable[BucketRecord]) -> list[CauseGroup]:
+    """The buckets by cause, in their order."""
+    found: dict[tuple[str, ...], list[BucketRecord]] = {}
+    for number, bucket in enumerate(buckets):
+        case = case_of(bucket) if number < _MOST_READ else None
+        key = (bucket.subject, *cause_of(case).key) if case is not None else (bucket.id, bucket.rule)
+        found.setdefault(key, []).append(bucket)
+    return [CauseGroup(tuple(sorted(members, key=_weight))) for members in found.values()]
+
+
+def _weight(bucket: BucketRecord) -> tuple[bool, int]:
+    steps = bucket.case.get("steps")
+    return not bucket.shrunk, len(steps) if isinstance(steps, list) else 0
+
+
+def case_of(bucket: BucketRecord) -> Case | None:
+    """Its case, None where there is none that can be read."""
+    return _read(json.dumps(bucket.case)) if bucket.case else None
+
+
+@lru_cache(maxsize=_MOST_READ)
+def _read(text: str) -> Case | None:
+    try:
+        case = Case.from_json(text)
+        cause_of(case)
+        return case
+    except Exception:
+        # A record may hold a case of another version, or anything else.
+        return None
+
+
+def in_order(record: CampaignRecord) -> list[CauseGroup]:
+    """The causes, new ones first."""
+    return sorted(
+        grouped(record.buckets), key=lambda group: not any(is_new(one, record) for one in group.buckets)
+    )
+
+
+def standing(group: CauseGroup, record: CampaignRecord) -> str:
+    """Of several failures, that of a new one: "new", or "since 2026-11-02 (0123456789ab)"."""
+    if any(is_new(bucket, record) for bucket in group.buckets):
+        return "new"
+    seen = (group.shown.first_seen.get(name, "") for name in ("date", "commit"))
+    return f"since {' '.join(filter(None, seen)) or 'an unknown date'}"
