@@ -15,6 +15,8 @@ the executor does not know is not made: it raises NotExecuted. What is found com
 
     OutsideView           an access outside the tensor that the pointer came from, though inside another one. Every pointer
                           carries the view it was made from; views of raw addresses are those that were registered.
+    OverflowedOffset      an access by an offset whose sums and products do not fit in the int32 in which the kernel computes them,
+                          wherever the address that is left over lies.
     Misaligned            an element at an address that is no multiple of its size, which a CPU does not mind.
     RaceBetweenPrograms   two programs of a launch touch a byte, one of them writes, and no atomics order the two. Decided
                           when the launch ends, whatever the order in which its programs happened to run.
@@ -40,6 +42,7 @@ from statecheck.case.findings import (
     Misaligned,
     NotExecuted,
     OutsideView,
+    OverflowedOffset,
     RaceBetweenPrograms,
     RaceWithinProgram,
     UnwrittenRead,
@@ -53,6 +56,7 @@ __all__ = [
     "Misaligned",
     "NotExecuted",
     "OutsideView",
+    "OverflowedOffset",
     "RaceBetweenPrograms",
     "RaceWithinProgram",
     "Sanitizer",

@@ -138,7 +138,7 @@ def int32_overflow() -> KernelPair:
         clear_blocks_intact,
         lay_out,
         lambda: {"block 0": [0] * 8, "block 2": [0] * 8},
-        finding="OutsideView",
+        finding="OverflowedOffset",
     )
 
 

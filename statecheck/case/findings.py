@@ -75,6 +75,10 @@ class OutsideView(Finding):
     """An access outside the tensor that its pointer came from, though perhaps inside another one."""
 
 
+class OverflowedOffset(Finding):
+    """An access by an offset that does not fit in the 32 bits in which the kernel computes it."""
+
+
 class Misaligned(Finding):
     """An access to an element at an address that is no multiple of its size, which a GPU does not make."""
 

@@ -33,6 +33,9 @@ _SCALARS: dict[str, Any] = {
 class Memory:
     """Loads and stores for one launch, and nothing else: what watches them is a subclass. `switch` says whose turn it is."""
 
+    check_offset: Callable[[Any, Any, Any, tuple[str, int]], Any] | None = None
+    """Is handed a pointer, its offset, and what the offset is without overflows; for those who watch."""
+
     def __init__(self) -> None:
         self.program: Program = (0, 0, 0)
 

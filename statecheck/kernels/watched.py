@@ -187,6 +187,14 @@ class WatchedMemory(ObservedMemory):
     def origins_of(self, values: Array) -> Any:
         return self._watch.provenance.among(values)
 
+    def check_offset(self, pointer: Any, offset: Any, exact: Any, place: tuple[str, int]) -> Any:
+        """The pointer, but in lanes whose offset has overflowed, an address that tells the sanitizer of it when it is used."""
+        wrong = exact != offset
+        if not np.any(wrong):
+            return pointer
+        address = self._watch.overflowed(place, int(np.max(np.abs(exact))))
+        return address if np.ndim(pointer) == 0 else np.where(wrong, address, pointer)
+
     def end(self) -> None:
         self._watch.end_launch()
 

@@ -10,6 +10,7 @@ from statecheck.case.findings import (
     FreedBlock,
     Misaligned,
     OutsideView,
+    OverflowedOffset,
     Program,
     RaceBetweenPrograms,
     RaceWithinProgram,
@@ -29,6 +30,9 @@ from statecheck.kernels.sanitizer.touches import (
 )
 from statecheck.kernels.sanitizer.views import UNKNOWN, Provenance, TensorView, view_of
 
+_OVERFLOWED = 1 << 62
+"""Where no machine has memory: the address of overflow number n is n times 2**40 more."""
+
 
 class Sanitizer(Observer):
     """What is known about memory; the code that launches declares it. See `statecheck.sanitizer`."""
@@ -42,6 +46,7 @@ class Sanitizer(Observer):
         self._kernel = ""
         self._log: AccessLog | None = None
         self._lanes = Lanes()
+        self._overflows: list[tuple[tuple[str, int], int]] = []
 
     def register(self, tensor: Any, name: str) -> None:
         """A tensor that kernels reach through raw addresses (a table of data_ptr()), or the name of any tensor.
@@ -96,6 +101,14 @@ class Sanitizer(Observer):
         self._kernel = kernel
         self.provenance.begin_launch()
         self._lanes, self._log = Lanes(), AccessLog() if programs > 1 else None
+        self._overflows = []
+
+    def overflowed(self, place: tuple[str, int], magnitude: int) -> int:
+        """The address that stands for those of an offset that has overflowed at this line; its use is a finding."""
+        overflow = place, magnitude
+        if overflow not in self._overflows:
+            self._overflows.append(overflow)
+        return _OVERFLOWED + (self._overflows.index(overflow) << 40)
 
     def end_launch(self) -> None:
         """All programs have ended.
@@ -119,6 +132,8 @@ class Sanitizer(Observer):
         """
         if not len(touch.addresses):
             return
+        if self._overflows:
+            self._require_no_overflow(touch)
         outside = first_outside(touch, self.provenance)
         if outside is not None:
             self._refuse_outside(touch, *outside)
@@ -165,6 +180,21 @@ class Sanitizer(Observer):
             f"{place}{self._owned(address)}"
         )
         raise OutsideView(message, access)
+
+    def _require_no_overflow(self, touch: Touch) -> None:
+        # A kernel may have moved such a pointer on, to and fro.
+        numbers = (touch.addresses + (1 << 39) - _OVERFLOWED) >> 40
+        overflowed = (numbers >= 0) & (numbers < len(self._overflows))
+        if not overflowed.any():
+            return
+        at = int(overflowed.argmax())
+        address, (place, magnitude) = int(touch.addresses[at]), self._overflows[int(numbers[at])]
+        access = self._access(touch, address, "", None)
+        message = (
+            f"program {touch.program} of {self._kernel} {access.verb} {byte_count(touch.nbytes)} at {access.place}, by an offset that "
+            f"overflows int32 at {place_texts(place)[0]}: it is up to {magnitude}, but should be < {1 << 31}"
+        )
+        raise OverflowedOffset(message, access)
 
     def _refuse_misaligned(self, touch: Touch, address: int) -> NoReturn:
         access = self._access(touch, address)

@@ -8,6 +8,8 @@ What generated code and `memory.Memory` expect of each other:
   called by a kernel also takes the origins of its pointers.
 - It calls `load`, `store`, `rmw` and `cas` with a site, addresses as int64 (a scalar: `load1` and `store1`, an int), values, a mask or
   None for all lanes, and the origin of the pointers: a number that `m.argument` or `m.origin_of` gave, a tile of such numbers, or None.
+- Behind `tt.addptr` it calls `check_offset`, where that is not None, with the pointer, the offset, and the same offset by arithmetic that does not
+  overflow; it goes on with the pointer that it gets.
 - It yields before, never after: what runs the program may switch to another one between the yield and the access.
 """
 
@@ -163,6 +165,7 @@ _LOADED = (
     "barrier",
     "origin_of",
     "origins_of",
+    "check_offset",
 )
 _NO_EFFECT = {"llvm.intr.assume", "ub.poison"}
 
@@ -179,6 +182,59 @@ def attributes_of(op: Operation) -> dict[str, str]:
     return dict(re.findall(r'(rounding|propagateNan|symbol) = "?(\w+)', op.text))
 
 
+_EXACT = {"arith.addi": "+", "arith.subi": "-", "arith.muli": "*"}
+_MOST_OPERATIONS = 40
+
+
+class _ExactOffset:
+    """An offset of a pointer once more, without overflows: sums, differences and products of 32 bits are made of 64 bits.
+
+    What is neither of these, nor a change of shape, is taken as it is.
+    """
+
+    def __init__(self, writer: _Writer, offset: Value) -> None:
+        self._writer = writer
+        self.is_narrow = False
+        """Whether there is such an operation."""
+        self.place = SourcePlace("", 0)
+        """Of the last one."""
+        self._operations = 0
+        self.text = self._expression(offset)
+
+    def _expression(self, value: Value) -> str:
+        writer = self._writer
+        op = writer.defined.get(value)
+        if op is None or value in writer.constants or self._operations == _MOST_OPERATIONS:
+            return self._leaf(value)
+        if op.name in _EXACT and value.type.element in ("i32", "i64"):
+            self._operations += 1
+            if value.type.element == "i32" and not self.is_narrow:
+                self.is_narrow, self.place = True, op.place
+            sides = [self._side(operand, writer.form(value)) for operand in op.operands]
+            return f"({sides[0]} {_EXACT[op.name]} {sides[1]})"
+        if op.name in ("arith.extsi", "tt.splat", "tt.broadcast", "tt.unsplat"):
+            return self._expression(op.operands[0])
+        if op.name == "tt.expand_dims":
+            inner = self._expression(op.operands[0])
+            return inner if writer.form(value) == SCALAR else f"{inner}[{index_of_axis(op)}]"
+        return self._leaf(value)
+
+    def _side(self, value: Value, form: int) -> str:
+        text = self._expression(value)
+        # Python's integers are of any size, but those that meet an array have 64 bits.
+        return f"wrap64({text})" if form != SCALAR and self._writer.form(value) == SCALAR else text
+
+    def _leaf(self, value: Value) -> str:
+        name = self._writer.name(value)
+        return name if self._writer.form(value) == SCALAR else f"int64({name})"
+
+
+def index_of_axis(op: Operation) -> str:
+    """Of `tt.expand_dims`, the index that gives an array its new axis."""
+    axis = tiles.integer(op.text, "axis")
+    return ", ".join("None" if at == axis else ":" for at in range(len(op.result.type.shape or ())))
+
+
 class _Writer:
     """Writes one function into a module: lines of Python, in the order of its operations."""
 
@@ -188,10 +244,11 @@ class _Writer:
         self._module, self._function = module, function
         self._flow = Flow(function, entry=function.public)
         self._depth = 1
-        self._constants: dict[Value, Any] = {}
+        self.constants: dict[Value, Any] = {}
         self._names: dict[Value, str] = {}
         self._origins: dict[Value, str] = {}
-        self._inner: list[Value] = []
+        self.defined: dict[Value, Operation] = {}
+        """The operations that values are results of."""
 
     def _line(self, text: str) -> None:
         self._module.lines.append("    " * self._depth + text)
@@ -208,10 +265,10 @@ class _Writer:
             self._line("pass")
         self._depth -= 1
 
-    def _name(self, value: Value) -> str:
+    def name(self, value: Value) -> str:
         return self._names.get(value, value.name)
 
-    def _form(self, value: Value) -> int:
+    def form(self, value: Value) -> int:
         return self._flow.form(value)
 
     def _own_origin(self, value: Value) -> str:
@@ -229,11 +286,11 @@ class _Writer:
         return self._as(value, FULL, value.type)
 
     def _as(self, value: Value, form: int, kind: Type) -> str:
-        name, have = self._name(value), self._form(value)
+        name, have = self.name(value), self.form(value)
         if have >= form:
             return name
-        if value in self._constants:
-            array = tiles.full(self._constants[value], kind.shape or (), dtype_of(kind.element))
+        if value in self.constants:
+            array = tiles.full(self.constants[value], kind.shape or (), dtype_of(kind.element))
             return self._module.constant(array, ("full", kind, name))
         if have == SCALAR:
             dtype = self._module.constant(dtype_of(kind.element), ("dtype", kind.element), "t")
@@ -245,7 +302,7 @@ class _Writer:
         left, right = list[str](), list[str]()
         for target, source in pairs:
             left.append(target.name)
-            right.append(self._as(source, self._form(target), target.type))
+            right.append(self._as(source, self.form(target), target.type))
             if self._flow.carries(target):
                 left.append(self._own_origin(target))
                 right.append(self._origin(source))
@@ -257,7 +314,7 @@ class _Writer:
             self._operation(op)
 
     def _constant(self, value: Value, constant: Any) -> None:
-        self._constants[value] = constant
+        self.constants[value] = constant
         if type(constant) in (int, bool):
             self._names[value] = f"({constant!r})" if constant < 0 else repr(constant)
         else:
@@ -268,9 +325,9 @@ class _Writer:
     def _same(self, op: Operation) -> None:
         """What the result is, the operand is already."""
         source = op.operands[0]
-        if source in self._constants:
-            self._constants[op.result] = self._constants[source]
-        self._names[op.result] = self._name(source)
+        if source in self.constants:
+            self.constants[op.result] = self.constants[source]
+        self._names[op.result] = self.name(source)
 
     _tt_splat = _same
     _tt_unsplat = _same
@@ -279,20 +336,18 @@ class _Writer:
         self._same(op)
 
     def _shaped(self, op: Operation, text: str) -> None:
-        if self._form(op.operands[0]) == SCALAR:
+        if self.form(op.operands[0]) == SCALAR:
             self._same(op)
             return
         self._line(f"{op.result.name} = {text}")
 
     def _tt_expand_dims(self, op: Operation) -> None:
         axis = tiles.integer(op.text, "axis")
-        rank = len(op.result.type.shape or ())
-        index = ", ".join("None" if at == axis else ":" for at in range(rank))
         source = op.operands[0]
-        if source in self._constants and self._form(source):
-            self._constant(op.result, np.expand_dims(self._constants[source], axis))
+        if source in self.constants and self.form(source):
+            self._constant(op.result, np.expand_dims(self.constants[source], axis))
             return
-        self._shaped(op, f"{self._name(source)}[{index}]")
+        self._shaped(op, f"{self.name(source)}[{index_of_axis(op)}]")
 
     def _tt_reshape(self, op: Operation) -> None:
         if op.result.type.shape == op.operands[0].type.shape:
@@ -339,7 +394,7 @@ class _Writer:
         function = self._module.constant(
             Arithmetic("asm", elements, "", attributes), ("asm", text, elements), "a"
         )
-        operands = ", ".join(self._name(value) for value in op.operands)
+        operands = ", ".join(self.name(value) for value in op.operands)
         self._line(f"{', '.join(value.name for value in op.results)} = {function}({operands})")
 
     def _tt_reduce(self, op: Operation) -> None:
@@ -367,7 +422,7 @@ class _Writer:
             raise NotUnderstoodError(f"{op.name} by more than arithmetic")
         with self._under(f"def {name}({', '.join(value.name for value in block.arguments)}):"):
             self._block(block.operations[:-1])
-            results = [self._name(value) for value in block.operations[-1].operands]
+            results = [self.name(value) for value in block.operations[-1].operands]
             self._line(f"return ({', '.join(results)},)")
         return name
 
@@ -389,11 +444,11 @@ class _Writer:
         if at >= len(op.operands):
             return None
         mask = op.operands[at]
-        return None if mask in self._constants and self._constants[mask] is True else mask
+        return None if mask in self.constants and self.constants[mask] is True else mask
 
     def _where(self, mask: Value | None) -> AbstractContextManager[None]:
         """For an access of one element."""
-        return nullcontext() if mask is None else self._under(f"if {self._name(mask)}:")
+        return nullcontext() if mask is None else self._under(f"if {self.name(mask)}:")
 
     def _tt_load(self, op: Operation) -> None:
         pointer, mask = op.operands[0], self._mask(op, 1)
@@ -402,16 +457,16 @@ class _Writer:
         if pointer.type.shape is None:
             with self._where(mask):
                 site = self._site("load", op, pointer)
-                self._line(f"{name} = load1({site}, {self._name(pointer)}, {self._origin(pointer)})")
+                self._line(f"{name} = load1({site}, {self.name(pointer)}, {self._origin(pointer)})")
             if mask is not None:
                 with self._under("else:"):
                     self._line(
-                        f"{name} = {self._name(other) if other else self._zero(op.result.type.element)}"
+                        f"{name} = {self.name(other) if other else self._zero(op.result.type.element)}"
                     )
             return
         site = self._site("load", op, pointer)
         masked = self._mask_of(mask, pointer)
-        rest = self._name(other) if other else "None"
+        rest = self.name(other) if other else "None"
         self._line(f"{name} = load({site}, {self._full(pointer)}, {masked}, {rest}, {self._origin(pointer)})")
 
     def _mask_of(self, mask: Value | None, pointer: Value) -> str:
@@ -429,7 +484,7 @@ class _Writer:
             with self._where(mask):
                 site = self._site("store", op, pointer)
                 self._line(
-                    f"store1({site}, {self._name(pointer)}, {self._name(value)}, {self._origin(pointer)})"
+                    f"store1({site}, {self.name(pointer)}, {self.name(value)}, {self._origin(pointer)})"
                 )
             return
         site = self._site("store", op, pointer)
@@ -450,8 +505,8 @@ class _Writer:
         pointer = op.operands[0]
         site = self._site("atomic", op, pointer, operation=operation, sem=sem)
         scalar = pointer.type.shape is None
-        masked = "None" if mask is None else self._name(mask) if scalar else self._mask_of(mask, pointer)
-        where = self._name(pointer) if scalar else self._full(pointer)
+        masked = "None" if mask is None else self.name(mask) if scalar else self._mask_of(mask, pointer)
+        where = self.name(pointer) if scalar else self._full(pointer)
         return f"rmw({site}, {where}, {value}, {masked}, {self._origin(pointer)})"
 
     def _tt_atomic_load(self, op: Operation) -> None:
@@ -516,7 +571,7 @@ class _Writer:
             self._jump(*op.successors[0], numbers)
         else:
             for header, successor in zip(
-                (f"if {self._name(op.operands[0])}:", "else:"), op.successors, strict=True
+                (f"if {self.name(op.operands[0])}:", "else:"), op.successors, strict=True
             ):
                 with self._under(header):
                     self._jump(*successor, numbers)
@@ -528,9 +583,9 @@ class _Writer:
 
     def _scf_if(self, op: Operation) -> None:
         condition = op.operands[0]
-        if self._form(condition) != SCALAR:
+        if self.form(condition) != SCALAR:
             raise NotUnderstoodError("scf.if on a tile")
-        for at, header in enumerate((f"if {self._name(condition)}:", "else:")):
+        for at, header in enumerate((f"if {self.name(condition)}:", "else:")):
             region = op.regions[at] if at < len(op.regions) else []
             with self._under(header):
                 self._branch_begins(op.place)
@@ -540,7 +595,7 @@ class _Writer:
     def _scf_for(self, op: Operation) -> None:
         (counter, *carried), operations = op.regions[0][0].arguments, op.regions[0][0].operations
         self._assign(list(zip(carried, op.operands[3:], strict=True)))
-        bounds = [self._name(value) for value in op.operands[:3]]
+        bounds = [self.name(value) for value in op.operands[:3]]
         # Generated code holds every integer as a signed one.
         if op.text == "unsigned":
             bits = 8 * size_of(counter.type.element)
@@ -557,7 +612,7 @@ class _Writer:
         self._assign(list(zip(before.arguments, op.operands, strict=True)))
         with self._under("while True:"):
             self._block(_without_yield(before.operations))
-            with self._under(f"if not {self._name(condition)}:"):
+            with self._under(f"if not {self.name(condition)}:"):
                 self._assign(list(zip(op.results, forwarded, strict=True)))
                 self._line("break")
             self._branch_begins(op.place)
@@ -566,7 +621,7 @@ class _Writer:
             self._assign(list(zip(before.arguments, yielded(op.regions[1]), strict=True)))
 
     def _tt_return(self, op: Operation) -> None:
-        values = [self._name(value) for value in op.operands]
+        values = [self.name(value) for value in op.operands]
         origins = [self._origin(value) for value in op.operands if value in self._flow.addresses]
         self._line(f"return ({''.join(each + ', ' for each in values + origins)})" if values else "return ()")
 
@@ -610,6 +665,7 @@ class _Writer:
         self._line("yield")
 
     def _operation(self, op: Operation) -> None:
+        self.defined.update(dict.fromkeys(op.results, op))
         own = getattr(self, "_" + op.name.replace(".", "_"), None)
         if own is not None:
             own(op)
@@ -623,7 +679,7 @@ class _Writer:
         if not self._flow.carries(value) or op.name.startswith("scf."):
             return
         if finds_addresses(op.name):
-            asked = "origins_of" if self._form(value) else "origin_of"
+            asked = "origins_of" if self.form(value) else "origin_of"
             self._line(f"{self._own_origin(value)} = {asked}({value.name})")
             return
         text = self._origin_text(op)
@@ -645,8 +701,8 @@ class _Writer:
         if op.name == "arith.select":
             condition, *either = op.operands
             first, second = (self._origin(each) for each in either)
-            chosen = self._name(condition)
-            if self._form(condition):
+            chosen = self.name(condition)
+            if self.form(condition):
                 return f"select_origins({chosen}, {first}, {second})"
             return f"({first} if {chosen} else {second})"
         if op.name in ("tt.cat", "tt.join", "tt.split"):
@@ -660,14 +716,16 @@ class _Writer:
         return None
 
     def _elementwise(self, op: Operation) -> None:
-        forms = [self._form(value) for value in op.operands]
+        forms = [self.form(value) for value in op.operands]
         attributes = attributes_of(op)
-        if all(value in self._constants for value in op.operands) and len(op.results) == 1 and op.operands:
+        if all(value in self.constants for value in op.operands) and len(op.results) == 1 and op.operands:
             self._fold(op, attributes)
             return
-        text = inline(op, [self._name(value) for value in op.operands], forms, attributes)
+        text = inline(op, [self.name(value) for value in op.operands], forms, attributes)
         if text is None:
-            text = f"{self._function_of(op, attributes)}({', '.join(self._name(value) for value in op.operands)})"
+            text = (
+                f"{self._function_of(op, attributes)}({', '.join(self.name(value) for value in op.operands)})"
+            )
         self._line(f"{', '.join(value.name for value in op.results)} = {text}")
 
     def _fold(self, op: Operation, attributes: dict[str, str]) -> None:
@@ -676,7 +734,7 @@ class _Writer:
         function = arithmetic_of(op.name, elements, op.result.type.element, attributes)
         assert function is not None
         with np.errstate(all="ignore"):
-            self._constant(op.result, function(*(self._constants[value] for value in op.operands)))
+            self._constant(op.result, function(*(self.constants[value] for value in op.operands)))
 
     def _function_of(self, op: Operation, attributes: dict[str, str]) -> str:
         elements = tuple(value.type.element for value in op.operands)
@@ -712,34 +770,40 @@ class _Writer:
     def _tt_addptr(self, op: Operation) -> None:
         pointer, offset = op.operands
         size = size_of(pointee(pointer.type))
-        base, step = self._name(pointer), self._name(offset)
-        if offset in self._constants:
-            self._constants.pop(op.result, None)
-            steps = self._constants[offset]
-            if self._form(offset) == SCALAR:
+        base, step = self.name(pointer), self.name(offset)
+        if offset in self.constants:
+            self.constants.pop(op.result, None)
+            steps = self.constants[offset]
+            if self.form(offset) == SCALAR:
                 step = repr(steps * size)
             else:
                 array = np.multiply(steps, size, dtype=np.int64)
                 step = self._module.constant(array, ("steps", offset, size))
-        elif self._form(offset) == SCALAR:
+        elif self.form(offset) == SCALAR:
             step = f"{step} * {size}" if size != 1 else step
         else:
             step = f"multiply({step}, {size}, dtype=int64)"
-        form = max(self._form(pointer), self._form(offset))
+        form = max(self.form(pointer), self.form(offset))
         # Arrays of int64 wrap around on their own, Python's numbers do not.
         wrapped = f"{base} + {step}" if form else f"wrap64({base} + {step})"
-        if form and self._form(offset) == SCALAR:
+        if form and self.form(offset) == SCALAR:
             wrapped = f"{base} + wrap64({step})"
         self._line(f"{op.result.name} = {wrapped}")
+        exact = _ExactOffset(self, offset)
+        if exact.is_narrow:
+            place = (exact.place.file, exact.place.line)
+            checked = f"check_offset({op.result.name}, {self.name(offset)}, {exact.text}, {place!r})"
+            with self._under("if check_offset:"):
+                self._line(f"{op.result.name} = {checked}")
 
     def _tt_assert(self, op: Operation) -> None:
         message = op.text[op.text.index('"') :]
-        self._line(f"asserted({self._name(op.operands[0])}, {message}, {self._place(op)}, (p0, p1, p2))")
+        self._line(f"asserted({self.name(op.operands[0])}, {message}, {self._place(op)}, (p0, p1, p2))")
 
     def _tt_print(self, op: Operation) -> None:
         prefix = re.match(r'"((?:[^"\\]|\\.)*)"', op.text)
         values = ", ".join(
-            self._full(value) if value.type.shape is not None else self._name(value) for value in op.operands
+            self._full(value) if value.type.shape is not None else self.name(value) for value in op.operands
         )
         self._line(
             f"printed({prefix.group() if prefix else repr('')}, (p0, p1, p2), ({values}{',' if values else ''}))"
