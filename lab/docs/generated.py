@@ -7,7 +7,7 @@ import sys
 from lab.compatibility.record import loaded, results_of
 from lab.compatibility.table import FILES as OF_RELEASES
 from lab.compatibility.table import parts as parts_of_releases
-from lab.docs import citations, property_table, symbols
+from lab.docs import citations, kernel_operations, property_table, symbols
 from lab.marked_parts import MarkedPart
 from lab.sources import ROOT
 from statecheck.execution.registry import load_properties
@@ -18,6 +18,7 @@ from statecheck.util.command_lines import python
 FILES = {
     "symbols": "docs/symbols.md",
     "properties": "docs/properties.md",
+    "kernel-operations": "docs/kernel-operations.md",
     **OF_RELEASES,
 }
 """Where each part stands, by its name."""
@@ -31,7 +32,11 @@ def run_table(write: bool, check: bool) -> int:
     """
     tested = load_properties()
     complaints = symbols.complaints(load("impl"), tested) + (citations.complaints() if check else [])
-    parts = {"symbols": symbols.table(tested), "properties": property_table.table(tested)} | _saved()
+    parts = {
+        "symbols": symbols.table(tested),
+        "properties": property_table.table(tested),
+        "kernel-operations": kernel_operations.table(),
+    } | _saved()
     for name, text in parts.items():
         if write and not complaints:
             complaints += part(name).write(text)

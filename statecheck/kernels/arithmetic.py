@@ -755,7 +755,7 @@ def _triton(
         return multiply_high_unsigned
     if name == "precise_sqrt" and source == "f32":
         return np.sqrt
-    return operator.truediv if name == "precise_divf" and source == "f32" else None
+    return operator.truediv if name in ("precise_divf", "approx_divf") and source == "f32" else None
 
 
 def atomic(op: str, element: str) -> Function | None:

@@ -89,6 +89,8 @@ def install() -> None:
 
     for name, answer in _ANSWERS.items():
         setattr(torch.cuda, name, answer)
+    # Of torch.cpu, what libraries expect of any device's module.
+    vars(torch.cpu).setdefault("device", _ANSWERS["device"])
     # Its mode adds the device behind ours.
     plain = DeviceContext.__init__
     DeviceContext.__init__ = lambda self, device: plain(self, _on_cpu(torch.device(device)))  # type: ignore[method-assign]

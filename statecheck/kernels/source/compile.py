@@ -172,8 +172,8 @@ def _realised(constant: Any) -> Any:
     return arithmetic_of(constant.name, constant.elements, constant.result, dict(constant.attributes))
 
 
-_OF_NUMPY = "multiply minimum maximum where broadcast_to int8 int16 int32 int64"
-_OF_TILES = "full reduce scan dot gather histogram split_tile join_tiles concatenate moved_origins select_origins asserted printed"
+_OF_NUMPY = "multiply minimum maximum where broadcast_to int8 int16 int32 int64 float16 float32 float64"
+_OF_TILES = "full reduce total scan dot gather histogram split_tile join_tiles concatenate moved_origins select_origins asserted printed"
 
 
 def _scope() -> dict[str, Any]:

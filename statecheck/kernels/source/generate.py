@@ -67,7 +67,28 @@ def inline(op: Operation, names: list[str], forms: list[int], attributes: dict[s
         return f"{names[0]} {_BITWISE[op.name]} {names[1]}"
     if element == "i1":
         return _of_bool(op, names, scalar=scalar)
+    if element in _HELD_AS_THEMSELVES or op.name == "arith.extf":
+        return _of_floats(op, element, names)
     return _of_integers(op, element, names, scalar=scalar) if element in _BITS else None
+
+
+_FLOATING = {"arith.addf": "+", "arith.subf": "-", "arith.mulf": "*", "arith.divf": "/"}
+_HELD_AS_THEMSELVES = {"f16": "float16", "f32": "float32", "f64": "float64"}
+"""Floating-point numbers that NumPy has, too: its operators round as a GPU does."""
+
+
+def _of_floats(op: Operation, element: str, names: list[str]) -> str | None:
+    target = op.result.type.element if op.results else ""
+    if op.name in _FLOATING:
+        return f"{names[0]} {_FLOATING[op.name]} {names[1]}"
+    if op.name == "arith.negf":
+        return f"-{names[0]}"
+    if op.name == "arith.extf" and (element, target) == ("bf16", "f32"):
+        # The one is held as the other.
+        return names[0]
+    if op.name in ("arith.extf", "arith.truncf") and target in _HELD_AS_THEMSELVES:
+        return f"{_HELD_AS_THEMSELVES[target]}({names[0]})"
+    return None
 
 
 def _of_integers(op: Operation, element: str, names: list[str], *, scalar: bool) -> str | None:
@@ -167,7 +188,13 @@ _LOADED = (
     "origins_of",
     "check_offset",
 )
-_NO_EFFECT = {"llvm.intr.assume", "ub.poison"}
+_NO_EFFECT = {
+    "llvm.intr.assume",
+    "ub.poison",
+    # One launch after the other is complete before the next one begins.
+    "tt.grid_dependency_wait",
+    "tt.grid_dependency_launch_dependents",
+}
 
 
 _PREDICATE = re.compile(r"^([a-z]+),")
@@ -233,6 +260,12 @@ def index_of_axis(op: Operation) -> str:
     """Of `tt.expand_dims`, the index that gives an array its new axis."""
     axis = tiles.integer(op.text, "axis")
     return ", ".join("None" if at == axis else ":" for at in range(len(op.result.type.shape or ())))
+
+
+_ADDITIONS = {
+    *(("arith.addf", element) for element in _HELD_AS_THEMSELVES),
+    *(("arith.addi", element) for element in _BITS),
+}
 
 
 class _Writer:
@@ -403,7 +436,12 @@ class _Writer:
             self._line("barrier()")
         axis = tiles.integer(op.text, "axis")
         operands = [self._full(value) for value in op.operands]
-        text = f"reduce({self._combiner(op)}, ({', '.join(operands)},), {axis})"
+        block = op.regions[0][0].operations
+        adds = len(block) == 2 and (block[0].name, op.operands[0].type.element) in _ADDITIONS
+        if adds:
+            text = f"total({operands[0]}, {axis})"
+        else:
+            text = f"reduce({self._combiner(op)}, ({', '.join(operands)},), {axis})"
         self._line(f"{', '.join(value.name for value in op.results)} = {text}")
 
     def _tt_scan(self, op: Operation) -> None:

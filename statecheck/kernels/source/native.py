@@ -283,6 +283,7 @@ class _Writer:
         """It has no effect."""
 
     _ttg_barrier = _gpu_barrier = _llvm_intr_assume
+    _tt_grid_dependency_wait = _tt_grid_dependency_launch_dependents = _llvm_intr_assume
 
     def _arith_constant(self, op: Operation) -> None:
         text, kind = op.text.strip(), op.result.type

@@ -55,6 +55,14 @@ def reduce(combine: Callable[..., tuple[Any, ...]], tiles: tuple[Array, ...], ax
     return result[0] if len(result) == 1 else result
 
 
+def total(tile: Array, axis: int) -> Any:
+    """The reduction by a sum, in the order of `reduce`."""
+    part = np.moveaxis(tile, axis, 0) if axis else tile
+    while (count := len(part)) > 1:
+        part = part[: count // 2] + part[count // 2 :]
+    return part[0] if part.ndim > 1 else plain(part[0])
+
+
 def scan(
     combine: Callable[..., tuple[Any, ...]],
     tiles: tuple[Array, ...],

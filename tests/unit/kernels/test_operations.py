@@ -304,3 +304,16 @@ def test_a_flushing_instruction_takes_subnormal_numbers_as_zero() -> None:
 def test_registers_of_other_widths_are_not_known(constraints: str, operands: tuple[str, ...]) -> None:
     with pytest.raises(NotUnderstoodError):
         assembly("mov.f32 $0, $1;", constraints, operands, ("f32",))
+
+
+@triton.jit
+def dependent_kernel(out_ptr):  # type: ignore[no-untyped-def]
+    tl.extra.cuda.gdc_wait()
+    tl.store(out_ptr, 1)
+    tl.extra.cuda.gdc_launch_dependents()
+
+
+def test_a_launch_that_waits_for_the_one_before_finds_it_complete() -> None:
+    out = torch.zeros(1)
+    dependent_kernel[(1,)](out)
+    assert out.item() == 1
