@@ -23,7 +23,7 @@ from statecheck.campaign.record import EFFECTS, FILE, BucketRecord, CampaignReco
 from statecheck.campaign.summary import (
     UNDECIDED,
     WRONG,
-    CauseGroup,
+    Cause,
     case_of,
     duration,
     evidence,
@@ -97,9 +97,9 @@ def bucket_entry(bucket: BucketRecord, record: CampaignRecord) -> Entry:
     return replace(entry, rows=(*entry.rows, *place, *(("run it again", line) for line in again)))
 
 
-def group_entry(group: CauseGroup, record: CampaignRecord) -> Entry:
+def group_entry(group: Cause, record: CampaignRecord) -> Entry:
     """The failure with the smallest input, and which other properties fail at the same call and place."""
-    first, *others = group.buckets
+    first, *others = group
     entry = bucket_entry(first, record)
     names = list(dict.fromkeys(bucket.property for bucket in others))
     also = [("also fails", f"{first_names(names, _MOST_NAMES)}, at the same call and place")] if names else []
@@ -371,9 +371,12 @@ def page(record: CampaignRecord, directory: Path) -> str:
 
     causes: list[dict[str, Any]] = [
         {
-            "entry": bucket_entry(group.shown, record).without("report", "run it again"),
+            "entry": bucket_entry(group[0], record).without("report", "run it again"),
             "standing": standing(group, record),
-            "buckets": [(bucket, link(bucket), commands(bucket, record)) for bucket in group.buckets],
+            "buckets": [
+                (bucket, bucket_entry(bucket, record), link(bucket), commands(bucket, record))
+                for bucket in group
+            ],
         }
         for group in groups[:_MOST_OF_A_PAGE]
     ]

@@ -201,30 +201,18 @@ def facts(record: CampaignRecord) -> str:
 # Failures by cause.
 
 
-@dataclass(frozen=True)
-class CauseGroup:
-    """Failures that show one cause, the smallest input first."""
-
-    buckets: tuple[BucketRecord, ...]
-
-    @property
-    def shown(self) -> BucketRecord:
-        return self.buckets[0]
-
-    @property
-    def properties(self) -> tuple[str, ...]:
-        """Those that it breaks, each once."""
-        return tuple(dict.fromkeys(bucket.property for bucket in self.buckets))
+Cause = tuple[BucketRecord, ...]
+"""Failures that show one cause, the smallest input first."""
 
 
-def grouped(buckets: Iterable[BucketRecord]) -> list[CauseGroup]:
+def grouped(buckets: Iterable[BucketRecord]) -> list[Cause]:
     """The buckets by cause, in their order."""
     found: dict[tuple[str, ...], list[BucketRecord]] = {}
     for number, bucket in enumerate(buckets):
         case = case_of(bucket) if number < _MOST_READ else None
         key = (bucket.subject, *cause_of(case).key) if case is not None else (bucket.id, bucket.rule)
         found.setdefault(key, []).append(bucket)
-    return [CauseGroup(tuple(sorted(members, key=_weight))) for members in found.values()]
+    return [tuple(sorted(members, key=_weight)) for members in found.values()]
 
 
 def _weight(bucket: BucketRecord) -> tuple[bool, int]:
@@ -248,16 +236,14 @@ def _read(text: str) -> Case | None:
         return None
 
 
-def in_order(record: CampaignRecord) -> list[CauseGroup]:
+def in_order(record: CampaignRecord) -> list[Cause]:
     """The causes, new ones first."""
-    return sorted(
-        grouped(record.buckets), key=lambda group: not any(is_new(one, record) for one in group.buckets)
-    )
+    return sorted(grouped(record.buckets), key=lambda group: not any(is_new(one, record) for one in group))
 
 
-def standing(group: CauseGroup, record: CampaignRecord) -> str:
+def standing(group: Cause, record: CampaignRecord) -> str:
     """Of several failures, that of a new one: "new", or "since 2026-11-02 (0123456789ab)"."""
-    if any(is_new(bucket, record) for bucket in group.buckets):
+    if any(is_new(bucket, record) for bucket in group):
         return "new"
-    seen = (group.shown.first_seen.get(name, "") for name in ("date", "commit"))
+    seen = (group[0].first_seen.get(name, "") for name in ("date", "commit"))
     return f"since {' '.join(filter(None, seen)) or 'an unknown date'}"

@@ -136,13 +136,6 @@ class Cause:
     setting: str = ""
 
     @property
-    def title(self) -> str:
-        """Such as "precopy_states: pool", or "varlen_chunks: the call: raised in chunk_ends"."""
-        raised = f"raised in {self.raised.partition(':')[0]}" if self.raised else ""
-        setting = f"with {self.setting}" if self.setting else ""
-        return ": ".join(filter(None, (self.own or self.function, self.place, self.fault, raised, setting)))
-
-    @property
     def key(self) -> tuple[str, ...]:
         if self.function.startswith(f"{BEGINS}."):
             return BEGINS, "", self.fault, self.raised, self.setting

@@ -164,7 +164,6 @@ def result_of(record: Any) -> dict[str, Any]:
 
 
 XFAILS_FILE = "statecheck-xfails.toml"
-_LONGEST_TITLE = 200
 
 
 @click.command(cls=OptionsCommand)
@@ -214,6 +213,7 @@ def xfails(options: SimpleNamespace) -> int:
 def entries_of(record: CampaignRecord) -> Iterator[tuple[str, str]]:
     """The id and the TOML of an entry for each thing that is wrong; on the standard error, what no entry can declare."""
     from statecheck.campaign.coordinator import loaded
+    from statecheck.campaign.report import bucket_entry
     from statecheck.case import Case
     from statecheck.subject import BUILT_IN
     from statecheck.subject.known import entry_text
@@ -244,5 +244,4 @@ def entries_of(record: CampaignRecord) -> Iterator[tuple[str, str]]:
             # The port's own name, if a reader of the entry takes that for the same function.
             own = subject.own_name(function)
             function = own if function in subject.documented_names(own) else function
-        title = bucket.message[:_LONGEST_TITLE]
-        yield id_, entry_text(id_, title, bucket.property, failure, function)
+        yield id_, entry_text(id_, bucket_entry(bucket, record).headline, bucket.property, failure, function)

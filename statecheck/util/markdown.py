@@ -22,11 +22,6 @@ def escaped(text: str, room: int) -> str:
     return _MARKUP.sub(r"\\\1", brief(text, room))
 
 
-def without_emphasis(text: str) -> str:
-    """A note of a report where nothing is emphasised."""
-    return text.replace("**", "")
-
-
 def code(text: str) -> str:
     """`text` as code, in more backticks than it has."""
     line = on_one_line(text)

@@ -163,7 +163,7 @@ def test_failures_of_two_models_are_two_causes() -> None:
     for model in MODELS[:2]:
         ended(state, Explore("toys/forks", 0, 1, configuration=model), Counts(1), a_failure(model))
     groups = grouped(record_of(state).buckets)
-    assert [cause_of(Case.from_data(group.shown.case)).setting for group in groups] == ["mamba", "jamba"]
+    assert [cause_of(Case.from_data(group[0].case)).setting for group in groups] == ["mamba", "jamba"]
     assert (
         record_of(state).properties[0].share.endswith("FALSIFIED for 2: mamba, jamba; not tested for 1: lfm2")
     )

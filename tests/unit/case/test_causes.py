@@ -63,4 +63,4 @@ def test_other_models_features_and_errors_are_other_causes() -> None:
         a_sequence_case("mamba2", "extend", "logits", step=1),
     ]
     assert len({cause_of(case).key for case in cases}) == 3
-    assert cause_of(cases[2]).title.endswith("with mamba2, step=1")
+    assert cause_of(cases[2]).setting == "mamba2, step=1"

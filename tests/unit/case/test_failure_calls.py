@@ -61,7 +61,7 @@ def test_a_condition_on_two_calls_shows_the_one_that_is_wrong(function: str, wro
         rows = dict(failure_entry(one).rows)
         assert rows["expected"] != rows["actual"]
         assert rows["call"].startswith(f"{function}(")
-        assert cause_of(one).title.startswith(f"{function}: ")
+        assert cause_of(one).own == function
 
 
 def test_a_condition_on_right_outcomes_shows_all_calls_and_no_difference() -> None:

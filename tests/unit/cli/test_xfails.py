@@ -12,6 +12,7 @@ from rich.console import Console
 
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.record import BucketRecord, CampaignRecord
+from statecheck.case import Case
 from statecheck.case.failure import stated
 from statecheck.case.values import Returned, call
 from statecheck.cli import main as cli
@@ -19,6 +20,7 @@ from statecheck.cli.conform import RESULT, _write_result
 from statecheck.execution.registry import load_properties
 from statecheck.execution.selection import require_declared_properties
 from statecheck.execution.verdict import CLEAN, MISCONFIGURED
+from statecheck.report.failure import headline
 from statecheck.subject import load
 from statecheck.subject.known import declared_in
 from tests.helpers.cases import a_case
@@ -50,8 +52,13 @@ TEXTS = {
 }
 
 
+def saying(message: str) -> Case:
+    assert OFFSETS.failure is not None
+    return replace(OFFSETS, failure=replace(OFFSETS.failure, observed=message))
+
+
 def bucket(message: str = "wrong", id_: str = "", subject: str = PORT) -> BucketRecord:
-    found = replace(bucket_with(OFFSETS), message=message, subject=subject)
+    found = replace(bucket_with(saying(message)), subject=subject)
     return replace(found, id=id_ or found.id)
 
 
@@ -82,7 +89,8 @@ def test_an_entry_is_read_again_whatever_the_failure_says(tmp_path: Path, text: 
     code, file = update(tmp_path)
     assert code == CLEAN
     [(known, _)] = declared_in(completed(file))
-    assert known.title == text.encode(errors="backslashreplace").decode()
+    assert known.title == headline(saying(text))
+    assert known.title.startswith(f"{PORT}: chunk_offsets: ")
 
 
 def test_an_entry_names_the_port_s_own_function_and_its_properties_call_it(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_failures_of_subjects_or_places_of_their_own_are_entries_of_their_own() 
 def test_a_failure_is_new_unless_an_earlier_campaign_has_met_it() -> None:
     record = a_record(a_bucket(1, first_seen=OLD), bucket_of_its_own(2), bucket_of_its_own(3, first_seen={}))
     assert summary.verdict(record).reasons[0].endswith("(3 failures): 2 new.")
-    assert [group.shown.id[-1] for group in summary.in_order(record)] == ["2", "3", "1"]
+    assert [group[0].id[-1] for group in summary.in_order(record)] == ["2", "3", "1"]
     assert ">since 2026-10-02 aaaaaaaaaaaa<" in page(record, DIRECTORY)
 
 
