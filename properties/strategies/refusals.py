@@ -195,8 +195,9 @@ FORMS: tuple[Bad, ...] = (as_a_list, of_floats, with_a_dimension_too_many)
 """What a tensor of integers may not be."""
 
 
+# A table: a row keeps its line.
+# fmt: off
 # Numbers, pages and shapes.
-
 
 def numbers() -> Iterator[BadInput]:
     yield from bad_inputs(call("cdiv", x=4, y=2), {"x": (True, 2.5), "y": (True, 2.5, 0, int32([2]))})
@@ -206,59 +207,30 @@ def numbers() -> Iterator[BadInput]:
     yield from bad_inputs(call("divide", x=4, y=2), {"x": (True, 5), "y": (True, 0)})
     yield from bad_inputs(call("divide", x=1, y=-1), {"y": (-2,)}, about="a negative remainder")
 
-
 def pages() -> Iterator[BadInput]:
     spec: dict[str, Value] = {"block_size": 4, "shapes": ((2, 3),), "dtypes": (DType("float32"),)}
     page = call("MambaSpec.page_size_bytes.fget", self=record("MambaSpec", **spec, page_size_padded=99))
-    yield from bad_inputs(
-        page,
-        {"self.page_size_padded": (True, 0, 23), "self.dtypes": ((),), "self.shapes.0.1": (True, 0)},
-    )
+    yield from bad_inputs(page, {"self.page_size_padded": (True, 0, 23), "self.dtypes": ((),), "self.shapes.0.1": (True, 0)})
     spec |= {"mamba_cache_mode": "all", "num_speculative_blocks": 1}
     config = record("VllmConfig", model_config=record("ModelConfig", max_model_len=9))
     memory = call("MambaSpec.max_memory_usage_bytes", self=record("MambaSpec", **spec), vllm_config=config)
-    yield from bad_inputs(
-        memory,
-        {
-            "self.block_size": (True, 0),
-            "self.num_speculative_blocks": (True, -1),
-            "self.mamba_cache_mode": ("aligned",),
-        },
-    )
-
+    yield from bad_inputs(memory, {"self.block_size": (True, 0), "self.num_speculative_blocks": (True, -1), "self.mamba_cache_mode": ("aligned",)})
 
 GDN = {"head_k_dim": 4, "head_v_dim": 4, "conv_kernel_size": 4}
 MAMBA2 = {"intermediate_size": 8, "head_dim": 2, "state_size": 4, "conv_kernel": 4}
 SHAPES = (
     ("linear_attention_state_shape", {"num_heads": 2, "head_dim": 4}, {"num_heads": (True, 3)}),
-    (
-        "mamba1_state_shape",
-        {"intermediate_size": 4, "state_size": 2, "conv_kernel": 4},
-        {"intermediate_size": (True, 3), "conv_kernel": (1,)},
-    ),
-    (
-        "mamba2_state_shape",
-        {"n_groups": 2, "num_heads": 8, **MAMBA2},
-        {"num_heads": (3,), "n_groups": (True, 3), "conv_kernel": (1,), "num_spec": (True, -1)},
-    ),
-    (
-        "short_conv_state_shape",
-        {"intermediate_size": 4, "conv_kernel": 4},
-        {"intermediate_size": (True, 3), "conv_kernel": (1,), "num_spec": (-1,)},
-    ),
+    ("mamba1_state_shape", {"intermediate_size": 4, "state_size": 2, "conv_kernel": 4}, {"intermediate_size": (True, 3), "conv_kernel": (1,)}),
+    ("mamba2_state_shape", {"n_groups": 2, "num_heads": 8, **MAMBA2}, {"num_heads": (3,), "n_groups": (True, 3), "conv_kernel": (1,), "num_spec": (True, -1)}),
+    ("short_conv_state_shape", {"intermediate_size": 4, "conv_kernel": 4}, {"intermediate_size": (True, 3), "conv_kernel": (1,), "num_spec": (-1,)}),
     (
         "gated_delta_net_state_shape",
         {"num_k_heads": 2, "num_v_heads": 2, **GDN},
         {"num_k_heads": (True, 1), "num_v_heads": (3,), "conv_kernel_size": (1,), "num_spec": (-1,)},
     ),
-    (
-        "kda_state_shape",
-        {"num_heads": 2, "head_dim": 4, "conv_kernel_size": 4},
-        {"num_heads": (True, 3), "conv_kernel_size": (1,), "num_spec": (-1,)},
-    ),
+    ("kda_state_shape", {"num_heads": 2, "head_dim": 4, "conv_kernel_size": 4}, {"num_heads": (True, 3), "conv_kernel_size": (1,), "num_spec": (-1,)}),
 )
 """Families of layers, their arguments on two ranks, and bad values of these."""
-
 
 def shapes() -> Iterator[BadInput]:
     for family, arguments, values in SHAPES:
@@ -267,80 +239,41 @@ def shapes() -> Iterator[BadInput]:
     replicated = call("MambaStateShapeCalculator.extra_groups_for_head_shards", ngroups=2, tp_size=2)
     yield from bad_inputs(replicated, {"ngroups": (True, 3), "tp_size": (True, 0)})
 
-
 # Chunks, batches and copies.
 
 STARTS = int32([0, 2, 5])
 STEP_BACK = int32([0, 5, 3, 9])
 """The last start is the largest all the same."""
 
-
 def chunks() -> Iterator[BadInput]:
-    yield from bad_inputs(
-        call("compute_varlen_chunk_metadata", query_start_loc=STARTS, chunk_size=4),
-        {
-            "query_start_loc": (
-                *FORMS,
-                Tensor("bool", (2,), (0, 1)),
-                int32([]),
-                int32([1, 5]),
-                int32([0, 5, 3]),
-                STEP_BACK,
-                Tensor("int64", (2,), (0, 2**31)),
-            ),
-            "chunk_size": (True, 2.5, 0, -4),
-        },
-    )
-    conv = Call(
-        "compute_causal_conv1d_metadata",
-        (("query_start_loc_p_cpu", STARTS.on_host()),),
-        (("device", Device()),),
-    )
+    yield from bad_inputs(call("compute_varlen_chunk_metadata", query_start_loc=STARTS, chunk_size=4), {
+        "query_start_loc": (*FORMS, Tensor("bool", (2,), (0, 1)), int32([]), int32([1, 5]), int32([0, 5, 3]), STEP_BACK, Tensor("int64", (2,), (0, 2**31))),
+        "chunk_size": (True, 2.5, 0, -4),
+    })
+    conv = Call("compute_causal_conv1d_metadata", (("query_start_loc_p_cpu", STARTS.on_host()),), (("device", Device()),))
     yield from bad_inputs(conv, {"query_start_loc_p_cpu": (*FORMS, int32([]).on_host(), STEP_BACK.on_host())})
     yield from bad_inputs(conv, {"query_start_loc_p_cpu": (on_the_device,)}, device="cuda")
     for function in ("prepare_chunk_indices", "prepare_chunk_offsets"):
-        yield from bad_inputs(
-            call(function, cu_seqlens=STARTS, chunk_size=64),
-            {"cu_seqlens": (*FORMS, int32([]), STEP_BACK), "chunk_size": (True, 0)},
-        )
-
+        yield from bad_inputs(call(function, cu_seqlens=STARTS, chunk_size=64), {"cu_seqlens": (*FORMS, int32([]), STEP_BACK), "chunk_size": (True, 0)})
 
 COMMON = "common_attn_metadata"
 STARTS_ON_HOST, MARKS = f"{COMMON}.query_start_loc_cpu", f"{COMMON}.is_prefilling"
 BATCH = Batch((RequestRow(1, 3), RequestRow(5, 0, prefilling=True)))
 TABLE = BlockTable(((1, 2),), (5,), block_size=4, width=2)
 
-
 def batches() -> Iterator[BadInput]:
-    split = Call(
-        "split_decodes_and_prefills",
-        ((COMMON, metadata(BATCH)),),
-        (("decode_threshold", 1), ("treat_short_extends_as_decodes", False)),
-    )
-    yield from bad_inputs(
-        split,
-        {
-            STARTS_ON_HOST: (
-                *FORMS,
-                *(int32(starts).on_host() for starts in ([0, 5, 1], [1, 2, 6], [0, 1])),
-            ),
-            f"{COMMON}.max_query_len": (4,),
-            f"{COMMON}.num_actual_tokens": (5,),
-            MARKS: (*FORMS, None, boolean([True]).on_host()),
-            "decode_threshold": (True, 0),
-        },
-    )
+    split = Call("split_decodes_and_prefills", ((COMMON, metadata(BATCH)),), (("decode_threshold", 1), ("treat_short_extends_as_decodes", False)))
+    yield from bad_inputs(split, {
+        STARTS_ON_HOST: (*FORMS, *(int32(starts).on_host() for starts in ([0, 5, 1], [1, 2, 6], [0, 1]))),
+        f"{COMMON}.max_query_len": (4,),
+        f"{COMMON}.num_actual_tokens": (5,),
+        MARKS: (*FORMS, None, boolean([True]).on_host()),
+        "decode_threshold": (True, 0),
+    })
     yield from bad_inputs(split, {STARTS_ON_HOST: (on_the_device,), MARKS: (on_the_device,)}, device="cuda")
     owner = metadata(BATCH)
-    yield from bad_inputs(
-        Call("CommonAttentionMetadata.compute_num_computed_tokens", (("self", owner),)),
-        {"self.query_start_loc": FORMS, "self.seq_lens": (*FORMS, int32([4]))},
-    )
-    yield from bad_inputs(
-        Call("CommonAttentionMetadata.naive_query_lens", (("self", owner),)),
-        {"self.query_start_loc": (*FORMS, int32([]))},
-    )
-
+    yield from bad_inputs(Call("CommonAttentionMetadata.compute_num_computed_tokens", (("self", owner),)), {"self.query_start_loc": FORMS, "self.seq_lens": (*FORMS, int32([4]))})
+    yield from bad_inputs(Call("CommonAttentionMetadata.naive_query_lens", (("self", owner),)), {"self.query_start_loc": (*FORMS, int32([]))})
 
 def block_tables() -> Iterator[BadInput]:
     def on_host(table: BlockTable) -> Call:
@@ -349,16 +282,13 @@ def block_tables() -> Iterator[BadInput]:
         tensors = {name: value for name, value in whole.named.items() if isinstance(value, Tensor)}
         return with_arguments(whole, **{name: value.on_host() for name, value in tensors.items()})
 
-    yield from bad_inputs(
-        TABLE.call(),
-        {
-            "block_table": (*FORMS, int32([1, 2])),
-            "seq_lens": (*FORMS, int32([5, 5])),
-            "kv_cache_spec.block_size": (True, 0),
-            "kv_cache_spec.num_speculative_blocks": (True, -1, 2, 3),
-            "mamba_cache_mode": ("aligned",),
-        },
-    )
+    yield from bad_inputs(TABLE.call(), {
+        "block_table": (*FORMS, int32([1, 2])),
+        "seq_lens": (*FORMS, int32([5, 5])),
+        "kv_cache_spec.block_size": (True, 0),
+        "kv_cache_spec.num_speculative_blocks": (True, -1, 2, 3),
+        "mamba_cache_mode": ("aligned",),
+    })
     yield from bad_inputs(on_host(TABLE), {"seq_lens": (int32([9]).on_host(),)})
     bounded = replace(TABLE, width=3, rows=((1, 2, 3),), num_speculative_blocks=1)
     yield from bad_inputs(bounded.call(max_seq_len=8), {"max_seq_len": (9,)})
@@ -367,19 +297,13 @@ def block_tables() -> Iterator[BadInput]:
     bare = BlockTable(((1,),), (0,), block_size=4, width=1, num_speculative_blocks=1)
     yield BadInput("a bound of a table without a column beside its drafts", (bare.call(max_seq_len=0),))
 
-
 CONV_COPY, TEMPORAL_COPY = "get_conv_copy_spec", "get_temporal_copy_spec"
-
 
 def copies() -> Iterator[BadInput]:
     copy = Copy(PaddedState(4, (3, 2)), (1, 2))
     pools = tuple(Tensor("float32", shape, None) for shape in ((0, 3, 2), (1, 3, 2)))
     apart = tuple(Tensor("float32", (blocks, 3, 2), None, (12, 4, 1)) for blocks in (1, 4))
-    values: dict[str, Sequence[Bad]] = {
-        "cur_block_idx": (True, -1, 2),
-        "num_accepted_tokens": (True, 0, 3),
-        "block_ids": ([4, 2], [0, 2], [-1, 2]),
-    }
+    values: dict[str, Sequence[Bad]] = {"cur_block_idx": (True, -1, 2), "num_accepted_tokens": (True, 0, 3), "block_ids": ([4, 2], [0, 2], [-1, 2])}
     for function, short in ((CONV_COPY, (4, 6)), (TEMPORAL_COPY, (4,))):
         states = [[[1.0]]] * 3, Tensor("float32", short, None), *pools
         yield from bad_inputs(copy.call(function), {**values, "state": states})
@@ -391,49 +315,33 @@ def copies() -> Iterator[BadInput]:
             name = f"{function}: {LAYOUT_VARIABLE} = {layout}"
             yield BadInput(name, (call(function, environment={LAYOUT_VARIABLE: layout}),))
 
-
 # Builders.
 
 COUNTS, DRAFTS = "num_accepted_tokens", "num_decode_draft_tokens_cpu"
 BOUNDS = f"{COMMON}.seq_lens_cpu_upper_bound"
-SETUPS = {
-    "mamba1": BuilderSetup("mamba1"),
-    "mamba2": BuilderSetup("mamba2", num_spec=2),
-    "gdn": BuilderSetup("gdn", num_spec=2),
-}
+SETUPS = {"mamba1": BuilderSetup("mamba1"), "mamba2": BuilderSetup("mamba2", num_spec=2), "gdn": BuilderSetup("gdn", num_spec=2)}
 DECODE, DRAFTED, PROMPT = StepRequest(1, 4), StepRequest(3, 4, drafts=2), StepRequest(5, 0, prefilling=True)
 STEP_OF_TWO = BuildCall((DECODE, PROMPT))
-
 
 def built(setup: BuilderSetup, *rows: StepRequest, **about: Any) -> Steps:
     """A builder, and a step of it; of a decode and a prompt where no rows are given."""
     return setup.construct(), replace(BuildCall(rows or STEP_OF_TWO.requests), **about).build(setup)
 
-
 def constructions() -> Iterator[BadInput]:
     spec, config = "kv_cache_spec", "vllm_config"
     for kind, setup in SETUPS.items():
-        yield from bad_inputs(
-            setup.construct(),
-            {
-                f"{spec}.block_size": (True, 0),
-                f"{spec}.num_speculative_blocks": (True, setup.num_spec - 1),
-                f"{config}.cache_config.mamba_cache_mode": ("aligned", *(("all",) if kind == "gdn" else ())),
-                f"{config}.scheduler_config.max_num_seqs": (True, 0),
-            },
-        )
+        yield from bad_inputs(setup.construct(), {
+            f"{spec}.block_size": (True, 0),
+            f"{spec}.num_speculative_blocks": (True, setup.num_spec - 1),
+            f"{config}.cache_config.mamba_cache_mode": ("aligned", *(("all",) if kind == "gdn" else ())),
+            f"{config}.scheduler_config.max_num_seqs": (True, 0),
+        })
         if kind != "gdn":
             in_all = replace(setup, mode="all").construct()
             yield from bad_inputs(in_all, {f"{config}.model_config.max_model_len": (True, 0)})
-    for name, setup in (
-        ("a draft of Mamba-1", replace(SETUPS["mamba1"], num_spec=1)),
-        *(
-            (f"chunks of {size}", replace(SETUPS["mamba2"], chunk_size=size))  # type: ignore[arg-type]
-            for size in (None, True, 2.5, 0)
-        ),
-    ):
-        yield BadInput(name, (setup.construct(),))
-
+    yield BadInput("a draft of Mamba-1", (replace(SETUPS["mamba1"], num_spec=1).construct(),))
+    for size in (None, True, 2.5, 0):
+        yield BadInput(f"chunks of {size}", (replace(SETUPS["mamba2"], chunk_size=size).construct(),))  # type: ignore[arg-type]
 
 def builds() -> Iterator[BadInput]:
     for kind, setup in SETUPS.items():
@@ -458,25 +366,16 @@ def builds() -> Iterator[BadInput]:
             places[DRAFTS] = (on_the_device,)
         yield from bad_inputs(built(setup), values)
         yield from bad_inputs(built(setup), places, device="cuda")
-    yield BadInput(
-        "a prompt whose length only the device knows", built(SETUPS["mamba2"], bounds=False), "cuda"
-    )
-    yield BadInput(
-        "decodes under speculation without counts", built(SETUPS["mamba2"], DECODE, DECODE, counts=False)
-    )
-
+    yield BadInput("a prompt whose length only the device knows", built(SETUPS["mamba2"], bounds=False), "cuda")
+    yield BadInput("decodes under speculation without counts", built(SETUPS["mamba2"], DECODE, DECODE, counts=False))
 
 def drafted_builds() -> Iterator[BadInput]:
     gdn = SETUPS["gdn"]
-    for name, row, about in (
-        ("more drafts than there may be", replace(DRAFTED, drafts=3), {}),
-        ("more tokens and drafts than there may be", StepRequest(4, 4, drafts=3), {}),
-        ("drafts below -1", replace(DRAFTED, drafts=-2), {}),
-        ("drafts that are not all tokens but one", replace(DRAFTED, drafts=1), {}),
-        ("drafts without counts", DRAFTED, {"counts": False}),
-    ):
-        yield BadInput(name, built(gdn, row, **about))
-
+    yield BadInput("more drafts than there may be", built(gdn, replace(DRAFTED, drafts=3)))
+    yield BadInput("more tokens and drafts than there may be", built(gdn, StepRequest(4, 4, drafts=3)))
+    yield BadInput("drafts below -1", built(gdn, replace(DRAFTED, drafts=-2)))
+    yield BadInput("drafts that are not all tokens but one", built(gdn, replace(DRAFTED, drafts=1)))
+    yield BadInput("drafts without counts", built(gdn, DRAFTED, counts=False))
 
 def narrow_tables() -> Iterator[BadInput]:
     """Tables with a column too few for the states of a row, or for its tokens where the lengths lie on the host."""
@@ -496,13 +395,11 @@ def narrow_tables() -> Iterator[BadInput]:
             updated = setup.construct(), lengthy.build(setup), STEP_OF_TWO.update(setup)
             yield from _with_columns(updated, columns, f"mode {mode}", "cpu")
 
-
 def _with_columns(steps: Steps, columns: int, about: str, device: str | None = None) -> Iterator[BadInput]:
     last = steps[-1]
     path = f"{COMMON}.block_table_tensor" if isinstance(last, Call) and COMMON in last.named else "blk_table"
     table = Tensor("int32", (2, columns), (1,) * (2 * columns))
     yield from bad_inputs(steps, {path: (table,)}, about=about, device=device)
-
 
 def counts_on_the_host() -> Iterator[BadInput]:
     """Counts that a builder reads, because they lie on the host: on a GPU, it does not wait for them."""
@@ -511,12 +408,7 @@ def counts_on_the_host() -> Iterator[BadInput]:
         ("an accepted count of 0", "mamba2", [replace(DECODE, accepted=0)], {}),
         ("an accepted count above 1 and the drafts", "gdn", [replace(DRAFTED, accepted=4)], {}),
         *(
-            (
-                f"an accepted count of {accepted} between others",
-                kind,
-                [row, replace(row, accepted=accepted, drafts=drafts), row],
-                {},
-            )
+            (f"an accepted count of {accepted} between others", kind, [row, replace(row, accepted=accepted, drafts=drafts), row], {})
             for kind, row, drafts in (("mamba2", DECODE, -1), ("gdn", DRAFTED, 2))
             for accepted in (0, 4)
         ),
@@ -527,7 +419,6 @@ def counts_on_the_host() -> Iterator[BadInput]:
         ("a decode without computed tokens", "gdn", [StepRequest(1, drafts=0), DECODE], lost),
     ):
         yield BadInput(f"{name}, {kind}", built(SETUPS[kind], *rows, host_lengths=True, **about), "cpu")
-
 
 def captures_and_updates() -> Iterator[BadInput]:
     for kind, setup in SETUPS.items():
@@ -550,7 +441,6 @@ def captures_and_updates() -> Iterator[BadInput]:
     updated = setup.construct(), STEP_OF_TWO.build(setup), STEP_OF_TWO.update(setup)
     yield BadInput("another table under speculation", updated)
 
-
 # Align mode: contexts and launches.
 
 CONV, TEMPORAL = Kept("conv", (5, 2)), Kept("temporal", (2, 2))
@@ -562,14 +452,11 @@ BEFORE = BatchBeforeForward(SETUP, (RequestBeforeStep(3, 4, 2), RequestBeforeSte
 ATTENTION = record("FullAttentionSpec", block_size=16)
 SPEC: Record = SETUP.config(4)["kv_cache_groups"][0]["kv_cache_spec"]
 
-
 def create(setup: Setup = SETUP) -> Steps:
     return Let("config", setup.config(4)), setup.create(2)
 
-
 def initialize(setup: Setup = SETUP, **changes: Value) -> Steps:
     return *replace(AFTER, setup=setup).prepared()[:-1], setup.initialize(**changes)
-
 
 def layers(**views: Value) -> dict[str, Value]:
     """The layers of SETUP with another `conv` or `temporal` view."""
@@ -577,58 +464,37 @@ def layers(**views: Value) -> dict[str, Value]:
     kept = dict(zip(("conv", "temporal"), plain, strict=True)) | views
     return {"layer0": record("Layer", kv_cache=list(kept.values()))}
 
-
 def lists(setup: Setup = SETUP) -> Steps:
     return Let("config", setup.config(4)), copy_buffers(setup, 1)
 
-
 def config_of(*specs: Record) -> Record:
     """A cache of groups with these specifications."""
-    found = [
-        record("KVCacheGroupSpec", layer_names=[f"layer{number}"], kv_cache_spec=spec)
-        for number, spec in enumerate(specs)
-    ]
+    found = [record("KVCacheGroupSpec", layer_names=[f"layer{number}"], kv_cache_spec=spec) for number, spec in enumerate(specs)]
     return record("KVCacheConfig", num_blocks=4, kv_cache_tensors=[], kv_cache_groups=found)
 
-
-TABLES = (
-    int64([[1, 2, 3, 4]] * 2),
-    int32([1, 2, 3, 4]),
-    Tensor("int32", (2, 2), (1,) * 8, (4, 2)),
-)
+TABLES = (int64([[1, 2, 3, 4]] * 2), int32([1, 2, 3, 4]), Tensor("int32", (2, 2), (1,) * 8, (4, 2)))
 """Block tables of 64 bits, of one dimension, and with gaps in their rows."""
 TWO_WIDTHS = int32([[1, 2, 3]] * 2), int32([[1, 2, 3, 4]] * 2)
-
 
 def contexts() -> Iterator[BadInput]:
     few_rows = Group((Kept("conv", (2, 5)), TEMPORAL))
     cramped = {
         "more drafts than a block has room for": replace(SETUP, block_size=2),
         "conv rows without room for the drafts": replace(SETUP, groups=(few_rows,)),
-        "channel-first conv rows without room for the drafts": replace(
-            CHANNELS_FIRST, groups=(Group((CONV, TEMPORAL)),)
-        ),
+        "channel-first conv rows without room for the drafts": replace(CHANNELS_FIRST, groups=(Group((CONV, TEMPORAL)),)),
         "conv rows of a state between others without room for the drafts": replace(
-            SETUP,
-            groups=(Group((CONV, Kept("conv", (2, 5)), TEMPORAL)),),
-            kinds=("conv", "conv", "temporal"),
+            SETUP, groups=(Group((CONV, Kept("conv", (2, 5)), TEMPORAL)),), kinds=("conv", "conv", "temporal")
         ),
     }
     for name, setup in cramped.items():
         for made in (create(setup), lists(setup)):
             yield BadInput(f"{made[-1].function}: {name}", made)  # type: ignore[union-attr]
-    yield from bad_inputs(
-        create(), {"max_num_reqs": (True, 0), "num_state_types": (True, 0), "config": (config_of(ATTENTION),)}
-    )
+    yield from bad_inputs(create(), {"max_num_reqs": (True, 0), "num_state_types": (True, 0), "config": (config_of(ATTENTION),)})
     yield from bad_inputs(lists(), {"max_num_reqs": (True, 0), "copy_funcs": ((),)})
     setups = replace(SETUP, num_spec=1), replace(SETUP, block_size=8)
     others = [setup.config(4)["kv_cache_groups"][0]["kv_cache_spec"] for setup in setups]
     others.append(replace(SPEC, fields=tuple((dict(SPEC.fields) | {"mamba_cache_mode": "none"}).items())))
-    yield from bad_inputs(
-        call("get_mamba_groups", kv_cache_config=SETUP.config(4)),
-        {"kv_cache_config": (config_of(ATTENTION), *(config_of(SPEC, other) for other in others))},
-    )
-
+    yield from bad_inputs(call("get_mamba_groups", kv_cache_config=SETUP.config(4)), {"kv_cache_config": (config_of(ATTENTION), *(config_of(SPEC, other) for other in others))})
 
 def initializations() -> Iterator[BadInput]:
     conv = Function(CONV_COPY)
@@ -639,56 +505,34 @@ def initializations() -> Iterator[BadInput]:
         {"temporal": View("pool0", "uint8", (2, 2, 2), (14, 3, 1))},
         {"conv": View("pool0", "uint8", (3, 2, 2), (14, 2, 1))},
     )
-    yield from bad_inputs(
-        initialize(),
-        {
-            "mamba_state_copy_funcs": ((conv, Function("cdiv")), (conv,)),
-            "forward_context": ({}, *(layers(**view) for view in views)),
-            "block_tables": ([], [Name("table0")] * 2, *([table] for table in TABLES)),
-        },
-    )
+    yield from bad_inputs(initialize(), {
+        "mamba_state_copy_funcs": ((conv, Function("cdiv")), (conv,)),
+        "forward_context": ({}, *(layers(**view) for view in views)),
+        "block_tables": ([], [Name("table0")] * 2, *([table] for table in TABLES)),
+    })
     yield from bad_inputs(initialize(TWO_GROUPS), {"block_tables": (list(TWO_WIDTHS),)})
 
-
 VECTORS = {
-    RUN_FUSED_POSTPROCESS: (
-        "num_accepted_tokens_gpu",
-        "mamba_state_idx_gpu",
-        "num_scheduled_tokens_gpu",
-        "num_computed_tokens_gpu",
-        "num_draft_tokens_gpu",
-    ),
-    RUN_FUSED_POSTPROCESS_ALIGN: (
-        "num_accepted_tokens_gpu",
-        "state_idx_gpu",
-        "new_num_computed_tokens_gpu",
-        "idx_mapping",
-    ),
+    RUN_FUSED_POSTPROCESS: ("num_accepted_tokens_gpu", "mamba_state_idx_gpu", "num_scheduled_tokens_gpu", "num_computed_tokens_gpu", "num_draft_tokens_gpu"),
+    RUN_FUSED_POSTPROCESS_ALIGN: ("num_accepted_tokens_gpu", "state_idx_gpu", "new_num_computed_tokens_gpu", "idx_mapping"),
     RUN_FUSED_PRECOPY: ("state_idx_gpu", "src_col_gpu", "token_bias_gpu", "idx_mapping"),
 }
 GAPS = Tensor("int32", (2,), (1, 0, 1), (2,))
 NO_VECTORS: tuple[Bad, ...] = (GAPS, int32([1]), int64([1, 1]), int32([[1, 1]]), [1, 1])
 
-
 def launch(function: str, **changes: Value) -> Steps:
-    batch, steps = (
-        AFTER if function != RUN_FUSED_PRECOPY else BEFORE,
-        {
-            RUN_FUSED_POSTPROCESS: AFTER.postprocess_by_row,
-            RUN_FUSED_POSTPROCESS_ALIGN: AFTER.postprocess_by_slot,
-            RUN_FUSED_PRECOPY: BEFORE.precopy_by_slot,
-        },
-    )
-    *before, last = steps[function]()
+    batch = BEFORE if function == RUN_FUSED_PRECOPY else AFTER
+    launched = {
+        RUN_FUSED_POSTPROCESS: AFTER.postprocess_by_row, RUN_FUSED_POSTPROCESS_ALIGN: AFTER.postprocess_by_slot, RUN_FUSED_PRECOPY: BEFORE.precopy_by_slot,
+    }
+    *before, last = launched[function]()
     assert isinstance(last, Call)
     return *batch.prepared(), *before, with_arguments(last, **changes)
-
 
 def launches() -> Iterator[BadInput]:
     for function, (first, *others) in VECTORS.items():
         values = {"num_reqs": (True, -1, 3), first: NO_VECTORS, **dict.fromkeys(others, (GAPS,))}
         yield from bad_inputs(launch(function), values)
-
 
 # Align mode: the runner.
 
@@ -696,41 +540,31 @@ STEP = RunnerStep(SETUP, (RequestBeforeStep(3, 4, 2), RequestBeforeStep(10, 1)),
 LISTED = replace(STEP, pointers=True)
 ROWS = requests_of(STEP.cache, STEP.rows)
 
-
 def named_counts() -> Let:
     return Let("accepted", STEP.accepted())
-
 
 def preprocess(step: RunnerStep = STEP) -> Steps:
     return *step.prepared(), step.preprocess()
 
-
 def preprocesses() -> Iterator[BadInput]:
     # Columns of requests that are gone are remembered until the step is accepted.
-    yield from bad_inputs(
-        preprocess(replace(STEP, gone=("finished", "preempted"))),
-        {
-            "cache_config.enable_prefix_caching": (False,),
-            "requests": ({"r1": ROWS["r1"]},),
-            "requests.r0.num_computed_tokens": (True, -1),
-            "requests.r1.num_computed_tokens": (-1,),
-            "requests.r0.block_ids": ([],),
-            "scheduler_output": (scheduler_output(STEP.rows[1:]),),
-            "scheduler_output.num_scheduled_tokens": ({"r0": True, "r1": 1}, {"r0": 0, "r1": 0}),
-            "input_batch.req_ids": (["r0", "r0"],),
-            "input_batch.block_table": tuple(_tables(table) for table in TABLES),
-            "state_idx": ({"r0": -2, "r1": 1},),
-            "accepted": tuple(
-                int32(counts).on_host() for counts in ([0, 1, 1], [2, -1, 1], [2, 4, 1], [2, 1, 1][:1])
-            ),
-        },
-    )
+    yield from bad_inputs(preprocess(replace(STEP, gone=("finished", "preempted"))), {
+        "cache_config.enable_prefix_caching": (False,),
+        "requests": ({"r1": ROWS["r1"]},),
+        "requests.r0.num_computed_tokens": (True, -1),
+        "requests.r1.num_computed_tokens": (-1,),
+        "requests.r0.block_ids": ([],),
+        "scheduler_output": (scheduler_output(STEP.rows[1:]),),
+        "scheduler_output.num_scheduled_tokens": ({"r0": True, "r1": 1}, {"r0": 0, "r1": 0}),
+        "input_batch.req_ids": (["r0", "r0"],),
+        "input_batch.block_table": tuple(_tables(table) for table in TABLES),
+        "state_idx": ({"r0": -2, "r1": 1},),
+        "accepted": tuple(int32(counts).on_host() for counts in ([0, 1, 1], [2, -1, 1], [2, 4, 1], [2, 1, 1][:1])),
+    })
     two_groups = preprocess(replace(STEP, setup=TWO_GROUPS))
     yield from bad_inputs(two_groups, {"input_batch.block_table": (_tables(*TWO_WIDTHS),)})
     *before, _, last = preprocess()
-    yield BadInput(
-        "preprocess_mamba: more rows than there is room for", (*before, copy_buffers(SETUP, 1), last)
-    )
+    yield BadInput("preprocess_mamba: more rows than there is room for", (*before, copy_buffers(SETUP, 1), last))
     blocks = "requests.r0.block_ids.0"
     for name, step in (("tables", STEP), ("pointers", LISTED)):
         yield from bad_inputs(preprocess(step), {blocks: ([1], [], [0, 2, 3, 4], [1, 0, 3, 4])}, about=name)
@@ -744,51 +578,36 @@ def preprocesses() -> Iterator[BadInput]:
     shifted = replace(LISTED, setup=CHANNELS_FIRST)
     yield BadInput("preprocess_mamba: a shift of channel-first rows by pointers", preprocess(shifted))
 
-
 def _tables(*tables: Tensor) -> list[Record]:
     return [record("BlockTable", get_device_tensor=Rows(table)) for table in tables]
 
-
-def collected(
-    src_col: int, dst_col: int, bias: int = 0, blocks: Sequence[int] = (1, 2, 3, 4), **changes: Value
-) -> Steps:
+def collected(src_col: int, dst_col: int, bias: int = 0, blocks: Sequence[int] = (1, 2, 3, 4), **changes: Value) -> Steps:
     named = [*AFTER.cache.steps(), copy_buffers(SETUP, 1)]
     return *named, collect(SETUP, [blocks], src_col, dst_col, bias, **changes)
-
 
 def memcpy(**changes: Value) -> Steps:
     entries: dict[str, Value] = {"src_ptrs": int64([0, 0]), "dst_ptrs": int64([0, 0]), "sizes": int32([0, 0])}
     return (call(MEMCPY, **entries | changes),)
 
-
 def lists_of_copies() -> Iterator[BadInput]:
-    yield from bad_inputs(
-        collected(0, 3),
-        {
-            "src_col": (True, -1, 4),
-            "dst_col": (True, -1, 4),
-            "bias": (-1, 4),
-            "req_state.block_ids.0": tuple(
-                [src, 2, 3, dst] for src, dst in ((0, 4), (1, 0), (-1, 4), (1, 99))
-            ),
-            "copy_funcs": ((Function(CONV_COPY),),),
-            "forward_context": ({},),
-        },
-    )
+    yield from bad_inputs(collected(0, 3), {
+        "src_col": (True, -1, 4),
+        "dst_col": (True, -1, 4),
+        "bias": (-1, 4),
+        "req_state.block_ids.0": tuple([src, 2, 3, dst] for src, dst in ((0, 4), (1, 0), (-1, 4), (1, 99))),
+        "copy_funcs": ((Function(CONV_COPY),),),
+        "forward_context": ({},),
+    })
     behind = collected(0, 2, 1)
     yield from bad_inputs(behind, {"req_state.block_ids.0": ([1, 0, 3],)}, about="behind the bias")
     # Plain functions have no lists that could be full.
     full = (*collected(0, 1), collected(0, 1)[-1])
     yield BadInput("collect_mamba_copy_meta: a copy too many", full, form=True)
-    yield from bad_inputs(
-        memcpy(),
-        {
-            "src_ptrs": (with_a_dimension_too_many, of_floats),
-            "dst_ptrs": (with_a_dimension_too_many, of_floats, int64([0]), int32([0, 0])),
-            "sizes": (with_a_dimension_too_many, of_floats, int32([0])),
-        },
-    )
-
+    yield from bad_inputs(memcpy(), {
+        "src_ptrs": (with_a_dimension_too_many, of_floats),
+        "dst_ptrs": (with_a_dimension_too_many, of_floats, int64([0]), int32([0, 0])),
+        "sizes": (with_a_dimension_too_many, of_floats, int32([0])),
+    })
 
 def staged(function: str = STAGE, capacity: int = STEP.capacity) -> Steps:
     """Staging of STEP."""
@@ -804,30 +623,17 @@ def staged(function: str = STAGE, capacity: int = STEP.capacity) -> Steps:
     columns = Let("state_idx", {row.id: 1 for row in STEP.rows})
     return Let("config", SETUP.config(4)), SETUP.create(capacity), columns, last
 
-
 def stagings() -> Iterator[BadInput]:
-    columns: dict[str, Sequence[Bad]] = {
-        "num_reqs": (True, -1, 3),
-        "state_idx": (
-            {"r1": 1},
-            {"r0": -1, "r1": 0},
-            {"r0": 0, "r1": 2**31},
-        ),
-    }
+    columns: dict[str, Sequence[Bad]] = {"num_reqs": (True, -1, 3), "state_idx": ({"r1": 1}, {"r0": -1, "r1": 0}, {"r0": 0, "r1": 2**31})}
     of_rows: dict[str, Sequence[Bad]] = {
         "scheduler_output": (scheduler_output(STEP.rows[1:]),),
         "scheduler_output.num_scheduled_tokens.r0": (2**31,),
         "requests": (requests_of(STEP.cache, STEP.rows[1:]),),
         "requests.r0.num_computed_tokens": (-1,),
     }
-    for function, values in (
-        (STAGE, columns | of_rows),
-        (STAGE_COLUMNS, columns),
-        (STAGE_METADATA, {"num_reqs": columns["num_reqs"], **of_rows}),
-    ):
+    for function, values in ((STAGE, columns | of_rows), (STAGE_COLUMNS, columns), (STAGE_METADATA, {"num_reqs": columns["num_reqs"], **of_rows})):
         yield from bad_inputs(staged(function), values)
         yield BadInput(f"{function}: more rows than the buffers", staged(function, capacity=1))
-
 
 def postprocessed(*, with_postprocess: bool = True, **changes: Value) -> Steps:
     rows = [Scheduled("r0", 0, 3, 3, 2), Scheduled("r1", 1, 10, 1)]
@@ -839,17 +645,13 @@ def postprocessed(*, with_postprocess: bool = True, **changes: Value) -> Steps:
         with_arguments(postprocess(AFTER.cache, rows), **changes),
     )
 
-
 def postprocesses() -> Iterator[BadInput]:
     yield BadInput("postprocess_mamba_align_gpu: no context", postprocessed(with_postprocess=False))
     counts = "num_accepted_tokens_cpu_tensor"
-    yield from bad_inputs(
-        postprocessed(),
-        {
-            counts: tuple(one.on_host() for one in (int32([1]), int64([1, 1]), int32([[1, 1], [1, 1]]))),
-            "num_accepted_tokens_gpu": (int64([3, 1]),),
-        },
-    )
+    yield from bad_inputs(postprocessed(), {
+        counts: tuple(one.on_host() for one in (int32([1]), int64([1, 1]), int32([[1, 1], [1, 1]]))),
+        "num_accepted_tokens_gpu": (int64([3, 1]),),
+    })
     unknown: dict[str, Value] = {
         "scheduler_output": scheduler_output([Scheduled("r0", 0, 3, 3, 2)]),
         "kv_cache_config": Name("config"),
@@ -863,7 +665,6 @@ def postprocesses() -> Iterator[BadInput]:
     full_decode = call("postprocess_mamba_all", **unknown, observes=("state_idx",))
     yield BadInput("postprocess_mamba_all: an unknown request", (*named, full_decode))
 
-
 def host_buffers() -> Iterator[BadInput]:
     given: dict[str, Value] = {"dtype": DType("int32"), "device": Device(), "pin_memory": False}
     buffer = Call("CpuGpuBuffer", (("size0", 3),), tuple(given.items()), bind="buffer")
@@ -872,30 +673,12 @@ def host_buffers() -> Iterator[BadInput]:
     uploaded = buffer, Call("CpuGpuBuffer.copy_to_gpu", (("self", Name("buffer")), ("n", 2)))
     yield from bad_inputs(uploaded, {"n": (True, -1, 4)})
 
-
 BAD_INPUTS = (
-    *numbers(),
-    *pages(),
-    *shapes(),
-    *chunks(),
-    *batches(),
-    *block_tables(),
-    *copies(),
-    *constructions(),
-    *builds(),
-    *drafted_builds(),
-    *narrow_tables(),
-    *counts_on_the_host(),
-    *captures_and_updates(),
-    *contexts(),
-    *initializations(),
-    *launches(),
-    *preprocesses(),
-    *lists_of_copies(),
-    *stagings(),
-    *postprocesses(),
-    *host_buffers(),
+    *numbers(), *pages(), *shapes(), *chunks(), *batches(), *block_tables(), *copies(),
+    *constructions(), *builds(), *drafted_builds(), *narrow_tables(), *counts_on_the_host(), *captures_and_updates(),
+    *contexts(), *initializations(), *launches(), *preprocesses(), *lists_of_copies(), *stagings(), *postprocesses(), *host_buffers(),
 )
+# fmt: on
 
 
 def bad_inputs_of_one_example() -> st.SearchStrategy[tuple[BadInput, ...]]:
