@@ -166,7 +166,7 @@ def offsets_have_64_bits(trial: Example, batch: Any, steps: Callable[[Any], Step
     LAUNCH,
     batch=batches_before_forward(uncounted=True),
 )
-def test_a_request_goes_to_the_column_of_its_last_token(trial: Example, batch: BatchBeforeForward) -> None:
+def test_preprocess_kernel_columns(trial: Example, batch: BatchBeforeForward) -> None:
     """A request goes to the column of its last token and remembers where it comes from."""
     trial.agrees(*batch.preprocess_by_slot())
 
@@ -178,7 +178,7 @@ def test_a_request_goes_to_the_column_of_its_last_token(trial: Example, batch: B
     RUN_FUSED_POSTPROCESS,
     batch=batches_after_forward(by_slot=False),
 )
-def test_a_context_that_is_not_bound_copies_nothing(trial: Example, batch: BatchAfterForward) -> None:
+def test_align_context_unbound(trial: Example, batch: BatchAfterForward) -> None:
     """A context that is not bound copies nothing."""
     trial.agrees(*batch.prepared()[:-1], *batch.postprocess_by_row())
 
@@ -224,7 +224,7 @@ def no_launch_waits_for_the_device(trial: Example, batch: Any, steps: Callable[[
     batch=batches_before_forward(tiles=(1,)),
     chosen=orders(),
 )
-def test_no_order_of_programs_shows_in_the_columns_of_the_step(
+def test_preprocess_kernel_program_order(
     trial: Example, batch: BatchBeforeForward, chosen: list[str]
 ) -> None:
     """No order of programs shows in the columns of the step."""
@@ -235,7 +235,7 @@ def test_no_order_of_programs_shows_in_the_columns_of_the_step(
 
 
 @prop("align-context/state-metadata", "agreement", *BOUND, setup=setups(), spare=st.integers(0, 2))
-def test_a_context_describes_every_state_of_every_layer(trial: Example, setup: Setup, spare: int) -> None:
+def test_align_context_state_metadata(trial: Example, setup: Setup, spare: int) -> None:
     """A context describes every state of every layer."""
     batch = BatchAfterForward(setup, ())
     *named, bound = with_context(batch.cache, 1 + spare)
@@ -251,21 +251,16 @@ def test_a_context_describes_every_state_of_every_layer(trial: Example, setup: S
     row_stride=st.integers(1, 8),
     column_stride=st.integers(0, 8),
 )
-def test_a_block_table_of_one_column_may_have_any_stride_between_columns(
-    trial: Example, setup: Setup, row_stride: int, column_stride: int
-) -> None:
+def test_align_context_one_column(trial: Example, setup: Setup, row_stride: int, column_stride: int) -> None:
     """A block table of one column may have any stride between columns."""
     named = with_context(BatchAfterForward(setup, ()).cache, 1)[:-1]
     table = Tensor("int32", (2, 1), (1,) * (1 + row_stride), (row_stride, column_stride))
     tables = [table] * len(setup.groups)
-    trial.agrees(
-        *named,
-        replace(setup.initialize(block_tables=tables), observes=(*METADATA, OUT)),
-    )
+    trial.agrees(*named, replace(setup.initialize(block_tables=tables), observes=(*METADATA, OUT)))
 
 
 @prop("align-context/int64-addresses", "width", *BOUND, setup=setups(), address=addresses())
-def test_an_address_keeps_all_64_bits(trial: Example, setup: Setup, address: int) -> None:
+def test_align_context_int64_addresses(trial: Example, setup: Setup, address: int) -> None:
     """An address keeps all 64 bits."""
     batch = BatchAfterForward(setup, ())
     fakes = {
@@ -294,7 +289,7 @@ def replace_views(layer: Any, address: int) -> Any:
     RUN_FUSED_POSTPROCESS,
     batch=batches_after_forward(by_slot=False),
 )
-def test_a_context_is_bound_once(trial: Example, batch: BatchAfterForward) -> None:
+def test_align_context_bound_once(trial: Example, batch: BatchAfterForward) -> None:
     """A context is bound once.
 
     Later bindings change nothing: copies go on where the first one said.
@@ -331,7 +326,7 @@ def moved_layers(layers: Mapping[str, Value], pools: Mapping[str, str]) -> dict[
     RUN_FUSED_POSTPROCESS,
     batch=batches_after_forward(by_slot=False),
 )
-def test_storing_the_same_step_twice_is_storing_it_once(trial: Example, batch: BatchAfterForward) -> None:
+def test_v1_postprocess_idempotent(trial: Example, batch: BatchAfterForward) -> None:
     """Storing the same step twice is storing it once.
 
     Where no state is shifted in its own block, everything that a copy reads is still there after it.
@@ -457,16 +452,11 @@ def row_order_does_not_matter(
     two = trial.leaves(*other.prepared(), *steps(other))
     same_states(trial, batch, one, other, two)
     wanted, found = counts(batch, one), counts(other, two)
-    trial.holds(
-        found == wanted,
-        f"accepted counts by request = {found}",
-        f"should be {wanted}",
-        place="accepted counts",
-    )
+    trial.equals("accepted counts", found, wanted)
 
 
 @prop("copy-meta/copied", "byte-exact", COLLECT, DO_COPY, COPY_BUFFERS, step=runner_steps(pointers=True))
-def test_what_is_written_down_is_what_is_copied(trial: Example, step: RunnerStep) -> None:
+def test_copy_meta_copied(trial: Example, step: RunnerStep) -> None:
     """What is written down is what is copied.
 
     A request whose state stays where it is writes nothing down.
@@ -481,20 +471,16 @@ def test_what_is_written_down_is_what_is_copied(trial: Example, step: RunnerStep
 
 
 @prop("copy-meta/memmove", "memmove", COLLECT, DO_COPY, MEMCPY, COPY_BUFFERS, runs=runs())
-def test_runs_that_overlap_themselves_move_as_through_a_temporary(trial: Example, runs: MovedRuns) -> None:
+def test_copy_meta_memmove(trial: Example, runs: MovedRuns) -> None:
     """Runs that overlap themselves move as through a temporary."""
-    trial.agrees(
-        *runs.steps(),
-        runs.collect(),
-        do_copies(["pool0"], schedule=runs.schedule),
-    )
+    trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"], schedule=runs.schedule))
     trial.agrees(copy_again(["pool0"], schedule=runs.schedule))
 
 
 @prop(
     "copy-meta/kernel-launch", "memmove", MEMCPY_KERNEL, LAUNCH, COLLECT, DO_COPY, COPY_BUFFERS, runs=runs()
 )
-def test_the_kernel_that_copies_runs_may_be_launched_as_documented(trial: Example, runs: MovedRuns) -> None:
+def test_copy_meta_kernel_launch(trial: Example, runs: MovedRuns) -> None:
     """The kernel that copies runs may be launched as documented.
 
     A program for each run, and nothing that says how many there are.
@@ -513,7 +499,7 @@ def test_the_kernel_that_copies_runs_may_be_launched_as_documented(trial: Exampl
     runs=runs(),
     dtype=st.sampled_from(("int32", "int64")),
 )
-def test_sizes_of_runs_may_be_numbers_of_32_or_64_bits(trial: Example, runs: MovedRuns, dtype: str) -> None:
+def test_copy_meta_size_widths(trial: Example, runs: MovedRuns, dtype: str) -> None:
     """Sizes of runs may be numbers of 32 or 64 bits."""
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
     again = copy_again(["pool0"], sizes=runs.sizes(dtype), schedule=runs.schedule)
@@ -530,9 +516,7 @@ def test_sizes_of_runs_may_be_numbers_of_32_or_64_bits(trial: Example, runs: Mov
     runs=runs(reordered=True),
     chosen=orders(),
 )
-def test_no_order_of_programs_shows_in_copied_runs(
-    trial: Example, runs: MovedRuns, chosen: list[str]
-) -> None:
+def test_copy_meta_program_order(trial: Example, runs: MovedRuns, chosen: list[str]) -> None:
     """No order of programs shows in copied runs."""
     trial.agrees(*runs.steps(), runs.collect(), do_copies(["pool0"]))
     for schedule in chosen:
@@ -540,7 +524,7 @@ def test_no_order_of_programs_shows_in_copied_runs(
 
 
 @prop("copy-meta/int64-pointers", "width", COLLECT, COPY_BUFFERS, runs=runs(), address=addresses())
-def test_pointers_keep_all_64_bits(trial: Example, runs: MovedRuns, address: int) -> None:
+def test_copy_meta_int64_pointers(trial: Example, runs: MovedRuns, address: int) -> None:
     """Pointers keep all 64 bits."""
     *named, made = runs.steps()
     layers = {
@@ -560,9 +544,7 @@ def test_pointers_keep_all_64_bits(trial: Example, runs: MovedRuns, address: int
     runs=runs(),
     column=st.integers(0, 1),
 )
-def test_a_state_that_stays_is_not_listed_and_an_empty_list_copies_nothing(
-    trial: Example, runs: MovedRuns, column: int
-) -> None:
+def test_copy_meta_nothing_to_copy(trial: Example, runs: MovedRuns, column: int) -> None:
     """A state that stays is not listed, and an empty list copies nothing."""
     stays = collect(runs.setup, runs.places, column, column, 0)
     trial.agrees(*runs.steps(), stays, do_copies(["pool0"]))

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from properties.strategies.align.batches import (
-    BatchAfterForward,
-    BatchBeforeForward,
-)
+from properties.strategies.align.batches import BatchAfterForward, BatchBeforeForward
 from properties.strategies.align.pointers import COLLECT, DO_COPY, MovedRuns, do_copies, runs
 from properties.strategies.align.runner import COPY_BUFFERS
 from properties.test_align_copies import BOUND, Steps, postprocesses, precopy, spell
@@ -73,9 +70,7 @@ def shifted_rows_arrive(trial: Example, batch: BatchAfterForward, steps: Callabl
 
 
 @prop("copy-meta/every-byte", "memmove", COLLECT, DO_COPY, COPY_BUFFERS, runs=runs())
-def test_every_byte_of_a_run_arrives_as_it_was_and_no_other_byte_changes(
-    trial: Example, runs: MovedRuns
-) -> None:
+def test_copy_meta_every_byte(trial: Example, runs: MovedRuns) -> None:
     """Every byte of a run arrives as it was and no other byte changes."""
     left = trial.leaves(*runs.steps(), runs.collect(), do_copies(["pool0"], schedule=runs.schedule))
     after, wanted = bytes(left["pool0"].elements), runs.moved_through_a_temporary()

@@ -42,7 +42,7 @@ STAGE_ALL = (STAGE, CREATE)
 
 
 @prop("preprocess/idempotent", "ownership", PREPROCESS, COPY_BUFFERS, step=runner_steps())
-def test_preparing_the_same_step_again_changes_nothing(trial: Example, step: RunnerStep) -> None:
+def test_preprocess_idempotent(trial: Example, step: RunnerStep) -> None:
     """Preparing the same step again changes nothing.
 
     A request that is where it is going to run stays there.
@@ -60,9 +60,7 @@ def test_preparing_the_same_step_again_changes_nothing(trial: Example, step: Run
     rows=st.integers(0, 4),
     spec=st.integers(-1, 3),
 )
-def test_all_mode_remembers_the_block_of_the_last_token_of_full_decodes(
-    trial: Example, step: RunnerStep, rows: int, spec: int
-) -> None:
+def test_all_mode_last_block(trial: Example, step: RunnerStep, rows: int, spec: int) -> None:
     """All mode remembers the block of the last token of full decodes."""
     named = Let("config", step.setup.config(4)), Let("state_idx", step.state_idx)
     arguments: dict[str, Value] = {
@@ -74,10 +72,7 @@ def test_all_mode_remembers_the_block_of_the_last_token_of_full_decodes(
         "num_spec_tokens": spec,
         "num_reqs": min(rows, len(step.rows)),
     }
-    trial.agrees(
-        *named,
-        Call(ALL, tuple(arguments.items()), observes=("state_idx",)),
-    )
+    trial.agrees(*named, Call(ALL, tuple(arguments.items()), observes=("state_idx",)))
 
 
 def staged(step: RunnerStep) -> list[Step]:
@@ -85,15 +80,11 @@ def staged(step: RunnerStep) -> list[Step]:
     columns = {
         row.id: one.running(step.setup.block_size) for row, one in zip(step.rows, step.requests, strict=True)
     }
-    return [
-        Let("config", step.setup.config(4)),
-        step.setup.create(step.capacity),
-        Let("state_idx", columns),
-    ]
+    return [Let("config", step.setup.config(4)), step.setup.create(step.capacity), Let("state_idx", columns)]
 
 
 @prop("staging/some-rows", "byte-exact", *STAGE_ALL, step=runner_steps(), rows=st.integers(0, 3))
-def test_staging_some_rows_leaves_those_behind_them(trial: Example, step: RunnerStep, rows: int) -> None:
+def test_staging_some_rows(trial: Example, step: RunnerStep, rows: int) -> None:
     """Staging some rows leaves those behind them."""
     some = min(rows, len(step.rows))
     whole = stage(step.cache, step.rows, step.output)
@@ -141,25 +132,25 @@ def a_state_is_where_its_request_is_going_to_run(trial: Example, step: RunnerSte
 
 
 @prop("cleanup/state-idx", "agreement", CLEANUP, step=runner_steps())
-def test_columns_of_requests_that_are_gone_are_forgotten(trial: Example, step: RunnerStep) -> None:
+def test_cleanup_state_idx(trial: Example, step: RunnerStep) -> None:
     """Columns of finished preempted and resumed requests are forgotten."""
     trial.agrees(Let("state_idx", step.state_idx), cleanup(step.output), cleanup(step.output))
 
 
 @prop("staging/all-inputs", "byte-exact", *STAGE_ALL, step=runner_steps())
-def test_the_inputs_of_every_row_are_staged(trial: Example, step: RunnerStep) -> None:
+def test_staging_all_inputs(trial: Example, step: RunnerStep) -> None:
     """The inputs of every row are staged on both sides."""
     trial.agrees(*staged(step), stage(step.cache, step.rows, step.output))
 
 
 @prop("staging/columns", "byte-exact", STAGE_COLUMNS, CREATE, step=runner_steps())
-def test_running_columns_are_staged_in_the_order_of_rows(trial: Example, step: RunnerStep) -> None:
+def test_staging_columns(trial: Example, step: RunnerStep) -> None:
     """The running columns are staged in the order of the rows."""
     trial.agrees(*staged(step), stage_columns(step))
 
 
 @prop("staging/token-counts", "byte-exact", STAGE_METADATA, CREATE, step=runner_steps())
-def test_token_counts_are_staged_in_the_order_of_rows(trial: Example, step: RunnerStep) -> None:
+def test_staging_token_counts(trial: Example, step: RunnerStep) -> None:
     """Scheduled computed and draft tokens are staged in the order of the rows."""
     trial.agrees(*staged(step), stage_metadata(step))
 
@@ -193,9 +184,7 @@ def after_a_step(batch: BatchAfterForward, *, with_postprocess: bool = True) -> 
     STAGE,
     batch=batches_after_forward(by_slot=False),
 )
-def test_after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_counts(
-    trial: Example, batch: BatchAfterForward
-) -> None:
+def test_align_postprocess_boundary_and_counts(trial: Example, batch: BatchAfterForward) -> None:
     """After a step boundaries are stored and the host learns the accepted counts.
 
     The buffers bind themselves to layers and tables at the first step, and stay so.
@@ -213,21 +202,21 @@ def test_after_a_step_boundaries_are_stored_and_the_host_learns_the_accepted_cou
     device="cuda",
     batch=batches_after_forward(by_slot=False),
 )
-def test_the_postprocess_never_waits_for_the_device(trial: Example, batch: BatchAfterForward) -> None:
+def test_align_postprocess_no_sync(trial: Example, batch: BatchAfterForward) -> None:
     """The postprocess never waits for the device."""
     trial.agrees(*after_a_step(batch))
     trial.agrees_without_waiting(postprocess(batch.cache, sampled_rows(batch)))
 
 
 @prop("staging/no-sync", "cost", *STAGE_ALL, device="cuda", step=runner_steps())
-def test_staging_never_waits_for_the_device(trial: Example, step: RunnerStep) -> None:
+def test_staging_no_sync(trial: Example, step: RunnerStep) -> None:
     """Staging never waits for the device."""
     trial.agrees(*staged(step))
     trial.agrees_without_waiting(stage(step.cache, step.rows, step.output))
 
 
 @prop("mamba-groups/found", "agreement", GROUPS, setup=setups(), others=st.integers(0, 2))
-def test_the_groups_with_states_are_found_among_all_groups(trial: Example, setup: Setup, others: int) -> None:
+def test_mamba_groups_found(trial: Example, setup: Setup, others: int) -> None:
     """The groups with states are found among all groups."""
     config = setup.config(4)
     groups = list(config["kv_cache_groups"])
@@ -237,15 +226,11 @@ def test_the_groups_with_states_are_found_among_all_groups(trial: Example, setup
     for number in range(others):
         groups.insert(1 + 2 * number, other)
     fields = dict(config.fields) | {"kv_cache_groups": groups}
-    trial.agrees(
-        Call(GROUPS, (("kv_cache_config", replace(config, fields=tuple(fields.items()))),)),
-    )
+    trial.agrees(Call(GROUPS, (("kv_cache_config", replace(config, fields=tuple(fields.items()))),)))
 
 
 @prop("copy-buffers/room", "agreement", COPY_BUFFERS, setup=setups(), max_num_reqs=st.integers(1, 4))
-def test_lists_have_room_for_a_copy_per_request_layer_and_function(
-    trial: Example, setup: Setup, max_num_reqs: int
-) -> None:
+def test_copy_buffers_room(trial: Example, setup: Setup, max_num_reqs: int) -> None:
     """Lists have room for a copy per request layer and function."""
     trial.agrees(Let("config", setup.config(4)), copy_buffers(setup, max_num_reqs))
 
@@ -258,7 +243,7 @@ def test_lists_have_room_for_a_copy_per_request_layer_and_function(
     max_num_reqs=st.integers(1, 4),
     with_postprocess=st.booleans(),
 )
-def test_the_context_is_there_only_where_it_is_asked_for(
+def test_align_buffers_context(
     trial: Example, setup: Setup, max_num_reqs: int, with_postprocess: bool
 ) -> None:
     """The context is there only where it is asked for."""

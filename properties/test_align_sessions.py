@@ -85,7 +85,7 @@ def states_are_of_exactly_the_tokens(
     CLEANUP,
     history=histories(max_requests=2, max_decodes=2),
 )
-def test_rows_slots_and_lists_of_pointers_leave_the_same_bytes(trial: Example, history: History) -> None:
+def test_history_same_bytes(trial: Example, history: History) -> None:
     """Rows slots and lists of pointers leave the same bytes.
 
     The same requests, the same forwards, the same accepted tokens: every runner ends with the same states.

@@ -38,7 +38,7 @@ def a_batch_is_split_by_the_rules(trial: Example, splitting: Splitting) -> None:
 
 
 @prop("split/partition", "partition", SPLIT, splitting=splittings(shuffled_batches()))
-def test_decodes_and_prefills_add_up_to_the_batch(trial: Example, splitting: Splitting) -> None:
+def test_split_partition(trial: Example, splitting: Splitting) -> None:
     """Decodes and prefills add up to the batch."""
     decodes, prefills, decode_tokens, prefill_tokens = trial.returns(splitting.call())
     rows, tokens = splitting.batch.num_reqs, splitting.batch.num_actual_tokens
@@ -48,20 +48,13 @@ def test_decodes_and_prefills_add_up_to_the_batch(trial: Example, splitting: Spl
         "should not be",
         place="counts",
     )
-    trial.holds(
-        decodes + prefills == rows, f"{decodes} + {prefills} rows", f"should add up to {rows}", place="rows"
-    )
+    trial.equals("rows", decodes + prefills, rows)
     sums = decode_tokens + prefill_tokens
-    trial.holds(
-        sums == tokens,
-        f"{decode_tokens} + {prefill_tokens} tokens",
-        f"should add up to {tokens}",
-        place="tokens",
-    )
+    trial.equals("tokens", sums, tokens)
 
 
 @prop("split/threshold", "classification", SPLIT, splitting=splittings(shuffled_batches()))
-def test_no_decode_is_longer_than_the_threshold(trial: Example, splitting: Splitting) -> None:
+def test_split_threshold(trial: Example, splitting: Splitting) -> None:
     """No decode is longer than the threshold."""
     decodes, *_ = trial.returns(splitting.call())
     lens = splitting.batch.query_lens[:decodes]
@@ -75,9 +68,7 @@ def test_no_decode_is_longer_than_the_threshold(trial: Example, splitting: Split
 
 
 @prop("split/prompt-rows", "classification", SPLIT, splitting=splittings(shuffled_batches()))
-def test_a_row_in_its_prompt_is_no_decode_where_short_extends_are_prefills(
-    trial: Example, splitting: Splitting
-) -> None:
+def test_split_prompt_rows(trial: Example, splitting: Splitting) -> None:
     """A row in its prompt is no decode where short extends are prefills."""
     decodes, *_ = trial.returns(replace(splitting, treat_short_extends_as_decodes=False).call())
     marks = splitting.batch.is_prefilling[:decodes]
@@ -90,9 +81,7 @@ def test_a_row_in_its_prompt_is_no_decode_where_short_extends_are_prefills(
 
 
 @prop("split/uniform", "classification", SPLIT, splitting=splittings(shuffled_batches()))
-def test_uniform_decodes_are_all_as_long_as_the_first_or_padding(
-    trial: Example, splitting: Splitting
-) -> None:
+def test_split_uniform(trial: Example, splitting: Splitting) -> None:
     """Uniform decodes are all as long as the first or padding."""
     decodes, *_ = trial.returns(replace(splitting, require_uniform=True).call())
     lens = splitting.batch.query_lens[:decodes]
@@ -101,7 +90,7 @@ def test_uniform_decodes_are_all_as_long_as_the_first_or_padding(
 
 
 @prop("split/padding-rows", "metamorphic", SPLIT, splitting=splittings(), rows=st.integers(1, 3))
-def test_padding_rows_join_the_last_kind_of_row(trial: Example, splitting: Splitting, rows: int) -> None:
+def test_split_padding_rows(trial: Example, splitting: Splitting, rows: int) -> None:
     """Padding rows join the last kind of row."""
     padded = replace(
         splitting, batch=replace(splitting.batch, padded_rows=splitting.batch.padded_rows + rows)
@@ -109,13 +98,11 @@ def test_padding_rows_join_the_last_kind_of_row(trial: Example, splitting: Split
     decodes, prefills, *tokens = trial.returns(splitting.call())
     found = trial.returns(padded.call())
     wanted = (decodes, prefills + rows, *tokens) if prefills else (decodes + rows, 0, *tokens)
-    trial.holds(found == wanted, f"with {rows} padding rows {found}", f"should be {wanted}", place="result")
+    trial.equals("result", found, wanted)
 
 
 @prop("block-table/align-columns", "agreement", GATHER, table=block_tables())
-def test_align_mode_keeps_the_running_column_and_the_speculative_ones(
-    trial: Example, table: BlockTable
-) -> None:
+def test_block_table_align_columns(trial: Example, table: BlockTable) -> None:
     """Align mode keeps the running column and the speculative ones."""
     trial.agrees(table.call())
 
@@ -127,15 +114,13 @@ def test_align_mode_keeps_the_running_column_and_the_speculative_ones(
     table=block_tables(),
     mode=st.sampled_from(("none", "all")),
 )
-def test_modes_none_and_all_hand_back_the_very_same_table(
-    trial: Example, table: BlockTable, mode: str
-) -> None:
+def test_block_table_none_and_all(trial: Example, table: BlockTable, mode: str) -> None:
     """Modes none and all hand back the very same table."""
     trial.agrees(table.call(mode))
 
 
 @prop("block-table/own-row", "red zone", GATHER, table=block_tables())
-def test_no_entry_comes_from_memory_outside_the_row(trial: Example, table: BlockTable) -> None:
+def test_block_table_own_row(trial: Example, table: BlockTable) -> None:
     """No entry comes from memory outside the row."""
     for r, row in enumerate(trial.returns(table.call()).rows()):
         foreign = set(row) - set(table.rows[r])
@@ -150,33 +135,27 @@ def test_no_entry_comes_from_memory_outside_the_row(trial: Example, table: Block
 @prop(
     "block-table/relabelled-blocks", "metamorphic", GATHER, table=block_tables(), shift=st.integers(1, 1000)
 )
-def test_relabelled_physical_blocks_come_out_relabelled(
-    trial: Example, table: BlockTable, shift: int
-) -> None:
+def test_block_table_relabelled_blocks(trial: Example, table: BlockTable, shift: int) -> None:
     """Relabelled physical blocks come out relabelled."""
     table = replace(table, rows=tuple(tuple(block % 2**30 for block in row) for row in table.rows))
     moved = replace(table, rows=tuple(tuple(block + shift for block in row) for row in table.rows))
     plain, relabelled = trial.returns(table.call()), trial.returns(moved.call())
     wanted = tuple(block + shift for block in plain.values())
-    trial.holds(
-        relabelled.values() == wanted, f"{relabelled.values()}", f"should be {wanted}", place="result"
-    )
+    trial.equals("result", relabelled.values(), wanted)
 
 
 @prop(
     "block-table/row-order", "metamorphic", GATHER, table=block_tables(rows_per_length=True), data=st.data()
 )
-def test_permuted_requests_come_out_permuted(trial: Example, table: BlockTable, data: st.DataObject) -> None:
+def test_block_table_row_order(trial: Example, table: BlockTable, data: st.DataObject) -> None:
     """Permuted requests come out permuted."""
     order = data.draw(st.permutations(range(len(table.rows))))
     moved = replace(
-        table,
-        rows=tuple(table.rows[r] for r in order),
-        seq_lens=tuple(table.seq_lens[r] for r in order),
+        table, rows=tuple(table.rows[r] for r in order), seq_lens=tuple(table.seq_lens[r] for r in order)
     )
     plain, permuted = trial.returns(table.call()).rows(), trial.returns(moved.call()).rows()
     wanted = tuple(plain[r] for r in order)
-    trial.holds(permuted == wanted, f"{permuted}", f"should be {wanted}", place="result")
+    trial.equals("result", permuted, wanted)
 
 
 @prop(
@@ -189,20 +168,20 @@ def test_permuted_requests_come_out_permuted(trial: Example, table: BlockTable, 
     table=block_tables(rows_per_length=True),
     batch=batches(),
 )
-def test_nothing_waits_for_the_device(trial: Example, table: BlockTable, batch: Batch) -> None:
+def test_common_metadata_no_sync(trial: Example, table: BlockTable, batch: Batch) -> None:
     """Nothing waits for the device."""
     record = metadata(batch)
     trial.agrees_without_waiting(table.call(), call(COMPUTED, self=record), call(LENGTHS, self=record))
 
 
 @prop("common-metadata/computed-tokens", "agreement", COMPUTED, batch=batches())
-def test_computed_tokens_are_the_length_after_the_step_less_the_query(trial: Example, batch: Batch) -> None:
+def test_common_metadata_computed_tokens(trial: Example, batch: Batch) -> None:
     """Computed tokens are the length after the step less the query."""
     trial.agrees(call(COMPUTED, self=metadata(batch)))
 
 
 @prop("common-metadata/query-lens", "agreement", LENGTHS, batch=shuffled_batches())
-def test_query_lengths_are_the_differences_of_the_starts(trial: Example, batch: Batch) -> None:
+def test_common_metadata_query_lens(trial: Example, batch: Batch) -> None:
     """Query lengths are the differences of the starts."""
     trial.agrees(call(LENGTHS, self=metadata(batch)))
 
@@ -215,9 +194,7 @@ def test_query_lengths_are_the_differences_of_the_starts(trial: Example, batch: 
     batch=batches(),
     grown=st.integers(1, 9),
 )
-def test_metadata_that_changed_in_place_gives_fresh_computed_tokens(
-    trial: Example, batch: Batch, grown: int
-) -> None:
+def test_common_metadata_changed_in_place(trial: Example, batch: Batch, grown: int) -> None:
     """Metadata that changed in place gives fresh computed tokens."""
     starts, lens = batch.query_start_loc, batch.seq_lens
     record = metadata(batch, query_start_loc=Name("query_start_loc"), seq_lens=Name("seq_lens"))

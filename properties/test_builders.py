@@ -93,18 +93,13 @@ def metadata_are_the_rules(trial: Example, session: Session) -> None:
 
 
 @prop("builder/partition", "partition", *BUILD, session=sessions(kinds=MAMBA).map(accepted))
-def test_decodes_and_prefills_of_the_metadata_add_up_to_the_batch(trial: Example, session: Session) -> None:
+def test_builder_partition(trial: Example, session: Session) -> None:
     """Decodes and prefills of the metadata add up to the batch."""
     found, step = built(trial, session), session.steps[0]
     rows = found["num_decodes"] + found["num_prefills"]
     tokens = found["num_decode_tokens"] + found["num_prefill_tokens"]
-    trial.holds(rows == len(step.rows), f"{rows} rows", f"should add up to {len(step.rows)}", place="rows")
-    trial.holds(
-        tokens == step.num_actual_tokens,
-        f"{tokens} tokens",
-        f"should add up to {step.num_actual_tokens}",
-        place="tokens",
-    )
+    trial.equals("rows", rows, len(step.rows))
+    trial.equals("tokens", tokens, step.num_actual_tokens)
 
 
 @prop(
@@ -113,23 +108,18 @@ def test_decodes_and_prefills_of_the_metadata_add_up_to_the_batch(trial: Example
     "GDNAttentionMetadataBuilder.build",
     session=SPECULATIVE_SESSIONS,
 )
-def test_token_indices_of_gdn_are_disjoint_and_cover_the_step(trial: Example, session: Session) -> None:
+def test_gdn_builder_token_indices(trial: Example, session: Session) -> None:
     """Token indices of GDN are disjoint and cover the step."""
     found, step = built(trial, session), session.steps[0]
     if found["spec_token_indx"] is None:
         return
     both = (*found["spec_token_indx"].values(), *found["non_spec_token_indx"].values())
     wanted = tuple(range(step.query_start_loc[-1]))
-    trial.holds(
-        tuple(sorted(both)) == wanted,
-        f"token indices {both}",
-        f"should be 0..{len(wanted) - 1} once each",
-        place="token indices",
-    )
+    trial.equals("token indices", tuple(sorted(both)), wanted)
 
 
 @prop("builder/no-prior-state", "classification", *BUILD, session=sessions().map(accepted))
-def test_no_row_without_prior_state_is_a_decode(trial: Example, session: Session) -> None:
+def test_builder_no_prior_state(trial: Example, session: Session) -> None:
     """No row without prior state is a decode."""
     found, step = built(trial, session), session.steps[0]
     for r, row in enumerate(decodes_of(found, step)):
@@ -173,7 +163,7 @@ def with_drafts_of_prompts(session: Session) -> Session:
     *BUILD,
     session=sessions().map(accepted) | SPECULATIVE_SESSIONS.map(with_drafts_of_prompts),
 )
-def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Example, session: Session) -> None:
+def test_builder_prompt_rows(trial: Example, session: Session) -> None:
     """A row that is marked as in its prompt is no decode."""
     step = replace(session.steps[0], marks=True)
     if not trial.profile.drafts_in_prompts:
@@ -198,9 +188,7 @@ def test_a_row_that_is_marked_as_in_its_prompt_is_no_decode(trial: Example, sess
     "GDNAttentionMetadataBuilder.build",
     session=SPECULATIVE_SESSIONS,
 )
-def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
-    trial: Example, session: Session
-) -> None:
+def test_gdn_builder_no_drafts(trial: Example, session: Session) -> None:
     """A decode that drafted nothing still reads at its accepted offset."""
     step = replace(session.steps[0], marks=True)
     found = built(trial, replace(session, steps=(step,)))
@@ -212,12 +200,7 @@ def test_a_decode_that_drafted_nothing_still_reads_at_its_accepted_offset(
         # Speculative rows keep the order of the batch, so a row's place is the number of marks before it.
         place = sum(map(bool, masks.values()[:r]))
         count = found["num_accepted_tokens"].values()[place]
-        trial.holds(
-            count == row.accepted,
-            f"num_accepted_tokens[{place}] = {count}",
-            f"should be {row.accepted}, which row {r} accepted in the last step",
-            place="accepted counts",
-        )
+        trial.equals("accepted counts", count, row.accepted)
 
 
 def undrafted(step: BuildCall, *, plain: bool) -> Iterator[tuple[int, StepRequest]]:
@@ -227,13 +210,8 @@ def undrafted(step: BuildCall, *, plain: bool) -> Iterator[tuple[int, StepReques
             yield r, row
 
 
-@prop(
-    "builder/padding-blocks",
-    "padding",
-    *BUILD,
-    session=sessions(**FULL).map(accepted),
-)
-def test_rows_of_padding_never_name_a_block(trial: Example, session: Session) -> None:
+@prop("builder/padding-blocks", "padding", *BUILD, session=sessions(**FULL).map(accepted))
+def test_builder_padding_blocks(trial: Example, session: Session) -> None:
     """Rows of padding never name a block.
 
     Whatever a runner leaves in the table rows of padding, no kernel touches a block for them.
@@ -261,7 +239,7 @@ def test_rows_of_padding_never_name_a_block(trial: Example, session: Session) ->
 @prop(
     "builder/own-buffers", "ownership", *BUILD, "harness.owned_fields", session=sessions(**FULL).map(accepted)
 )
-def test_results_for_full_graphs_live_in_the_builder_s_own_buffers(trial: Example, session: Session) -> None:
+def test_builder_own_buffers(trial: Example, session: Session) -> None:
     """Results for full graphs live in the builder's own buffers."""
     trial.agrees(
         session.setup.construct(),
@@ -277,18 +255,16 @@ def test_results_for_full_graphs_live_in_the_builder_s_own_buffers(trial: Exampl
     "harness.owned_fields",
     session=sessions(**FULL).map(accepted),
 )
-def test_two_builders_never_share_memory(trial: Example, session: Session) -> None:
+def test_builder_two_builders(trial: Example, session: Session) -> None:
     """Two builders never share memory."""
     trial.returns(session.setup.construct(), session.setup.construct(bind="other"))
     trial.returns(session.steps[0].build(session.setup))
     shared = trial.returns(call("harness.owned_fields", owner=Name("other"), result=Name("metadata")))
-    trial.holds(
-        shared == (), f"fields {shared} lie in another builder's buffers", "should not", place="buffers"
-    )
+    trial.equals("buffers", shared, ())
 
 
 @prop("builder/several-steps", "ownership", *BUILD, session=sessions(max_steps=4))
-def test_each_build_is_what_a_new_builder_would_build(trial: Example, session: Session) -> None:
+def test_builder_several_steps(trial: Example, session: Session) -> None:
     """Each build is what a new builder would build."""
     trial.agrees(session.setup.construct())
     for step in session.steps:
@@ -302,9 +278,7 @@ def test_each_build_is_what_a_new_builder_would_build(trial: Example, session: S
     session=sessions(kinds=("gdn",), min_spec=1, max_steps=3, **FULL).map(accepted).map(said).map(drafted),
     padded_rows=st.integers(1, 2),
 )
-def test_rows_of_padding_behind_drafts_hold_nothing_of_an_earlier_step(
-    trial: Example, session: Session, padded_rows: int
-) -> None:
+def test_builder_full_graph_drafts(trial: Example, session: Session, padded_rows: int) -> None:
     """Rows of padding behind drafts hold nothing of an earlier step."""
     trial.agrees(session.setup.construct())
     for step in session.steps:
@@ -313,7 +287,7 @@ def test_rows_of_padding_behind_drafts_hold_nothing_of_an_earlier_step(
 
 
 @prop("builder/padding-rows", "metamorphic", *BUILD, session=sessions().map(accepted), rows=st.integers(1, 2))
-def test_rows_of_padding_change_no_row_before_them(trial: Example, session: Session, rows: int) -> None:
+def test_builder_padding_rows(trial: Example, session: Session, rows: int) -> None:
     """Rows of padding change no row before them.
 
     Counts may grow by rows of padding; what the kernels read for the other rows stays the same.
@@ -324,7 +298,7 @@ def test_rows_of_padding_change_no_row_before_them(trial: Example, session: Sess
     other = built(trial, replace(session, steps=(padded,)))
     for name in ("num_prefill_tokens", "num_decode_tokens", *TOKEN_LISTS, "cu_chunk_seqlen_p", "seq_idx_p"):
         alone, beside = _values(one, name), _values(other, name)
-        trial.holds(alone == beside, f"{name} = {beside} with padding", f"should be {alone}", place=name)
+        trial.equals(name, beside, alone)
     for name in BY_ROW:
         alone, beside = _rows_both_have(one, other, name)
         if alone:
@@ -359,9 +333,7 @@ def _values(found: Record, name: str) -> Any:
     session=sessions().map(accepted),
     shift=st.integers(1, 1000),
 )
-def test_relabelled_blocks_come_out_relabelled_and_nothing_else_changes(
-    trial: Example, session: Session, shift: int
-) -> None:
+def test_builder_relabelled_blocks(trial: Example, session: Session, shift: int) -> None:
     """Relabelled blocks come out relabelled and nothing else changes."""
     step = replace(session.steps[0], first_block=1)
     one = built(trial, replace(session, steps=(step,)))
@@ -373,11 +345,9 @@ def test_relabelled_blocks_come_out_relabelled_and_nothing_else_changes(
             and value is not None
         ):
             wanted = tuple(block + shift if _is_block(block) else block for block in value.values())
-            trial.holds(
-                moved.values() == wanted, f"{name} = {moved.values()}", f"should be {wanted}", place=name
-            )
+            trial.equals(name, moved.values(), wanted)
         else:
-            trial.holds(value == moved, f"{name} = {moved}", f"should be {value}", place=name)
+            trial.equals(name, moved, value)
 
 
 def _is_block(block: int) -> bool:
@@ -393,9 +363,7 @@ def _is_block(block: int) -> bool:
     rows=st.integers(0, 4),
     padded=st.integers(0, 2),
 )
-def test_a_captured_step_has_decodes_only(
-    trial: Example, setup: BuilderSetup, rows: int, padded: int
-) -> None:
+def test_builder_capture(trial: Example, setup: BuilderSetup, rows: int, padded: int) -> None:
     """A captured step has decodes only."""
     trial.agrees(setup.construct(), captured_step(setup, rows, padded))
 
@@ -408,9 +376,7 @@ def test_a_captured_step_has_decodes_only(
     first_block=st.integers(1, 50),
     builder=UPDATING,
 )
-def test_another_block_table_changes_the_state_indices_only(
-    trial: Example, session: Session, first_block: int, builder: str
-) -> None:
+def test_builder_update_block_table(trial: Example, session: Session, first_block: int, builder: str) -> None:
     """Another block table changes the state indices only."""
     setup = replace(session.setup, num_spec=0)
     step = session.steps[0]
@@ -428,7 +394,7 @@ def test_another_block_table_changes_the_state_indices_only(
     first_block=st.integers(1, 50),
     builder=UPDATING,
 )
-def test_another_block_table_changes_the_state_indices_of_gdn_only(
+def test_builder_update_gdn_block_table(
     trial: Example, session: Session, first_block: int, builder: str
 ) -> None:
     """Another block table changes the state indices of GDN only."""
@@ -438,7 +404,7 @@ def test_another_block_table_changes_the_state_indices_of_gdn_only(
 
 
 @prop("builder/no-sync", "cost", *BUILD, device="cuda", session=sessions(max_steps=2))
-def test_no_build_waits_for_the_device(trial: Example, session: Session) -> None:
+def test_builder_no_sync(trial: Example, session: Session) -> None:
     """No build waits for the device."""
     trial.agrees(session.setup.construct())
     for step in session.steps:
@@ -456,9 +422,7 @@ def test_no_build_waits_for_the_device(trial: Example, session: Session) -> None
     setup=setups(full_cudagraphs=True),
     data=st.data(),
 )
-def test_a_replayed_graph_reads_what_an_eager_step_builds(
-    trial: Example, setup: BuilderSetup, data: st.DataObject
-) -> None:
+def test_builder_graph_replay(trial: Example, setup: BuilderSetup, data: st.DataObject) -> None:
     """A replayed graph reads what an eager step builds.
 
     A graph captured for a shape, replayed after steps of that shape, reads what each of them built.

@@ -33,9 +33,7 @@ long_fla_sequences = packed_sequences(chunk_sizes=FLA_SIZES, most_chunks=MOST_CH
 conv_sequences = packed_sequences(chunk_sizes=(8,), wide=False)
 longer_conv_sequences = packed_sequences(chunk_sizes=(8,), wide=False, most_chunks=MOST_CHUNKS)
 long_sequences = st.builds(
-    Packed,
-    st.sampled_from(((8192,), (8184,), (8193,), (4, 8193, 0, 1), (8189, 3), (9000, 7000))),
-    st.just(8),
+    Packed, st.sampled_from(((8192,), (8184,), (8193,), (4, 8193, 0, 1), (8189, 3), (9000, 7000))), st.just(8)
 )
 """The least tables are for 1,024 programs: as many, one fewer and one more, in one row and in several."""
 
@@ -45,41 +43,28 @@ def conv_call(starts: Tensor) -> Call:
 
 
 @prop("varlen-chunks/ends", "agreement", VARLEN, packed=long_packed_sequences, form=vector_forms())
-def test_chunks_end_at_sequence_ends_and_at_multiples_of_the_chunk_size(
-    trial: Example, packed: Packed, form: VectorForm
-) -> None:
+def test_varlen_chunks_ends(trial: Example, packed: Packed, form: VectorForm) -> None:
     """Chunks end at sequence ends and at multiples of the chunk size."""
     starts = vector_of(packed.starts, form)
     trial.agrees(call(VARLEN, query_start_loc=starts, chunk_size=packed.chunk_size))
 
 
 @prop("varlen-chunks/partition", "partition", VARLEN, packed=sequences)
-def test_chunks_cover_every_token_once(trial: Example, packed: Packed) -> None:
+def test_varlen_chunks_partition(trial: Example, packed: Packed) -> None:
     """Chunks cover every token once."""
     cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
-    trial.holds(cu[0] == 0, f"cu_chunk_seqlens[0] = {cu[0]}", "should be 0", place="cu_chunk_seqlens")
-    trial.holds(
-        cu[-1] == packed.starts[-1],
-        f"cu_chunk_seqlens ends at {cu[-1]}",
-        f"should at {packed.starts[-1]}",
-        place="cu_chunk_seqlens",
-    )
+    trial.equals("cu_chunk_seqlens", (cu[0], cu[-1]), (0, packed.starts[-1]))
     trial.holds(
         all(a < b for a, b in pairwise(cu)),
         f"cu_chunk_seqlens = {cu}",
         "should increase strictly",
         place="cu_chunk_seqlens",
     )
-    trial.holds(
-        len(sequences) == len(cu) - 1,
-        f"{len(sequences)} sequence ids",
-        f"should be {len(cu) - 1}",
-        place="sequence ids",
-    )
+    trial.equals("number of sequence ids", len(sequences), len(cu) - 1)
 
 
 @prop("varlen-chunks/boundaries", "partition", VARLEN, packed=sequences)
-def test_no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary(trial: Example, packed: Packed) -> None:
+def test_varlen_chunks_boundaries(trial: Example, packed: Packed) -> None:
     """No chunk crosses a sequence end or a physical chunk boundary."""
     cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
     for chunk, ((begin, end), sequence) in enumerate(zip(pairwise(cu), sequences, strict=False)):
@@ -100,9 +85,7 @@ def test_no_chunk_crosses_a_sequence_end_or_a_physical_chunk_boundary(trial: Exa
 
 
 @prop("varlen-chunks/last-chunk", "padding", VARLEN, packed=sequences)
-def test_the_last_chunk_of_a_sequence_is_its_own_and_minus_one_where_it_is_empty(
-    trial: Example, packed: Packed
-) -> None:
+def test_varlen_chunks_last_chunk(trial: Example, packed: Packed) -> None:
     """The last chunk of a sequence is its own and minus one where it is empty."""
     cu, last, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
     for sequence, length in enumerate(packed.lens):
@@ -121,17 +104,13 @@ def test_the_last_chunk_of_a_sequence_is_its_own_and_minus_one_where_it_is_empty
 
 
 @prop("varlen-chunks/empty-rows", "metamorphic", VARLEN, packed=sequences, rows=st.integers(1, 3))
-def test_zero_length_rows_at_the_back_add_nothing_but_minus_ones(
-    trial: Example, packed: Packed, rows: int
-) -> None:
+def test_varlen_chunks_empty_rows(trial: Example, packed: Packed, rows: int) -> None:
     """Zero length rows at the back add nothing but minus ones."""
     cu, last, sequences = trial.returns(varlen_call(packed))
     padded = trial.returns(varlen_call(replace(packed, lens=(*packed.lens, *(0,) * rows))))
     expected = (cu.values(), (*last.values(), *(-1,) * rows), sequences.values())
     observed = tuple(one.values() for one in padded)
-    trial.holds(
-        observed == expected, f"with {rows} empty rows: {observed}", f"should be {expected}", place="result"
-    )
+    trial.equals("result", observed, expected)
 
 
 STARTS = {
@@ -164,9 +143,7 @@ def called_twice(function: str, before: Packed, after: Packed) -> tuple[Step, ..
     function=st.sampled_from(tuple(STARTS)),
     packed=short_sequences,
 )
-def test_starts_that_changed_in_place_give_a_fresh_result(
-    trial: Example, packed: Packed, function: str
-) -> None:
+def test_chunk_metadata_changed_in_place(trial: Example, packed: Packed, function: str) -> None:
     """Starts that changed in place give a fresh result."""
     offered = trial.offered(*STARTS)
     if function not in offered:
@@ -182,15 +159,13 @@ def test_starts_that_changed_in_place_give_a_fresh_result(
     packed=longer_conv_sequences | long_sequences,
     form=vector_forms(),
 )
-def test_each_prefill_row_is_cut_into_tiles_of_eight_tokens(
-    trial: Example, packed: Packed, form: VectorForm
-) -> None:
+def test_conv1d_metadata_tiles(trial: Example, packed: Packed, form: VectorForm) -> None:
     """Each prefill row is cut into tiles of eight tokens."""
     trial.agrees(conv_call(vector_of(packed.starts, form)))
 
 
 @prop("conv1d-metadata/partition", "partition", CONV, packed=conv_sequences)
-def test_every_prefill_token_belongs_to_exactly_one_program(trial: Example, packed: Packed) -> None:
+def test_conv1d_metadata_partition(trial: Example, packed: Packed) -> None:
     """Every prefill token belongs to exactly one program."""
     nums, _, _ = trial.returns(conv_call(int32(packed.starts)))
     tiles = list(zip(nums[8]["batch_ptr"].values(), nums[8]["token_chunk_offset_ptr"].values(), strict=True))
@@ -203,7 +178,7 @@ def test_every_prefill_token_belongs_to_exactly_one_program(trial: Example, pack
     )
     seen = [(row, token) for row, tile in tiles if row >= 0 for token in _tokens(packed, row, tile)]
     wanted = [(row, token) for row, length in enumerate(packed.lens) for token in range(length)]
-    trial.holds(seen == wanted, f"the programs visit {seen}", f"should visit {wanted}", place="programs")
+    trial.equals("programs", seen, wanted)
 
 
 def _tokens(packed: Packed, row: int, tile: int) -> range:
@@ -211,7 +186,7 @@ def _tokens(packed: Packed, row: int, tile: int) -> range:
 
 
 @prop("conv1d-metadata/padding", "padding", CONV, packed=conv_sequences | long_sequences)
-def test_entries_behind_the_programs_are_fillers(trial: Example, packed: Packed) -> None:
+def test_conv1d_metadata_padding(trial: Example, packed: Packed) -> None:
     """Entries behind the programs are fillers.
 
     Both arrays have twice as many entries as 1,024 or as there are programs, whichever is more; those behind the programs are -1.
@@ -220,11 +195,7 @@ def test_entries_behind_the_programs_are_fillers(trial: Example, packed: Packed)
     total = nums[8]["tot"]
     for name in ("batch_ptr", "token_chunk_offset_ptr"):
         values = nums[8][name].values()
-        trial.holds(
-            len(values) == 2 * max(1024, total),
-            f"len({name}) = {len(values)}, with {total} programs",
-            place=name,
-        )
+        trial.equals(f"len({name})", len(values), 2 * max(1024, total))
         trial.holds(
             set(values[total:]) <= {-1},
             f"{name}[{total}:] has {set(values[total:])}",
@@ -234,7 +205,7 @@ def test_entries_behind_the_programs_are_fillers(trial: Example, packed: Packed)
 
 
 @prop("conv1d-metadata/moved-starts", "metamorphic", CONV, packed=conv_sequences, offset=st.integers(1, 100))
-def test_only_the_differences_of_prefill_starts_matter(trial: Example, packed: Packed, offset: int) -> None:
+def test_conv1d_metadata_moved_starts(trial: Example, packed: Packed, offset: int) -> None:
     """Only the differences of prefill starts matter."""
     plain = trial.returns(conv_call(int32(packed.starts)))
     moved = trial.returns(conv_call(int32([start + offset for start in packed.starts])))
@@ -242,40 +213,26 @@ def test_only_the_differences_of_prefill_starts_matter(trial: Example, packed: P
 
 
 @prop("fla-chunks/indices", "agreement", INDICES, packed=long_fla_sequences, form=vector_forms())
-def test_chunk_indices_name_the_sequence_and_the_chunk_within_it(
-    trial: Example, packed: Packed, form: VectorForm
-) -> None:
+def test_fla_chunks_indices(trial: Example, packed: Packed, form: VectorForm) -> None:
     """Chunk indices name the sequence and the chunk within it."""
     starts = vector_of(packed.starts, form)
     trial.agrees(call(INDICES, cu_seqlens=starts, chunk_size=packed.chunk_size))
 
 
 @prop("fla-chunks/offsets", "agreement", OFFSETS, packed=long_fla_sequences, form=vector_forms())
-def test_chunk_offsets_count_the_chunks_before_each_sequence(
-    trial: Example, packed: Packed, form: VectorForm
-) -> None:
+def test_fla_chunks_offsets(trial: Example, packed: Packed, form: VectorForm) -> None:
     """Chunk offsets count the chunks before each sequence."""
     starts = vector_of(packed.starts, form)
     trial.agrees(call(OFFSETS, cu_seqlens=starts, chunk_size=packed.chunk_size))
 
 
 @prop("fla-chunks/partition", "partition", INDICES, OFFSETS, packed=fla_sequences)
-def test_chunk_indices_of_a_sequence_stand_between_its_offsets(trial: Example, packed: Packed) -> None:
+def test_fla_chunks_partition(trial: Example, packed: Packed) -> None:
     """Chunk indices of a sequence stand between its offsets."""
     arguments = {"cu_seqlens": int32(packed.starts), "chunk_size": packed.chunk_size}
     indices = trial.returns(call(INDICES, **arguments)).rows()
     offsets = trial.returns(call(OFFSETS, **arguments)).values()
     for sequence, (begin, end) in enumerate(pairwise(offsets)):
         wanted = tuple((sequence, chunk) for chunk in range(end - begin))
-        trial.holds(
-            indices[begin:end] == wanted,
-            f"chunk_indices[{begin}:{end}] = {indices[begin:end]}",
-            f"should be {wanted}",
-            place="chunk_indices",
-        )
-    trial.holds(
-        offsets[-1] == len(indices),
-        f"chunk_offsets[-1] = {offsets[-1]}",
-        f"should be {len(indices)}",
-        place="chunk_offsets",
-    )
+        trial.equals("chunk_indices", indices[begin:end], wanted)
+    trial.equals("chunk_offsets", offsets[-1], len(indices))

@@ -8,13 +8,7 @@ from math import prod
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from properties.strategies.layout import (
-    Copy,
-    conv_copies,
-    environment,
-    layouts,
-    temporal_copies,
-)
+from properties.strategies.layout import Copy, conv_copies, environment, layouts, temporal_copies
 from statecheck.case.values import Address, call
 from statecheck.execution.example import Example
 from statecheck.execution.registry import Configuration, prop
@@ -24,16 +18,11 @@ LAYOUT, DIM_FIRST = "get_conv_state_layout", "is_conv_state_dim_first"
 
 
 @prop("conv-layout/environment", "agreement", LAYOUT, DIM_FIRST, layout=layouts())
-def test_the_environment_variable_selects_the_layout_and_sd_is_the_default(
-    trial: Example, layout: str
-) -> None:
+def test_conv_layout_environment(trial: Example, layout: str) -> None:
     """The environment variable selects the layout and SD is the default."""
     chosen = environment(layout)
     trial.agrees(
-        call(LAYOUT),
-        call(DIM_FIRST),
-        call(LAYOUT, environment=chosen),
-        call(DIM_FIRST, environment=chosen),
+        call(LAYOUT), call(DIM_FIRST), call(LAYOUT, environment=chosen), call(DIM_FIRST, environment=chosen)
     )
 
 
@@ -50,18 +39,18 @@ def a_copy_is_the_rules(trial: Example, copy: Copy, function: str) -> None:
 
 
 @prop("temporal-copy/one-more-accepted", "metamorphic", TEMPORAL, copy=temporal_copies())
-def test_accepting_one_more_is_starting_one_column_later(trial: Example, copy: Copy) -> None:
+def test_temporal_copy_one_more_accepted(trial: Example, copy: Copy) -> None:
     """Accepting one more is starting one column later."""
     assume(copy.num_accepted_tokens > 1)
     later = replace(
         copy, cur_block_idx=copy.cur_block_idx + 1, num_accepted_tokens=copy.num_accepted_tokens - 1
     )
     one, other = trial.returns(copy.call(TEMPORAL)), trial.returns(later.call(TEMPORAL))
-    trial.holds(one == other, f"{one}", f"should be {other}", place="result")
+    trial.equals("result", one, other)
 
 
 @prop("conv-copy/one-more-accepted", "metamorphic", CONV, copy=conv_copies(drawn_layouts=st.just("SD")))
-def test_accepting_one_more_moves_the_start_by_a_row_and_keeps_the_end(trial: Example, copy: Copy) -> None:
+def test_conv_copy_one_more_accepted(trial: Example, copy: Copy) -> None:
     """Accepting one more moves the start by a row and keeps the end."""
     assume(copy.num_accepted_tokens > 1)
     dim = copy.state.block_shape[1]
@@ -73,12 +62,7 @@ def test_accepting_one_more_moves_the_start_by_a_row_and_keeps_the_end(trial: Ex
     shorter = fewer["num_elements"] - elements == dim
     trial.holds(shorter, f"num_elements = {elements}", f"should be {dim} fewer", place="num_elements")
     moved = start.offset - fewer["start_addr"].offset
-    trial.holds(
-        moved == dim * _itemsize(copy),
-        f"start_addr moved by {moved}",
-        f"should by one row of {dim} elements",
-        place="start_addr",
-    )
+    trial.equals("start_addr", moved, dim * _itemsize(copy))
 
 
 def _itemsize(copy: Copy) -> int:

@@ -27,9 +27,7 @@ def tried(bad: BadInput, context: ExecutionContext) -> bool:
     written=[{"rows": tuple(bad for bad in BAD_INPUTS if bad.call.function == name)} for name in FUNCTIONS],
     rows=bad_inputs_of_one_example(),
 )
-def test_bad_input_is_refused_by_name_before_anything_is_written(
-    trial: Example, rows: Sequence[BadInput]
-) -> None:
+def test_refusals_bad_input(trial: Example, rows: Sequence[BadInput]) -> None:
     """Bad input is refused by name before anything is written.
 
     A `ValueError` names the argument, the value and the rule; no memory and no dict has changed.

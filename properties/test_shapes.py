@@ -23,30 +23,23 @@ CONV_COUNT = {"linear_attention_state_shape": 0, "kda_state_shape": 3}
 
 
 @prop("state-shape/formula", "agreement", *FAMILIES, model=models())
-def test_state_shapes_follow_the_family_s_formula(trial: Example, model: ShapeArguments) -> None:
+def test_state_shape_formula(trial: Example, model: ShapeArguments) -> None:
     """State shapes follow the family's formula."""
     trial.agrees(model.call())
 
 
 @prop("state-shape/temporal-ranks", "algebra", *FAMILIES, model=models())
-def test_temporal_states_of_all_ranks_add_up_to_the_whole(trial: Example, model: ShapeArguments) -> None:
+def test_state_shape_temporal_ranks(trial: Example, model: ShapeArguments) -> None:
     """Temporal states of all ranks add up to the whole."""
     shard, whole = trial.returns(model.call()), trial.returns(model.on_one_rank().call())
     convs = CONV_COUNT.get(model.family, 1)
     for part, total in zip(shard[convs:], whole[convs:], strict=True):
         added = (part[0] * model.tp_size, *part[1:])
-        trial.holds(
-            added == total,
-            f"{model.tp_size} ranks of {part} add up to {added}",
-            f"should to {total}",
-            place="temporal states",
-        )
+        trial.equals("temporal states", added, total)
 
 
 @prop("state-shape/conv-ranks", "algebra", *FAMILIES, model=models())
-def test_conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_groups(
-    trial: Example, model: ShapeArguments
-) -> None:
+def test_state_shape_conv_ranks(trial: Example, model: ShapeArguments) -> None:
     """Conv channels of all ranks add up to the whole and its replicated groups."""
     model = replace(model, layout="SD")
     shard, whole = trial.returns(model.call()), trial.returns(model.on_one_rank().call())
@@ -59,22 +52,17 @@ def test_conv_channels_of_all_ranks_add_up_to_the_whole_and_its_replicated_group
     for (rows, part), (all_rows, total) in zip(shard[:convs], whole[:convs], strict=True):
         wanted = (all_rows, total + replicated)
         added = (rows, part * model.tp_size)
-        trial.holds(
-            added == wanted,
-            f"{model.tp_size} ranks of {(rows, part)} add up to {added}",
-            f"should to {wanted}",
-            place="conv states",
-        )
+        trial.equals("conv states", added, wanted)
 
 
 @prop("state-shape/channels-first", "metamorphic", *FAMILIES, model=models())
-def test_channel_first_shapes_are_the_others_turned_around(trial: Example, model: ShapeArguments) -> None:
+def test_state_shape_channels_first(trial: Example, model: ShapeArguments) -> None:
     """Channel first shapes are the others turned around."""
     rows_first = trial.returns(replace(model, layout="SD").call())
     channels_first = trial.returns(replace(model, layout="DS").call())
     convs = CONV_COUNT.get(model.family, 1)
     wanted = (*(shape[::-1] for shape in rows_first[:convs]), *rows_first[convs:])
-    trial.holds(channels_first == wanted, f"DS = {channels_first}", f"should be {wanted}", place="result")
+    trial.equals("result", channels_first, wanted)
 
 
 @prop(
@@ -83,15 +71,13 @@ def test_channel_first_shapes_are_the_others_turned_around(trial: Example, model
     *SPECULATIVE,
     model=models(families=tuple(sorted(TAKES_NUM_SPEC))),
 )
-def test_each_speculative_token_adds_one_row_to_every_conv_state_and_nothing_else(
-    trial: Example, model: ShapeArguments
-) -> None:
+def test_state_shape_draft_rows(trial: Example, model: ShapeArguments) -> None:
     """Each speculative token adds one row to every conv state and nothing else."""
     model = replace(model, layout="SD")
     plain, wide = trial.returns(replace(model, num_spec=0).call()), trial.returns(model.call())
     convs = CONV_COUNT.get(model.family, 1)
     wanted = (*((rows + model.num_spec, dim) for rows, dim in plain[:convs]), *plain[convs:])
-    trial.holds(wide == wanted, f"with {model.num_spec} drafts {wide}", f"should be {wanted}", place="result")
+    trial.equals("result", wide, wanted)
 
 
 @prop(
@@ -101,9 +87,7 @@ def test_each_speculative_token_adds_one_row_to_every_conv_state_and_nothing_els
     ngroups=st.integers(-1, 17),
     tp_size=st.integers(-1, 17),
 )
-def test_groups_are_replicated_so_that_each_rank_holds_whole_ones(
-    trial: Example, ngroups: int, tp_size: int
-) -> None:
+def test_state_shape_replicated_groups(trial: Example, ngroups: int, tp_size: int) -> None:
     """Groups are replicated so that each rank holds whole ones."""
     trial.agrees(call(EXTRA, ngroups=ngroups, tp_size=tp_size))
 
@@ -116,9 +100,7 @@ def test_groups_are_replicated_so_that_each_rank_holds_whole_ones(
     state_len=st.integers(1, 9),
     layout=layouts(),
 )
-def test_a_conv_shape_is_oriented_by_the_layout(
-    trial: Example, dim: int, state_len: int, layout: str
-) -> None:
+def test_state_shape_conv_layout(trial: Example, dim: int, state_len: int, layout: str) -> None:
     """A conv shape is oriented by the layout."""
     arguments = (("dim", dim), ("state_len", state_len))
     trial.agrees(Call(ORIENT, arguments, environment=tuple(environment(layout).items())))

@@ -17,7 +17,7 @@ divisors = st.integers(-9, 9).filter(bool)
 
 
 @prop("cdiv/either-sign", "agreement", "cdiv", x=numbers, y=divisors)
-def test_ceiling_division_rounds_up_for_either_sign(trial: Example, x: int, y: int) -> None:
+def test_cdiv_either_sign(trial: Example, x: int, y: int) -> None:
     """Ceiling division rounds up for either sign."""
     trial.agrees(call("cdiv", x=x, y=y))
 
@@ -30,16 +30,14 @@ def test_ceiling_division_rounds_up_for_either_sign(trial: Example, x: int, y: i
     y=divisors | st.sampled_from((2**31 - 1, 2**31, -(2**31) - 1)),
     wide=st.booleans(),
 )
-def test_ceiling_division_of_a_tensor_is_elementwise_and_keeps_its_dtype(
-    trial: Example, values: list[int], y: int, wide: bool
-) -> None:
+def test_cdiv_tensor(trial: Example, values: list[int], y: int, wide: bool) -> None:
     """Ceiling division of a tensor is elementwise and keeps its dtype."""
     tensor = Tensor("int64" if wide else "int32", (len(values),), tuple(values))
     trial.agrees(call("cdiv", x=tensor, y=y))
 
 
 @prop("divide/exact", "agreement", "divide", x=numbers, y=st.integers(-4, 4))
-def test_division_is_exact_or_refused(trial: Example, x: int, y: int) -> None:
+def test_divide_exact(trial: Example, x: int, y: int) -> None:
     """Division is exact or refused."""
     trial.agrees(call("divide", x=x, y=y))
 
@@ -96,9 +94,7 @@ LONGEST = counts(300, WIDE_NUMBERS, min_value=1)
 
 
 @prop("memory-usage/cache-mode", "agreement", BUDGET, spec=specs(), max_model_len=LONGEST)
-def test_a_request_holds_the_pages_that_its_cache_mode_needs(
-    trial: Example, spec: Record, max_model_len: int
-) -> None:
+def test_memory_usage_cache_mode(trial: Example, spec: Record, max_model_len: int) -> None:
     """A request holds the pages that its cache mode needs."""
     config = record("VllmConfig", model_config=record("ModelConfig", max_model_len=max_model_len))
     trial.agrees(call(BUDGET, self=spec, vllm_config=config))

@@ -12,7 +12,7 @@ from statecheck.execution.machines import MachineProperty
 from statecheck.execution.registry import Property
 
 _ASK_THE_RULES = {"agrees", "agrees_without_waiting", "refuses"}
-_STATE_CONDITIONS = {"holds", "finds"}
+_STATE_CONDITIONS = {"equals", "holds", "finds"}
 _COMPARE_RUNS = {"metamorphic", "algebra", "capture = replay"}
 """Kinds of properties that hold two runs of the subject against each other."""
 

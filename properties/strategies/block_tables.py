@@ -16,12 +16,7 @@ from properties.strategies.batch import (
     POISON,
     _mostly_filled_lists,
 )
-from properties.strategies.bounds import (
-    crowded,
-    crowds,
-    drafts,
-    seldom,
-)
+from properties.strategies.bounds import crowded, crowds, drafts, seldom
 from properties.strategies.chunks import lengths_around
 from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import Call, DType, Record, Tensor, call, int32, record

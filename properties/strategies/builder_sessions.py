@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 from properties.strategies.bounds import MANY_CHUNKS, MANY_ROWS, around, crowded, crowds, mostly
 from properties.strategies.builders import CLASSES, HUGE, BuildCall, BuilderSetup, Rows, StepRequest, setups
 from properties.strategies.situations import noted
-from statecheck.case.values import (
-    Call,
-    Name,
-)
+from statecheck.case.values import Call, Name
 
 
 def steps(setup: BuilderSetup, *, rows: Rows = "any") -> st.SearchStrategy[BuildCall]:
@@ -153,11 +150,7 @@ def captured_step(setup: BuilderSetup, rows: int, padded: int, bind: str = "meta
     """The call with which a runner captures a graph for `rows` decodes and `padded` rows of padding."""
     longest = StepRequest(1 + setup.num_spec, 1, accepted=1 + setup.num_spec, drafts=setup.num_spec)
     common = BuildCall((longest,) * rows, padded_rows=padded).metadata(setup)
-    changes = {
-        "max_query_len": 1 + setup.num_spec,
-        "is_prefilling": None,
-        "seq_lens_cpu_upper_bound": None,
-    }
+    changes = {"max_query_len": 1 + setup.num_spec, "is_prefilling": None, "seq_lens_cpu_upper_bound": None}
     fields = tuple((dict(common.fields) | changes).items())
     arguments = (("self", Name("builder")), ("common_attn_metadata", replace(common, fields=fields)))
     return Call(f"{setup.builder}.build_for_cudagraph_capture", arguments, bind=bind, by_content=True)

@@ -108,9 +108,7 @@ class BuilderSetup(NamedSituations):
             scheduler_config=record("SchedulerConfig", max_num_seqs=self.max_num_seqs),
             cache_config=record("CacheConfig", mamba_cache_mode=self.mode),
             model_config=record(
-                "ModelConfig",
-                max_model_len=self.max_model_len,
-                get_mamba_chunk_size=Returns(self.chunk_size),
+                "ModelConfig", max_model_len=self.max_model_len, get_mamba_chunk_size=Returns(self.chunk_size)
             ),
             parallel_config=record(
                 "ParallelConfig", decode_context_parallel_size=self.decode_context_parallel_size

@@ -118,12 +118,7 @@ def _some_groups(layout: str, spec: int, kinds: tuple[str, ...]) -> st.SearchStr
 @st.composite
 def _groups(draw: st.DrawFn, layout: str, spec: int, kinds: tuple[str, ...]) -> Group:
     states = tuple(draw(_kept(kind, layout, spec)) for kind in kinds)
-    return Group(
-        states,
-        layers=draw(_LAYERS),
-        lead=draw(_LEADS),
-        padding=draw(_PADDINGS),
-    )
+    return Group(states, layers=draw(_LAYERS), lead=draw(_LEADS), padding=draw(_PADDINGS))
 
 
 _LAYERS = st.sampled_from((1, 1, 2))

@@ -94,11 +94,7 @@ class BadInput:
 
 
 def bad_inputs(
-    steps: Steps | Call,
-    values: Mapping[str, Sequence[Bad]],
-    *,
-    about: str = "",
-    device: str | None = None,
+    steps: Steps | Call, values: Mapping[str, Sequence[Bad]], *, about: str = "", device: str | None = None
 ) -> Iterator[BadInput]:
     """The steps with each bad value in turn.
 
@@ -539,9 +535,6 @@ def launches() -> Iterator[BadInput]:
 STEP = RunnerStep(SETUP, (RequestBeforeStep(3, 4, 2), RequestBeforeStep(10, 1)), spare=1)
 LISTED = replace(STEP, pointers=True)
 ROWS = requests_of(STEP.cache, STEP.rows)
-
-def named_counts() -> Let:
-    return Let("accepted", STEP.accepted())
 
 def preprocess(step: RunnerStep = STEP) -> Steps:
     return *step.prepared(), step.preprocess()

@@ -407,6 +407,10 @@ class Example:
             self.context.observer.property_raised(self._case(None), raised)
         raise raised
 
+    def equals(self, place: str, observed: object, expected: object) -> None:
+        """State that `observed`, which is the outcomes' `place`, is `expected`; raises as `holds`."""
+        self.holds(observed == expected, f"{place} = {observed}", f"should be {expected}", place=place)
+
     def holds(self, condition: bool, observed: str, expected: str = "", *, place: str = "") -> None:
         """State a condition about the outcomes so far.
 

@@ -400,13 +400,7 @@ class BatchAfterForward(AlignBatch):
         }
 
 
-AT_CHANGE = (
-    decisions.FRESH,
-    decisions.STAYS_OFFSET,
-    decisions.COMES_OFFSET,
-    decisions.BACK,
-    decisions.LEAPS,
-)
+AT_CHANGE = (decisions.FRESH, decisions.STAYS_OFFSET, decisions.COMES_OFFSET, decisions.BACK, decisions.LEAPS)
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,7 @@ from properties.strategies.align.setup import Group, Kept, Setup
 from properties.strategies.bounds import MANY_ROWS, crowded, seldom
 from properties.strategies.orders import schedules
 from properties.strategies.situations import NamedSituations, named, noted
-from statecheck.case.values import (
-    Attribute,
-    Call,
-    Let,
-    Name,
-    Record,
-    Step,
-    Tensor,
-    Value,
-    View,
-    call,
-    record,
-)
+from statecheck.case.values import Attribute, Call, Let, Name, Record, Step, Tensor, Value, View, call, record
 
 COLLECT = "collect_mamba_copy_meta"
 OVERLAPS = (pointers.TO_FRONT, pointers.TO_BACK, pointers.ONTO_ITSELF)

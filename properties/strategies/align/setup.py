@@ -25,15 +25,7 @@ from statecheck.case.values import (
     record,
 )
 
-DTYPES = {
-    "uint8": 1,
-    "float32": 4,
-    "bfloat16": 2,
-    "float16": 2,
-    "float8_e4m3fn": 1,
-    "int8": 1,
-    "float64": 8,
-}
+DTYPES = {"uint8": 1, "float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1, "int8": 1, "float64": 8}
 
 
 @dataclass(frozen=True)
@@ -98,12 +90,7 @@ def rounded_up(number: int, unit: int) -> int:
 
 
 CONTEXT = "MambaSpecDecodeGPUContext"
-KINDS = (
-    ("temporal",),
-    ("conv",),
-    ("conv", "temporal"),
-    ("conv", "conv", "conv", "temporal"),
-)
+KINDS = (("temporal",), ("conv",), ("conv", "temporal"), ("conv", "conv", "conv", "temporal"))
 COPY_FUNCTIONS = {"conv": "get_conv_copy_spec", "temporal": "get_temporal_copy_spec"}
 LARGE = 1025
 """Bytes of a state that no more than one state of a model has, since a CPU copies them in many small steps: one more than the
@@ -457,12 +444,7 @@ def _groups(draw: st.DrawFn, layout: str, spec: int, kinds: tuple[str, ...], pla
     states = tuple(draw(_kept(kind, layout, spec, count, dtypes, plain)) for kind in kinds[:count])
     if plain:
         return Group(states)
-    return Group(
-        states,
-        layers=draw(_LAYERS),
-        lead=draw(_LEADS),
-        padding=draw(_PADDINGS),
-    )
+    return Group(states, layers=draw(_LAYERS), lead=draw(_LEADS), padding=draw(_PADDINGS))
 
 
 @cache

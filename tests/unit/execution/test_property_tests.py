@@ -165,7 +165,7 @@ def test_a_declared_deviation_that_does_not_show_fails(tmp_path: Path) -> None:
 
 def test_refusals_and_orders_skip_a_subject_without_refusals_and_launches(tmp_path: Path) -> None:
     files = ("properties/test_refusals.py", "properties/test_align_copies.py")
-    chosen = ("-k", "bad_input_is_refused or no_order_of_programs_shows_in_copied_runs")
+    chosen = ("-k", "refusals/bad-input or copy-meta/program-order")
     found = session(tmp_path, "examples.numpy_port", *files, *chosen)
     assert found.code == pytest.ExitCode.NO_TESTS_COLLECTED
     assert found.summary[1] == "statecheck: 2 not applicable"

@@ -112,8 +112,8 @@ def test_the_word_sequences_selects_all_properties_of_sequences() -> None:
 def test_pytest_s_own_k_knows_ids() -> None:
     done = run_pytest("properties/test_types.py", "--collect-only", "-q", "-k", "cdiv/ or page-size/padded")
     assert done.stdout.splitlines()[:3] == [
-        "properties/test_types.py::test_ceiling_division_rounds_up_for_either_sign",
-        "properties/test_types.py::test_ceiling_division_of_a_tensor_is_elementwise_and_keeps_its_dtype",
+        "properties/test_types.py::test_cdiv_either_sign",
+        "properties/test_types.py::test_cdiv_tensor",
         "properties/test_types.py::test_a_page_is_as_large_as_the_rules_say[page-size/padded]",
     ]
 
