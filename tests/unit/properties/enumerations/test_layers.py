@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from properties.engine.scenarios import Scenario
-from properties.enumerations.align import in_slots
+from properties.enumerations.functions import in_slots, rising, sequences, sums
 from properties.enumerations.lifecycle import Living, schedules
-from properties.enumerations.sizes import rising, sequences, sums
 from statecheck.execution.enumerations import Slice, enumerations
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
