@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from properties.strategies.batch import (
     POISON,
     Batch,
+    BlockTable,
     Splitting,
     batches,
+    block_tables,
     metadata,
     shuffled_batches,
     splittings,
 )
-from properties.strategies.block_tables import BlockTable, block_tables
 from statecheck.case.values import Let, Name, Overwrite, call, int32
 from statecheck.execution.example import Example
 from statecheck.execution.registry import Configuration, prop

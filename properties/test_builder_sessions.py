@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from properties.strategies.builder_sessions import captured_step, steps
-from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, setups
+from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, captured_step, setups, steps
 from statecheck.execution.machines import ExampleMachine
 from statecheck.execution.registry import prop
 

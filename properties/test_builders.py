@@ -10,9 +10,18 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from properties.strategies.builder_sessions import Session, captured_step, sessions
-from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, StepRequest, setups
-from properties.strategies.written_steps import written_captures, written_sessions
+from properties.strategies.builders import (
+    CLASSES,
+    BuildCall,
+    BuilderSetup,
+    Session,
+    StepRequest,
+    captured_step,
+    sessions,
+    setups,
+    written_captures,
+    written_sessions,
+)
 from statecheck.case.values import Call, Name, Record, Tensor, Value, call
 from statecheck.execution.example import Example
 from statecheck.execution.registry import Configuration, prop

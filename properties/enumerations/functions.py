@@ -11,10 +11,8 @@ from typing import Any
 from properties.strategies.align.batches import BatchAfterForward, BatchBeforeForward, BatchLayout
 from properties.strategies.align.requests import RequestAfterStep, RequestBeforeStep
 from properties.strategies.align.setup import Group, Kept, Setup
-from properties.strategies.batch import Batch, RequestRow, Splitting
-from properties.strategies.block_tables import BlockTable, row_of_blocks
-from properties.strategies.builder_sessions import Session
-from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
+from properties.strategies.batch import Batch, BlockTable, RequestRow, Splitting, row_of_blocks
+from properties.strategies.builders import BuildCall, BuilderSetup, Session, StepRequest
 from properties.strategies.chunks import DENSE, Packed
 from properties.strategies.layout import LAYOUTS, Copy, PaddedState
 from statecheck.execution.enumerations import Enumeration
@@ -312,8 +310,6 @@ _COPIES: dict[str, Any] = {
     "symmetry": "blocks are numbered in order",
     "left_out": "dtypes but float32, addresses above 2^31",
 }
-
-
 ENUMERATIONS = (
     Enumeration("boundary of V1", "v1-postprocess/boundary", sampled, **_TOKENS),
     Enumeration("boundary of V2", "v2-postprocess/boundary", sampled, **_TOKENS),

@@ -34,10 +34,8 @@ from properties.strategies.align.runner import (
     stage,
 )
 from properties.strategies.align.setup import Group, Kept, Setup
-from properties.strategies.batch import Batch, RequestRow, metadata
-from properties.strategies.block_tables import BlockTable
-from properties.strategies.builder_sessions import captured_step
-from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest
+from properties.strategies.batch import Batch, BlockTable, RequestRow, metadata
+from properties.strategies.builders import BuildCall, BuilderSetup, StepRequest, captured_step
 from properties.strategies.layout import LAYOUT_VARIABLE, Copy, PaddedState
 from properties.strategies.shapes import ShapeArguments
 from statecheck.case.failure import brief

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from properties.strategies.batch import Batch, RequestRow, Splitting, metadata
-from properties.strategies.block_tables import BlockTable
+from properties.strategies.batch import Batch, BlockTable, RequestRow, Splitting, metadata
 from properties.strategies.chunks import spread
 from properties.strategies.layout import Copy, PaddedState
 from statecheck.case import Case

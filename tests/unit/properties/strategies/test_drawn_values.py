@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given
 
 from properties.strategies import batch as batch_strategies
-from properties.strategies import block_tables as table_strategies
-from properties.strategies import builder_sessions, builders, chunks, layout, shapes
+from properties.strategies import builders, chunks, layout, shapes
 from properties.strategies.align import batches as align_batches
 from properties.strategies.align import cache as align_cache
 from properties.strategies.align import pointers, requests, sessions
@@ -30,13 +29,14 @@ from properties.strategies.align.setup import Setup, setups
 from properties.strategies.batch import (
     POISON,
     Batch,
+    BlockTable,
     batches,
+    block_tables,
     decodes,
     prefills,
     shuffled_batches,
     splittings,
 )
-from properties.strategies.block_tables import BlockTable, block_tables
 from properties.strategies.chunks import (
     packed_sequences,
     vector_forms,
@@ -202,7 +202,7 @@ ANYTHING = (
     | temporal_copies()
     | models()
     | builders.setups()
-    | builders.setups().flatmap(builder_sessions.steps)
+    | builders.setups().flatmap(builders.steps)
     | decodes()
     | prefills()
     | layouts()
@@ -222,7 +222,6 @@ MODULES = (
     align_runner,
     align_setup,
     batch_strategies,
-    builder_sessions,
     builders,
     chunks,
     layout,
@@ -230,7 +229,6 @@ MODULES = (
     requests,
     sessions,
     shapes,
-    table_strategies,
 )
 CLASSES = {name: one for module in MODULES for name, one in vars(module).items() if isinstance(one, type)}
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis.strategies import SearchStrategy
 
 from properties.situations.align import decisions
-from properties.strategies import builder_sessions, builders
+from properties.strategies import builders
 from properties.strategies.align.batches import (
     batches_after_forward,
     batches_before_forward,
@@ -24,13 +24,11 @@ from properties.strategies.align.requests import FLAWS
 from properties.strategies.align.runner import runner_steps
 from properties.strategies.align.sessions import histories
 from properties.strategies.align.setup import setups as align_setups
-from properties.strategies.batch import batches, shuffled_batches, splittings
-from properties.strategies.block_tables import WIDE_BLOCKS, block_tables
+from properties.strategies.batch import WIDE_BLOCKS, batches, block_tables, shuffled_batches, splittings
 from properties.strategies.bounds import MANY_DRAFTS, MOST_CHUNKS, around
 from properties.strategies.chunks import packed_sequences
 from properties.strategies.layout import LAYOUTS, Copy, conv_copies, temporal_copies
-from properties.strategies.published_models import PUBLISHED_MODELS
-from properties.strategies.shapes import TP_SIZES, models
+from properties.strategies.shapes import PUBLISHED_MODELS, TP_SIZES, models
 from properties.strategies.situations import all_situations
 from tests.unit.properties.strategies.drawing import drawn
 
@@ -91,7 +89,7 @@ STRATEGIES: dict[str, SearchStrategy[Any]] = {
     "temporal copies": temporal_copies(),
     "models": models(),
     "builder setups": builders.setups(),
-    "builder steps": builders.setups().flatmap(builder_sessions.steps),
+    "builder steps": builders.setups().flatmap(builders.steps),
     "align setups": align_setups(),
     "afters": batches_after_forward(),
     "crowded afters": batches_after_forward(crowded=True),

@@ -26,15 +26,16 @@ from properties.strategies.align.sessions import History, SessionRequest, Sessio
 from properties.strategies.align.setup import DTYPES, Group, Kept, Setup, setups
 from properties.strategies.batch import (
     Batch,
+    BlockTable,
     RequestRow,
     Splitting,
     batches,
+    block_tables,
     decodes,
     prefills,
     shuffled_batches,
     splittings,
 )
-from properties.strategies.block_tables import BlockTable, block_tables
 from properties.strategies.chunks import DENSE, Packed, lengths_around, packed_sequences, vector_forms
 from properties.strategies.layout import (
     HUGE_STRIDE,
