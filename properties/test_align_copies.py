@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any
 
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -18,6 +18,7 @@ from properties.strategies.align.batches import (
     RUN_FUSED_POSTPROCESS,
     RUN_FUSED_POSTPROCESS_ALIGN,
     RUN_FUSED_PRECOPY,
+    STATE_VECTORS,
     BatchAfterForward,
     BatchBeforeForward,
     batches_after_forward,
@@ -53,18 +54,7 @@ BOUND = (f"{CONTEXT}.create", f"{CONTEXT}.initialize_from_forward_context")
 """A context of the setup, bound to its layers and tables: what each fused launch begins with."""
 LAUNCH = "harness.launch"
 ADDRESSES = ("ctx.state_base_addrs",)
-METADATA = tuple(
-    f"ctx.{name}"
-    for name in (
-        "state_block_strides",
-        "state_elem_sizes",
-        "state_inner_sizes",
-        "state_conv_widths",
-        "state_group_indices",
-        "state_dim_row_count",
-        "state_dim_row_stride",
-    )
-)
+METADATA = tuple(f"ctx.{name}" for name in STATE_VECTORS[2:])
 Steps = list[Step]
 
 
@@ -298,25 +288,21 @@ def test_align_context_bound_once(trial: Example, batch: BatchAfterForward) -> N
     elsewhere = {pool: f"other_{pool}" for pool in batch.setup.pools}
     trial.agrees(*batch.prepared())
     trial.agrees(
-        *(Let(elsewhere[step.name], step.value) for step in cache.steps() if is_pool(step, elsewhere))
+        *(
+            Let(elsewhere[step.name], step.value)
+            for step in cache.steps()
+            if isinstance(step, Let) and step.name in elsewhere
+        )
     )
-    again = batch.setup.initialize(forward_context=moved_layers(cache.layers(), elsewhere))
+    layers = {
+        name: record("Layer", kv_cache=[replace(view, of=elsewhere[view.of]) for view in layer["kv_cache"]])
+        for name, layer in cache.layers().items()
+    }
+    again = batch.setup.initialize(forward_context=layers)
     trial.agrees(replace(again, updates="", observes=METADATA))
     *named, last = batch.postprocess_by_row()
     assert isinstance(last, Call)
     trial.agrees(*named, replace(last, observes=(*last.observes, *elsewhere.values())))
-
-
-def is_pool(step: Step, pools: Mapping[str, str]) -> TypeGuard[Let]:
-    return isinstance(step, Let) and step.name in pools
-
-
-def moved_layers(layers: Mapping[str, Value], pools: Mapping[str, str]) -> dict[str, Value]:
-    """The layers with each pool replaced by another."""
-    return {
-        name: record("Layer", kv_cache=[replace(view, of=pools[view.of]) for view in layer["kv_cache"]])
-        for name, layer in layers.items()
-    }
 
 
 @prop(

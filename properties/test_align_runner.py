@@ -34,9 +34,6 @@ from statecheck.execution.registry import Configuration, prop
 
 GROUPS = "get_mamba_groups"
 ALL = "postprocess_mamba_all"
-BUFFER = "CpuGpuBuffer"
-TO_GPU, TO_CPU = f"{BUFFER}.copy_to_gpu", f"{BUFFER}.copy_to_cpu"
-COLLECT, DO_COPY, MEMCPY = "collect_mamba_copy_meta", "do_mamba_copy_block", "batch_memcpy"
 CREATE = f"{CONTEXT}.create"
 STAGE_ALL = (STAGE, CREATE)
 
@@ -93,30 +90,6 @@ def test_staging_some_rows(trial: Example, step: RunnerStep, rows: int) -> None:
     trial.agrees(*staged(step), whole, part)
 
 
-def stage_columns(step: RunnerStep, **changes: Value) -> Call:
-    arguments: dict[str, Value] = {
-        "mamba_state_idx": Name("state_idx"),
-        "req_ids": [row.id for row in step.rows],
-        "num_reqs": len(step.rows),
-        "gpu_buf": Attribute(Name("ctx"), "mamba_state_idx_buf"),
-    }
-    observed = ("ctx.mamba_state_idx_buf.np", "ctx.mamba_state_idx_buf.gpu")
-    return Call(STAGE_COLUMNS, tuple((arguments | changes).items()), observes=observed)
-
-
-def stage_metadata(step: RunnerStep, **changes: Value) -> Call:
-    names = ("num_scheduled_tokens_buf", "num_computed_tokens_buf", "num_draft_tokens_buf")
-    arguments: dict[str, Value] = {
-        "scheduler_output": step.output,
-        "req_ids": [row.id for row in step.rows],
-        "num_reqs": len(step.rows),
-        "requests": requests_of(step.cache, step.rows),
-        **{name: Attribute(Name("ctx"), name) for name in names},
-    }
-    observed = tuple(f"ctx.{name}.{side}" for name in names for side in ("np", "gpu"))
-    return Call(STAGE_METADATA, tuple((arguments | changes).items()), observes=observed)
-
-
 PREPROCESSED = (
     Configuration("preprocess/block-tables", step=runner_steps(pointers=False), reason="by block tables"),
     Configuration(
@@ -146,13 +119,29 @@ def test_staging_all_inputs(trial: Example, step: RunnerStep) -> None:
 @prop("staging/columns", "byte-exact", STAGE_COLUMNS, CREATE, step=runner_steps())
 def test_staging_columns(trial: Example, step: RunnerStep) -> None:
     """The running columns are staged in the order of the rows."""
-    trial.agrees(*staged(step), stage_columns(step))
+    arguments: dict[str, Value] = {
+        "mamba_state_idx": Name("state_idx"),
+        "req_ids": [row.id for row in step.rows],
+        "num_reqs": len(step.rows),
+        "gpu_buf": Attribute(Name("ctx"), "mamba_state_idx_buf"),
+    }
+    observed = ("ctx.mamba_state_idx_buf.np", "ctx.mamba_state_idx_buf.gpu")
+    trial.agrees(*staged(step), Call(STAGE_COLUMNS, tuple(arguments.items()), observes=observed))
 
 
 @prop("staging/token-counts", "byte-exact", STAGE_METADATA, CREATE, step=runner_steps())
 def test_staging_token_counts(trial: Example, step: RunnerStep) -> None:
     """Scheduled computed and draft tokens are staged in the order of the rows."""
-    trial.agrees(*staged(step), stage_metadata(step))
+    names = ("num_scheduled_tokens_buf", "num_computed_tokens_buf", "num_draft_tokens_buf")
+    arguments: dict[str, Value] = {
+        "scheduler_output": step.output,
+        "req_ids": [row.id for row in step.rows],
+        "num_reqs": len(step.rows),
+        "requests": requests_of(step.cache, step.rows),
+        **{name: Attribute(Name("ctx"), name) for name in names},
+    }
+    observed = tuple(f"ctx.{name}.{side}" for name in names for side in ("np", "gpu"))
+    trial.agrees(*staged(step), Call(STAGE_METADATA, tuple(arguments.items()), observes=observed))
 
 
 def sampled_rows(batch: BatchAfterForward) -> tuple[Scheduled, ...]:
