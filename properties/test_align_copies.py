@@ -90,26 +90,26 @@ def precopy(word: str, examples: Sequence[BatchBeforeForward] = (), **batch: Any
 
 
 EVERY_BYTE = (
-    *postprocesses("boundary", written.batches_after_forward()),
-    precopy("running-column", written.batches_before_forward()),
+    *postprocesses("boundary", written.BATCHES_AFTER),
+    precopy("running-column", written.BATCHES_BEFORE),
     Configuration("preprocess-kernel/precopy", PREPROCESS_KERNEL, LAUNCH, RUN_FUSED_PRECOPY, batch=batches_before_forward(), steps=decided,
-        written=batches(written.batches_before_forward()),
+        written=batches(written.BATCHES_BEFORE),
         reason="where the preprocess kernel decides what the precopy does"),
     Configuration("v1-postprocess/kernel-launch", POSTPROCESS_KERNEL, LAUNCH, batch=batches_after_forward(by_slot=False),
-        steps=BatchAfterForward.launch_postprocess_kernel, written=batches(written.single_requests_after_forward()),
+        steps=BatchAfterForward.launch_postprocess_kernel, written=batches(written.SINGLE_AFTER),
         reason="where the postprocess kernel is launched as documented, with a program for each row and each state of every layer"),
     Configuration("precopy/kernel-launch", PRECOPY_KERNEL, LAUNCH, batch=batches_before_forward(),
-        steps=BatchBeforeForward.launch_precopy_kernel, written=batches(written.single_requests_before_forward()),
+        steps=BatchBeforeForward.launch_precopy_kernel, written=batches(written.SINGLE_BEFORE),
         reason="where the precopy kernel is launched as documented, with a program for each row and each state of every layer"),
 )  # fmt: skip
 IDLE = (
-    *postprocesses("idle-rows", written.idle_batches_after_forward(), crowded=True),
+    *postprocesses("idle-rows", written.IDLE_AFTER, crowded=True),
     Configuration("precopy/idle-rows", RUN_FUSED_PRECOPY, PREPROCESS_KERNEL, LAUNCH, batch=batches_before_forward(crowded=True), steps=decided,
-        written=batches(written.idle_batches_before_forward()), reason="before a step"),
+        written=batches(written.IDLE_BEFORE), reason="before a step"),
 )  # fmt: skip
 FLAWED = (
-    *postprocesses("null-block", written.flawed_batches_after_forward(), flawed=True),
-    precopy("null-block", written.flawed_batches_before_forward(), flawed=True),
+    *postprocesses("null-block", written.FLAWED_AFTER, flawed=True),
+    precopy("null-block", written.FLAWED_BEFORE, flawed=True),
 )
 FAR = (
     Configuration("v1-postprocess/int64-offsets", RUN_FUSED_POSTPROCESS, batch=far_batches_after_forward(),

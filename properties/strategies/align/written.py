@@ -94,59 +94,34 @@ def _flawed(requests: tuple[_Request, ...]) -> Iterator[tuple[Setup, tuple[_Requ
                 yield setup, several
 
 
-def batches_after_forward() -> list[BatchAfterForward]:
-    """Requests of all kinds, in crowds, behind idle rows, in other rows and slots, and beside states of other forms."""
-    return [
-        *(BatchAfterForward(setup, requests) for setup, requests in _crowds(AFTER)),
-        *(BatchAfterForward(setup, AFTER) for setup in OTHER_STATES),
-        *(BatchAfterForward(TWO_STRIDES, AFTER, layout) for layout in LAYOUTS),
-        *(BatchAfterForward(setup, AFTER_WITHOUT_DRAFTS) for setup in WITHOUT_DRAFTS),
-    ]
-
-
-def batches_before_forward() -> list[BatchBeforeForward]:
-    """As `batches_after_forward`; and with several programs of the preprocess kernel."""
-    return [
-        *(BatchBeforeForward(setup, requests) for setup, requests in _crowds(BEFORE)),
-        *(BatchBeforeForward(setup, BEFORE) for setup in OTHER_STATES),
-        *(BatchBeforeForward(TWO_STRIDES, BEFORE, layout) for layout in LAYOUTS),
-        *(BatchBeforeForward(setup, BEFORE_WITHOUT_DRAFTS) for setup in WITHOUT_DRAFTS),
-        *(BatchBeforeForward(SETUP, BEFORE * 3, tile=tile) for tile in (1, 8)),
-    ]
-
-
-def idle_batches_after_forward() -> list[BatchAfterForward]:
-    """Requests behind 32 idle rows; the last batch has one that moves nothing."""
-    idle = (RequestAfterStep(1, 1),) * 32
-    setups = (SETUP, CHANNELS_FIRST, SEVERAL_TILES)
-    flawed = replace(AFTER[-1], flaw="no source column")
-    return [
-        *(BatchAfterForward(setup, idle + AFTER) for setup in setups),
-        BatchAfterForward(SETUP, (*idle, flawed)),
-    ]
-
-
-def idle_batches_before_forward() -> list[BatchBeforeForward]:
-    """Requests behind 32 idle rows."""
-    setups = (SETUP, CHANNELS_FIRST, SEVERAL_TILES)
-    return [BatchBeforeForward(setup, (RequestBeforeStep(1, 1),) * 32 + BEFORE) for setup in setups]
-
-
-def flawed_batches_after_forward() -> list[BatchAfterForward]:
-    """Each flaw of each request."""
-    return [BatchAfterForward(setup, requests) for setup, requests in _flawed(AFTER)]
-
-
-def flawed_batches_before_forward() -> list[BatchBeforeForward]:
-    """Each flaw of each request."""
-    return [BatchBeforeForward(setup, requests) for setup, requests in _flawed(BEFORE)]
-
-
-def single_requests_after_forward() -> list[BatchAfterForward]:
-    """One request with one state: launched as documented, the grid has one program."""
-    return [BatchAfterForward(ONE_STATE, (request,)) for request in reversed(AFTER)]
-
-
-def single_requests_before_forward() -> list[BatchBeforeForward]:
-    """One request with one state: launched as documented, the grid has one program."""
-    return [BatchBeforeForward(ONE_STATE, (request,)) for request in BEFORE]
+# Requests of all kinds, in crowds, in other rows and slots, and beside states of other forms.
+BATCHES_AFTER = (
+    *(BatchAfterForward(setup, requests) for setup, requests in _crowds(AFTER)),
+    *(BatchAfterForward(setup, AFTER) for setup in OTHER_STATES),
+    *(BatchAfterForward(TWO_STRIDES, AFTER, layout) for layout in LAYOUTS),
+    *(BatchAfterForward(setup, AFTER_WITHOUT_DRAFTS) for setup in WITHOUT_DRAFTS),
+)
+BATCHES_BEFORE = (
+    *(BatchBeforeForward(setup, requests) for setup, requests in _crowds(BEFORE)),
+    *(BatchBeforeForward(setup, BEFORE) for setup in OTHER_STATES),
+    *(BatchBeforeForward(TWO_STRIDES, BEFORE, layout) for layout in LAYOUTS),
+    *(BatchBeforeForward(setup, BEFORE_WITHOUT_DRAFTS) for setup in WITHOUT_DRAFTS),
+    # With several programs of the preprocess kernel.
+    *(BatchBeforeForward(SETUP, BEFORE * 3, tile=tile) for tile in (1, 8)),
+)
+# Behind 32 idle rows; the last batch has a request that moves nothing.
+_IDLE = (RequestAfterStep(1, 1),) * 32
+IDLE_AFTER = (
+    *(BatchAfterForward(setup, _IDLE + AFTER) for setup in (SETUP, CHANNELS_FIRST, SEVERAL_TILES)),
+    BatchAfterForward(SETUP, (*_IDLE, replace(AFTER[-1], flaw="no source column"))),
+)
+IDLE_BEFORE = tuple(
+    BatchBeforeForward(setup, (RequestBeforeStep(1, 1),) * 32 + BEFORE)
+    for setup in (SETUP, CHANNELS_FIRST, SEVERAL_TILES)
+)
+# Each flaw of each request.
+FLAWED_AFTER = tuple(BatchAfterForward(setup, requests) for setup, requests in _flawed(AFTER))
+FLAWED_BEFORE = tuple(BatchBeforeForward(setup, requests) for setup, requests in _flawed(BEFORE))
+# One request with one state: launched as documented, the grid has one program.
+SINGLE_AFTER = tuple(BatchAfterForward(ONE_STATE, (request,)) for request in reversed(AFTER))
+SINGLE_BEFORE = tuple(BatchBeforeForward(ONE_STATE, (request,)) for request in BEFORE)
