@@ -25,8 +25,8 @@ from statecheck.case.values import Let, Value
 from statecheck.execution.example import Example
 from statecheck.execution.registry import Configuration, prop
 
-ROWS = (BUFFERS, PREPROCESS, STAGE, POSTPROCESS_GPU)
-SLOTS = (
+CALLS_BY_ROW = (BUFFERS, PREPROCESS, STAGE, POSTPROCESS_GPU)
+CALLS_BY_SLOT = (
     f"{CONTEXT}.create",
     f"{CONTEXT}.initialize_from_forward_context",
     RUN_FUSED_PRECOPY,
@@ -46,17 +46,17 @@ def by_lists(history: History) -> HistoryRunner:
 
 
 EVERY_STEP = (
-    Configuration("v1-history/every-step", *ROWS, history=histories(min_spec=0), runner=by_tables,
+    Configuration("v1-history/every-step", *CALLS_BY_ROW, history=histories(min_spec=0), runner=by_tables,
         reason="where requests are in rows"),
-    Configuration("v2-history/every-step", *SLOTS, history=histories(min_spec=0), runner=HistoryInSlots,
+    Configuration("v2-history/every-step", *CALLS_BY_SLOT, history=histories(min_spec=0), runner=HistoryInSlots,
         reason="where requests are in slots"),
 )  # fmt: skip
 PROVENANCE = (
-    Configuration("v1-history/provenance", *ROWS, history=histories(), runner=by_tables,
+    Configuration("v1-history/provenance", *CALLS_BY_ROW, history=histories(), runner=by_tables,
         reason="where they are in rows, with block tables"),
-    Configuration("v1-history/pointer-lists", *ROWS, history=histories(), runner=by_lists,
+    Configuration("v1-history/pointer-lists", *CALLS_BY_ROW, history=histories(), runner=by_lists,
         reason="where they are in rows, with lists of pointers"),
-    Configuration("v2-history/provenance", *SLOTS, history=histories(), runner=HistoryInSlots,
+    Configuration("v2-history/provenance", *CALLS_BY_SLOT, history=histories(), runner=HistoryInSlots,
         reason="where they are in slots"),
 )  # fmt: skip
 
@@ -80,8 +80,8 @@ def states_are_of_exactly_the_tokens(
 @prop(
     "history/same-bytes",
     "metamorphic",
-    *ROWS,
-    *SLOTS,
+    *CALLS_BY_ROW,
+    *CALLS_BY_SLOT,
     CLEANUP,
     history=histories(max_requests=2, max_decodes=2),
 )

@@ -17,7 +17,7 @@ from properties.engine.scenarios import Scenario, Turn
 from properties.strategies.bounds import crowded
 from properties.strategies.builders import CLASSES
 from properties.strategies.lifecycle import FEW_SEQS, parts, worlds
-from properties.test_align_sessions import ROWS, SLOTS
+from properties.test_align_sessions import CALLS_BY_ROW, CALLS_BY_SLOT
 from statecheck.execution.example import Example, KnownFailure, OutsideDomain
 from statecheck.execution.machines import ExampleMachine
 from statecheck.execution.registry import prop
@@ -244,7 +244,7 @@ def found(trial: Example, scenario: Scenario, error: Violation) -> NoReturn:
     trial.finds(flaw.failure, engine.story.timeline(flaw), wrong_bytes)
 
 
-@prop("lifecycle/v1-provenance", "provenance", *BUILDERS, *ROWS)
+@prop("lifecycle/v1-provenance", "provenance", *BUILDERS, *CALLS_BY_ROW)
 class RequestsInRowsReadTheStateOfTheirTokens(Scenarios):
     """Requests in rows read the state of their tokens.
 
@@ -256,7 +256,7 @@ class RequestsInRowsReadTheStateOfTheirTokens(Scenarios):
     purposes = OF_COPIES
 
 
-@prop("lifecycle/v2-provenance", "provenance", *BUILDERS, *SLOTS)
+@prop("lifecycle/v2-provenance", "provenance", *BUILDERS, *CALLS_BY_SLOT)
 class RequestsInSlotsReadTheStateOfTheirTokens(Scenarios):
     """Requests in slots read the state of their tokens.
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from properties.engine.scenarios import GreedyScenario, Scenario
 from properties.engine.world import World
 from properties.strategies.lifecycle import with_blocks, worlds
-from properties.test_align_sessions import ROWS, SLOTS
+from properties.test_align_sessions import CALLS_BY_ROW, CALLS_BY_SLOT
 from properties.test_lifecycle import BUILDERS, Scenarios
 from statecheck.execution.registry import prop
 
@@ -75,7 +75,7 @@ class GreedyScenarios(Scenarios):
         return tuple((7 * number + number // VOCABULARY) % VOCABULARY for number in numbers)
 
 
-@prop("lifecycle/v1-greedy", "provenance", *BUILDERS, *ROWS)
+@prop("lifecycle/v1-greedy", "provenance", *BUILDERS, *CALLS_BY_ROW)
 class GreedyOutputOfRequestsInRowsIsThatOfOneRun(GreedyScenarios):
     """Greedy output of requests in rows is that of one run.
 
@@ -85,7 +85,7 @@ class GreedyOutputOfRequestsInRowsIsThatOfOneRun(GreedyScenarios):
     runners = ("V1",)
 
 
-@prop("lifecycle/v2-greedy", "provenance", *BUILDERS, *SLOTS)
+@prop("lifecycle/v2-greedy", "provenance", *BUILDERS, *CALLS_BY_SLOT)
 class GreedyOutputOfRequestsInSlotsIsThatOfOneRun(GreedyScenarios):
     """Greedy output of requests in slots is that of one run.
 
