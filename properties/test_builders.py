@@ -62,31 +62,33 @@ def built(trial: Example, session: Session) -> Record:
     return trial.returns(session.steps[0].build(session.setup))
 
 
-def said(session: Session) -> Session:
+def with_all_fields(session: Session) -> Session:
     """The session of a runner that says all it knows, as releases promise: what they leave out is no evidence."""
     setup = replace(session.setup, decode_context_parallel_size=1)
     steps = (replace(step, marks=True, bounds=True, drafts=True) for step in session.steps)
     return Session(setup, tuple(steps))
 
 
-def accepted(session: Session) -> Session:
+def with_counts(session: Session) -> Session:
     """The session with accepted counts given, without which speculation cannot be built at all."""
     return replace(session, steps=tuple(replace(step, counts=True) for step in session.steps))
 
 
-def drafted(session: Session) -> Session:
+def with_drafts(session: Session) -> Session:
     """The session with all tokens of a decode but the first as its drafts."""
 
-    def with_drafts(step: BuildCall) -> BuildCall:
-        rows = (replace(row, drafts=row.query_len - 1) for row in step.requests)
-        return replace(step, requests=tuple(rows))
-
-    return replace(session, steps=tuple(map(with_drafts, session.steps)))
+    steps = (
+        replace(step, requests=tuple(replace(row, drafts=row.query_len - 1) for row in step.requests))
+        for step in session.steps
+    )
+    return replace(session, steps=tuple(steps))
 
 
 UPDATING = st.sampled_from(("builder", "other"))
 """The builder of the updated metadata, or that of another group of layers, whose buffers hold no step yet."""
-SPECULATIVE_SESSIONS = sessions(**SPECULATING).map(accepted) | sessions(**SPECULATING).map(accepted).map(said)
+SPECULATIVE_SESSIONS = sessions(**SPECULATING).map(with_counts) | sessions(**SPECULATING).map(
+    with_counts
+).map(with_all_fields)
 """Half of them with all that a runner can say."""
 FIELDS = (
     Configuration("builder/fields", session=sessions(), written=[{"session": session} for session in written_sessions()],
@@ -101,12 +103,12 @@ def metadata_are_the_rules(trial: Example, session: Session) -> None:
     trial.agrees(session.setup.construct(), session.steps[0].build(session.setup))
 
 
-@prop("builder/partition", "partition", *BUILD, session=sessions(kinds=MAMBA).map(accepted))
+@prop("builder/partition", "partition", *BUILD, session=sessions(kinds=MAMBA).map(with_counts))
 def test_builder_partition(trial: Example, session: Session) -> None:
     """Decodes and prefills of the metadata add up to the batch."""
-    found, step = built(trial, session), session.steps[0]
-    rows = found["num_decodes"] + found["num_prefills"]
-    tokens = found["num_decode_tokens"] + found["num_prefill_tokens"]
+    metadata, step = built(trial, session), session.steps[0]
+    rows = metadata["num_decodes"] + metadata["num_prefills"]
+    tokens = metadata["num_decode_tokens"] + metadata["num_prefill_tokens"]
     trial.equals("rows", rows, len(step.rows))
     trial.equals("tokens", tokens, step.num_actual_tokens)
 
@@ -119,19 +121,19 @@ def test_builder_partition(trial: Example, session: Session) -> None:
 )
 def test_gdn_builder_token_indices(trial: Example, session: Session) -> None:
     """Token indices of GDN are disjoint and cover the step."""
-    found, step = built(trial, session), session.steps[0]
-    if found["spec_token_indx"] is None:
+    metadata, step = built(trial, session), session.steps[0]
+    if metadata["spec_token_indx"] is None:
         return
-    both = (*found["spec_token_indx"].values(), *found["non_spec_token_indx"].values())
+    both = (*metadata["spec_token_indx"].values(), *metadata["non_spec_token_indx"].values())
     wanted = tuple(range(step.query_start_loc[-1]))
     trial.equals("token indices", tuple(sorted(both)), wanted)
 
 
-@prop("builder/no-prior-state", "classification", *BUILD, session=sessions().map(accepted))
+@prop("builder/no-prior-state", "classification", *BUILD, session=sessions().map(with_counts))
 def test_builder_no_prior_state(trial: Example, session: Session) -> None:
     """No row without prior state is a decode."""
-    found, step = built(trial, session), session.steps[0]
-    for r, row in enumerate(decodes_of(found, step)):
+    metadata, step = built(trial, session), session.steps[0]
+    for r, row in enumerate(decodes_of(metadata, step)):
         trial.holds(
             row.num_computed > 0,
             f"row {r} of the decodes reads a state",
@@ -140,13 +142,13 @@ def test_builder_no_prior_state(trial: Example, session: Session) -> None:
         )
 
 
-def decodes_of(found: Record, step: BuildCall) -> list[StepRequest]:
+def decodes_of(metadata: Record, step: BuildCall) -> list[StepRequest]:
     """The requests of the rows that the metadata handle as decodes, speculative or not."""
-    masks = dict(found.fields).get("spec_sequence_masks")
+    masks = dict(metadata.fields).get("spec_sequence_masks")
     if isinstance(masks, Tensor):
         # Beside speculative rows, all others are prefills.
         return [row for row, mark in zip(step.requests, masks.values(), strict=False) if mark]
-    return list(step.requests[: found["num_decodes"]])
+    return list(step.requests[: metadata["num_decodes"]])
 
 
 def with_drafts_of_prompts(session: Session) -> Session:
@@ -170,7 +172,7 @@ def with_drafts_of_prompts(session: Session) -> Session:
     "builder/prompt-rows",
     "classification",
     *BUILD,
-    session=sessions().map(accepted) | SPECULATIVE_SESSIONS.map(with_drafts_of_prompts),
+    session=sessions().map(with_counts) | SPECULATIVE_SESSIONS.map(with_drafts_of_prompts),
 )
 def test_builder_prompt_rows(trial: Example, session: Session) -> None:
     """A row that is marked as in its prompt is no decode."""
@@ -178,10 +180,10 @@ def test_builder_prompt_rows(trial: Example, session: Session) -> None:
     if not trial.profile.drafts_in_prompts:
         requests = (replace(row, drafts=-1) if row.prefilling else row for row in step.requests)
         step = replace(step, requests=tuple(requests))
-    found = built(trial, replace(session, steps=(step,)))
+    metadata = built(trial, replace(session, steps=(step,)))
     marks = [
         row.prefilling and not (trial.profile.tails_decode and row.query_len == 1 and row.num_computed)
-        for row in decodes_of(found, step)
+        for row in decodes_of(metadata, step)
     ]
     trial.holds(
         not any(marks),
@@ -200,15 +202,15 @@ def test_builder_prompt_rows(trial: Example, session: Session) -> None:
 def test_gdn_builder_no_drafts(trial: Example, session: Session) -> None:
     """A decode that drafted nothing still reads at its accepted offset."""
     step = replace(session.steps[0], marks=True)
-    found = built(trial, replace(session, steps=(step,)))
-    masks = found["spec_sequence_masks"]
+    metadata = built(trial, replace(session, steps=(step,)))
+    masks = metadata["spec_sequence_masks"]
     for r, row in undrafted(step, plain=trial.profile.gdn_plain_decodes):
         seen, accepted = f"row {r} is no speculative row", f"accepted {row.accepted} tokens in the last step"
         marked = masks is not None and bool(masks.values()[r])
         trial.holds(marked, seen, accepted, place="speculative rows")
         # Speculative rows keep the order of the batch, so a row's place is the number of marks before it.
         place = sum(map(bool, masks.values()[:r]))
-        count = found["num_accepted_tokens"].values()[place]
+        count = metadata["num_accepted_tokens"].values()[place]
         trial.equals("accepted counts", count, row.accepted)
 
 
@@ -219,17 +221,17 @@ def undrafted(step: BuildCall, *, plain: bool) -> Iterator[tuple[int, StepReques
             yield r, row
 
 
-@prop("builder/padding-blocks", "padding", *BUILD, session=sessions(**FULL).map(accepted))
+@prop("builder/padding-blocks", "padding", *BUILD, session=sessions(**FULL).map(with_counts))
 def test_builder_padding_blocks(trial: Example, session: Session) -> None:
     """Rows of padding never name a block.
 
     Whatever a runner leaves in the table rows of padding, no kernel touches a block for them.
     """
-    found, step = built(trial, session), session.steps[0]
-    requests, fields = len(step.requests), dict(found.fields)
+    metadata, step = built(trial, session), session.steps[0]
+    requests, fields = len(step.requests), dict(metadata.fields)
     spec = fields.get("num_spec_decodes", 0)
     live = {
-        "state_indices_tensor_d": min(requests, found["num_decodes"]),
+        "state_indices_tensor_d": min(requests, metadata["num_decodes"]),
         "spec_state_indices_tensor": spec,
         "non_spec_state_indices_tensor": requests - spec,
     }
@@ -246,7 +248,11 @@ def test_builder_padding_blocks(trial: Example, session: Session) -> None:
 
 
 @prop(
-    "builder/own-buffers", "ownership", *BUILD, "harness.owned_fields", session=sessions(**FULL).map(accepted)
+    "builder/own-buffers",
+    "ownership",
+    *BUILD,
+    "harness.owned_fields",
+    session=sessions(**FULL).map(with_counts),
 )
 def test_builder_own_buffers(trial: Example, session: Session) -> None:
     """Results for full graphs live in the builder's own buffers."""
@@ -262,7 +268,7 @@ def test_builder_own_buffers(trial: Example, session: Session) -> None:
     "ownership",
     *BUILD,
     "harness.owned_fields",
-    session=sessions(**FULL).map(accepted),
+    session=sessions(**FULL).map(with_counts),
 )
 def test_builder_two_builders(trial: Example, session: Session) -> None:
     """Two builders never share memory."""
@@ -284,7 +290,10 @@ def test_builder_several_steps(trial: Example, session: Session) -> None:
     "builder/full-graph-drafts",
     "ownership",
     f"{CLASSES['gdn']}.build",
-    session=sessions(kinds=("gdn",), min_spec=1, max_steps=3, **FULL).map(accepted).map(said).map(drafted),
+    session=sessions(kinds=("gdn",), min_spec=1, max_steps=3, **FULL)
+    .map(with_counts)
+    .map(with_all_fields)
+    .map(with_drafts),
     padded_rows=st.integers(1, 2),
 )
 def test_builder_full_graph_drafts(trial: Example, session: Session, padded_rows: int) -> None:
@@ -295,7 +304,9 @@ def test_builder_full_graph_drafts(trial: Example, session: Session, padded_rows
         trial.agrees(padded.build(session.setup))
 
 
-@prop("builder/padding-rows", "metamorphic", *BUILD, session=sessions().map(accepted), rows=st.integers(1, 2))
+@prop(
+    "builder/padding-rows", "metamorphic", *BUILD, session=sessions().map(with_counts), rows=st.integers(1, 2)
+)
 def test_builder_padding_rows(trial: Example, session: Session, rows: int) -> None:
     """Rows of padding change no row before them.
 
@@ -329,9 +340,9 @@ def _rows_both_have(one: Record, other: Record, name: str) -> tuple[Any, Any]:
     return alone, beside
 
 
-def _values(found: Record, name: str) -> Any:
+def _values(metadata: Record, name: str) -> Any:
     """A number as it is, the elements of a tensor, None for a field that is not there."""
-    value = dict(found.fields).get(name)
+    value = dict(metadata.fields).get(name)
     return value.values() if isinstance(value, Tensor) else value
 
 
@@ -339,7 +350,7 @@ def _values(found: Record, name: str) -> Any:
     "builder/relabelled-blocks",
     "metamorphic",
     *BUILD,
-    session=sessions().map(accepted),
+    session=sessions().map(with_counts),
     shift=st.integers(1, 1000),
 )
 def test_builder_relabelled_blocks(trial: Example, session: Session, shift: int) -> None:
@@ -399,7 +410,7 @@ def test_builder_update_block_table(trial: Example, session: Session, first_bloc
     "builder/update-gdn-block-table",
     "agreement",
     f"{CLASSES['gdn']}.update_block_table",
-    session=sessions(kinds=("gdn",)).map(accepted).map(said),
+    session=sessions(kinds=("gdn",)).map(with_counts).map(with_all_fields),
     first_block=st.integers(1, 50),
     builder=UPDATING,
 )
@@ -471,7 +482,7 @@ def _steps_of_shape(spec: int, max_model_len: int, rows: int) -> st.SearchStrate
     )
     live = st.lists(decode, min_size=1, max_size=rows).map(tuple)
     return st.builds(
-        lambda found, first: BuildCall(found, padded_rows=rows - len(found), first_block=first),
+        lambda decodes, first: BuildCall(decodes, padded_rows=rows - len(decodes), first_block=first),
         live,
         st.integers(1, 1000),
     )
