@@ -28,7 +28,7 @@ from properties.strategies.align.runner import (
     stage,
 )
 from properties.strategies.align.setup import CONTEXT, Setup, setups
-from statecheck.case.values import Attribute, Call, Let, Name, Step, Value, int32, record
+from statecheck.case.values import Attribute, Call, Let, Name, Step, call, int32, record
 from statecheck.execution.example import Example
 from statecheck.execution.registry import Configuration, prop
 
@@ -59,17 +59,18 @@ def test_preprocess_idempotent(trial: Example, step: RunnerStep) -> None:
 )
 def test_all_mode_last_block(trial: Example, step: RunnerStep, rows: int, spec: int) -> None:
     """All mode remembers the block of the last token of full decodes."""
-    named = Let("config", step.setup.config(4)), Let("state_idx", step.state_idx)
-    arguments: dict[str, Value] = {
-        "scheduler_output": step.output,
-        "kv_cache_config": Name("config"),
-        "input_batch": record("InputBatch", req_ids=[row.id for row in step.rows]),
-        "requests": requests_of(step.cache, step.rows),
-        "mamba_state_idx": Name("state_idx"),
-        "num_spec_tokens": spec,
-        "num_reqs": min(rows, len(step.rows)),
-    }
-    trial.agrees(*named, Call(ALL, tuple(arguments.items()), observes=("state_idx",)))
+    remembered = call(
+        ALL,
+        scheduler_output=step.output,
+        kv_cache_config=Name("config"),
+        input_batch=record("InputBatch", req_ids=[row.id for row in step.rows]),
+        requests=requests_of(step.cache, step.rows),
+        mamba_state_idx=Name("state_idx"),
+        num_spec_tokens=spec,
+        num_reqs=min(rows, len(step.rows)),
+        observes=("state_idx",),
+    )
+    trial.agrees(Let("config", step.setup.config(4)), Let("state_idx", step.state_idx), remembered)
 
 
 def staged(step: RunnerStep) -> list[Step]:
@@ -119,29 +120,31 @@ def test_staging_all_inputs(trial: Example, step: RunnerStep) -> None:
 @prop("staging/columns", "byte-exact", STAGE_COLUMNS, CREATE, step=runner_steps())
 def test_staging_columns(trial: Example, step: RunnerStep) -> None:
     """The running columns are staged in the order of the rows."""
-    arguments: dict[str, Value] = {
-        "mamba_state_idx": Name("state_idx"),
-        "req_ids": [row.id for row in step.rows],
-        "num_reqs": len(step.rows),
-        "gpu_buf": Attribute(Name("ctx"), "mamba_state_idx_buf"),
-    }
-    observed = ("ctx.mamba_state_idx_buf.np", "ctx.mamba_state_idx_buf.gpu")
-    trial.agrees(*staged(step), Call(STAGE_COLUMNS, tuple(arguments.items()), observes=observed))
+    columns = call(
+        STAGE_COLUMNS,
+        mamba_state_idx=Name("state_idx"),
+        req_ids=[row.id for row in step.rows],
+        num_reqs=len(step.rows),
+        gpu_buf=Attribute(Name("ctx"), "mamba_state_idx_buf"),
+        observes=("ctx.mamba_state_idx_buf.np", "ctx.mamba_state_idx_buf.gpu"),
+    )
+    trial.agrees(*staged(step), columns)
 
 
 @prop("staging/token-counts", "byte-exact", STAGE_METADATA, CREATE, step=runner_steps())
 def test_staging_token_counts(trial: Example, step: RunnerStep) -> None:
     """Scheduled computed and draft tokens are staged in the order of the rows."""
     names = ("num_scheduled_tokens_buf", "num_computed_tokens_buf", "num_draft_tokens_buf")
-    arguments: dict[str, Value] = {
-        "scheduler_output": step.output,
-        "req_ids": [row.id for row in step.rows],
-        "num_reqs": len(step.rows),
-        "requests": requests_of(step.cache, step.rows),
+    counts = call(
+        STAGE_METADATA,
+        scheduler_output=step.output,
+        req_ids=[row.id for row in step.rows],
+        num_reqs=len(step.rows),
+        requests=requests_of(step.cache, step.rows),
         **{name: Attribute(Name("ctx"), name) for name in names},
-    }
-    observed = tuple(f"ctx.{name}.{side}" for name in names for side in ("np", "gpu"))
-    trial.agrees(*staged(step), Call(STAGE_METADATA, tuple(arguments.items()), observes=observed))
+        observes=[f"ctx.{name}.{side}" for name in names for side in ("np", "gpu")],
+    )
+    trial.agrees(*staged(step), counts)
 
 
 def sampled_rows(batch: BatchAfterForward) -> tuple[Scheduled, ...]:

@@ -574,7 +574,7 @@ def _tables(*tables: Tensor) -> list[Record]:
 
 def collected(src_col: int, dst_col: int, bias: int = 0, blocks: Sequence[int] = (1, 2, 3, 4), **changes: Value) -> Steps:
     named = [*AFTER.cache.steps(), copy_buffers(SETUP, 1)]
-    return *named, collect(SETUP, [blocks], src_col, dst_col, bias, **changes)
+    return *named, with_arguments(collect(SETUP, [blocks], src_col, dst_col, bias), **changes)
 
 def memcpy(**changes: Value) -> Steps:
     entries: dict[str, Value] = {"src_ptrs": int64([0, 0]), "dst_ptrs": int64([0, 0]), "sizes": int32([0, 0])}

@@ -21,6 +21,7 @@ COLLECT = "collect_mamba_copy_meta"
 OVERLAPS = (pointers.TO_FRONT, pointers.TO_BACK, pointers.ONTO_ITSELF)
 DO_COPY = "do_mamba_copy_block"
 MEMCPY = "batch_memcpy"
+LAYERS = Name("layers")
 LISTS = ("copy_bufs.offset", "copy_bufs.sizes.np")
 POINTERS = ("copy_bufs.src_ptrs.np", "copy_bufs.dst_ptrs.np")
 
@@ -33,27 +34,24 @@ def collect(
     bias: Value,
     *,
     observes: Sequence[str] = LISTS,
-    **changes: Value,
+    forward_context: Value = LAYERS,
 ) -> Call:
     """Write the copies of one request down in `copy_bufs`."""
     other = [[1]] * setup.attention
     request = record("CachedRequestState", block_ids=[*other, *map(list, block_ids)], num_computed_tokens=0)
-    arguments: dict[str, Value] = {
-        "bufs": Name("copy_bufs"),
-        "kv_cache_config": Name("config"),
-        "copy_funcs": setup.copy_functions,
-        "group_ids": list(setup.group_ids),
-        "src_col": src_col,
-        "dst_col": dst_col,
-        "bias": bias,
-        "req_state": request,
-        "forward_context": Name("layers"),
-    }
-    return Call(
+    return call(
         COLLECT,
-        tuple((arguments | changes).items()),
-        environment=tuple(setup.environment.items()),
-        observes=tuple(observes),
+        bufs=Name("copy_bufs"),
+        kv_cache_config=Name("config"),
+        copy_funcs=setup.copy_functions,
+        group_ids=list(setup.group_ids),
+        src_col=src_col,
+        dst_col=dst_col,
+        bias=bias,
+        req_state=request,
+        forward_context=forward_context,
+        environment=setup.environment,
+        observes=observes,
         updates="copy_bufs",
     )
 

@@ -39,6 +39,7 @@ from statecheck.case.values import (
     Step,
     Tensor,
     Value,
+    call,
     int32,
     record,
 )
@@ -131,8 +132,7 @@ def input_batch(cache: Blocks, rows: Iterable[Scheduled], *, pointers: bool) -> 
 
 
 def cleanup(output: Record) -> Call:
-    arguments = (("scheduler_output", output), ("mamba_state_idx", Name("state_idx")))
-    return Call(CLEANUP, arguments, observes=("state_idx",))
+    return call(CLEANUP, scheduler_output=output, mamba_state_idx=Name("state_idx"), observes=("state_idx",))
 
 
 def copy_buffers(setup: Setup, max_num_reqs: int) -> Call:
@@ -170,42 +170,38 @@ def preprocess(
     pointers: bool,
     copy_bufs: str = "copy_bufs",
     schedule: str = "",
-    **changes: Value,
 ) -> Call:
-    arguments: dict[str, Value] = {
-        "scheduler_output": output,
-        "kv_cache_config": Name("config"),
-        "cache_config": record("CacheConfig", enable_prefix_caching=True),
-        "mamba_state_idx": Name("state_idx"),
-        "input_batch": input_batch(cache, rows, pointers=pointers),
-        "requests": requests_of(cache, rows),
-        "forward_context": Name("layers"),
-        "mamba_state_copy_funcs": cache.setup.copy_functions,
-        "copy_bufs": path(copy_bufs),
-    }
-    return Call(
+    return call(
         PREPROCESS,
-        tuple((arguments | changes).items()),
-        environment=tuple(cache.setup.environment.items()),
+        scheduler_output=output,
+        kv_cache_config=Name("config"),
+        cache_config=record("CacheConfig", enable_prefix_caching=True),
+        mamba_state_idx=Name("state_idx"),
+        input_batch=input_batch(cache, rows, pointers=pointers),
+        requests=requests_of(cache, rows),
+        forward_context=Name("layers"),
+        mamba_state_copy_funcs=cache.setup.copy_functions,
+        copy_bufs=path(copy_bufs),
+        environment=cache.setup.environment,
         observes=(*cache.observes, "state_idx", "accepted"),
         schedule=schedule,
     )
 
 
 def stage(
-    cache: Blocks, rows: Sequence[Scheduled], output: Record, ctx: str = "ctx", **changes: Value
+    cache: Blocks, rows: Sequence[Scheduled], output: Record, ctx: str = "ctx", *, num_reqs: int | None = None
 ) -> Call:
-    """Stage the rows in the buffers of the context at the dotted path `ctx`."""
-    arguments: dict[str, Value] = {
-        "ctx": path(ctx),
-        "scheduler_output": output,
-        "req_ids": [row.id for row in rows],
-        "num_reqs": len(rows),
-        "requests": requests_of(cache, rows),
-        "mamba_state_idx": Name("state_idx"),
-    }
-    staged = tuple(f"{ctx}.{name}.{side}" for name in STAGING for side in ("np", "gpu"))
-    return Call(STAGE, tuple((arguments | changes).items()), observes=staged)
+    """Stage the rows, or the first `num_reqs` of them, in the buffers of the context at the dotted path `ctx`."""
+    return call(
+        STAGE,
+        ctx=path(ctx),
+        scheduler_output=output,
+        req_ids=[row.id for row in rows],
+        num_reqs=len(rows) if num_reqs is None else num_reqs,
+        requests=requests_of(cache, rows),
+        mamba_state_idx=Name("state_idx"),
+        observes=[f"{ctx}.{name}.{side}" for name in STAGING for side in ("np", "gpu")],
+    )
 
 
 def path(dotted: str) -> Value:
@@ -214,27 +210,21 @@ def path(dotted: str) -> Value:
     return Attribute(Name(name), rest) if rest else Name(name)
 
 
-def postprocess(cache: Blocks, rows: Sequence[Scheduled], *, schedule: str = "", **changes: Value) -> Call:
+def postprocess(cache: Blocks, rows: Sequence[Scheduled], *, schedule: str = "") -> Call:
     """The postprocess of `bufs`; the accepted counts of the step are the tensor `counts`."""
-    keywords: dict[str, Value] = {
-        "bufs": Name("bufs"),
-        "num_reqs": len(rows),
-        "num_accepted_tokens_gpu": Name("counts"),
-        "num_accepted_tokens_cpu_tensor": Name("accepted"),
-        "input_batch": input_batch(cache, rows, pointers=False),
-        "kv_cache_config": Name("config"),
-        "forward_context": Name("layers"),
-        "mamba_state_copy_funcs": cache.setup.copy_functions,
-    }
-    return Call(
+    made = cache.setup.call(
         POSTPROCESS_GPU,
-        (),
-        tuple((keywords | changes).items()),
-        environment=tuple(cache.setup.environment.items()),
-        updates="bufs",
-        observes=(*cache.observes, "counts", "accepted", "bufs.postprocess_align.num_accepted_tokens_out"),
-        schedule=schedule,
+        bufs=Name("bufs"),
+        num_reqs=len(rows),
+        num_accepted_tokens_gpu=Name("counts"),
+        num_accepted_tokens_cpu_tensor=Name("accepted"),
+        input_batch=input_batch(cache, rows, pointers=False),
+        kv_cache_config=Name("config"),
+        forward_context=Name("layers"),
+        mamba_state_copy_funcs=cache.setup.copy_functions,
     )
+    observed = (*cache.observes, "counts", "accepted", "bufs.postprocess_align.num_accepted_tokens_out")
+    return replace(made, updates="bufs", observes=observed, schedule=schedule)
 
 
 FORGETTING = ("finished", "preempted", "resumed", "nothing")
@@ -320,10 +310,8 @@ class RunnerStep(NamedSituations):
             copy_buffers(self.setup, self.capacity),
         ]
 
-    def preprocess(self, **changes: Value) -> Call:
-        return preprocess(
-            self.cache, self.rows, self.output, pointers=self.pointers, schedule=self.schedule, **changes
-        )
+    def preprocess(self) -> Call:
+        return preprocess(self.cache, self.rows, self.output, pointers=self.pointers, schedule=self.schedule)
 
     def conditions(self) -> dict[str, bool]:
         size = self.setup.block_size
