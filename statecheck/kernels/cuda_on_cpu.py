@@ -82,6 +82,13 @@ _ANSWERS: dict[str, Any] = {
 }
 
 
+class _Generator(torch.Generator):
+    """Of random numbers, for any device."""
+
+    def __new__(cls, device: Any = "cpu") -> Self:
+        return super().__new__(cls, _on_cpu(device))  # type: ignore[call-arg]
+
+
 def install() -> None:
     """Do so in this process from now on."""
     # It looks at the classes of torch.cuda as it is imported, which torch does when it needs it.
@@ -89,6 +96,7 @@ def install() -> None:
 
     for name, answer in _ANSWERS.items():
         setattr(torch.cuda, name, answer)
+    torch.Generator = _Generator  # type: ignore[misc]
     # Of torch.cpu, what libraries expect of any device's module.
     vars(torch.cpu).setdefault("device", _ANSWERS["device"])
     # Its mode adds the device behind ours.

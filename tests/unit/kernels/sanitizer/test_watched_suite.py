@@ -74,6 +74,11 @@ def test_a_default_device_is_the_cpu():
         assert torch.zeros(1).device.type == "cpu"
 
 
+def test_random_numbers_repeat_by_their_generator():
+    first, second = (torch.randn(4, device="cuda", generator=torch.Generator("cuda").manual_seed(1)) for _ in range(2))
+    assert torch.equal(first, second)
+
+
 def test_other_devices_stay():
     assert torch.zeros(1, device="meta").device.type == "meta"
 """
@@ -108,7 +113,7 @@ def test_processes_of_xdist_add_up_their_kernels(tmp_path: Path) -> None:
 def test_a_suite_for_cuda_runs_on_the_cpu_if_it_is_asked_to(tmp_path: Path) -> None:
     done = suite(tmp_path, CUDA, "--cuda-on-cpu")
     assert done.returncode == 0, done.stdout
-    assert "5 passed" in done.stdout
+    assert "6 passed" in done.stdout
 
 
 def test_a_suite_for_cuda_fails_without_the_switch(tmp_path: Path) -> None:
