@@ -82,6 +82,18 @@ def test_a_condition_on_right_outcomes_shows_all_calls_and_no_difference() -> No
     assert Case.from_json(case.to_json()) == case
 
 
+def test_values_that_differ_fail_with_their_place_and_both_values() -> None:
+    def body(trial: Example) -> None:
+        ends = trial.returns(call("prepare_chunk_offsets", cu_seqlens=int32([0, 5]), chunk_size=4)).values()
+        trial.equals("chunk_offsets", ends, (0, 2))
+        trial.equals("chunk_offsets", ends, (0, 3))
+
+    failure = falsified(port_with(), body).failure
+    assert failure is not None
+    assert (failure.place, failure.observed) == ("chunk_offsets", "chunk_offsets = (0, 2)")
+    assert failure.expected == "should be (0, 3)"
+
+
 def test_a_replayed_failure_has_the_ports_own_name() -> None:
     subject = port_with(chunk_offsets=without_the_last)
 
