@@ -8,17 +8,21 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from statecheck.case import Case
 from statecheck.case.case import values_inside
 from statecheck.case.values import Function
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import ordinary_port
-from statecheck.execution.registry import Property, load_properties
 from statecheck.reference import answered
 from statecheck.subject import BUILT_IN, Subject, is_documented, is_engine
 from statecheck.subject.known import covers
 from statecheck.util.text import meant_by
+
+if TYPE_CHECKING:
+    # A script that replays a case carries this module, and no properties: it has neither them nor Hypothesis.
+    from statecheck.execution.registry import Property
 
 NEED_CUDA = frozenset({"harness.capture", "harness.replay"})
 _MOST_NEAR, _LIKE = 5, 0.5
@@ -67,6 +71,8 @@ def require_declared_properties(subject: Subject) -> None:
     Raises:
         ValueError: as `require_property`.
     """
+    from statecheck.execution.registry import load_properties
+
     for one in subject.known_deviations:
         for name in one.names:
             require_property(name, load_properties(), f"known defect {one.name!r}")
@@ -183,4 +189,6 @@ class Offers:
 
 def _called() -> list[str]:
     """What properties call, by name."""
+    from statecheck.execution.registry import load_properties
+
     return sorted({name for tested in load_properties().values() for name in tested.functions})
