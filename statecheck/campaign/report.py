@@ -162,7 +162,7 @@ def _left_out(record: CampaignRecord) -> Iterator[Entry]:
         rows = [row for row in record.properties if row.status == status.value and not row.lacked_time]
         lacks = [row for row in rows if row.lacks]
         if lacks:
-            # A port of a few functions never heard of the others.
+            # A port of a few functions does not know the others.
             what = f"{counted(len(lacks), 'property', 'properties')}"
             yield Entry(f"{status.value}: {what} of functions that {record.plan.subject} does not offer")
         for reason, names in _by_reason(row for row in rows if not row.lacks).items():

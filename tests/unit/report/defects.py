@@ -10,7 +10,6 @@ from properties.strategies.batch import Batch, BlockTable, RequestRow, Splitting
 from properties.strategies.chunks import spread
 from properties.strategies.layout import Copy, PaddedState
 from statecheck.case import Case
-from statecheck.case.failure import outcome_difference
 from statecheck.case.values import (
     Call,
     Device,
@@ -197,8 +196,3 @@ def falsified(subject_name: str, device: str, *steps: Step) -> Case:
     with pytest.raises(Falsified) as caught:
         ExecutionContext(subject, InProcess(subject, device)).begin(a_property()).agrees(*steps)
     return caught.value.case
-
-
-def is_right(case: Case) -> bool:
-    outcomes = zip(case.expected, case.actual, strict=True)
-    return all(outcome_difference(want, got, places=case.device != "cpu") is None for want, got in outcomes)
