@@ -23,7 +23,7 @@ from statecheck.execution.verdict import Status
 from statecheck.report.failure import Entry
 from statecheck.report.render import entry_lines, github_annotations
 from statecheck.util.command_lines import near
-from statecheck.util.text import on_one_line, said, visible
+from statecheck.util.text import brief, said, visible
 
 _FIRST_LINE_SECONDS, _LINE_SECONDS = 3.0, 10.0
 Say = Callable[[str], None]
@@ -53,8 +53,8 @@ class Display:
     def watch(self, campaign: Campaign) -> None:
         """Show where it stands, and each new failure once."""
         if self._status is not None:
-            shown = Text(on_one_line(line(campaign)), no_wrap=True, overflow="ellipsis")
-            self._status.update(shown)
+            # Beside the spinner.
+            self._status.update(Text(brief(line(campaign), self.width - 3)))
         elif time.monotonic() > self._next_line:
             self._next_line = time.monotonic() + _LINE_SECONDS
             self.say(line(campaign))

@@ -17,8 +17,10 @@ from statecheck.campaign.report import budget_that_would_do, not_reached
 from statecheck.campaign.state import KnownDefects, PropertyState
 from statecheck.campaign.summary import verdict
 from statecheck.campaign.tasks import Explore
+from statecheck.case import Case
 from statecheck.case.values import call
 from statecheck.execution.verdict import TELLING, Counts
+from statecheck.report.failure import headline
 from subjects import KnownDeviation, Symptom
 from tests.helpers.cases import a_case, a_property
 from tests.helpers.faulty import EXACT, LAYOUT_READ, ROUNDS_UP
@@ -231,7 +233,7 @@ def test_failures_at_one_call_and_place_are_printed_once_before_everything_else(
     buckets = falsified("toys/divide", 4), falsified("toys/add", 70)
     rows = [of("a", "passed", examples=5), of("b", "not applicable", "no")]
     lines = told_of(a_record(*buckets, properties=rows, corpus=[]))
-    assert lines[0] == "FALSIFIED: toy: divide: result = 5, but should be 4"
+    assert lines[0] == f"FALSIFIED: {headline(Case.from_data(buckets[0].case))}"
     assert "  also fails    toys/add, at the same call and place" in lines
     assert lines[-1] == "not applicable: b: no"
     # What passed is a number of the last line.

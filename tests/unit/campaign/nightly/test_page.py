@@ -137,10 +137,8 @@ def test_failures_at_the_same_call_and_place_are_one_entry() -> None:
     record = a_record(*named, bucket_of_its_own(9, property="another"))
     assert summary.verdict(record).reasons[0] == "2 causes, 9 properties: 9 new."
     (wrong, *_) = sections(record)
-    assert [entry.headline for entry in wrong.entries] == [
-        "toy: divide: the call = ValueError: out of order, but should return a result",
-        "toy: divide_9: the call = ValueError: out of order, but should return a result",
-    ]
+    shown = (Case.from_data(bucket.case) for bucket in (record.buckets[0], record.buckets[-1]))
+    assert [entry.headline for entry in wrong.entries] == [*map(headline, shown)]
     rows = dict(wrong.entries[0].rows)
     assert rows["also fails"].startswith("property_1, property_2,")
     assert "-m statecheck replay 0000000000" in rows["run it again"]
@@ -159,11 +157,10 @@ def test_one_headline_stands_in_terminal_summary_page_junit_and_annotations(
     )
     record = replace(a_record(bucket), release="1.2")
     line = headline(Case.from_data(bucket.case), "1.2")
-    assert line == "toy 1.2: divide: result = 2, but should be ValueError that names x"
     printed: list[str] = []
     print_sections(printed.append, record)
     assert f"FALSIFIED: {line}" in printed
-    assert [one for one in printed if one.startswith("::error title=toy 1.2%3A divide%3A result = 2%2C but")]
+    assert [one for one in printed if line.replace(":", "%3A").replace(",", "%2C") in one]
     assert f"- **{line}**" in markdown(record, DIRECTORY)
     assert f"<h3>{line} " in page(record, DIRECTORY)
     assert f'message="{line}"' in junit(record)
