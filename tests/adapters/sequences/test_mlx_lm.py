@@ -16,7 +16,7 @@ from mlx import nn
 from mlx_lm.models.cache import KVCache
 
 from statecheck.case import Case
-from statecheck.report.scripts.sequences import framed_sequence
+from statecheck.report.scripts.script import framed_sequence
 from subjects.sequences import mlx_lm as port
 from subjects.sequences.mlx_lm import generation
 from subjects.sequences.mlx_lm.context import MlxContext

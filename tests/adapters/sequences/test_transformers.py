@@ -16,7 +16,7 @@ pytest.importorskip(
 import numpy as np
 
 from statecheck.case import Case
-from statecheck.report.scripts.sequences import framed_sequence
+from statecheck.report.scripts.script import framed_sequence
 from subjects.sequences import transformers as port
 from subjects.sequences.transformers import weights
 
