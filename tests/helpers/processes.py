@@ -72,6 +72,20 @@ def run_python(
     return subprocess.CompletedProcess(started.arguments, started.process.exitcode, *written)
 
 
+def run_fresh(
+    *arguments: str | Path,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    python: Path | str = sys.executable,
+) -> subprocess.CompletedProcess[str]:
+    """What an interpreter of its own comes to, for what a fork does otherwise; `env` is added to the environment."""
+    line = [str(python), *map(str, arguments)]
+    variables = os.environ | (env or {})
+    return subprocess.run(
+        line, cwd=cwd, env=variables, capture_output=True, text=True, check=False, timeout=_LIMIT_SECONDS
+    )
+
+
 def run_pytest(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """A pytest session of its own on the repository."""
     # pytest warns of plugins whose assertions it cannot rewrite, since they are imported.

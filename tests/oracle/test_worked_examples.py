@@ -1,9 +1,6 @@
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +9,9 @@ from oracle import batch, chunks, layout, shapes, types
 from oracle.errors import Refused
 from oracle.layout import ByteRun, StateGeometry, Unrepresentable
 from oracle.variants import DOCUMENTS, Variants
+from tests.helpers.modules import ROOT
+from tests.helpers.processes import run_fresh
 from tests.oracle.worked import case, refused
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def starts_of(lens: Sequence[int]) -> tuple[int, ...]:
@@ -41,9 +38,7 @@ def test_every_oracle_module_imports_with_the_standard_library_alone() -> None:
     modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
     imports = "; ".join(f"import {module.removesuffix('.__init__')}" for module in modules)
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {imports}"
-    result = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False
-    )
+    result = run_fresh("-I", "-S", "-c", code)
     assert result.returncode == 0, result.stderr
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.adapters.sequences.libraries import libraries
+from tests.helpers.processes import run_fresh
 
 _PROGRAM = """
 import json
@@ -31,17 +29,7 @@ print(json.dumps({"models": subject.sequences.models, "compared": context.counts
 @pytest.mark.slow
 @pytest.mark.skipif(not libraries(), reason="no environment of xllamacpp, and LLAMACPP_PATH is not set")
 def test_architectures_with_recurrent_state_are_enumerated_and_compared() -> None:
-    variables = {**os.environ, "LLAMACPP_PATH": str(libraries()[-1])}
-    root = Path(__file__).parents[3]
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
-        cwd=root,
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
+    done = run_fresh("-c", _PROGRAM, env={"LLAMACPP_PATH": str(libraries()[-1])})
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     assert {"mamba", "mamba2", "jamba"} <= set(seen["models"])
@@ -72,14 +60,6 @@ for name in ("any", "generate", "save"):
     reason="no environment of xllamacpp, whose binding has llama-server",
 )
 def test_llama_server_gives_what_a_fresh_server_gives() -> None:
-    variables = {**os.environ, "STATECHECK_MODELS": "llama-server:mamba2"}
-    done = subprocess.run(
-        [sys.executable, "-c", _SERVER, str(libraries()[-1].parents[1])],
-        cwd=Path(__file__).parents[3],
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
+    environment = libraries()[-1].parents[1]
+    done = run_fresh("-c", _SERVER, environment, env={"STATECHECK_MODELS": "llama-server:mamba2"})
     assert done.returncode == 0, done.stderr

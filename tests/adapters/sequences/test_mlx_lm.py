@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from statecheck.report.scripts.script import framed_sequence
 from subjects.sequences import mlx_lm as port
 from subjects.sequences.mlx_lm import generation
 from subjects.sequences.mlx_lm.context import MlxContext
+from tests.helpers.processes import run_fresh
 
 CORRECT = "mamba2"
 
@@ -114,13 +113,7 @@ def test_a_case_becomes_a_script_of_twenty_lines_that_needs_the_library_alone() 
     ]
     lines = port.script(CORRECT, 0, {}, operations)
     case = Case("toys/extend", "Toys extend.", "mlx_lm", (), (), (), None)
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", framed_sequence(lines, case, port.TOLERANCE)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run_fresh("-I", "-c", framed_sequence(lines, case, port.TOLERANCE))
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(lines.splitlines()) <= 20
     *seen, verdict = done.stdout.splitlines()

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.adapters.sequences.libraries import libraries
 from tests.adapters.sequences.planted_llamacpp import PLANTED
+from tests.helpers.processes import run_fresh
 
-ROOT = Path(__file__).parents[3]
 _MOST_CALLS = 7
 _PROGRAM = """
 import json, sys
@@ -39,16 +35,8 @@ except Falsified as error:
 
 def explored(name: str, property_id: str) -> dict[str, object]:
     """What an exploration with the defect of that name comes to."""
-    variables = {**os.environ, "LLAMACPP_PATH": str(libraries()[-1]), "PLANTED": name}
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, property_id],
-        cwd=ROOT,
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
+    variables = {"LLAMACPP_PATH": str(libraries()[-1]), "PLANTED": name}
+    done = run_fresh("-c", _PROGRAM, property_id, env=variables)
     assert done.returncode == 0, done.stderr
     found: dict[str, object] = json.loads(done.stdout)
     return found

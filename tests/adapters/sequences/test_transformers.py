@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from typing import Any
 
@@ -19,6 +17,7 @@ from statecheck.case import Case
 from statecheck.report.scripts.script import framed_sequence
 from subjects.sequences import transformers as port
 from subjects.sequences.transformers import weights
+from tests.helpers.processes import run_fresh
 
 CORRECT = "granitemoehybrid"
 
@@ -164,13 +163,7 @@ def test_a_case_becomes_a_script_of_twenty_lines_that_needs_the_library_alone() 
     ]
     lines = port.script(CORRECT, 0, {}, operations)
     case = Case("toys/extend", "Toys extend.", "transformers", (), (), (), None)
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", framed_sequence(lines, case, port.TOLERANCE)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run_fresh("-I", "-c", framed_sequence(lines, case, port.TOLERANCE))
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(lines.splitlines()) <= 20
     *seen, verdict = done.stdout.splitlines()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from statecheck.execution.verdict import CLEAN, FALSIFIED
+from tests.helpers.modules import ROOT
+from tests.helpers.processes import run_fresh
 
-ROOT = Path(__file__).parents[3]
 REFERENCE = Path(__file__).with_name("reference_port.py")
 _COPIED = "    context.states[target] = list(context.states[source])"
 _SHARED = "    context.states[target] = context.states[source]"
@@ -61,16 +60,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
     """The exit code of a command of statecheck, and what it prints."""
-    path = os.pathsep.join([str(folder), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, "-m", "statecheck", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"} | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
-    )
+    environment = {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "PYTHONSAFEPATH": "1"} | variables
+    done = run_fresh("-m", "statecheck", *arguments, cwd=folder, env=environment)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -22,6 +22,7 @@ from statecheck.report.sections import TEST
 from statecheck.util.files import mark_reports
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
+from tests.helpers.processes import run_fresh
 from tests.unit.campaign.nightly_examples import a_state
 
 _TEST = "def test_fails() -> None:\n    assert False\n"
@@ -39,8 +40,8 @@ def test_the_coordinator_writes_a_case_that_its_worker_could_not(tmp_path: Path)
 
 
 def _collected(folder: Path, *arguments: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    usual = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+    done = run_fresh(*usual, *arguments, cwd=folder)
     return done.returncode, done.stdout
 
 

@@ -190,17 +190,6 @@ def test_what_was_launched_before_a_task_is_reported_with_it(make: Make, monkeyp
     assert end.launched == {first: 1, second: 2}
 
 
-def test_enough_compared_examples_end_it(make: Make) -> None:
-    seen: list[int] = []
-
-    def body(trial: Example, x: int) -> None:
-        seen.append(x)
-        divides_by_one(trial, x)
-
-    end = explored(make(body, most=9), enough=3)
-    assert (end.status, len(seen)) == ("passed", 3)
-
-
 def test_no_example_is_drawn_after_enough_compared_ones(make: Make) -> None:
     drawn, worker = _drawing(make())
     assert explored(worker, enough=3).counts.compared == len(drawn) == 3

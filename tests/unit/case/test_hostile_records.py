@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,6 +24,7 @@ from tests.helpers.hostile_records import (
     Hostile,
     HostileFile,
 )
+from tests.helpers.processes import run_fresh
 from tests.unit.campaign.nightly_examples import a_bucket, a_record
 
 cases = pytest.mark.parametrize("hostile", CASES, ids=lambda one: one.tries)
@@ -142,7 +141,7 @@ def test_a_script_calls_nothing_that_the_subject_only_imports(tmp_path: Path) ->
     case = a_case(subject="imports_system", steps=(call("system", command=f"touch {MARKER}"),))
     script = tmp_path / "repro.py"
     script.write_text(repro_script(case, tmp_path, tmp_path), encoding="utf-8")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = run_fresh(script, cwd=tmp_path)
     assert done.returncode == 2
     assert "<built-in function system> is no function of the project" in done.stdout
     assert not (tmp_path / MARKER).exists()

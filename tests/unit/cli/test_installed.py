@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.modules import ROOT
+from tests.helpers.processes import run_fresh
 
 SOURCES = ("impl", "oracle", "properties", "statecheck", "subjects", "corpus")
 FILES = ("pyproject.toml", "setup.py", "LICENSE", "README.md")
@@ -87,9 +88,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in FILES:
         shutil.copy(ROOT / name, copy)
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD, str(folder)], cwd=copy, capture_output=True, text=True, check=False
-    )
+    done = run_fresh("-c", BUILD, folder, cwd=copy)
     assert done.returncode == 0, done.stderr
     (built,) = folder.glob("*.whl")
     return built

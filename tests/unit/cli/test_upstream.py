@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from statecheck.case.values import Returned, Tensor, call
 from statecheck.cli.main import main
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
+from tests.helpers.processes import run_fresh
 
 OFFSETS = Returned(Tensor("int64", (2,), (0, 0)))
 
@@ -60,9 +59,9 @@ def test_a_case_of_a_port_becomes_a_test_that_fails_on_it_and_passes_once_it_is_
     right.mkdir()
     repaired = text.replace("off_by_one", "right_offsets").replace("from examples", "from tests.unit.cli")
     (right / "test_it.py").write_text(repaired, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-c", os.devnull, "-q", "-p", "no:cacheprovider", "test_it.py"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    found = subprocess.run(command, cwd=right, env=environment, capture_output=True, text=True, check=False)
+    command = ("-m", "pytest", "-c", os.devnull, "-q", "-p", "no:cacheprovider", "test_it.py")
+    environment = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    found = run_fresh(*command, cwd=right, env=environment)
     assert found.returncode == 0, found.stdout
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +16,7 @@ from statecheck.case.values import (
 from statecheck.cli import main as cli
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT, module
+from tests.helpers.processes import run_fresh
 from tests.helpers.slow import slow_after
 from tests.unit.report.defects import (
     DEFECTS,
@@ -120,13 +118,10 @@ def test_a_condition_that_ends_the_process_of_a_replay_is_an_error(tmp_path: Pat
     (tmp_path / "toy_ending.py").write_text(ENDS_ITS_PROCESS, encoding="utf-8")
     path = a_case(subject="toy_ending", property_id="divide/exact").save(tmp_path / "case.json")
     # An interpreter of its own: what a fork of the test's process does at its end is not the command's.
-    done = subprocess.run(
-        [sys.executable, "-m", "statecheck", "replay", str(path), "--subject", "toy_ending"],
+    done = run_fresh(
+        *("-m", "statecheck", "replay", path, "--subject", "toy_ending"),
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
+        env={"PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 1
     assert f"ended with exit code 0 during the replay of {path}, before the replay was over" in done.stderr

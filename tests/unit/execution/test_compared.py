@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +21,7 @@ from statecheck.subject import NotOffered
 from subjects import Outside, Subject, adapted
 from tests.helpers.cases import a_property, toy
 from tests.helpers.modules import ROOT
+from tests.helpers.processes import run_fresh
 
 DIVIDED = call("divide", x=6, y=2)
 COPIED, OFFSETS = (
@@ -256,24 +255,17 @@ def test_a_campaign_that_compared_no_function_of_the_subject_is_not_clean(
     tmp_path: Path, source: str, command: tuple[str, ...], code: int, message: str
 ) -> None:
     (tmp_path / "toy_port.py").write_text(source, encoding="utf-8")
-    where: tuple[str, ...] = (
+    where: tuple[str | Path, ...] = (
         "--subject",
         "toy_port",
         "--device",
         "cpu",
         "--reports",
-        str(tmp_path / "reports"),
+        tmp_path / "reports",
     )
-    where += ("--corpus", str(tmp_path / "corpus")) if command is NIGHT else ()
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "CI": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", *command, *where],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=ROOT,
-        check=False,
-    )
+    where += ("--corpus", tmp_path / "corpus") if command is NIGHT else ()
+    environment = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "CI": "1"}
+    done = run_fresh("-m", *command, *where, env=environment)
     assert done.returncode == code, done.stdout + done.stderr
     assert message in done.stdout
     assert "Traceback" not in done.stdout + done.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,9 @@ from hypothesis.internal.conjecture import providers
 
 from statecheck.execution.example import ExecutionContext
 from tests.helpers.cases import a_property
+from tests.helpers.modules import ROOT
+from tests.helpers.processes import run_fresh
 
-ROOT = Path(__file__).resolve().parents[3]
 _PROGRAM = """
 from statecheck.rooms import open_rooms
 open_rooms()
@@ -31,14 +30,7 @@ def test_constants_are_those_of_the_subject_and_none_of_the_harness(tmp_path: Pa
     (tmp_path / "my_port.py").write_text("LIMIT = 70123\n", encoding="utf-8")
     paths = os.pathsep.join([str(tmp_path), str(ROOT)])
     storage = {"HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path / "hypothesis")}
-    printed = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": paths} | storage,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    printed = run_fresh("-c", _PROGRAM, cwd=tmp_path, env={"PYTHONPATH": paths} | storage).stdout
     assert printed.strip() == "[70123]"
 
 

@@ -42,7 +42,6 @@ from statecheck.case.values import (
     int64,
     record,
 )
-from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import choose_device
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.memory import GUARD_BYTES
@@ -67,11 +66,6 @@ class Batch:
 
     lens: Any
     rows: int = 0
-
-
-@pytest.fixture
-def device(trial: ExecutionContext) -> str:
-    return trial.port.device
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 from statecheck.campaign.coordinator import begin
 from statecheck.campaign.plan import Plan
 from statecheck.diagnose.replay import NOT_APPLICABLE, replay_file
-from statecheck.execution.example import ExecutionContext
 from statecheck.execution.selection import require_declared_properties
 from statecheck.suite.items import suite_of
 from statecheck.suite.options import pytest_configure
@@ -42,11 +41,6 @@ kind = "value"
 function = "{function}"
 place = "result"
 """
-
-
-@pytest.fixture(scope="module")
-def device(trial: ExecutionContext) -> str:
-    return trial.port.device
 
 
 def declared(properties: Any, function: Any = "prepare_chunk_offsets") -> KnownDeviation:

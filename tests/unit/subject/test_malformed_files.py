@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +10,7 @@ import pytest
 
 from statecheck.rooms import variables
 from statecheck.subject.known import known_in
+from tests.helpers.processes import run_fresh
 
 ENTRY = """
 [[known]]
@@ -182,15 +180,8 @@ def test_a_command_ends_before_it_begins_where_the_file_is_malformed(
 ) -> None:
     (tmp_path / "malformed_port.py").write_text(PORT, encoding="utf-8")
     (tmp_path / "known.toml").write_text(TEXTS["link"][0], encoding="utf-8")
-    run = subprocess.run(
-        [sys.executable, *arguments, "--subject", "malformed_port", "--device", "cpu"],
-        check=False,
-        cwd=tmp_path,
-        env=os.environ | variables([str(tmp_path)]),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    arguments += ("--subject", "malformed_port", "--device", "cpu")
+    run = run_fresh(*arguments, cwd=tmp_path, env=variables([str(tmp_path)]))
     complaint = TEXTS["link"][1].format(tmp_path / "known.toml")
     assert (run.returncode, complaint in run.stderr, "Traceback" in run.stderr) == (code, True, False), (
         run.stderr

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from statecheck.case.raised import Fault, death, fault_of_error, hang, wants_memory
 from statecheck.case.values import Raised
 from statecheck.workers.port import Patience
-from tests.helpers.modules import ROOT
+from tests.helpers.processes import run_fresh
 from tests.helpers.slow import slow_after
 
 
@@ -109,7 +105,4 @@ print(InProcess(Subject("toy", toy), "cpu").execute(call("divide", x=1, y=2)).va
     ids=str,
 )
 def test_a_process_that_the_subject_forks_ends_with_its_call(child: str, code: int) -> None:
-    command = [sys.executable, "-c", _FORKS.format(child=child)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == f"{code}\n"
+    assert run_fresh("-c", _FORKS.format(child=child)).stdout == f"{code}\n"

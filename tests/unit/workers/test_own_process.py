@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.helpers.processes import run_fresh
+
 _COMMAND = """
 import atexit, os, sys
 from statecheck.workers.own_process import begin_command, end_command
@@ -28,15 +24,8 @@ sys.stderr.write("error")
 
 def ended(last_lines: str) -> tuple[int, str, str]:
     """The exit code and both streams of a process that begins a command, and then runs the lines."""
-    done = subprocess.run(
-        [sys.executable, "-c", _COMMAND + last_lines],
-        cwd=ROOT,
-        # Output that is buffered has to be flushed.
-        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    # Output that is buffered has to be flushed.
+    done = run_fresh("-c", _COMMAND + last_lines, env={"PYTHONUNBUFFERED": ""})
     return done.returncode, done.stdout, done.stderr
 
 

@@ -26,11 +26,6 @@ from tests.helpers.processes import alive
 
 
 @pytest.fixture(scope="module")
-def device(trial: ExecutionContext) -> str:
-    return trial.port.device
-
-
-@pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with module(tmp_path_factory.mktemp("faulty"), "toy_faulty", FAULTY) as name:
         yield name

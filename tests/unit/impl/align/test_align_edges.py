@@ -43,11 +43,6 @@ def context() -> Any:
     return port.materialise(Name("ctx"))
 
 
-def test_a_context_has_two_counters_and_no_tiles_before_its_states_are_known(context: Any) -> None:
-    assert (tuple(context.counters.shape), context.counters.dtype) == ((2,), torch.int32)
-    assert (tuple(context.tiles.shape), context.tiles.dtype) == ((0, 8), torch.int64)
-
-
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_before_initialisation_nothing_is_looked_at(context: Any, driver: str) -> None:
     getattr(context, driver)(2, *[None] * DRIVERS[driver])

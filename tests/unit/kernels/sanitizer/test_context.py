@@ -18,12 +18,12 @@ from statecheck.kernels.launch import STATE
 from statecheck.kernels.orders import program_schedule
 from statecheck.kernels.source.ir import NotUnderstoodError
 from statecheck.sanitizer import Finding, NotExecuted, OutsideView, Sanitizer, sanitize
+from tests.helpers.modules import ROOT
 from tests.helpers.processes import run_python
 from tests.helpers.toy_kernels import copy_kernel, poke_kernel
 
 pytestmark = pytest.mark.usefixtures("executed")
 
-ROOT = Path(__file__).parents[4]
 SCHEDULES = ("", "reversed", "switches:0>2,3>0", "switches:1>1,1>0,2>2", "switches:2>1,1>2,1>0")
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from properties.releases.violations import Violations
-from statecheck import rooms
 from statecheck.case.values import Record, record
 from statecheck.cli.main import main
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.subject import Condition, KnownDeviation, Subject, Symptom
 from tests.helpers import toy_kernels
+from tests.helpers.processes import run_fresh
 from tests.helpers.releases import PYTHON, needs_release
 
 REQUESTS = 6
@@ -150,9 +149,8 @@ def test_all_requests_are_served_by_the_subject_s_own_engine(
 @needs_release
 @pytest.mark.parametrize("runner", ["V1", "V2"])
 def test_the_engine_of_a_release_serves_all_requests(trace: Path, tmp_path: Path, runner: str) -> None:
-    options = ("--subject", "vllm", "--device", "cpu", "--runner", runner, "--out", str(tmp_path / "replay"))
-    command = (str(PYTHON), "-m", "statecheck", "replay-trace", str(trace), *options)
-    done = subprocess.run(command, cwd=rooms.FOLDER, capture_output=True, text=True, check=False)
+    options = ("--subject", "vllm", "--device", "cpu", "--runner", runner, "--out", tmp_path / "replay")
+    done = run_fresh("-m", "statecheck", "replay-trace", trace, *options, python=PYTHON)
     assert done.returncode == CLEAN, done
     content = json.loads((tmp_path / "replay" / "replay.json").read_text(encoding="utf-8"))
     counts = content["counts"]

@@ -1,4 +1,4 @@
-"""Batches whose rows are few and have any lengths, split and read by the rules; rows without tokens stand anywhere."""
+"""Lengths that fit no starts, and blocks of no token, are refused by value."""
 
 from __future__ import annotations
 
