@@ -90,7 +90,7 @@ def test_an_entry_is_read_again_whatever_the_failure_says(tmp_path: Path, text: 
     assert code == CLEAN
     [(known, _)] = declared_in(completed(file))
     assert known.title == headline(saying(text))
-    assert known.title.startswith(f"{PORT}: chunk_offsets: ")
+    assert "chunk_offsets" in known.title
 
 
 def test_an_entry_names_the_port_s_own_function_and_its_properties_call_it(tmp_path: Path) -> None:
