@@ -77,7 +77,7 @@ def sections(record: CampaignRecord) -> list[EntrySection]:
         ("Corpus", "corpus", _of_corpus(record)),
         ("Known defects", "known defect", _known(record)),
         ("Warnings of the campaign itself", "warning", map(Entry, record.warnings)),
-        ("What this says nothing of", "", _left_out(record)),
+        ("Notes", "", _left_out(record)),
     )
     every = [EntrySection(title, kind, tuple(entries)) for title, kind, entries in found]
     return [section for section in every if section.entries]
