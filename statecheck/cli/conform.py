@@ -62,7 +62,9 @@ def _xfails(context: click.Context, parameter: click.Parameter, file: Path | Non
 
 @click.command(cls=OptionsCommand)
 @subject_options(models=True)
-@option("--profile", default="functions", callback=_profile, help="functions, engines or sequences")
+@option(
+    "--profile", default="functions", callback=_profile, help="functions, engines, sequences or recurrences"
+)
 @option(
     "--xfails",
     type=location,
