@@ -35,8 +35,7 @@ class Running:
         os.environ["SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"] = settings.core
         self.scheduler = made_scheduler(settings)
         self.pools = Pools(self.scheduler)
-        # With host memory, what is inserted would be copied there at once.
-        if settings.core == "rust" and not settings.host_policy:
+        if settings.core == "rust":
             require_core_for_torch(self.scheduler, settings.page_size)
         tree = self.scheduler.tree_cache
         self.sessions = Sessions(self.scheduler, settings.sessions)
