@@ -62,24 +62,31 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class EntrySection:
-    """A title, and entries below it; their kind, such as FALSIFIED, stands before each where there is no title."""
+    """A title, and entries below it, of which `more` are left out; their kind, such as FALSIFIED, stands before each where there is no title."""
 
     title: str
     kind: str
     entries: tuple[Entry, ...]
+    more: int = 0
 
 
-def sections(record: CampaignRecord) -> list[EntrySection]:
-    """Everything that is to be read of a campaign beside its verdict and its tables, what is wrong first."""
+def sections(record: CampaignRecord, causes: int | None = None) -> list[EntrySection]:
+    """Everything that is to be read of a campaign beside its verdict and its tables, what is wrong first.
+
+    Args:
+        causes: how many are shown; None for all.
+    """
+    groups = in_order(record)
+    shown = tuple(group_entry(group, record) for group in groups[:causes])
+    wrong = EntrySection("What is wrong", Status.FALSIFIED.value, shown, len(groups) - len(shown))
     found = (
-        ("What is wrong", Status.FALSIFIED.value, (group_entry(group, record) for group in in_order(record))),
         ("Errors", "", _errors(record)),
         ("Corpus", "corpus", _of_corpus(record)),
         ("Known defects", "known defect", _known(record)),
         ("Warnings of the campaign itself", "warning", map(Entry, record.warnings)),
         ("Notes", "", _left_out(record)),
     )
-    every = [EntrySection(title, kind, tuple(entries)) for title, kind, entries in found]
+    every = [wrong, *(EntrySection(title, kind, tuple(entries)) for title, kind, entries in found)]
     return [section for section in every if section.entries]
 
 
@@ -264,12 +271,12 @@ def markdown(record: CampaignRecord, directory: Path) -> str:
     outcome = verdict(record)
     lines = [f"# {outcome.word}: campaign {escaped(record.plan.id, 80)}", "", escaped(facts(record), 400), ""]
     lines += [f"- {escaped(reason, 400)}" for reason in (*outcome.reasons, evidence(record))]
-    for section in sections(record):
+    for section in sections(record, _MOST_CAUSES):
         shown = section.entries[: _MOST_CAUSES if section.kind == Status.FALSIFIED.value else _MOST_ENTRIES]
         lines += ["", f"## {section.title}", ""]
         for entry in shown:
             lines += entry_markdown(entry.without("expected", "actual", "not compared", "report"), 240)
-        more = len(section.entries) - len(shown)
+        more = section.more + len(section.entries) - len(shown)
         lines += [f"- and {more:,} more"] if more else []
     rows: dict[str, list[PropertyRecord]] = {}
     for row in by_status(record.properties):
@@ -390,7 +397,7 @@ def page(record: CampaignRecord, directory: Path) -> str:
         facts=facts(record),
         causes=causes,
         more=len(groups) - len(causes),
-        sections=[section for section in sections(record) if section.kind != Status.FALSIFIED.value],
+        sections=sections(record, 0),
         properties=by_status(record.properties),
         statuses=dict.fromkeys(row.status for row in by_status(record.properties)),
         tables=_tables(record),
