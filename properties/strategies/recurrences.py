@@ -397,12 +397,22 @@ class Batch(NamedSituations):
     # The same otherwise.
 
     def of_functions(self, offered: Sequence[str]) -> Batch:
-        """The same for one of these functions, where it is for another one."""
-        if self.function in offered:
-            return self
-        function = offered[_ALL.index(self.function) % len(offered)]
-        own, other = _sizes_of(self.function), _sizes_of(function)
-        return replace(self, function=function, sizes=other[own.index(self.sizes) % len(other)])
+        """The same for one of these functions, where it is for another one, without what that function does not take."""
+        found = self
+        if self.function not in offered:
+            function = offered[_ALL.index(self.function) % len(offered)]
+            own, other = _sizes_of(self.function), _sizes_of(function)
+            sizes = other[own.index(self.sizes) % len(other)]
+            found = replace(self, function=function, sizes=sizes)
+        if found.function in self.profile.without_shared_heads:
+            found = replace(found, sizes=replace(found.sizes, value_heads=found.sizes.heads))
+        if found.function in self.profile.without_drafts and found.drafts is not None:
+            rows = [
+                replace(row, accepted=1, slots=None if row.slots is None else row.slots[:1])
+                for row in found.rows
+            ]
+            found = replace(found, drafts=None, rows=tuple(rows))
+        return found
 
     def alone(self, row: int) -> Batch:
         """One of its rows without the others."""

@@ -214,8 +214,9 @@ def _bounded_difference(expected: Bounded, actual: Value, place: str) -> Differe
         else:
             is_right, wanted = own == other, f"{floats_of(other, expected.dtype)[0]!r} to the bit"
         if not is_right:
-            index = expected.index(at)
-            where = f"{place}[{', '.join(map(str, index))}]"
+            where = f"{place}[{', '.join(map(str, expected.index(at)))}]"
+            # Memory is observed as bytes.
+            index = (at * size,) if isinstance(actual.elements, bytes) else expected.index(at)
             return Difference(where, f"{found:.9g}", wanted, tensor=place, index=index)
     return None
 

@@ -32,6 +32,10 @@ class Profile(Variants):
     """Tokens of a chunk of the chunked kernels: a sequence that is continued at a multiple of it gives the same bytes."""
     accumulates: Mapping[str, str] = field(default_factory=dict, hash=False)
     """By function, the type in which a kernel accumulates, "input" for the type of its inputs, or "dot" for what tensor cores make of it: float32 where nothing is said."""
+    without_drafts: tuple[str, ...] = ()
+    """The functions whose rows have neither drafts nor accepted counts."""
+    without_shared_heads: tuple[str, ...] = ()
+    """The functions of which each head of values has queries and keys of its own."""
 
 
 DOCUMENTS = Profile()

@@ -1,0 +1,196 @@
+"""flash-linear-attention as a subject: its operations with a state, behind the protocol of docs/recurrences.md.
+
+fla takes the states of a batch, and no pool: slots are gathered before a call, and written behind it.
+"""
+# mypy: disable-error-code="no-untyped-def"
+# ruff: noqa: ARG001 - arguments are those of the protocol.
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from statecheck.subject.loading import PROJECTS
+
+STATECHECK_PROTOCOL = 2
+RELEASE = version("fla-core")
+KNOWN = "known.toml"
+PROFILE = {
+    # The products of chunks are made by `tl.dot`. Norms of the delta rule are rounded to the type of queries and keys.
+    "accumulates": {
+        "delta_recurrent": "input",
+        **dict.fromkeys(("delta_chunk", "gdn_chunk", "kda_chunk", "linear_chunk"), "dot"),
+    },
+    "without_drafts": ("conv_update", "delta_recurrent", "gdn_recurrent", "linear_recurrent"),
+    "without_shared_heads": ("delta_recurrent", "delta_chunk", "linear_recurrent", "linear_chunk"),
+}
+PROJECTS["fla"].require_supported(RELEASE)
+
+if not torch.cuda.is_available():
+    # Or else fla takes the driver for kernels without a GPU for a GPU.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        modules = [importlib.import_module(f"fla.utils{name}") for name in (".hardware", "")]
+    for module in modules:
+        vars(module).update(device="cpu", device_name="cpu", device_torch_lib=torch.cpu)
+
+
+def _operation(module: str, name: str) -> Callable[..., Any]:
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(f"fla.{module}"), name)
+    except (AttributeError, ImportError) as error:
+        raise NotImplementedError(f"fla.{module} has no {name}") from error
+    return found
+
+
+def _require(condition: bool, lacks: str) -> None:
+    if not condition:
+        raise NotImplementedError(lacks)
+
+
+def _on_rows(
+    operation: Callable[..., Any],
+    inputs: Mapping[str, Tensor | None],
+    like: Tensor,
+    states: Tensor,
+    slots: Tensor,
+    query_start_loc: Tensor,
+    has_state: Tensor | None = None,
+    *,
+    keys_first: bool = False,
+    **options: Any,
+) -> Tensor:
+    """Call an operation on the tokens of a batch, with the states of its rows; the output of all tokens, as `like`.
+
+    A row of padding has zeros for a state, and its state is not written.
+    """
+    starts, out = query_start_loc.long(), torch.zeros_like(like)
+    tokens = int(starts[-1])
+    if tokens == 0:
+        return out
+    there = (slots >= 0) & (starts.diff() > 0)
+    before = states[slots.clamp(min=0).long()]
+    before[~there if has_state is None else ~(there & has_state)] = 0
+    found, after = operation(
+        **{name: None if one is None else one[None, :tokens] for name, one in inputs.items()},
+        initial_state=before.transpose(-1, -2).contiguous() if keys_first else before,
+        output_final_state=True,
+        cu_seqlens=starts,
+        **options,
+    )
+    out[:tokens] = found[0]
+    after = after.transpose(-1, -2) if keys_first else after
+    states[slots[there].long()] = after[there].to(states.dtype)
+    return out
+
+
+def _delta(
+    module: str,
+    name: str,
+    inputs: Mapping[str, Tensor | None],
+    scale: float,
+    qk_l2norm: bool,
+    *rows: Any,
+    **options: Any,
+) -> Tensor:
+    """Call an operation of the delta rule."""
+    options |= {"scale": scale, "use_qk_l2norm_in_kernel": qk_l2norm}
+    return _on_rows(_operation(module, name), inputs, inputs["v"], *rows, **options)  # type: ignore[arg-type]
+
+
+def delta_recurrent(q, k, v, beta, scale, qk_l2norm, states, slots, query_start_loc, num_accepted):
+    """The delta rule, token by token."""
+    where = "ops.delta_rule", "fused_recurrent_delta_rule", {"q": q, "k": k, "v": v, "beta": beta}
+    return _delta(*where, scale, qk_l2norm, states, slots, query_start_loc, keys_first=True)
+
+
+def delta_chunk(q, k, v, beta, scale, qk_l2norm, states, slots, query_start_loc, has_state):
+    """The delta rule in chunks."""
+    _require(q.dtype != torch.float32, "float32 in chunks")
+    where = "ops.delta_rule", "chunk_delta_rule", {"q": q, "k": k, "v": v, "beta": beta}
+    return _delta(*where, scale, qk_l2norm, states, slots, query_start_loc, has_state, keys_first=True)
+
+
+def gdn_recurrent(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, num_accepted):
+    """The gated delta rule, token by token."""
+    where = "ops.gated_delta_rule", "fused_recurrent_gated_delta_rule"
+    inputs = {"q": q, "k": k, "v": v, "g": g, "beta": beta}
+    return _delta(*where, inputs, scale, qk_l2norm, states, slots, query_start_loc, state_v_first=True)
+
+
+def gdn_chunk(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, has_state):
+    """The gated delta rule in chunks."""
+    where = "ops.gated_delta_rule", "chunk_gated_delta_rule", {"q": q, "k": k, "v": v, "g": g, "beta": beta}
+    rows = states, slots, query_start_loc, has_state
+    return _delta(*where, scale, qk_l2norm, *rows, state_v_first=True)
+
+
+def kda_recurrent(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, num_accepted):
+    """The delta rule with a gate for each channel; with drafts the kernel reads and writes slots itself."""
+    inputs = {"q": q, "k": k, "v": v, "g": g, "beta": beta}
+    if num_accepted is None:
+        where = "ops.kda", "fused_recurrent_kda", inputs
+        return _delta(*where, scale, qk_l2norm, states, slots, query_start_loc, state_v_first=True)
+    _require(bool((slots >= 0).all()), "rows of padding with drafts")
+    out, _ = _operation("ops.kda.fused_recurrent", "fused_recurrent_kda_fwd")(
+        **{name: one.contiguous()[None] for name, one in inputs.items()},
+        initial_state=states,
+        scale=scale,
+        state_v_first=True,
+        cu_seqlens=query_start_loc.long(),
+        ssm_state_indices=slots,
+        num_accepted_tokens=num_accepted,
+        use_qk_l2norm_in_kernel=qk_l2norm,
+    )
+    return out[0]
+
+
+def kda_chunk(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, has_state):
+    """The delta rule with a gate for each channel, in chunks."""
+    where = "ops.kda", "chunk_kda", {"q": q, "k": k, "v": v, "g": g, "beta": beta}
+    rows = states, slots, query_start_loc, has_state
+    return _delta(*where, scale, qk_l2norm, *rows, state_v_first=True)
+
+
+def linear_recurrent(q, k, v, g, scale, states, slots, query_start_loc, num_accepted):
+    """Simple GLA, token by token."""
+    operation = _operation("ops.simple_gla", "fused_recurrent_simple_gla")
+    inputs, rows = {"q": q, "k": k, "v": v, "g": g}, (states, slots, query_start_loc)
+    return _on_rows(operation, inputs, v, *rows, scale=scale, state_v_first=True)
+
+
+def linear_chunk(q, k, v, g, scale, states, slots, query_start_loc, has_state):
+    """Simple GLA in chunks."""
+    operation = _operation("ops.simple_gla", "chunk_simple_gla")
+    inputs, rows = {"q": q, "k": k, "v": v, "g": g}, (states, slots, query_start_loc, has_state)
+    return _on_rows(operation, inputs, v, *rows, scale=scale, state_v_first=True)
+
+
+def conv_prefill(x, weight, bias, activation, states, slots, query_start_loc, has_state):
+    """Causal convolution; fla's window has an entry more, which is not read."""
+    window = torch.nn.functional.pad(states, (1, 0))
+    operation = _operation("modules.causal_conv1d", "causal_conv1d")
+    rows, options = (window, slots, query_start_loc, has_state), {"weight": weight, "bias": bias}
+    out = _on_rows(operation, {"x": x}, x, *rows, activation=activation, **options)
+    states.copy_(window[..., 1:])
+    return out
+
+
+def conv_update(x, weight, bias, activation, states, slots, query_start_loc, num_accepted):
+    """Causal convolution, a token of each row at a time."""
+    update = _operation("modules.causal_conv1d", "causal_conv1d_update")
+    out, starts, lengths = torch.zeros_like(x), query_start_loc[:-1], query_start_loc.diff()
+    for at in range(int(lengths.max())):
+        there = (slots >= 0) & (lengths > at)
+        tokens, chosen = (starts[there] + at).long(), slots[there].long()
+        if len(chosen):
+            window = torch.nn.functional.pad(states[chosen], (1, 0)).contiguous()
+            out[tokens], window = update(x[tokens], window, weight=weight, bias=bias, activation=activation)
+            states[chosen] = window[..., 1:]
+    return out

@@ -1,0 +1,69 @@
+"""The adapter of fla, on an operation in plain PyTorch with fla's arguments: states are gathered from slots and written back to them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from examples import recurrences_port
+from statecheck.execution.example import ExecutionContext, Falsified
+from statecheck.execution.executors import ordinary_port
+from statecheck.execution.registry import load_properties
+from statecheck.subject import Subject
+from subjects.plain import adapted
+
+LAWS = ("recurrence", "alone", "pieces", "padding")
+
+
+def fused_recurrent_simple_gla(
+    q: Any, k: Any, v: Any, g: Any, scale: float, initial_state: Any, cu_seqlens: Any, **_: Any
+) -> tuple[Any, Any]:
+    after = initial_state.clone()
+    slots = torch.arange(len(after), dtype=torch.int32)
+    gates = None if g is None else g[0]
+    out = recurrences_port.linear_recurrent(q[0], k[0], v[0], gates, scale, after, slots, cu_seqlens, None)
+    return out[None], after
+
+
+@pytest.fixture
+def fla(monkeypatch: pytest.MonkeyPatch) -> Iterator[Subject]:
+    """The adapter, of a library that has one operation."""
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.6.0")
+    for name in ("fla", "fla.utils", "fla.utils.hardware", "fla.ops", "fla.ops.simple_gla"):
+        module = ModuleType(name)
+        module.__path__ = []
+        monkeypatch.setitem(sys.modules, name, module)
+    vars(sys.modules["fla.ops.simple_gla"])["fused_recurrent_simple_gla"] = fused_recurrent_simple_gla
+    monkeypatch.delitem(sys.modules, "subjects.fla", raising=False)
+    yield adapted(import_module("subjects.fla"), "fla")
+    sys.modules.pop("subjects.fla", None)
+
+
+def explore(subject: Subject, law: str) -> ExecutionContext:
+    context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
+    load_properties()[f"recurrent-kernels/{law}"].explore(context, seed=1, max_examples=150)
+    return context
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_states_of_rows_are_gathered_and_written_back(fla: Subject, law: str) -> None:
+    context = explore(fla, law)
+    assert set(context.counts.configurations) == {"linear_recurrent"}
+    assert any("fla.ops.kda has no" in reason for reason in context.counts.not_offered)
+
+
+def test_a_state_that_is_not_written_back_is_found(fla: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(initial_state: Any, **arguments: Any) -> tuple[Any, Any]:
+        out, _ = fused_recurrent_simple_gla(initial_state=initial_state, **arguments)
+        return out, initial_state
+
+    monkeypatch.setattr(sys.modules["fla.ops.simple_gla"], "fused_recurrent_simple_gla", lost)
+    with pytest.raises(Falsified):
+        explore(fla, "recurrence")
