@@ -344,6 +344,10 @@ class Example:
                 self.context.counts.unverified[self.configuration] = reason
             self._leave(self.context.counts.not_offered, reason)
 
+    def lacks(self, reason: str) -> NoReturn:
+        """End the example: the subject does not offer what it is about, for this reason."""
+        self._leave(self.context.counts.not_offered, reason)
+
     def _leave(self, counted: Counter[str], reason: str) -> NoReturn:
         self.compare_rest()
         if not self.is_compared:

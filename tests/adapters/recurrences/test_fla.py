@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from examples import recurrences_port
+from properties.strategies.recurrences import RECURRENT
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import load_properties
@@ -67,3 +69,10 @@ def test_a_state_that_is_not_written_back_is_found(fla: Subject, monkeypatch: py
     monkeypatch.setattr(sys.modules["fla.ops.simple_gla"], "fused_recurrent_simple_gla", lost)
     with pytest.raises(Falsified):
         explore(fla, "recurrence")
+
+
+def test_drafts_are_not_applicable_where_no_function_takes_them(fla: Subject) -> None:
+    fla.profile = replace(fla.profile, without_drafts=tuple(sorted(RECURRENT)))
+    context = explore(fla, "drafts")
+    assert set(context.counts.not_offered) == {"a function that takes drafts"}
+    assert context.counts.not_offered.total() == context.counts.examples
