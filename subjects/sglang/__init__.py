@@ -10,8 +10,10 @@ from pathlib import Path
 
 from statecheck.subject.known import known_in
 from statecheck.subject.loading import PROJECTS
+from statecheck.subject.profile import Profile
 from subjects import Subject
 from subjects.sglang.engine.core import RadixEngine, RadixSettings, RadixStep
+from subjects.sglang.recurrences import WITHOUT_DRAFTS, Recurrences
 from subjects.sglang.release import RELEASE_NAME
 from subjects.sglang.shapes import MambaStateShapeCalculator
 from subjects.sglang.state_slots import StateSlots
@@ -25,6 +27,7 @@ __all__ = [
     "RadixEngine",
     "RadixSettings",
     "RadixStep",
+    "Recurrences",
     "StateSlots",
     "StateTransfer",
     "TrackingPlan",
@@ -38,6 +41,9 @@ SUBJECT = Subject(
     "sglang",
     sys.modules[__name__],
     known_in(KNOWN, RELEASE_NAME, CONDITIONS),
+    profile=Profile(
+        accumulates=dict.fromkeys(("conv_update", "conv_prefill"), "input"), without_drafts=WITHOUT_DRAFTS
+    ),
     refuses=False,
     release=RELEASE_NAME,
     is_adapter=True,

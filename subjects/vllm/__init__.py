@@ -32,7 +32,7 @@ def _offered() -> Iterator[tuple[str, Any]]:
     unchanged = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
     for module, names in unchanged.items():
         yield from ((name, optional(f"{module}:{name}")) for name in names)
-    for topic in ("functions", "builders", "align", "engine.core", "transfers"):
+    for topic in ("functions", "builders", "align", "recurrences", "engine.core", "transfers"):
         adapter = importlib.import_module(f"{__name__}.{topic}")
         yield from ((name, getattr(adapter, name)) for name in adapter.__all__)
 

@@ -181,6 +181,8 @@ def profile_of(release: tuple[int, ...]) -> Profile:
         gdn_padded_tokens=release < (0, 31),
         keeps_all_blocks=release < (0, 32),
         gdn_plain_decodes=release < (0, 32),
+        null_slots=(0,),
+        accumulates={"conv_update": "input", "conv_prefill": "input", "gdn_chunk": "dot"},
         # Of releases before this one it was not read since when.
         blocks_wider_than_steps=release >= (0, 33),
         pointer_dtype="uint64",

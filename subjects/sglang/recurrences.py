@@ -1,0 +1,155 @@
+"""The release's kernels of recurrences, by the names of docs/recurrences.md. Its kernels for decodes take a token of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from statecheck.subject.subject import first_offered
+from subjects.sglang.release import RELEASE_NAME
+
+__all__ = ["WITHOUT_DRAFTS", "Recurrences"]
+assert RELEASE_NAME, "the release is looked at first, so that its packages can be imported"
+_CONV = "sglang.kernels.ops.mamba.causal_conv1d_triton"
+_SSM = "sglang.kernels.ops.mamba.triton_ops.mamba_ssm:selective_state_update"
+_GDN = "sglang.kernels.ops.attention.fla.fused_recurrent:fused_recurrent_gated_delta_rule"
+WITHOUT_DRAFTS = ("conv_update", "ssm_update", "gdn_recurrent")
+"""Drafts go through other arguments, which name buffers of their own and no slots."""
+
+
+@contextmanager
+def _on_device(tensor: Any) -> Iterator[None]:
+    """Let the release make the device of a tensor the current one, where torch has nothing of that name for a CPU."""
+    module: Any = torch.get_device_module(tensor.device)
+    if hasattr(module, "device"):
+        yield
+        return
+    module.device = nullcontext
+    try:
+        yield
+    finally:
+        del module.device
+
+
+def _decodes(slots: Any, query_start_loc: Any) -> Iterator[tuple[Any, Any]]:
+    """For the first token of each row, the second, and so on: their places, and the slots of their rows."""
+    starts, lengths = query_start_loc[:-1], query_start_loc.diff()
+    for at in range(int(lengths.max())):
+        there = lengths > at
+        yield (starts[there] + at).long(), slots[there]
+
+
+class Recurrences:
+    """The functions, by what they compute."""
+
+    @staticmethod
+    def conv_update(
+        x: Any,
+        weight: Any,
+        bias: Any,
+        activation: Any,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        _num_accepted: Any,
+    ) -> Any:
+        """Causal convolution for decodes."""
+        out, update = torch.zeros_like(x), first_offered(f"{_CONV}:causal_conv1d_update")
+        for tokens, named in _decodes(slots, query_start_loc):
+            out[tokens] = update(x[tokens], states, weight, bias, activation, conv_state_indices=named)
+        return out
+
+    @staticmethod
+    def conv_prefill(
+        x: Any,
+        weight: Any,
+        bias: Any,
+        activation: Any,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        has_state: Any,
+    ) -> Any:
+        """Causal convolution for prompts."""
+        found = first_offered(f"{_CONV}:causal_conv1d_fn")(
+            x.T,
+            weight,
+            bias,
+            states,
+            query_start_loc,
+            query_start_loc.diff().tolist(),
+            cache_indices=slots,
+            has_initial_state=has_state,
+            activation=activation,
+        )
+        return found.T.contiguous()
+
+    @staticmethod
+    def ssm_update(
+        x: Any,
+        dt: Any,
+        A: Any,
+        B: Any,
+        C: Any,
+        D: Any,
+        z: Any,
+        dt_bias: Any,
+        dt_softplus: bool,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        _num_accepted: Any,
+    ) -> Any:
+        """Selective state update."""
+        result, update = torch.zeros_like(x), first_offered(_SSM)
+        # The release raises a TypeError where one of them is None, its default: docs/findings/triage.md.
+        nothing = torch.zeros(A.shape[:2], device=x.device)
+        D = nothing if D is None else D
+        if dt_bias is None:
+            dt_bias = nothing[:, :1].expand(A.shape[:2]) if A.stride(-1) == 0 else nothing
+        for tokens, named in _decodes(slots, query_start_loc):
+            out = torch.zeros_like(x[tokens])
+            times = dt[tokens]
+            # One time for a head is a view with stride 0, from which the kernel sees that there is one.
+            times = times[..., :1].expand(times.shape) if dt.stride(-1) == 0 else times
+            rest = {"z": None if z is None else z[tokens], "dt_bias": dt_bias, "dt_softplus": dt_softplus}
+            inputs = x[tokens], times, A, B[tokens], C[tokens], D
+            with _on_device(x):
+                update(states, *inputs, **rest, state_batch_indices=named, out=out)
+            result[tokens] = out
+        return result
+
+    @staticmethod
+    def gdn_recurrent(
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any,
+        beta: Any,
+        scale: float,
+        qk_l2norm: bool,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        _num_accepted: Any,
+    ) -> Any:
+        """The gated delta rule, token by token, on gathered states that are written back."""
+        there = (slots >= 0) & (query_start_loc.diff() > 0)
+        before = states[slots.clamp(min=0).long()].contiguous()
+        tokens, out = int(query_start_loc[-1]), torch.zeros_like(v)
+        if tokens:
+            with _on_device(v):
+                found, after = first_offered(_GDN)(
+                    *(one[None, :tokens] for one in (q, k, v, g, beta)),
+                    scale=scale,
+                    initial_state=before,
+                    output_final_state=True,
+                    cu_seqlens=query_start_loc.long(),
+                    use_qk_l2norm_in_kernel=qk_l2norm,
+                )
+            out[:tokens] = found.reshape(out[:tokens].shape)
+            states[slots[there].long()] = after[there].to(states.dtype)
+        return out

@@ -1,0 +1,251 @@
+"""Kernels of recurrences of a release, by the names of docs/recurrences.md.
+
+What the release's layers do around a kernel is done here: states of prompts are gathered and written back, and an absent `D` is zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from statecheck.subject.subject import NotOffered, first_offered
+
+__all__ = ["Recurrences"]
+_CONV = "vllm.model_executor.layers.mamba.ops.causal_conv1d"
+_SSM = "vllm.model_executor.layers.mamba.ops.mamba_ssm"
+_FLA = ("vllm.third_party.flash_linear_attention.ops", "vllm.model_executor.layers.fla.ops")
+NULL = 0
+
+
+def _fla(place: str) -> Any:
+    return first_offered(*(f"{package}.{place}" for package in _FLA))
+
+
+@contextmanager
+def _launch_of_defaults(states: Any) -> Iterator[None]:
+    """Let the release launch as on a GPU that it has not tuned for, where it would ask for the GPU's name."""
+    if states.is_cuda:
+        yield
+        return
+    default = first_offered(f"{_SSM}:_get_default_ssm_launch_config")
+    with first_offered(f"{_SSM}:override_ssm_config")(default(states.shape[-1], False)):
+        yield
+
+
+def _longest(query_start_loc: Any) -> int:
+    return int(query_start_loc.diff().max())
+
+
+def _in_rows(
+    operation: Any, inputs: dict[str, Any], states: Any, slots: Any, starts: Any, has_state: Any
+) -> Any:
+    """Call a chunked operation as a layer does: for rows with tokens, on gathered states that are written back."""
+    there = (slots != NULL) & (starts.diff() > 0)
+    out = torch.zeros_like(inputs["v"])
+    rows = (starts.diff() > 0).nonzero().flatten()
+    if not len(rows):
+        return out
+    # Rows without tokens lie nowhere: the rows around them are the same without them.
+    cut = torch.cat([starts[:1], starts[1:][rows]]).long()
+    before = states[slots[rows].long()].contiguous()
+    before[~(has_state & there)[rows]] = 0
+    tokens = int(cut[-1])
+    given = {name: one[None, :tokens] for name, one in inputs.items() if isinstance(one, torch.Tensor)}
+    rest = {name: one for name, one in inputs.items() if name not in given}
+    found, after = operation(**given, **rest, initial_state=before, output_final_state=True, cu_seqlens=cut)
+    out[:tokens] = found[0]
+    kept = there[rows]
+    states[slots[rows][kept].long()] = after[kept].to(states.dtype)
+    return out
+
+
+class Recurrences:
+    """The functions, by what they compute."""
+
+    @staticmethod
+    def conv_update(
+        x: Any,
+        weight: Any,
+        bias: Any,
+        activation: Any,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        num_accepted: Any,
+    ) -> Any:
+        """Causal convolution for decodes."""
+        lengths = query_start_loc.diff()
+        if num_accepted is None and len(set(lengths[(slots != NULL) & (lengths > 0)].tolist())) > 1:
+            # A shorter row keeps its old window: docs/findings/triage.md.
+            raise NotOffered("causal_conv1d_update of rows of several lengths without drafts")
+        drafts = states.shape[2] - weight.shape[1] + 2
+        return first_offered(f"{_CONV}:causal_conv1d_update")(
+            x,
+            states,
+            weight,
+            bias,
+            activation,
+            conv_state_indices=slots,
+            num_accepted_tokens=num_accepted,
+            query_start_loc=query_start_loc,
+            max_query_len=int(lengths.max()) if num_accepted is None else drafts,
+            out=torch.zeros_like(x, memory_format=torch.contiguous_format),
+        )
+
+    @staticmethod
+    def conv_prefill(
+        x: Any,
+        weight: Any,
+        bias: Any,
+        activation: Any,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        has_state: Any,
+    ) -> Any:
+        """Causal convolution for prompts."""
+        found = first_offered(f"{_CONV}:causal_conv1d_fn")(
+            x.T,
+            weight,
+            bias,
+            states,
+            query_start_loc,
+            cache_indices=slots,
+            has_initial_state=has_state,
+            activation=activation,
+            pad_slot_id=NULL,
+        )
+        return found.T.contiguous()
+
+    @staticmethod
+    def ssm_update(
+        x: Any,
+        dt: Any,
+        A: Any,
+        B: Any,
+        C: Any,
+        D: Any,
+        z: Any,
+        dt_bias: Any,
+        dt_softplus: bool,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        num_accepted: Any,
+    ) -> Any:
+        """Selective state update."""
+        out = torch.zeros_like(x, memory_format=torch.contiguous_format)
+        nothing = torch.zeros(A.shape[:2], device=x.device)
+        if dt_bias is None:
+            dt_bias = nothing[:, :1].expand(A.shape[:2]) if A.stride(-1) == 0 else nothing
+        with _launch_of_defaults(states):
+            first_offered(f"{_SSM}:selective_state_update")(
+                states,
+                x,
+                dt,
+                A,
+                B,
+                C,
+                nothing if D is None else D,
+                dt_bias,
+                z=z,
+                dt_softplus=dt_softplus,
+                state_batch_indices=slots,
+                out=out,
+                num_accepted_tokens=num_accepted,
+                cu_seqlens=query_start_loc,
+            )
+        return out
+
+    @staticmethod
+    def gdn_recurrent(
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any,
+        beta: Any,
+        scale: float,
+        qk_l2norm: bool,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        num_accepted: Any,
+    ) -> Any:
+        """The gated delta rule, token by token. The kernel writes the state behind each token to a slot of its own."""
+        longest = _longest(query_start_loc)
+        if num_accepted is None and longest > 1:
+            slots = slots[:, None].repeat(1, longest)
+        found, _ = _fla("fused_recurrent:fused_recurrent_gated_delta_rule")(
+            *(one[None] for one in (q, k, v, g, beta)),
+            scale,
+            states,
+            True,
+            cu_seqlens=query_start_loc,
+            ssm_state_indices=slots,
+            num_accepted_tokens=num_accepted,
+            use_qk_l2norm_in_kernel=qk_l2norm,
+        )
+        return found.reshape(v.shape)
+
+    @staticmethod
+    def gdn_chunk(
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any,
+        beta: Any,
+        scale: float,
+        qk_l2norm: bool,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        has_state: Any,
+    ) -> Any:
+        """The gated delta rule in chunks."""
+        if q.dtype == torch.float32:
+            raise NotOffered("chunk_gated_delta_rule of float32")
+        inputs = {
+            "q": q,
+            "k": k,
+            "v": v,
+            "g": g,
+            "beta": beta,
+            "scale": scale,
+            "use_qk_l2norm_in_kernel": qk_l2norm,
+        }
+        operation = _fla("chunk:chunk_gated_delta_rule")
+        return _in_rows(operation, inputs, states, slots, query_start_loc, has_state)
+
+    @staticmethod
+    def kda_recurrent(
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any,
+        beta: Any,
+        scale: float,
+        qk_l2norm: bool,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        num_accepted: Any,
+    ) -> Any:
+        """The delta rule with a gate for each channel, token by token."""
+        if num_accepted is not None:
+            raise NotOffered("fused_recurrent_kda with drafts")
+        if k.shape != v.shape or k.shape[-1] & (k.shape[-1] - 1):
+            raise NotOffered("fused_recurrent_kda of keys that are not like values, or of no power of two")
+        longest = _longest(query_start_loc)
+        found, _ = _fla("kda:fused_recurrent_kda")(
+            *(one[None] for one in (q, k, v, g, beta)),
+            scale,
+            states,
+            True,
+            qk_l2norm,
+            cu_seqlens=query_start_loc,
+            ssm_state_indices=slots[:, None].repeat(1, longest) if longest > 1 else slots,
+        )
+        return found.reshape(v.shape)
