@@ -8,6 +8,7 @@ any feature; when all requests are gone every block and slot is free. Source: co
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from oracle.lifecycle.broken_laws import Broken
@@ -176,18 +177,23 @@ class LiveLaws:
                 return
 
     def _attention(self, request: LiveRequest, row: ForwardRow, owners: Sequence[Owner]) -> Iterator[Broken]:
-        wanted = [request.state(at + 1) for at in range(request.computed)]
+        # Where the worker has another count of computed tokens, that is said already.
+        count = min(request.computed, row.computed)
+        wanted = [request.state(at + 1) for at in range(count)]
         for layer, keys in enumerate(row.keys):
-            wrong = [at for at, (key, right) in enumerate(zip(keys, wanted, strict=False)) if key != right]
+            read = enumerate(
+                zip_longest(keys if row.computed == request.computed else keys[:count], wanted, fillvalue=0)
+            )
+            wrong = [(at, key) for at, (key, right) in read if key != right]
             if wrong:
-                key = keys[wrong[0]]
-                column = request.id, 0, wrong[0] // self.block_sizes[0]
+                at, key = wrong[0]
+                column = request.id, 0, at // self.block_sizes[0]
                 block = next((block for *place, block in owners if tuple(place) == column), 0)
                 yield (
                     "attention",
-                    f"attention layer {layer} of {request.id} reads {self.known.meaning(key)} at token {wrong[0]}",
+                    f"attention layer {layer} of {request.id} reads {self.known.meaning(key)} at token {at}",
                     f"should read its own, of {request.computed} computed tokens",
-                    self._about(request.id, wrong[0] + 1, [key], (0, block)),
+                    self._about(request.id, at + 1, [key], (0, block)),
                 )
                 return
 
@@ -225,6 +231,14 @@ class LiveLaws:
         where = (
             f"of block {access.blocks[1]} of group {access.group}" if access.initial else "without a block"
         )
+        if not (access.temporal or access.windows):
+            seen = f"the forward of {request.id} shows no state of group {access.group}"
+            yield (
+                "read",
+                seen,
+                "should show the state that it reads",
+                {"request": request.id, "group": access.group},
+            )
         for state in access.temporal:
             if state != right:
                 yield (
@@ -297,7 +311,8 @@ class LiveLaws:
         """What stands in a block instead of the state after `count` tokens; nothing where it is that one."""
         if kind == "keys":
             first = (count - 1) // self.block_sizes[group] * self.block_sizes[group]
-            pairs = zip(content, range(first, count), strict=False)
+            # What is missing of the content is not there: it counts as zeros.
+            pairs = zip_longest(content[: count - first], range(first, count), fillvalue=0)
             return next(([key] for key, at in pairs if key != request.state(at + 1)), [])
         if kind == "temporal":
             return [] if content == request.state(count) else [content]

@@ -43,6 +43,16 @@ def shared(*owner: Any, **others: Any) -> Change:
     return of_step(owners_after=[*prefill().owners, owner], references=[*counts.items()], **others)
 
 
+def unseen(seen: ObservedStep) -> None:
+    """What the group read is not said."""
+    seen.rows[0].groups[0] = replace(seen.rows[0].groups[0], temporal=(), windows=())
+
+
+def no_keys(seen: ObservedStep) -> None:
+    """A published block of attention of which no key is shown."""
+    seen.published = [(0, 1, "r0", 4, [("keys", ())]), *seen.published[1:]]
+
+
 COUNTS, OTHER_TOKENS = of_row(0, computed=1), of_row(0, tokens=(1, 2, 3, 9))
 TWICE, ELSEWHERE = of_row(0, groups=prefill().rows[0].groups * 2), of_group(0, written=(2, 3))
 SAYS = of_step(outputs={"r0": (NEXT + 1,)})
@@ -54,6 +64,9 @@ UNWRITTEN = (1, 2, "r0", 4, [("conv", tuple(STATES[2:])), ("temporal", STATES[1]
     [
         (of_group(0, temporal=(STATES[0],)), "read"),
         (of_group(0, windows=((0, STATES[0]),)), "read"),
+        (unseen, "read"),
+        (no_keys, "published"),
+        (of_row(0, keys=((STATES[0],),)), "attention"),
         (COUNTS, "computed"),
         (OTHER_TOKENS, "tokens"),
         (TWICE, "metadata"),

@@ -94,7 +94,7 @@ def hurried(campaign: Campaign, is_through: Callable[[PropertyState], bool]) -> 
 
 def _is_through(one: PropertyState) -> bool:
     if one.buckets:
-        return bool(one.buckets - one.unshrunk)
+        return not one.unshrunk
     return one.status is not Status.NOT_TESTED and not one.deaths
 
 
