@@ -205,9 +205,9 @@ def test_gdn_builder_no_drafts(trial: Example, session: Session) -> None:
     metadata = built(trial, replace(session, steps=(step,)))
     masks = metadata["spec_sequence_masks"]
     for r, row in undrafted(step, plain=trial.profile.gdn_plain_decodes):
-        seen, accepted = f"row {r} is no speculative row", f"accepted {row.accepted} tokens in the last step"
+        wanted = f"should be a speculative row: it accepted {row.accepted} tokens in the last step"
         marked = masks is not None and bool(masks.values()[r])
-        trial.holds(marked, seen, accepted, place="speculative rows")
+        trial.holds(marked, f"row {r} is no speculative row", wanted, place="speculative rows")
         # Speculative rows keep the order of the batch, so a row's place is the number of marks before it.
         place = sum(map(bool, masks.values()[:r]))
         count = metadata["num_accepted_tokens"].values()[place]
