@@ -237,7 +237,7 @@ class Summary:
         for one in self._evidence.values():
             yield from one.lines()
         counted = Counter(self._by_property().values())
-        counts = ", ".join(f"{counted[status]} {status.value}" for status in Status if counted[status])
+        counts = ", ".join(f"{counted[status]} {status.value}" for status in WORST_FIRST if counted[status])
         yield f"statecheck: {counts}"
         if self.is_void:
             yield "statecheck: nothing was compared, so nothing is known about this subject"
