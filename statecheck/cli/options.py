@@ -108,7 +108,7 @@ def _no_subject() -> str:
     ports = [
         path.stem for path in files if declared.search(path.read_text(encoding="utf-8", errors="replace"))
     ]
-    installed = [project.subject for project in PROJECTS.values() if find_spec(project.package)]
+    installed = [project.subject for project in PROJECTS.values() if find_spec(project.imports)]
     seen = (
         ", ".join(f"--subject {name}" for name in (*ports, *installed))
         or "no port in this folder, and no project that has an adapter"

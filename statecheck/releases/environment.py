@@ -155,7 +155,7 @@ def _make(release: Release) -> None:
         _install(release, [*only, f"{project.package}=={release.version}"], ingredients["pins"])
         if not project.keeps_libraries and any(pin.endswith("+cpu") for pin in ingredients["pins"]):
             # What was compiled for a GPU cannot be loaded beside a torch that has none; it is 90 % of a release.
-            for path in (packages / project.package).rglob("*.so"):
+            for path in (packages / project.imports).rglob("*.so"):
                 path.unlink()
     # Where this environment has all that a checkout takes, no index is needed.
     if release.checkout is None or _import_error(release):
@@ -255,7 +255,7 @@ def _required(lines: Iterable[str]) -> Mapping[str, SpecifierSet]:
 
 def version_of(checkout: Path, project: Project) -> str:
     """The version that a checkout was built as, that of its latest tag, or 999: newer than all."""
-    path = checkout / project.package / "_version.py"
+    path = checkout / project.imports / "_version.py"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if built := re.search(r"^__version__ = .*?['\"](\d[\w.+]*)['\"]", text, re.MULTILINE):
         return built[1]

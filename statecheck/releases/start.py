@@ -60,7 +60,7 @@ class ChosenRelease:
         release = release_of(self.version, self.project) if self.version else None
         if not self.path or self.project.takes_library:
             return release
-        folder, package = self._full_path, self.project.package
+        folder, package = self._full_path, self.project.imports
         if not (folder / package / "__init__.py").is_file():
             rule = f"a folder with {package}/__init__.py"
             raise ValueError(f"{self.project.option}-path = {self.path!r}, but should be {rule}")
@@ -129,7 +129,7 @@ def go_on_in_release(subject: str, chosen: ChosenRelease | None, command: Sequen
             print(f"statecheck: {release}, with {python}", flush=True)
             variables = rooms.added_to({**os.environ, **remembered(), **release.variables})
             os.execve(python, [python, "-m", *command], variables)  # noqa: S606 - a command of our own
-    elif project is not None and find_spec(project.package) is None and not os.environ.get(LIBRARY):
+    elif project is not None and find_spec(project.imports) is None and not os.environ.get(LIBRARY):
         rule = (
             f"importable, or {project.option} {project.example} (a release) or {project.option}-path be given"
         )
@@ -138,8 +138,8 @@ def go_on_in_release(subject: str, chosen: ChosenRelease | None, command: Sequen
 
 def is_here(release: Release) -> bool:
     """Whether this interpreter imports just that."""
-    package = release.project.package
-    spec, installed = find_spec(package), installed_version(package)
+    package = release.project.imports
+    spec, installed = find_spec(package), installed_version(release.project.package)
     if spec is None or spec.origin is None or not installed:
         return False
     if release.checkout is not None:

@@ -137,6 +137,7 @@ class Project:
         undeclared: what importing takes although releases do not require it.
         keeps_libraries: its compiled libraries load beside a torch for CPUs.
         distribution: and package, "" where they are called as the subject.
+        imported: the package, "" where it is called as the distribution.
         module: that adapts it, "" for the package of the subject's name in `subjects`.
         takes_library: a compiled library stands in for a release.
     """
@@ -152,12 +153,18 @@ class Project:
     keeps_libraries: bool = False
     module: str = ""
     distribution: str = ""
+    imported: str = ""
     takes_library: bool = False
 
     @property
     def package(self) -> str:
         """The distribution and the package."""
         return self.distribution or self.subject
+
+    @property
+    def imports(self) -> str:
+        """The package that is imported."""
+        return self.imported or self.package
 
     @property
     def option(self) -> str:
