@@ -9,7 +9,15 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from properties.strategies.orders import reorderings
-from properties.strategies.recurrences import CHUNKED, CONTINUED_BY, NOBODY, RECURRENT, Batch, Row, batches
+from properties.strategies.recurrences import (
+    CHUNKED,
+    CONTINUED_BY,
+    NO_REQUEST,
+    RECURRENT,
+    Batch,
+    Row,
+    batches,
+)
 from statecheck.case.values import Returned
 from statecheck.execution.example import Example
 from statecheck.execution.registry import Configuration, prop
@@ -90,7 +98,7 @@ def real_rows(batch: Batch) -> list[int]:
 def outputs_and_states_are_the_recurrence(trial: Example, batch: Batch, group: Sequence[str]) -> None:
     """A kernel computes the recurrence within the bound of its arithmetic.
 
-    Only the slots that rows name change, tokens of padding write nothing, and what nobody may read is in no output.
+    Only the slots that rows name change, tokens of padding write nothing, and what no kernel may read is in no output.
     """
     trial.agrees(*offered_of(trial, batch, group).steps())
 
@@ -221,7 +229,7 @@ def padding_changes_nothing(
     """Rows and tokens of padding change nothing."""
     batch = offered_of(trial, batch, group)
     rows = list(batch.rows)
-    rows.insert(place, Row(NOBODY, 0, tokens, None))
+    rows.insert(place, Row(NO_REQUEST, 0, tokens, None))
     padded = replace(batch, rows=tuple(rows), spare_tokens=spare)
     outcomes = trial.returned(*batch.steps()), trial.returned(*padded.steps(1))
     pairs = list(zip(real_rows(batch), real_rows(padded), strict=True))

@@ -1,4 +1,4 @@
-"""Batches for kernels of recurrences: rows of sequences, slots of a pool, and memory around all of it that nobody may read."""
+"""Batches for kernels of recurrences: rows of sequences, slots of a pool, and memory around all of it that no kernel may read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CHUNKED = ("conv_prefill", "ssd_prefill", "delta_chunk", "gdn_chunk", "kda_chunk
 """Functions that cut rows into chunks: rows may begin without a state."""
 _ALL = (*RECURRENT, *CHUNKED)
 CONTINUED_BY = dict(zip(CHUNKED, RECURRENT, strict=True))
-NOBODY = 99
+NO_REQUEST = 99
 """The sequence of a row of padding."""
 SSD_CHUNK = 16
 """Tokens of a chunk, where the caller chooses."""
@@ -102,7 +102,7 @@ class Batch(NamedSituations):
         spare_tokens: behind the last row.
         gap: elements between the slots of the pool.
         column: slots are a column, or a few neighbouring ones, of a wider table.
-        poisoned: what nobody may read is NaN, or else numbers.
+        poisoned: what no kernel may read is NaN, or else numbers.
     """
 
     function: str
@@ -170,7 +170,7 @@ class Batch(NamedSituations):
         return row.slots is not None
 
     def _by_token(self, name: str, width: int) -> list[float]:
-        """Numbers of every token on the axis, by its sequence and its place in it; of tokens of padding what nobody may read."""
+        """Numbers of every token on the axis, by its sequence and its place in it; of tokens of padding what no kernel may read."""
         found = list[float]()
         numbers = self._numbers(name)
         for row in self.rows:
@@ -183,7 +183,7 @@ class Batch(NamedSituations):
         return [float("nan") if self.poisoned else 3.0] * count
 
     def let_pool(self, name: str) -> Let:
-        """The pool: the state of each row in its slots, and what nobody may read elsewhere."""
+        """The pool: the state of each row in its slots, and what no kernel may read elsewhere."""
         view = self.pool(name)
         assert view.strides is not None
         size = view.offset + view.strides[0] * view.shape[0]
@@ -527,7 +527,7 @@ def batches(
         for number, (first, length, accepted, is_fresh) in enumerate(drawn)
     ]
     if padding and draw(st.booleans()):
-        rows.insert(draw(st.integers(0, len(rows))), Row(NOBODY, 0, draw(st.integers(0, 1)), None))
+        rows.insert(draw(st.integers(0, len(rows))), Row(NO_REQUEST, 0, draw(st.integers(0, 1)), None))
     function = draw(st.sampled_from(group))
     return noted(
         Batch(

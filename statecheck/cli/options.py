@@ -90,7 +90,7 @@ class OptionsCommand(click.Command):
             unnamed = context.get_parameter_source("subject") is ParameterSource.DEFAULT
             if chosen and unnamed:
                 options.subject = chosen.project.subject
-            # A case may be replayed on `impl`; a campaign on `impl` outside of a checkout tells nobody about code of their own.
+            # A case may be replayed on `impl`; outside of a checkout a campaign on `impl` says nothing about the code there.
             elif (
                 context.info_name != "replay" and options.subject == "impl" and unnamed and not is_checkout()
             ):
@@ -102,7 +102,7 @@ class OptionsCommand(click.Command):
 
 
 def _no_subject() -> str:
-    """Outside of a checkout nobody means the implementation that comes with statecheck: what to say in place of verifying it."""
+    """What to say in place of a campaign on the implementation that comes with statecheck, which is of no use outside of a checkout."""
     declared = re.compile(r"^STATECHECK_(PROTOCOL|SEQUENCES) *=", re.MULTILINE)
     files = sorted(working_folder().glob("*.py"))
     ports = [

@@ -358,7 +358,7 @@ def test_a_state_is_that_of_a_request_that_has_come_to_it() -> None:
 
 def published_of(name: str, *counts: int) -> list[Any]:
     """Blocks of four tokens of attention, and of a recurrent group, that may be hit; what they hold is another law's."""
-    attention = [(0, 10 + count, name, count, []) for count in counts]
+    attention: list[Any] = [(0, 10 + count, name, count, []) for count in counts]
     return [*attention, *((1, 30 + count, name, count, []) for count in counts)]
 
 

@@ -1,4 +1,4 @@
-"""Batches of recurrences reach every situation that they name, and hold what nobody may read apart from what is read."""
+"""Batches of recurrences reach every situation that they name, and hold what no kernel may read apart from what is read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EITHER = {
     "inputs of half precision",
     "another order of programs",
 }
-REACHED = {
+REACHED: dict[tuple[str, ...], set[str]] = {
     RECURRENT: EITHER | {"drafts", "several accepted tokens", "sizes that are no powers of two"},
     CHUNKED: EITHER | {"a row without a state", "several chunks"},
 }
