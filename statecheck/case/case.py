@@ -293,8 +293,8 @@ VARIABLES = frozenset({"VLLM_SSM_CONV_STATE_LAYOUT"})
 """What a call may have in its environment: any other variable could name code."""
 MOST_BYTES = 64 * 2**30
 """Memory of all tensors of a case, written to or not. What the strategies draw comes to 10 GiB, nearly all of it untouched."""
-MOST_RUNS = 1 << 20
-"""Pieces of memory of one view, each of which costs time by itself."""
+MOST_RUNS = 1 << 26
+"""Pieces of memory of one view. The strategies draw 2**25 blocks with a gap behind each; where pieces are listed, `values` allows fewer."""
 _MOST_WRITTEN = 1 << 24
 _MOST_AXES = 64
 """As many as torch has. Each axis takes part in products, of which thousands take minutes."""

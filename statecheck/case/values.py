@@ -172,10 +172,18 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
+MOST_LISTED_RUNS = 1 << 20
+"""Pieces of memory of a view that is observed, each of which costs time by itself."""
+
+
 def _runs(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> tuple[tuple[int, ...], int]:
     if 0 in shape:
         return (), 0
     (axes, length), starts = outer_axes(shape, strides), [offset]
+    if prod(size for size, _ in axes) > MOST_LISTED_RUNS:
+        raise ValueError(
+            f"shape = {shape}, but should be in at most {MOST_LISTED_RUNS} pieces of memory where all are compared"
+        )
     for size, stride in axes:
         starts = [start + index * stride for start in starts for index in range(size)]
     return tuple(starts), length

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -514,3 +514,18 @@ def test_a_law_that_is_broken_is_said_in_its_sentence_alone() -> None:
     assert (str(found), found.place) == (read, "result.broken.read")
     raised = outcome_difference(Returned(expected), Raised("ValueError", "no block"), places=False)
     assert str(raised) == "the call = ValueError: no block, but should be a result in which nothing is wrong"
+
+
+FAR = Tensor("int8", (2**25, 3), None, strides=(64, 1))
+
+
+def test_a_view_in_as_many_pieces_as_blocks_are_drawn_is_read_back() -> None:
+    case = replace(a_case(), steps=(Let("pool", FAR), *a_case().steps))
+    assert Case.from_json(case.to_json()).steps[0] == case.steps[0]
+
+
+def test_the_pieces_of_such_a_view_are_not_listed() -> None:
+    with pytest.raises(
+        ValueError, match="should be in at most 1048576 pieces of memory where all are compared"
+    ):
+        FAR.runs()
