@@ -1,4 +1,4 @@
-"""`python -m lab.adapters`: what a user runs, on the newest release of each system that the adapters are tried with. `.ci/run` ends with it.
+"""`python -m lab.adapters`: what a user runs, on the newest release of each system that the adapters are tried with.
 
 In an environment of the release run the tests of its adapter and the fixed examples of a profile. A system whose environment cannot be made, since the
 package index does not answer, is left out with the reason; the others decide.
