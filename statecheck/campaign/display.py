@@ -81,7 +81,8 @@ def _news(campaign: Campaign, printed: Collection[str]) -> Iterator[tuple[str, s
     # To read their cases takes time, and this is asked several times a second.
     for bucket in (bucket for bucket in state.buckets.values() if bucket.id not in printed):
         line = f"{bucket_entry(bucket, record).headline} ({bucket.property})"
-        yield bucket.id, f"{Status.FALSIFIED.value}: {line}"
+        # The bucket's id is in the name of its case, so that what was announced can be looked for.
+        yield bucket.id, f"{Status.FALSIFIED.value} {bucket.id}: {line}"
     for warning in record.warnings:
         yield warning, f"warning: {warning}"
     if record.rounds > 1 and plan.seed is None:

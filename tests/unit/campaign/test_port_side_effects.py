@@ -88,7 +88,7 @@ def test_effects_of_a_port_on_its_process_lose_no_finding(tmp_path: Path) -> Non
     assert Path(bucket.corpus).parent == folder / "corpus"
     assert Case.load(Path(bucket.corpus)).property_id == bucket.property
     assert (Path(bucket.report) / "report.md").is_file()
-    assert f"report: reports/{Path(bucket.report).name}/report.md" in done.stdout
+    assert f"reports/{Path(bucket.report).name}/report.md" in done.stdout
     assert "CLEAN\n" not in done.stdout.replace("NOT CLEAN\n", "")
 
 

@@ -214,8 +214,8 @@ def test_an_environment_that_was_not_finished_is_not_ready(world: World) -> None
 
 @slow
 def test_the_releases_of_the_index_are_listed_oldest_first_without_previews(world: World) -> None:
-    for version in ("0.30.0", "0.3.0", "0.32.0rc1", "0.28.1.post1"):
+    for version in ("0.30.0", "0.3.0", "0.32.0rc1", "0.29.1.post1"):
         world.offer("vllm", version, {"vllm/__init__.py": ""})
-    assert bisect.releases_of(world.project) == ["0.28.1.post1", "0.30.0"]
+    assert bisect.releases_of(world.project) == ["0.29.1.post1", "0.30.0"]
     with pytest.raises(ValueError, match="releases = none in the index"):
         bisect.releases_of(replace(world.project, distribution="nothing_of_that_name"))
