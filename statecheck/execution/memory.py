@@ -347,7 +347,7 @@ def raw_bytes(tensor: torch.Tensor) -> bytes:
 
 
 def joined(path: str, name: str) -> str:
-    """Where `name` of the object at `path` is; `self` goes without saying."""
+    """The path of attribute `name` of the object at `path`. The path of an attribute of `self` is the name alone."""
     return f"{path}.{name}" if path not in ("", "self") else name
 
 
