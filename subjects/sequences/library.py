@@ -53,6 +53,10 @@ class Library(ABC):
             return {}
         return found
 
+    def chooses_experts(self, model: str) -> bool:
+        """See `PortModule.chooses_experts`."""
+        return self.offers("chooses_experts") and bool(self._in(model, 0, "chooses_experts", model))
+
     def require_listed_features(self, model: str) -> None:
         """Refuse a model of which the port cannot say what may vary.
 

@@ -87,6 +87,11 @@ class PortModule:
         chosen = os.environ.get(CHOSEN_MODELS, "")
         return _chosen(names, chosen.split(",")) if chosen else names
 
+    def chooses_experts(self, model: str) -> bool:
+        """Whether the port says that a router of the model chooses experts."""
+        chooses = self.function("chooses_experts")
+        return chooses is not None and bool(chooses(model))
+
     def features(self, model: str, function: str) -> Mapping[str, Sequence[Any]]:
         """The values of each feature that the function has a parameter for, the default first."""
         made, listed = self.function(function), self.function("features")

@@ -37,6 +37,10 @@ class Handles:
         """See `PortModule.features`."""
         return self.port.features(model, function)
 
+    def chooses_experts(self, model: str) -> bool:
+        """See `PortModule.chooses_experts`."""
+        return self.port.chooses_experts(model)
+
     def new(self, model: str, seed: int, features: Mapping[str, Any]) -> int:
         """Make a context; its number."""
         number = next(self._numbers)

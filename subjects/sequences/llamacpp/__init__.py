@@ -75,6 +75,12 @@ def features(model: str) -> dict[str, Sequence[Any]]:
     }
 
 
+def chooses_experts(model: str) -> bool:
+    """Whether its metadata name experts, as those of MiniMax-01 do."""
+    found = architectures()[model.removeprefix(server.PREFIX)].values()
+    return any(key.endswith("expert_count") for metadata in found for key in metadata)
+
+
 @lru_cache
 def _library() -> LlamaCpp:
     return LlamaCpp(library_path())

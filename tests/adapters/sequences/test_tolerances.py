@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from statecheck.subject import adapted
 from subjects.sequences.library import Local
 from subjects.sequences.protocol import PortModule
 from subjects.sequences.reference import MOST_EXACT, TIMES_NOISE, Reference
@@ -51,3 +52,46 @@ def _moved(logits: list[float], share: float) -> list[float]:
 )
 def test_the_tolerance_is_a_multiple_of_the_noise_within_bounds(noise: float, tolerance: float) -> None:
     assert _tolerance(noise) == pytest.approx(tolerance, rel=0.01)
+
+
+def _broken(wrong_seeds: Sequence[int], *, chooses_experts: bool = True) -> str:
+    """What is said of a continued sequence, restored over itself, whose logits jump with weights of these seeds."""
+    module = ModuleType("routed_port")
+    vars(module).update(vars(reference_port))
+    seeds: dict[reference_port.SmallContext, int] = {}
+
+    def new(model: str, seed: int) -> reference_port.SmallContext:
+        context = reference_port.new(model, seed)
+        seeds[context] = seed
+        return context
+
+    def extend(
+        context: reference_port.SmallContext, rows: Sequence[tuple[int, Sequence[int]]]
+    ) -> list[list[float]]:
+        goes_on = any(number in context.states for number, _ in rows)
+        logits = reference_port.extend(context, rows)
+        jumps = goes_on and rows[0][1][-1] == 13 and seeds[context] in wrong_seeds
+        return [_moved(row, 0.4 if jumps else 0.0) for row in logits]
+
+    vars(module).update(new=new, extend=extend, chooses_experts=lambda model: chooses_experts)
+    library = adapted(module).module.Sequences(model="small", seed=0, features={})
+    library.extend(context=0, rows=[(0, [1, 2])], features={})
+    library.save(context=0, sequence=0, name="saved 0")
+    step = library.extend(context=0, rows=[(0, [13])], features={})
+    library.load(context=0, sequence=0, name="saved 0")
+    again = library.extend(context=0, rows=[(0, [5])], features={})
+    assert again["broken"]["logits"] == "nothing"
+    return str(step["broken"]["logits"])
+
+
+def test_a_jump_with_the_weights_of_one_seed_alone_is_a_router_s() -> None:
+    assert _broken([0]) == "nothing"
+
+
+@pytest.mark.parametrize("seeds", [(0, 1), (0, 2), (0, 1, 2)])
+def test_a_jump_with_other_weights_too_is_a_failure(seeds: Sequence[int]) -> None:
+    assert "logits differ by 0.4" in _broken(seeds)
+
+
+def test_a_jump_of_a_model_without_experts_is_a_failure() -> None:
+    assert "logits differ by 0.4" in _broken([0], chooses_experts=False)
