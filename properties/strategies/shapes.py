@@ -263,8 +263,6 @@ _RANDOM = {
         "conv_kernel": _KERNELS,
     },
 }
-FAMILIES = tuple(_RANDOM)
-"""Functions of state shapes, by their names."""
 _PUBLISHED = {
     family: st.sampled_from((None, None, *(model for model in PUBLISHED_MODELS if model.family == family)))
     for family in _RANDOM

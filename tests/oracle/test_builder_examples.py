@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from oracle.builders.base import BaseMetadata, base_metadata, updated_block_table
-from oracle.builders.batch import BuilderConfig, BuilderStep, StepRow, require_config
-from oracle.builders.gdn import GDNMetadata, gdn_metadata, updated_gdn_metadata
+from oracle.builders.base import BaseMetadata, base_metadata
+from oracle.builders.batch import BuilderConfig, BuilderStep, StepRow
+from oracle.builders.gdn import GDNMetadata, gdn_metadata
 from oracle.builders.mamba2 import PositionChunks, position_chunks
 from oracle.chunks import ConvPrograms
 from oracle.variants import Variants
@@ -62,30 +62,6 @@ def programs(conv: ConvPrograms | None) -> tuple[tuple[int, ...], ...]:
     assert conv is not None
     assert conv.batch_ptr[: len(conv.mlist)] == conv.mlist
     return conv.nums, conv.mlist, conv.offsetlist
-
-
-@pytest.mark.parametrize(
-    ("argument", "bad"),
-    [
-        case("steps-back", "query_start_loc_cpu[2]", step(row(2), row(-1), max_query_len=2)),
-        case("empty-row-inside", "query_start_loc_cpu[2]", step(row(1, 4), padding(), row(5))),
-        case(
-            "bound-below-query",
-            "seq_lens_cpu_upper_bound[1]",
-            step(row(1, 4, seq_len_upper_bound=5), row(5, seq_len_upper_bound=4)),
-        ),
-        case("longest-query-understated", "max_query_len", step(row(1, 4), row(5), max_query_len=4)),
-        case("tokens-understated", "num_actual_tokens", step(row(1, 4), row(5), num_actual_tokens=5)),
-        case(
-            "two-empty-rows-inside", "query_start_loc_cpu[2]", step(row(1, 4), padding(), padding(), row(5))
-        ),
-    ],
-)
-def test_every_builder_refuses_an_ill_formed_step(argument: str, bad: BuilderStep) -> None:
-    with refused(argument):
-        base_metadata(bad, config())
-    with refused(argument):
-        gdn_metadata(bad, config())
 
 
 @pytest.mark.parametrize(
@@ -150,45 +126,6 @@ def test_what_a_step_does_not_say_counts_for_nothing(said: dict[str, bool]) -> N
     assert base_metadata(prompt, config(chunk_size=4), "mamba2").cu_chunk_seqlen_p == (0, 2, 3)
 
 
-@pytest.mark.parametrize(
-    ("kind", "argument", "refused_config"),
-    [
-        case("a-mode", "base", "mamba_cache_mode", config("ALL")),
-        case("gdn-in-mode-all", "gdn", "mamba_cache_mode", config("all")),
-        case("no-block", "base", "block_size", config(block_size=0)),
-        case("no-request", "base", "max_num_seqs", config(max_num_seqs=0)),
-        case("no-token", "base", "max_model_len", config("all", max_model_len=0)),
-        case(
-            "too-few-blocks", "base", "num_speculative_blocks", config("align", 2, num_speculative_blocks=1)
-        ),
-        case("mamba1-with-drafts", "mamba1", "num_speculative_tokens", config(num_spec=1)),
-        case("mamba2-without-chunks", "mamba2", "chunk_size", config(chunk_size=0)),
-    ],
-)
-def test_a_builder_is_not_constructed(kind: str, argument: str, refused_config: BuilderConfig) -> None:
-    with refused(argument):
-        require_config(refused_config, kind)
-
-
-def test_the_smallest_builders_are_constructed() -> None:
-    least = {"block_size": 1, "max_num_seqs": 1, "chunk_size": 1, "max_model_len": 1}
-    require_config(config("all", 2, num_speculative_blocks=0, **least), "mamba2")
-    require_config(config("align", 2, **least), "gdn")
-    require_config(config("all", **least), "mamba1")
-
-
-def test_a_decode_by_length_alone_must_have_a_state_where_the_host_sees_its_length() -> None:
-    stateless = step(row(1, 4), row(1, 0))
-    with refused("is_prefilling"):
-        base_metadata(stateless, config())
-    with refused("is_prefilling"):
-        gdn_metadata(stateless, config())
-    assert split_of(base_metadata(step(row(1, 1)), config())) == (1, 0, 1, 0)
-    on_device = replace(stateless, on_host=False)
-    assert split_of(base_metadata(on_device, config())) == (2, 0, 2, 0)
-    assert split_of(gdn_metadata(on_device, config())) == (2, 0, 2, 0)
-
-
 def test_decodes_before_prefills_without_speculation() -> None:
     mixed = step(row(1, 4, (11, 12)), row(9, 3, (21, 22)), row(2, 0, (31, 32)))
     metadata = base_metadata(mixed, config())
@@ -223,40 +160,6 @@ def test_speculative_decodes_bring_their_starts_counts_and_a_column_per_draft() 
     # The second row drafted nothing, and still reads at the offset of the three that it accepted.
     assert metadata.num_accepted_tokens == (2, 3)
     assert metadata.query_start_loc_p == (0, 4)
-
-
-@pytest.mark.parametrize(
-    ("argument", "bad"),
-    [
-        case("missing", "num_accepted_tokens", step(row(1, 4))),
-        case("not-said", "num_accepted_tokens", step(row(1, 4, accepted=1), has_accepted=False)),
-        case("missing-for-padding", "num_accepted_tokens", step(padding())),
-        case("too-few", "num_accepted_tokens", step(row(1, 4, accepted=1), row(1, 4))),
-        case("zero", "num_accepted_tokens[1]", step(row(1, 4, accepted=1), row(2, 4, accepted=0))),
-        case(
-            "more-than-offered", "num_accepted_tokens[0]", step(row(1, 4, accepted=4), row(2, 4, accepted=1))
-        ),
-    ],
-)
-def test_decodes_that_speculate_need_legal_counts(argument: str, bad: BuilderStep) -> None:
-    with refused(argument):
-        base_metadata(bad, config(num_spec=2))
-
-
-@pytest.mark.parametrize(
-    ("mode", "columns", "argument"),
-    [
-        ("none", 2, "block_table_tensor"),
-        ("none", 3, ""),
-        ("align", 4, "block_table_tensor"),
-        ("align", 5, ""),
-        ("all", 2, ""),
-    ],
-)
-def test_a_row_has_columns_for_its_drafts_or_their_blocks(mode: str, columns: int, argument: str) -> None:
-    given = step(row(1, 0, range(1, 1 + columns), accepted=1, prefilling=True))
-    with refused(argument):
-        base_metadata(given, config(mode, 2, num_speculative_blocks=4))
 
 
 def test_padding_is_skipped_among_decodes_and_is_the_null_block_among_prefills() -> None:
@@ -406,109 +309,7 @@ def test_gdn_reads_a_row_without_drafts_at_its_accepted_offset_unlike_the_docume
     assert programs(metadata.conv) == ((1, 0), (0,), (0,))
 
 
-def test_another_table_changes_the_blocks_of_gdn_only() -> None:
-    given, made = contract_example(), config(num_spec=2)
-    table = ((21, 22, 23), (24, 25, 26), (27, 28, 29), (30, 31, 32), (33, 34, 35))
-    built, updated = gdn_metadata(given, made), updated_gdn_metadata(given, made, table)
-    assert updated.spec_state_indices_tensor == ((21, 22, 23), (24, 25, 26), (27, 28, 29))
-    assert updated.non_spec_state_indices_tensor == (30, 0)
-    blocks = {
-        name: getattr(built, name) for name in ("spec_state_indices_tensor", "non_spec_state_indices_tensor")
-    }
-    assert replace(updated, **blocks) == built
-    with refused("blk_table"):
-        updated_gdn_metadata(given, made, table[:4])
-
-
-def test_gdn_gives_the_documents_outcome_for_a_known_prompt_chunk() -> None:
-    metadata = gdn_metadata(contract_example(prefilling=True, accepted=1), config(num_spec=2))
-    assert split_of(metadata) == (0, 2, 0, 6)
-    assert (metadata.num_spec_decodes, metadata.num_spec_decode_tokens) == (2, 5)
-    assert metadata.has_initial_state == (True, False, False)
-    assert metadata.spec_query_start_loc == (0, 3, 5)
-    assert metadata.non_spec_query_start_loc == (0, 1, 6, 6)
-    assert metadata.spec_token_indx == (0, 1, 2, 3, 4)
-    assert metadata.non_spec_token_indx == (5, 6, 7, 8, 9, 10)
-    assert metadata.num_accepted_tokens == (2, 1)
-    assert (metadata.chunk_indices, metadata.chunk_offsets) == (((0, 0), (1, 0)), (0, 1, 2, 2))
-    assert metadata.non_spec_state_indices_tensor == (7, 10, 0)
-    assert programs(metadata.conv) == ((1, 1, 0), (0, 1), (0, 0))
-
-
-def test_gdn_gives_the_documents_outcome_for_unmarked_decodes_that_accepted_nothing() -> None:
-    unmarked = replace(contract_example(accepted=1), has_prefilling=False)
-    metadata = gdn_metadata(unmarked, config(num_spec=2))
-    assert (split_of(metadata), metadata.num_spec_decodes) == ((0, 2, 0, 6), 2)
-    dropped = replace(contract_example(), has_prefilling=False)
-    with refused("num_accepted_tokens[2]"):
-        gdn_metadata(dropped, config(num_spec=2))
-    assert gdn_metadata(replace(dropped, on_host=False), config(num_spec=2)).num_accepted_tokens == (2, 1)
-
-
-DRAFTED: dict[str, Any] = {"prefilling": False, "accepted": 1}
-
-
-@pytest.mark.parametrize(
-    ("argument", "bad"),
-    [
-        case("below-none", "num_decode_draft_tokens_cpu[0]", step(row(1, 4, drafts=-2, **DRAFTED))),
-        case("more-than-configured", "num_decode_draft_tokens_cpu[0]", step(row(4, 4, drafts=3, **DRAFTED))),
-        case(
-            "other-than-the-row",
-            "num_decode_draft_tokens_cpu[1]",
-            step(row(2, 4, drafts=1, **DRAFTED), row(3, 4, drafts=1, **DRAFTED)),
-        ),
-        case(
-            "prompt-with-drafts",
-            "num_decode_draft_tokens_cpu[0]",
-            step(row(9, prefilling=True, accepted=1, drafts=1)),
-        ),
-        case(
-            "drafts-but-no-token-of-them",
-            "num_decode_draft_tokens_cpu[0]",
-            step(row(2, 4, drafts=0, **DRAFTED)),
-        ),
-        case("counts-missing", "num_accepted_tokens", step(row(2, 4, drafts=1))),
-        case(
-            "counts-missing-without-drafts",
-            "num_accepted_tokens",
-            step(row(5, drafts=-1), row(1, 4, drafts=0)),
-        ),
-        case(
-            "a-count-missing", "num_accepted_tokens", step(row(2, 4, drafts=1, accepted=1), row(5, drafts=-1))
-        ),
-        case("zero", "num_accepted_tokens[0]", step(row(2, 4, drafts=1, accepted=0))),
-        case("more-than-offered", "num_accepted_tokens[0]", step(row(1, 4, prefilling=False, accepted=4))),
-        case(
-            "dropped",
-            "num_accepted_tokens[1]",
-            step(row(2, 4, drafts=1, accepted=1), row(5, accepted=2, drafts=-1)),
-        ),
-        case("stateless", "is_prefilling", step(row(2, 0, drafts=1, accepted=1))),
-        case(
-            "steps-back-beside-drafts",
-            "query_start_loc_cpu[2]",
-            step(row(2, 4, drafts=1, accepted=1), row(-1, 3, drafts=-1, accepted=1), max_query_len=2),
-        ),
-    ],
-)
-def test_gdn_refuses(argument: str, bad: BuilderStep) -> None:
-    with refused(argument):
-        gdn_metadata(bad, config(num_spec=2))
-
-
 # Fields that a step has no use for, and single tokens and drafts.
-
-
-def test_prompts_alone_say_nothing_of_accepted_tokens() -> None:
-    metadata = base_metadata(step(row(4, accepted=1), row(5, 1, accepted=1)), config(num_spec=2))
-    assert (metadata.query_start_loc_d, metadata.num_accepted_tokens) == (None, None)
-    assert metadata.has_initial_states_p == (False, True)
-
-
-def test_a_single_draft_is_speculation() -> None:
-    metadata = base_metadata(step(row(2, 4, accepted=2), row(1, 9, accepted=1)), config(num_spec=1))
-    assert (metadata.query_start_loc_d, metadata.num_accepted_tokens) == ((0, 2, 3), (2, 1))
 
 
 def test_mamba1_cuts_chunks_at_blocks_in_mode_all_only() -> None:
@@ -517,27 +318,6 @@ def test_mamba1_cuts_chunks_at_blocks_in_mode_all_only() -> None:
     assert (chunks.cu_chunk_seqlen_p, chunks.last_chunk_indices_p) == ((0, 2, 3, 6, 10), (1, 3))
     for mode, kind in (("none", "mamba1"), ("all", "base")):
         assert base_metadata(prompts, config(mode), kind).cu_chunk_seqlen_p is None
-
-
-def test_mamba2_goes_on_from_a_single_token() -> None:
-    assert base_metadata(step(row(3, 1)), config(chunk_size=4), "mamba2").prep_initial_states is True
-
-
-def test_a_row_of_padding_has_no_state_whatever_its_length_says() -> None:
-    stale = StepRow(0, 7, (9, 9, 9))
-    assert base_metadata(step(row(2), stale), config()).has_initial_states_p == (False, False)
-    assert gdn_metadata(step(row(2), stale), config()).has_initial_state == (False, False)
-
-
-def test_decodes_alone_have_no_columns_of_prefills() -> None:
-    metadata = base_metadata(step(row(1, 4)), config("all"))
-    assert metadata.block_idx_last_scheduled_token == (1,)
-    assert (metadata.block_idx_first_scheduled_token_p, metadata.num_computed_tokens_p) == (None, None)
-
-
-def test_a_chunk_begins_in_the_column_of_its_first_token() -> None:
-    metadata = base_metadata(step(row(4, 2), row(4, 3)), config("all"))
-    assert metadata.block_idx_first_scheduled_token_p == (0, 0)
 
 
 TABLES = {"state_indices_tensor_d"}
@@ -574,31 +354,6 @@ def test_what_a_full_graph_reads_is_in_buffers(
     given: BuilderStep, configured: BuilderConfig, owned: set[str]
 ) -> None:
     assert base_metadata(given, configured).owned == owned
-
-
-def test_a_captured_step_has_decodes_that_accepted_all_their_tokens() -> None:
-    captured = step(row(3, 4, seq_len_upper_bound=3), padding(), has_accepted=False)
-    metadata = base_metadata(captured, full(num_spec=2), capture=True)
-    assert (split_of(metadata), metadata.num_accepted_tokens) == ((2, 0, 3, 0), (3, 1))
-    found = gdn_metadata(captured, full(num_spec=2), capture=True)
-    assert (found.num_spec_decodes, found.num_accepted_tokens) == (1, (3, 1))
-
-
-@pytest.mark.parametrize("kind", ["base", "mamba1", "mamba2"])
-def test_another_table_changes_the_blocks_only(kind: str) -> None:
-    given, table = step(row(1, 4), row(5), padding()), ((1, 2, 3), (4, 5, 6), (7, 8, 9))
-    same = step(row(1, 4, table[0]), row(5, 0, table[1]), padding(table[2]))
-    made = config("align", chunk_size=4)
-    assert updated_block_table(given, made, table, kind) == base_metadata(same, made, kind)
-    assert updated_block_table(given, made, table, kind).state_indices_tensor_p == (5, 0)
-    with refused("num_speculative_tokens"):
-        updated_block_table(step(row(5)), config("align", 1, chunk_size=4), table[:1], "mamba2")
-    with refused("blk_table"):
-        updated_block_table(
-            step(row(5)), config("align", num_speculative_blocks=2, chunk_size=4), ((1, 2),), kind
-        )
-    graph = step(row(1, 4), padding())
-    assert updated_block_table(graph, full(chunk_size=4), table[:2], kind, capture=True).num_decodes == 2
 
 
 # What a profile of a release changes.
@@ -708,27 +463,6 @@ def test_a_full_graph_of_gdn_has_a_row_for_each_token_that_requests_may_have() -
     assert owned == [True, False]
 
 
-CAPTURING = full(num_spec=2, max_num_seqs=2)
-
-
-@pytest.mark.parametrize(
-    ("argument", "bad", "most"),
-    [
-        case("rows", "num_reqs", step(*[row(1, 4)] * 7), step(*[row(1, 4)] * 6)),
-        case(
-            "tokens", "num_actual_tokens", step(*[row(3, 4)] * 2, num_actual_tokens=7), step(*[row(3, 4)] * 2)
-        ),
-        case("a-query", "max_query_len", step(row(1, 4), row(4, 4)), step(row(3, 4), row(1, 4))),
-    ],
-)
-def test_gdn_captures_no_more_than_its_buffers_hold(
-    argument: str, bad: BuilderStep, most: BuilderStep
-) -> None:
-    with refused(argument):
-        gdn_metadata(bad, CAPTURING, capture=True)
-    assert gdn_metadata(most, CAPTURING, capture=True).owned
-
-
 @pytest.mark.parametrize(
     ("rows", "said", "spec"),
     [
@@ -750,18 +484,6 @@ def test_only_a_decode_whose_drafts_and_counts_are_said_is_speculative(
     assert gdn_metadata(step(*rows, **said), config(num_spec=2)).spec_sequence_masks == spec
 
 
-def test_a_count_is_looked_at_where_there_may_be_drafts() -> None:
-    given = step(row(1, 4, accepted=2))
-    assert gdn_metadata(given, config()).num_decodes == 1
-    with refused("num_accepted_tokens[0]"):
-        gdn_metadata(given, config(num_spec=1))
-
-
-def test_a_row_with_drafts_that_is_marked_as_a_decode_may_be_without_a_state() -> None:
-    marked = step(row(2, 0, drafts=1, accepted=1, prefilling=False))
-    assert gdn_metadata(marked, config(num_spec=1)).num_spec_decodes == 1
-
-
 @pytest.mark.parametrize(
     ("configured", "paddings", "rows"),
     [
@@ -780,22 +502,3 @@ def test_rows_with_drafts_are_padded_to_the_rows_of_a_full_graph(
     assert metadata.spec_state_indices_tensor == ((1, 2, 3), (4, 5, 6), (0, 0, 0))[:rows]
     assert metadata.spec_query_start_loc == (0, 3, 6, 6)[: rows + 1]
     assert metadata.num_accepted_tokens == (2, 2, 1)[:rows]
-
-
-@pytest.mark.parametrize(("seqs", "fits"), [case("just-fits", 2, True), case("too-many-tokens", 1, False)])
-def test_rows_with_drafts_are_padded_where_their_tokens_fit_a_full_graph(seqs: int, fits: bool) -> None:
-    first = row(3, 9, (1, 2, 3), drafts=2, accepted=2)
-    second = row(3, 9, (4, 5, 6), drafts=2, accepted=1)
-    metadata = gdn_metadata(
-        step(first, second, padding(accepted=7, drafts=-1), padding(accepted=1, drafts=0)),
-        full(num_spec=2, max_num_seqs=seqs),
-    )
-    assert (metadata.num_prefills, metadata.num_spec_decodes, metadata.num_spec_decode_tokens) == (0, 2, 6)
-    assert (metadata.spec_token_indx, metadata.non_spec_token_indx) == ((0, 1, 2, 3, 4, 5), ())
-    assert (metadata.token_index_dtype, metadata.spec_sequence_masks) == ("int32", (True, True, False, False))
-    rest = ((0, 0, 0),) * 2, (6, 6), (1, 1)
-    table, starts, counts = rest if fits else ((), (), ())
-    assert metadata.spec_state_indices_tensor == ((1, 2, 3), (4, 5, 6), *table)
-    assert metadata.spec_query_start_loc == (0, 3, 6, *starts)
-    assert metadata.num_accepted_tokens == (2, 1, *counts)
-    assert len(metadata.owned) == (6 if fits else 0)

@@ -107,33 +107,6 @@ def test_modes_that_name_full_have_full_graphs(mode: str) -> None:
     assert types.has_full_cudagraphs(mode) == (mode not in {"NONE", "PIECEWISE"})
 
 
-@pytest.mark.parametrize(
-    ("argument", "function", "arguments"),
-    [
-        ("x", types.cdiv, (True, 4)),
-        ("y", types.cdiv, (4, 0)),
-        ("y", types.cdiv, (4, 2.0)),
-        ("x", types.divide, (5, 2)),
-        ("x", types.divide, (4.0, 2)),
-        ("y", types.divide, (4, 0)),
-        ("y", types.divide, (4, True)),
-        ("dtypes", types.page_size_bytes, (((2,),), ())),
-        ("shapes[1][1]", types.page_size_bytes, (((1,), (1, 0)), (2, 2))),
-        ("page_size_padded", types.page_size_bytes, (((2,),), (2,), 3)),
-        ("num_speculative_blocks", types.pages_per_request, ("none", -1, 1, 9, DOCUMENTS)),
-        ("block_size", types.pages_per_request, ("none", 0, 0, 9, DOCUMENTS)),
-        ("mamba_cache_mode", types.pages_per_request, ("ALL", 0, 1, 9, DOCUMENTS)),
-        ("", types.pages_per_request, ("none", 0, 1, 9, DOCUMENTS)),
-        ("cudagraph_mode", types.has_full_cudagraphs, ("FULLY",)),
-    ],
-)
-def test_numbers_and_names_that_mean_nothing_are_refused(
-    argument: str, function: Callable[..., object], arguments: tuple[object, ...]
-) -> None:
-    with refused(argument):
-        function(*arguments)
-
-
 def split(
     lens: Sequence[int],
     threshold: int = 1,
@@ -251,14 +224,6 @@ def test_other_modes_have_the_table_itself(mode: str) -> None:
     assert batch.block_table_rows(TABLE, (5,), 4, 2, mode) is batch.UNCHANGED
 
 
-@pytest.mark.parametrize(
-    ("argument", "block_size", "drafts"), [("block_size", 0, 2), ("block_table", 4, 5), ("", 1, 4)]
-)
-def test_a_table_has_a_column_and_columns_for_drafts(argument: str, block_size: int, drafts: int) -> None:
-    with refused(argument):
-        batch.block_table_rows(TABLE, (1,), block_size, drafts, "align")
-
-
 def test_a_length_beyond_the_table_is_told_the_longest_one() -> None:
     with pytest.raises(Refused, match=r"^seq_lens\[1\] = 9, but should be <= 8"):
         batch.block_table_rows(((1, 2, 3), (4, 5, 6)), (8, 9), 4, 1, "align")
@@ -373,32 +338,6 @@ def test_a_rank_holds_these_states_in_either_layout(
 ) -> None:
     assert shape_of(*arguments, layout="SD") == (*conv, *others)
     assert shape_of(*arguments, layout="DS") == (*((dim, rows) for rows, dim in conv), *others)
-
-
-@pytest.mark.parametrize(
-    ("shape_of", "arguments", "argument"),
-    [
-        case("mamba1", shapes.mamba1_state_shape, (2, 7, 16, 4), "intermediate_size"),
-        case("mamba2-heads", shapes.mamba2_state_shape, (2, 32, 4, 5, 8, 16, 4), "num_heads"),
-        case("mamba2-no-head", shapes.mamba2_state_shape, (2, 32, 4, 4, 0, 16, 4), "head_dim"),
-        case("mamba1-two-taps", shapes.mamba1_state_shape, (1, 8, 16, 2), ""),
-        case("mamba2-one-tap", shapes.mamba2_state_shape, (2, 32, 4, 4, 8, 16, 1), "conv_kernel"),
-        case("mamba2-drafts", shapes.mamba2_state_shape, (2, 32, 4, 4, 8, 16, 4, -1), "num_spec"),
-        case("short-conv-one-tap", shapes.short_conv_state_shape, (2, 8, 1), "conv_kernel"),
-        case("short-conv-drafts", shapes.short_conv_state_shape, (2, 8, 4, -1), "num_spec"),
-        case("short-conv", shapes.short_conv_state_shape, (2, 7, 4), "intermediate_size"),
-        case("gdn-values", shapes.gated_delta_net_state_shape, (2, 2, 5, 8, 16, 4), "num_v_heads"),
-        case("gdn-no-rank", shapes.gated_delta_net_state_shape, (0, 2, 4, 8, 16, 4), "tp_world_size"),
-        case("gdn-no-keys", shapes.gated_delta_net_state_shape, (2, 2, 4, 0, 16, 4), "head_k_dim"),
-        case("kda-keys", shapes.kda_state_shape, (2, 4, 8, 3, 4), "num_k_heads"),
-        case("kda-no-keys", shapes.kda_state_shape, (2, 4, 8, 0, 4), "num_k_heads"),
-    ],
-)
-def test_shapes_that_ranks_cannot_share_are_refused(
-    shape_of: Callable[..., object], arguments: tuple[object, ...], argument: str
-) -> None:
-    with refused(argument):
-        shape_of(*arguments, layout="SD")
 
 
 def test_linear_attention_has_a_square_matrix_per_head_of_the_rank() -> None:

@@ -377,7 +377,6 @@ _PADDINGS = st.sampled_from((0, 0, 1, 7, 64))
 _ROWS, _CHANNELS = st.integers(1, 3), st.integers(1, 6)
 _DIMS = st.sampled_from((2, 1, 3))
 _WIDE = st.sampled_from((*WIDE[:-3] * 3, *WIDE[-3:] * 3, *TILES))
-_WIDE_BLOCKS = st.sampled_from(WIDE_BLOCKS)
 _one_of = cache(st.sampled_from)
 
 

@@ -244,6 +244,3 @@ def test_what_the_sanitizer_found_is_not_fixed_where_it_does_not_watch() -> None
         subject = subject_of(right)
         port = InProcess(subject, "cpu", sanitized=sanitized)
         assert replay_case(raced, subject, "cpu", port).verdict == becomes
-
-
-# Defects that are declared by a property's id.

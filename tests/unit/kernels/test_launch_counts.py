@@ -13,9 +13,6 @@ import torch
 import triton
 import triton.language as tl
 
-from statecheck.campaign.coordinator import run
-from statecheck.campaign.plan import Plan
-from statecheck.campaign.record import CampaignRecord
 from statecheck.case.findings import NotExecuted
 from statecheck.case.values import call
 from statecheck.execution.example import ExecutionContext
@@ -93,10 +90,6 @@ def test_a_kernel_that_is_not_understood_is_not_executed_and_the_reason_is_told(
     assert how.why == "a function of its own that returns pointers"
 
 
-def how(kernel: str, why: str = "") -> How:
-    return How(kernel, NOT_EXECUTED if why else EXECUTED, why)
-
-
 LAUNCHING = """
 import torch, triton, triton.language as tl
 
@@ -125,25 +118,3 @@ def test_launches_of_a_subject_in_another_process_are_counted(tmp_path: Path) ->
     assert {(how.kernel, how.place) for each in found for how in each} == {
         ("halves_kernel", "toy_halves.py:4")
     }
-
-
-COPIES = "v1-postprocess/boundary"
-
-
-@pytest.fixture(scope="module")
-def campaign(tmp_path_factory: pytest.TempPathFactory) -> CampaignRecord:
-    """A campaign of a few examples on impl."""
-    folder = tmp_path_factory.mktemp("campaign")
-    plan = Plan(
-        "launched",
-        "impl",
-        COPIES,
-        "cpu",
-        budget=None,
-        examples=12,
-        engines=1,
-        reports=str(folder),
-        corpus=str(folder / "corpus"),
-        seed=1,
-    )
-    return run(plan)

@@ -256,7 +256,7 @@ def test_inline_assembly_that_is_not_known_is_not_executed_and_named() -> None:
         assembly_kernel[(1,)](torch.zeros(8), torch.zeros(8), SIZE=8, TEXT="bar.sync 0;")
 
 
-ONES, NAN = 0xFFFFFFFF, math.nan
+NAN = math.nan
 
 
 @pytest.mark.parametrize(

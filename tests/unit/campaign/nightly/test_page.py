@@ -45,10 +45,6 @@ from tests.unit.campaign.nightly_examples import (
 
 DIRECTORY = Path("reports/campaigns/2026-11-21-night")
 LOADING = {"img", "link", "iframe", "object", "embed", "video", "audio", "base", "form"}
-REPLAYED = [
-    CorpusRecord(f"{verdict}.json", verdict, "")
-    for verdict in ("FIXED", "NOT APPLICABLE", "UNREADABLE", "FAILED")
-]
 OLD = {"date": "2026-10-02", "commit": "aaaaaaaaaaaa"}
 every_example = pytest.mark.parametrize("name", EXAMPLES)
 

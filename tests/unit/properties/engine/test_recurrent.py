@@ -58,9 +58,6 @@ def after(
     return current, said
 
 
-# The whole sequence at once, in double precision.
-
-
 # States are bytes.
 
 
@@ -152,6 +149,3 @@ def test_states_stay_bounded(seed: int, tokens: list[int]) -> None:
         rows = (row for state in states for row in (*state.windows[0], *state.temporal))
         largest = max(largest, float(np.abs(floats(*rows)).max()))
     assert 0.1 < largest < 1000
-
-
-# What a model is made of.

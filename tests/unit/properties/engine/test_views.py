@@ -147,18 +147,6 @@ def test_a_lost_block_is_unwritten_in_every_pool() -> None:
     assert {place.number: (place.temporal(1), place.temporal(3)) for place in mirror.places[1:]} == before
 
 
-# Marks.
-
-
-def marks(trial: ExecutionContext, script: str | tuple[World, str]) -> tuple[set[str], set[str]]:
-    """The marks seen before the last of the words, and after it."""
-    kept, words = script if isinstance(script, tuple) else (world(), script)
-    before, _, last = words.rpartition(";")
-    driven = drives(trial, kept, before)
-    seen = set(driven.engine.marks.seen)
-    return seen, driven.goes(last).engine.marks.seen
-
-
 # Pictures.
 
 

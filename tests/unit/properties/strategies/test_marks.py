@@ -210,6 +210,3 @@ KNOWN = marks.table()
 def marks_without(name: str) -> dict[str, list[str]]:
     """The table without the properties that reach one of the marks."""
     return {**KNOWN, name: []}
-
-
-# The table.
