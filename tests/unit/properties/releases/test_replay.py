@@ -14,8 +14,6 @@ from statecheck.cli.main import main
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
 from statecheck.subject import Condition, KnownDeviation, Subject, Symptom
 from tests.helpers import toy_kernels
-from tests.helpers.processes import run_fresh
-from tests.helpers.releases import PYTHON, needs_release
 
 REQUESTS = 6
 ENGINE = """
@@ -143,19 +141,6 @@ def test_all_requests_are_served_by_the_subject_s_own_engine(
     assert "its own engine, runner V2" in output
     assert "async scheduling, 3 drafts" in output
     assert "steps/s" in output
-
-
-@pytest.mark.slow
-@needs_release
-@pytest.mark.parametrize("runner", ["V1", "V2"])
-def test_the_engine_of_a_release_serves_all_requests(trace: Path, tmp_path: Path, runner: str) -> None:
-    options = ("--subject", "vllm", "--device", "cpu", "--runner", runner, "--out", tmp_path / "replay")
-    done = run_fresh("-m", "statecheck", "replay-trace", trace, *options, python=PYTHON)
-    assert done.returncode == CLEAN, done
-    content = json.loads((tmp_path / "replay" / "replay.json").read_text(encoding="utf-8"))
-    counts = content["counts"]
-    assert (counts["finished"], counts["sampled"], counts["violations"]) == (REQUESTS, 4 * REQUESTS, 0)
-    assert counts["hits"] > 0
 
 
 @pytest.mark.usefixtures("on_cpu")
