@@ -68,7 +68,7 @@ class Sequences:
         self.library.require_features(self.model, "extend", features)
         logits = self._call("extend", context, given, **features)
         if logits is FAILED:
-            raise ValueError("extend = False, but should be logits [docs/sequences.md]")
+            raise ValueError("extend = False, but should be logits (docs/sequences.md)")
         held = self._held_by_rows(context, [number for number, _ in given])
         whole = self.tokens.extend(context, [(number, tuple(tokens)) for number, tokens in given])
         pairs = list(zip(given, whole, logits, strict=True))
@@ -160,7 +160,7 @@ class Sequences:
         self.library.require_features(self.model, "generate", features)
         said = self._call("generate", context, sequence, n, **features)
         if said is FAILED:
-            raise ValueError("generate = False, but should be tokens [docs/sequences.md]")
+            raise ValueError("generate = False, but should be tokens (docs/sequences.md)")
         tokens = tuple(said)
         wrong = self._wrong_tokens(before, tokens, n, features)
         length = self._reported(context, [sequence]).get((context, sequence))
@@ -238,7 +238,7 @@ class Sequences:
         for name in counts:
             if name not in self.library.port.effects:
                 raise ValueError(
-                    f"effects = {name!r}, but should be one of {list(self.library.port.effects)} [docs/sequences.md]"
+                    f"effects = {name!r}, but should be one of {list(self.library.port.effects)} (docs/sequences.md)"
                 )
         return tuple(sorted(name for name, count in counts.items() if count > before.get(name, 0)))
 

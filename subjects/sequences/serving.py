@@ -7,7 +7,7 @@ import itertools
 import os
 import pickle
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -116,14 +116,14 @@ def plain(name: str, value: Any) -> Any:
     if name == "length":
         return int(value)
     if name == "states":
-        return [(str(state), [float(one) for one in _flat(numbers)]) for state, numbers in value]
+        return [(str(state), list(_numbers(array))) for state, array in value]
     if name == "effects":
         return {str(effect): int(count) for effect, count in dict(value).items()}
     said = truth(value)
     if said is None and value is not None:
         # A library's 0 may mean success, as in C, or that nothing happened.
         rule = "None where it happened, True or False"
-        raise ValueError(f"{name} = {format_value(value)}, but should be {rule} [docs/sequences.md]")
+        raise ValueError(f"{name} = {format_value(value)}, but should be {rule} (docs/sequences.md)")
     return False if said is False else None
 
 
@@ -144,6 +144,16 @@ def failed(value: Any) -> bool:
 
 def _flat(row: Any) -> Any:
     return row.tolist() if hasattr(row, "tolist") else row
+
+
+def _numbers(array: Any) -> Iterator[float]:
+    """Those of an array of any shape, or of nested lists, in their order."""
+    listed = _flat(array)
+    if isinstance(listed, (list, tuple)):
+        for part in listed:
+            yield from _numbers(part)
+    else:
+        yield float(listed)
 
 
 def _limit_memory(megabytes: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from statecheck.case.values import Name, call
@@ -15,6 +16,7 @@ from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import load_properties
 from statecheck.subject import adapted
+from subjects.sequences.serving import plain
 from subjects.sequences.states import first_different
 
 _SOURCE = Path(__file__).with_name("reference_port.py").read_text(encoding="utf-8")
@@ -67,3 +69,13 @@ def test_the_first_state_that_differs_is_named(
     seen: list[tuple[str, list[float]]], wanted: list[tuple[str, list[float]]], said: str
 ) -> None:
     assert first_different(seen, wanted, 0.001) == said
+
+
+@pytest.mark.parametrize("shape", [(), (6,), (1, 2, 3), (0, 3)])
+def test_a_state_is_an_array_of_any_shape_or_nested_lists(shape: tuple[int, ...]) -> None:
+    array = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+    flat = array.ravel().tolist()
+    assert plain("states", [("layer 0", array), ("layer 1", array.tolist())]) == [
+        ("layer 0", flat),
+        ("layer 1", flat),
+    ]
