@@ -1,7 +1,7 @@
 """`python -m lab.site`: the pages of the site, in build/site-pages; `make docs` builds the site from them.
 
 A page links to other pages. A link to a file of this repository that is no page becomes its text, since the site has no sources. The
-scoreboard is made of results as JSON: `compatibility*.json`, and `conformance*.json` in docs/results.
+scoreboard is made of results as JSON: `compatibility*.json`, and `conformance*.json` in docs/results. The gallery is made of the cases in docs/findings.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.sources import ROOT
+from statecheck.case import Case
+from statecheck.report.scenario_timeline import LEGEND, block_tables, timeline_of
 
 PAGES = ROOT / "build/site-pages"
 ROOT_PAGES = {"README.md": "index.md", "PROTOCOL.md": "PROTOCOL.md", "CHANGELOG.md": "CHANGELOG.md"}
@@ -28,7 +30,17 @@ _BOOST = "---\nsearch:\n  boost: 4\n---\n\n"
 RESULTS = {"vLLM": "compatibility.json", "SGLang": "compatibility-sglang.json"}
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 _FENCE = re.compile(r"^( *)```", re.MULTILINE)
-_STYLE = ".md-grid{max-width:76rem}\n.md-typeset table:not([class]){display:block;overflow-x:auto}\n"
+_STYLE = """\
+.md-grid{max-width:76rem}
+.md-typeset table:not([class]){display:block;overflow-x:auto}
+.md-typeset .wrong{color:#fff;background:#b3261e;padding:0 .3em;border-radius:.2em}
+.share{display:flex;width:9rem;height:.8rem;border-radius:.2rem;overflow:hidden;background:var(--md-default-fg-color--lightest)}
+.share i{height:100%}
+.passed{background:#2e7d4f}.known{background:#c58a1b}.new{background:#b3261e}
+"""
+_WRONG = re.compile(r"\*\*✗ ([^*|]+)\*\*")
+_MOMENTS = 4
+"""The tables of a case that the gallery shows: those before it went wrong, and the one where it did."""
 
 
 def site_path(path: str) -> str:
@@ -65,7 +77,8 @@ def scoreboard() -> str:
         "# Scoreboard",
         "",
         "What was verified in each release, what differs, and since when. *Passed* counts properties of which an example was compared and none failed; a *known* defect is",
-        "declared and described. The cells of each release are on the pages of [vLLM](compatibility.md), [engines](engines.md) and [sequences](sequences-tables.md).",
+        "declared and described. A bar has the shares of the applicable properties: green passed, yellow known, red new. The cells of each release are on the pages of [vLLM](compatibility.md),",
+        "[engines](engines.md) and [sequences](sequences-tables.md).",
         "",
     ]
     for engine, file in RESULTS.items():
@@ -78,18 +91,63 @@ def _of_engine(engine: str, data: Mapping[str, Any], date: str) -> Iterator[str]
     defects = {one["id"]: one for one in data["known"]}
     yield from (f"## {engine}", "", f"Results in `{RESULTS[engine]}`, last changed on {date}.", "")
     yield from (
-        "| release | device | passed | known | new | not applicable | examples |",
-        "|---|---|---|---|---|---|---|",
+        "| release | device | shares | passed | known | new | not applicable | examples |",
+        "|---|---|---|---|---|---|---|---|",
     )
     for release in reversed(data["releases"]):
         states = Counter(cell["state"] for cell in release["cells"].values())
         known, new = states.pop("known defect", 0), states.pop("new", 0) + states.pop("NEW", 0)
-        row = (release["release"], release["device"], states["passed"], known, new, states["not applicable"])
+        bar = _bar({"passed": states["passed"], "known": known, "new": new})
+        row = (
+            release["release"],
+            release["device"],
+            bar,
+            states["passed"],
+            known,
+            new,
+            states["not applicable"],
+        )
         yield f"| {' | '.join(map(str, row))} | {release['examples']:,} |"
     yield from ("", "| what differs | releases that show it |", "|---|---|")
     for name, first, last in _ranges(data["releases"]):
         yield f"| {_linked(defects.get(name, {'title': name}))} | {first if first == last else f'{first} to {last}'} |"
     yield ""
+
+
+def _bar(counts: Mapping[str, int]) -> str:
+    """Shares as a bar, with the shares in words for readers of the page's text."""
+    whole = sum(counts.values()) or 1
+    shares = {name: 100 * count / whole for name, count in counts.items() if count}
+    words = ", ".join(f"{share:.0f} % {name}" for name, share in shares.items())
+    pieces = "".join(f'<i class="{name}" style="width:{share:.1f}%"></i>' for name, share in shares.items())
+    return f'<span class="share" title="{words}" role="img" aria-label="{words}">{pieces}</span>'
+
+
+def gallery() -> str:
+    """The page of block tables over time, of each case of a finding that is a scenario of vLLM's engine."""
+    lines = [
+        "# Gallery",
+        "",
+        "Wrong states of vLLM's own engine, as block tables over time: the last steps of the smallest scenario of each [finding](findings/README.md).",
+        "",
+        LEGEND,
+        "",
+    ]
+    for path in sorted((ROOT / "docs/findings").glob("*.json")):
+        timeline = timeline_of(Case.from_json(path.read_text(encoding="utf-8")))
+        page = path.with_suffix(".md")
+        if timeline is None or timeline.finding is None or not page.is_file():
+            continue
+        title = page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        lines += [f"## {title}", "", f"[The finding](findings/{page.name})", ""]
+        moments = {
+            number: text
+            for number, text in block_tables(timeline).items()
+            if number <= timeline.finding.moment
+        }
+        for table in [*moments.values()][-_MOMENTS:]:
+            lines += [_WRONG.sub(r"**✗ \1**{.wrong}", table), ""]
+    return "\n".join(lines)
 
 
 def _ranges(releases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, str]]:
@@ -153,9 +211,8 @@ def write_pages(folder: Path) -> None:
         target = folder / picture.relative_to(ROOT / "docs")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(picture, target)
-    (folder / "scoreboard.md").write_text(
-        with_links_of_the_site(scoreboard(), "docs/scoreboard.md"), encoding="utf-8"
-    )
+    for name, text in (("scoreboard.md", scoreboard()), ("gallery.md", gallery())):
+        (folder / name).write_text(with_links_of_the_site(text, f"docs/{name}"), encoding="utf-8")
     (folder / "site.css").write_text(_STYLE, encoding="utf-8")
 
 

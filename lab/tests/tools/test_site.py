@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.site import PAGES, scoreboard, site_path, with_links_of_the_site, write_pages
+from lab.site import PAGES, gallery, scoreboard, site_path, with_links_of_the_site, write_pages
 from lab.sources import ROOT
 
 CONFIGURATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-GENERATED = {"scoreboard.md"}
+GENERATED = {"scoreboard.md", "gallery.md"}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,16 @@ def test_the_scoreboard_has_each_release_with_what_differs_and_since_when() -> N
     page = scoreboard()
     assert "| 0.33.0 | cpu | " in page
     assert "| 0.5.23 | cpu | " in page
+    assert 'title="98 % passed, 2 % known"' in page
     assert re.search(r"^\| \[.+\]\(\S+\) \| 0\.\d+\.\d+ to 0\.\d+\.\d+ \|$", page, re.MULTILINE)
+
+
+def test_the_gallery_has_the_tables_of_findings_with_the_wrong_cells_marked() -> None:
+    page = gallery()
+    assert "[The finding](findings/sits-a-step-out.md)" in page
+    sections = page.split("\n## ")[1:]
+    assert len(sections) > 3
+    assert [one for one in sections if "**{.wrong}" not in one] == []
 
 
 def test_the_pages_are_made_anew(tmp_path: Path) -> None:
