@@ -24,7 +24,7 @@ LISTED = $(PY) -c 'import sys, tomllib; p = tomllib.load(open("pyproject.toml", 
 	print(*(one for name in sys.argv[1:] for one in (p | p["optional-dependencies"])[name]))'
 
 .DEFAULT_GOAL := help
-.PHONY: help test fuzz nightly lint types table check-table docs clean
+.PHONY: help test fuzz nightly lint types table check-table docs release clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +58,9 @@ docs: $(READY)  ## the site of docs/ in build/site; its tools go into build/site
 	@test -x build/site-tools/bin/mkdocs || { $(PY) -m venv build/site-tools && \
 	  build/site-tools/bin/python -m pip install -qq --disable-pip-version-check $$($(LISTED) site); }
 	@NO_MKDOCS_2_WARNING=1 build/site-tools/bin/mkdocs build --strict --quiet
+
+release: $(READY)  ## wheel and source distribution in build/release, verified in new environments, and the notes of the tag
+	@$(PY) -m lab.release
 
 clean:  ## remove the environment and the caches; .hypothesis/ and reports/ stay
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache *.egg-info
