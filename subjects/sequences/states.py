@@ -48,9 +48,11 @@ class StateReplay:
         happened = self._call(name, context, *given, **features) is not FAILED
         if happened:
             self._follow(name, context, named, generated)
-        rows = {number for number, _ in named.get("rows", ())}
+        # Also of those that have the same tokens as before, such as one that is loaded onto itself.
+        touched = {number for number, _ in named.get("rows", ())}
+        touched |= {named[key] for key in ("sequence", "source", "target") if key in named}
         for place, tokens in self.tokens.tokens.items():
-            if before.get(place) != tokens or (place[0] == context and place[1] in rows):
+            if before.get(place) != tokens or (place[0] == context and place[1] in touched):
                 difference = self._difference(place, tokens)
                 if difference:
                     yield place, difference

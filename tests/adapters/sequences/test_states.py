@@ -36,7 +36,10 @@ def planted() -> Iterator[ModuleType]:
     del sys.modules["planted_port"]
 
 
-def test_the_finding_names_the_call_and_the_layer_behind_which_states_differ(planted: ModuleType) -> None:
+@pytest.mark.parametrize("target", [0, 1])
+def test_the_finding_names_the_call_and_the_layer_behind_which_states_differ(
+    planted: ModuleType, target: int
+) -> None:
     load_properties()
     subject = adapted(planted)
     execution_context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
@@ -45,13 +48,13 @@ def test_the_finding_names_the_call_and_the_layer_behind_which_states_differ(pla
     library = Name("library")
     trial.agrees(call("Sequences.extend", self=library, context=0, rows=[(0, (1, 2))], features={}))
     trial.agrees(call("Sequences.save", self=library, context=0, sequence=0, name="saved 0"))
-    trial.agrees(call("Sequences.load", self=library, context=0, sequence=1, name="saved 0"))
+    trial.agrees(call("Sequences.load", self=library, context=0, sequence=target, name="saved 0"))
     with pytest.raises(Falsified) as raised:
-        trial.agrees(call("Sequences.extend", self=library, context=0, rows=[(1, (3,))], features={}))
+        trial.agrees(call("Sequences.extend", self=library, context=0, rows=[(target, (3,))], features={}))
     nothing = Confirmation(0, 0, ())
     explained = explain(Diagnosis(raised.value.case, nothing, nothing), subject).case
     assert explained.finding.startswith(
-        "Behind call 3, Sequences.load, sequence 1: layer 1 differs from a fresh run's by 1"
+        f"Behind call 3, Sequences.load, sequence {target}: layer 1 differs from a fresh run's by 1"
     )
 
 
