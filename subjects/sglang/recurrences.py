@@ -105,7 +105,7 @@ class Recurrences:
     ) -> Any:
         """Selective state update."""
         result, update = torch.zeros_like(x), first_offered(_SSM)
-        # The release raises a TypeError where one of them is None, its default: docs/findings/triage.md.
+        # The release raises a TypeError where one of them is None, its default: docs/findings/sglang-state-update-without-d.md.
         nothing = torch.zeros(A.shape[:2], device=x.device)
         D = nothing if D is None else D
         if dt_bias is None:

@@ -79,7 +79,7 @@ class Recurrences:
         """Causal convolution for decodes."""
         lengths = query_start_loc.diff()
         if num_accepted is None and len(set(lengths[(slots != NULL) & (lengths > 0)].tolist())) > 1:
-            # A shorter row keeps its old window: docs/findings/triage.md.
+            # A shorter row keeps its old window: docs/findings/vllm-conv-update-of-short-rows.md.
             raise NotOffered("causal_conv1d_update of rows of several lengths without drafts")
         drafts = states.shape[2] - weight.shape[1] + 2
         return first_offered(f"{_CONV}:causal_conv1d_update")(
