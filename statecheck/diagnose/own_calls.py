@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,14 +30,20 @@ _MOST_ELEMENTS = 256
 
 
 def with_own_calls_apart(case: Case, subject: Subject) -> Case:
-    """As `with_own_calls`, in a process of its own, which the case may end or keep; as it is where that comes to nothing."""
-    if not subject.functions or case.device != "cpu" or case.fault or case.own_calls:
+    """As `with_own_calls`, in a process of its own, which the case may end or keep: what was noted until then is enough."""
+    if not _has_unknown_calls(case, subject):
         return case
     with tempfile.TemporaryDirectory() as folder:
+        notes = Path(folder, "notes.jsonl")
         path = case.save(Path(folder, "case.json"), durable=False)
-        command = [sys.executable, "-m", "statecheck.diagnose.own_calls", str(path)]
-        run_command(command, variables=os.environ | rooms.variables(), seconds=limits.CALL)
-        return Case.load(path)
+        command = [sys.executable, "-m", "statecheck.diagnose.own_calls", str(path), str(notes)]
+        hangs = case.fault is not None and case.fault.kind == "hang"
+        seconds = limits.REPEATED_HANG if hangs else limits.CALL
+        ended = run_command(command, variables=os.environ | rooms.variables(), seconds=seconds).returncode
+        if not notes.exists() or (ended and case.fault is None):
+            return case
+        lines = notes.read_text(encoding="utf-8").splitlines()
+    return _noted(case, [json.loads(line) for line in lines])
 
 
 def with_own_calls(case: Case, subject: Subject) -> Case:
@@ -44,13 +51,27 @@ def with_own_calls(case: Case, subject: Subject) -> Case:
 
     The steps are taken once more, in this process: not where they would end it, or need another device.
     """
-    if not subject.functions or case.device != "cpu" or case.fault or case.own_calls:
+    if case.fault or not _has_unknown_calls(case, subject):
         return case
+    notes: list[tuple[int, str]] = []
     try:
-        found = _Recorder(case, subject).texts()
+        _Recorder(case, subject, lambda number, line: notes.append((number, line))).run()
     except Exception:
         # A report shows what stands for them instead.
         return case
+    return _noted(case, notes)
+
+
+def _has_unknown_calls(case: Case, subject: Subject) -> bool:
+    return bool(subject.functions) and case.device == "cpu" and not case.own_calls
+
+
+def _noted(case: Case, notes: Sequence[tuple[int, str]]) -> Case:
+    """The case with its port's calls: a line for each, by the number of the call that they belong to."""
+    lines: list[list[str]] = [[] for _ in case.calls]
+    for number, line in notes:
+        lines[number].append(line)
+    found = tuple(map("\n".join, lines))
     shown = _shown(case, found)
     failure = replace(case.failure, shown=shown) if case.failure is not None and shown else case.failure
     return replace(case, own_calls=found, failure=failure)
@@ -65,27 +86,29 @@ def _shown(case: Case, found: tuple[str, ...]) -> str:
 
 
 class _Recorder:
-    def __init__(self, case: Case, subject: Subject) -> None:
-        self._lines: list[str] = []
-        self._case, self._subject = case, subject
+    """Takes the steps of a case once more, and notes the calls of the port before each is made.
+
+    Args:
+        take: gets the number of the case's call, and a call of the port as a line.
+    """
+
+    def __init__(self, case: Case, subject: Subject, take: Callable[[int, str], object]) -> None:
+        self._case, self._subject, self._take = case, subject, take
+        self._number = 0
         self._port = InProcess(subject.noting_calls(self._note), "cpu")
         self._describer = Describer("cpu")
 
-    def texts(self) -> tuple[str, ...]:
-        """For each call a line per function of the port, "" where it asks none."""
-        found = []
+    def run(self) -> None:
         try:
             for _ in Rerun(self._case, self._port):
-                found.append("\n".join(self._lines))
-                self._lines.clear()
+                self._number += 1
         finally:
             with self._subject.environment({}):
                 """The port itself is asked from now on."""
-        return tuple(found)
 
     def _note(self, function: str, arguments: Mapping[str, Any]) -> None:
         written = ", ".join(f"{name}={self._format(value)}" for name, value in arguments.items())
-        self._lines.append(f"{function}({written})")
+        self._take(self._number, f"{function}({written})")
 
     def _format(self, value: Any) -> str:
         if isinstance(value, torch.Tensor):
@@ -128,7 +151,13 @@ def _is_pool(value: Value) -> bool:
     return isinstance(value, Tensor) and value.dtype == "uint8"
 
 
+def main(path: Path, notes: Path) -> None:
+    """Write a line for each call of the port of a case, before it is made."""
+    case = Case.load(path)
+    with notes.open("w", encoding="utf-8", buffering=1) as out:
+        _Recorder(case, load(case.subject), lambda *note: out.write(json.dumps(note) + "\n")).run()
+
+
 if __name__ == "__main__":
     die_with_parent()
-    found = Case.load(Path(sys.argv[1]))
-    with_own_calls(found, load(found.subject)).save(Path(sys.argv[1]), durable=False)
+    main(*map(Path, sys.argv[1:]))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -35,6 +35,7 @@ from statecheck.report.scripts.calls import plain_calls
 from statecheck.report.scripts.script import repro_script, repro_test
 from statecheck.report.sections import ALONE, TEST
 from statecheck.subject import Subject, load
+from statecheck.workers import limits
 from tests.helpers.cases import a_case, in_order
 from tests.helpers.hunts import hunt
 from tests.helpers.modules import ROOT, module
@@ -258,6 +259,27 @@ def test_the_calls_of_a_port_are_found_for_a_case_that_no_worker_reported(tmp_pa
         asked = call("prepare_chunk_offsets", cu_seqlens=int32([0, 5]), chunk_size=4)
         found = with_own_calls_apart(a_case(subject="toy_late_port", steps=(asked,)), subject)
     assert found.own_calls == ("chunk_offsets(cu_seqlens=[0, 5], chunk_size=4)",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends"), [("fault", "__import__('os').abort()"), ("hang", "__import__('time').sleep(1000)")]
+)
+def test_the_calls_of_a_port_are_found_for_a_case_that_ends_or_keeps_its_process(
+    kind: Literal["fault", "hang"], ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those before it, and the one that does: they are noted before they are made."""
+    monkeypatch.setattr(limits, "REPEATED_HANG", 6.0)
+    port = f"STATECHECK_PROTOCOL = 2\ndef chunk_offsets(cu_seqlens, chunk_size):\n    return [0, 2] if chunk_size == 4 else {ends}\n"
+    steps = [call("prepare_chunk_offsets", cu_seqlens=int32([0, 5]), chunk_size=size) for size in (4, 8)]
+    with module(tmp_path, "toy_ending_port", port):
+        subject = load("toy_ending_port")
+        raised = Raised("it ended", "signal 6", kind=kind)
+        right = Returned(int32([0, 2]))
+        case = a_case(
+            subject="toy_ending_port", steps=tuple(steps), expected=(right, right), actual=(right, raised)
+        )
+        found = with_own_calls_apart(case, subject)
+    assert found.own_calls == tuple(f"chunk_offsets(cu_seqlens=[0, 5], chunk_size={size})" for size in (4, 8))
 
 
 # How a script ends.
