@@ -335,7 +335,7 @@ _JUDGED_SEQUENCE = """\
 traceback.print_exception(error, file=sys.stdout)
 if wrong or (type(error).__name__ == RAISED and not isinstance(error, ImportError)):
     leave(1, "the defect is there")
-leave(UNTRIED, "it cannot be tried here")"""
+leave(UNTRIED, f"it cannot be tried here: {type(error).__name__}: {error}")"""
 _ENDING = """\
 if not compared:
     leave(UNTRIED, "nothing was compared")

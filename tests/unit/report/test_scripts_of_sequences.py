@@ -170,7 +170,9 @@ def test_a_script_exits_2_where_the_port_cannot_be_imported(
     (tmp_path / "planted_sequences.py").unlink()
     code, printed = run_script(script, tmp_path)
     assert code == 2
-    assert printed.endswith("it cannot be tried here\n")
+    assert printed.endswith(
+        "it cannot be tried here: ModuleNotFoundError: No module named 'planted_sequences'\n"
+    )
     assert run_script(script, tmp_path, "--bisect")[0] == 125
 
 
