@@ -34,7 +34,8 @@ _STYLE = """\
 .md-grid{max-width:76rem}
 .md-typeset table:not([class]){display:block;overflow-x:auto}
 .md-typeset .wrong{color:#fff;background:#b3261e;padding:0 .3em;border-radius:.2em}
-.share{display:flex;width:9rem;height:.8rem;border-radius:.2rem;overflow:hidden;background:var(--md-default-fg-color--lightest)}
+.md-typeset table:not([class]) th{min-width:2.5rem}
+.share{display:flex;width:7rem;height:.8rem;border-radius:.2rem;overflow:hidden;background:var(--md-default-fg-color--lightest)}
 .share i{height:100%}
 .passed{background:#2e7d4f}.known{background:#c58a1b}.new{background:#b3261e}
 """
