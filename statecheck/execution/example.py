@@ -53,7 +53,7 @@ from statecheck.execution.verdict import Counts
 from statecheck.kernels.orders import REORDERED
 from statecheck.subject import KnownDeviation, Subject
 from statecheck.subject.profile import Profile
-from statecheck.subject.subject import SequenceChoices
+from statecheck.subject.subject import SequenceChoices, is_engine
 from statecheck.util.text import visible
 
 Examples = tuple[tuple[Step, ...], ...]
@@ -378,7 +378,10 @@ class Example:
         if difference is not None:
             self.finds(self._failure(number, difference))
         function = self._run.calls[number].function
-        self.context.counts.unchecked.update(f"{function}: {place}" for place in unchecked(expected, actual))
+        if not is_engine(function):
+            self.context.counts.unchecked.update(
+                f"{function}: {place}" for place in unchecked(expected, actual)
+            )
 
     def _is_evidence(self, expected: Expected | None, actual: Outcome) -> bool:
         """Whether the outcome is the subject's own, and of a kind that the property is about."""

@@ -212,3 +212,7 @@ def test_a_case_whose_operation_reports_failure_now_is_not_called_fixed(failing_
     assert (
         verdicts[1].message == "small: fork reported that it failed, which it had not when the case was found"
     )
+
+
+def test_fields_of_a_step_that_laws_read_are_not_listed_as_compared_with_no_rule() -> None:
+    assert explored("sequences/pieces", examples=5).counts.unchecked == {}

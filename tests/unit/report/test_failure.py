@@ -73,6 +73,12 @@ def test_a_property_of_a_function_has_its_own_sentence() -> None:
     assert should_hold(a_case()) == "Toys divide. (toys/divide)"
 
 
+def test_a_step_has_no_row_of_fields_that_only_laws_read() -> None:
+    for path in sorted((ROOT / "docs" / "findings").glob("*.json")):
+        entry = failure_entry(Case.load(path))
+        assert "not compared" not in dict(entry.rows), path.name
+
+
 def test_a_step_says_itself_what_breaks_a_law() -> None:
     case = Case.load(ROOT / "docs/findings/copied-before-it-is-loaded.json")
     wrong = "the forward of r1 reads zeros of block 6 of group 1, but should read the state after its 4 computed tokens"
