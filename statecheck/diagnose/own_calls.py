@@ -122,8 +122,9 @@ class _Recorder:
         """States by the pool that they are a view of, addresses by what lies there, and anything else by its elements."""
         pool = self._pool_at(tensor.data_ptr())
         if pool is not None:
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            return f"<{dtype}{list(tensor.shape)} in {pool[0]}>"
+            name, offset = pool
+            view = f"{name}.view({tensor.dtype}).as_strided({tuple(tensor.shape)}, {tensor.stride()}"
+            return f"{view}, {offset // tensor.element_size()})"
         if tensor.dtype is torch.int64 and tensor.dim() == 1:
             places = [self._address(one) for one in tensor.tolist()]
             if all(places):

@@ -11,7 +11,7 @@ import builtins
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -55,6 +55,11 @@ _OF_ADAPTERS = frozenset({"", "subjects", "statecheck", "oracle"})
 _LONGEST_ARGUMENT, _MOST_ELEMENTS = 40, 64
 """Characters of an argument that stands within the brackets of a call, and elements of memory that are compared in one list."""
 _EMPTY_TENSOR = re.compile(rf"\b({'|'.join(ITEM_SIZES)})\[\]")
+_NUMBERS = r"\((?:\d+, ?)*(?:\d+)?\)"
+_VIEW = re.compile(
+    rf"(?P<pool>[a-z]\w*)\.view\(torch\.(?:{'|'.join(ITEM_SIZES)})\)\.as_strided\({_NUMBERS}, {_NUMBERS}, \d+\)"
+)
+_ADDRESS = re.compile(r"(?P<pool>[a-z]\w*) \+ (?P<offset>\d+)")
 _TAKEN = frozenset(dir(builtins)) | {"torch", "as_lists", "result", "expected", "os", "sys", "check"}
 """What no variable may be called."""
 
@@ -105,7 +110,7 @@ def plain_calls(case: Case, subject: Subject | None) -> PlainCalls:
     ported = bool(case.own_calls) or (subject is not None and bool(subject.functions))
     lines = tuple(writer.of_port() if ported else writer.of_documents())
     interpreted = case.device == "cpu" and any(launches(call.function) for call in case.calls)
-    environment = dict(case.calls[0].environment)
+    environment = {} if ported else dict(case.calls[0].environment)
     return PlainCalls(writer.modules, tuple(writer.functions), lines, environment, interpreted)
 
 
@@ -126,7 +131,8 @@ def require_plain(case: Case) -> int:
         _refuse("it takes statecheck to see the failure", case)
     if not case.is_decisive:
         _refuse(f"the failure depends on {case.depends_on}", case)
-    if len({call.environment for call in case.calls}) > 1:
+    # A port gets as arguments what the documented functions read of variables.
+    if not case.own_calls and len({call.environment for call in case.calls}) > 1:
         _refuse("it takes variables that change, which the project may read once", case)
     if any(isinstance(one, Refusal) for one in case.expected[: failure.call]):
         _refuse("calls before it are refused", case)
@@ -147,29 +153,50 @@ class _Writer:
         """Calls of a port's functions with numbers and lists, each as it was made."""
         case, subject, number = self.case, self.subject, self.number
         module = subject.module.__name__ if subject is not None else case.subject
-        written = [line for text in case.own_calls[: number + 1] for line in text.splitlines()]
         function = case.calls[number].function
         name = subject.own_name(function) if subject is not None else ""
+        written = case.own_calls[number].splitlines() if number < len(case.own_calls) else []
         if not written or not written[-1].startswith(f"{name}(" if name else ""):
             _refuse(f"{function} is no call of a function of the port", case)
-        calls: list[str] = []
-        for line in written:
-            try:
-                call = ast.parse(_EMPTY_TENSOR.sub(r"\1[()]", line), mode="eval").body
-                # The line may come from a file of anybody's.
-                assert isinstance(call, ast.Call)
-                assert isinstance(call.func, ast.Name)
-                assert not call.args
-                given = ", ".join(f"{keyword.arg}={_source_of(keyword.value)}" for keyword in call.keywords)
-                calls.append(f"{self._imported(module, call.func.id)}({given})")
-            except (AssertionError, SyntaxError, ValueError) as error:
-                name = line.partition("(")[0]
-                if isinstance(error, ValueError) and str(error).endswith("[upstream]"):
-                    raise
-                _refuse(f"the call {name} has values that are no numbers, lists and tensors", case)
-        yield from calls[:-1]
-        expected, actual = case.expected[number], case.actual[number]
-        yield from self._compared(calls[-1], expected, actual)
+        pools: set[str] = set()
+        calls = [
+            [self._own_call(module, line, pools) for line in text.splitlines()] for text in case.own_calls
+        ]
+        rules = Follower(recorded(case.expected))
+        at = 0
+        for step, asked in rules.follow(case.steps):
+            memory = rules.memory
+            if asked is not None:
+                if at == number:
+                    yield from calls[at][:-1]
+                    expected, actual = case.expected[number], case.actual[number]
+                    yield from self._compared(calls[at][-1], expected, actual, memory=memory, shown=pools)
+                    return
+                yield from calls[at]
+                at += 1
+            elif isinstance(step, Let) and step.name in pools:
+                self._require_free(step.name)
+                yield f"{step.name} = {self._literal(step.value, memory)}"
+            elif isinstance(step, Overwrite):
+                bound = memory.names[step.name]
+                if (bound.of if isinstance(bound, View) else step.name) in pools:
+                    yield self._overwrite(step, memory)
+
+    def _own_call(self, module: str, line: str, pools: set[str]) -> str:
+        """A recorded call as Python; the pools that its states are views of are added to `pools`."""
+        try:
+            call = ast.parse(_EMPTY_TENSOR.sub(r"\1[()]", line), mode="eval").body
+            # The line may come from a file of anybody's.
+            assert isinstance(call, ast.Call)
+            assert isinstance(call.func, ast.Name)
+            assert not call.args
+            given = ", ".join(
+                f"{keyword.arg}={_source_of(keyword.value, pools)}" for keyword in call.keywords
+            )
+        except (AssertionError, SyntaxError, ValueError):
+            name = line.partition("(")[0]
+            _refuse(f"the call {name} has values that are no numbers, lists and tensors", self.case)
+        return f"{self._imported(module, call.func.id)}({given})"
 
     def of_documents(self) -> Iterator[str]:
         """Calls of documented functions, as the project itself has them, with the values that they take."""
@@ -241,8 +268,12 @@ class _Writer:
         given: Sequence[str] = (),
         variables: Mapping[str, str] = MappingProxyType({}),
         memory: KnownMemory | None = None,
+        shown: Collection[str] | None = None,
     ) -> Iterator[str]:
         """The last call, and assertions of which one fails as long as the call comes to what it came to here.
+
+        Args:
+            shown: names of tensors that the lines have; None for all of the case.
 
         Raises:
             ValueError: none would fail.
@@ -269,7 +300,7 @@ class _Writer:
                 dict(actual.after).get(name),
                 memory.names.get(name) if memory is not None else None,
             )
-            if isinstance(actual, Returned) and known != found:
+            if isinstance(actual, Returned) and known != found and (shown is None or name in shown):
                 if (
                     not isinstance(known, Tensor)
                     or not isinstance(found, Tensor)
@@ -361,15 +392,27 @@ class _Writer:
             _refuse(f"{name} is the name of something else in a script", self.case)
 
 
-def _source_of(node: ast.expr) -> str:
+def _source_of(node: ast.expr, pools: set[str]) -> str:
     """A value as a recorded call has it, as Python: `int32[0, 5]` is a tensor, and `int32[2, 2, 2] [...]` one with its shape before it.
 
+    A view of a pool is Python already, and a list such as `[pool0 + 4]` is a tensor of addresses; the names of the pools are added to `pools`.
+
     Raises:
-        ValueError: anything but numbers, texts, lists and tensors of them.
+        ValueError: anything but numbers, texts, lists, views and addresses of pools, and tensors of numbers.
     """
+    if isinstance(node, ast.List) and node.elts:
+        addresses = [_ADDRESS.fullmatch(ast.unparse(one)) for one in node.elts]
+        if all(addresses):
+            found = [one for one in addresses if one is not None]
+            pools.update(one["pool"] for one in found)
+            listed = ", ".join(f"{one['pool']}.data_ptr() + {one['offset']}" for one in found)
+            return f"torch.tensor([{listed}], dtype=torch.int64)"
     if isinstance(node, (ast.List, ast.Tuple)):
-        items = [_source_of(one) for one in node.elts]
+        items = [_source_of(one, pools) for one in node.elts]
         return f"[{', '.join(items)}]" if isinstance(node, ast.List) else f"({', '.join([*items, ''])})"
+    if view := _VIEW.fullmatch(ast.unparse(node)):
+        pools.add(view["pool"])
+        return view[0]
     if not isinstance(node, ast.Subscript):
         return repr(ast.literal_eval(node))
     dtype, shape = node.value, ""

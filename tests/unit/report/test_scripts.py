@@ -55,7 +55,8 @@ REPLAYED = {
 """Defects that a comparison of numbers does not show: the script replays the case."""
 HALVES = "def halved(x):\n    return x // 2\n"
 MENDED = "def halved(x):\n    return x // 2 + 1\n"
-MOST_LINES = 75
+MOST_LINES, LINES_OF_TRITON = 75, 18
+"""Of a script, and of what has Triton interpret kernels that a port may launch."""
 
 
 def run(script: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -230,6 +231,32 @@ def test_a_script_of_a_port_needs_the_port_alone(name: str, tmp_path: Path) -> N
     assert "statecheck" not in text
     assert ("import torch" in text) == (name == "gather_block_table")
     assert len(text.splitlines()) <= MOST_LINES
+    script = tmp_path / "repro.py"
+    script.write_text(text, encoding="utf-8")
+    subjects: tuple[dict[str, str], ...] = ({}, {"SUBJECT": "examples.numpy_port"}, {"SUBJECT": "no_port"})
+    assert [run(script, PYTHONPATH=str(ROOT), **one).returncode for one in subjects] == [1, 0, 2]
+
+
+WRITERS = {"postprocess_by_slot": "v2-postprocess/boundary", "copy_runs": "copy-meta/memmove"}
+"""By function of the protocol that writes states, given as views or by addresses: a property that calls it."""
+PORT_THAT_WRITES_NOTHING = """
+from examples.numpy_port import *
+STATECHECK_PROTOCOL = 2
+
+def {name}(*args, **arguments):
+    pass
+"""
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_script_of_a_port_that_writes_states_makes_their_memory_and_needs_the_port_alone(
+    name: str, tmp_path: Path
+) -> None:
+    with module(tmp_path, "toy_idle_port", PORT_THAT_WRITES_NOTHING.format(name=name)):
+        subject = load("toy_idle_port")
+        text = repro_script(failing(WRITERS[name], subject), tmp_path, tmp_path)
+    assert "statecheck" not in text
+    assert len(text.splitlines()) <= MOST_LINES + LINES_OF_TRITON
     script = tmp_path / "repro.py"
     script.write_text(text, encoding="utf-8")
     subjects: tuple[dict[str, str], ...] = ({}, {"SUBJECT": "examples.numpy_port"}, {"SUBJECT": "no_port"})
