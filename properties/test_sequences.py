@@ -36,25 +36,26 @@ from statecheck.execution.registry import Configuration, prop
 from statecheck.reference.situations import put_back
 
 LIBRARY = "Sequences"
-# By id: scenarios, what each of them has to hold against a fresh run, and how the configuration differs from others.
+# By id: functions, scenarios, what logits that are held against a fresh run have to be evidence of (see `oracle.sequences.SequenceOrigins`), and how
+# the configuration differs from others. What was loaded was saved before.
 CONFIGURATIONS = (
-    Configuration("sequences/pieces", story=sequence_stories(batches=False), held=(CONTINUATION,),
+    Configuration("sequences/pieces", story=sequence_stories(batches=False), situations=(CONTINUATION,),
         reason="also where they came in pieces"),
-    Configuration("sequences/batches", story=sequence_stories(), held=(BATCH,),
+    Configuration("sequences/batches", story=sequence_stories(), situations=(BATCH,),
         reason="also where other sequences are in the batch"),
-    Configuration("sequences/fork", story=sequence_stories("fork"), held=("fork",),
+    Configuration("sequences/fork", f"{LIBRARY}.fork", story=sequence_stories("fork"), situations=("fork",),
         reason="also where it was forked, or is the fork of another one"),
-    Configuration("sequences/roll-back", story=sequence_stories("roll_back"), held=("roll_back",),
+    Configuration("sequences/roll-back", f"{LIBRARY}.roll_back", story=sequence_stories("roll_back"), situations=("roll_back",),
         reason="also where it was rolled back, or the library refused to"),
-    Configuration("sequences/save", story=sequence_stories("save"), held=("save", "load"),
+    Configuration("sequences/save", f"{LIBRARY}.save", f"{LIBRARY}.load", story=sequence_stories("save"), situations=("load",),
         reason="also where it was saved and loaded, over another one or in another context"),
-    Configuration("sequences/drop", story=sequence_stories("drop"), held=("drop",),
+    Configuration("sequences/drop", f"{LIBRARY}.drop", story=sequence_stories("drop"), situations=("drop",),
         reason="also where another one was dropped in its place, or beside it"),
-    Configuration("sequences/reorder", story=sequence_stories("reorder"), held=(CONTINUATION, "reorder"),
+    Configuration("sequences/reorder", f"{LIBRARY}.reorder", story=sequence_stories("reorder"), situations=("reorder",),
         reason="also where sequences were reordered, as beams are"),
-    Configuration("sequences/generate", story=sequence_stories("generate"), held=("generate",),
+    Configuration("sequences/generate", f"{LIBRARY}.generate", story=sequence_stories("generate"), situations=("generate",),
         reason="also where the library generated them, with each feature of generation"),
-    Configuration("sequences/any", story=sequence_stories(*OPERATIONS), held=(CONTINUATION,),
+    Configuration("sequences/any", story=sequence_stories(*OPERATIONS), situations=(CONTINUATION,),
         reason="whatever was done, in whatever order"),
 )  # fmt: skip
 
@@ -189,6 +190,8 @@ class SequenceRun:
         assert isinstance(outcome, Returned)
         step: Record = outcome.value
         effects: Any = step["effects"]
+        held: Any = step["held"]
         put_back(effects)
+        self.trial.reached(*held)
         self.lengths = {(context, number): count for context, number, count in step["lengths"]}
         return step

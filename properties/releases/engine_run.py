@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import currently_in_test_context
-from hypothesis import event as hypothesis_event
-
-from properties.releases.marks import REACHED, Marks
+from properties.releases.marks import Marks
 from properties.strategies.releases.live import LiveAbort, LiveAdd, LivePause, LiveReset, LiveStory, LiveTurns
 from properties.strategies.releases.radix import RadixStory
 from statecheck.case.failure import stated
@@ -35,17 +32,11 @@ class EngineRun:
 
     def run(self) -> None:
         """The events, and then steps until all requests have ended."""
-        try:
-            settings = self.story.world.settings_with(self.trial.inside)
-            self.make_call(self.engine, settings=settings, bind="engine")
-            for event in self.story.events:
-                self.happens(event)
-            self.drain()
-        finally:
-            for mark in sorted(self.marks.seen):
-                REACHED[self.trial.tested.id, mark] += 1
-                if currently_in_test_context():
-                    hypothesis_event(mark)
+        settings = self.story.world.settings_with(self.trial.inside)
+        self.make_call(self.engine, settings=settings, bind="engine")
+        for event in self.story.events:
+            self.happens(event)
+        self.drain()
 
     def happens(self, event: object) -> None:
         if isinstance(event, LiveAdd):
@@ -96,6 +87,7 @@ class EngineRun:
         assert isinstance(value, Record)
         self.quiet.append(not value["scheduled"])
         self.marks.step(value, self.alive)
+        self.trial.reached(*self.marks.seen)
         for name, tokens in value["outputs"].items():
             self.tokens[name] += tokens
         self.alive = [name for name in self.alive if name not in value["finished"]]

@@ -6,12 +6,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any
 
 from properties.strategies.releases.live import FEW_DRAFTS, FEW_REQUESTS, LiveWorld
 from properties.strategies.releases.radix import RadixWorld
 from statecheck.case.values import Record
 
+LOADED = "a block is loaded"
+SAVED = "a block is saved"
+STAGE = "a stage is a batch late"
+IN_FLIGHT = "a step with rows behind a step in flight"
 HIT = "a request begins behind a hit"
 PAGES = "a request begins behind a hit of several pages"
 PASSED = "a prefill passes the end of a page inside of a step"
@@ -22,13 +26,12 @@ FULL = "no slot of states is free while slots of keys are"
 MIXED = "a decode runs in one batch with a prefill"
 GRID = "a row of a prefill begins inside of a chunk of the batch"
 AGAIN = "a request that ran begins again"
+ACCEPTED = "drafts are accepted"
 SOME = "some drafts are accepted and others rejected"
 SEVERAL = "accepted drafts pass a boundary"
 HOST = "a request begins behind a state that only host memory had"
 STOPPED = "a request ends by its stop token"
 BATCH = "several requests run in a step"
-REACHED: Final[Counter[tuple[str, str]]] = Counter()
-"""By id of a configuration and situation, how many of its scenarios have come to it in this process."""
 
 
 @dataclass
@@ -82,9 +85,9 @@ class LiveMarks(Marks):
             drafts = rows.get(name, {}).get("drafts", 0)
             self.note("some drafts accepted, others rejected", 1 < len(said) <= drafts)
         loaded = {name for _, _, name, _ in value["loaded"]}
-        self.note("a block is loaded", loaded)
+        self.note(LOADED, loaded)
         self.note("a block is loaded in a step that runs another request", loaded and rows.keys() - loaded)
-        self.note("a block is saved", value["saved"])
+        self.note(SAVED, value["saved"])
         self.note("a load fails", value["unloaded"])
         for name in value["finished"]:
             self._computed.pop(name, None)
@@ -93,7 +96,7 @@ class LiveMarks(Marks):
     def _batch(self, rows: Mapping[str, Mapping[str, int]], alive: list[str], value: Record) -> None:
         world = self.world
         in_prompt = [name for name, row in rows.items() if row["computed"] < self._prompts.get(name, 0) - 1]
-        self.note("a step with prompts and decodes", 0 < len(in_prompt) < len(rows))
+        self.note(MIXED, 0 < len(in_prompt) < len(rows))
         self.note("more rows in a step than usual", len(rows) > FEW_REQUESTS)
         running = [name for name in alive if name in self._computed or name in rows]
         waits = [name for name in alive if name not in running]
@@ -105,17 +108,15 @@ class LiveMarks(Marks):
         )
         self.note("no block is free", not value["free"])
         self.note("a running request is preempted for blocks", value["preempted"] and few)
-        self.note("a stage is a batch late", world.stages > 1 and any(world.late_stages) and rows)
-        self.note(
-            "a step with rows behind a step in flight", world.async_scheduling and self._in_flight and rows
-        )
+        self.note(STAGE, world.stages > 1 and any(world.late_stages) and rows)
+        self.note(IN_FLIGHT, world.async_scheduling and self._in_flight and rows)
 
     def _row(self, name: str, row: Mapping[str, int]) -> None:
         size, first, end = self.world.block_size, row["computed"], row["computed"] + row["tokens"]
         prompt, known = self._prompts.get(name, 0), name in self._computed
         if row["begins"]:
             self.note("a request comes back", known)
-            self.note("a prefix hit", first and not known)
+            self.note(HIT, first and not known)
             self.note("a hit inside of a block", first % size and not known)
         elif known and first < prompt:
             self.note("a prompt in several steps")
@@ -192,6 +193,7 @@ class RadixMarks(Marks):
         self.note(BOUNDARY, passes)
         self.note(BESIDE, passes and self._prefilled)
         self.note(CAPPED, self._passed[name] > 2)
+        self.note(ACCEPTED, accepted > 1)
         self.note(SOME, 1 < accepted <= row["drafts"])
         self.note(SEVERAL, passes and accepted > 1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from properties.releases.marks import (
+    ACCEPTED,
     AGAIN,
     BATCH,
     BESIDE,
@@ -17,9 +18,6 @@ from properties.releases.marks import (
     MIXED,
     PAGES,
     PASSED,
-    SEVERAL,
-    SOME,
-    STOPPED,
 )
 from properties.releases.radix_run import RadixRun
 from properties.strategies.releases.radix import (
@@ -81,21 +79,21 @@ def _radix(id_: str, world: RadixWorld, situations: tuple[str, ...], reason: str
     return Configuration(id_, story=radix_stories(world), situations=situations, reason=reason)
 
 
-# By id: the engine, situations that a few hundred scenarios come to, and how the configuration differs from others.
+# By id: the engine, the situations that it is for, each of which one scenario in twelve or more reaches, and how the configuration differs from others.
 CONFIGURATIONS = (
-    _radix("radix-engine/no-buffer", _LAST, (HIT, STOPPED),
+    _radix("radix-engine/no-buffer", _LAST, (HIT,),
         "where the tree keeps the last state of a request alone"),
-    _radix("radix-engine/extra-buffer", _BOUNDARIES, (HIT, BOUNDARY, STOPPED),
+    _radix("radix-engine/extra-buffer", _BOUNDARIES, (HIT, BOUNDARY),
         "where a state is copied to another slot when its boundary is passed"),
     _radix("radix-engine/pages", replace(_BOUNDARIES, page_size=4), (PAGES,),
         "where keys lie in pages, so that a prefix ends where a page does"),
-    _radix("radix-engine/wide-pages", _WIDE_PAGES, (PASSED, PAGES),
+    _radix("radix-engine/wide-pages", _WIDE_PAGES, (PASSED,),
         "where a page has two chunks of a scan, so that states are kept at every second chunk"),
     _radix("radix-engine/wide-chunks", _WIDE_CHUNKS, (PASSED, BOUNDARY),
         "where a chunk of a scan has two pages, and decodes keep states at every second chunk"),
-    _radix("radix-engine/overlap", _OVERLAP, (HIT, BESIDE, STOPPED),
+    _radix("radix-engine/overlap", _OVERLAP, (HIT, BESIDE),
         "where a step is scheduled before the results of the last one are known"),
-    _radix("radix-engine/lazy-buffer", _LAZY, (BOUNDARY, FULL),
+    _radix("radix-engine/lazy-buffer", _LAZY, (BOUNDARY,),
         "where a request gets its second slot when it comes to a boundary"),
     _radix("radix-engine/mixed", _MIXED, (MIXED,),
         "where decodes run in one batch with a chunk of another request's prompt"),
@@ -105,13 +103,13 @@ CONFIGURATIONS = (
         "where there is no tree of prefixes"),
     _radix("radix-engine/scarce", _SCARCE, (AGAIN,),
         "where pools are too small for all requests, so that some run again and prefixes are evicted"),
-    _radix("radix-engine/drafts", _DRAFTS, (SOME, SEVERAL, STOPPED),
+    _radix("radix-engine/drafts", _DRAFTS, (ACCEPTED,),
         "where each step verifies drafts, and copies the state after the last accepted one"),
-    _radix("radix-engine/draft-trees", replace(_DRAFTS, num_draft_tokens=4, draft_breadth=2), (SOME, SEVERAL),
+    _radix("radix-engine/draft-trees", replace(_DRAFTS, num_draft_tokens=4, draft_breadth=2), (ACCEPTED,),
         "where wrong drafts stand beside right ones, so that accepted ones lie apart in the batch"),
-    _radix("radix-engine/eagle", replace(_DRAFTS, draft_method="eagle"), (SOME, SEVERAL),
+    _radix("radix-engine/eagle", replace(_DRAFTS, draft_method="eagle"), (ACCEPTED,),
         "where a step hands its part of the draft model to the next one (EAGLE)"),
-    _radix("radix-engine/lazy-drafts", _LAZY_DRAFTS, (SEVERAL, FULL),
+    _radix("radix-engine/lazy-drafts", _LAZY_DRAFTS, (FULL,),
         "where steps verify drafts, and a request gets its second slot near a boundary"),
     _radix("radix-engine/write-through", _HOST, (HOST,),
         "where the tree copies prefixes to host memory, and loads them back"),
@@ -121,17 +119,17 @@ CONFIGURATIONS = (
         "where prefixes are copied to host memory at their second hit"),
     _radix("radix-engine/few-states", _FEW_STATES, (FULL,),
         "where prefixes fill all slots of states while most slots of keys are free"),
-    _radix("radix-engine/sessions", _SESSIONS, (HIT, STOPPED),
+    _radix("radix-engine/sessions", _SESSIONS, (HIT,),
         "where requests continue what a session keeps, and a closed session keeps nothing"),
     _radix("radix-engine/plain-sessions", replace(_SESSIONS, strategy="no_buffer", overlap=False), (HIT,),
         "where requests continue sessions without states at boundaries"),
-    _radix("radix-engine/session-drafts", replace(_SESSIONS, mamba_track_interval=8, num_draft_tokens=3), (HIT, SOME),
+    _radix("radix-engine/session-drafts", replace(_SESSIONS, mamba_track_interval=8, num_draft_tokens=3), (HIT, ACCEPTED),
         "where requests continue sessions, and steps verify drafts"),
     _radix("radix-engine/rust-core", _rust(_OVERLAP), (HIT, BOUNDARY),
         "where the tree's nodes are those of the core in Rust"),
     _radix("radix-engine/rust-scarce", _rust(_SCARCE), (AGAIN,),
         "where the core in Rust evicts prefixes from small pools"),
-    _radix("radix-engine/rust-drafts", _rust(_DRAFTS), (SOME, SEVERAL),
+    _radix("radix-engine/rust-drafts", _rust(_DRAFTS), (ACCEPTED,),
         "where steps verify drafts over the core in Rust"),
     _radix("radix-engine/rust-mixed", _rust(_MIXED), (MIXED,),
         "where decodes run with prompts over the core in Rust"),
@@ -145,7 +143,7 @@ CONFIGURATIONS = (
         "where layers are of Mamba-2, and the tree keeps their last state"),
     _radix("radix-engine/mamba2-mixed", _mamba2(_MIXED), (MIXED, GRID),
         "where layers are of Mamba-2, and decodes run with prompts"),
-    _radix("radix-engine/mamba2-drafts", _mamba2(_DRAFTS), (SOME, GRID),
+    _radix("radix-engine/mamba2-drafts", _mamba2(_DRAFTS), (ACCEPTED, GRID),
         "where layers are of Mamba-2, and steps verify drafts"),
 )  # fmt: skip
 

@@ -89,7 +89,7 @@ def begin(plan: Plan) -> tuple[CampaignState, KnownDefects, CorpusWriter, Mappin
     configurations: dict[str, Sequence[str]] = {}
     choices = subject.sequences
     if choices is not None:
-        configurations = {name: choices.all_models for name in explored if tested[name].held}
+        configurations = {name: choices.all_models for name in explored if tested[name].is_of_library}
         for model in choices.all_models if configurations else ():
             reasons = unsupported(plan, tested, model)
             if why := choices.why_unsupported(model):

@@ -17,7 +17,7 @@ from typing import Any
 
 from statecheck.campaign.plan import Plan
 from statecheck.case.case import require_path
-from statecheck.execution.verdict import TELLING, WORST_FIRST, Counts, Status
+from statecheck.execution.verdict import WORST_FIRST, Counts, Status
 from statecheck.kernels.launch_counts import How
 from statecheck.subject.known import GONE, NOT_ENOUGH, NOT_TRIED, SHOWED
 from statecheck.util.decode import Decoder, Misfit, format_value, require_once
@@ -97,7 +97,7 @@ class PropertyRecord:
     @property
     def lacked_time(self) -> bool:
         """Whether it is not tested because there were too few examples to say why not."""
-        few = max(TELLING, TELLING * len(self.statuses))
+        few = self.counts.telling * max(1, len(self.statuses))
         return self.status == Status.NOT_TESTED.value and self.examples < few
 
     @property

@@ -446,7 +446,10 @@ class Rounds:
             self._level
         ]
         counts = property_state.record.counts
-        return few - counts.compared if counts.examples < _MOST_EXAMPLES_PER_COMPARED * few else 0
+        if counts.examples >= _MOST_EXAMPLES_PER_COMPARED * few:
+            return 0
+        # What was compared says little as long as a situation that the property is for was not reached.
+        return few if counts.unreached else few - counts.compared
 
     def _urgency(self, property_state: PropertyState) -> tuple[bool, float, bool, float]:
         # What was met and not shrunk is worth another look before everything else.

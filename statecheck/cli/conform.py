@@ -144,6 +144,7 @@ def result_of(record: Any) -> dict[str, Any]:
             {}
             if row.status == Status.FALSIFIED.value
             else {"examples": row.examples, "compared": row.compared}
+            | ({"situations": dict(sorted(row.counts.situations.items()))} if row.counts.situations else {})
         )
         for row in sorted(record.properties, key=lambda row: row.id)
     }

@@ -20,6 +20,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NoReturn, Protocol
 
+from hypothesis import currently_in_test_context
+from hypothesis import event as hypothesis_event
+
 from statecheck.case import Case, Failure
 from statecheck.case.failure import (
     Difference,
@@ -46,14 +49,13 @@ from statecheck.execution.run import (
     is_unverified,
     left_out,
     not_offered,
-    operations_held,
     rules_of,
 )
 from statecheck.execution.verdict import Counts
 from statecheck.kernels.orders import REORDERED
 from statecheck.subject import KnownDeviation, Subject
 from statecheck.subject.profile import Profile
-from statecheck.subject.subject import SequenceChoices, is_engine
+from statecheck.subject.subject import OF_LIBRARY, SequenceChoices, is_engine
 from statecheck.util.text import visible
 
 Examples = tuple[tuple[Step, ...], ...]
@@ -132,7 +134,10 @@ class Tested(Protocol):
     def kind(self) -> str: ...
 
     @property
-    def held(self) -> tuple[str, ...]: ...
+    def functions(self) -> tuple[str, ...]: ...
+
+    @property
+    def situations(self) -> tuple[str, ...]: ...
 
 
 class Observer:
@@ -203,6 +208,10 @@ class Example:
         self._run = Run(self.context.port, rules_of(self.profile))
         self.context.earlier.begin(self._run.steps)
         self.is_compared = False
+        self.situations: set[str] = set()
+        """Those that the example has reached."""
+        self._has_parts = False
+        self.context.counts.situations.update(dict.fromkeys(self.tested.situations, 0))
         self.configuration = self.context.configuration
         self._read: list[int] = []
         """Numbers of the calls whose results were handed to the property."""
@@ -359,7 +368,21 @@ class Example:
     def compared(self, parts: int) -> None:
         """The property compared so many rows, fields or bytes of what functions of the subject returned."""
         self.context.counts.parts += parts
-        if parts and not self.is_compared and self._has_its_subject_matter():
+        self._has_parts = self._has_parts or parts > 0
+        if not self.tested.situations or not self.situations.isdisjoint(self.tested.situations):
+            self._count_compared()
+
+    def reached(self, *situations: str) -> None:
+        """The example has come to these situations, by their names; it is compared where its property is for one of them."""
+        for name in {*situations} - self.situations:
+            self.situations.add(name)
+            self.context.counts.situations[name] += 1
+            if currently_in_test_context():
+                hypothesis_event(name)
+        self.compared(0)
+
+    def _count_compared(self) -> None:
+        if self._has_parts and not self.is_compared and self._has_its_subject_matter():
             self.is_compared = True
             self.context.counts.compared += 1
             if self.configuration:
@@ -385,8 +408,6 @@ class Example:
 
     def _is_evidence(self, expected: Expected | None, actual: Outcome) -> bool:
         """Whether the outcome is the subject's own, and of a kind that the property is about."""
-        if not set(self.tested.held) <= operations_held(actual):
-            return False
         refused = isinstance(expected, Refusal) and isinstance(actual, Raised)
         return actual.by_subject and (not refused or self.tested.kind == REFUSAL)
 
@@ -480,7 +501,7 @@ class Example:
         failed = failed_operations(self._run.actual, self._run.calls).values()
         if not self._has_its_subject_matter():
             no_evidence[_NO_ORDER] += 1
-        elif operation := next((name for name in failed if name in self.tested.held), ""):
+        elif operation := next((name for name in failed if OF_LIBRARY + name in self.tested.functions), ""):
             no_evidence[f"{self.configuration}: {operation} reported that it failed"] += 1
         elif self._run.actual and not any(one.by_subject for one in self._run.actual):
             no_evidence[f"no function of {self.context.subject.name} was called"] += 1
@@ -512,6 +533,8 @@ class Example:
             Falsified: always, but
             KnownFailure: the subject declares it.
         """
+        # What fails has compared something, wherever it fails.
+        self._count_compared()
         self._run.settle()
         # Where an earlier call ended in a fault, or in a finding of the sanitizer, that is what the failure is about.
         number = fatal_among(self._run.actual)

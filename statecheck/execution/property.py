@@ -24,8 +24,8 @@ from statecheck.execution.private.hypothesis import (
     without_reading_constants,
     without_simplest,
 )
-from statecheck.reference.engines import OPERATIONS as SEQUENCE_OPERATIONS
 from statecheck.subject import Subject, is_engine
+from statecheck.subject.subject import LIBRARY, OF_LIBRARY
 from statecheck.util.files import in_file_name
 
 ERRORS = "errors"
@@ -64,8 +64,7 @@ class Property:
 
     `id`, such as "v1-postprocess/boundary", is its only name: people type it, and files keep it. `device` restricts it to one device ("cuda") where the sentence has no meaning elsewhere.
     `any_of`: it is about each function alone, and applies where there is one of them.
-    `held`: of a property of a library of sequences, the operations, all of which an example has to hold against a fresh run in one
-    sequence to be compared; see `oracle.sequences.SequenceOrigins`.
+    `situations`: those that it is for, by names: an example is compared where it reaches one of them, and the property passes where each was reached.
     `written`: arguments of the body for written examples: inputs that drawn examples seldom have.
     """
 
@@ -78,13 +77,18 @@ class Property:
     module: str
     device: str | None = None
     any_of: bool = False
-    held: tuple[str, ...] = ()
+    situations: tuple[str, ...] = ()
     written: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def topic(self) -> str:
         """The name of its module, without what all modules of properties begin with."""
         return self.module.rpartition(".")[2].removeprefix("test_")
+
+    @property
+    def is_of_library(self) -> bool:
+        """Whether it is about a library of sequences, with each of its models."""
+        return LIBRARY in self.functions
 
     @property
     def launches(self) -> bool:
@@ -219,7 +223,7 @@ class Property:
         if self.kind == REFUSAL and not context.subject.refuses:
             return f"{context.subject.name} does not promise to refuse what is undocumented"
         choices = context.subject.sequences
-        if choices is not None and self.held:
+        if choices is not None and self.is_of_library:
             if not choices.models:
                 return f"every model of {context.subject.name} is declared as unsupported"
             if operations := self._missing_operations(context.subject):
@@ -248,10 +252,10 @@ class Property:
         return wanted, missing
 
     def _missing_operations(self, subject: Subject) -> list[str]:
-        choices = subject.sequences
-        if choices is None:
+        if (choices := subject.sequences) is None:
             return []
-        return [name for name in self.held if name in SEQUENCE_OPERATIONS and not choices.offers(name)]
+        operations = (name.removeprefix(OF_LIBRARY) for name in self.functions if name.startswith(OF_LIBRARY))
+        return [name for name in operations if not choices.offers(name)]
 
 
 def put_at(test: Any, file: str, line: int) -> None:

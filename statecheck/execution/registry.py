@@ -84,9 +84,8 @@ class Configuration:
         id_: of the property that the body is in this configuration.
         functions: those that it calls beside the functions of the whole table.
         reason: how the configuration differs from others; it ends the property's sentence.
-        situations: what the configuration is for, by names of marks; a few hundred scenarios come to each of them.
+        situations: as of `prop`.
         device: as of `prop`.
-        held: as of `prop`.
         written: as of `prop`.
         given: arguments of the body: strategies are drawn from, other values are handed over as they are.
     """
@@ -98,12 +97,11 @@ class Configuration:
         reason: str = "",
         situations: tuple[str, ...] = (),
         device: str | None = None,
-        held: tuple[str, ...] = (),
         written: Iterable[Mapping[str, Any]] = (),
         **given: Any,
     ) -> None:
         self.id, self.functions, self.reason, self.situations = id_, functions, reason, situations
-        self.device, self.held, self.written, self.given = device, held, tuple(written), given
+        self.device, self.written, self.given = device, tuple(written), given
 
 
 def prop(
@@ -112,7 +110,7 @@ def prop(
     *functions: str,
     device: str | None = None,
     any_of: bool = False,
-    held: tuple[str, ...] = (),
+    situations: tuple[str, ...] = (),
     written: Iterable[Mapping[str, Any]] = (),
     **given: Any,
 ) -> Callable[[Any], Any]:
@@ -124,7 +122,7 @@ def prop(
         functions: the documented symbols that it calls, dotted for methods.
         device: the only device on which it has a meaning, if there is one.
         any_of: it applies to a subject that has one of the functions; the body asks `trial.offered` which.
-        held: of a property of a library of sequences, see `Property`.
+        situations: those that it is for, see `Property`; the body says which an example reaches, see `Example.reached`.
         written: the arguments of written examples, which run once in an execution context.
         given: what to draw for each of the body's arguments but `trial`; of a table, as of `Configuration`.
 
@@ -145,7 +143,7 @@ def prop(
             return body
         if isinstance(id_, str):
             about = (id_, sentence, kind, functions, body, given, module)
-            return remember(Property(*about, device, any_of, held, tuple(written)))
+            return remember(Property(*about, device, any_of, situations, tuple(written)))
         for row in id_:
             values = given | row.given
             drawn = {name: value for name, value in values.items() if isinstance(value, SearchStrategy)}
@@ -159,7 +157,7 @@ def prop(
                 drawn,
                 module,
             )
-            new = Property(*about, row.device or device, any_of, row.held, row.written)
+            new = Property(*about, row.device or device, any_of, row.situations or situations, row.written)
             vars(sys.modules[module])[f"test_{body.__name__}[{row.id}]"] = remember(new)
         return body
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any
 
 from statecheck.case.values import (
     ITEM_SIZES,
@@ -344,13 +343,6 @@ def not_offered(outcome: Outcome | None) -> str | None:
 def is_unverified(outcome: Outcome | None) -> bool:
     """Whether a call was not tried because the model that it asks for cannot be verified."""
     return isinstance(outcome, Raised) and outcome.not_offered and outcome.exception == NotVerified.__name__
-
-
-def operations_held(outcome: Outcome) -> frozenset[str]:
-    """The operations of a library of sequences that a step has held against a fresh run; none of another outcome."""
-    step = _sequence_step(outcome)
-    held: Any = step["held"] if step is not None else ()
-    return frozenset(held)
 
 
 def failed_operations(outcomes: Sequence[Outcome], calls: Sequence[Call]) -> dict[int, str]:

@@ -6,6 +6,8 @@ import enum
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from statecheck.util.text import counted
+
 _MOST_REASONS = 4
 
 
@@ -24,6 +26,7 @@ class Counts:
         no_evidence: those that came to their end without what the property is about, by what was missing.
         configurations: no further examples, but those compared of each configuration of the subject, such as a model of a library.
         unverified: of configurations that cannot be verified, why not.
+        situations: of those that properties are for, and others that examples reached, how many examples reached each.
         unchecked: no examples, but what they have observed and no rule says anything about: "function: place", and how often.
     """
 
@@ -33,6 +36,7 @@ class Counts:
     not_offered: Counter[str] = field(default_factory=Counter)
     discarded: int = 0
     no_evidence: Counter[str] = field(default_factory=Counter)
+    situations: Counter[str] = field(default_factory=Counter)
     unchecked: Counter[str] = field(default_factory=Counter)
     parts: int = 0
     configurations: Counter[str] = field(default_factory=Counter)
@@ -57,6 +61,16 @@ class Counts:
         return "; ".join([*messages, f"and {more} other reasons"] if more else messages)
 
     @property
+    def unreached(self) -> list[str]:
+        """Situations that the property is for and no example has reached."""
+        return [name for name, examples in self.situations.items() if not examples]
+
+    @property
+    def telling(self) -> int:
+        """Examples after which more would hardly change that the property is not tested."""
+        return TELLING_OF_SITUATIONS if self.unreached else TELLING
+
+    @property
     def reasons(self) -> str:
         """Why examples are no evidence, the most frequent reason first."""
         message = [self.left_out] if self.left_out else []
@@ -71,6 +85,7 @@ class Counts:
         self.not_offered.update(other.not_offered)
         self.discarded += other.discarded
         self.no_evidence.update(other.no_evidence)
+        self.situations.update(other.situations)
         self.unchecked.update(other.unchecked)
         self.parts += other.parts
         self.configurations.update(other.configurations)
@@ -119,8 +134,9 @@ WORST_FIRST = (
     Status.NOT_APPLICABLE,
 )
 """Of several statuses of one property, of its configurations, of shards or of tests, the first in this order counts."""
-TELLING = 25
-"""Examples after which more would hardly lead to a comparison; with fewer it may be chance that there was none."""
+TELLING, TELLING_OF_SITUATIONS = 25, 60
+"""Examples after which more would hardly lead to a comparison, or to a situation, which one example in eight reaches; with fewer it may be
+chance that there was none."""
 
 
 @dataclass(frozen=True)
@@ -139,15 +155,22 @@ def verdict_of(counts: Counts, *, known: bool = False) -> Verdict:
     """
     if known:
         return Verdict(Status.KNOWN)
-    if counts.compared:
+    unreached = counts.unreached
+    if counts.compared and not unreached:
         return Verdict(Status.PASSED)
     if not counts.examples:
         return Verdict(Status.NOT_TESTED, "no example was run")
     if counts.unverified:
         return Verdict(Status.NOT_VERIFIED, "; ".join(counts.unverified.values()))
-    if counts.not_offered or counts.no_evidence:
-        # The others had nothing to compare, or were inputs that the contract leaves out: other inputs may be inside of it.
+    # Without situations, the other examples had nothing to compare, or were inputs that the contract leaves out: other inputs may be inside
+    # of it. With situations, the other examples went on and reached none; as long as they are more, the lack explains nothing.
+    lacks = counts.not_offered.total() >= max(1, counts.vacuous if unreached else 1)
+    if not counts.compared and (lacks or counts.no_evidence):
         return Verdict(Status.NOT_APPLICABLE, counts.left_out)
+    if unreached:
+        examples = counted(counts.examples, "example")
+        reasons = f"; {counts.left_out}" if counts.left_out else ""
+        return Verdict(Status.NOT_TESTED, f"never reached in {examples}: {', '.join(unreached)}{reasons}")
     ended = f"nothing was compared in all {counts.examples:,} examples"
     if counts.examples == 1:
         ended = "nothing was compared in the only example"

@@ -137,7 +137,7 @@ class SequenceChoices:
 
 
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
-_LIBRARY = "Sequences"
+LIBRARY, OF_LIBRARY = "Sequences", "Sequences."
 """A whole library, which no document describes; nor do documents describe an engine, a class whose name ends with `Engine`."""
 _OF_RELEASES = frozenset(
     {
@@ -315,7 +315,7 @@ class Subject:
 def is_engine(function: str) -> bool:
     """Whether it is a whole engine, or something that happens to one."""
     name = function.partition(".")[0]
-    return name == _LIBRARY or name.endswith("Engine")
+    return name == LIBRARY or name.endswith("Engine")
 
 
 def is_documented(function: str) -> bool:

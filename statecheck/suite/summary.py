@@ -61,7 +61,7 @@ def run_each_configuration(context: ExecutionContext, tested: Property) -> None:
         Falsified: an example fails.
     """
     choices = context.subject.sequences
-    if choices is None or not tested.held:
+    if choices is None or not tested.is_of_library:
         return
     for model in choices.models:
         if not context.counts.configurations[model] and model not in context.counts.unverified:
@@ -204,7 +204,7 @@ class Summary:
         for result in (one for one in results if one["phase"] == report.when):
             name, status = result["name"], Status(result["status"])
             self._verdicts[report.nodeid] = name, status
-            if status is Status.NOT_TESTED and result["examples"] >= TELLING:
+            if status is Status.NOT_TESTED and result["tried"]:
                 self._tried.add(name)
             evidence = SubjectEvidence(result["subject"], result["applicable"])
             self._evidence.setdefault(result["subject"], evidence).add(result)

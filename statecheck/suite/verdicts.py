@@ -150,7 +150,7 @@ class PropertyTests:
         """What a phase of a test comes to, and what that rests on."""
         context = self.context_of(item)
         counts = context.counts if when == "call" else Counts()
-        choices = context.subject.sequences if tested.held else None
+        choices = context.subject.sequences if tested.is_of_library else None
         launches = launch_counts.take() if when == "call" else {}
         return {
             "phase": when,
@@ -162,6 +162,7 @@ class PropertyTests:
             "property": tested.id,
             "applies": status is not Status.NOT_APPLICABLE or counts.examples > 0,
             "examples": counts.examples,
+            "tried": counts.examples >= counts.telling,
             "compared": counts.compared,
             "models": len(choices.all_models) if choices is not None else 0,
             "compared_models": sorted(counts.configurations),

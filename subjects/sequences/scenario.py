@@ -124,9 +124,15 @@ class Sequences:
 
     def _held_by_rows(self, context: int, numbers: Sequence[int]) -> set[str]:
         """What the logits of a batch are evidence of, before its tokens count."""
-        held = {operation for number in numbers for operation in self.origins.of((context, number))}
-        held |= {CONTINUATION} if any(self.tokens.of((context, number)) for number in numbers) else set()
+        held: set[str] = set()
         for number in numbers:
+            place = context, number
+            # An empty sequence has nothing that an order could mix up.
+            held |= (
+                self.origins.of(place) | {CONTINUATION}
+                if self.tokens.of(place)
+                else self.origins.of(place) - {"reorder"}
+            )
             self.origins.extend(context, number)
         return held | ({BATCH} if len(numbers) > 1 else set())
 

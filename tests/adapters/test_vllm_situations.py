@@ -1,4 +1,4 @@
-"""Scenarios of vLLM's engine come to the situations that each of their configurations is for."""
+"""Scenarios of vLLM's engine reach the situations of each of their configurations, and others that its laws need."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from properties.releases.marks import HIT
 from properties.releases.test_real_engine import CONFIGURATIONS
 from statecheck import rooms
 from statecheck.execution.registry import Configuration
@@ -14,40 +15,43 @@ from tests.helpers.releases import PYTHON, needs_release
 
 EXAMPLES = 300
 """Of a property: about what a campaign of two minutes makes of it."""
-
-_EXPLORES = """
-import json, sys
-from statecheck.kernels import triton_mode
-triton_mode.prepare("cpu")
-from properties.releases.marks import REACHED
-from properties.releases.test_real_engine import CONFIGURATIONS
-from statecheck.execution.example import ExecutionContext, Falsified
-from statecheck.execution.executors import ordinary_port
-from statecheck.execution.registry import load_properties
-from lab.marks import drawing_only
-from statecheck.subject import load
-name, examples = sys.argv[1], int(sys.argv[2])
-subject = load("vllm")
-context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
-tested = load_properties()[name]
-situations = next(set(one.situations) for one in CONFIGURATIONS if one.id == name)
-with drawing_only():
-    for seed in range(examples // 10):
-        if situations <= {mark for _, mark in REACHED}:
-            break
-        try:
-            tested.explore(context, seed=seed, max_examples=10)
-        except Falsified:
-            pass  # what is wrong is a campaign's to say
-print(json.dumps([mark for _, mark in REACHED]))
-"""
+_REQUESTS = (
+    "a prompt in several steps",
+    "a block that a prompt fills in several steps",
+    "some drafts accepted, others rejected",
+    "more drafts in a row than usual",
+    "more rows in a step than usual",
+    "a request waits for a row",
+    "a request waits for blocks while a row is free",
+    "a running request is preempted for blocks",
+    "a request comes back",
+    "no block is free",
+    "a request is aborted while it runs",
+    "the prefix cache is emptied while requests run",
+)
+_TRANSFERS = (
+    "a block is loaded in a step that runs another request",
+    "a load fails",
+    HIT,
+    "a request comes back",
+)
+_INSIDE = "a hit inside of a block"
+OTHERS = {
+    "real-engine/v2": (*_REQUESTS, _INSIDE),
+    "real-engine/v1": _REQUESTS,
+    "real-engine/connector-v2": (*_TRANSFERS, _INSIDE),
+    "real-engine/connector-v1": _TRANSFERS,
+    "real-engine/stages-v2": (HIT, "some drafts accepted, others rejected", "a request comes back"),
+}
 
 
 @pytest.mark.slow
 @needs_release
 @pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda one: one.id)
-def test_a_configuration_of_the_engine_comes_to_its_situations(configuration: Configuration) -> None:
-    command = (str(PYTHON), "-c", _EXPLORES, configuration.id, str(EXAMPLES))
-    found = subprocess.run(command, cwd=rooms.FOLDER, capture_output=True, text=True, check=True)
-    reached = json.loads(found.stdout.splitlines()[-1])
-    assert [one for one in configuration.situations if one not in reached] == []
+def test_a_configuration_of_the_engine_reaches_its_situations(configuration: Configuration) -> None:
+    wanted = [*configuration.situations, *OTHERS[configuration.id]]
+    given = ("vllm", str(EXAMPLES), json.dumps({configuration.id: wanted}))
+    command = (str(PYTHON), "-m", "tests.adapters.engine_situations", *given)
+    done = subprocess.run(command, cwd=rooms.FOLDER, capture_output=True, text=True, check=True)
+    reached = json.loads(done.stdout.splitlines()[-1])[configuration.id]
+    assert [name for name in wanted if not reached.get(name)] == []

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-import properties.test_sequences  # noqa: F401 - the statements
+from properties.strategies.sequences import SequenceStory
+from properties.test_sequences import SequenceRun
 from statecheck.case import Case
-from statecheck.case.values import Name, Returned, call
+from statecheck.case.values import Returned, call
 from statecheck.diagnose.replay import replay_case
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
@@ -81,15 +82,29 @@ def test_nothing_is_compared_where_no_sequence_that_has_tokens_can_go_on(name: s
     assert "small: no continuation" in verdict.reason
 
 
-def test_an_extension_of_empty_sequences_is_no_evidence_about_pieces() -> None:
-    execution_context = context_of()
-    trial = execution_context.begin(load_properties()["sequences/pieces"])
+@pytest.mark.parametrize(
+    ("name", "steps", "is_compared"),
+    [
+        ("pieces", [("extend", 0)], False),
+        ("pieces", [("extend", 0), ("extend", 0)], True),
+        # An empty sequence has nothing that an order could mix up.
+        ("reorder", [("extend", 0), ("reorder", 2), ("extend", 1)], False),
+        ("reorder", [("extend", 0), ("reorder", 2), ("extend", 0)], True),
+        ("reorder", [("extend", 0), ("extend", 0)], False),
+    ],
+)
+def test_a_sequence_is_evidence_of_what_was_done_to_its_tokens(
+    name: str, steps: list[tuple[str, int]], is_compared: bool
+) -> None:
+    trial = context_of().begin(load_properties()[f"sequences/{name}"])
     trial.agrees(call("Sequences", model="small", seed=0, features={}, bind="library"))
-    extend = call("Sequences.extend", self=Name("library"), context=0, rows=[(0, (1, 2))], features={})
-    trial.agrees(extend)
-    assert not trial.is_compared
-    trial.agrees(extend)
-    assert trial.is_compared
+    run = SequenceRun(trial, SequenceStory(0, (), ()))
+    for function, number in steps:
+        if function == "extend":
+            run.take("extend", context=0, rows=[(number, (1, 2))], features={})
+        else:
+            run.take("reorder", context=0, order=tuple(range(number)))
+    assert trial.is_compared is is_compared
 
 
 def test_a_port_that_lacks_operations_is_compared_by_the_property_of_all_operations() -> None:

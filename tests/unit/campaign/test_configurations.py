@@ -106,6 +106,18 @@ def test_a_unit_that_has_failed_is_counted_and_not_shrunk_again() -> None:
     assert (task.as_found, task.known) == (True, frozenset(property_state.buckets))
 
 
+@pytest.mark.parametrize(("saved", "waits"), [(0, True), (1, False)])
+def test_a_property_gets_examples_until_its_situations_are_reached(saved: int, waits: bool) -> None:
+    state = a_state([a_property(id="toys/saves"), a_property(id="toys/forks")])
+    for name, reached in (("toys/saves", saved), ("toys/forks", 1)):
+        counts = Counts(examples=12, compared=12, situations=Counter({name: reached}))
+        state.explored(Explored(name, "passed", 0.5, counts=counts), 1.0)
+    given = Scheduler(a_plan(), state)
+    tasks = [next_exploration(given, WORKER, [WORKER], 0.0, 50.0 - number) for number in range(2)]
+    assert [task.property for task in tasks if task is not None][:1] == ["toys/saves"] * waits or not waits
+    assert state.property_states["toys/saves"].status is (Status.NOT_TESTED if waits else Status.PASSED)
+
+
 def test_shrinking_has_a_share_of_the_budget() -> None:
     state = a_state([a_property()])
     given = Scheduler(a_plan(engines=2), state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from statecheck.campaign.record import PropertyRecord
 from statecheck.case.failure import difference
 from statecheck.case.values import call, int32
 from statecheck.execution.example import REFUSAL, Example, ExecutionContext, Falsified
@@ -132,6 +134,71 @@ def test_an_exception_that_is_only_named_not_offered_is_a_failure() -> None:
 
     with pytest.raises(Falsified, match="NotOffered: says who"):
         a_property(lambda trial: trial.agrees(DIVIDED)).example(context_of(toy(divide=divide)))
+
+
+def loading(reached: tuple[str, ...]) -> Callable[[Example], None]:
+    """A body that comes to these situations behind its comparison."""
+
+    def body(trial: Example) -> None:
+        trial.agrees(DIVIDED)
+        trial.reached(*reached)
+
+    return body
+
+
+@pytest.mark.parametrize(
+    ("reached", "compared", "status", "reason"),
+    [
+        ((), 0, Status.NOT_TESTED, "never reached in 1 example: a block is loaded, a block is saved"),
+        (("a hit",), 0, Status.NOT_TESTED, "never reached in 1 example: a block is loaded, a block is saved"),
+        (
+            ("a block is loaded", "a hit"),
+            1,
+            Status.NOT_TESTED,
+            "never reached in 1 example: a block is saved",
+        ),
+        (("a block is loaded", "a block is saved"), 1, Status.PASSED, ""),
+    ],
+    ids=str,
+)
+def test_a_property_is_not_tested_until_each_of_its_situations_is_reached(
+    reached: tuple[str, ...], compared: int, status: Status, reason: str
+) -> None:
+    context, wanted = context_of(toy(divide=lambda x, y: x // y)), ("a block is loaded", "a block is saved")
+    a_property(loading(reached), situations=wanted).example(context)
+    counts = context.counts
+    assert (counts.compared, counts.situations) == (
+        compared,
+        {name: int(name in reached) for name in {*wanted, *reached}},
+    )
+    verdict = verdict_of(counts)
+    assert (verdict.status, verdict.reason) == (status, reason)
+
+
+def test_a_situation_needs_more_examples_than_a_comparison_until_its_absence_tells() -> None:
+    counts = Counts(examples=30, compared=30, situations=Counter({"a hit": 0}))
+    row = PropertyRecord("toys/divide", "Toys divide.", "agreement", verdict_of(counts).status.value, counts)
+    assert row.lacked_time
+    counts.examples = 60
+    assert not row.lacked_time
+
+
+def test_a_situation_counts_once_in_an_example() -> None:
+    def body(trial: Example) -> None:
+        trial.reached("a hit")
+        trial.agrees(DIVIDED)
+        trial.reached("a hit")
+
+    context = context_of(toy(divide=lambda x, y: x // y))
+    a_property(body, situations=("a hit",)).example(context)
+    assert (context.counts.compared, context.counts.situations) == (1, {"a hit": 1})
+
+
+def test_a_failure_before_the_situation_is_compared() -> None:
+    context = context_of(toy(divide=wrong_by_one))
+    with pytest.raises(Falsified):
+        a_property(loading(()), situations=("a hit",)).example(context)
+    assert context.counts.compared == 1
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from statecheck.case.values import call
 from statecheck.execution.registry import Configuration, prop
 
 BOXES = (
-    Configuration("boxed/small-box", "floor", x=st.integers(0, 3), device="cpu", held=("extend", "fork"),
+    Configuration("boxed/small-box", "floor", x=st.integers(0, 3), device="cpu", situations=("a toy", "no toy"),
         reason="where the box has room for three"),
     Configuration("boxed/large", x=st.integers(4, 9), y=2),
 )
@@ -54,14 +54,14 @@ def test_each_row_is_a_property_with_its_functions_and_its_reason(tmp_path: Path
         found = vars(__import__(imported))
     small = found["test_toys_stay_in_the_box[boxed/small-box]"].property
     large = found["test_toys_stay_in_the_box[boxed/large]"].property
-    assert (small.id, small.kind, small.functions, small.device, small.held) == (
+    assert (small.id, small.kind, small.functions, small.device, small.situations) == (
         "boxed/small-box",
         "agreement",
         ("floor", "cdiv"),
         "cpu",
-        ("extend", "fork"),
+        ("a toy", "no toy"),
     )
-    assert (large.functions, large.device, large.held) == (("cdiv",), None, ())
+    assert (large.functions, large.device, large.situations) == (("cdiv",), None, ())
     assert small.sentence == "Toys stay in the box, where the box has room for three."
     assert large.sentence == "Toys stay in the box."
     assert {name: list(one.strategies) for name, one in (("small", small), ("large", large))} == {
