@@ -189,9 +189,7 @@ class Case:
     @property
     def sanitized(self) -> bool:
         """Whether it was the sanitizer that found it."""
-        return any(
-            isinstance(outcome, Raised) and outcome.kind in ("memory", "race") for outcome in self.actual
-        )
+        return any(isinstance(outcome, Raised) and outcome.is_finding for outcome in self.actual)
 
     @property
     def fault(self) -> Raised | None:

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 Place = Literal["device", "host"]
 CANARY = 0xA5
@@ -471,6 +471,8 @@ class KernelAccess:
 
 
 RaisedKind = Literal["refusal", "memory", "race", "fault", "hang"]
+OF_ACCESSES: Final = ("memory", "race")
+"""Kinds that are about accesses to memory."""
 
 
 @dataclass(frozen=True)
@@ -494,6 +496,11 @@ class Raised:
     access: KernelAccess | None = None
     by_subject: bool = field(default=True, compare=False, repr=False)
     not_offered: bool = field(default=False, compare=False, repr=False)
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether the sanitizer ended the call."""
+        return self.kind in OF_ACCESSES
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ class _Inquiry:
 
     def _after(self, expected: Expected, outcome: Outcome) -> str | None:
         """The answer if the case ends with this call."""
-        if isinstance(outcome, Raised) and outcome.kind in ("memory", "race"):
+        if isinstance(outcome, Raised) and outcome.is_finding:
             return f"In {self._call(len(self.launched))}, {outcome.message}."
         difference = outcome_difference(expected, outcome, places=False)
         if difference is None or self.case.wrong_bytes is not None:

@@ -151,7 +151,7 @@ def ends_earlier(case: Case, port: Executor) -> Case | None:
     """The case as the sanitizer's finding would have had it, None where it finds nothing in the steps."""
     rerun = Rerun(case, port)
     for taken in rerun:
-        if isinstance(taken.outcome, Raised) and taken.outcome.kind in ("memory", "race"):
+        if isinstance(taken.outcome, Raised) and taken.outcome.is_finding:
             return rerun.failed()
     return None
 

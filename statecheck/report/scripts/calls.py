@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from statecheck.case import Case
 from statecheck.case.values import (
     ITEM_SIZES,
+    OF_ACCESSES,
     Address,
     BufferMaker,
     Call,
@@ -125,7 +126,7 @@ def require_plain(case: Case) -> int:
         _refuse("repro.py is a script for the library alone already", case)
     if any(call.function.partition(".")[0].endswith("Engine") for call in case.calls):
         _refuse("a scenario runs in an engine around a forward of statecheck's own", case)
-    if failure is None or failure.call is None or failure.kind in ("memory", "race"):
+    if failure is None or failure.call is None or failure.kind in OF_ACCESSES:
         _refuse("no single call shows the failure by what it returns or raises", case)
     if case.sanitized or any(call.schedule for call in case.calls):
         _refuse("it takes statecheck to see the failure", case)
