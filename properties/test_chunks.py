@@ -58,7 +58,7 @@ def test_varlen_chunks_partition(trial: Example, packed: Packed) -> None:
         all(a < b for a, b in pairwise(cu)),
         f"cu_chunk_seqlens = {cu}",
         "should increase strictly",
-        place="cu_chunk_seqlens",
+        place="order of cu_chunk_seqlens",
     )
     trial.equals("number of sequence ids", len(sequences), len(cu) - 1)
 
@@ -73,14 +73,14 @@ def test_varlen_chunks_boundaries(trial: Example, packed: Packed) -> None:
             inside,
             f"chunk {chunk} = tokens {begin}..{end}",
             f"should lie in sequence {sequence}",
-            place="chunks",
+            place="chunks of sequences",
         )
         one_tile = begin // packed.chunk_size == (end - 1) // packed.chunk_size
         trial.holds(
             one_tile,
             f"chunk {chunk} = tokens {begin}..{end}",
             "should lie in one physical chunk",
-            place="chunks",
+            place="physical chunks",
         )
 
 

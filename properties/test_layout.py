@@ -58,7 +58,7 @@ def test_conv_copy_one_more_accepted(trial: Example, copy: Copy) -> None:
     more = trial.returns(copy.call(CONV))
     start, elements = more["start_addr"], more["num_elements"]
     inside = isinstance(start, Address) and isinstance(fewer["start_addr"], Address)
-    trial.holds(inside, f"start_addr = {start}", "should point into the state", place="start_addr")
+    trial.holds(inside, f"start_addr = {start}", "should point into the state", place="memory of start_addr")
     shorter = fewer["num_elements"] - elements == dim
     trial.holds(shorter, f"num_elements = {elements}", f"should be {dim} fewer", place="num_elements")
     moved = start.offset - fewer["start_addr"].offset

@@ -40,10 +40,24 @@ class Checks:
                     seen = f"{when}, byte {byte} of block {block} in {pool} was written"
                     wanted = self._why(pool, block, byte, writable)
                     place = self.mirror.pages[pool] * block + byte
+                    is_beside = not any(
+                        self.mirror.is_state(pool, group, byte)
+                        for group in range(self.mirror.world.num_groups)
+                    )
                     wrong_bytes = WrongBytes(pool, place, belongs=self.words.belongs(block))
                     group = next((group for group, number in self.ledger.held if number == block), None)
                     raise Violation(
-                        Flaw(seen, group, block, wrong_bytes=wrong_bytes, wanted=wanted, place="written")
+                        Flaw(
+                            seen,
+                            group,
+                            block,
+                            wrong_bytes=wrong_bytes,
+                            wanted=wanted,
+                            place="written",
+                            rule="bytes beside states are written"
+                            if is_beside
+                            else "another block is written",
+                        )
                     )
                 touched.add((owner, block) if owner is not None else (0, block))
         return touched
@@ -108,6 +122,7 @@ class Checks:
             wrong_bytes=self._wrong_bytes(place, block, row, found, prefix),
             wanted=f"should be {self.words.prefix(prefix, row=row is not None)}",
             place="stored",
+            rule=f"{'a row' if row is not None else 'a state'} is stored",
         )
 
     def read(
@@ -139,6 +154,7 @@ class Checks:
             wrong_bytes=self._wrong_bytes(place, block, read, found, prefix),
             wanted=f"should read {self.words.prefix(prefix, row=bool(place.window))}",
             place="read",
+            rule=f"{'a row' if place.window else 'a state'} is read",
         )
 
     def _wrong_bytes(

@@ -13,7 +13,7 @@ class Flaw:
     """A block in which something is wrong, or None where no block is to blame.
 
     `seen` says what was seen, and `wanted` what the law says instead, such as "should be zeros". `place` is what is wrong: "read",
-    "stored", "written", "first token", "metadata" or "output". `function` and `outcome` are those of a call that raised. `wrong_bytes`
+    "stored", "written", "first token", "metadata" or "output"; `rule` says in words that hold for every input what is broken of it. `function` and `outcome` are those of a call that raised. `wrong_bytes`
     is the first of the wrong bytes. `request` is the request that got a wrong output.
     """
 
@@ -23,6 +23,7 @@ class Flaw:
     wrong_bytes: WrongBytes | None = None
     wanted: str = field(default="", kw_only=True)
     place: str = field(default="", kw_only=True)
+    rule: str = field(default="", kw_only=True)
     function: str = field(default="", kw_only=True)
     outcome: Raised | None = field(default=None, kw_only=True)
     request: str = field(default="", kw_only=True)
@@ -34,7 +35,7 @@ class Flaw:
     @property
     def failure(self) -> Failure:
         """What it is of an example."""
-        found = stated(self.seen, self.wanted, place=self.place, function=self.function)
+        found = stated(self.seen, self.wanted, place=self.place, function=self.function, rule=self.rule)
         if self.outcome is not None:
             return replace(found, kind=self.outcome.kind, exception=self.outcome.exception)
         return replace(found, kind="memory") if self.place == "written" else found
@@ -59,15 +60,18 @@ class Misled(Violation):
         *,
         wanted: str = "",
         place: str = "metadata",
+        rule: str,
     ) -> None:
-        super().__init__(Flaw(seen, group, block, wanted=wanted, place=place))
+        super().__init__(Flaw(seen, group, block, wanted=wanted, place=place, rule=rule))
 
 
 class SubjectFailed(Exception):
     """A call inside the documented domain did what no call may do."""
 
-    def __init__(self, function: str, seen: str, wanted: str = "", outcome: Raised | None = None) -> None:
-        self.function, self.seen, self.wanted, self.outcome = function, seen, wanted, outcome
+    def __init__(
+        self, function: str, seen: str, wanted: str = "", outcome: Raised | None = None, *, rule: str
+    ) -> None:
+        self.function, self.seen, self.wanted, self.outcome, self.rule = function, seen, wanted, outcome, rule
         super().__init__(f"{seen}, but {wanted}" if wanted else seen)
 
     def flaw(self, when: str) -> Flaw:
@@ -77,9 +81,11 @@ class SubjectFailed(Exception):
             place="the call" if self.outcome is not None else "written",
             function=self.function,
             outcome=self.outcome,
+            rule=self.rule,
         )
 
 
 def subject_raised(function: str, raised: Raised) -> SubjectFailed:
     """It raised."""
-    return SubjectFailed(function, f"{function} raised {raised.exception}: {raised.message}", outcome=raised)
+    seen = f"{function} raised {raised.exception}: {raised.message}"
+    return SubjectFailed(function, seen, outcome=raised, rule=f"{function}: raises {raised.exception}")

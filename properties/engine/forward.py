@@ -76,7 +76,7 @@ class Forward:
                 blocks = [block for block, _ in access.temporal if block > NULL_BLOCK]
                 if blocks:
                     seen = f"a row of padding writes to block {blocks[0]} of group {group}"
-                    raise Misled(seen, wanted="should be skipped")
+                    raise Misled(seen, wanted="should be skipped", rule="a row of padding writes")
                 continue
             row = owners[access.tokens[0]]
             own = tuple(range(starts[row.id], starts[row.id] + row.length))
@@ -84,11 +84,14 @@ class Forward:
                 raise Misled(
                     f"the metadata of group {group} send tokens {list(access.tokens)} through {row.id}'s state",
                     wanted=f"should send {list(own)}, once",
+                    rule="tokens of a row",
                 )
             by_request[row.id] = access
         missing = [row.id for row in batch.rows if row.id not in by_request]
         if missing:
-            raise Misled(f"the metadata of group {group} leave out {', '.join(missing)}")
+            raise Misled(
+                f"the metadata of group {group} leave out {', '.join(missing)}", rule="rows are left out"
+            )
         return by_request
 
     def _read(self, row: ScheduledRequest, found: Sequence[StateAccess]) -> Read:
@@ -109,6 +112,7 @@ class Forward:
                     f"the forward of {row.id} starts from zeros",
                     wanted=f"should read the state after {token_count(row.computed)}",
                     place="read",
+                    rule="zeros are read",
                 )
             if place.window:
                 return (bytes(place.row_bytes),) * place.window
@@ -121,10 +125,11 @@ class Forward:
                 block,
                 wanted="should start from zeros at its first token",
                 place="first token",
+                rule="a state is read at the first token",
             )
         if not NULL_BLOCK < block < self.world.num_blocks:
             seen = f"the forward of {row.id} reads block {block}"
-            raise Misled(seen, wanted="should read one of its own", place="read")
+            raise Misled(seen, wanted="should read one of its own", place="read", rule="no block is read")
         if not place.window:
             return (place.temporal(block),)
         rows = place.rows(block, access.first_row, place.window)
@@ -134,6 +139,7 @@ class Forward:
                 place.group,
                 block,
                 place="read",
+                rule="rows behind a block are read",
             )
         return rows
 
@@ -163,7 +169,15 @@ class Forward:
                     continue
                 if (place.group, block) not in writable:
                     seen = f"the forward of {row.id} writes to block {block} of group {place.group}, which is not its own"
-                    raise Violation(Flaw(seen, place.group, block, place="written"))
+                    raise Violation(
+                        Flaw(
+                            seen,
+                            place.group,
+                            block,
+                            place="written",
+                            rule="a forward writes to another block",
+                        )
+                    )
                 if place.window:
                     place.write_rows(block, contents)
                 else:

@@ -127,13 +127,13 @@ class Fields:
     def known(self, name: str) -> list[int]:
         found = self.vector(name)
         if found is None:
-            raise Misled(f"{name} = None", wanted="should be there for this batch")
+            raise Misled(f"{name} = None", wanted="should be there for this batch", rule=f"{name} is missing")
         return found
 
     def table(self, name: str) -> list[tuple[int, ...]]:
         found = self._fields[name]
         if found is None:
-            raise Misled(f"{name} = None", wanted="should be there for this batch")
+            raise Misled(f"{name} = None", wanted="should be there for this batch", rule=f"{name} is missing")
         return [(value,) for value in found.values()] if len(found.shape) == 1 else list(found.rows())
 
 
@@ -149,7 +149,9 @@ def accesses(world: World, group: int, metadata: Record) -> list[StateAccess]:
             return _gdn(fields)
         return _decodes(world, fields) + _prefills(world, fields)
     except IndexError as error:
-        raise Misled(f"metadata of group {group} have fewer entries than their kernels read") from error
+        raise Misled(
+            f"metadata of group {group} have fewer entries than their kernels read", rule="too few metadata"
+        ) from error
 
 
 def _decodes(world: World, fields: Fields) -> list[StateAccess]:
@@ -171,7 +173,7 @@ def _decodes(world: World, fields: Fields) -> list[StateAccess]:
 def decode(tokens: tuple[int, ...], blocks: Sequence[int], accepted: int) -> StateAccess:
     """A decode leaves a temporal state per token, each in a block of its own, and the conv rows of all of them."""
     if accepted < 1:
-        raise Misled(f"num_accepted_tokens = {accepted}", wanted="should be >= 1")
+        raise Misled(f"num_accepted_tokens = {accepted}", wanted="should be >= 1", rule="num_accepted_tokens")
     length = len(tokens)
     return StateAccess(
         tokens,

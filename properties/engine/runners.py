@@ -51,7 +51,9 @@ class Runner(ABC):
             raise subject_raised(step.function, outcome)
         if outcome.changed:
             seen = f"{step.function} wrote to {', '.join(outcome.changed)}"
-            raise SubjectFailed(step.function, seen, "should leave it as it is")
+            raise SubjectFailed(
+                step.function, seen, "should leave it as it is", rule=f"{step.function}: writes"
+            )
         return dict(outcome.after)
 
     @abstractmethod
@@ -97,7 +99,7 @@ class Runner(ABC):
         """Raises SubjectFailed where guard bytes around a pool are not what they were."""
         for name in self.world.setup.pools:
             if isinstance(after[name], Record):
-                raise SubjectFailed("", f"bytes beside {name} were written")
+                raise SubjectFailed("", f"bytes beside {name} were written", rule="bytes beside pools")
         return {name: bytes(after[name].elements) for name in self.world.setup.pools}
 
 

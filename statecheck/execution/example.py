@@ -445,7 +445,7 @@ class Example:
         Args:
             observed: what was seen, used where the condition is false, such as "cu[0] = 1".
             expected: what should be, such as "should be 0".
-            place: what of the outcomes it is about, in words that hold for every input.
+            place: what of the outcomes it is about, in words that hold for every input, and for no other condition of the property.
 
         Raises:
             Falsified: the condition is false and the subject does not declare that it may be.
