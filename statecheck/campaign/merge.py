@@ -29,11 +29,17 @@ from statecheck.campaign.record import (
 from statecheck.campaign.report import write_reports
 from statecheck.case import Case
 from statecheck.subject import load
+from statecheck.util.text import first_names
 
-_SAME = ("id", "subject", "device", "only", "profile", "commit", "seed", "shards")
+_SAME = (
+    *("id", "subject", "device", "only", "profile", "commit", "seed", "shards"),
+    *("as_new", "exhaustive", "sanitized"),
+)
 """Fields of the plan that all shards of a campaign have in common."""
 _VERSIONS = ("python", "torch", "triton", "numpy", "hypothesis", "statecheck")
 """Names of a record's environment on which the drawn examples and their outcomes depend."""
+
+_MOST_NAMES = 5
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -57,6 +63,12 @@ def merge_records(records: Sequence[CampaignRecord], names: Sequence[str] = ()) 
             mine, theirs = (getattr(it if field == "release" else it.plan, field) for it in (first, one))
             if mine != theirs:
                 raise ValueError(f"{field} = {theirs!r}, but should be {mine!r} as in {names[0]} [{name}]")
+        alone = sorted({row.id for row in first.properties} ^ {row.id for row in one.properties})
+        if alone:
+            listed, rule = first_names(alone, _MOST_NAMES), "none: the properties of all shards are the same"
+            raise ValueError(
+                f"properties of one shard alone = {listed}, but should be {rule} [{names[0]}, {name}]"
+            )
         # A folder of reports has its latest record twice. Of two that differ, either may be incomplete.
         known, where = found.setdefault(one.plan.shard, (one, name))
         if known != one:

@@ -411,9 +411,24 @@ def _check(record: CampaignRecord) -> None:
         *((f"corpus[{at}].verdict", row.verdict, CORPUS_VERDICTS) for at, row in enumerate(record.corpus)),
         *((f"known[{at}].standing", row.standing, STANDINGS) for at, row in enumerate(record.known)),
     ]
+    words += [
+        (f"properties[{at}].statuses[{name!r}]", status, statuses)
+        for at, row in enumerate(record.properties)
+        for name, status in row.statuses.items()
+    ]
     for place, word, known in words:
         if word not in known:
             raise Misfit(place, word, f"one of {', '.join(known)}")
+    rank = [status.value for status in WORST_FIRST].index
+    for at, row in enumerate(record.properties):
+        place, worst = f"properties[{at}].status", min(row.statuses.values(), key=rank, default=row.status)
+        if rank(worst) < rank(row.status):
+            raise Misfit(place, row.status, f"{worst!r} as for one of its models")
+        if row.status == Status.PASSED.value and not row.compared:
+            raise Misfit(place, row.status, "another one: no example was compared")
+        if row.compared > row.examples:
+            rule = f"at most {row.examples}, the number of examples"
+            raise Misfit(f"properties[{at}].counts.compared", row.compared, rule)
     for at, one in enumerate(record.buckets):
         if not _BUCKET.fullmatch(one.id):
             raise Misfit(f"buckets[{at}].id", one.id, "ten hexadecimal digits")

@@ -207,6 +207,10 @@ def test_what_cannot_be_read_is_named_and_the_others_are_merged(
         ({"shard": 0}, "shard = 1/2, but should be another one"),
         ({"release": "0.33.0"}, "release = '0.33.0', but should be ''"),
         ({"profile": "engines"}, "profile = 'engines', but should be ''"),
+        ({"as_new": True}, "as_new = True, but should be False"),
+        ({"exhaustive": True}, "exhaustive = True, but should be False"),
+        ({"sanitized": False}, "sanitized = False, but should be True"),
+        ({"properties": []}, "properties of one shard alone = toys/divide, but should be none"),
     ],
     ids=str,
 )
@@ -238,8 +242,9 @@ def test_shards_with_other_versions_leave_the_campaign_incomplete(
         {"properties": [a_property("PASED")]},
         {"corpus": [CorpusRecord("a.json", "FAIL", "")]},
         {"known": [KnownRecord("a", standing="gone")]},
+        {"properties": [a_property(statuses={"mamba": "PASED", "jamba": "passed"})]},
     ],
-    ids=["property", "corpus", "known defect"],
+    ids=["property", "corpus", "known defect", "model"],
 )
 def test_a_row_of_an_unknown_status_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], row: dict[str, Any]
@@ -248,6 +253,26 @@ def test_a_row_of_an_unknown_status_is_refused(
     assert desk.merge() == 2
     assert "but should be one of" in capsys.readouterr().err
     assert desk.written.complete is False
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"counts": Counts(10, 0)}, "properties[0].status = 'passed', but should be another one: no example"),
+        ({"counts": Counts(1, 9)}, "properties[0].counts.compared = 9, but should be at most 1"),
+        (
+            {"statuses": {"mamba": "FALSIFIED", "jamba": "passed"}},
+            "properties[0].status = 'passed', but should be 'FALSIFIED' as for one of its models",
+        ),
+    ],
+    ids=["passed without a comparison", "more compared than examples", "a model that failed"],
+)
+def test_a_row_that_contradicts_itself_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], row: dict[str, Any], message: str
+) -> None:
+    desk = Desk(tmp_path, [a_shard(0), a_shard(1, properties=[a_property(**row)])])
+    assert desk.merge() == 2
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("order", [1, -1])
