@@ -149,7 +149,7 @@ def world_of(options: ReplayOptions, traffic: TrafficSummary, longest: int) -> L
         ValueError: too few blocks for the longest request.
     """
     size, drafts = options.tokens_per_block, options.num_spec
-    # The first runner wants all recurrent groups to be alike.
+    # The V1 model runner wants all recurrent groups to be alike.
     kinds = ("gdn", "gdn") if options.runner == "V1" else ("gdn", "mamba2")
     # A request may run over its length by the drafts of its last step, and drafts once more before.
     length = -(-(longest + 2 * (1 + drafts)) // size) * size

@@ -12,15 +12,15 @@ ENGINE = "LiveEngine"
 # By id: scenarios, the situations that they are for, and how the configuration differs from others.
 CONFIGURATIONS = (
     Configuration("real-engine/v2", story=live_stories("V2"), situations=(HIT, MIXED),
-        reason="in the second model runner, which keeps requests in slots"),
+        reason="in the V2 model runner, which keeps requests in slots"),
     Configuration("real-engine/v1", story=live_stories("V1"), situations=(HIT, MIXED),
-        reason="in the first model runner, which keeps requests in rows"),
+        reason="in the V1 model runner, which keeps requests in rows"),
     Configuration("real-engine/connector-v2", story=connected_stories("V2"), situations=(LOADED, SAVED),
-        reason="in the second model runner with a connector, which loads blocks and saves them"),
+        reason="in the V2 model runner with a connector, which loads blocks and saves them"),
     Configuration("real-engine/connector-v1", story=connected_stories("V1"), situations=(LOADED, SAVED),
-        reason="in the first model runner with a connector, which loads blocks and saves them"),
+        reason="in the V1 model runner with a connector, which loads blocks and saves them"),
     Configuration("real-engine/stages-v2", story=staged_stories(), situations=(STAGE, IN_FLIGHT),
-        reason="in pipeline stages of the second model runner, each of which comes to a batch late"),
+        reason="in pipeline stages of the V2 model runner, each of which comes to a batch late"),
 )  # fmt: skip
 
 

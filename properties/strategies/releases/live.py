@@ -184,7 +184,7 @@ def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
     overlapped = draw(st.booleans())
     # The builders of other kinds know no drafts.
     kinds = st.sampled_from(("mamba2", "gdn") if num_spec else ("mamba2", "gdn", "mamba1", "short_conv"))
-    # The first runner wants all recurrent groups to be alike.
+    # The V1 model runner wants all recurrent groups to be alike.
     alike = st.builds(lambda kind, count: [kind] * count, kinds, st.integers(1, 2))
     # With steps that overlap a release takes no drafts but a model's.
     methods = st.just("eagle") if overlapped else st.sampled_from(("ngram", "eagle"))
@@ -220,7 +220,7 @@ def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
             shared_prefix_checkpoint=draw(st.booleans()),
             retention_interval=draw(st.sampled_from((-1, 0))),
         )
-    # The second runner has no mode "all", nor have other layers. A scan ends where a block does.
+    # The V2 model runner has no mode "all", nor have other layers. A scan ends where a block does.
     all_states = runner == "V1" and set(world.kinds) <= {"mamba1", "mamba2"} and block_size >= _CHUNK
     if all_states and not wide:
         world = replace(world, mamba_cache_mode=draw(st.sampled_from(("align", "all"))))
@@ -381,13 +381,13 @@ EVERY_BOUNDARY: Mapping[str, LiveStory] = {
     ),
     "decodes that pass a block's end": LiveStory(_EVERY, (LiveAdd(3, max_tokens=8), LiveTurns(times=8))),
 }
-"""Of engines that keep the state at every boundary, which are the first runner's alone."""
+"""Of engines that keep the state at every boundary, which are the V1 model runner's alone."""
 FINER: Mapping[str, LiveStory] = {
     "a hit inside of a block, and a prompt that goes on past its end": LiveStory(
         LiveWorld(num_blocks=40, prefix_match_unit=2), (LiveAdd(3), _STEP, _STEP, LiveAdd(7, shared=2))
     ),
 }
-"""Of engines with hits inside of blocks, which are the second runner's alone."""
+"""Of engines with hits inside of blocks, which are the V2 model runner's alone."""
 
 
 def live_stories(runner: str) -> st.SearchStrategy[LiveStory]:
@@ -460,7 +460,7 @@ FINER_CONNECTED: Mapping[str, LiveStory] = {
         (LiveAdd(9, max_tokens=2), LiveAdd(1, max_tokens=1, shared=8)),
     ),
 }
-"""Of engines that are the second runner's alone."""
+"""Of engines that are the V2 model runner's alone."""
 
 
 def connected_stories(runner: str) -> st.SearchStrategy[LiveStory]:
@@ -503,7 +503,7 @@ def connected_stories(runner: str) -> st.SearchStrategy[LiveStory]:
 
 
 def staged_stories() -> st.SearchStrategy[LiveStory]:
-    """Scenarios of the second runner in pipeline stages, each of which comes to its batches some batches late."""
+    """Scenarios of the V2 model runner in pipeline stages, each of which comes to its batches some batches late."""
 
     def staged(story: LiveStory, stages: int, late: tuple[int, ...]) -> LiveStory:
         world = replace(story.world, stages=stages, late_stages=late[:stages])

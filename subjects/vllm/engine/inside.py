@@ -39,7 +39,7 @@ _BUILDERS = {
     "gdn": "GDNAttentionMetadataBuilder",
 }
 _COUNTS_ALWAYS = (0, 32)
-"""Since then the first runner hands over accepted counts in every step with speculation."""
+"""Since then the V1 model runner hands over accepted counts in every step with speculation."""
 PORTED = (*_BUILDERS.values(), _ADVANCE, _CONTEXT, _OF_FIRST_RUNNER[0])
 """What a port may offer, with what belongs to it."""
 
@@ -217,7 +217,7 @@ def functions_of(port: Any, released: Any) -> tuple[Any, ...]:
 
 
 def context_inside(port: Any, count: Count) -> Any:
-    """A port's context, as the second runner makes and calls it."""
+    """A port's context, as the V2 model runner makes and calls it."""
 
     class Context:
         def __init__(self, made: Any, capacity: int) -> None:
@@ -280,7 +280,7 @@ def context_inside(port: Any, count: Count) -> Any:
 
 
 def first_runner_inside(port: Any, count: Count) -> dict[str, Any]:
-    """A port's functions and buffers as the first runner calls them, by their names in the release's module."""
+    """A port's functions and buffers as the V1 model runner calls them, by their names in the release's module."""
 
     class Buffers:
         @classmethod

@@ -1,4 +1,4 @@
-"""What stands in the second model runner for the parts that need a GPU, or a model, and have no part in states."""
+"""What stands in the V2 model runner for the parts that need a GPU, or a model, and have no part in states."""
 
 import importlib
 import itertools
@@ -48,7 +48,7 @@ def copied(
 
 
 def without_a_device() -> None:
-    """Replace what the second runner's modules have for copies to and from a device."""
+    """Replace what the V2 model runner's modules have for copies to and from a device."""
     runner = vars(importlib.import_module(f"{GPU_FOLDER}.model_runner"))
     buffers = vars(importlib.import_module(f"{GPU_FOLDER}.buffer_utils"))
     runner["AsyncOutput"] = OutputV2

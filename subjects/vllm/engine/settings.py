@@ -87,7 +87,7 @@ def require_mode(settings: LiveSettings) -> None:
     if "all" not in typing.get_args(optional("vllm.config.cache:MambaCacheMode")):
         raise NotOffered(f"release {RELEASE_NAME} has no mamba_cache_mode 'all'")
     if settings.runner != "V1":
-        raise NotOffered("mamba_cache_mode 'all' with the second runner, which does not implement it")
+        raise NotOffered("mamba_cache_mode 'all' with the V2 model runner, which does not implement it")
     if not set(settings.kinds) <= set(_IN_ALL):
         raise NotOffered(f"mamba_cache_mode 'all' with layers other than {' and '.join(_IN_ALL)}")
     if settings.block_size % CHUNK:

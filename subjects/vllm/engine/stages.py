@@ -1,4 +1,4 @@
-"""The stages of a pipeline, each a worker of the release's second runner: what connects them, their streams, and how late each comes to a batch."""
+"""The stages of a pipeline, each a worker of the release's V2 model runner: what connects them, their streams, and how late each comes to a batch."""
 
 import collections
 import contextlib
@@ -204,7 +204,7 @@ class LivePipeline:
         self, settings: LiveSettings, config: Any, caches: Any, memory: LiveMemory, plan: Any
     ) -> None:
         if settings.runner != "V2" or settings.connector or settings.inside:
-            raise NotOffered("stages with the first runner, with a connector, or with a port inside")
+            raise NotOffered("stages with the V1 model runner, with a connector, or with a port inside")
         if settings.num_spec and not settings.async_scheduling:
             raise NotOffered("stages with drafts that the scheduler waits for")
         if settings.num_spec and (0, 30) <= RELEASE < (0, 31):

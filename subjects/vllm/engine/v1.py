@@ -1,4 +1,4 @@
-"""The worker of the release's engine with its first model runner: the runner as it is, around a forward of ours.
+"""The worker of the release's engine with its V1 model runner: the runner as it is, around a forward of ours.
 
 The constructor and every method of the runner run. Ours are the layers, the sampler and the drafter. Streams and events of a
 device, which there is none of, are replaced by ones that are done at once.
@@ -25,7 +25,7 @@ _FIRST_RUNNER = "vllm.v1.worker.gpu_model_runner"
 
 
 class LiveWorkerV1(LiveWorker):
-    """Of the release's first model runner."""
+    """Of the release's V1 model runner."""
 
     def __init__(
         self, settings: LiveSettings, config: Any, caches: Any, memory: LiveMemory, plan: Any

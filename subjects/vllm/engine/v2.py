@@ -1,4 +1,4 @@
-"""The worker of the release's engine with its second model runner: its own steps, around a forward of ours.
+"""The worker of the release's engine with its V2 model runner: its own steps, around a forward of ours.
 
 The runner's methods run as they are: what they make of a scheduler's output, block tables, metadata, copies before and after
 the forward. Ours are the layers, the sampler, the drafts, and what needs a GPU and has no part in states.
@@ -34,7 +34,7 @@ _ATTRIBUTES = ATTRIBUTES["runner"]
 
 
 class LiveWorkerV2(LiveWorker):
-    """Of the release's second model runner."""
+    """Of the release's V2 model runner."""
 
     def __init__(
         self, settings: LiveSettings, config: Any, caches: Any, memory: LiveMemory, plan: Any

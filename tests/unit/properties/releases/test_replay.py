@@ -59,7 +59,7 @@ class LiveEngine:
 
     def __init__(self, settings):
         if settings.runner == "V1":
-            raise NotOffered("it has no first runner")
+            raise NotOffered("it has no V1 model runner")
         self.requests, self.steps = {{}}, 0
 
     def add_request(self, id, prompt, max_tokens):
@@ -187,7 +187,7 @@ def test_what_is_interrupted_leaves_what_is_known(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--runner", "V1"), "runner = 'V1', but should be one that the release has [replay-trace]: it has no first runner"),
+        (("--runner", "V1"), "runner = 'V1', but should be one that the release has [replay-trace]: it has no V1 model runner"),
         (("--blocks", "15"), "blocks = 15, but should be >= 16, those of the longest request [replay-trace]"),
         (("--method", "mtp"), "method = 'mtp', but should be eagle or ngram [replay-trace]"),
         (
