@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +53,30 @@ def test_models_and_their_second_processes_have_processes_of_their_own(library: 
     processes = {served.pid for served in library.processes}
     assert len(processes) == len(library.processes) >= 4
     assert os.getpid() not in processes
+
+
+_NOTES_ITS_IMPORTS = """\
+import os
+from pathlib import Path
+from tests.adapters.sequences import isolated_port
+globals().update({name: one for name, one in vars(isolated_port).items() if not name.startswith("_")})
+with Path(__file__).with_suffix(".txt").open("a") as file:
+    print(os.getpid(), file=file)
+"""
+
+
+def test_a_library_is_imported_once_for_all_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "noting_port.py").write_text(_NOTES_ITS_IMPORTS)
+    made = Isolated(PortModule.of(import_module("noting_port")))
+    for model in ("small", "hangs"):
+        for process in (0, 1):
+            made.new(model, 0, {}, process)
+    models = {str(served.pid) for served in made.processes}
+    made.close()
+    this, *others = (tmp_path / "noting_port.txt").read_text().split()
+    assert (this, len(others)) == (str(os.getpid()), 1)
+    assert not models & set(others)
 
 
 def test_what_is_saved_in_a_process_is_loaded_in_another_one(library: Isolated) -> None:

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from properties.strategies.releases.live import LiveStory, LiveWorld
+import pytest
+
+from properties.strategies.bounds import MANY_DRAFTS, MOST_DRAFTS
+from properties.strategies.releases import radix
+from properties.strategies.releases.live import (
+    MANY_REQUESTS,
+    WIDE_BLOCKS,
+    LiveStory,
+    LiveWorld,
+    live_stories,
+)
 from statecheck.subject.profile import DOCUMENTS
+from tests.unit.properties.strategies.drawing import drawn
+
+RADIX = radix.RadixWorld(num_draft_tokens=3, strategy="extra_buffer", mamba_track_interval=8)
 
 
 def test_a_release_that_refuses_wide_blocks_has_steps_as_long_as_a_block() -> None:
@@ -15,3 +28,29 @@ def test_a_release_that_refuses_wide_blocks_has_steps_as_long_as_a_block() -> No
     assert story.of_release(refusing).world.max_num_batched_tokens == 16
     without = replace(story, world=replace(story.world, prefix_caching=False))
     assert without.of_release(refusing).world.max_num_batched_tokens == 4
+
+
+@pytest.mark.slow
+def test_engines_of_vllm_are_as_large_as_each_bound_now_and_then() -> None:
+    worlds = [story.world for story in drawn(live_stories("V2"))]
+    assert {world.num_spec for world in worlds} >= {*MANY_DRAFTS, MOST_DRAFTS}
+    assert {world.block_size for world in worlds} >= {*WIDE_BLOCKS}
+    assert max(world.max_num_seqs for world in worlds) > MANY_REQUESTS[0]
+    assert any(world.block_size > world.max_num_batched_tokens for world in worlds)
+
+
+def test_other_sizes_of_sglangs_engine_are_its_bounds() -> None:
+    worlds = drawn(radix.other_sizes(RADIX))
+    assert {one.num_draft_tokens - 1 for one in worlds} == {*radix.DRAFTS, RADIX.num_draft_tokens - 1}
+    assert {one.max_running_requests for one in worlds} >= {1, 2, radix.MOST_RUNNING}
+    assert {one.page_size for one in worlds} == {*radix.PAGES}
+    assert {one.mamba_chunk_size for one in worlds} == {*radix.CHUNKS}
+    # Slots of states run out while keys remain.
+    scarce = RADIX.states_of_a_request, radix.KEYS_THAT_REMAIN
+    assert scarce in {(one.max_mamba_cache_size, one.max_total_tokens) for one in worlds}
+
+
+@pytest.mark.slow
+def test_scenarios_of_sglangs_engine_have_other_sizes_now_and_then() -> None:
+    worlds = [story.world for story in drawn(radix.radix_stories(RADIX))]
+    assert 0 < sum(world != RADIX for world in worlds) < len(worlds) / 20
