@@ -5,7 +5,6 @@ See `statecheck.workers.supervised` for the reason.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -15,15 +14,14 @@ import pytest
 
 from statecheck.workers.supervised import session, supervise
 
-_XDIST_WORKER = "PYTEST_XDIST_WORKER"
-
 
 def supervise_command(config: pytest.Config) -> None:
     """Supervise a session whose exit code is that of a command, and not part of a program that calls `pytest.main`.
 
-    Processes of xdist are supervised by the one that starts them.
+    Processes of xdist are supervised by the one that starts them. Each is such a program (`python -c`); its variables say nothing, since a
+    session that a test starts inherits them.
     """
-    if _XDIST_WORKER not in os.environ and tuple(config.invocation_params.args) == tuple(sys.argv[1:]):
+    if sys.argv[0] != "-c" and tuple(config.invocation_params.args) == tuple(sys.argv[1:]):
         supervise("test session", "at its start")
 
 

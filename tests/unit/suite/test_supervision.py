@@ -18,8 +18,7 @@ MENTION = "# statecheck\n"
 IMPORTS = "import atexit, ctypes, os, signal, sys, threading\n"
 PLUGIN = ("-p", "statecheck.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:randomly", "-q")
 NO_VERDICT = "before the session was over: no verdict"
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
-"""Without what xdist says to its own workers: a session that inherits it would take itself for one of them."""
+ENVIRONMENT = dict(os.environ)
 
 
 def run_pytest(folder: Path, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -64,6 +63,16 @@ def test_an_import_that_ends_the_process_is_a_failure_of_the_session(tmp_path: P
     assert "ended with exit code 0 during the collection of test_module.py, " in done.stderr
 
 
+def test_a_session_that_a_process_of_xdist_has_started_is_supervised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a project's own tests, run with -n, start a session on a subject: it inherits what xdist says to its processes."""
+    monkeypatch.setitem(ENVIRONMENT, "PYTEST_XDIST_WORKER", "gw0")
+    done = run_pytest(tmp_path, f"{MENTION}os._exit(0)\n")
+    assert done.returncode == 1
+    assert NO_VERDICT in done.stderr
+
+
 @pytest.mark.slow
 def test_an_import_in_conftest_that_ends_the_process_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(f"{MENTION}import os; os._exit(0)\n")
@@ -92,6 +101,23 @@ def test_a_thread_of_an_import_that_ends_the_process_is_a_failure(tmp_path: Path
 def test_a_process_of_xdist_that_ends_is_a_failure(tmp_path: Path, source: str) -> None:
     done = run_pytest(tmp_path, MENTION + source, "-n", "1", "--max-worker-restart", "0")
     assert done.returncode != 0, done.stdout
+
+
+def test_a_process_of_xdist_is_not_supervised_itself(tmp_path: Path) -> None:
+    """The command has no arguments, as the processes that it starts have none."""
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\naddopts = {' '.join(PLUGIN)} -n 1\n")
+    supervised = "from statecheck.workers.supervised import session\n"
+    (tmp_path / "test_module.py").write_text(f"{supervised}def test_it():\n    assert session() is None\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest"],
+        cwd=tmp_path,
+        env=ENVIRONMENT | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow
