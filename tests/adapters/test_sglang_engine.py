@@ -90,6 +90,19 @@ for compiled_for, found in [("1.0.0", right), ("1.0.0", right[1:]), (releases.to
         print(str(reason).partition(" is compiled")[0])
 """
 
+DROPPED_WITH_A_MESSAGE = """
+import faulthandler, gc
+from subjects.sglang.engine.config import RadixSettings, made_scheduler
+scheduler = made_scheduler(RadixSettings())
+scheduler.ipc_channels.send_to_tokenizer.socket.send(b"not read")
+faulthandler.dump_traceback_later(100, exit=True)
+del scheduler
+gc.collect()
+made_scheduler(RadixSettings())
+print("made again")
+faulthandler.cancel_dump_traceback_later()
+"""
+
 
 @cache
 def broken() -> dict[str, list[str]]:
@@ -116,6 +129,15 @@ def broken() -> dict[str, list[str]]:
     ids=["not built", "beside another torch"],
 )
 def test_the_core_in_rust_is_not_offered_where_it_does_not_work(script: str, printed: list[str]) -> None:
+    assert _printed(script)[-len(printed) :] == printed
+
+
+def test_a_scheduler_that_is_dropped_does_not_wait_for_its_open_sockets() -> None:
+    assert _printed(DROPPED_WITH_A_MESSAGE)[-1:] == ["made again"]
+
+
+def _printed(script: str) -> list[str]:
+    """The lines that a script prints in the environment of the release."""
     done = subprocess.run(
         [str(PYTHON), "-c", script],
         capture_output=True,
@@ -124,7 +146,8 @@ def test_the_core_in_rust_is_not_offered_where_it_does_not_work(script: str, pri
         env=rooms.added_to(dict(os.environ)),
         cwd=rooms.FOLDER,
     )
-    assert done.stdout.splitlines()[-len(printed) :] == printed, done.stderr[-2000:]
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()
 
 
 @pytest.mark.parametrize("name", [*PLAIN, "a session", "late copies", "a gigabyte of host memory"])

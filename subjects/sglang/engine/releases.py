@@ -119,6 +119,7 @@ def make_scheduler(arguments: Any, ports: Any) -> Any:
     module = names_in("sglang.srt.managers.scheduler")
     # A watchdog is a thread that never ends, and would keep each scheduler with all of its files.
     module["create_scheduler_watchdog"] = lambda *_, **__: None
+    _keep_contexts()
     made = module["Scheduler"]
     if "SpawnRanks" in module:
         rank = module["spawn_world_rank"](arguments, tp_rank=0, pp_rank=0)
@@ -130,8 +131,34 @@ def make_scheduler(arguments: Any, ports: Any) -> Any:
     return made(**given | {"server_args": arguments, "port_args": ports, "dp_rank": None})
 
 
+_CONTEXTS: list[Any] = []
+"""Contexts of ZeroMQ that schedulers of this process have made and that may have open sockets."""
+
+
+def _keep_contexts() -> None:
+    """Keep each context of a scheduler until it is closed, and let no socket of it wait for its messages to be read.
+
+    A context that is collected together with open sockets waits for them for ever.
+    """
+    names = names_in("sglang.srt.managers.scheduler_components.ipc_channels")
+    connect: Callable[..., Any] = names["get_zmq_socket"]
+    if hasattr(connect, "keeps_contexts"):
+        return
+
+    def connected(context: Any, *given: Any, **named: Any) -> Any:
+        if context not in _CONTEXTS:
+            context.linger = 0
+            _CONTEXTS.append(context)
+        return connect(context, *given, **named)
+
+    connected.keeps_contexts = True  # type: ignore[attr-defined]
+    names["get_zmq_socket"] = connected
+
+
 def leave_process() -> None:
     """Drop what the release keeps for its process: one scheduler is all that it expects there."""
+    while _CONTEXTS:
+        _CONTEXTS.pop().destroy()
     groups = "sglang.srt.distributed.parallel_state"
     find(f"{groups}:destroy_model_parallel")()
     find(f"{groups}:destroy_distributed_environment")()

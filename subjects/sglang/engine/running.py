@@ -146,7 +146,7 @@ class Running:
     def stop(self) -> None:
         """End the loop, and close its sockets."""
         self.loop.stop()
-        self.scheduler.ipc_channels.recv_from_tokenizer.context.destroy(linger=0)
+        self.scheduler.ipc_channels.recv_from_tokenizer.context.destroy()
 
 
 atexit.register(gc.unfreeze)
