@@ -82,9 +82,9 @@ class SequenceTokens:
             self.tokens[place] = tokens
 
 
-CONTINUATION, BATCH = "continuation", "batch"
+CONTINUATION, BATCH, REUSE = "continuation", "batch", "reuse"
 """Beside the names of operations, what logits that are compared with those of a fresh run are evidence of: a sequence that had tokens got more,
-and a batch had several rows."""
+a batch had several rows, and the library said how many tokens it processed of a sequence that it knew."""
 
 
 @dataclass
@@ -152,6 +152,9 @@ class SequenceLaws:
     )
     tokens: str = law("Generated tokens are those that a fresh run over the tokens before them chooses.")
     length: str = law("The library reports as many tokens as a sequence has.")
+    reuse: str = law(
+        "A library that holds the state after a sequence's first tokens processes the others alone, and a prompt that it has just processed no further back than it says."
+    )
 
 
 def scale(logits: Sequence[float]) -> float:
@@ -174,6 +177,17 @@ def distance(seen: Sequence[float], fresh: Sequence[float]) -> float:
 def is_greedy(token: int, fresh: Sequence[float], tolerance: float) -> bool:
     """Whether a token has the largest logit of a fresh run, or one within the tolerance of it."""
     return 0 <= token < len(fresh) and max(fresh) - fresh[token] <= tolerance * scale(fresh)
+
+
+def most_processed(known: Tokens, whole: Tokens, again: int) -> int | None:
+    """How many tokens a library with the state after `known` processes at most for logits behind `whole`; None where `known` says nothing of that.
+
+    Args:
+        again: for tokens that it has processed already, since a state of a fixed size can be kept at few places, and not be taken back.
+    """
+    if len(known) < len(whole):
+        return len(whole) - len(known) if whole[: len(known)] == known else None
+    return again if known[: len(whole)] == whole else None
 
 
 def wrong_lengths(expected: Mapping[Place, int], reported: Mapping[Place, int]) -> list[Place]:

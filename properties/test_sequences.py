@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from oracle.sequences import BATCH, CONTINUATION
+from oracle.sequences import BATCH, CONTINUATION, REUSE, SequenceTokens
 from properties.strategies.sequences import (
     ALL_TOKENS,
     CONTEXTS,
@@ -18,6 +18,7 @@ from properties.strategies.sequences import (
     OPERATIONS,
     SAVED,
     SOURCE,
+    Again,
     Drop,
     Extend,
     ForkSequence,
@@ -55,6 +56,8 @@ CONFIGURATIONS = (
         reason="also where sequences were reordered, as beams are"),
     Configuration("sequences/generate", f"{LIBRARY}.generate", story=sequence_stories("generate"), situations=("generate",),
         reason="also where the library generated them, with each feature of generation"),
+    Configuration("sequences/again", f"{LIBRARY}.{REUSE}", story=sequence_stories("again", "save", "generate"), situations=(REUSE,),
+        reason="also where a library said how much of it was known, which it did not process again"),
     Configuration("sequences/any", story=sequence_stories(*OPERATIONS), situations=(CONTINUATION,),
         reason="whatever was done, in whatever order"),
 )  # fmt: skip
@@ -72,12 +75,12 @@ def logits_depend_only_on_the_tokens_of_a_sequence(trial: Example, story: Sequen
 
 @dataclass(eq=False)
 class SequenceRun:
-    """A scenario on its way: the number of tokens of each sequence that has any, by context and number."""
+    """A scenario on its way, with the tokens of each sequence."""
 
     trial: Example
     story: SequenceStory
     model: str = ""
-    lengths: dict[tuple[int, int], int] = field(default_factory=dict)
+    tokens: SequenceTokens = field(default_factory=SequenceTokens)
     saved: list[tuple[str, int]] = field(default_factory=list)
     """Names and lengths of what was saved."""
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -93,6 +96,7 @@ class SequenceRun:
         operations: dict[type, tuple[str, Callable[[Any], None]]] = {
             Extend: ("extend", self.extend),
             Grow: ("extend", self.grow),
+            Again: ("roll_back", self.again),
             ForkSequence: ("fork", self.fork),
             RollBack: ("roll_back", self.roll_back),
             Save: ("save", self.save),
@@ -134,6 +138,14 @@ class SequenceRun:
         if wanted > has:
             tokens = tuple((5 * at + number) % LARGEST_TOKEN + 1 for at in range(has, wanted))
             self.extend(Extend(((number, tokens),), context))
+
+    def again(self, event: Again) -> None:
+        features = self.trial.sequences.features(self.model, "extend", event.features)
+        for context, sequence in self.of(event.sequence):
+            last = self.tokens.of((context, sequence))[-1]
+            if self.take("roll_back", context=context, sequence=sequence, n=1)["happened"]:
+                rows = [(sequence, (last,))]
+                self.take("extend", context=context, rows=rows, features=features)
 
     def fork(self, event: ForkSequence) -> None:
         for context, source in self.of(event.source):
@@ -193,5 +205,21 @@ class SequenceRun:
         held: Any = step["held"]
         put_back(effects)
         self.trial.reached(*held)
-        self.lengths = {(context, number): count for context, number, count in step["lengths"]}
+        self._follow(name, step, **arguments)
         return step
+
+    def _follow(self, name: str, step: Any, /, *, context: int, **arguments: Any) -> None:
+        arguments.pop("features", None)
+        if name == "extend":
+            self.tokens.extend(context, arguments["rows"])
+        elif name == "generate":
+            sequence, generated, lengths = arguments["sequence"], step["generated"], step["lengths"]
+            length = {(of, number): count for of, number, count in lengths}.get((context, sequence))
+            self.tokens.generate(context, sequence, generated, length)
+        elif step["happened"]:
+            getattr(self.tokens, name)(context, **arguments)
+
+    @property
+    def lengths(self) -> dict[tuple[int, int], int]:
+        """Of the sequences that have tokens, by context and number."""
+        return self.tokens.lengths()

@@ -95,7 +95,15 @@ class Generate:
     features: Features = ()
 
 
-Operation = Extend | Grow | ForkSequence | RollBack | Save | Load | Drop | Reorder | Generate
+@dataclass(frozen=True)
+class Again:
+    """The last token of the sequence that `sequence` counts is taken back, and comes again: what a prompt that is sent twice is to a server."""
+
+    sequence: int
+    features: Features = ()
+
+
+Operation = Again | Extend | Grow | ForkSequence | RollBack | Save | Load | Drop | Reorder | Generate
 
 
 @dataclass(frozen=True)
@@ -155,6 +163,11 @@ def _extends(contexts: int) -> st.SearchStrategy[Operation]:
 
 
 _FORKS = st.builds(ForkSequence, _SEQUENCE, _SEQUENCE)
+_AGAIN = st.one_of(
+    st.builds(Again, _SEQUENCE, _FEATURES),
+    st.builds(Generate, _SEQUENCE, st.integers(0, 2), st.lists(_FEATURE, min_size=5, max_size=8).map(tuple)),
+)
+"""A prompt that is sent twice, or generation with many features, since libraries keep prompts with some of them alone."""
 _SAVES, _DROPS = st.builds(Save, _SEQUENCE), st.builds(Drop, _SEQUENCE)
 # No change comes first, so that a case shrinks to a save and a load.
 _CHANGES_OF_THE_SAVED = st.one_of(
@@ -162,6 +175,7 @@ _CHANGES_OF_THE_SAVED = st.one_of(
 )
 _LOADS_OVER_A_FORK = st.builds(Load, st.integers(0, 1), st.sampled_from((COPY, SOURCE)))
 OPERATIONS: dict[str, st.SearchStrategy[Operations]] = {
+    "again": _each(_AGAIN),
     "fork": _each(_FORKS),
     "roll_back": _each(
         st.one_of(

@@ -31,6 +31,7 @@ class PortModule:
     release: str
     unsupported: Mapping[str, str]
     effects: Mapping[str, str]
+    again: int
 
     @classmethod
     def of(cls, module: ModuleType) -> Self:
@@ -60,6 +61,7 @@ class PortModule:
             str(getattr(module, "RELEASE", "")),
             _unsupported(module),
             _effects(module),
+            int(getattr(module, "AGAIN", 1)),
         )
 
     def function(self, name: str) -> Callable[..., Any] | None:

@@ -9,12 +9,14 @@ from typing import Any, ClassVar
 from oracle.sequences import (
     BATCH,
     CONTINUATION,
+    REUSE,
     Place,
     SequenceLaws,
     SequenceOrigins,
     SequenceTokens,
     Tokens,
     is_greedy,
+    most_processed,
     wrong_lengths,
 )
 from statecheck.case.values import Record, record
@@ -84,7 +86,26 @@ class Sequences:
                 f"sequence {number} with tokens {_brief(tokens)}: logits differ by {largest:.3g} of their scale from a fresh run's,"
                 f" more than {self.reference.tolerance:g}"
             )
-        return self._step(context, [row[0] for row in given], largest=largest, logits=said, held=held)
+        again = self._processed_again(context, [(row[0], tokens) for row, tokens, _ in pairs], held)
+        return self._step(
+            context, [row[0] for row in given], largest=largest, logits=said, reuse=again, held=held
+        )
+
+    def reuse(self, context: int, sequence: int) -> tuple[Sequence[int], int] | None:
+        """The tokens of which the library had the state before its last call for the sequence, and how many tokens it processed; None where it need not have them."""
+        reported: tuple[Sequence[int], int] | None = self._call("reuse", context, sequence)
+        return reported
+
+    def _processed_again(self, context: int, rows: Sequence[tuple[int, Tokens]], held: set[str]) -> str:
+        """A row of which the library processed more tokens than it had to, by what it held of them."""
+        for number, tokens in rows if self.library.offers("reuse") else ():
+            reported = self.reuse(context, number)
+            known, processed = reported or ((), 0)
+            most = most_processed(tuple(known), tokens, self.library.port.again) if reported else None
+            held |= {REUSE} if most is not None else set()
+            if most is not None and processed > most:
+                return f"sequence {number}: {processed} of {len(tokens)} tokens were processed, at most {most} with the state after {len(known)} tokens at hand"
+        return ""
 
     def _is_of_these_weights(self, tokens: Tokens, number: int, features: Mapping[str, Any]) -> bool:
         """Whether a difference comes from a router that takes another expert, since two of them are equally good but for rounding.
@@ -169,13 +190,15 @@ class Sequences:
             raise ValueError("generate = False, but should be tokens (docs/sequences.md)")
         tokens = tuple(said)
         wrong = self._wrong_tokens(before, tokens, n, features)
+        held = {CONTINUATION, *self.origins.of((context, sequence))}
+        again = self._processed_again(context, [(sequence, before)], held)
         length = self._reported(context, [sequence]).get((context, sequence))
         self.tokens.generate(context, sequence, tokens, length)
         self.origins.generate(context, sequence)
-        held = {CONTINUATION, *self.origins.of((context, sequence))}
+        held |= self.origins.of((context, sequence))
         if length is None:
             self._call("drop", context, sequence)
-        return self._step(context, [sequence], tokens=wrong, generated=tokens, held=held)
+        return self._step(context, [sequence], tokens=wrong, reuse=again, generated=tokens, held=held)
 
     def _wrong_tokens(self, before: Tokens, tokens: Tokens, n: int, features: Mapping[str, Any]) -> str:
         if len(tokens) != n:
@@ -214,7 +237,12 @@ class Sequences:
             place = wrong[0]
             has = len(self.tokens.of(place))
             length = f"sequence {place[1]} has {has} tokens, but the library reports {reported[place]}"
-        laws = {"logits": seen.get("logits"), "tokens": seen.get("tokens"), "length": length}
+        laws = {
+            "logits": seen.get("logits"),
+            "tokens": seen.get("tokens"),
+            "length": length,
+            "reuse": seen.get("reuse"),
+        }
         broken = record(
             "SequenceLaws", **vars(SequenceLaws()) | {name: said for name, said in laws.items() if said}
         )

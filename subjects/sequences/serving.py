@@ -117,6 +117,8 @@ def plain(name: str, value: Any) -> Any:
         return int(value)
     if name == "states":
         return [(str(state), list(_numbers(array))) for state, array in value]
+    if name == "reuse":
+        return value and ([int(token) for token in value[0]], int(value[1]))
     if name == "effects":
         return {str(effect): int(count) for effect, count in dict(value).items()}
     said = truth(value)

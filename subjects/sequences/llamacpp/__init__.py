@@ -34,6 +34,7 @@ EFFECTS = {
     "guess: the model made drafts": "generate",
     **(server.EFFECTS if server.is_installed() else {}),
 }
+AGAIN = server.AGAIN
 ISOLATED = True
 KNOWN = str(Path(__file__).parents[1] / "llamacpp_known.toml")
 
@@ -185,6 +186,11 @@ def drop(context: Context, sequence: int) -> bool:
 def length(context: Context, sequence: int) -> int:
     """One more than the last position."""
     return context.length(sequence)
+
+
+def reuse(context: Context, sequence: int) -> tuple[list[int], int] | None:
+    """What a server held of the sequence, and how many tokens it processed."""
+    return context.reused.pop(sequence, None) if isinstance(context, ServerContext) else None
 
 
 def effects(context: Context) -> Mapping[str, int]:

@@ -23,6 +23,8 @@ from typing import Any
 
 from subjects.sequences.llamacpp.library import LlamaCpp
 
+AGAIN = 4
+"""A server keeps the state that many tokens before the end of a prompt, from which it goes on where the prompt comes again."""
 PREFIX = "llama-server:"
 """Before the architecture, in names of models."""
 VOCABULARY = 32
@@ -76,6 +78,8 @@ class ServerContext:
         features: those that the server was made with.
         effects: how often what `EFFECTS` of the port names has happened.
         held: by slot, the tokens that it has processed; None where they are not known.
+        kept: by slot, the length of the prompt whose tail has a checkpoint before it; 0 for none.
+        reused: by sequence, what its slot held before its last request, and the tokens of the prompt that the request processed.
     """
 
     server: Any
@@ -83,6 +87,8 @@ class ServerContext:
     features: Mapping[str, Any] = field(default_factory=dict)
     effects: Counter[str] = field(default_factory=Counter)
     held: dict[int, list[int] | None] = field(default_factory=dict)
+    kept: dict[int, int] = field(default_factory=dict)
+    reused: dict[int, tuple[list[int], int]] = field(default_factory=dict)
     tokens: dict[int, list[int]] = field(default_factory=dict)
     used: dict[int, int] = field(default_factory=dict)
     files: list[Path] = field(default_factory=list)
@@ -146,8 +152,24 @@ class ServerContext:
                 beyond and not self.features.get("reuse")
             )
             found["reuse: tokens behind others were reused"] += beyond and bool(self.features.get("reuse"))
+        processed = int(timings.get("prompt_n", len(prompt)))
+        self._note_reuse(sequence, number, processed, cache_prompt=cache_prompt)
+        again = self.kept.get(number) == len(prompt)
+        self.kept[number] = len(prompt) if processed > AGAIN or again else 0
         # The last token that was chosen is not processed.
         self.held[number] = [*prompt, *(int(token) for token in answer["tokens"][:-1])]
+
+    def _note_reuse(self, sequence: int, slot: int, processed: int, *, cache_prompt: bool) -> None:
+        """Note what the slot held, where the server has to find it: in the sequence's own slot, with no other like it, and at a place where it keeps states."""
+        prompt, held = self.tokens[sequence], self.held.get(slot)
+        others = [tokens for number, tokens in self.held.items() if number != slot]
+        unique = all(tokens is not None and tokens[:1] != prompt[:1] for tokens in others)
+        self.reused.pop(sequence, None)
+        if not (held and unique and cache_prompt and self.used.get(sequence) == slot):
+            return
+        keeps = self.features.get("checkpoints", 0) > 0 and self.kept.get(slot) == len(prompt)
+        if len(held) < len(prompt) or keeps or len(prompt) <= AGAIN:
+            self.reused[sequence] = held, processed
 
     def extend(
         self,
@@ -194,22 +216,22 @@ class ServerContext:
         del self.tokens[sequence][-n:]
         return True
 
-    def save(self, sequence: int) -> tuple[list[int], str]:
+    def save(self, sequence: int) -> tuple[list[int], str, list[int] | None]:
         """The slot that the sequence used last, in a file."""
         if sequence not in self.used:
             raise NotImplementedError("save: no slot had this sequence")
         name = f"{os.getpid()}-{next(_names)}.bin"
         self.files.append(_folder() / name)
         self.post(f"/slots/{self.used[sequence]}?action=save", {"filename": name})
-        return list(self.tokens[sequence]), name
+        return list(self.tokens[sequence]), name, self.held.get(self.used[sequence])
 
-    def load(self, sequence: int, saved: tuple[list[int], str]) -> bool:
+    def load(self, sequence: int, saved: tuple[list[int], str, list[int] | None]) -> bool:
         """The file in the sequence's own slot."""
-        tokens, name = saved
+        tokens, name, held = saved
         self.post(f"/slots/{sequence % self.slots}?action=restore", {"filename": name})
         self.tokens[sequence] = list(tokens)
         self.used[sequence] = sequence % self.slots
-        self.held[self.used[sequence]] = None
+        self.held[self.used[sequence]], self.kept[self.used[sequence]] = held, 0
         self.effects["load: a slot was restored from a file"] += 1
         return True
 

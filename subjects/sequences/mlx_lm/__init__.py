@@ -118,6 +118,12 @@ def states(context: MlxContext, sequence: int) -> list[tuple[str, list[float]]]:
     return states_of(context.caches[sequence])
 
 
+def reuse(context: MlxContext, sequence: int) -> tuple[list[int], int] | None:  # noqa: ARG001 - the store is asked for one sequence at a time
+    """What the server's store held of the prompt, and how many tokens were left to process."""
+    reused, context.reused = context.reused, None
+    return reused
+
+
 def effects(context: MlxContext) -> Mapping[str, int]:
     """How often what `EFFECTS` names has happened in the context."""
     return context.effects

@@ -49,6 +49,7 @@ class MlxContext:
     Args:
         step: tokens of a chunk of a row that is processed alone; 0 for one chunk.
         effects: how often what `EFFECTS` of the port names has happened.
+        reused: what the server's store held in the last generation, and the tokens of the prompt that were left to process.
     """
 
     model: Any
@@ -56,6 +57,7 @@ class MlxContext:
     effects: Counter[str] = field(default_factory=Counter)
     caches: dict[int, list[Any]] = field(default_factory=dict)
     tokens: dict[int, list[int]] = field(default_factory=dict)
+    reused: tuple[list[int], int] | None = None
 
     def extend(self, rows: Sequence[tuple[int, Sequence[int]]]) -> list[Any]:
         """A single row with its own cache; more rows are merged, padded on the right and taken apart again, as the batch generator does it."""

@@ -109,8 +109,9 @@ def _past(context: MlxContext, prompt: Sequence[int], past: str) -> list[Any] | 
     store = _store()
     store.insert_cache("model", known, cache)
     fetched, rest = store.fetch_nearest_cache("model", list(prompt))
+    context.reused = known, len(rest)
     if fetched is None or len(rest) != 1:
-        raise NotImplementedError("the store has no cache of exactly these tokens")
+        return None
     context.effects["past: a cache of the server's store was continued"] += 1
     found: list[Any] = fetched
     return found
