@@ -1,58 +1,12 @@
-"""A scenario of SGLang's engine with a defect planted or without: run in the environment of a release, it prints the laws that are broken."""
+"""Scenarios of SGLang's engine: run in the environment of a release, they print the laws that are broken."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from unittest import mock
-
-Plant = Callable[[Any], Any]
-"""Makes a broken function of the right one."""
-
-
-def _skip(_: Any) -> Any:
-    return lambda *__, **___: None
-
-
-def _twice(right: Any) -> Any:
-    def broken(self: Any, index: Any) -> None:
-        right(self, index)
-        right(self, index)
-
-    return broken
-
-
-def _without_convolution(_: Any) -> Any:
-    def broken(self: Any, source: Any, target: Any) -> None:
-        self.mamba_cache.temporal[:, target] = self.mamba_cache.temporal[:, source]
-
-    return broken
-
-
-def _an_earlier_chunk(right: Any) -> Any:
-    def broken(*given: Any, **named: Any) -> Any:
-        plan = right(*given, **named)
-        plan.h_src = [source - 1 for source in plan.h_src]
-        return plan
-
-    return broken
-
-
-POOL = "sglang.srt.mem_cache.memory_pool:MambaPool"
-SLOTS = "sglang.srt.mem_cache.allocator.mamba:MambaSlotAllocator"
-TRACKING = "sglang.srt.layers.attention.hybrid_linear_attn_backend:build_prefill_track_plan"
-PLANTED: Mapping[str, tuple[str, str, Plant]] = {
-    "a state is not copied to the slot that keeps it": ("no_buffer", f"{POOL}.copy_from", _skip),
-    "a state is copied without its convolution": ("no_buffer", f"{POOL}.copy_from", _without_convolution),
-    "a new slot keeps the state of another request": ("no_buffer", f"{POOL}.clear_slots", _skip),
-    "a slot is not given back": ("extra_buffer", f"{SLOTS}.free", _skip),
-    "a slot is given back twice": ("extra_buffer", f"{SLOTS}.free", _twice),
-    "a prefill keeps the state of an earlier chunk": ("extra_buffer", TRACKING, _an_earlier_chunk),
-}
-"""By name: the strategy of the cache, the place, and how it is broken."""
-
 
 OVERLAPPED: Mapping[str, Any] = {"strategy": "extra_buffer", "overlap": True, "max_mamba_cache_size": 16}
 PLAIN: Mapping[str, Mapping[str, Any]] = {
@@ -158,16 +112,6 @@ def without_waiting() -> list[str]:
         return broken_laws_of_late_copies()
 
 
-def planted(strategy: str, place: str, plant: Plant) -> list[str]:
-    """As `broken_laws`, with a defect in the release."""
-    from subjects.sglang.release import find
-
-    owner, _, name = place.rpartition("." if place.startswith((POOL, SLOTS)) else ":")
-    target = find(owner) if ":" in owner else __import__(owner, fromlist=["_"])
-    with mock.patch.object(target, name, plant(getattr(target, name))):
-        return broken_laws(strategy=strategy)
-
-
 def ranks_after_a_scheduler() -> list[str]:
     """What the release says if it is to see two ranks in a process in which a scheduler of one rank ran."""
     from subjects.sglang.shapes import ranks
@@ -187,4 +131,4 @@ if __name__ == "__main__":
     found["late copies"] = broken_laws_of_late_copies()
     found["a gigabyte of host memory"] = broken_laws_with_little_memory()
     found["a layer does not wait for its states from host memory"] = without_waiting()
-    print(json.dumps(found | {name: planted(*one) for name, one in PLANTED.items()}), file=sys.stdout)
+    print(json.dumps(found), file=sys.stdout)

@@ -1,4 +1,4 @@
-"""The engine of a released SGLang runs without a GPU, breaks no law in a plain scenario, and does so where a defect is planted."""
+"""The engine of a released SGLang runs without a GPU, and breaks no law in a plain scenario."""
 
 from __future__ import annotations
 
@@ -53,16 +53,6 @@ OTHERS = {
     "radix-engine/mamba2-drafts": (SOME,),
 }
 """By id, situations that scenarios reach beside those that the configuration is for."""
-LAWS = {
-    "a state is not copied to the slot that keeps it": "published",
-    "a state is copied without its convolution": "published",
-    "a new slot keeps the state of another request": "read",
-    "a slot is not given back": "free",
-    "a slot is given back twice": "owned",
-    "a prefill keeps the state of an earlier chunk": "published",
-    "a layer does not wait for its states from host memory": "read",
-}
-
 WITHOUT_RUST = """
 import sys
 from subjects.sglang.engine.releases import require_core
@@ -159,9 +149,8 @@ def test_shards_can_be_asked_for_in_the_process_of_a_scheduler() -> None:
     assert broken()["ranks after a scheduler"] == []
 
 
-@pytest.mark.parametrize("name", LAWS)
-def test_a_planted_defect_breaks_its_law(name: str) -> None:
-    assert LAWS[name] in broken()[name]
+def test_a_layer_that_does_not_wait_for_its_states_reads_others() -> None:
+    assert "read" in broken()["a layer does not wait for its states from host memory"]
 
 
 def test_each_configuration_reaches_its_situations() -> None:
