@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from statecheck.case.values import (
     Address,
     Attribute,
     DType,
+    Fake,
     Let,
     Name,
     Returned,
@@ -22,6 +23,7 @@ from statecheck.case.values import (
     call,
     record,
 )
+from statecheck.subject.subject import LAYOUT_VARIABLE
 from tests.helpers.cases import a_case
 from tests.unit.campaign.nightly_examples import a_bucket, a_record
 
@@ -61,6 +63,16 @@ def _given(**arguments: Any) -> str:
 
 def _expecting(value: Any) -> str:
     return _built(call("divide", x=_SMALL, y=2), expected=(Returned(value),))
+
+
+def _ordered(schedule: str) -> str:
+    """A case whose programs ran in such an order."""
+    return _built(replace(call("divide", x=5), schedule=schedule))
+
+
+def _filled(content: object) -> str:
+    """A case with a result that is filled up."""
+    return _case(actual={"tuple": [{"Returned": {"value": {"padded": content}}}]})
 
 
 def _padded(times: int, most: int = 1 << 24) -> dict[str, Any]:
@@ -110,6 +122,11 @@ GREEDY = (
     Hostile("a pool of 2^50 bytes by its strides", _given(x=Tensor("int8", (2, 1), None, (2**50, 1))), "bytes of all tensors"),
     Hostile("2^40 pieces of memory", _given(x=View("x", "int8", (2**40, 1), (0, 1))), "].shape = (10"),
     Hostile("two milliard elements in 2 kB", _case(steps=_steps(_padded(120))), "padded elements = "),
+    Hostile("100,000 axes of ten thousand", _given(x=Tensor("int8", (10**4,) * 100_000, None)), "at most 64 axes"),
+    Hostile("65 axes without memory", _given(x=Fake("int32", (1,) * 65, None, 0)), "at most 64 axes"),
+    Hostile("an int of 1,000 digits", _given(x=10**1000), "bits"),
+    Hostile("a filling of 10^12 elements", _filled([[], 0, 10**12]), "but should be"),
+    Hostile("every 100,000,000th program first", _ordered("every:100000000"), "schedule = "),
     Hostile("lists in lists without end", _case(sentence=0).replace(": 0", ": " + "[" * 50_000 + "]" * 50_000), "text = no JSON"),
     Hostile("lists two hundred deep", _case(sentence=0).replace(": 0", ": " + "[" * 200 + "]" * 200), "lists in lists"),
     Hostile("an int of 100,000 digits", _case(seed=0).replace('"seed": 0', '"seed": ' + "9" * 100_000), "text = no JSON"),
@@ -130,6 +147,28 @@ MALFORMED = (
     Hostile("a truth value for a number", _case(seed=True), "seed = True"),
     Hostile("a number for text", _case(sentence=5), "sentence = 5"),
     Hostile("a list for text", _case(finding=["x"]), "finding = ['x']"),
+    Hostile("a filling of less than nothing", _filled([[], 0, -1]), "but should be"),
+    Hostile("a filling up to text", _filled([[], "x", 5]), "but should be"),
+    Hostile("a filling without a size", _filled([[], 0]), "but should be"),
+    Hostile("a filling that is true", _filled([[], 0, True]), "but should be"),
+    Hostile("a filling that is a number", _filled(5), "but should be"),
+    Hostile("an order without a rule", _ordered("dpor"), "schedule = "),
+    Hostile("an order that switches nowhere", _ordered("switches:5"), "schedule = "),
+    Hostile("an order that takes a number", _ordered("reversed:1"), "schedule = "),
+    Hostile("NUL in an environment", _built(call("divide", environment={LAYOUT_VARIABLE: "a\0b"}, x=5)), "an environment can have"),
+    Hostile("half a pair in an environment", _built(call("divide", environment={LAYOUT_VARIABLE: "\ud800"}, x=5)), "an environment can have"),
+    Hostile("bytes for ints", _given(x=Tensor("int32", (2,), b"abc")), "only uint8 has bytes"),
+    Hostile("an id without a word", _case(property_id="toys"), "property_id = 'toys', but should be <topic>/<word>"),
+    Hostile("an id with a space", _case(property_id="toys/di vide"), "property_id = 'toys/di vide'"),
+    Hostile("an id of three parts", _case(property_id="a/b/c"), "property_id = 'a/b/c'"),
+    Hostile("an id in marks of code", _case(property_id="`a`/b"), "property_id = '`a`/b'"),
+    Hostile("a long id", _case(property_id="a/" + "b" * 200), "property_id = 'a/bbb"),
+    Hostile("a schema of before", _case(schema=0), "schema = 0"),
+    Hostile("a schema as text", _case(schema="1"), "schema = '1'"),
+    Hostile("a list", "[]", "schema"),
+    Hostile("an object without anything", "{}", "schema"),
+    Hostile("null", "null", "schema"),
+    Hostile("an unknown field", _case(hook="import os"), "hook"),
     Hostile("a negative size", _given(x=Tensor("int8", (-1,), None)), "].shape = (-1,)"),
     Hostile("text in a shape", _given(x=Tensor("int8", ("1",), None)), "].shape[0] = '1'"),  # type: ignore[arg-type]
     Hostile("a call that is none of the case's", _case(failure=a_case().to_data()["failure"] | {}).replace('"call": 0', '"call": 7'), "failure.call = 7"),

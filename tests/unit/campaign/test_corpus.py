@@ -405,17 +405,6 @@ def test_what_a_table_is_filled_up_with_takes_no_room() -> None:
     assert len(replace(a_case(actual=(Returned(LONG),)), failure=None).to_json()) < 1200
 
 
-@pytest.mark.parametrize(
-    "content", [[[], 0, 10**12], [[], 0, -1], [[], "x", 5], [[], 0], [[], 0, True], 5], ids=repr
-)
-def test_a_filling_that_is_none_is_refused(content: object) -> None:
-    text = a_case(actual=(Returned(LONG),)).to_json()
-    content_of = json.loads(text)
-    content_of["actual"] = {"tuple": [{"Returned": {"value": {"padded": content}}}]}
-    with pytest.raises(ValueError, match="but should be"):
-        Case.from_json(json.dumps(content_of))
-
-
 def test_a_file_that_could_not_be_written_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from dataclasses import replace
@@ -18,10 +17,9 @@ from statecheck.campaign.report import markdown
 from statecheck.campaign.summary import verdict
 from statecheck.campaign.tasks import Explore, Replay, Replayed
 from statecheck.case import Case
-from statecheck.case.values import Call, Device, Fake, Returned, Tensor, call
+from statecheck.case.values import Device, Returned, call
 from statecheck.diagnose.replay import FIXED, NOT_APPLICABLE, NOT_REPRODUCED, replay_case
 from statecheck.subject import Subject, load
-from statecheck.subject.subject import LAYOUT_VARIABLE
 from tests.helpers.cases import a_case, toy
 from tests.helpers.faulty import EXACT, PADDED
 from tests.unit.campaign.pretended import Actor, passes, pretended
@@ -229,32 +227,6 @@ def test_a_case_that_calls_the_harness_alone_is_not_called_fixed() -> None:
 # Cases that cost more than they say.
 
 
-def with_shape(text: str) -> str:
-    """A case whose tensor has that shape, in JSON."""
-    tensor = {"Tensor": {"dtype": "int32", "shape": "SHAPE", "elements": None}}
-    content = json.loads(DIVIDED.to_json())
-    content["steps"]["tuple"][0]["Call"]["arguments"]["tuple"][0]["tuple"][1] = tensor
-    return json.dumps(content).replace('"SHAPE"', text)
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [
-        json.dumps({"tuple": [1] * 100_000}),
-        json.dumps({"tuple": [10**9] * 100_000}),
-        json.dumps({"padded": [[], 1, 1 << 24]}),
-    ],
-    ids=["ones", "large", "padded"],
-)
-@pytest.mark.slow
-def test_a_tensor_of_many_axes_is_refused_before_anything_is_computed(
-    shape: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("statecheck.case.case.prod", lambda _: pytest.fail("computed"))
-    with pytest.raises(ValueError, match="at most 64 axes"):
-        Case.from_json(with_shape(shape))
-
-
 def test_a_campaign_reads_no_case_before_its_workers_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,41 +241,6 @@ def test_a_campaign_reads_no_case_before_its_workers_start(
 def test_an_int_of_hundreds_of_digits_is_answered_by_a_correct_port() -> None:
     case = Case.from_json(replace(DIVIDED, steps=(call("cdiv", x=10**600, y=2),)).to_json())
     assert replay_case(case, load("impl"), "cpu").verdict == FIXED
-
-
-@pytest.mark.parametrize("digits", [1000, 4000])
-def test_an_int_of_many_digits_is_refused_and_no_failure_of_a_port(digits: int) -> None:
-    case = replace(DIVIDED, steps=(call("cdiv", x=10**digits, y=2),))
-    with pytest.raises(ValueError, match="bits"):
-        Case.from_json(case.to_json())
-
-
-@pytest.mark.parametrize("schedule", ["every:100000000", "dpor", "switches:", "switches:5", "reversed:1"])
-def test_an_order_of_programs_that_is_none_is_refused_and_no_failure_of_a_port(schedule: str) -> None:
-    case = replace(DIVIDED, steps=(replace(DIVIDED.calls[0], schedule=schedule),))
-    if schedule == "switches:":
-        assert Case.from_json(case.to_json()) == case
-        return
-    with pytest.raises(ValueError, match=r"^schedule = "):
-        Case.from_json(case.to_json())
-
-
-@pytest.mark.parametrize(
-    ("step", "refused"),
-    [
-        (call("cdiv", environment={LAYOUT_VARIABLE: "a\x00b"}, x=5, y=2), "an environment can have"),
-        (call("cdiv", environment={LAYOUT_VARIABLE: "\ud800"}, x=5, y=2), "an environment can have"),
-        (call("cdiv", x=Tensor("int32", (2,), b"abc"), y=2), "only uint8 has bytes"),
-        (call("cdiv", x=Fake("int32", (1,) * 65, None, 0), y=2), "at most 64 axes"),
-    ],
-    ids=["NUL", "half a surrogate pair", "bytes for ints", "axes of a tensor without memory"],
-)
-def test_an_input_that_only_the_harness_would_refuse_is_no_failure_of_a_port(
-    step: Call, refused: str
-) -> None:
-    case = replace(DIVIDED, steps=(step,))
-    with pytest.raises(ValueError, match=refused):
-        Case.from_json(case.to_json())
 
 
 # Workers that are killed.
