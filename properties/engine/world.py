@@ -8,7 +8,6 @@ from oracle.lifecycle.requests import Geometry
 from oracle.types import cdiv
 from properties.strategies import builders
 from properties.strategies.align.setup import Setup
-from properties.strategies.situations import NamedSituations
 from statecheck.case.values import Let, Step, Tensor
 from statecheck.subject.profile import DOCUMENTS, Profile
 
@@ -17,7 +16,7 @@ NEVER = 0xEE
 
 
 @dataclass(frozen=True)
-class World(NamedSituations):
+class World:
     """An engine to send requests through. `kinds` has a metadata builder for each group of `setup`.
 
     `runner`: "V1" keeps requests in rows, "V2" in slots. `pointers`: a V1 runner without device tables. `full_graphs`:
@@ -104,18 +103,3 @@ class World(NamedSituations):
     def empty_table(self) -> Tensor:
         shape = self.max_num_seqs, self.width
         return Tensor("int32", shape, (0,) * (shape[0] * shape[1]))
-
-    def conditions(self) -> dict[str, bool]:
-        return {
-            **{f"mode {mode}": self.mode == mode for mode in ("none", "align", "all")},
-            **{f"runner {runner}": self.runner == runner for runner in ("V1", "V2")},
-            **{f"builder {kind}": kind in self.kinds for kind in builders.CLASSES},
-            "channel-first layout": self.setup.layout == "DS",
-            "several groups": self.num_groups > 1,
-            "several layers": sum(group.layers for group in self.setup.groups) > 1,
-            "speculation": self.num_spec > 0,
-            "pointer lists": self.pointers,
-            "full graphs": self.full_graphs,
-            "four drafts or more": self.num_spec >= 4,
-            "room for more requests than eight": self.max_num_seqs > 8,
-        }

@@ -23,7 +23,6 @@ from properties.strategies.bounds import (
     seldom,
 )
 from properties.strategies.chunks import lengths_around
-from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import Call, DType, Record, Tensor, Value, boolean, call, int32, record
 
 POISON = 0x7EADBEE
@@ -44,7 +43,7 @@ class RequestRow:
 
 
 @dataclass(frozen=True)
-class Batch(NamedSituations):
+class Batch:
     """Rows of a step, then rows of padding for a full graph, which have no tokens, and padded tokens."""
 
     requests: tuple[RequestRow, ...]
@@ -75,33 +74,6 @@ class Batch(NamedSituations):
     @property
     def num_actual_tokens(self) -> int:
         return self.query_start_loc[-1] + self.padded_tokens
-
-    def conditions(self) -> dict[str, bool]:
-        rows, lens = self.requests, {one.query_len for one in self.requests}
-        marks = [one.prefilling for one in rows]
-        uniform = len(rows) > 1 and len(lens) == 1 and lens != {1} and not any(marks)
-        return {
-            "empty batch": self.num_reqs == 0,
-            "padding only": not rows and self.padded_rows > 0,
-            "decodes only": bool(rows) and not any(marks),
-            "prefills only": bool(rows) and all(marks),
-            "decodes before prefills": (False, True) in itertools.pairwise(marks),
-            "a prefill before a decode": (True, False) in itertools.pairwise(marks),
-            "a decode with drafts": any(one.query_len > 1 and not one.prefilling for one in rows),
-            "first chunk": any(one.prefilling and not one.num_computed for one in rows),
-            "chunked prefill": any(one.prefilling and one.num_computed for one in rows),
-            "one-token prompt chunk": any(one.prefilling and one.query_len == 1 for one in rows),
-            "uniform speculative decodes": uniform,
-            "uniform speculative decodes before padding": uniform and self.padded_rows > 0,
-            "zero-length rows at the back": bool(rows) and self.padded_rows > 0,
-            "padded tokens": self.padded_tokens > 0,
-            "a decode with five drafts or more": any(
-                one.query_len > 5 and not one.prefilling for one in rows
-            ),
-            "more rows than 64": len(rows) > 64,
-            "a request of more than 2^24 tokens": any(one.num_computed > 2**24 for one in rows),
-            "a request of more than 2^30 tokens": any(one.num_computed > 2**30 for one in rows),
-        }
 
 
 def _requests(
@@ -178,7 +150,7 @@ def _batches(
     def found(draw: st.DrawFn) -> Batch:
         count = draw(many)
         some = draw(_rows(draw(most), max_rows))
-        return noted(Batch(tuple(order(crowded(some, count))), draw(few), draw(few)))
+        return Batch(tuple(order(crowded(some, count))), draw(few), draw(few))
 
     return found()
 
@@ -238,7 +210,7 @@ def metadata(batch: Batch, *, block_table: Tensor | None = None, **changes: Valu
 
 
 @dataclass(frozen=True)
-class Splitting(NamedSituations):
+class Splitting:
     """A batch and the options of `split_decodes_and_prefills`; `slack` makes the maximum an upper bound."""
 
     batch: Batch
@@ -257,26 +229,6 @@ class Splitting(NamedSituations):
         arguments = (("common_attn_metadata", metadata(self.batch, max_query_len=longest)),)
         return Call("split_decodes_and_prefills", arguments, options)
 
-    def conditions(self) -> dict[str, bool]:
-        lens, most = self.batch.query_lens, self.decode_threshold
-        fits = bool(self.batch.requests) and max(lens) <= most
-        uniform = self.require_uniform and most > 1 and fits
-        marked = not self.treat_short_extends_as_decodes
-        return {
-            "a threshold above one": most > 1,
-            "a query at the threshold": most in lens,
-            "a query one above the threshold": most + 1 in lens,
-            "every query within the threshold": fits,
-            "a long first query": bool(lens) and lens[0] > most,
-            "decodes before a long query": bool(lens) and lens[0] <= most < max(lens),
-            "a bound above the threshold that no query reaches": fits and max(lens) + self.slack > most,
-            "even decodes where uniform ones are required": uniform and len(set(lens)) == 1,
-            "uneven decodes where uniform ones are required": uniform and len(set(lens) - {0}) > 1,
-            "padded decodes where uniform ones are required": uniform and lens[-1] == 0 < lens[0],
-            "a short prompt chunk where those are prefills": marked
-            and any(one.prefilling and one.query_len <= most for one in self.batch.requests),
-        }
-
 
 def splittings(drawn: st.SearchStrategy[Batch] | None = None) -> st.SearchStrategy[Splitting]:
     """Batches with every combination of options, thresholds for drafts or as long as one of the rows."""
@@ -288,7 +240,7 @@ def _splittings(draw: st.DrawFn, drawn: st.SearchStrategy[Batch]) -> Splitting:
     batch = draw(drawn)
     lens = tuple(sorted({length for length in batch.query_lens if length} or {1}))
     options = draw(_thresholds(lens)), draw(_UNIFORM), draw(_SHORT_EXTENDS), draw(_SLACKS)
-    return noted(Splitting(batch, *options))
+    return Splitting(batch, *options)
 
 
 # Strategies are made once: making them takes longer than drawing from them.
@@ -310,7 +262,7 @@ _OFFSETS = st.sampled_from((0, 0, 3))
 
 
 @dataclass(frozen=True)
-class BlockTable(NamedSituations):
+class BlockTable:
     """Rows of physical block ids, and the sequence lengths to look up.
 
     Columns behind a row's ids are poisoned: nothing may read them. `extra_stride` and `offset` place the table inside
@@ -346,32 +298,6 @@ class BlockTable(NamedSituations):
             mamba_cache_mode=mode,
         )
         return replace(found, keywords=tuple(keywords.items()))
-
-    def conditions(self) -> dict[str, bool]:
-        ids, unit = [block for row in self.rows for block in row], self.block_size
-        used = [len(row) for row in self.rows]
-        return {
-            "no row": not self.rows,
-            "rows of different lengths": len(set(used)) > 1,
-            "a padded row": 0 in self.seq_lens,
-            "fewer lengths than rows": len(self.seq_lens) < len(self.rows),
-            "null blocks before the running one": any(row[0] == 0 for row in self.rows),
-            "wider than needed": bool(used) and self.width > max(used),
-            "poisoned columns": bool(used) and self.width > min(used),
-            "strided view": self.extra_stride > 0,
-            "a view that starts inside its storage": self.offset > 0,
-            "a length at k * block_size": unit > 1 and any(n and n % unit == 0 for n in self.seq_lens),
-            "a length at k * block_size + 1": unit > 1
-            and any(n > unit and n % unit == 1 for n in self.seq_lens),
-            "a length at k * block_size - 1": unit > 1 and any(n % unit == unit - 1 for n in self.seq_lens),
-            "speculative blocks": self.num_speculative_blocks > 0,
-            "ids above 2^30": any(block > 2**30 for block in ids),
-            "ids of 64 bits": self.dtype == "int64",
-            "five speculative blocks or more": self.num_speculative_blocks >= 5,
-            "more rows than 64": len(self.rows) > 64,
-            "a length above 2^24": max(self.seq_lens, default=0) > 2**24,
-            "a length above 2^30": max(self.seq_lens, default=0) > 2**30,
-        }
 
 
 def mamba_spec(block_size: int, num_speculative_blocks: int = 0) -> Record:
@@ -415,17 +341,15 @@ def block_tables(
     rows = tuple(row_of_blocks(length, block_size, spec, fresh) for length in seq_lens)
     dropped = 0 if rows_per_length else draw(_up_to(min(1, len(seq_lens))))
     widest = max((len(row) for row in rows), default=1 + spec)
-    return noted(
-        BlockTable(
-            rows=rows,
-            seq_lens=seq_lens[: len(seq_lens) - dropped],
-            block_size=block_size,
-            num_speculative_blocks=spec,
-            width=widest + draw(_up_to(1 if block_size > 2**24 else MOST_SPARE_COLUMNS)),
-            dtype=dtype,
-            extra_stride=draw(_STRIDES),
-            offset=draw(_OFFSETS),
-        )
+    return BlockTable(
+        rows=rows,
+        seq_lens=seq_lens[: len(seq_lens) - dropped],
+        block_size=block_size,
+        num_speculative_blocks=spec,
+        width=widest + draw(_up_to(1 if block_size > 2**24 else MOST_SPARE_COLUMNS)),
+        dtype=dtype,
+        extra_stride=draw(_STRIDES),
+        offset=draw(_OFFSETS),
     )
 
 

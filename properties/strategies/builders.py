@@ -22,7 +22,6 @@ from properties.strategies.bounds import (
     mostly,
     seldom,
 )
-from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import (
     Call,
     Device,
@@ -48,7 +47,7 @@ Rows = Literal["any", "decodes", "mixed"]
 
 
 @dataclass(frozen=True)
-class BuilderSetup(NamedSituations):
+class BuilderSetup:
     """What a builder is constructed with. `spare_blocks` are speculative blocks beyond the speculative tokens."""
 
     kind: str = "mamba2"
@@ -126,22 +125,6 @@ class BuilderSetup(NamedSituations):
             ),
         )
 
-    def conditions(self) -> dict[str, bool]:
-        return {
-            **{kind: self.kind == kind for kind in CLASSES},
-            **{f"mode {mode}": self.mode == mode for mode in ("none", "align", "all")},
-            "speculation": self.num_spec > 0,
-            "full graphs": self.full_cudagraphs,
-            "buffers smaller than the batch may be": self.capture_rows < self.max_num_seqs,
-            "spare speculative blocks": self.spare_blocks > 0,
-            "parallel drafting": self.parallel_drafting,
-            "decode context parallelism": self.decode_context_parallel_size > 1,
-            "five drafts or more": self.num_spec >= 5,
-            "room for more requests than 64": self.max_num_seqs > 64,
-            "requests of more than 2^24 tokens": self.max_model_len > 2**24,
-            "requests of more than 2^30 tokens": self.max_model_len > 2**30,
-        }
-
 
 @dataclass(frozen=True)
 class StepRequest:
@@ -160,7 +143,7 @@ class StepRequest:
 
 
 @dataclass(frozen=True)
-class BuildCall(NamedSituations):
+class BuildCall:
     """One call of `build`: rows in the runner's order, padding, and which host data the runner passes along.
 
     `host_lengths`: `seq_lens` lie on the host by declaration, so that the rules refuse wrong values among them.
@@ -252,50 +235,12 @@ class BuildCall(NamedSituations):
         }
         return Call(f"{setup.builder}.update_block_table", tuple(arguments.items()), by_content=True)
 
-    def conditions(self) -> dict[str, bool]:
-        rows = self.requests
-        decodes = [row for row in rows if not row.prefilling]
-        return {
-            "no row": not self.rows,
-            "decodes only": bool(rows) and len(decodes) == len(rows),
-            "prefills only": bool(rows) and not decodes,
-            "decodes before prefills": 0 < len(decodes) < len(rows),
-            "one-token first chunk": any(row.query_len == 1 and not row.num_computed for row in rows),
-            "one-token prompt tail": any(
-                row.query_len == 1 and row.prefilling and row.num_computed for row in rows
-            ),
-            "drafted nothing after accepting several": any(
-                row.query_len == 1 and row.accepted > 1 and row.drafts <= 0 for row in decodes
-            ),
-            "some drafted and some did not": len({row.query_len for row in decodes}) > 1,
-            "padding rows": self.padded_rows > 0,
-            "padding rows behind prefills": self.padded_rows > 0 and len(decodes) < len(rows),
-            "padded tokens": self.padded_tokens > 0,
-            "no prompt marks": not self.marks,
-            "no host lengths": not self.bounds,
-            "no host knowledge of prompts": not self.marks and not self.bounds,
-            "optimistic bounds": self.bounds and any(row.slack for row in rows),
-            "no counts": not self.counts,
-            "a row without drafts between rows with drafts": any(
-                before.drafts >= 0 > row.drafts and after.drafts >= 0
-                for before, row, after in itertools.combinations(decodes[:8], 3)
-            ),
-            "a decode with five drafts or more": any(row.query_len > 5 for row in decodes),
-            "five drafts accepted or more": any(row.accepted > 5 for row in decodes),
-            "more rows than 64": len(rows) > 64,
-            "a prompt chunk of 255 tokens or more": any(
-                row.prefilling and row.query_len >= 255 for row in rows
-            ),
-            "a row of more than 2^24 tokens": any(row.num_computed > 2**24 for row in rows),
-            "a row of more than 2^30 tokens": any(row.num_computed > 2**30 for row in rows),
-        }
-
 
 def setups(
     *, kinds: tuple[str, ...] = tuple(CLASSES), full_cudagraphs: bool | None = None, min_spec: int = 0
 ) -> st.SearchStrategy[BuilderSetup]:
     """Configurations that their builder accepts, with at least `min_spec` drafts."""
-    return st.sampled_from(kinds).flatmap(lambda kind: _setups_of(kind, full_cudagraphs, min_spec)).map(noted)
+    return st.sampled_from(kinds).flatmap(lambda kind: _setups_of(kind, full_cudagraphs, min_spec))
 
 
 @cache
@@ -350,7 +295,7 @@ def _limits(setup: BuilderSetup) -> tuple[int, int, int]:
 
 
 def _fitted(setup: BuilderSetup, step: BuildCall) -> BuildCall:
-    return noted(inside_domain(step, setup))
+    return inside_domain(step, setup)
 
 
 @cache

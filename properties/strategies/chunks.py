@@ -17,12 +17,11 @@ from properties.strategies.bounds import (
     around,
     crowded,
 )
-from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import Call, Tensor, call, int32
 
 
 @dataclass(frozen=True)
-class Packed(NamedSituations):
+class Packed:
     """Sequences laid end to end on one token axis: their lengths, and the size of a chunk."""
 
     lens: tuple[int, ...]
@@ -32,28 +31,6 @@ class Packed(NamedSituations):
     def starts(self) -> tuple[int, ...]:
         """Cumulative starts, one more than there are sequences."""
         return tuple(itertools.accumulate(self.lens, initial=0))
-
-    def conditions(self) -> dict[str, bool]:
-        lens, unit = self.lens, self.chunk_size
-        filled = [sequence for sequence, length in enumerate(lens) if length]
-        return {
-            "no sequence": not lens,
-            "only empty sequences": bool(lens) and not filled,
-            "an empty sequence at the front": bool(filled) and lens[0] == 0,
-            "an empty sequence between others": bool(filled) and 0 in lens[filled[0] : filled[-1]],
-            "zero-length rows at the back": bool(filled) and lens[-1] == 0,
-            "a length at k * chunk_size": unit > 1 and any(n and n % unit == 0 for n in lens),
-            "a length at k * chunk_size + 1": unit > 1 and any(n > unit and n % unit == 1 for n in lens),
-            "a length at k * chunk_size - 1": unit > 1 and any(n % unit == unit - 1 for n in lens),
-            "a start inside a physical chunk": any(self.starts[sequence] % unit for sequence in filled),
-            "several chunks in a sequence": any(n > unit for n in lens),
-            "more sequences than 64": len(lens) > 64,
-            "more sequences than 256": len(lens) > 256,
-            "256 chunks or more in a sequence": max(lens, default=0) > 255 * unit,
-            "65,536 chunks or more in a sequence": max(lens, default=0) > 65_535 * unit,
-            "a length above 2^24": max(lens, default=0) > 2**24,
-            "a length above 2^30": max(lens, default=0) > 2**30,
-        }
 
 
 # Strategies are made once for each of the few numbers that they depend on: making them takes longer than drawing.
@@ -99,10 +76,8 @@ def packed_sequences(
         wide: sequences may have millions of tokens, with a chunk size of millions; not for programs of eight tokens.
         most_chunks: a sequence may have about as many chunks; `MOST_CHUNKS` where nothing is done for each of them.
     """
-    return (
-        st.sampled_from(chunk_sizes)
-        .flatmap(lambda size: _packed_sequences_of(size, max_sequences, most_chunks, wide))
-        .map(noted)
+    return st.sampled_from(chunk_sizes).flatmap(
+        lambda size: _packed_sequences_of(size, max_sequences, most_chunks, wide)
     )
 
 

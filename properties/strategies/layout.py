@@ -9,7 +9,6 @@ from math import prod
 from hypothesis import strategies as st
 
 from properties.strategies.bounds import MOST_DRAFTS, PAGE_BYTES, drafts
-from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import Call, Tensor, call
 
 LAYOUT_VARIABLE = "VLLM_SSM_CONV_STATE_LAYOUT"
@@ -51,7 +50,7 @@ class PaddedState:
 
 
 @dataclass(frozen=True)
-class Copy(NamedSituations):
+class Copy:
     """A copy request: the request's blocks, the column to start from, the accepted tokens, `num_spec` of them drafts."""
 
     state: PaddedState
@@ -69,24 +68,6 @@ class Copy(NamedSituations):
             "num_accepted_tokens": self.num_accepted_tokens,
         }
         return call(function, environment=environment(self.layout), **arguments | changes)
-
-    def conditions(self) -> dict[str, bool]:
-        accepted, most = self.num_accepted_tokens, 1 + self.num_spec
-        return {
-            "no drafts": self.num_spec == 0,
-            "no draft accepted": accepted == 1 < most,
-            "some drafts accepted": 1 < accepted < most,
-            "all drafts accepted": 1 < accepted == most,
-            "five drafts accepted or more": accepted > 5,
-            "null blocks before the running one": self.cur_block_idx > 0,
-            "blocks out of order": list(self.block_ids) != sorted(self.block_ids),
-            "page padding": 0 < self.state.padding < HUGE_STRIDE,
-            "behind another state of the page": self.state.offset > 0,
-            "addresses above 2^31": self.state.padding >= HUGE_STRIDE,
-            "channel-first layout": self.layout == "DS",
-            "channel-first layout with accepted drafts": self.layout == "DS" and accepted > 1,
-            **{f"dtype {name}": self.state.dtype == name for name in DTYPES},
-        }
 
 
 def conv_copies(*, drawn_layouts: st.SearchStrategy[str] | None = None) -> st.SearchStrategy[Copy]:
@@ -149,13 +130,11 @@ def _copies(draw: st.DrawFn, drawn_layouts, block) -> Copy:  # type: ignore[no-u
     )
     nulls = draw(_NULLS)
     physical = draw(_permutations(state.num_blocks))[: 1 + spec]
-    return noted(
-        Copy(
-            state=state,
-            block_ids=(*(0,) * nulls, *physical),
-            cur_block_idx=nulls,
-            num_accepted_tokens=1 + accepted,
-            num_spec=spec,
-            layout=layout,
-        )
+    return Copy(
+        state=state,
+        block_ids=(*(0,) * nulls, *physical),
+        cur_block_idx=nulls,
+        num_accepted_tokens=1 + accepted,
+        num_spec=spec,
+        layout=layout,
     )

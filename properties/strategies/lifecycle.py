@@ -12,7 +12,6 @@ from properties.engine.scenarios import Turn
 from properties.engine.world import World
 from properties.strategies.align.setup import Group, Kept, Setup
 from properties.strategies.orders import schedules
-from properties.strategies.situations import noted
 
 DTYPES = ("uint8", "bfloat16", "float32", "float8_e4m3fn")
 KINDS = (("conv", "temporal"), ("temporal",), ("conv",), ("conv", "conv", "conv", "temporal"))
@@ -50,7 +49,7 @@ _BLOCKS = st.sampled_from((32, 1, 2))
 @cache
 def worlds(*, modes: tuple[str, ...], runners: tuple[str, ...]) -> st.SearchStrategy[World]:
     """Engines in one of these modes with one of these runners, with blocks enough for one request at least."""
-    return _worlds(modes, runners).map(noted)
+    return _worlds(modes, runners)
 
 
 @st.composite

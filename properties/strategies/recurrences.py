@@ -12,7 +12,6 @@ from random import Random
 from hypothesis import strategies as st
 
 from properties.strategies.orders import schedules
-from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import (
     ITEM_SIZES,
     Call,
@@ -91,7 +90,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Batch(NamedSituations):
+class Batch:
     """A call of a function, with the memory that it is made on.
 
     Args:
@@ -367,28 +366,6 @@ class Batch(NamedSituations):
         inner = Tensor(view.dtype, self.state_shape, None, view.strides[1:], start)
         return b"".join(raw[at * size : (at + 1) * size] for at in inner.positions())
 
-    def conditions(self) -> dict[str, bool]:
-        read = [row for row in self.rows if row.slots is not None]
-        return {
-            "several rows": len(read) > 1,
-            "a row of padding without a slot": len(read) < len(self.rows),
-            "a row without tokens": any(not row.length for row in self.rows),
-            "tokens behind the last row": self.spare_tokens > 0,
-            "several heads of values for one of keys": self.sizes.value_heads > self.sizes.heads,
-            "sizes that are no powers of two": any(
-                size & (size - 1) for size in (self.sizes.keys, self.sizes.values)
-            ),
-            "inputs in one memory": self.packed,
-            "room between slots": self.gap > 0,
-            "slots as a column": self.column,
-            "drafts": bool(self.drafts),
-            "several accepted tokens": self.drafts is not None and any(row.accepted > 1 for row in read),
-            "a row without a state": any(row.is_fresh for row in read),
-            "several chunks": any(row.length > self.chunk for row in read),
-            "inputs of half precision": self.dtype != "float32",
-            "another order of programs": bool(self.schedule),
-        }
-
     @property
     def chunk(self) -> int:
         """Tokens of a chunk."""
@@ -529,25 +506,21 @@ def batches(
     if padding and draw(st.booleans()):
         rows.insert(draw(st.integers(0, len(rows))), Row(NO_REQUEST, 0, draw(st.integers(0, 1)), None))
     function = draw(st.sampled_from(group))
-    return noted(
-        Batch(
-            function,
-            draw(st.sampled_from(range(len(_SMALL))).map(lambda number: _size(function, number))),
-            tuple(rows),
-            slots,
-            draw(st.integers(0, 3)),
-            draw(st.sampled_from(("float32", "bfloat16", "float16"))),
-            draw(
-                st.frozensets(st.sampled_from(sorted({one for names in _OPTIONS.values() for one in names})))
-            ),
-            most_drafts,
-            draw(st.booleans()),
-            draw(st.integers(0, 2)) if padding else 0,
-            draw(st.integers(0, 3)),
-            draw(st.booleans()),
-            draw(st.booleans()),
-            draw(schedules()),
-        )
+    return Batch(
+        function,
+        draw(st.sampled_from(range(len(_SMALL))).map(lambda number: _size(function, number))),
+        tuple(rows),
+        slots,
+        draw(st.integers(0, 3)),
+        draw(st.sampled_from(("float32", "bfloat16", "float16"))),
+        draw(st.frozensets(st.sampled_from(sorted({one for names in _OPTIONS.values() for one in names})))),
+        most_drafts,
+        draw(st.booleans()),
+        draw(st.integers(0, 2)) if padding else 0,
+        draw(st.integers(0, 3)),
+        draw(st.booleans()),
+        draw(st.booleans()),
+        draw(schedules()),
     )
 
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from properties.strategies.bounds import counts, drafts
 from properties.strategies.layout import environment, layouts
-from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import Call
 
 
@@ -129,7 +128,7 @@ TAKES_NUM_SPEC = frozenset(
 
 
 @dataclass(frozen=True)
-class ShapeArguments(NamedSituations):
+class ShapeArguments:
     """A family's arguments, how many ranks share them, how many drafts, and the layout."""
 
     family: str
@@ -152,21 +151,6 @@ class ShapeArguments(NamedSituations):
     def on_one_rank(self) -> ShapeArguments:
         return replace(self, tp_size=1)
 
-    def conditions(self) -> dict[str, bool]:
-        sizes = dict(self.arguments)
-        return {
-            **{family: self.family == family for family in _RANDOM},
-            "published model": bool(self.published),
-            "several ranks": self.tp_size > 1,
-            "speculative tokens": self.num_spec > 0,
-            "groups replicated": self.tp_size > sizes.get("n_groups", self.tp_size),
-            "groups shared": self.tp_size > 1 and sizes.get("n_groups", 1) % self.tp_size == 0,
-            "arguments left to their defaults": not _OPTIONAL.get(self.family, frozenset()) <= sizes.keys(),
-            "channel-first layout": self.layout == "DS",
-            "five speculative tokens or more": self.num_spec >= 5,
-            "a size above 2^16": max(sizes.values()) > 2**16,
-        }
-
 
 _OPTIONAL = {"kda_state_shape": frozenset({"num_k_heads", "head_k_dim", "conv_kernel_size"})}
 WIDE_SIZES = (256, 2**16)
@@ -188,8 +172,8 @@ def models(draw: st.DrawFn, *, families: tuple[str, ...] = ()) -> ShapeArguments
     num_spec = draw(_DRAFTS) if family in TAKES_NUM_SPEC else 0
     small = ShapeArguments(family, arguments, tp_size, num_spec, draw(_LAYOUTS))
     if chosen is None or not _divisible(dict(chosen.arguments), tp_size):
-        return noted(small)
-    return noted(replace(small, arguments=chosen.arguments, published=chosen.name))
+        return small
+    return replace(small, arguments=chosen.arguments, published=chosen.name)
 
 
 # Strategies are made once for each family: making them takes longer than drawing from them.

@@ -11,7 +11,6 @@ from typing import Any, Self, TypeVar
 
 from hypothesis import strategies as st
 
-from properties.situations.align import decisions
 from properties.strategies.align.cache import (
     PLAIN,
     Cache,
@@ -22,7 +21,6 @@ from properties.strategies.align.cache import (
     with_context,
 )
 from properties.strategies.align.requests import (
-    FLAWS,
     RequestAfterStep,
     RequestBeforeStep,
     decodes_crossing_a_boundary,
@@ -33,7 +31,6 @@ from properties.strategies.align.requests import (
 )
 from properties.strategies.align.setup import CONTEXT, FEW_DRAFTS, Setup, setups
 from properties.strategies.orders import schedules
-from properties.strategies.situations import NamedSituations, named, noted
 from statecheck.case.values import Attribute, Call, Let, Name, Step, Tensor, Value, call, int32
 from statecheck.subject.profile import DOCUMENTS, Profile
 
@@ -142,7 +139,7 @@ class BatchLayout:
 
 
 @dataclass(frozen=True)
-class AlignBatch(NamedSituations):
+class AlignBatch:
     """What steps before and after a forward have in common."""
 
     setup: Setup
@@ -248,41 +245,12 @@ class AlignBatch(NamedSituations):
             schedule=self.schedule,
         )
 
-    def shared_conditions(self) -> dict[str, bool]:
-        known = self.setup.conditions()
-        return {
-            "no request": self.num_reqs == 0,
-            "more rows than eight": self.num_reqs > FEW_AHEAD,
-            "more rows than a vector": self.num_reqs > min(CROWDS),
-            "more rows than two vectors": self.num_reqs > max(CROWDS),
-            "more rows than a tile": self.num_reqs > TILE,
-            "spare rows": self.rows.spare > 0,
-            **named((decisions.NO_SLOT, decisions.OUT_OF_ORDER), [decisions.at_slots(self.slots)]),
-            "stale blocks in a row": self.filling.stale and self.num_reqs > 0,
-            "relabelled blocks": self.filling.shuffle > 0,
-            "programs in another order": self.schedule == "reversed",
-            "programs interleaved": self.schedule.startswith("switches"),
-            "ids and strides above 2^31": self.filling.sparse,
-            **{flaw: any(one.flaw == flaw for one in self.requests) for flaw in FLAWS[1:]},
-            **{f"model: {name}": holds for name, holds in known.items()},
-        }
-
 
 def _shuffled(numbers: range, seed: int) -> tuple[int, ...]:
     found = list(numbers)
     if seed:
         Random(seed).shuffle(found)
     return tuple(found)
-
-
-AT_BOUNDARY = (
-    decisions.PUBLISHED,
-    decisions.PUBLISHED_BIAS,
-    decisions.AT_FRONT,
-    decisions.COLLAPSED,
-    decisions.ON_BOUNDARY,
-    decisions.ONE_BEHIND,
-)
 
 
 @dataclass(frozen=True)
@@ -375,33 +343,6 @@ class BatchAfterForward(AlignBatch):
     def postprocess_align(self) -> Call:
         return self.fused(RUN_FUSED_POSTPROCESS_ALIGN, POSTPROCESS_ALIGN_VECTORS, ("counts",))
 
-    def conditions(self) -> dict[str, bool]:
-        size = self.setup.block_size
-        sound = [one for one in self.requests if not one.flaw]
-        due = [one for one in sound if one.bias(size) >= 0]
-        own = [one for one in due if one.published(size) == one.running(size)]
-        passed = (
-            decisions.at_boundary(one.running(size), one.first_state, one.computed_after, size)
-            for one in sound
-        )
-        chunks = (decisions.ends_prompt_chunk(one.computed, one.length, one.drafts, size) for one in sound)
-        drafted = [one for one in sound if one.drafts]
-        conv = any(state.kind == "conv" for group in self.setup.groups for state in group.states)
-        return {
-            **named(AT_BOUNDARY, passed),
-            "conv rows shifted in place": conv and any(one.bias(size) > 0 for one in own),
-            "no boundary": len(due) < len(sound),
-            decisions.PROMPT_CHUNK.name: any(chunks),
-            "all drafts accepted": any(one.accepted == 1 + one.drafts for one in drafted),
-            "some drafts accepted": any(1 < one.accepted < 1 + one.drafts for one in drafted),
-            "no draft accepted": any(one.accepted == 1 for one in drafted),
-            "fresh request": any(one.computed == 0 for one in sound),
-            **self.shared_conditions(),
-        }
-
-
-AT_CHANGE = (decisions.FRESH, decisions.STAYS_OFFSET, decisions.COMES_OFFSET, decisions.BACK, decisions.LEAPS)
-
 
 @dataclass(frozen=True)
 class BatchBeforeForward(AlignBatch):
@@ -472,24 +413,6 @@ class BatchBeforeForward(AlignBatch):
     def preprocess(self) -> Call:
         return preprocess_launch(self.num_reqs, self.tile, self.setup.block_size, self.schedule)
 
-    def conditions(self) -> dict[str, bool]:
-        size = self.setup.block_size
-        sound = [one for one in self.requests if not one.flaw]
-        moving = [one for one in sound if one.moves(size)]
-        changes = (decisions.at_change(one.previous(size), one.running(size), one.accepted) for one in sound)
-        return {
-            **named(AT_CHANGE, changes),
-            "moves, bias 0": any(one.bias == 0 for one in moving),
-            "stays": any(one.previous(size) == one.running(size) for one in sound),
-            "request with a hit": any(not one.remembered and one.computed for one in sound),
-            "self copy of the temporal state": any(
-                one.previous(size) + one.bias == one.running(size) for one in moving
-            ),
-            decisions.UNCOUNTED.name: any(one.accepted == 0 for one in sound),
-            "several programs": self.num_reqs > self.tile,
-            **self.shared_conditions(),
-        }
-
 
 def batches_after_forward(
     *,
@@ -515,13 +438,13 @@ def batches_after_forward(
         BatchAfterForward, rows_shifted, ending_in_place, by_slot, _ahead(crowded, reordered), most=most
     )
     if in_place:
-        return staying.map(noted)
+        return staying
     models = setups(**sizes)
     one = partial(sampled, flawed=flawed)
     any_requests = _batches(BatchAfterForward, models, one, by_slot, _ahead(crowded, reordered), most=most)
     # Behind idle rows, requests that stay in their block are few among all, and counted apart.
     some_staying = st.sampled_from((any_requests, staying)).flatmap(lambda chosen: chosen)
-    return (some_staying if crowded else any_requests).map(noted)
+    return some_staying if crowded else any_requests
 
 
 def batches_before_forward(
@@ -542,9 +465,7 @@ def batches_before_forward(
     tiles = (256, 32) if crowded else tiles
     models = setups(**(_SMALL if reordered else {}))
     most = _MOST_REORDERED if reordered else _MOST
-    return _batches(
-        BatchBeforeForward, models, requests, True, _ahead(crowded, reordered), tiles, most=most
-    ).map(noted)
+    return _batches(BatchBeforeForward, models, requests, True, _ahead(crowded, reordered), tiles, most=most)
 
 
 _SMALL: dict[str, Any] = {"large": False, "most_spec": FEW_DRAFTS}
@@ -634,7 +555,7 @@ def far_batches_before_forward() -> st.SearchStrategy[BatchBeforeForward]:
 def _far(draw, kind, requests):  # type: ignore[no-untyped-def]
     setup = draw(_FAR)
     one = draw(_made(requests, setup.block_size, setup.num_spec))
-    return noted(kind(setup, (one,), filling=draw(far_fillings())))
+    return kind(setup, (one,), filling=draw(far_fillings()))
 
 
 @cache

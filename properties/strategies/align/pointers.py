@@ -8,17 +8,14 @@ from itertools import accumulate
 
 from hypothesis import strategies as st
 
-from properties.situations.align import pointers
 from properties.strategies.align.cache import Cache, pattern
 from properties.strategies.align.runner import copy_buffers
 from properties.strategies.align.setup import Group, Kept, Setup
 from properties.strategies.bounds import MANY_ROWS, crowded, seldom
 from properties.strategies.orders import schedules
-from properties.strategies.situations import NamedSituations, named, noted
 from statecheck.case.values import Attribute, Call, Let, Name, Record, Step, Tensor, Value, View, call, record
 
 COLLECT = "collect_mamba_copy_meta"
-OVERLAPS = (pointers.TO_FRONT, pointers.TO_BACK, pointers.ONTO_ITSELF)
 DO_COPY = "do_mamba_copy_block"
 MEMCPY = "batch_memcpy"
 LAYERS = Name("layers")
@@ -114,7 +111,7 @@ class MovedRun:
 
 
 @dataclass(frozen=True)
-class MovedRuns(NamedSituations):
+class MovedRuns:
     """Runs of bytes of one pool, each in a zone of its own; the lists have room for `spare` requests more."""
 
     runs: tuple[MovedRun, ...]
@@ -182,23 +179,6 @@ class MovedRuns(NamedSituations):
     def collect(self) -> Call:
         return collect(self.setup, self.places, 0, 1, 0)
 
-    def conditions(self) -> dict[str, bool]:
-        overlapping = [run for run in self.runs if 0 < abs(run.distance) < run.size]
-        return {
-            **named(OVERLAPS, (pointers.at_overlap(run.distance, run.size) for run in self.runs)),
-            "by one byte": any(abs(run.distance) == 1 for run in overlapping),
-            "apart": any(abs(run.distance) >= run.size for run in self.runs),
-            "adjacent": any(abs(run.distance) == run.size for run in self.runs),
-            "several tiles, overlapping": any(run.size > 16384 for run in overlapping),
-            "several runs": len(self.runs) > 1,
-            "more runs than 64": len(self.runs) > 64,
-            "unused entries": self.spare > 0,
-            "aligned": any(
-                (source | target | run.size) % 16 == 0
-                for (source, target), run in zip(self.places, self.runs, strict=True)
-            ),
-        }
-
 
 SIZES = (*range(1, 21), 33, 64, 128, 1024, 1500, 4096, 17000, 17000, 17008, 17008, 32784, 32784)
 SMALL = 20
@@ -236,7 +216,7 @@ def _runs(draw: st.DrawFn, some: st.SearchStrategy[list[MovedRun]]) -> MovedRuns
     runs = _affordable(tuple(draw(some)))
     if draw(_MANY) and max(run.size for run in runs) <= SMALL:
         runs = tuple(crowded(runs, MANY_ROWS[1] + 1))
-    return noted(MovedRuns(runs, draw(_SPARE), draw(_SEEDS), draw(schedules())))
+    return MovedRuns(runs, draw(_SPARE), draw(_SEEDS), draw(schedules()))
 
 
 _SHIFTS, _BACK, _GAPS = st.integers(0, 7), st.booleans(), st.sampled_from(GAPS)

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
-from properties.situations.align import decisions, runner
 from properties.strategies.align.batches import (
     POSTPROCESS_ALIGN_VECTORS,
     PRECOPY_VECTORS,
@@ -24,7 +23,6 @@ from properties.strategies.align.requests import RequestBeforeStep, starting
 from properties.strategies.align.setup import Setup, setups
 from properties.strategies.bounds import MANY_ROWS, crowded, crowds
 from properties.strategies.orders import schedules
-from properties.strategies.situations import NamedSituations, named, noted
 from statecheck.case.values import (
     Attribute,
     BufferMaker,
@@ -231,7 +229,7 @@ FORGETTING = ("finished", "preempted", "resumed", "nothing")
 
 
 @dataclass(frozen=True)
-class RunnerStep(NamedSituations):
+class RunnerStep:
     """What the runner does before a forward. `gone` are requests that it remembers and that are not in the batch.
 
     Where requests are `resumed`, it also remembers columns of those that have no column any more.
@@ -313,37 +311,10 @@ class RunnerStep(NamedSituations):
     def preprocess(self) -> Call:
         return preprocess(self.cache, self.rows, self.output, pointers=self.pointers, schedule=self.schedule)
 
-    def conditions(self) -> dict[str, bool]:
-        size = self.setup.block_size
-        moving = [one for one in self.requests if one.moves(size)]
-        changes = (
-            decisions.at_change(one.previous(size), one.running(size), one.accepted) for one in self.requests
-        )
-        return {
-            **named((runner.NO_ROW, runner.SOME_MOVE), [runner.at_moves(len(moving), len(self.requests))]),
-            **named((decisions.FRESH, decisions.COMES_OFFSET, decisions.BACK), changes),
-            "no request moves": bool(self.requests) and not moving,
-            "self copy of the temporal state": any(
-                one.previous(size) + one.bias == one.running(size) for one in moving
-            ),
-            "resumed request with a column of before": bool(self._resumed),
-            **{f"remembers one that is gone, {why}": why in self.gone for why in FORGETTING},
-            "spare rows": self.spare > 0,
-            "pointer lists": self.pointers,
-            "channel-first layout": self.setup.layout == "DS",
-            "channel-first layout with a bias": self.setup.layout == "DS" and any(one.bias for one in moving),
-            "two groups": len(self.setup.groups) > 1,
-            "shared pool": self.setup.shared,
-            "a group of another kind before": self.setup.attention,
-            "stale blocks in a row": self.filling.stale,
-            "more requests than eight": len(self.requests) > 8,
-            "five drafts accepted or more": any(one.accepted > 5 for one in self.requests),
-        }
-
 
 def runner_steps(*, pointers: bool | None = None) -> st.SearchStrategy[RunnerStep]:
     """Steps of the runner before a forward; through lists of pointers only what a pointer and a size can say."""
-    return _steps(setups(), pointers).map(noted)
+    return _steps(setups(), pointers)
 
 
 @st.composite

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from itertools import pairwise
 from typing import Any, Self
 
 from hypothesis import strategies as st
 
-from properties.situations.align import decisions
 from properties.strategies.align.batches import BatchAfterForward, BatchLayout, table_by_slot
 from properties.strategies.align.cache import PLAIN, Cache, Filling, Recurrence, places
 from properties.strategies.align.requests import RequestAfterStep
@@ -18,7 +16,6 @@ from properties.strategies.align.runner import InRows, InSlots, Scheduled, clean
 from properties.strategies.align.setup import Setup, column_of, setups
 from properties.strategies.bounds import MANY_ROWS, crowded, crowds
 from properties.strategies.orders import schedules
-from properties.strategies.situations import NamedSituations, named, noted
 from statecheck.case.values import Call, Let, Overwrite, Step, Value, int32
 from statecheck.subject.profile import DOCUMENTS, Profile
 
@@ -59,7 +56,7 @@ def next_count(one: RequestAfterStep, block_size: int) -> int:
 
 
 @dataclass(frozen=True)
-class History(NamedSituations):
+class History:
     """Requests that start together and take a step at a time, until each has taken all of its own."""
 
     setup: Setup
@@ -168,39 +165,12 @@ class History(NamedSituations):
                 return f"{what} = {found.hex(' ')}, but should be {right.hex(' ')}, the state after {tokens} tokens"
         return ""
 
-    def conditions(self) -> dict[str, bool]:
-        size = self.setup.block_size
-        every = [one for step in self.steps for one in step.values()]
-        pairs = [pair for request in self.requests for pair in pairwise(request.steps(size))]
-        changes = (
-            decisions.at_change(one.running(size), other.running(size), next_count(one, size))
-            for one, other in pairs
-        )
-        return {
-            "several steps": len(self.steps) > 1,
-            "several requests": len(self.requests) > 1,
-            "a request ends before another": len({len(request.turns) for request in self.requests}) > 1,
-            "a prefix hit": any(request.hit for request in self.requests),
-            "stored in another column": any(
-                one.bias(size) >= 0 and one.published(size) != one.running(size) for one in every
-            ),
-            "shifted in place": any(
-                one.bias(size) > 0 and one.published(size) == one.running(size) for one in every
-            ),
-            **named((decisions.COMES_OFFSET, decisions.STAYS_OFFSET, decisions.BACK), changes),
-            "channel-first layout": self.setup.layout == "DS",
-            "two groups": len(self.setup.groups) > 1,
-            "slots out of order": self.slots > 0,
-            "more requests than eight": len(self.requests) > 8,
-            "five drafts accepted or more": any(one.accepted > 5 for one in every),
-        }
-
 
 def histories(
     *, min_spec: int = 1, max_requests: int = 3, max_decodes: int = 4
 ) -> st.SearchStrategy[History]:
     """Requests with a prompt each, then decodes."""
-    return _histories(setups(min_spec=min_spec, large=False), max_requests, max_decodes).map(noted)
+    return _histories(setups(min_spec=min_spec, large=False), max_requests, max_decodes)
 
 
 @st.composite

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from properties.strategies.bounds import MOST_DRAFTS, drafts
 from properties.strategies.layout import environment
-from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import (
     BufferMaker,
     Call,
@@ -105,7 +104,7 @@ def column_of(num_tokens: int, block_size: int) -> int:
 
 
 @dataclass(frozen=True)
-class Setup(NamedSituations):
+class Setup:
     """A model in align mode. `kinds` has a copy function each; a group's layers keep all of these states or the first.
 
     With `shared`, the n-th layers of all groups use one pool. With `attention`, a group of another kind comes first.
@@ -261,43 +260,6 @@ class Setup(NamedSituations):
         """How many requests, up to `most`, a launch may copy the states of in a moment on a CPU."""
         return max(1, min(most, MOST_BYTES // self.num_bytes, MOST_COPIES // self.num_copies))
 
-    def conditions(self) -> dict[str, bool]:
-        states = [state for group in self.groups for state in group.states]
-        widths = [max(state.shape) for state in states if state.kind == "conv"]
-        sizes = [state.nbytes for state in states]
-        return {
-            "channel-first layout": self.layout == "DS",
-            "conv states": bool(widths),
-            "temporal states": any(state.kind == "temporal" for state in states),
-            "two conv states in a layer": any(_count(group, "conv") > 1 for group in self.groups),
-            "several layers in a group": any(group.layers > 1 for group in self.groups),
-            "two groups": len(self.groups) > 1,
-            "shared pool": self.shared and len(self.groups) > 1,
-            "a group of another kind before": self.attention,
-            "fewer states than copy functions": any(
-                len(group.states) < len(self.kinds) for group in self.groups
-            ),
-            "page padding": any(group.padding for group in self.groups),
-            "state behind another one": any(len(group.states) > 1 for group in self.groups),
-            "unaligned": any(_unaligned(group) for group in self.groups),
-            "several channels": max(widths, default=0) > 4,
-            "several lanes": max(widths, default=0) > 40 or max(sizes) > 200,
-            "several tiles": max(sizes) > 16384,
-            "speculation": self.num_spec > 0,
-            "block as long as the drafts allow": self.num_spec > 0 and self.block_size == 1 + self.num_spec,
-            "five drafts or more": self.num_spec >= 5,
-            "blocks of millions of tokens": self.block_size > 2**20,
-            **{f"dtype {name}": any(state.dtype == name for state in states) for name in DTYPES},
-        }
-
-
-def _count(group: Group, kind: str) -> int:
-    return sum(state.kind == kind for state in group.states)
-
-
-def _unaligned(group: Group) -> bool:
-    return any(offset % 4 for offset in group.offsets)
-
 
 def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
@@ -332,7 +294,7 @@ def setups(
         large: a state may be larger than what a program copies at a time, see `LARGE`.
         most_spec: drafts at most, where each takes a page of gigabytes, or launches in every order.
     """
-    return _setups(tuple(layouts), tuple(kinds), min_spec, most_spec, plain, large).map(noted)
+    return _setups(tuple(layouts), tuple(kinds), min_spec, most_spec, plain, large)
 
 
 @st.composite

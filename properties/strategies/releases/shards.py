@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from oracle.shards import FAMILIES
-from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import Call, call
 
 SLOTS = 4
@@ -29,7 +28,7 @@ MODELS = {
 
 
 @dataclass(frozen=True)
-class SentState(NamedSituations):
+class SentState:
     """A request's states, sent from a slot of `source_tp` ranks to a slot of `target_tp` ranks."""
 
     family: str
@@ -56,19 +55,6 @@ class SentState(NamedSituations):
             padding=self.padding,
         )
 
-    def conditions(self) -> dict[str, bool]:
-        groups = dict(self.sizes).get("n_groups", 0)
-        return {
-            **{family: self.family == family for family in FAMILIES},
-            "fewer ranks get it": self.source_tp > self.target_tp,
-            "more ranks get it": self.source_tp < self.target_tp,
-            "as many ranks get it": self.source_tp == self.target_tp,
-            "one group for all ranks": groups == 1 and max(self.source_tp, self.target_tp) > 1,
-            "to another slot": self.source_slot != self.target_slot,
-            "elements of two sizes": len(set(self.dtypes)) > 1,
-            "padded slots": self.padding > 0,
-        }
-
 
 _SMALL, _COMPARED_BY_LEVEL = st.integers(1, 3), st.integers(1, 2)
 _SIZES = {
@@ -91,18 +77,16 @@ def sent_states(draw: st.DrawFn) -> SentState:
     many = few * draw(_RATIOS)
     source, target = (few, many) if draw(st.booleans()) else (many, few)
     sizes = tuple((name, _size(draw, name, many)) for name in FAMILIES[family])
-    return noted(
-        SentState(
-            family,
-            model,
-            sizes,
-            source,
-            target,
-            draw(st.integers(1, SLOTS - 1)),
-            draw(st.integers(1, SLOTS - 1)),
-            (draw(_DTYPES), draw(_DTYPES)),
-            draw(st.integers(0, 2)),
-        )
+    return SentState(
+        family,
+        model,
+        sizes,
+        source,
+        target,
+        draw(st.integers(1, SLOTS - 1)),
+        draw(st.integers(1, SLOTS - 1)),
+        (draw(_DTYPES), draw(_DTYPES)),
+        draw(st.integers(0, 2)),
     )
 
 

@@ -9,11 +9,8 @@ from math import prod
 
 from hypothesis import strategies as st
 
-from properties.situations import slots as situations
-from properties.situations import tracking
 from properties.strategies.align.cache import pattern
 from properties.strategies.orders import schedules
-from properties.strategies.situations import NamedSituations, noted
 from statecheck.case.values import ITEM_SIZES, Call, Let, Step, Tensor, View, boolean, call, int32, int64
 
 
@@ -68,7 +65,7 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class SlotCopies(NamedSituations):
+class SlotCopies:
     """Pools of several convolutions and a temporal state, rows with a slot each, and slots that keep states at boundaries.
 
     Args:
@@ -172,18 +169,6 @@ class SlotCopies(NamedSituations):
         )
         return [*self.lets(*self.pools, *self.steps), made]
 
-    def conditions(self) -> dict[str, bool]:
-        last, kept = [one for one, _ in self.drafts], [one for _, one in self.drafts if self.keeps]
-        return {
-            situations.SEVERAL.name: len(self.rows) > 1,
-            situations.REJECTED.name: any(one < 0 for one in (*last, *kept))
-            and any(one >= 0 for one in (*last, *kept)),
-            situations.KEPT.name: any(one >= 0 for one in kept),
-            "several convolutions": len(self.channels) > 1,
-            "room between slots": self.gap > 0,
-            "another order of programs": bool(self.schedule),
-        }
-
 
 def _names(pools: Sequence[Pool]) -> tuple[str, ...]:
     return tuple(one.name for one in pools)
@@ -200,27 +185,25 @@ def slot_copies(draw: st.DrawFn) -> SlotCopies:
     order = draw(st.permutations(range(1, slots)))
     num_drafts = draw(_FEW)
     drafts = st.tuples(st.integers(-1, num_drafts - 1), st.integers(-1, num_drafts - 1))
-    return noted(
-        SlotCopies(
-            tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))),
-            draw(_FEW),
-            tuple(draw(st.lists(_FEW, min_size=1, max_size=3))),
-            ("bfloat16", draw(st.sampled_from(("float32", "bfloat16")))),
-            draw(_TWO),
-            slots,
-            draw(st.integers(0, 2)),
-            tuple(zip(order[:rows], order[rows : 2 * rows], strict=True)),
-            tuple(draw(st.lists(drafts, min_size=rows, max_size=rows))),
-            num_drafts,
-            draw(st.booleans()),
-            draw(st.integers(0, 3)),
-            draw(schedules()),
-        )
+    return SlotCopies(
+        tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))),
+        draw(_FEW),
+        tuple(draw(st.lists(_FEW, min_size=1, max_size=3))),
+        ("bfloat16", draw(st.sampled_from(("float32", "bfloat16")))),
+        draw(_TWO),
+        slots,
+        draw(st.integers(0, 2)),
+        tuple(zip(order[:rows], order[rows : 2 * rows], strict=True)),
+        tuple(draw(st.lists(drafts, min_size=rows, max_size=rows))),
+        num_drafts,
+        draw(st.booleans()),
+        draw(st.integers(0, 3)),
+        draw(schedules()),
     )
 
 
 @dataclass(frozen=True)
-class AcceptedDrafts(NamedSituations):
+class AcceptedDrafts:
     """Paths of accepted drafts in trees of `num_drafts` nodes, and how long the rows were before."""
 
     paths: tuple[tuple[int, ...], ...]
@@ -244,18 +227,6 @@ class AcceptedDrafts(NamedSituations):
             interval=self.interval,
         )
 
-    def conditions(self) -> dict[str, bool]:
-        passed = [
-            (before + len(path)) // self.interval * self.interval - before
-            for path, before in zip(self.paths, self.lengths, strict=True)
-        ]
-        there = [self.keeps and one > 0 for one in passed]
-        ends = [one == len(path) for one, path in zip(passed, self.paths, strict=True)]
-        return {
-            situations.BOUNDARY.name: any(one and not end for one, end in zip(there, ends, strict=True)),
-            situations.AT_BOUNDARY.name: any(one and end for one, end in zip(there, ends, strict=True)),
-        }
-
 
 @st.composite
 def accepted_drafts(draw: st.DrawFn) -> AcceptedDrafts:
@@ -266,15 +237,13 @@ def accepted_drafts(draw: st.DrawFn) -> AcceptedDrafts:
     paths = tuple((0, *sorted(draw(inner))) for _ in range(rows))
     depth = max(map(len, paths)) + draw(st.integers(0, 1))
     lengths = tuple(draw(st.lists(st.integers(0, 20), min_size=rows, max_size=rows)))
-    return noted(
-        AcceptedDrafts(
-            paths, lengths, num_drafts, depth, draw(st.integers(num_drafts, 8)), draw(st.booleans())
-        )
+    return AcceptedDrafts(
+        paths, lengths, num_drafts, depth, draw(st.integers(num_drafts, 8)), draw(st.booleans())
     )
 
 
 @dataclass(frozen=True)
-class PaddedRows(NamedSituations):
+class PaddedRows:
     """Rows of a graph, of which the first `live` are of requests, and the slot of each request."""
 
     rows: tuple[int, ...]
@@ -298,20 +267,17 @@ class PaddedRows(NamedSituations):
         ]
         return [*lets, made]
 
-    def conditions(self) -> dict[str, bool]:
-        return {"padded rows": self.live < len(self.rows), "no row is live": self.live == 0}
-
 
 @st.composite
 def padded_rows(draw: st.DrawFn) -> PaddedRows:
     """Some rows of some requests."""
     slots = tuple(draw(st.lists(st.integers(0, 50), min_size=1, max_size=6)))
     rows = tuple(draw(st.lists(st.integers(0, len(slots) - 1), min_size=1, max_size=6)))
-    return noted(PaddedRows(rows, slots, draw(st.integers(0, len(rows))), draw(st.integers(0, 2))))
+    return PaddedRows(rows, slots, draw(st.integers(0, len(rows))), draw(st.integers(0, 2)))
 
 
 @dataclass(frozen=True)
-class PrefillRows(NamedSituations):
+class PrefillRows:
     """Rows of a prefill, each with its tokens in the batch, those computed before, and the boundary whose state it keeps."""
 
     rows: tuple[tuple[int, int, int | None], ...]
@@ -335,14 +301,6 @@ class PrefillRows(NamedSituations):
     def logical_chunks(self) -> Call:
         return call("TrackingPlan.logical_chunks", tokens=self.tokens, chunk_size=self.chunk_size)
 
-    def conditions(self) -> dict[str, bool]:
-        return {
-            tracking.LAST.name: any(tokens == boundary for tokens, _, boundary in self.rows),
-            tracking.NOT_KEPT.name: any(boundary is None for _, _, boundary in self.rows),
-            "chunks of the batch": self.flat,
-            "tokens were computed before": any(prefix for _, prefix, _ in self.rows),
-        }
-
 
 @st.composite
 def prefill_rows(draw: st.DrawFn) -> PrefillRows:
@@ -353,9 +311,7 @@ def prefill_rows(draw: st.DrawFn) -> PrefillRows:
         return tokens, prefix, None if chunks is None else min(chunks, tokens // chunk_size) * chunk_size
 
     chosen = st.builds(row, st.integers(1, 3 * chunk_size), st.integers(0, 9), st.none() | st.integers(0, 3))
-    return noted(
-        PrefillRows(tuple(draw(st.lists(chosen, min_size=1, max_size=5))), chunk_size, draw(st.booleans()))
-    )
+    return PrefillRows(tuple(draw(st.lists(chosen, min_size=1, max_size=5))), chunk_size, draw(st.booleans()))
 
 
 @st.composite

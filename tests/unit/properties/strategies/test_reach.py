@@ -1,4 +1,4 @@
-"""Strategies reach every named situation that they do not rule out, and every size."""
+"""Strategies reach every size, bound and form; what a rule tells apart has marks of its own (properties/situations)."""
 
 from __future__ import annotations
 
@@ -11,78 +11,29 @@ from typing import Any
 import pytest
 from hypothesis.strategies import SearchStrategy
 
-from properties.situations.align import decisions
-from properties.strategies import builders
+from properties.strategies import builders, layout
 from properties.strategies.align.batches import (
     batches_after_forward,
     batches_before_forward,
     far_batches_after_forward,
-    far_batches_before_forward,
 )
 from properties.strategies.align.pointers import runs
 from properties.strategies.align.requests import FLAWS
 from properties.strategies.align.runner import runner_steps
 from properties.strategies.align.sessions import histories
+from properties.strategies.align.setup import DTYPES, Setup
 from properties.strategies.align.setup import setups as align_setups
-from properties.strategies.batch import WIDE_BLOCKS, batches, block_tables, shuffled_batches, splittings
+from properties.strategies.batch import WIDE_BLOCKS, batches, block_tables, splittings
 from properties.strategies.bounds import MANY_DRAFTS, MOST_CHUNKS, around
 from properties.strategies.chunks import packed_sequences
-from properties.strategies.layout import LAYOUTS, Copy, conv_copies, temporal_copies
+from properties.strategies.layout import HUGE_STRIDE, LAYOUTS, Copy, conv_copies, temporal_copies
 from properties.strategies.shapes import PUBLISHED_MODELS, TP_SIZES, models
-from properties.strategies.situations import all_situations
 from tests.unit.properties.strategies.drawing import drawn
 
-MANY_ROWS = {"more rows than a vector", "more rows than two vectors", "more rows than a tile"}
-FAR = "ids and strides above 2^31"
-SOUND = MANY_ROWS | {FAR, *FLAWS[1:]}
-NEAR = MANY_ROWS | {FAR}
-PLAIN = MANY_ROWS | {
-    *FLAWS[1:],
-    "no request",
-    "more rows than eight",
-    "spare rows",
-    decisions.NO_SLOT.name,
-    decisions.OUT_OF_ORDER.name,
-    "stale blocks in a row",
-    "relabelled blocks",
-    "programs in another order",
-    "programs interleaved",
-}
-RULED_OUT: dict[str, Collection[str]] = {
-    "packed sequences": {"65,536 chunks or more in a sequence"},
-    "batches": {"a prefill before a decode"},
-    "afters": SOUND,
-    "afters in place": SOUND
-    | {"no boundary", decisions.PUBLISHED.name, "no draft accepted", "fresh request"},
-    "flawed afters": NEAR,
-    "far afters": PLAIN,
-    "crowded afters": {FAR, *FLAWS[1:]},
-    "befores": SOUND,
-    "moving befores": SOUND | {"stays", decisions.FRESH.name},
-    "flawed befores": NEAR,
-    "far befores": PLAIN,
-}
-"""Situations that a strategy rules out, although the dataclass can name them."""
-MEANT_FOR: dict[str, Collection[str]] = {
-    "afters in place": {"conv rows shifted in place", decisions.COLLAPSED.name, "all drafts accepted"},
-    "flawed afters": FLAWS[1:],
-    "far afters": {
-        FAR,
-        decisions.PUBLISHED.name,
-        decisions.PUBLISHED_BIAS.name,
-        "conv rows shifted in place",
-    },
-    "crowded afters": MANY_ROWS | {decisions.PUBLISHED.name, decisions.PUBLISHED_BIAS.name},
-    "moving befores": {"moves, bias 0", decisions.COMES_OFFSET.name, decisions.BACK.name},
-    "flawed befores": FLAWS[1:],
-    "far befores": {FAR, "moves, bias 0", decisions.COMES_OFFSET.name},
-}
-"""Situations that a special strategy has to reach. Other strategies have to reach every situation that they do not rule out."""
 STRATEGIES: dict[str, SearchStrategy[Any]] = {
     "packed sequences": packed_sequences(),
     "long packed sequences": packed_sequences(most_chunks=MOST_CHUNKS),
     "batches": batches(),
-    "shuffled batches": shuffled_batches(),
     "splittings": splittings(),
     "block tables": block_tables(),
     "conv copies": conv_copies(),
@@ -91,28 +42,19 @@ STRATEGIES: dict[str, SearchStrategy[Any]] = {
     "builder setups": builders.setups(),
     "builder steps": builders.setups().flatmap(builders.steps),
     "align setups": align_setups(),
-    "afters": batches_after_forward(),
-    "crowded afters": batches_after_forward(crowded=True),
-    "afters in place": batches_after_forward(in_place=True),
     "flawed afters": batches_after_forward(flawed=True),
+    "crowded afters": batches_after_forward(crowded=True),
     "far afters": far_batches_after_forward(),
     "befores": batches_before_forward(uncounted=True),
-    "moving befores": batches_before_forward(moving=True),
-    "flawed befores": batches_before_forward(flawed=True),
-    "far befores": far_batches_before_forward(),
     "runner steps": runner_steps(),
     "histories": histories(),
     "runs": runs(),
 }
 
 
-RUNS, MOST_RUNS = 5, 60
-"""Runs of 100 examples in which sizes are counted, and those in which a rare situation has to be reached."""
-
-
 @cache
 def drawn_by(strategy: str) -> tuple[Any, ...]:
-    return drawn(STRATEGIES[strategy], range(RUNS))
+    return drawn(STRATEGIES[strategy])
 
 
 def percent(values: Collection[Any], names: Callable[[Any], Iterable[Hashable]]) -> dict[Hashable, float]:
@@ -121,26 +63,20 @@ def percent(values: Collection[Any], names: Callable[[Any], Iterable[Hashable]])
     return {name: 100 * count / len(values) for name, count in counted.items()}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_situation_is_reached_or_ruled_out(strategy: str) -> None:
-    every, ruled_out = all_situations(drawn_by(strategy)[0]), set(RULED_OUT.get(strategy, ()))
-    missed = set(MEANT_FOR.get(strategy, every - ruled_out - {"more rows than eight"}))
-    assert ruled_out | missed <= every
-    for run in range(MOST_RUNS):
-        seen = {name for value in drawn(STRATEGIES[strategy], [run]) for name in value.situations()}
-        assert seen & ruled_out == set()
-        missed -= seen
-        if run >= RUNS and not missed:
-            break
-    assert missed == set()
-
-
 def rejected(copy: Copy) -> int:
     return 1 + copy.num_spec - copy.num_accepted_tokens
 
 
+def stored_rows(copy: Copy) -> int:
+    return copy.state.block_shape[LAYOUTS.index(copy.layout)]
+
+
+def largest(setup: Setup) -> int:
+    return max(state.nbytes for group in setup.groups for state in group.states)
+
+
 COUNTS = set(itertools.product(range(3), range(3)))
+EITHER = {True, False}
 
 
 @pytest.mark.parametrize(
@@ -155,7 +91,7 @@ COUNTS = set(itertools.product(range(3), range(3)))
         ("temporal copies", lambda copy: (copy.num_accepted_tokens - 1, rejected(copy)), COUNTS, 2),
         ("temporal copies", lambda copy: copy.num_accepted_tokens - 1, set(around(MANY_DRAFTS)), 0.2),
         ("temporal copies", lambda copy: len(copy.state.block_shape), {1, 2, 3}, 10),
-        ("conv copies", lambda copy: copy.num_accepted_tokens == stored_rows(copy), {True, False}, 10),
+        ("conv copies", lambda copy: copy.num_accepted_tokens == stored_rows(copy), EITHER, 10),
     ],
 )
 def test_every_size_and_bound_is_reached(
@@ -165,8 +101,56 @@ def test_every_size_and_bound_is_reached(
     assert {value: seen.get(value, 0) for value in values if seen.get(value, 0) < least} == {}
 
 
-def stored_rows(copy: Copy) -> int:
-    return copy.state.block_shape[LAYOUTS.index(copy.layout)]
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("strategy", "value_of", "values"),
+    [
+        ("packed sequences", lambda packed: 0 in packed.lens, EITHER),
+        ("long packed sequences", lambda packed: max(packed.lens, default=0) > 65_535 * packed.chunk_size, EITHER),
+        ("long packed sequences", lambda packed: len(packed.lens) > 256, EITHER),
+        ("batches", lambda batch: len(batch.requests) > 64, EITHER),
+        ("batches", lambda batch: max(batch.seq_lens, default=0) > 2**30, EITHER),
+        ("splittings", lambda splitting: (splitting.require_uniform, splitting.treat_short_extends_as_decodes), set(itertools.product(EITHER, EITHER))),
+        ("block tables", lambda table: any(block > 2**30 for row in table.rows for block in row), EITHER),
+        ("block tables", lambda table: max(table.seq_lens, default=0) > 2**30, EITHER),
+        ("block tables", lambda table: table.dtype, {"int32", "int64"}),
+        ("block tables", lambda table: table.extra_stride > 0 and table.offset > 0, EITHER),
+        ("conv copies", lambda copy: copy.layout, set(LAYOUTS)),
+        ("conv copies", lambda copy: copy.state.padding >= HUGE_STRIDE, EITHER),
+        ("conv copies", lambda copy: copy.state.dtype, set(layout.DTYPES)),
+        ("temporal copies", lambda copy: copy.state.offset > 0, EITHER),
+        ("builder setups", lambda setup: (setup.full_cudagraphs, setup.parallel_drafting), set(itertools.product(EITHER, EITHER))),
+        ("builder setups", lambda setup: setup.max_model_len > 2**30, EITHER),
+        ("builder steps", lambda step: (step.marks, step.bounds, step.counts), set(itertools.product(EITHER, repeat=3))),
+        ("builder steps", lambda step: len(step.requests) > 64, EITHER),
+        ("align setups", lambda setup: (setup.layout, setup.attention), set(itertools.product(LAYOUTS, EITHER))),
+        ("align setups", lambda setup: any(group.padding for group in setup.groups), EITHER),
+        ("align setups", lambda setup: setup.shared and len(setup.groups) > 1, EITHER),
+        ("align setups", lambda setup: setup.groups[0].states[0].dtype, set(DTYPES)),
+        ("align setups", lambda setup: any(offset % 4 for group in setup.groups for offset in group.offsets), EITHER),
+        ("align setups", lambda setup: largest(setup) > 16384, EITHER),
+        ("align setups", lambda setup: setup.block_size > 2**20, EITHER),
+        ("flawed afters", lambda batch: batch.requests[0].flaw if batch.requests else "", set(FLAWS)),
+        ("crowded afters", lambda batch: batch.num_reqs > 256, EITHER),
+        ("far afters", lambda batch: batch.filling.sparse, {True}),
+        ("befores", lambda batch: batch.schedule.partition(":")[0], {"", "reversed", "switches"}),
+        ("befores", lambda batch: (batch.filling.stale, batch.filling.shuffle > 0), set(itertools.product(EITHER, EITHER))),
+        ("runner steps", lambda step: (step.pointers, bool(step.gone)), set(itertools.product(EITHER, EITHER))),
+        ("histories", lambda history: len(history.requests) > 8, EITHER),
+        ("histories", lambda history: history.slots > 0, EITHER),
+        ("runs", lambda moved: any(run.size > 16384 > abs(run.distance) > 0 for run in moved.runs), EITHER),
+        ("runs", lambda moved: len(moved.runs) > 64, EITHER),
+    ],
+)  # fmt: skip
+def test_every_form_is_reached(
+    strategy: str, value_of: Callable[[Any], Hashable], values: set[Hashable]
+) -> None:
+    seen = {value_of(drawn_value) for drawn_value in drawn_by(strategy)}
+    for run in range(5, 60):
+        if values <= seen:
+            break
+        seen |= {value_of(drawn_value) for drawn_value in drawn(STRATEGIES[strategy], [run])}
+    assert values - seen == set()
 
 
 def test_published_models_are_a_fair_share_but_not_all() -> None:
