@@ -195,3 +195,13 @@ def test_slots_of_an_allocation_are_not_left() -> None:
 
 def test_an_allocator_that_does_nothing_breaks_nothing() -> None:
     assert broken_allocation(0, (), ()) == "nothing"
+
+
+def test_slots_that_change_behind_a_later_operation_are_wrong() -> None:
+    operations = [("alloc", 1), ("alloc", 1), ("free", 0)]
+    given = [(3,), (2,), None]
+    assert broken_allocation(3, operations, given) == "nothing"
+    changed = [{0: (3,)}, {0: (3,), 1: (2,)}, {1: (3,)}]
+    assert broken_allocation(3, operations, given, changed) == (
+        "the slots of allocation 1 are (3,) behind operation 2, but should be (2,)"
+    )
