@@ -31,7 +31,7 @@ from statecheck.campaign.corpus import (
     pending_folder,
 )
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.pool import Gpus, WorkerHandle, WorkerPool, device_names
+from statecheck.campaign.pool import WorkerHandle, WorkerPool, device_names
 from statecheck.campaign.record import FILE, NOT_REPLAYED, CampaignRecord, CorpusRecord
 from statecheck.campaign.scheduler import GRACE_SECONDS, Scheduler
 from statecheck.campaign.state import CampaignState, KnownDefects
@@ -225,7 +225,6 @@ class Campaign:
         self._canary_attempts = self._failed_starts = 0
         self._save_at, self._shown_at = time.monotonic() + _FIRST_SECONDS, float("-inf")
         self._saved_buckets = 0
-        self._gpus: Gpus
         self._pool: WorkerPool
 
     @property
@@ -250,8 +249,7 @@ class Campaign:
         self._scheduler.begin(self.folder, self.state.ids if plan.is_selective else None)
         first_seen = tuple(self.state.first_seen.items())
         setting = Setting(**vars(plan), pending=str(self.pending), first_seen=first_seen)
-        self._gpus = Gpus(plan.device, plan.subject, plan.gpus, setting.in_worker, plan.workers)
-        self._pool = pool = WorkerPool(setting, self._gpus)
+        self._pool = pool = WorkerPool(setting)
         try:
             with terminated_like_interrupted():
                 for _ in range(plan.engines):
@@ -259,8 +257,6 @@ class Campaign:
                     pool.spawn()
                 self._warm_up()
                 while True:
-                    for warning in self._gpus.watch():
-                        self.state.warn(warning)
                     self._retire()
                     for worker in pool.workers:
                         if not worker.ready or worker.task is not None:
@@ -378,8 +374,9 @@ class Campaign:
     def _lose_device(self, worker: WorkerHandle, why: str) -> None:
         if worker.gpu.gone:
             return
-        worker.gpu.gone, name = why, self._gpus.name_of(worker.gpu)
-        rest = "others go on" if self._gpus.usable else "there is no other"
+        worker.gpu.gone = why
+        name = f"GPU {worker.gpu.index}" if worker.gpu.index else self.plan.device
+        rest = "others go on" if self._pool.usable else "there is no other"
         self.state.warn(f"{name} is gone after {self.at:.0f} s, and {rest}: {why}")
 
     def _retire(self) -> None:
@@ -461,7 +458,7 @@ class Campaign:
             property_state = self.state.standing_of(case)
             if defect is None:
                 with suppress(Exception):
-                    from statecheck.diagnose.own_calls import with_own_calls_apart
+                    from statecheck.diagnose.attribution import with_own_calls_apart
 
                     # The budget ended first: the port's own calls, and the script that is made of them, are still wanted.
                     case = with_own_calls_apart(case, load(case.subject))
@@ -485,7 +482,6 @@ class Campaign:
             for event in self._pool.end(worker):
                 self._apply(worker, event)
             self._cut_short(worker)
-        self._gpus.close()
         if not self.record.interrupted:
             for task in self._scheduler.lost:
                 property_state = state.property_states[task.unit]
@@ -503,7 +499,7 @@ class Campaign:
             state.replayed(self._scheduler.passed_over(path, NOT_REPLAYED, why), path, {})
         if self._scheduler.canary_waits:
             state.warn("the canary was not run: the campaign ended before its turn")
-        self.record.complete = bool(self._gpus.usable) and not self.record.interrupted and self._is_done()
+        self.record.complete = bool(self._pool.usable) and not self.record.interrupted and self._is_done()
         self.defects.conclude(state.property_states)
         with suppress(OSError):
             # Where there is nothing left in it.

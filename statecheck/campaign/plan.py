@@ -42,7 +42,6 @@ class Plan:
         isolated: the subject runs in a process that can be killed, and that has `time_limit` seconds for each call. Where it is
             None, this is so on every device but the CPU.
         sanitized: on a CPU, the sanitizer watches; it always does in a process of its own.
-        workers: processes per GPU in which the subject runs.
     """
 
     id: str
@@ -72,7 +71,6 @@ class Plan:
     isolated: bool | None = None
     time_limit: float = limits.CALL
     sanitized: bool = True
-    workers: int = 1
     canary: bool = True
     replayed: bool = True
 

@@ -2,8 +2,6 @@
 
 A worker sends something whenever a call of the subject begins, though not more often than every `BEAT_SECONDS`. So the time since its last
 message is the time of the call that runs, and a call that holds the interpreter's lock is seen, too.
-
-On GPUs the subject runs in processes that the workers share; one more process for each GPU owns them, and is started again when it ends.
 """
 
 from __future__ import annotations
@@ -11,11 +9,10 @@ from __future__ import annotations
 import os
 import platform
 import signal
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -35,12 +32,10 @@ from statecheck.campaign.tasks import (
 from statecheck.case.raised import death
 from statecheck.report.environment import gpus_here
 from statecheck.workers import limits
-from statecheck.workers.forkserver import SHARE, Fork, Forked, fork, fork_with_pipe, kernels_of, surroundings
+from statecheck.workers.forkserver import Fork, Forked, fork_with_pipe, kernels_of, surroundings
 
 _ALIVE_SECONDS = 1.0
 _LONGEST_LOOK_SECONDS = 1.0
-_STARTS = 5
-"""How often the process that shares the workers of a GPU is started."""
 
 
 class WorkerPool:
@@ -50,9 +45,14 @@ class WorkerPool:
         setting: of all workers, but for their device.
     """
 
-    def __init__(self, setting: Setting, gpus: Gpus) -> None:
-        self.setting, self.gpus = setting, gpus
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
         self.workers: list[WorkerHandle] = []
+        self.gpus = [Gpu(index) for index in setting.gpus or ("",)]
+
+    @property
+    def usable(self) -> list[Gpu]:
+        return [gpu for gpu in self.gpus if not gpu.gone]
 
     @property
     def busy(self) -> list[WorkerHandle]:
@@ -60,8 +60,8 @@ class WorkerPool:
 
     def spawn(self) -> WorkerHandle:
         """Start another worker on the usable device with the fewest workers."""
-        gpu = min(self.gpus.usable, key=lambda gpu: sum(worker.gpu is gpu for worker in self.workers))
-        worker = spawn_worker(replace(self.setting, share=gpu.address, gpu=gpu.index), gpu)
+        gpu = min(self.usable, key=lambda gpu: sum(worker.gpu is gpu for worker in self.workers))
+        worker = spawn_worker(replace(self.setting, gpu=gpu.index), gpu)
         self.workers.append(worker)
         return worker
 
@@ -214,90 +214,12 @@ class WorkerHandle:
         self.process.kill()
 
 
-# GPUs.
-
-
 @dataclass(eq=False)
 class Gpu:
     """One device. `index` is "" where there is no choice; `gone` says why it can be used no more."""
 
     index: str
-    address: str = ""
-    process: Forked | None = None
-    starts: int = 0
     gone: str = ""
-
-
-@dataclass
-class Gpus:
-    """The devices that a campaign may use, each by its index in `nvidia-smi`.
-
-    Args:
-        workers: processes per device in which the subject runs, each with a spare one.
-        shared: the subject runs in such processes; where it runs in the engines, there is nothing to start.
-    """
-
-    device: str
-    subject: str
-    indices: tuple[str, ...]
-    shared: bool
-    workers: int = 1
-    every: list[Gpu] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        # The address of a socket has room for a hundred letters only.
-        self._folder = tempfile.TemporaryDirectory(prefix="statecheck-") if self.shared else None
-        for number, index in enumerate(self.indices or ("",)):
-            gpu = Gpu(index)
-            if self._folder is not None:
-                gpu.address = str(Path(self._folder.name) / str(number))
-                self._start(gpu)
-            self.every.append(gpu)
-
-    @property
-    def usable(self) -> list[Gpu]:
-        return [gpu for gpu in self.every if not gpu.gone]
-
-    def _start(self, gpu: Gpu) -> None:
-        chosen = {"CUDA_VISIBLE_DEVICES": gpu.index} if gpu.index else {}
-        gpu.starts += 1
-        gpu.process = start_share(self.device, self.subject, self.workers, gpu.address, chosen)
-
-    def watch(self) -> list[str]:
-        """Start again what has ended; a sentence for each."""
-        messages = []
-        for gpu in self.usable:
-            if gpu.process is None or gpu.process.is_alive():
-                continue
-            ended = (
-                f"{self.name_of(gpu)}: the process that shares its workers ended with {gpu.process.exitcode}"
-            )
-            if gpu.starts < _STARTS:
-                self._start(gpu)
-                messages.append(f"{ended}, and was started again")
-            else:
-                gpu.gone = f"{ended} for the {gpu.starts}th time"
-                messages.append(gpu.gone)
-        return messages
-
-    def name_of(self, gpu: Gpu) -> str:
-        return f"GPU {gpu.index}" if gpu.index else self.device
-
-    def close(self) -> None:
-        for gpu in self.every:
-            if gpu.process is not None:
-                gpu.process.kill()
-        if self._folder is not None:
-            self._folder.cleanup()
-
-
-def start_share(
-    device: str, subject: str, workers: int, address: str, variables: Mapping[str, str]
-) -> Forked:
-    """A process that shares its workers at an address, with `variables` beside those of this process."""
-    environment, folder, path = surroundings()
-    arguments = (environment | dict(variables), folder, path), device, subject, workers, address
-    return fork(device, Fork(SHARE, arguments, name=f"share {Path(address).name}", forks=True))
 
 
 def device_names(device: str, indices: tuple[str, ...]) -> dict[str, str]:

@@ -24,7 +24,7 @@ from statecheck.util.decode import Decoder, Misfit, format_value, require_once
 from statecheck.util.files import load_json, parse_json, write_whole
 from statecheck.util.text import first_names
 
-SCHEMA = 6
+SCHEMA = 7
 FILE = "campaign.json"
 _RULE = f"a campaign's record of schema {SCHEMA}"
 _LARGEST = 1 << 28

@@ -33,12 +33,11 @@ class Setting(Plan):
 
     Args:
         pending: folder of this campaign alone, in which failing inputs stand until they are in a report or in the corpus.
-        share: where workers of a device are shared (see `device.share`); `gpu` the index of the only GPU to use, "" for the first.
+        gpu: the index of the only GPU to use, "" for the first.
         first_seen: the date and commit of what is found.
     """
 
     pending: str = ""
-    share: str = ""
     gpu: str = ""
     first_seen: tuple[tuple[str, str], ...] = ()
 

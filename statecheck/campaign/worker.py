@@ -63,8 +63,7 @@ from statecheck.kernels.launch_counts import How
 from statecheck.reference.situations import take
 from statecheck.subject import KnownDefectMatcher, KnownDeviation, Subject, load
 from statecheck.workers.forkserver import Surroundings, kernels_of, move_to
-from statecheck.workers.port import InWorker
-from statecheck.workers.shared_workers import DeviceGone
+from statecheck.workers.port import InWorker, NoWorkerError
 
 _CUT_SHORT = "**The time was up while smaller inputs were tried: there may be one.**"
 _AS_FOUND = "**Several properties had failed before: this input was neither shrunk nor run again.**"
@@ -117,8 +116,12 @@ class Exploration(Observer):
         context.observer = self
         try:
             status, detail = self._search()
-        except DeviceGone as error:
-            status, detail, gone = "passed", "", str(error)
+        except NoWorkerError as error:
+            if worker.isolated is None:
+                # The campaign runs the subject in the workers, and goes on without this task.
+                status, detail = "error", str(error)
+            else:
+                status, detail, gone = "passed", "", str(error)
         finally:
             context.port, context.configuration, context.observer = worker.watched, "", Observer()
         self._keep_others()
@@ -446,7 +449,6 @@ class Worker:
             setting.device,
             time_limit=setting.time_limit,
             on_call=self.beat,
-            share=setting.share,
         )
         # Or else the first property would be taken for a slow one.
         port.warm_up()
@@ -511,7 +513,7 @@ def main(descriptor: int, surroundings: Surroundings, setting: Setting) -> None:
     output = Output(Path(setting.pending or Path(setting.reports) / "pending"))
     try:
         worker = Worker(setting, pipe, output)
-    except DeviceGone as gone:
+    except NoWorkerError as gone:
         with contextlib.suppress(OSError):
             pipe.send(DeviceLost(str(gone)))
         return

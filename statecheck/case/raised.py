@@ -108,10 +108,6 @@ class Fault:
         return Raised(self.kind, self.message, kind="hang" if self.kind == HANG else "fault")
 
 
-INTERRUPTED = Fault(DIED, "of another example's call")
-"""A worker that is shared; the example has to be run anew, however often that happens."""
-
-
 class Faulted(Exception):
     """A worker has come to its end; nothing that it held is left."""
 

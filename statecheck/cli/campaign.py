@@ -111,8 +111,7 @@ def run_campaign(
         amount = [f"{mine.budget:,.0f} s"] if mine.budget is not None else []
         amount += [f"{mine.examples:,} examples"] if mine.examples is not None else []
         amount += [f"profile {mine.profile}"] if mine.profile else []
-        gpus = f"GPU {','.join(mine.gpus)}, {mine.workers} workers each"
-        where = gpus if mine.gpus else f"device {mine.device}"
+        where = f"GPU {','.join(mine.gpus)}" if mine.gpus else f"device {mine.device}"
         display.say(
             f"campaign {mine.id}: subject {mine.subject}, {where}, {mine.engines} workers, {', '.join(amount)}"
         )
@@ -247,7 +246,7 @@ def commit_of(root: Path) -> str:
     return run_command(command, seconds=limits.COMMAND).stdout.strip()
 
 
-_MOST_WORKERS = 8
+_MOST_PER_GPU = 16
 _BUDGET = 8 * 3600.0
 _CAMPAIGN = "CAMPAIGN"
 """The variable that has the campaign's name where a scheduler starts its shards."""
@@ -257,8 +256,7 @@ _CAMPAIGN = "CAMPAIGN"
 @option("--budget", type=Duration(), help="how long: 90, 60s, 5m, 8h (default 8h)")
 @option("--examples", type=int, help="how much, instead: so many examples in all")
 @option("--gpus", default="", metavar="0,1,2", help="such as 0,1,2,3; all (default: the first one)")
-@option("--engines", type=int, help="processes that search (default: by cores)")
-@option("--workers", type=int, help="processes per GPU that run the subject (default: by cores)")
+@option("--workers", type=int, help="processes (default: one per core, and at most 16 per GPU)")
 @corpus_option("failing cases are kept")
 @option("--id", default="", metavar="NAME", help="the campaign's name; shards of one need the same")
 @option("--shard", default="", metavar="K/N", help="part of a campaign: 2/8 is the second of eight shards")
@@ -294,15 +292,11 @@ def planned(options: SimpleNamespace, environment: Mapping[str, str]) -> Plan:
     elsewhere = options.ray and options.device == "cuda"
     device = "cuda" if elsewhere else choose_device(options.device, options.subject)
     gpus = () if options.ray else _gpus(options.gpus, device)
-    isolated = device != "cpu" if options.isolated is None else options.isolated
-    # As many engines as cores, since each waits while a worker runs its example.
-    mine, workers, engines = cores(), options.workers, options.engines
+    workers = options.workers
     if workers is None:
-        workers = min(_MOST_WORKERS, max(1, mine * 3 // (8 * max(1, len(gpus))))) if isolated else 1
-    if engines is None:
-        engines = max(1, len(gpus), mine)
+        # At least one for each GPU, and no more than a GPU has memory for: two processes for each keep a context on it.
+        workers = max(len(gpus), min(cores(), _MOST_PER_GPU * len(gpus) or cores()))
     require_processes("workers", workers, "nightly")
-    require_processes("engines", engines, "nightly")
     shard, shards = (0, 1) if options.ray else shard_of(environment, options.shard)
     name: str = options.id or environment.get(_CAMPAIGN, "")
     if name:
@@ -312,10 +306,9 @@ def planned(options: SimpleNamespace, environment: Mapping[str, str]) -> Plan:
         raise ValueError(f"CAMPAIGN = '', but should be {rule} [nightly]")
     plan = plan_of(
         options,
-        engines,
+        workers,
         device=device,
         gpus=gpus,
-        workers=workers,
         shard=shard,
         shards=shards,
         budget=(options.budget or _BUDGET) if options.examples is None else None,

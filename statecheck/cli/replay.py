@@ -69,7 +69,7 @@ def upstream(options: SimpleNamespace) -> int:
     """Write a saved CASE as a plain test that imports the verified project alone, once the test was seen to fail."""
     from statecheck.campaign.corpus import path_of
     from statecheck.case import Case
-    from statecheck.diagnose.own_calls import with_own_calls
+    from statecheck.diagnose.attribution import with_own_calls
     from statecheck.report.files import subject_root
     from statecheck.report.scripts.calls import plain_calls, require_plain
     from statecheck.report.scripts.script import test_of

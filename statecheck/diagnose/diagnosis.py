@@ -189,7 +189,7 @@ def with_functions_called(case: Case, subject: Subject) -> Case:
     """The case with what a port's own functions were called with; see `own_calls`."""
     if subject.sequences is not None:
         return case
-    from statecheck.diagnose.own_calls import with_own_calls, with_own_calls_apart
+    from statecheck.diagnose.attribution import with_own_calls, with_own_calls_apart
 
     return with_own_calls_apart(case, subject) if case.fault else with_own_calls(case, subject)
 

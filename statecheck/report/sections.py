@@ -13,8 +13,8 @@ from statecheck.case.values import Call, Let, Name, Overwrite, Tensor
 from statecheck.execution.example import call_text
 from statecheck.report.environment import environment_table
 from statecheck.report.failure import TYPED, Entry, failure_entry, release_of, subject_of, titled
-from statecheck.report.literals import literal
 from statecheck.report.scenario_timeline import LEGEND, block_tables, timeline_of
+from statecheck.report.scripts.calls import literal
 from statecheck.report.scripts.script import calls_of, repro_test
 from statecheck.subject import BUILT_IN, Subject
 from statecheck.util.markdown import code, fenced, inert

@@ -19,8 +19,5 @@ A call that does not answer within `time_limit` seconds hangs. After the first o
 is ten times the longest call that did answer, at least 2 s, for as long as smaller inputs are searched; `confirm` runs
 the smallest in fresh workers with the whole limit.
 
-With `share`, the address of a process that shares its workers (see `shared_workers`), several ports use the same ones.
-An example that another port's fault has interrupted is run again from its beginning, however often that happens.
-
 Workers end with the process that started them, however it ends.
 """

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+Completed = subprocess.CompletedProcess[str]
 NOT_RUN = 127
 """The exit code of a program that is not there, or that did not end in time, as a shell has it."""
 
@@ -17,7 +18,7 @@ def run_command(
     folder: Path | str | None = None,
     variables: Mapping[str, str] | None = None,
     log: Path | None = None,
-) -> subprocess.CompletedProcess[str]:
+) -> Completed:
     """Run a program to its end, with its output as text. Ctrl-C ends it, too.
 
     Args:

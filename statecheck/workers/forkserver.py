@@ -42,7 +42,7 @@ REQUEST = b"f"
 _TRIES = 3
 NO_DEVICE = ""
 """In place of a device: neither torch nor Triton is imported."""
-_WORKER, SHARE = f"{__package__}.server:main", f"{__package__}.shared_workers:main"
+_WORKER = f"{__package__}.server:main"
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,5 @@ TRACEBACK = 2.0
 """A process that hangs, until it has written where: it does so in C, whatever its interpreter is doing."""
 KILL = 10.0
 """A process that was killed, until it is gone: one that waits for a device's driver may never end."""
-CONNECTION = 60.0
-"""Until the process that shares a GPU's workers answers, which may be starting again."""
-DEVICE_RETRY = 60.0
-"""After a shared worker did not get ready, until another one is started: a device that is lost stays lost for a while."""
 COMMAND = 30.0
 """A short program of the system, such as git or nvidia-smi."""

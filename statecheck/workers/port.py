@@ -1,21 +1,195 @@
-"""The execution port whose subject runs in a worker."""
+"""The execution port whose subject runs in a worker, and the parent's side of that process: it notices that the worker died or hangs, and has a
+spare one ready.
+
+A request is a pickled `(method, *arguments)` of the worker's `Server`, and what comes back is a pickled `Answer`.
+"""
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import pairwise
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from statecheck.case.raised import HANG, INTERRUPTED, Fault, Faulted, hang
+from statecheck.case.raised import DIED, HANG, Fault, Faulted, death, hang
 from statecheck.case.values import Call, Outcome, Raised, Step
 from statecheck.kernels.launch_counts import How
 from statecheck.workers import limits
-from statecheck.workers.shared_workers import SharedWorkers
-from statecheck.workers.worker_process import NoWorkerError, WorkerWithSpare
+from statecheck.workers.forkserver import device_worker, fork_with_pipe, kernels_of, surroundings
+
+DONE, FAULT, ERROR, COMPILING = "done", "fault", "error", "compiling"
+"""The result; the fault that ended the worker; an exception; compiling has "begun" or is "done", and the answer is still to come."""
+_STARTS = 3
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a worker sends: `compiled`, `launched` are whether Triton compiled meanwhile, and which launches were executed."""
+
+    kind: str
+    value: Any
+    compiled: bool = False
+    launched: Counter[How] = field(default_factory=Counter)
+
+    def sent(self) -> bytes:
+        """Raises what pickle does, for a value that cannot be sent."""
+        return pickle.dumps(self, protocol=5)
+
+
+class WorkerProcess:
+    """One worker. It gets ready while the caller goes on; the first message waits until it is."""
+
+    def __init__(self, device: str, subject: str) -> None:
+        self._process, self._way = fork_with_pipe(kernels_of(subject, device), device_worker(device))
+        self.pid = self._process.pid
+        self._ready, self._closed = False, False
+        self._send("prepare", surroundings(), subject)
+
+    def ask(self, limit: float, method: str, *arguments: Any) -> Answer:
+        """What a method of the worker's `Server` returns.
+
+        Args:
+            limit: seconds until the worker is killed; to get ready, or to compile a kernel, it has more.
+
+        Raises:
+            Faulted: the worker has ended.
+            Exception: what the method raised.
+        """
+        self.wait_until_ready()
+        if self._owes_answer:
+            # The caller of the last message was interrupted; its answer would be taken for this one.
+            self.close()
+            raise Faulted(Fault(DIED, "its answer was not waited for"))
+        self._send(method, *arguments)
+        return self._answer(limit)
+
+    def wait_until_ready(self) -> None:
+        """Raises as `ask`: what the subject raises when it is imported, for one."""
+        if not self._ready:
+            self._answer(limits.START)
+            self._ready = True
+
+    @property
+    def usable(self) -> bool:
+        """Whether it runs and owes no answer, as it does after Ctrl-C."""
+        # A worker sends answers only: if there is something to read, the connection is closed.
+        return not (self._closed or self._owes_answer or self._way.poll())
+
+    def _send(self, method: str, *arguments: Any) -> None:
+        self._owes_answer = True
+        try:
+            self._way.send_bytes(pickle.dumps((method, *arguments), protocol=5))
+        except OSError:
+            """It has ended; reading the answer shows how."""
+
+    def _answer(self, limit: float) -> Answer:
+        answer = self._received(limit)
+        while answer.kind == COMPILING:
+            # The limit is for what the subject does, so it starts anew when this is over.
+            answer = self._received(limit if answer.value == "done" else limits.COMPILATION)
+        self._owes_answer = False
+        if answer.kind == FAULT:
+            self.close()
+            raise Faulted(answer.value)
+        if answer.kind == ERROR:
+            raise answer.value
+        return answer
+
+    def _received(self, limit: float) -> Answer:
+        try:
+            if self._way.poll(limit):
+                answer: Answer = pickle.loads(self._way.recv_bytes())  # noqa: S301 - what our own processes wrote
+                return answer
+        except (EOFError, OSError):
+            raise Faulted(death(self.close(limits.EXIT))) from None
+        self.close()
+        raise Faulted(hang(limit))
+
+    def close(self, patience: float = 0.0) -> int:
+        """Kill the worker, whatever it is doing; how it ended."""
+        self._closed = True
+        self._way.close()
+        return self._process.kill(patience)
+
+
+class NoWorkerError(BaseException):
+    """No worker gets ready: it ends while it imports the subject or touches the device, or takes too long.
+
+    No `Exception`, because a search must not take it for a failing example.
+    """
+
+
+class WorkerWithSpare:
+    """A worker for one device and subject, and a spare one for when it dies. Nothing is started before it is needed."""
+
+    def __init__(self, device: str, subject: str = "", *, spare: bool = True) -> None:
+        self.device = device
+        self.subject = subject
+        self.replaced = 0
+        self._with_spare = spare
+        self._current: WorkerProcess | None = None
+        self._spare: WorkerProcess | None = None
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that there are, first the one that gets the messages."""
+        return tuple(one.pid for one in (self._current, self._spare) if one is not None)
+
+    def worker(self, *, fresh: bool = True) -> WorkerProcess:
+        """The worker for messages, ready, while a spare one gets ready.
+
+        Args:
+            fresh: nothing that it holds is needed, so that another one will do if it has ended.
+
+        Raises:
+            NoWorkerError: no worker gets ready.
+            Exception: what the subject raises when it is imported.
+        """
+        if self._current is not None and not self._current.usable and fresh:
+            self.replace()
+        if self._current is None:
+            self._current = self._next()
+        if self._spare is None and self._with_spare:
+            self._spare = WorkerProcess(self.device, self.subject)
+        return self._current
+
+    def _next(self) -> WorkerProcess:
+        reason = "it was killed"
+        for _ in range(_STARTS):
+            worker, self._spare = self._spare or WorkerProcess(self.device, self.subject), None
+            try:
+                worker.wait_until_ready()
+            except Faulted as faulted:
+                reason = str(faulted)
+                if faulted.fault.kind == HANG:
+                    break
+            except BaseException:
+                worker.close()
+                raise
+            else:
+                if worker.usable:
+                    return worker
+                worker.close()
+        raise NoWorkerError(f"no worker for {self.device} gets ready: {reason}")
+
+    def replace(self) -> None:
+        """Stop the current worker; the next message goes to another one."""
+        if self._current is not None:
+            self._current.close()
+            self._current = None
+            self.replaced += 1
+
+    def close(self) -> None:
+        for worker in (self._current, self._spare):
+            if worker is not None:
+                worker.close()
+        self._current = self._spare = None
+
 
 Message = tuple[bool, bool, tuple[Step, ...]]
 """Whether an example begins, whether waiting for the device is refused, and steps of which the last is a call."""
@@ -50,7 +224,6 @@ class InWorker:
 
     Args:
         on_call: called before each message with calls is sent.
-        share: address of a process that shares its workers (see `shared_workers`); "" for workers of its own.
     """
 
     def __init__(
@@ -61,11 +234,10 @@ class InWorker:
         time_limit: float = limits.CALL,
         on_call: Callable[[], None] = lambda: None,
         spare: bool = True,
-        share: str = "",
     ) -> None:
         self.subject, self.device = subject, device
         self.faults: Counter[str] = Counter()
-        self._workers = SharedWorkers(share) if share else WorkerWithSpare(device, subject, spare=spare)
+        self._workers = WorkerWithSpare(device, subject, spare=spare)
         self._patience = Patience(time_limit)
         self._on_call = on_call
         self._waiting: list[Step] = []
@@ -182,30 +354,19 @@ class InWorker:
 
     def _tried(self, messages: Sequence[Message]) -> list[Outcome] | Fault:
         """The outcomes of the last one, or the fault that ended them."""
-        try:
-            return self._asked(messages)
-        except Faulted as faulted:
-            fault = faulted.fault
-        while fault == INTERRUPTED:
-            try:
-                # All in one message: between two, another client's fault could interrupt them again.
-                return self._asked(self._example)
-            except Faulted as faulted:
-                fault = faulted.fault
-        return fault
-
-    def _asked(self, messages: Sequence[Message]) -> list[Outcome]:
         begins = messages[0][0]
         self._on_call()
         worker = self._workers.worker(fresh=begins)
         started = monotonic()
         limit = self._patience.limit * len(messages)
-        outcomes, meanwhile = worker.ask(
-            limit, "example", self._workers.number, begins, tuple(one[1:] for one in messages)
-        )
-        self._launched += meanwhile.launched
-        if not meanwhile.compiled:
+        try:
+            answer = worker.ask(limit, "example", begins, tuple(one[1:] for one in messages))
+        except Faulted as faulted:
+            return faulted.fault
+        self._launched += answer.launched
+        if not answer.compiled:
             self._patience.healthy(monotonic() - started)
+        outcomes: list[Outcome] = answer.value
         return outcomes
 
     def _noted(self, fault: Fault) -> Raised:

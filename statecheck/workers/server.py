@@ -1,4 +1,4 @@
-"""The worker's side: it answers messages, see `wire`, and reports when Triton compiles.
+"""The worker's side: it answers messages, see `port`, and reports when Triton compiles.
 
 Compiling takes seconds, and is no sign of a call that hangs.
 """
@@ -31,7 +31,7 @@ from statecheck.execution.executors import LocalExecutor, ordinary_port
 from statecheck.kernels import launch_counts
 from statecheck.subject import Subject, load, loading
 from statecheck.workers.forkserver import Surroundings, kernels_of, move_to
-from statecheck.workers.worker_process import COMPILING, DONE, ERROR, FAULT, Meanwhile, answer
+from statecheck.workers.port import COMPILING, DONE, ERROR, FAULT, Answer
 
 Message = tuple[bool, Sequence[Step]]
 """Whether waiting for the device is refused, and steps of which the last is a call."""
@@ -52,7 +52,7 @@ class Server:
         self.device = device
         self._way = way
         self._subject: Subject | None = None
-        self._ports: dict[int, LocalExecutor] = {}
+        self._port: LocalExecutor | None = None
         self._compiled = False
         """Whether Triton has compiled since the last answer."""
 
@@ -67,9 +67,9 @@ class Server:
 
     def _answer(self, method: str, arguments: Sequence[Any]) -> bytes:
         try:
-            letter, value = DONE, getattr(self, method)(*arguments)
+            kind, value = DONE, getattr(self, method)(*arguments)
         except Faulted as faulted:
-            letter, value = FAULT, faulted.fault
+            kind, value = FAULT, faulted.fault
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -77,18 +77,18 @@ class Server:
                 return self._pickled(FAULT, fault_of_kind(MEMORY))
             poison = self._poison()
             if poison is not None:
-                letter, value = FAULT, fault_of_error(poison)
+                kind, value = FAULT, fault_of_error(poison)
             else:
-                letter, value = ERROR, _portable(error)
-        return self._pickled(letter, value)
+                kind, value = ERROR, _portable(error)
+        return self._pickled(kind, value)
 
-    def _pickled(self, letter: bytes, value: Any) -> bytes:
-        meanwhile = Meanwhile(self._compiled, launch_counts.take())
+    def _pickled(self, kind: str, value: Any) -> bytes:
+        compiled, launched = self._compiled, launch_counts.take()
         self._compiled = False
         try:
-            return answer(letter, value, meanwhile)
+            return Answer(kind, value, compiled, launched).sent()
         except Exception as error:
-            return answer(ERROR, _portable(error), meanwhile)
+            return Answer(ERROR, _portable(error), compiled, launched).sent()
 
     def _poison(self) -> str | None:
         """The error of a device that cannot be used any more, None if it can."""
@@ -107,7 +107,7 @@ class Server:
 
             def report(state: str) -> None:
                 self._compiled = True
-                self._way.send_bytes(answer(COMPILING, state))
+                self._way.send_bytes(Answer(COMPILING, state).sent())
 
             report_compilations(report)
         if self.device != "cpu":
@@ -118,19 +118,12 @@ class Server:
         if subject:
             self._subject = load(subject)
 
-    def forget(self, client: int) -> None:
-        """The client of this number is gone."""
-        self._ports.pop(client, None)
-
-    def _port(self, client: int) -> LocalExecutor:
-        assert self._subject is not None, "no subject was prepared"
-        if client not in self._ports:
-            self._ports[client] = ordinary_port(self._subject, self.device)
-        return self._ports[client]
-
-    def example(self, client: int, begins: bool, messages: Sequence[Message]) -> list[Outcome]:
-        """Run messages of the example that `client` has in hand; the outcomes of the calls of the last one."""
-        port = self._port(client)
+    def example(self, begins: bool, messages: Sequence[Message]) -> list[Outcome]:
+        """Run messages of the example in hand; the outcomes of the calls of the last one."""
+        if self._port is None:
+            assert self._subject is not None, "no subject was prepared"
+            self._port = ordinary_port(self._subject, self.device)
+        port = self._port
         outcomes: list[Outcome | None] = []
         if begins:
             port.begin()

@@ -100,7 +100,7 @@ class CampaignRun:
     def _options(self, ground: BrokenSubject, options: Sequence[str]) -> list[str]:
         given = ["--device", "cpu", "--reports", str(self.reports), "--corpus", str(self.corpus)]
         given += ["--subject", SUBJECT, "--only", ONLY]
-        given += [] if "--engines" in options else ["--engines", "1"]
+        given += [] if "--workers" in options else ["--workers", "1"]
         given += [] if set(options) & set(_NO_BUDGET) else ["--examples", str(ground.examples)]
         return [*given, *options]
 

@@ -77,7 +77,7 @@ def options(folder: Path, subject: str, only: str) -> tuple[str, ...]:
 def test_a_campaign_runs_to_its_verdict(folder: Path, port: str, verdict: int) -> None:
     chosen = options(folder, f"tests.adapters.sequences.{port}", "sequences/pieces")
     # By examples: how many a budget of seconds has room for depends on what else the machine does.
-    by_examples = ("nightly", "--examples", "20", "--engines", "1")
+    by_examples = ("nightly", "--examples", "20", "--workers", "1")
     # The first failure ends it, or the time that shrinking has.
     until_failure = ("fuzz", "-x", "--budget", "10s", "--workers", "1", "--seed", "1")
     if verdict == CLEAN:
@@ -93,7 +93,7 @@ def test_a_failure_is_shrunk_confirmed_reported_and_replayed(folder: Path) -> No
     assert source.count(_COPIED) == 1
     (folder / "sharing_port.py").write_text(source.replace(_COPIED, _SHARED), encoding="utf-8")
     # By examples: how many a budget of seconds has room for depends on what else the machine does.
-    by_examples = ("--examples", "150", "--engines", "1")
+    by_examples = ("--examples", "150", "--workers", "1")
     code, printed = run(folder, "nightly", *by_examples, *options(folder, "sharing_port", "sequences/fork"))
     assert code == FALSIFIED, printed
     # Another failure of the same defect may have a report, too.

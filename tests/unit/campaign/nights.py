@@ -79,7 +79,7 @@ def night(folder: Path, name: str, *options: str, source: str = DIVIDES, **varia
 
 
 def arguments(folder: Path, name: str, subject: str) -> list[str]:
-    found = ["nightly", "--device", "cpu", "--engines", "1", "--id", name, "--subject", subject]
+    found = ["nightly", "--device", "cpu", "--workers", "1", "--id", name, "--subject", subject]
     return [*found, "--reports", str(folder / "reports"), "--corpus", str(folder / "corpus")]
 
 

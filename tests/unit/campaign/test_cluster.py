@@ -263,7 +263,7 @@ def address() -> Iterator[str]:
 @pytest.mark.parametrize("event", ["a shard's process is killed", "Ctrl-C"])
 def test_a_campaign_on_a_cluster(address: str, tmp_path: Path, event: str) -> None:
     budget = "1h" if event == "Ctrl-C" else "40s"
-    options = f"--id night --ray {address} --shards 2 --engines 1 --device cpu --only varlen-chunks --budget {budget}"
+    options = f"--id night --ray {address} --shards 2 --workers 1 --device cpu --only varlen-chunks --budget {budget}"
     places = ["--reports", str(tmp_path / "reports"), "--corpus", str(tmp_path / "corpus")]
     night = subprocess.Popen(
         [sys.executable, "-m", "statecheck", "nightly", *options.split(), *places],

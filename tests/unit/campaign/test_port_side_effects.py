@@ -52,7 +52,7 @@ def nightly(folder: Path, *options: str, wrong: bool) -> CompletedProcess[str]:
 
 
 def nightly_on(port: str, folder: Path, *options: str) -> CompletedProcess[str]:
-    return run_on(port, folder, "nightly", "--engines", "1", "--examples", "60", *options)
+    return run_on(port, folder, "nightly", "--workers", "1", "--examples", "60", *options)
 
 
 def run_on(port: str, folder: Path, command: str, *options: str) -> CompletedProcess[str]:

@@ -12,7 +12,7 @@ from properties.strategies.chunks import Packed
 from statecheck.case import Case
 from statecheck.case.bucket import cause_of
 from statecheck.case.values import call, int32
-from statecheck.diagnose.own_calls import with_own_calls
+from statecheck.diagnose.attribution import with_own_calls
 from statecheck.diagnose.replay import replay
 from statecheck.execution.example import Example, ExecutionContext, Falsified
 from statecheck.execution.in_process import InProcess

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from statecheck.execution import describe
-from statecheck.execution.describe import Describer, has_few_bytes, on_host, read_together
+from statecheck.execution import in_process
+from statecheck.execution.in_process import Describer, has_few_bytes, on_host, read_together
 from statecheck.execution.memory import Scope
 
 DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16]
@@ -86,5 +86,5 @@ def test_where_tensors_cannot_be_read_together_each_is_read_alone(monkeypatch: p
     def refuse(found: object) -> None:
         raise RuntimeError(f"cannot read {found}")
 
-    monkeypatch.setattr(describe, "on_host", refuse)
+    monkeypatch.setattr(in_process, "on_host", refuse)
     assert Describer("cuda").read([torch.ones(2), torch.ones(3)]) == []

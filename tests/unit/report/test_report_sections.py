@@ -26,7 +26,7 @@ from statecheck.case.values import (
     call,
     int32,
 )
-from statecheck.diagnose.own_calls import with_own_calls
+from statecheck.diagnose.attribution import with_own_calls
 from statecheck.execution.registry import load_properties
 from statecheck.reference import answered, rule_for
 from statecheck.report.failure import rule_of, served_text

@@ -27,7 +27,7 @@ from statecheck.case.values import (
     int32,
     record,
 )
-from statecheck.diagnose.own_calls import with_own_calls, with_own_calls_apart
+from statecheck.diagnose.attribution import with_own_calls, with_own_calls_apart
 from statecheck.execution.registry import load_properties
 from statecheck.report.files import subject_root, write_report
 from statecheck.report.render import report_text

@@ -17,8 +17,7 @@ from statecheck.execution.executors import Executor
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.workers.forkserver import server_for
-from statecheck.workers.port import InWorker
-from statecheck.workers.worker_process import WorkerProcess, request
+from statecheck.workers.port import InWorker, WorkerProcess
 from subjects import load
 from tests.helpers.faulty import FAULTY
 from tests.helpers.modules import module
@@ -236,6 +235,6 @@ def test_an_answer_that_was_not_waited_for_is_not_taken_for_the_next(port: InWor
     added(port, 1)
     worker = port._workers.worker()
     assert isinstance(worker, WorkerProcess)
-    worker._send(request("example", 0, True, ((False, (call("add_one", x=10),)),)))
+    worker._send("example", True, ((False, (call("add_one", x=10),)),))
     port.begin()
     assert added(port, 1) == Returned(2)

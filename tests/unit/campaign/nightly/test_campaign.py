@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from statecheck.campaign.coordinator import Campaign
-from statecheck.campaign.plan import Plan
 from statecheck.case import Case
 from statecheck.case.values import call
 from tests.helpers.faulty import EXACT, ROUNDS_UP
-from tests.helpers.modules import module
-from tests.unit.campaign.nights import DIVIDES, Night, night
+from tests.unit.campaign.nights import Night, night
 from tests.unit.campaign.pretended import COMMIT
 
 LONG_AGO = {"date": "2026-01-31", "commit": "ba9876543210"}
@@ -26,7 +23,7 @@ DIVISIONS = ("--only", f"{EXACT} or {ROUNDS_UP}")
 
 @pytest.mark.slow
 def test_a_clean_campaign_explores_in_rounds_until_its_budget_is_used_up(tmp_path: Path) -> None:
-    clean = night(tmp_path, "clean", "--examples", "600", "--engines", "2", *DIVISIONS)
+    clean = night(tmp_path, "clean", "--examples", "600", "--workers", "2", *DIVISIONS)
     record = clean.record
     assert clean.code == 0, clean.output
     assert "\nCLEAN\n" in clean.output
@@ -77,27 +74,3 @@ def _found_shrunk_reported_and_kept(first: Night) -> None:
     assert first.record.rounds > 1
     assert first.of(EXACT).status == "FALSIFIED"
     assert (other.status, other.examples > 100) == ("passed", True)
-
-
-@pytest.mark.slow
-def test_a_process_that_shares_workers_is_started_again_without_a_finding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    killed: list[int] = []
-
-    def watch(campaign: Campaign) -> None:
-        (gpu,) = campaign._gpus.every
-        if campaign.state.examples >= 50 and not killed:
-            killed.append(campaign.state.examples)
-            assert gpu.process is not None
-            gpu.process.kill()
-
-    monkeypatch.setenv("TOY_SECONDS", "0.005")
-    with module(tmp_path, "toy_isolated", DIVIDES) as subject:
-        plan = Plan("isolated", subject, EXACT, examples=300, isolated=True, commit=COMMIT, canary=False)
-        plan = replace(plan, reports=str(tmp_path / "reports"), corpus=str(tmp_path / "corpus"))
-        record = Campaign(plan, watch).run()
-    ended = "cpu: the process that shares its workers ended with -9, and was started again"
-    assert (record.warnings, record.buckets) == ([ended], [])
-    assert (record.properties[0].status, record.properties[0].detail) == ("passed", "")
-    assert killed[0] < 285 <= record.examples <= 315
