@@ -76,7 +76,7 @@ def sanitize(*, record: bool = False) -> Iterator[Sanitizer]:
     from statecheck.kernels import triton_mode
 
     triton_mode.prepare("cpu")
-    from statecheck.kernels.watched import watching
+    from statecheck.kernels.launch import watching
 
     watch = Sanitizer(record=record)
     with watching(lambda: watch):

@@ -468,7 +468,7 @@ class InProcess:
             with (
                 self._waiting_is_error() if self._refuses_waiting else nullcontext(),
                 watching,
-                program_schedule(call.schedule),
+                program_schedule(call.schedule) if call.schedule else nullcontext(),
                 self._state.kept(),
             ):
                 result = function()

@@ -521,7 +521,7 @@ class Watched:
             kept: the call leaves an object behind, which may remember their addresses.
         """
         # Not before the process is prepared: Triton reads TRITON_INTERPRET when it is imported.
-        from statecheck.kernels.watched import watching
+        from statecheck.kernels.launch import watching
 
         new: dict[tuple[object, ...], tuple[str, torch.Tensor]] = {}
         asked = False

@@ -22,8 +22,9 @@ from statecheck.case.findings import NotExecuted
 from statecheck.kernels import launch_counts
 from statecheck.kernels.driver import use
 from statecheck.kernels.launch_counts import EXECUTED, LAUNCHES, NOT_EXECUTED, How
-from statecheck.kernels.memory import Memory, Program
+from statecheck.kernels.memory import Memory, Program, WatchedMemory
 from statecheck.kernels.private import ASTSource, JITFunction, driver
+from statecheck.kernels.sanitizer.watch import Sanitizer
 from statecheck.kernels.source.compile import Compiled, compiled, ttir
 from statecheck.kernels.source.ir import NotUnderstoodError, Type, dtype_of
 
@@ -91,6 +92,21 @@ def running(**changes: Any) -> Iterator[None]:
         yield
     finally:
         vars(STATE).update(before)
+
+
+@contextlib.contextmanager
+def watching(sanitizer: Callable[[], Sanitizer]) -> Iterator[None]:
+    """Every access of an executed launch in this context is shown to the sanitizer before it is made.
+
+    Args:
+        sanitizer: is asked for it at each launch.
+    """
+
+    def memory(launch: Launched) -> WatchedMemory:
+        return WatchedMemory(sanitizer(), launch)
+
+    with running(memory=memory):
+        yield
 
 
 @contextlib.contextmanager

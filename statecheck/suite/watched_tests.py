@@ -43,10 +43,9 @@ class WatchedSession:
     @contextlib.contextmanager
     def watching(self, test: str) -> Iterator[None]:
         """The launches of this context are watched; what `torch.empty` returns is unwritten."""
-        from statecheck.kernels.launch import launching
+        from statecheck.kernels.launch import launching, watching
         from statecheck.kernels.sanitizer.empties import empties_unwritten
         from statecheck.kernels.sanitizer.watch import Sanitizer
-        from statecheck.kernels.watched import watching
 
         self._test = test
         watch = Sanitizer()

@@ -87,11 +87,10 @@ def _run(script: SanitizedScript, seen: _SeenLaunches) -> BaseException | None:
 
 @contextlib.contextmanager
 def _watching(script: SanitizedScript, seen: _SeenLaunches) -> Iterator[None]:
-    from statecheck.kernels.launch import launching
+    from statecheck.kernels.launch import launching, watching
     from statecheck.kernels.orders import program_schedule
     from statecheck.kernels.sanitizer.empties import empties_unwritten
     from statecheck.kernels.sanitizer.watch import Sanitizer
-    from statecheck.kernels.watched import watching
 
     watch = Sanitizer()
     with watching(lambda: watch), contextlib.ExitStack() as more:

@@ -13,11 +13,10 @@ import triton.language as tl
 
 from statecheck.kernels import launch as launching
 from statecheck.kernels import orders, triton_mode
-from statecheck.kernels.memory import Memory
+from statecheck.kernels.memory import Memory, ObservedMemory
 from statecheck.kernels.orders import REORDERED, program_schedule
 from statecheck.kernels.sanitizer.touches import Observer, Touch
 from statecheck.kernels.source.tiles import AssertionFailedError
-from statecheck.kernels.watched import ObservedMemory
 from tests.unit.kernels.order_toys import (
     ALL,
     INTERLEAVED,
