@@ -56,7 +56,7 @@ def run_canary(context: ExecutionContext, folder: Path, port: Executor | None = 
     smallest = case.calls[-1].named["number"]
     if smallest != LARGEST_RIGHT_NUMBER + 1:
         raise CanaryNotFound(f"it was shrunk to {smallest}, but should be to {LARGEST_RIGHT_NUMBER + 1}")
-    directory = write_report(case, folder, context.subject.module)
+    directory = write_report(case, folder, context.subject)
     missing = [name for name in _FILES if not (directory / name).is_file()]
     if missing:
         raise CanaryNotFound(f"its report lacks {', '.join(missing)}")

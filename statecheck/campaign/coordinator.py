@@ -119,7 +119,7 @@ def begin(plan: Plan) -> tuple[CampaignState, KnownDefects, CorpusWriter, Mappin
     for name in names:
         if name not in chosen:
             state.property_states[name].record.lacks = tested[name].lacking(subject)
-    keeper = CorpusWriter(Path(plan.keeps_in), Path(plan.reports), lambda: subject.module, state.warn)
+    keeper = CorpusWriter(Path(plan.keeps_in), Path(plan.reports), lambda: subject, state.warn)
     state.keeper = keeper
     defects = KnownDefects(
         subject.known_deviations,

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import TextIO
 
 from statecheck.campaign.plan import Plan
@@ -241,16 +240,16 @@ class CorpusWriter:
 
     Args:
         reports: folder of the reports.
-        module: the subject's, for scripts that reproduce.
+        subject: for scripts that reproduce; gives None where it cannot be imported here.
         warn: called with a sentence for each thing that could not be written, possibly more than once.
     """
 
     def __init__(
-        self, corpus: Path, reports: Path, module: Callable[[], ModuleType], warn: Callable[[str], None]
+        self, corpus: Path, reports: Path, subject: Callable[[], Subject | None], warn: Callable[[str], None]
     ) -> None:
         self.reports = reports
         self._corpus = Corpus(corpus)
-        self._module, self._warn = module, warn
+        self._subject, self._warn = subject, warn
 
     def keep(self, case: Case, first_seen: Mapping[str, str]) -> str:
         """Put a case into the corpus, which keeps the smallest of a bucket; the bucket's file, "" where the corpus did not take it.
@@ -268,7 +267,7 @@ class CorpusWriter:
         from statecheck.report.files import write_report
 
         try:
-            return str(write_report(case, self.reports, self._module(), note=note))
+            return str(write_report(case, self.reports, self._subject(), note=note))
         except Exception as error:
             self._warn(not_written(self.reports, error))
             return ""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar
 
 from statecheck.campaign.corpus import CorpusWriter
@@ -28,7 +27,7 @@ from statecheck.campaign.record import (
 )
 from statecheck.campaign.report import write_reports
 from statecheck.case import Case
-from statecheck.subject import load
+from statecheck.subject import Subject, load
 from statecheck.util.text import first_names
 
 _SAME = (
@@ -199,17 +198,15 @@ def write_merged(record: CampaignRecord, reports: Path, corpus: Path) -> Campaig
     warnings: list[str] = []
 
     @cache
-    def module() -> ModuleType:
-        """The subject's, or one without a path where it cannot be imported: on a machine that only adds up."""
+    def subject() -> Subject | None:
+        """None where it cannot be imported: on a machine that only adds up."""
         try:
-            return load(record.plan.subject).module
+            return load(record.plan.subject)
         except Exception as error:
             warnings.append(f"scripts that reproduce know no path of {record.plan.subject}: {error}")
-            nowhere = ModuleType(record.plan.subject)
-            nowhere.__file__ = None
-            return nowhere
+            return None
 
-    keeper = CorpusWriter(corpus, reports, module, warnings.append)
+    keeper = CorpusWriter(corpus, reports, subject, warnings.append)
 
     def written(bucket: BucketRecord) -> BucketRecord:
         # What a machine calls its corpus and its reports is nothing to go by on another.

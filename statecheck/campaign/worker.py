@@ -424,7 +424,7 @@ class Worker:
             self.plain = InProcess(load(setting.subject), setting.device, on_call=self.beat)
         self.context = ExecutionContext(subject, self.watched)
         keeps_in, reports = Path(setting.keeps_in), Path(setting.reports)
-        self.keeper = CorpusWriter(keeps_in, reports, lambda: subject.module, self.warn)
+        self.keeper = CorpusWriter(keeps_in, reports, lambda: subject, self.warn)
         self.known_defects = KnownDefectMatcher(subject.known_deviations, subject.profile)
 
     def beat(self) -> None:

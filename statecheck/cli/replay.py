@@ -70,9 +70,8 @@ def upstream(options: SimpleNamespace) -> int:
     from statecheck.campaign.corpus import path_of
     from statecheck.case import Case
     from statecheck.diagnose.attribution import with_own_calls
-    from statecheck.report.files import subject_root
     from statecheck.report.scripts.calls import plain_calls, require_plain
-    from statecheck.report.scripts.script import test_of
+    from statecheck.report.scripts.script import subject_root, test_of
     from statecheck.subject import load
     from statecheck.util.files import write_text
 
@@ -87,7 +86,7 @@ def upstream(options: SimpleNamespace) -> int:
             f"test = {len(lines)} lines of up to {max(map(len, lines)):,} characters, but should be at most {_MOST_LINES} "
             f"of {_LONGEST_LINE} [upstream]"
         )
-    _require_failure(text, subject_root(subject.module))
+    _require_failure(text, subject_root(subject))
     if options.out is None:
         say(text.rstrip("\n"))
         return CLEAN

@@ -28,7 +28,7 @@ from statecheck.case.values import Expected, Outcome, Raised, Record, Refusal, R
 from statecheck.execution.example import call_text
 from statecheck.reference import rule_for
 from statecheck.report.scenario_timeline import broken_law
-from statecheck.subject import Subject, is_engine, load
+from statecheck.subject import Subject, is_engine
 from statecheck.util.text import brief, first_names
 
 _LAWS = {laws.__name__: laws for laws in (BrokenLaws, SequenceLaws)}
@@ -131,15 +131,6 @@ def _breach_of_law(case: Case) -> str:
 
 def _law_name(case: Case) -> str:
     return case.failure.part.rpartition(".")[2] if case.failure is not None else ""
-
-
-def subject_of(case: Case) -> Subject | None:
-    """The case's subject, None where it cannot be imported here."""
-    try:
-        return load(case.subject)
-    except Exception:
-        # A report is written all the same, also where the subject is another machine's.
-        return None
 
 
 def release_of(subject: Subject | None) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
-from types import ModuleType
 
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
@@ -14,29 +13,30 @@ from statecheck.report.bisection import Bisection, save, with_section
 from statecheck.report.render import report_page, report_text
 from statecheck.report.scripts.script import repro_script, repro_test
 from statecheck.report.sections import TEST
+from statecheck.subject import Subject
 from statecheck.util.files import in_file_name, mark_reports, write_text
 
 _MOST_OF_ONE_INPUT = 100
 
 
-def write_report(case: Case, reports: Path, module: ModuleType, *, note: str = "") -> Path:
+def write_report(case: Case, reports: Path, subject: Subject | None, *, note: str = "") -> Path:
     """Write the files into `reports/<date>-<property>-<hash>/`; the case first. Returns the directory.
 
     Args:
-        module: the subject's module, to find where it is imported from.
+        subject: the case's, None where it cannot be imported here.
         note: a sentence to add, such as that the failure does not repeat.
     """
     directory = _directory_of(case, reports)
     case.save(directory / "case.json")
     mark_reports(reports)
-    write_text(directory / "repro.py", repro_script(case, directory, subject_root(module)))
-    test = repro_test(case)
+    write_text(directory / "repro.py", repro_script(case, directory, subject))
+    test = repro_test(case, subject)
     if test:
         write_text(directory / TEST, test)
     else:
         # This input may have been reported before, with such a file.
         (directory / TEST).unlink(missing_ok=True)
-    text = with_section(report_text(case, note), directory)
+    text = with_section(report_text(case, subject, note), directory)
     write_text(directory / "report.md", text)
     write_text(directory / "report.html", report_page(text))
     return directory
@@ -65,15 +65,3 @@ def _directory_of(case: Case, reports: Path) -> Path:
         except (OSError, ValueError):
             """It is no report of ours, and is not overwritten."""
     return directory
-
-
-def subject_root(module: ModuleType) -> Path | None:
-    """The folder that has to be on the import path to find the subject, None inside site-packages.
-
-    Of an engine with a module inside it is that module's: scripts carry what they need of the engine's adapter.
-    """
-    module = getattr(module, "__inside__", module)
-    if module.__file__ is None or "site-packages" in module.__file__:
-        return None
-    depth = module.__name__.count(".") + (1 if Path(module.__file__).name == "__init__.py" else 0)
-    return Path(module.__file__).resolve().parents[depth]

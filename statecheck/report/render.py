@@ -16,6 +16,7 @@ from statecheck.case import Case
 from statecheck.report.bisection import ROOM as ROOM_OF_BISECTION
 from statecheck.report.failure import PATHS, TYPED, Entry
 from statecheck.report.sections import Section, report_sections
+from statecheck.subject import Subject
 from statecheck.util.markdown import POLICY, code, escaped, fenced, rendered, templates
 from statecheck.util.text import visible
 
@@ -33,9 +34,9 @@ _A_SENTENCE = 400
 """Room for what is said of pieces that are left out."""
 
 
-def report_text(case: Case, note: str = "") -> str:
+def report_text(case: Case, subject: Subject | None, note: str = "") -> str:
     """The report as Markdown that an issue tracker takes, with room for when it became wrong; arguments as of `report_sections`."""
-    return markdown_of(report_sections(case, note), MOST - ROOM_OF_BISECTION)
+    return markdown_of(report_sections(case, subject, note), MOST - ROOM_OF_BISECTION)
 
 
 def markdown_of(sections: Sequence[Section], most: int = MOST) -> str:

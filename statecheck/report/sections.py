@@ -12,7 +12,7 @@ from statecheck.case.timeline import Timeline
 from statecheck.case.values import Call, Let, Name, Overwrite, Tensor
 from statecheck.execution.example import call_text
 from statecheck.report.environment import environment_table
-from statecheck.report.failure import TYPED, Entry, failure_entry, release_of, subject_of, titled
+from statecheck.report.failure import TYPED, Entry, failure_entry, release_of, titled
 from statecheck.report.scenario_timeline import LEGEND, block_tables, timeline_of
 from statecheck.report.scripts.calls import literal
 from statecheck.report.scripts.script import calls_of, repro_test
@@ -55,13 +55,12 @@ class Section:
     left_out: int = 0
 
 
-def report_sections(case: Case, note: str = "") -> list[Section]:
+def report_sections(case: Case, subject: Subject | None, note: str = "") -> list[Section]:
     """What differs in the open, the rest folded.
 
     Args:
         note: a sentence to add, such as that the failure does not repeat.
     """
-    subject = subject_of(case)
     # The call, and what it came to, stand below.
     entry = failure_entry(case, release_of(subject), note).without("call", "expected", "actual")
     # A library of sequences shows where it differs first, and no writer of bytes.
@@ -89,7 +88,7 @@ def _commands(case: Case, subject: Subject | None) -> str:
     lines = [
         f"`python repro.py` exits 1 while the defect is there and 0 once it is gone; it needs {_needs(case, subject)}."
     ]
-    if repro_test(case):
+    if repro_test(case, subject):
         lines.append(
             f"`python {' '.join(ALONE)} {TEST}` is the same as a test for pytest, to be put among the project's own."
         )

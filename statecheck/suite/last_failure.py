@@ -74,7 +74,6 @@ class LastFailure(Observer):
         return [f"an input that failed is in {path}" for path in sorted(self._pending)]
 
     def _reported(self, context: ExecutionContext, case: Case, *, flaky: bool) -> list[str]:
-        module = context.subject.module
         fresh = partial(InWorker, context.subject.name, context.port.device, spare=False)
         diagnosis = diagnose(case, Scene(context.subject, context.port, fresh, context.earlier))
         near = context.subject.known_defects.nearest(diagnosis.case)
@@ -87,7 +86,7 @@ class LastFailure(Observer):
             *([near] if near else []),
         ]
         try:
-            directory = write_report(case, self._reports, module, note=note)
+            directory = write_report(case, self._reports, context.subject, note=note)
         except OSError as error:
             print_case(case)
             why = error.strerror or error

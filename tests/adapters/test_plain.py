@@ -312,8 +312,8 @@ def stored_wrongly(name: str) -> Case:
 @pytest.mark.slow
 def test_a_script_of_states_replays_them_on_the_port_that_it_names(tmp_path: Path) -> None:
     with broken(tmp_path, STORED) as name:
-        script = tmp_path / "repro.py"
-        script.write_text(repro_script(stored_wrongly(name), tmp_path, tmp_path), encoding="utf-8")
+        script, case = tmp_path / "repro.py", stored_wrongly(name)
+        script.write_text(repro_script(case, tmp_path, load(name)), encoding="utf-8")
     subjects: tuple[dict[str, str], ...] = (
         {},
         {"SUBJECT": "broken_port", "SUBJECT_PATH": str(tmp_path)},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from statecheck.case import Case
 from statecheck.case.failure import Failure, failure_of, outcome_difference, raised_instead, stated
 from statecheck.case.values import Call, DType, Expected, Outcome, Raised, Refusal, Step, call, record
+from statecheck.subject.loading import load
 from statecheck.subject.profile import Profile
 from subjects import KnownDeviation, Subject
 
@@ -133,3 +134,11 @@ def in_order(case: Case, schedule: str) -> Case:
         for step in case.steps
     )
     return replace(case, steps=tuple(steps))
+
+
+def subject_of(case: Case) -> Subject | None:
+    """The case's subject, None where it cannot be imported here."""
+    try:
+        return load(case.subject)
+    except ValueError:
+        return None

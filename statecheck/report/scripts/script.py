@@ -25,7 +25,7 @@ from statecheck.case import Case
 from statecheck.case.bucket import ExecutedCall, scenarios
 from statecheck.case.values import Call, Outcome, Raised, Record, Returned
 from statecheck.report.environment import revision
-from statecheck.report.failure import headline, release_of, should_hold, subject_of, titled
+from statecheck.report.failure import headline, release_of, should_hold, titled
 from statecheck.report.scripts.calls import PlainCalls, plain_calls
 from statecheck.subject import Subject
 from statecheck.subject.subject import SequenceChoices
@@ -75,6 +75,18 @@ def patched(function):
 interpreter._patch_lang = patched"""
 
 
+def subject_root(subject: Subject) -> Path | None:
+    """The folder that has to be on the import path to find the subject, None inside site-packages.
+
+    Of an engine with a module inside it is that module's: scripts carry what they need of the engine's adapter.
+    """
+    module = getattr(subject.module, "__inside__", subject.module)
+    if module.__file__ is None or "site-packages" in module.__file__:
+        return None
+    depth = module.__name__.count(".") + (1 if Path(module.__file__).name == "__init__.py" else 0)
+    return Path(module.__file__).resolve().parents[depth]
+
+
 def calls_of(case: Case, subject: Subject | None) -> PlainCalls | None:
     """The case as straight-line code, None where that does not show it."""
     with suppress(ValueError):
@@ -82,15 +94,15 @@ def calls_of(case: Case, subject: Subject | None) -> PlainCalls | None:
     return None
 
 
-def repro_script(case: Case, directory: Path, subject_root: Path | None) -> str:
+def repro_script(case: Case, directory: Path, subject: Subject | None) -> str:
     """The script's text.
 
     Args:
         directory: where the script will stand; the path to the subject is written relative to it.
-        subject_root: the folder to import the subject from, None where it is installed.
+        subject: the case's, None where it cannot be imported here.
     """
-    root = os.path.relpath(subject_root, directory) if subject_root else ""
-    subject = subject_of(case)
+    folder = subject_root(subject) if subject is not None else None
+    root = os.path.relpath(folder, directory) if folder is not None else ""
     if case.model and subject is not None:
         return sequence_script(case, subject, root)
     plain = calls_of(case, subject)
@@ -123,6 +135,7 @@ def _script_of_calls(case: Case, subject: Subject | None, plain: PlainCalls, roo
     imports += ["from pathlib import Path", *plain.imports]
     return framed(
         case,
+        subject,
         imports=imports,
         helpers=plain.helpers,
         body="\n".join(plain.lines),
@@ -133,14 +146,14 @@ def _script_of_calls(case: Case, subject: Subject | None, plain: PlainCalls, roo
     )
 
 
-def framed(case: Case, *, imports: list[str], body: str, **values: Any) -> str:
+def framed(case: Case, subject: Subject | None, *, imports: list[str], body: str, **values: Any) -> str:
     """What every straight-line script has around its lines."""
     ends = case.failure is not None and case.failure.kind in ("fault", "hang")
     imports = [*imports, *(["import signal"] if ends else [])]
-    return _filled("script.py.j2", case, ends=ends, imports="\n".join(imports), body=body, **values)
+    return _filled("script.py.j2", case, subject, ends=ends, imports="\n".join(imports), body=body, **values)
 
 
-def _filled(template: str, case: Case, **values: Any) -> str:
+def _filled(template: str, case: Case, subject: Subject | None, **values: Any) -> str:
     """A script, which begins with what is said of the case; a line of the template that is only a block leaves no line behind."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -156,16 +169,16 @@ def _filled(template: str, case: Case, **values: Any) -> str:
     }
     return environment.get_template(template).render(
         case=case,
-        headline=headline(case, release_of(subject_of(case))),
+        headline=headline(case, release_of(subject)),
         should_hold=should_hold(case),
         call=shorten(case.failure.shown, _LONGEST_CALL) if case.failure is not None else "",
         **values,
     )
 
 
-def repro_test(case: Case) -> str:
+def repro_test(case: Case, subject: Subject | None) -> str:
     """The same as a test of the project, which imports the project alone; "" where straight-line code does not show it."""
-    plain = calls_of(case, subject_of(case))
+    plain = calls_of(case, subject)
     if plain is None or (case.failure is not None and case.failure.kind in ("fault", "hang")):
         return ""
     return test_of(case, plain)
@@ -214,6 +227,7 @@ def _replaying_script(case: Case, subject: Subject | None, root: str) -> str:
     return _filled(
         "replayed.py.j2",
         case,
+        subject,
         needs=f"Needs {takes}. To try another copy of it: {other}",
         root=root,
         many=len(files),
@@ -375,17 +389,19 @@ def sequence_script(case: Case, subject: Subject, root: str) -> str:
             body = "".join(_of_library(case, choices.script))
     if not body:
         body = "\n".join(_of_port(case, choices, subject.module.__name__, root)) + "\n"
-    return framed_sequence(body, case, choices.tolerance)
+    return framed_sequence(body, case, subject)
 
 
-def framed_sequence(body: str, case: Case, tolerance: float) -> str:
+def framed_sequence(body: str, case: Case, subject: Subject) -> str:
     """Lines that call `compare` and `equal`, with what defines these, and with the exit codes."""
+    assert subject.sequences is not None
     last = case.actual[-1] if case.actual else None
     raised = last.exception if isinstance(last, Raised) else ""
     return framed(
         case,
+        subject,
         imports=["import os", "import sys", "import traceback", _NUMBERS],
-        helpers=_COMPARISONS.replace("TOLERANCE_OF_PORT", repr(tolerance)),
+        helpers=_COMPARISONS.replace("TOLERANCE_OF_PORT", repr(subject.sequences.tolerance)),
         body=body,
         prepared="",
         # An exception, where no comparison is wrong, is the defect itself if it is the recorded one.

@@ -15,6 +15,7 @@ from mlx_lm.models.cache import KVCache
 
 from statecheck.case import Case
 from statecheck.report.scripts.script import framed_sequence
+from statecheck.subject import load
 from subjects.sequences import mlx_lm as port
 from subjects.sequences.mlx_lm import generation
 from subjects.sequences.mlx_lm.context import MlxContext
@@ -113,7 +114,7 @@ def test_a_case_becomes_a_script_of_twenty_lines_that_needs_the_library_alone() 
     ]
     lines = port.script(CORRECT, 0, {}, operations)
     case = Case("toys/extend", "Toys extend.", "mlx_lm", (), (), (), None)
-    done = run_fresh("-I", "-c", framed_sequence(lines, case, port.TOLERANCE))
+    done = run_fresh("-I", "-c", framed_sequence(lines, case, load("mlx_lm")))
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(lines.splitlines()) <= 20
     *seen, verdict = done.stdout.splitlines()

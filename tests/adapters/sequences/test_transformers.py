@@ -15,6 +15,7 @@ import numpy as np
 
 from statecheck.case import Case
 from statecheck.report.scripts.script import framed_sequence
+from statecheck.subject import load
 from subjects.sequences import transformers as port
 from subjects.sequences.transformers import weights
 from tests.helpers.processes import run_fresh
@@ -163,7 +164,7 @@ def test_a_case_becomes_a_script_of_twenty_lines_that_needs_the_library_alone() 
     ]
     lines = port.script(CORRECT, 0, {}, operations)
     case = Case("toys/extend", "Toys extend.", "transformers", (), (), (), None)
-    done = run_fresh("-I", "-c", framed_sequence(lines, case, port.TOLERANCE))
+    done = run_fresh("-I", "-c", framed_sequence(lines, case, load("transformers")))
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(lines.splitlines()) <= 20
     *seen, verdict = done.stdout.splitlines()

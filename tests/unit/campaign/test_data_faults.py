@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -30,7 +29,7 @@ _TEST = "def test_fails() -> None:\n    assert False\n"
 
 def test_the_coordinator_writes_a_case_that_its_worker_could_not(tmp_path: Path) -> None:
     state = a_state([], first_seen={"date": "2026-11-25", "commit": "0123"})
-    state.keeper = CorpusWriter(tmp_path / "corpus", tmp_path, lambda: ModuleType("toy"), state.warn)
+    state.keeper = CorpusWriter(tmp_path / "corpus", tmp_path, lambda: None, state.warn)
     case = a_case()
     state.find(Found((bucket_of(case).id,), case.to_data(), "", "", ""), 1.0)
     (bucket,) = state.buckets.values()
@@ -62,7 +61,7 @@ def test_pytest_collects_what_stands_in_reports_only_where_it_is_named(tmp_path:
 
 
 def test_the_first_report_in_a_folder_keeps_pytest_from_collecting_it(tmp_path: Path) -> None:
-    write_report(a_case(), tmp_path / "reports", sys.modules[__name__])
+    write_report(a_case(), tmp_path / "reports", None)
     assert "collect_ignore_glob" in (tmp_path / "reports" / "conftest.py").read_text(encoding="utf-8")
 
 

@@ -34,7 +34,7 @@ from statecheck.execution.registry import Property, load_properties
 from statecheck.kernels import triton_mode
 from statecheck.report.render import report_text
 from subjects import load
-from tests.helpers.cases import a_case, a_property
+from tests.helpers.cases import a_case, a_property, subject_of
 from tests.helpers.hunts import hunting
 from tests.helpers.modules import ROOT, module
 from tests.helpers.observers import FailureLog
@@ -326,7 +326,7 @@ def test_an_exception_has_the_line_of_the_port_that_it_came_from(tmp_path: Path)
     assert "IndexError: list index out of range (raising_port.py:2 in first), but should be" in case.message
     assert line_of(Case.from_json(case.to_json()).actual[0]) == "first: return values[len(values)]"
     assert outcome == replace(outcome, at=None)
-    assert str(tmp_path) not in report_text(case)
+    assert str(tmp_path) not in report_text(case, subject_of(case))
 
 
 def test_two_lines_that_raise_alike_are_two_buckets_and_two_causes(tmp_path: Path) -> None:

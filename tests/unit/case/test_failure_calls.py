@@ -21,7 +21,7 @@ from statecheck.report.failure import failure_entry
 from statecheck.report.render import report_text
 from subjects import Subject
 from subjects.plain import adapted
-from tests.helpers.cases import a_property
+from tests.helpers.cases import a_property, subject_of
 
 PACKED = Packed((5, 3), 2)
 
@@ -75,7 +75,7 @@ def test_a_condition_on_right_outcomes_shows_all_calls_and_no_difference() -> No
     shown = "chunk_offsets(cu_seqlens=[0, 5], chunk_size=4); chunk_offsets(cu_seqlens=[0, 9], chunk_size=4)"
     assert case.message == f"the two results differ, but should be the same [{shown}]"
     assert not {"expected", "actual"} & dict(failure_entry(case).rows).keys()
-    text = report_text(case)
+    text = report_text(case, subject_of(case))
     assert "## Calls, each of which is right alone" in text
     assert "difference" not in text
     assert "\nexpected " not in text

@@ -14,7 +14,7 @@ from statecheck.case import Case
 from statecheck.case.values import call
 from statecheck.cli import main as cli
 from statecheck.report.scripts.script import repro_script
-from tests.helpers.cases import a_case, toy
+from tests.helpers.cases import a_case, subject_of, toy
 from tests.helpers.hostile_records import (
     CASES,
     FILES,
@@ -140,7 +140,7 @@ def test_a_script_calls_nothing_that_the_subject_only_imports(tmp_path: Path) ->
     (tmp_path / "imports_system.py").write_text("from os import system\n", encoding="utf-8")
     case = a_case(subject="imports_system", steps=(call("system", command=f"touch {MARKER}"),))
     script = tmp_path / "repro.py"
-    script.write_text(repro_script(case, tmp_path, tmp_path), encoding="utf-8")
+    script.write_text(repro_script(case, tmp_path, subject_of(case)), encoding="utf-8")
     done = run_fresh(script, cwd=tmp_path)
     assert done.returncode == 2
     assert "<built-in function system> is no function of the project" in done.stdout

@@ -28,7 +28,7 @@ from statecheck.report.files import write_report
 from statecheck.report.render import report_text
 from statecheck.workers import limits
 from subjects import Subject, load
-from tests.helpers.cases import a_case
+from tests.helpers.cases import a_case, subject_of
 from tests.helpers.modules import ROOT
 from tests.helpers.planted import Variant, broken_subject
 from tests.helpers.processes import alive, gone, run_python
@@ -86,7 +86,7 @@ def search(variant: Variant, name: str, folder: Path, *, sanitized: bool, exampl
 
 def script_says(found: Found, folder: Path, subject: str = "", path: Path | None = None) -> int:
     """The exit code of the case's `repro.py` in `folder`, about the broken copy or another subject."""
-    directory = write_report(found.case, folder, load("impl").module)
+    directory = write_report(found.case, folder, load("impl"))
     variables = os.environ | {"SUBJECT": subject or found.subject, "SUBJECT_PATH": str(path or found.folder)}
     return run_python(directory / "repro.py", env=variables).returncode
 
@@ -115,7 +115,7 @@ def test_a_wrong_byte_is_traced_to_the_program_the_call_and_the_line_that_wrote_
 
 
 def test_the_report_says_who_did_it(behind: Found) -> None:
-    assert f"## Who did it\n\n{behind.case.finding}" in report_text(behind.case)
+    assert f"## Who did it\n\n{behind.case.finding}" in report_text(behind.case, subject_of(behind.case))
 
 
 def test_a_race_is_told_with_both_programs_and_lines(in_place: Found) -> None:

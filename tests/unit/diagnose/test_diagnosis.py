@@ -29,7 +29,7 @@ from statecheck.execution.run import rules_of
 from statecheck.report.scripts.script import repro_script
 from statecheck.workers.port import InWorker
 from subjects import Subject, load
-from tests.helpers.cases import a_case
+from tests.helpers.cases import a_case, subject_of
 from tests.helpers.modules import module
 from tests.helpers.processes import run_python
 from tests.helpers.slow import slow_after
@@ -114,7 +114,7 @@ def found_on(folder: Path, body: str, *, flags: bool = False) -> Iterator[Found]
 
 def script_code(case: Case, folder: Path, *arguments: str) -> tuple[int, str]:
     script = folder / "repro.py"
-    script.write_text(repro_script(case, folder, folder), encoding="utf-8")
+    script.write_text(repro_script(case, folder, subject_of(case)), encoding="utf-8")
     done = run_python(script, *arguments)
     return done.returncode, done.stdout
 

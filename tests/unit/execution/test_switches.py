@@ -98,7 +98,7 @@ def explained_in(found: Found) -> Case:
 
 
 def test_the_script_has_statecheck_replay_it(early: Found, tmp_path: Path) -> None:
-    directory = write_report(explained_in(early), tmp_path, early.port.subject.module)
+    directory = write_report(explained_in(early), tmp_path, early.port.subject)
 
     def says(**variables: str) -> int:
         return run_python(directory / "repro.py", env=os.environ | variables).returncode

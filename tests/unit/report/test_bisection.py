@@ -12,7 +12,7 @@ from statecheck.report.bisection import FILE, ROOM, TITLE, Bisection, TriedRelea
 from statecheck.report.files import add_bisection, write_report
 from statecheck.report.render import MOST, report_text
 from subjects import load
-from tests.helpers.cases import a_case
+from tests.helpers.cases import a_case, subject_of
 from tests.helpers.modules import module
 
 VERDICTS = {
@@ -77,7 +77,7 @@ def test_what_gave_no_verdict_is_neither_right_nor_wrong() -> None:
 def reported(folder: Path) -> Path:
     with module(folder, "toy_halves", "def halved(x):\n    return x // 2\n"):
         case = a_case(subject="toy_halves", steps=(call("halved", x=4),))
-        return write_report(case, folder / "reports", load("toy_halves").module)
+        return write_report(case, folder / "reports", load("toy_halves"))
 
 
 def test_a_report_says_nothing_before_it_is_known(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_report_has_room_for_it(tmp_path: Path) -> None:
     save(tmp_path, bisected("+-" * 300))
     case = a_case(steps=(*(call("divide", x=int32(range(300)), y=n) for n in range(200)),)[:1])
     big = replace(case, steps=case.steps * 200, expected=case.expected * 200, actual=case.actual * 200)
-    text = with_section(report_text(big), tmp_path)
+    text = with_section(report_text(big, subject_of(big)), tmp_path)
     assert len((tmp_path / FILE).read_text(encoding="utf-8")) <= ROOM
     assert ROOM < len(text) <= MOST
     assert "570 older rows are left out here." in text

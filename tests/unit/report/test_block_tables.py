@@ -125,7 +125,7 @@ def test_a_timeline_comes_back_from_json_as_it_was(timeline: Timeline) -> None:
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a case with a timeline."""
     case = replace(a_case(), timeline=STORY, failure=stated("a < b \x1b[0m", "should be `c`"))
-    return write_report(case, tmp_path_factory.mktemp("story"), pytest, note="A <b>note</b>.")
+    return write_report(case, tmp_path_factory.mktemp("story"), None, note="A <b>note</b>.")
 
 
 def page(report: Path) -> Element:

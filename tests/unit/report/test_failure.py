@@ -14,7 +14,7 @@ from statecheck.case.values import Name, Outcome, Raised, Returned, call, record
 from statecheck.report.failure import Entry, failure_entry, headline, should_hold
 from statecheck.report.render import GITHUB, entry_lines, github_annotations, report_text
 from statecheck.report.scripts.script import repro_script
-from tests.helpers.cases import a_case
+from tests.helpers.cases import a_case, subject_of
 from tests.helpers.modules import ROOT
 
 SENTENCE = "After a reordering, as beams do it, each sequence goes on as a fresh run over the tokens that it has now."
@@ -57,7 +57,9 @@ def test_a_report_names_the_law_and_not_a_reordering_that_did_not_happen(
     case = replace(case, failure=failure)
     assert should_hold(case).startswith(words)
     assert should_hold(case).endswith("(sequences/reorder)")
-    assert "reorder" not in report_text(case).partition("## ")[0].replace("sequences/reorder", "")
+    assert "reorder" not in report_text(case, subject_of(case)).partition("## ")[0].replace(
+        "sequences/reorder", ""
+    )
 
 
 def test_each_saved_case_of_an_engine_names_a_law() -> None:
@@ -93,8 +95,8 @@ def test_the_headline_is_the_first_line_of_a_report_a_script_and_what_pytest_pri
     )
     line = "toy: divide: result = 2, but should be 3"
     assert headline(case) == line
-    assert report_text(case).startswith(f"# {line}\n")
-    assert repro_script(case, tmp_path, None).startswith(f'"""{line}\n')
+    assert report_text(case, subject_of(case)).startswith(f"# {line}\n")
+    assert repro_script(case, tmp_path, subject_of(case)).startswith(f'"""{line}\n')
     assert list(entry_lines(failure_entry(case).brief)) == [
         line,
         "  should hold  Toys divide. (toys/divide)",

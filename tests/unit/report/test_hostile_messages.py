@@ -7,7 +7,6 @@ import io
 import re
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
@@ -45,8 +44,6 @@ MESSAGES = {
     "an attribute": '" onmouseover="alert(1)" \' onfocus=\'alert(1)',
     "the end of a docstring": '"""\nimport os\nos._exit(7)\n"""\\N{BULLET}\\',
 }
-NOWHERE = ModuleType("toy")
-NOWHERE.__file__ = None
 every_message = pytest.mark.parametrize("message", MESSAGES.values(), ids=list(MESSAGES))
 _CONTROLS = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -130,7 +127,7 @@ def test_an_annotation_of_github_is_one_line_and_the_only_command(
 
 @every_message
 def test_a_report_in_markdown_has_no_markup_of_the_subject_s(tmp_path: Path, message: str) -> None:
-    text = (write_report(shown(message), tmp_path, NOWHERE, note=message) / "report.md").read_text(
+    text = (write_report(shown(message), tmp_path, None, note=message) / "report.md").read_text(
         encoding="utf-8"
     )
     # As an issue tracker does: it takes HTML, and fetches pictures.
@@ -165,7 +162,7 @@ OURS = [
 
 @every_message
 def test_a_report_as_a_page_loads_and_runs_nothing(tmp_path: Path, message: str) -> None:
-    folder = write_report(shown(message), tmp_path, NOWHERE, note=message)
+    folder = write_report(shown(message), tmp_path, None, note=message)
     found = elements((folder / "report.html").read_text(encoding="utf-8"))
     assert harmful(found) == []
     assert [one.get("content") for one in found if one.get("http-equiv") == "Content-Security-Policy"]
@@ -192,7 +189,7 @@ def test_a_summary_in_markdown_has_no_markup_of_the_subject_s(tmp_path: Path, me
 
 @every_message
 def test_a_script_has_what_was_said_in_its_docstring_and_nowhere_else(tmp_path: Path, message: str) -> None:
-    folder = write_report(shown(message), tmp_path, NOWHERE)
+    folder = write_report(shown(message), tmp_path, None)
     tree = ast.parse((folder / "repro.py").read_text(encoding="utf-8"))
     first, second, *_ = tree.body
     assert isinstance(first, ast.Expr)

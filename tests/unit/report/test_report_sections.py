@@ -33,7 +33,7 @@ from statecheck.report.failure import rule_of, served_text
 from statecheck.report.render import MOST, report_body, report_page, report_text
 from statecheck.subject import is_documented
 from subjects.plain import adapted
-from tests.helpers.cases import a_case, case_of
+from tests.helpers.cases import a_case, case_of, subject_of
 from tests.helpers.hunts import hunt
 from tests.unit.campaign.nightly_examples import TIMELINE, parsed
 
@@ -62,11 +62,11 @@ def wrong_value(step: Call, **changes: Any) -> Case:
 @pytest.mark.parametrize(("right", "wrong"), [(0, 1), (3, 1), (3_000, 1), (1, 3_000), (0, 3_000)])
 @pytest.mark.slow
 def test_a_report_can_be_pasted(right: int, wrong: int) -> None:
-    assert len(report_text(many_calls(right, wrong))) <= MOST
+    assert len(report_text(many_calls(right, wrong), subject_of(many_calls(right, wrong)))) <= MOST
 
 
 def test_calls_that_differ_stand_in_the_open_and_others_are_folded() -> None:
-    text = report_text(many_calls(3, 1))
+    text = report_text(many_calls(3, 1), subject_of(many_calls(3, 1)))
     (folded,) = FOLDED.finditer(text)
     assert folded[1] == "3 other calls, which came out as the rules expect"
     assert ["`divide(x=2" in part for part in (folded[0], FOLDED.sub("", text))] == [True, False]
@@ -75,7 +75,7 @@ def test_calls_that_differ_stand_in_the_open_and_others_are_folded() -> None:
 
 @pytest.mark.slow
 def test_a_report_says_how_much_it_leaves_out_and_where_that_is() -> None:
-    text = report_text(many_calls(3_000, 1))
+    text = report_text(many_calls(3_000, 1), subject_of(many_calls(3_000, 1)))
     (left_out,) = re.findall(r"\*\*([\d,]+) more calls left out here, so that", text)
     shown = text.count("```text\nactual ")
     assert shown + int(left_out.replace(",", "")) == 3_000
@@ -84,7 +84,7 @@ def test_a_report_says_how_much_it_leaves_out_and_where_that_is() -> None:
 
 @pytest.mark.slow
 def test_what_says_how_to_run_it_again_is_never_left_out() -> None:
-    text = report_text(many_calls(1, 3_000))
+    text = report_text(many_calls(1, 3_000), subject_of(many_calls(1, 3_000)))
     assert "## Run it again\n" in text
     assert "## Environment\n" in text
 
@@ -94,7 +94,7 @@ def test_a_long_input_is_folded_and_stays_python() -> None:
     written = Overwrite("pool0", bytes(range(250)) * 160)
     case = a_case()
     long = replace(case, steps=(pool, *case.steps, written))
-    text = report_text(long)
+    text = report_text(long, subject_of(long))
     (block,) = re.findall(r"```python\n(.*?)\n```", text, re.DOTALL)
     assert len(block) < 1_000
     assert "pool0[...] = ...  # " in block
@@ -105,7 +105,7 @@ def test_a_long_input_is_folded_and_stays_python() -> None:
 
 
 def test_folds_of_a_report_are_folds_of_its_page() -> None:
-    body = parsed(report_page(report_text(many_calls(3, 1))))[1]
+    body = parsed(report_page(report_text(many_calls(3, 1), subject_of(many_calls(3, 1)))))[1]
     (fold,) = body.iter("{http://www.w3.org/1999/xhtml}details")
     assert fold[0].text == "3 other calls, which came out as the rules expect"
 
@@ -196,7 +196,7 @@ def test_a_report_shows_how_the_port_s_own_function_was_called() -> None:
     case = with_own_calls(case_of(subject, "cpu", OFFSETS), subject)
     own = "chunk_offsets(cu_seqlens=[0, 5], chunk_size=4)"
     assert case.own_calls == (own,)
-    text = report_text(case)
+    text = report_text(case, subject_of(case))
     open_ = FOLDED.sub("", text)
     assert f"`{own}`\n```text" in open_
     # Once: a single call needs no list, and a vector of a few elements no mark.

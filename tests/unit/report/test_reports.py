@@ -24,7 +24,7 @@ from statecheck.report.render import report_text
 from statecheck.report.sections import input_sections
 from statecheck.util.files import mark_reports
 from subjects import load
-from tests.helpers.cases import a_case, case_of
+from tests.helpers.cases import a_case, case_of, subject_of
 from tests.helpers.modules import module
 from tests.unit.report.defects import (
     DEFECTS,
@@ -45,7 +45,7 @@ def written(folder: Path, device: str = "cpu", **changes: object) -> tuple[Case,
     with module(folder, "toy_reported", source(DEFECTS[5])):
         case = falsified("toy_reported", device, *DEFECTS[5].steps)
         case = replace(case, **changes)  # type: ignore[arg-type]
-        return case, write_report(case, folder / "reports", load("toy_reported").module, note="A note.")
+        return case, write_report(case, folder / "reports", load("toy_reported"), note="A note.")
 
 
 def test_a_report_has_its_files_in_a_folder_of_date_property_and_hash(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_mark_stands_below_the_first_element_that_differs() -> None:
     numbers = list(range(95, 125))
     changed = [*numbers[:20], -1, *numbers[21:25], -1]
     case = a_case(expected=(Returned(int32(numbers)),), actual=(Returned(int32(changed)),))
-    lines = report_text(case).splitlines()
+    lines = report_text(case, subject_of(case)).splitlines()
     (mark,) = [number for number, line in enumerate(lines) if line.lstrip().startswith("^")]
     column = lines[mark].index("^")
     assert (lines[mark - 2][column:].split(",")[0], lines[mark - 1][column:].split(",")[0]) == ("115", "-1")
@@ -130,7 +130,7 @@ def test_a_mark_stands_below_the_first_element_that_differs() -> None:
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
 def test_the_input_of_a_report_is_python(device: str, defect: DefectiveModule) -> None:
     case = case_of(load("impl"), device, *defect.steps)
-    (block,) = re.findall(r"```python\n(.*?)\n```", report_text(case), re.DOTALL)
+    (block,) = re.findall(r"```python\n(.*?)\n```", report_text(case, subject_of(case)), re.DOTALL)
     assert isinstance(ast.parse(block).body[-1], ast.Expr)
 
 

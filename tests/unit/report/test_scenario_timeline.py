@@ -14,7 +14,7 @@ from statecheck.case.values import Call, Outcome, Raised, Returned, call, record
 from statecheck.report.failure import served_text
 from statecheck.report.render import report_text
 from statecheck.report.scenario_timeline import CACHE, MOST_MOMENTS, block_tables, timeline_of
-from tests.helpers.cases import a_case
+from tests.helpers.cases import a_case, subject_of
 from tests.helpers.modules import ROOT
 
 NOTHING = record("BrokenLaws", read="nothing")
@@ -218,7 +218,7 @@ def test_the_report_has_the_table_where_it_went_wrong() -> None:
     did = decode(wrong, finding=about("read", 1, 3, *wrong))
     case = scenario(arrives("r0", 1, 2, 3, 4), prefill(), did)
     case = replace(case, expected=tuple(Returned(None) for _ in case.actual))
-    text = report_text(case)
+    text = report_text(case, subject_of(case))
     assert "<summary>Block tables over time</summary>" in text
     row = "| r0, group 1 | 2: 4 tokens r0 | **✗ 3: 3 tokens r0 (4 tokens r0) @RW** |"
     assert text.count(row) == 2

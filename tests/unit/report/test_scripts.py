@@ -29,14 +29,14 @@ from statecheck.case.values import (
 )
 from statecheck.diagnose.attribution import with_own_calls, with_own_calls_apart
 from statecheck.execution.registry import load_properties
-from statecheck.report.files import subject_root, write_report
+from statecheck.report.files import write_report
 from statecheck.report.render import report_text
 from statecheck.report.scripts.calls import plain_calls
-from statecheck.report.scripts.script import repro_script, repro_test
+from statecheck.report.scripts.script import repro_script, repro_test, subject_root
 from statecheck.report.sections import ALONE, TEST
 from statecheck.subject import Subject, load
 from statecheck.workers import limits
-from tests.helpers.cases import a_case, in_order
+from tests.helpers.cases import a_case, in_order, subject_of
 from tests.helpers.hunts import hunt
 from tests.helpers.modules import ROOT, module
 from tests.helpers.processes import run_python
@@ -87,7 +87,7 @@ def a_half(**changes: object) -> Case:
 def write(folder: Path, subject: str | None, case: Case) -> Path:
     """A script beside its subject."""
     script = folder / "repro.py"
-    script.write_text(repro_script(case, folder, folder), encoding="utf-8")
+    script.write_text(repro_script(case, folder, subject_of(case)), encoding="utf-8")
     if subject is not None:
         (folder / "toy_halves.py").write_text(subject, encoding="utf-8")
     return script
@@ -99,7 +99,7 @@ def write(folder: Path, subject: str | None, case: Case) -> Path:
 def scripts_of(folder: Path, defect: DefectiveModule) -> tuple[Case, Path]:
     with module(folder, defect.module, source(defect)):
         case = falsified(defect.module, "cpu", *defect.steps)
-        return case, write_report(case, folder / "reports", load(defect.module).module)
+        return case, write_report(case, folder / "reports", load(defect.module))
 
 
 def codes(folder: Path) -> list[int]:
@@ -146,7 +146,7 @@ def test_a_script_that_replays_exits_1_with_the_defect_and_0_without(
     tmp_path: Path, defect: DefectiveModule
 ) -> None:
     case, directory = scripts_of(tmp_path, defect)
-    assert repro_test(case) == ""
+    assert repro_test(case, subject_of(case)) == ""
     assert not (directory / TEST).exists()
     assert codes(directory) == [1, 0]
 
@@ -226,7 +226,7 @@ def test_a_script_of_a_port_needs_the_port_alone(name: str, tmp_path: Path) -> N
     with module(tmp_path, "toy_wrong_port", WRONG_PORT.format(name=name)):
         subject = load("toy_wrong_port")
         case = failing(PROPERTIES[name], subject)
-        text = repro_script(case, tmp_path, tmp_path)
+        text = repro_script(case, tmp_path, subject_of(case))
     assert f"toy_wrong_port.{name}(" in text
     assert "statecheck" not in text
     assert ("import torch" in text) == (name == "gather_block_table")
@@ -353,7 +353,7 @@ ENDED = a_half(actual=(Raised("the process ended", "signal 11", kind="fault"),))
 def test_a_script_of_a_crash_or_a_hang_says_whether_it_is_still_there(
     tmp_path: Path, code: int, subject: str
 ) -> None:
-    assert repro_test(ENDED) == ""
+    assert repro_test(ENDED, subject_of(ENDED)) == ""
     script = write(tmp_path, subject, ENDED)
     done = run(script, TIME_LIMIT="1")
     assert done.returncode == code, done
@@ -490,14 +490,15 @@ LINES = {
 
 @pytest.mark.parametrize(("case", "line"), LINES.values(), ids=LINES)
 def test_a_script_writes_values_so(case: Case, line: str, tmp_path: Path) -> None:
-    text = repro_script(case, tmp_path / "reports" / "one", tmp_path)
+    text = repro_script(case, tmp_path / "reports" / "one", subject_of(case))
     ast.parse(text)
     assert line in text
 
 
 def test_a_class_that_the_subject_lacks_is_a_plain_object(tmp_path: Path) -> None:
     with module(tmp_path, "toy_halves", HALVES):
-        text = repro_script(a_half(steps=(call("halved", x=record("Config", size=4)),)), tmp_path, tmp_path)
+        case = a_half(steps=(call("halved", x=record("Config", size=4)),))
+        text = repro_script(case, tmp_path, subject_of(case))
     assert "halved(SimpleNamespace(size=4))" in text
     assert "from types import SimpleNamespace\n" in text
 
@@ -505,7 +506,7 @@ def test_a_class_that_the_subject_lacks_is_a_plain_object(tmp_path: Path) -> Non
 @pytest.mark.parametrize("sentence", ['ends with a quote"', '"""', "a \\ backslash", "two\nlines"])
 def test_any_sentence_leaves_the_script_well_formed(sentence: str) -> None:
     for case in (a_half(sentence=sentence), replace(DEPENDENT, sentence=sentence)):
-        ast.parse(repro_script(case, Path(), None))
+        ast.parse(repro_script(case, Path(), subject_of(case)))
 
 
 ENGINE = "def divide(x, y):\n    return x // y + 1\n"
@@ -524,7 +525,11 @@ SUBJECT = Subject("toy_adapter", sys.modules[__name__], release="1.2", is_adapte
 def test_a_script_calls_the_project_behind_an_adapter(tmp_path: Path) -> None:
     with module(tmp_path, "toy_engine", ENGINE), module(tmp_path, "toy_adapter", ADAPTER):
         case = a_half(subject="toy_adapter", steps=(call("divide", x=6, y=2),), actual=(Returned(4),))
-        texts = [repro_script(case, tmp_path, tmp_path), repro_test(case), report_text(case)]
+        texts = [
+            repro_script(case, tmp_path, subject_of(case)),
+            repro_test(case, subject_of(case)),
+            report_text(case, subject_of(case)),
+        ]
     assert [("toy_engine.divide(6, 2)" in text, "import toy_adapter" in text) for text in texts[:2]] == [
         (True, False)
     ] * 2
@@ -550,7 +555,7 @@ def test_an_adapter_that_wraps_a_function_stands_between(tmp_path: Path) -> None
 
 def test_the_root_of_a_subject_is_the_folder_to_import_it_from(tmp_path: Path) -> None:
     with module(tmp_path, "toy_rooted", "") as name:
-        roots = [subject_root(one) for one in (load("impl").module, load(name).module, pytest)]
+        roots = [subject_root(one) for one in (load("impl"), load(name), load("pytest"))]
     assert roots == [ROOT, tmp_path.resolve(), None]
 
 
@@ -563,7 +568,7 @@ def test_the_test_fails_with_the_defect_and_passes_without(tmp_path: Path) -> No
         folder = tmp_path / name
         folder.mkdir()
         (folder / "toy_halves.py").write_text(subject, encoding="utf-8")
-        (folder / TEST).write_text(repro_test(a_half()), encoding="utf-8")
+        (folder / TEST).write_text(repro_test(a_half(), load("toy_halves")), encoding="utf-8")
         line = [sys.executable, *ALONE, "-p", "no:cacheprovider", "-q", TEST]
         environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": ""}
         done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -573,7 +578,7 @@ def test_the_test_fails_with_the_defect_and_passes_without(tmp_path: Path) -> No
 
 def test_a_report_has_the_test_and_the_command_that_runs_it(tmp_path: Path) -> None:
     with module(tmp_path, "toy_halves", HALVES):
-        folder = write_report(a_half(), tmp_path / "reports", load("toy_halves").module)
+        folder = write_report(a_half(), tmp_path / "reports", load("toy_halves"))
     text = (folder / "report.md").read_text(encoding="utf-8")
     assert (folder / TEST).is_file()
     assert f"`python {' '.join(ALONE)} {TEST}`" in text
@@ -590,7 +595,7 @@ def test_a_test_of_memory_compares_what_was_written(tmp_path: Path) -> None:
     (tmp_path / "toy_halves.py").write_text(
         "def filled(pool):\n    pool[:4] = __import__('torch').arange(4)\n"
     )
-    text = repro_script(case, tmp_path, tmp_path)
+    text = repro_script(case, tmp_path, subject_of(case))
     assert "wanted[1:4] = torch.tensor([1, 2, 3], dtype=wanted.dtype)" in text
     (tmp_path / "repro.py").write_text(text, encoding="utf-8")
     assert run(tmp_path / "repro.py").returncode == 0

@@ -128,7 +128,7 @@ def run_script(script: Path, folder: Path, *arguments: str, **variables: str) ->
 
 
 def reported(subject: Subject, case: Case, folder: Path) -> Path:
-    return write_report(case, folder / "reports", subject.module) / "repro.py"
+    return write_report(case, folder / "reports", subject) / "repro.py"
 
 
 @pytest.mark.parametrize("name", DEFECTS)

@@ -286,7 +286,7 @@ def reported(tmp_path: Path) -> tuple[BucketRecord, Path]:
     """A bucket with everything that a campaign writes of it, of a subject whose fault is still there."""
     case = a_case(subject="toy_divides", actual=(Returned(2),), device="cpu")
     with module(tmp_path, "toy_divides", DIVIDE):
-        folder = write_report(case, tmp_path / "reports", load("toy_divides").module)
+        folder = write_report(case, tmp_path / "reports", load("toy_divides"))
     file = case.save(tmp_path / "corpus" / "toys/divide-00000000ff.json")
     return a_bucket(255, case, corpus=str(file), report=folder.name), tmp_path
 
