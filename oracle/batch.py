@@ -2,8 +2,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, Literal, NamedTuple
 
-from oracle.errors import Refused, require, require_int
-from oracle.rules import rule
+from oracle.rules import Refused, require, require_int, rule
 
 
 def require_starts(argument: str, starts: Sequence[int]) -> None:

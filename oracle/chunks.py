@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from oracle.batch import query_lens, require_starts
-from oracle.errors import require, require_int
-from oracle.rules import rule
+from oracle.rules import require, require_int, rule
 from oracle.types import PAD_SLOT_ID
 
 CONV_BLOCK_M: Final = 8

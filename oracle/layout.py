@@ -4,8 +4,7 @@ from itertools import pairwise
 from math import prod
 from typing import Final, Literal
 
-from oracle.errors import Refused, require, require_int
-from oracle.rules import rule
+from oracle.rules import Refused, require, require_int, rule
 from oracle.types import NULL_BLOCK_ID
 
 Layout = Literal["SD", "DS"]

@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from oracle.errors import require
 from oracle.laws import law
+from oracle.rules import require
 
 Tokens = tuple[int, ...]
 Place = tuple[int, int]

@@ -1,5 +1,4 @@
-from oracle.errors import Refused, require, require_int
-from oracle.rules import rule
+from oracle.rules import Refused, require, require_int, rule
 from oracle.types import divide
 
 ConvShape = tuple[int, int]

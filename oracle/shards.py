@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from oracle.errors import Refused, require, require_int
-from oracle.rules import rule
+from oracle.rules import Refused, require, require_int, rule
 
 LAYERS: Final = 2
 Numbers = tuple[int, ...]

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from oracle.errors import require
-from oracle.rules import rule
+from oracle.rules import require, rule
 
 Memory = Mapping[str, bytes]
 """The bytes of each pool, by its name."""

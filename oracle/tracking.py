@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from oracle.errors import require, require_int
-from oracle.rules import rule
+from oracle.rules import require, require_int, rule
 from oracle.types import cdiv
 
 

@@ -2,8 +2,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from oracle.errors import Refused, require, require_int
-from oracle.rules import rule
+from oracle.rules import Refused, require, require_int, rule
 from oracle.variants import Variants
 
 PAD_SLOT_ID: Final = -1

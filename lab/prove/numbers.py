@@ -20,7 +20,7 @@ import z3
 from lab.prove.paths import OutOfReach, Path, Term, Unreachable, as_term, concrete, is_symbolic
 from oracle import layout, types
 from oracle.align import decisions, memory, pointers
-from oracle.errors import Refused
+from oracle.rules import Refused
 from statecheck.reference.situations import unwatched
 
 _MODULES = (decisions, layout, memory, pointers, types)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import prod
 
-from oracle.errors import require, require_int
+from oracle.rules import require, require_int
 
 
 def require_buffer(size: Sequence[int], dtype: str, with_numpy: bool) -> None:

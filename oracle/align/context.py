@@ -7,9 +7,8 @@ from math import prod
 from typing import Final
 
 from oracle.align.memory import Kind, StateTensor, conv_rows
-from oracle.errors import Refused, require, require_int
 from oracle.layout import StateGeometry
-from oracle.rules import rule
+from oracle.rules import Refused, require, require_int, rule
 from oracle.variants import Variants
 
 _CONV_RANK: Final = 3

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from oracle.align.memory import Move
-from oracle.errors import require
-from oracle.rules import rule
+from oracle.rules import require, rule
 from oracle.types import cdiv
 from oracle.variants import Variants
 

@@ -6,9 +6,8 @@ from itertools import chain, pairwise
 from math import prod
 from typing import Literal, NamedTuple
 
-from oracle.errors import require
 from oracle.layout import StateGeometry
-from oracle.rules import rule
+from oracle.rules import require, rule
 from oracle.types import NULL_BLOCK_ID
 from oracle.variants import Variants
 

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from oracle.align.memory import Copy, Memory, Piece, Place, Pool, StateTensor, moved
-from oracle.errors import require, require_int
 from oracle.layout import ByteRun, conv_copy_run, temporal_copy_run
-from oracle.rules import rule
+from oracle.rules import require, require_int, rule
 from oracle.types import NULL_BLOCK_ID
 
 

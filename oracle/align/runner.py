@@ -7,8 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 from oracle.align.decisions import before_step, column_of
 from oracle.align.memory import Memory, Move, Pool, StateTensor, apply_moves
 from oracle.align.pointers import Entry, entries, memory_after, require_columns
-from oracle.errors import require, require_int
-from oracle.rules import rule
+from oracle.rules import require, require_int, rule
 from oracle.variants import Variants
 
 T = TypeVar("T")

@@ -6,8 +6,7 @@ from oracle.builders import batch
 from oracle.builders.batch import BuilderConfig, BuilderStep, Rows, StepRow, starts_of
 from oracle.builders.mamba2 import PositionChunks, computed_on_host, position_chunks
 from oracle.chunks import ConvPrograms, causal_conv1d_metadata
-from oracle.errors import require
-from oracle.rules import rule
+from oracle.rules import require, rule
 from oracle.types import cdiv
 
 

@@ -3,7 +3,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from oracle.batch import UNCHANGED, Split, block_table_rows, require_starts, split_decodes_and_prefills
-from oracle.errors import Refused, require, require_int
+from oracle.rules import Refused, require, require_int
 from oracle.types import NULL_BLOCK_ID
 from oracle.variants import DOCUMENTS, Variants
 

@@ -7,8 +7,7 @@ from oracle.builders import batch
 from oracle.builders.base import on_table
 from oracle.builders.batch import BuilderConfig, BuilderStep, Rows, StepRow, starts_of
 from oracle.chunks import FLA_CHUNK_SIZE, ConvPrograms, causal_conv1d_metadata, chunk_indices, chunk_offsets
-from oracle.errors import Refused, require
-from oracle.rules import rule
+from oracle.rules import Refused, require, rule
 from oracle.types import NULL_BLOCK_ID
 from oracle.variants import Variants
 

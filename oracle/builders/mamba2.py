@@ -2,8 +2,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from oracle.builders.batch import BuilderStep, StepRow, starts_of
-from oracle.errors import Refused
-from oracle.rules import rule
+from oracle.rules import Refused, rule
 
 
 class PositionChunks(NamedTuple):

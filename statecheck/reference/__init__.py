@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from oracle.errors import Refused
+from oracle.rules import Refused
 from statecheck.case.values import Call, Expected, Refusal, Returned, Tensor, Value
 from statecheck.subject.profile import DOCUMENTS, Profile
 

@@ -23,8 +23,8 @@ from oracle.align.decisions import (
 )
 from oracle.align.memory import Move, Place, StateTensor, apply_moves
 from oracle.align.pointers import entries, memory_after, require_lists
-from oracle.errors import Refused, require, require_int
 from oracle.layout import Unrepresentable, conv_state_layout
+from oracle.rules import Refused, require, require_int
 from statecheck.case.values import Address, Attribute, Call, Fake, NumPy, Record, Tensor, Value, int64, record
 from statecheck.reference import answers
 from statecheck.reference.align_values import (

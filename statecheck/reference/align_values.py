@@ -27,9 +27,8 @@ from oracle.align.context import (
 )
 from oracle.align.memory import Kind, Memory, Place, Pool, StateTensor
 from oracle.align.pointers import Entry, entries, require_capacity
-from oracle.errors import Refused
 from oracle.layout import conv_state_layout
-from oracle.rules import rule
+from oracle.rules import Refused, rule
 from statecheck.case.values import (
     ITEM_SIZES,
     Attribute,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from oracle import batch, chunks
-from oracle.errors import Refused
+from oracle.rules import Refused
 from statecheck.case.values import Record, SameAs, Tensor, Value, int32, int64
 from statecheck.reference import answers, host_vector, matrix, vector, whole
 from statecheck.reference.builders import CONV_VECTORS, conv_variant

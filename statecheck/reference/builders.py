@@ -8,8 +8,7 @@ from typing import Any
 
 from oracle.builders import base, batch, gdn
 from oracle.chunks import CONV_BLOCK_M, ConvPrograms
-from oracle.errors import require
-from oracle.rules import rule
+from oracle.rules import require, rule
 from statecheck.case.values import Call, Record, Returned, Tensor, Value, boolean, int32, int64, record
 from statecheck.reference import answer, answers, host_vector, matrix, vector
 from statecheck.subject.profile import Profile

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from oracle import layout, shapes, types
-from oracle.errors import Refused
+from oracle.rules import Refused
 from statecheck.case.values import (
     ITEM_SIZES,
     Address,

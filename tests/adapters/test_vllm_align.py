@@ -12,8 +12,8 @@ import pytest
 from oracle.align.context import CacheGroup, StateSpec, copy_capacity, num_slots
 from oracle.align.decisions import Slots, advanced, after_v2_steps, precopy_moves
 from oracle.align.memory import Move, StateTensor, state_copy
-from oracle.errors import Refused
 from oracle.layout import StateGeometry
+from oracle.rules import Refused
 from statecheck.case.values import (
     Call,
 )

@@ -10,8 +10,8 @@ import pytest
 from oracle.align import context, decisions
 from oracle.align.decisions import AfterStep, Boundary, Slots
 from oracle.align.memory import Move, Piece, Place, StateTensor, apply_moves, moved, state_copy
-from oracle.errors import Refused
 from oracle.layout import StateGeometry
+from oracle.rules import Refused
 from oracle.variants import DOCUMENTS
 from tests.oracle.worked import CONV, TEMPORAL, case, refused
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from oracle import batch, chunks, layout, shapes, types
-from oracle.errors import Refused
 from oracle.layout import ByteRun, StateGeometry, Unrepresentable
+from oracle.rules import Refused
 from oracle.variants import DOCUMENTS, Variants
 from tests.helpers.modules import ROOT
 from tests.helpers.processes import run_fresh

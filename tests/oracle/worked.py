@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from oracle.align.memory import StateTensor
-from oracle.errors import Refused
 from oracle.layout import StateGeometry
+from oracle.rules import Refused
 
 
 def case(name: str, *values: object) -> Any:

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle.errors import Refused
+from oracle.rules import Refused
 from statecheck import reference as answers
 from statecheck.case.values import (
     ITEM_SIZES,

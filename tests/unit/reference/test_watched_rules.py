@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from oracle.errors import Refused, require
-from oracle.rules import rule
+from oracle.rules import Refused, require, rule
 from statecheck.reference.situations import unwatched, watches, watches_change
 
 
