@@ -123,9 +123,6 @@ def launching(around: Around) -> Iterator[None]:
 
 def run(launch: Launched) -> None:
     """Run a launch as the state says."""
-    plain = STATE.memory is None and STATE.runner is in_turn
-    if plain and launch.compiled.native.run(launch.grid, launch.values):
-        return
     memory = Memory() if STATE.memory is None else STATE.memory(launch)
     # Integers wrap around and floats overflow without a word on a GPU.
     with np.errstate(all="ignore"):

@@ -12,7 +12,7 @@ import pickle
 import re
 import sys
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,11 @@ import triton
 
 from statecheck.kernels import arithmetic
 from statecheck.kernels.arithmetic import operation as arithmetic_of
-from statecheck.kernels.native import Native
 from statecheck.kernels.private import ASTSource, GPUTarget, get_cache_manager, passes
 from statecheck.kernels.private import native_ir as native
 from statecheck.kernels.source import tiles
 from statecheck.kernels.source.generate import written
 from statecheck.kernels.source.ir import SourcePlace, Type
-from statecheck.kernels.source.native import native as native_source
 from statecheck.kernels.source.parse import parsed
 from statecheck.kernels.source.ptx import assembly
 from statecheck.kernels.source.sites import Arithmetic, KernelModule, Site
@@ -52,8 +50,6 @@ class Compiled:
     program: Any
     """Makes the generator of one program: memory, program ids, grid, arguments."""
     source: str
-    native: Native
-    """What runs a launch that nothing watches."""
 
 
 def compiled(source: ASTSource, options: Any, backend: Any) -> Compiled:
@@ -127,17 +123,14 @@ def _key(source: ASTSource, options: Any) -> str:
 
 
 def _made(text: str) -> KernelModule:
-    functions = parsed(text)
-    # Python first: it says what is not understood.
-    return replace(written(functions), native=native_source(functions))
+    return written(parsed(text))
 
 
 def _loaded(stored: KernelModule) -> Compiled:
     scope = _scope() | {name: _realised(constant) for name, constant in stored.constants.items()}
     name = f"{GENERATED}{next(_NUMBERS)}>"
     exec(compile(stored.source, name, "exec"), scope)  # noqa: S102 - written by `generate`
-    program, fast = scope[stored.entry], Native(stored.native)
-    loaded = Compiled(stored.parameters, stored.sites, stored.branches, program, stored.source, fast)
+    loaded = Compiled(stored.parameters, stored.sites, stored.branches, scope[stored.entry], stored.source)
     _LOADED[name] = loaded
     return loaded
 

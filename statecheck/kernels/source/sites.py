@@ -62,8 +62,6 @@ class KernelModule:
     branches: tuple[SourcePlace, ...]
     """Where control has a choice: the comments `# branch <number>` of the source stand there."""
     constants: dict[str, Any]
-    native: str = ""
-    """The same as C, see `native`; "" where there is none."""
 
 
 def python_name(name: str) -> str:

@@ -490,7 +490,8 @@ LINES = {
 
 @pytest.mark.parametrize(("case", "line"), LINES.values(), ids=LINES)
 def test_a_script_writes_values_so(case: Case, line: str, tmp_path: Path) -> None:
-    text = repro_script(case, tmp_path / "reports" / "one", subject_of(case))
+    with module(tmp_path, "toy_halves", HALVES):
+        text = repro_script(case, tmp_path / "reports" / "one", load("toy_halves"))
     ast.parse(text)
     assert line in text
 
@@ -568,7 +569,7 @@ def test_the_test_fails_with_the_defect_and_passes_without(tmp_path: Path) -> No
         folder = tmp_path / name
         folder.mkdir()
         (folder / "toy_halves.py").write_text(subject, encoding="utf-8")
-        (folder / TEST).write_text(repro_test(a_half(), load("toy_halves")), encoding="utf-8")
+        (folder / TEST).write_text(repro_test(a_half(), None), encoding="utf-8")
         line = [sys.executable, *ALONE, "-p", "no:cacheprovider", "-q", TEST]
         environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": ""}
         done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
