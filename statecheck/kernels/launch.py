@@ -103,7 +103,7 @@ def watching(sanitizer: Callable[[], Sanitizer]) -> Iterator[None]:
     """
 
     def memory(launch: Launched) -> WatchedMemory:
-        return WatchedMemory(sanitizer(), launch)
+        return WatchedMemory(sanitizer(), launch.kernel, launch.grid, launch.names, launch.arguments)
 
     with running(memory=memory):
         yield

@@ -5,11 +5,11 @@ before and after it is made.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import memmove, string_at
 from functools import cache, lru_cache, partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from statecheck.kernels.sanitizer.touches import Observer, Touch
 from statecheck.kernels.sanitizer.watch import Sanitizer
 from statecheck.kernels.source.ir import dtype_of, stored_dtype
 from statecheck.kernels.source.sites import Site
-
-if TYPE_CHECKING:
-    from statecheck.kernels.launch import Launched
 
 Array = NDArray[Any]
 Program = tuple[int, int, int]
@@ -404,14 +401,16 @@ def _bounds(addresses: Array, nbytes: int) -> tuple[int, int, bool]:
 class WatchedMemory(ObservedMemory):
     """Tells a sanitizer where pointers come from, and where launches and barriers are."""
 
-    def __init__(self, watch: Sanitizer, launched: Launched) -> None:
+    def __init__(
+        self, watch: Sanitizer, kernel: str, grid: Program, names: Sequence[str], arguments: Sequence[Any]
+    ) -> None:
         super().__init__(watch)
         self._watch = watch
-        watch.begin_launch(launched.kernel, prod(launched.grid))
+        watch.begin_launch(kernel, prod(grid))
         provenance = watch.provenance
         self._arguments = [
             provenance.view(argument, name) if hasattr(argument, "data_ptr") else None
-            for argument, name in zip(launched.arguments, launched.names, strict=True)
+            for argument, name in zip(arguments, names, strict=True)
         ]
         self._at = provenance.at
 
