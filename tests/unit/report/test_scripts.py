@@ -254,7 +254,7 @@ def test_a_script_of_a_port_that_writes_states_makes_their_memory_and_needs_the_
 ) -> None:
     with module(tmp_path, "toy_idle_port", PORT_THAT_WRITES_NOTHING.format(name=name)):
         subject = load("toy_idle_port")
-        text = repro_script(failing(WRITERS[name], subject), tmp_path, tmp_path)
+        text = repro_script(failing(WRITERS[name], subject), tmp_path, subject)
     assert "statecheck" not in text
     assert len(text.splitlines()) <= MOST_LINES + LINES_OF_TRITON
     script = tmp_path / "repro.py"
