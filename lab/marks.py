@@ -17,7 +17,7 @@ from statecheck.campaign.marks import TABLE
 from statecheck.campaign.worker import noted
 from statecheck.execution import profiles
 from statecheck.execution.example import ExecutionContext
-from statecheck.execution.machines import MachineProperty
+from statecheck.execution.property import MachineProperty
 from statecheck.execution.registry import Property, load_properties
 from statecheck.reference.situations import every_situation, put_back, take
 from statecheck.subject import Subject

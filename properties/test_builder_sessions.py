@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from properties.strategies.builders import CLASSES, BuildCall, BuilderSetup, captured_step, setups, steps
-from statecheck.execution.machines import ExampleMachine
+from statecheck.execution.property import ExampleMachine
 from statecheck.execution.registry import prop
 
 BUILDERS = tuple(CLASSES.values())

@@ -19,7 +19,7 @@ from properties.strategies.builders import CLASSES
 from properties.strategies.lifecycle import FEW_SEQS, parts, worlds
 from properties.test_align_sessions import CALLS_BY_ROW, CALLS_BY_SLOT
 from statecheck.execution.example import Example, KnownFailure, OutsideDomain
-from statecheck.execution.machines import ExampleMachine
+from statecheck.execution.property import ExampleMachine
 from statecheck.execution.registry import prop
 
 BUILDERS = tuple(f"{name}.build" for name in CLASSES.values())

@@ -8,7 +8,7 @@ from functools import partial
 from types import CodeType, FunctionType
 from typing import Any
 
-from statecheck.execution.machines import MachineProperty
+from statecheck.execution.property import MachineProperty
 from statecheck.execution.registry import Property
 
 _ASK_THE_RULES = {"agrees", "agrees_without_waiting", "refuses"}

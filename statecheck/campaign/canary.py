@@ -15,7 +15,7 @@ from statecheck.execution.example import Example, ExecutionContext, Falsified, O
 from statecheck.execution.executors import Executor
 from statecheck.execution.plain import LARGEST_RIGHT_NUMBER
 from statecheck.execution.registry import Property
-from statecheck.report.files import write_report
+from statecheck.report.render import write_report
 
 NAME = "harness/canary"
 _EXAMPLES = 200

@@ -264,7 +264,7 @@ class CorpusWriter:
 
     def report(self, case: Case, note: str = "") -> str:
         """Write a report; its folder, "" where it could not be written."""
-        from statecheck.report.files import write_report
+        from statecheck.report.render import write_report
 
         try:
             return str(write_report(case, self.reports, self._subject(), note=note))

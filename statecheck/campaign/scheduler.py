@@ -35,8 +35,7 @@ from statecheck.campaign.record import NOT_REPLAYED, CorpusRecord, saved_records
 from statecheck.campaign.state import CampaignState, PropertyState
 from statecheck.campaign.tasks import Explore, Explored, Replay, RunCanary, Task, unit_name
 from statecheck.execution.enumerations import Enumeration, Slice, enumerations
-from statecheck.execution.machines import MachineProperty
-from statecheck.execution.property import Property
+from statecheck.execution.property import MachineProperty, Property
 from statecheck.execution.selection import follows_requests
 from statecheck.subject import is_engine
 

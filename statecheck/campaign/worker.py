@@ -55,7 +55,7 @@ from statecheck.case.bucket import bucket_of
 from statecheck.execution import profiles
 from statecheck.execution.example import Example, ExecutionContext, Falsified, Observer
 from statecheck.execution.executors import Executor, ordinary_port
-from statecheck.execution.machines import ExampleMachine, MachineProperty
+from statecheck.execution.property import ExampleMachine, MachineProperty
 from statecheck.execution.registry import Property, load_properties
 from statecheck.execution.verdict import Counts
 from statecheck.kernels import launch_counts

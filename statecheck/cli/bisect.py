@@ -58,7 +58,7 @@ def run_bisect(options: SimpleNamespace, program: Sequence[str] = PROGRAM) -> in
     from statecheck.campaign.corpus import path_of
     from statecheck.case import Case
     from statecheck.execution.executors import choose_device
-    from statecheck.report.files import add_bisection
+    from statecheck.report.render import add_bisection
 
     path = path_of(options.case, options.corpus)
     try:

@@ -19,7 +19,7 @@ Decorated with a table in place of an id, the body is a property in each of thes
     def a_toy_stays_in_the_box(trial, toy): ...
 
 pytest collects `test_a_toy_stays_in_the_box[box/small]` and `test_a_toy_stays_in_the_box[box/large]`. Decorated, a state machine is a
-property of its scenarios, see `statecheck.execution.machines`.
+property of its scenarios, see `statecheck.execution.property`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ from hypothesis.strategies import SearchStrategy
 
 from statecheck.case.case import require_property_id
 from statecheck.execution.example import REFUSAL, Example
-from statecheck.execution.machines import ExampleMachine, MachineProperty, no_body
-from statecheck.execution.property import Property, launches, put_at
+from statecheck.execution.property import ExampleMachine, MachineProperty, Property, launches, no_body, put_at
 from statecheck.rooms import FOLDER, property_files
 
 __all__ = [

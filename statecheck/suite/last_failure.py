@@ -13,7 +13,7 @@ from statecheck.case import Case
 from statecheck.diagnose.diagnosis import Scene, diagnose, explain, note_of
 from statecheck.execution.example import ExecutionContext, Falsified, Observer
 from statecheck.execution.registry import Property
-from statecheck.report.files import write_report
+from statecheck.report.render import write_report
 from statecheck.util.command_lines import command_line
 from statecheck.util.files import in_file_name
 from statecheck.workers.port import InWorker

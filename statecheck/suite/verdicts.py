@@ -14,13 +14,13 @@ from hypothesis.errors import Flaky
 
 from statecheck.case import Case
 from statecheck.execution.example import ExecutionContext, Falsified
-from statecheck.execution.machines import MachineProperty
 from statecheck.execution.private.pytest import (
     ReprEntryNative,
     ReprExceptionInfo,
     ReprFileLocation,
     ReprTraceback,
 )
+from statecheck.execution.property import MachineProperty
 from statecheck.execution.registry import Property, load_properties
 from statecheck.execution.selection import applicable
 from statecheck.execution.verdict import Counts, Status, Verdict, verdict_of

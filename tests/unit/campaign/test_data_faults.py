@@ -16,7 +16,7 @@ from statecheck.campaign.tasks import Found
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.cli.options import require_own
-from statecheck.report.files import write_report
+from statecheck.report.render import write_report
 from statecheck.report.sections import TEST
 from statecheck.util.files import mark_reports
 from tests.helpers.cases import a_case

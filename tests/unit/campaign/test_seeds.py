@@ -9,7 +9,7 @@ import pytest
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.scheduler import Scheduler, first_compared
 from statecheck.campaign.tasks import Explore, Explored
-from statecheck.execution.machines import MachineProperty
+from statecheck.execution.property import MachineProperty
 from statecheck.execution.registry import load_properties
 from statecheck.execution.selection import follows_requests
 from statecheck.execution.verdict import Counts

@@ -24,8 +24,7 @@ from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.report.files import write_report
-from statecheck.report.render import report_text
+from statecheck.report.render import report_text, write_report
 from statecheck.workers import limits
 from subjects import Subject, load
 from tests.helpers.cases import a_case, subject_of

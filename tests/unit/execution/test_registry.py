@@ -16,7 +16,7 @@ from hypothesis.stateful import rule
 from statecheck.case.values import call
 from statecheck.execution import registry
 from statecheck.execution.example import Example, ExecutionContext, Falsified
-from statecheck.execution.machines import ExampleMachine, MachineProperty, no_body
+from statecheck.execution.property import ExampleMachine, MachineProperty, no_body
 from statecheck.execution.registry import PROPERTIES, Property, load_properties, prop, remember
 from statecheck.execution.selection import select
 from tests.helpers.cases import a_property

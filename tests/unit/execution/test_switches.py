@@ -19,7 +19,7 @@ from statecheck.diagnose.replay import replay
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.report.files import write_report
+from statecheck.report.render import write_report
 from tests.helpers.hunts import hunting
 from tests.helpers.observers import FailureLog
 from tests.helpers.planted import Variant, broken_subject, implementation

@@ -9,8 +9,7 @@ import pytest
 
 from statecheck.case.values import call, int32
 from statecheck.report.bisection import FILE, ROOM, TITLE, Bisection, TriedRelease, save, with_section
-from statecheck.report.files import add_bisection, write_report
-from statecheck.report.render import MOST, report_text
+from statecheck.report.render import MOST, add_bisection, report_text, write_report
 from subjects import load
 from tests.helpers.cases import a_case, subject_of
 from tests.helpers.modules import module

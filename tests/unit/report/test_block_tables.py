@@ -12,7 +12,7 @@ from statecheck.case import Case
 from statecheck.case.case import decode, encode
 from statecheck.case.failure import stated
 from statecheck.case.timeline import LONG, Cell, Moment, TableRow, Timeline, WrongCell
-from statecheck.report.files import write_report
+from statecheck.report.render import write_report
 from statecheck.report.scenario_timeline import block_tables
 from tests.helpers.cases import a_case
 from tests.unit.campaign.nightly_examples import parsed

@@ -20,8 +20,7 @@ from statecheck.case import Case
 from statecheck.case.values import Returned, call
 from statecheck.diagnose.replay import replay_case
 from statecheck.execution.verdict import Counts
-from statecheck.report.files import write_report
-from statecheck.report.render import GITHUB, TEMPLATES
+from statecheck.report.render import GITHUB, TEMPLATES, write_report
 from statecheck.util.markdown import code, fenced, inert
 from tests.helpers.cases import a_case, toy
 from tests.unit.campaign.nightly_examples import TIMELINE, a_bucket, a_property, a_record

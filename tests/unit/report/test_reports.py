@@ -19,8 +19,7 @@ from statecheck.case.values import (
     int32,
 )
 from statecheck.report.bisection import Bisection, TriedRelease
-from statecheck.report.files import add_bisection, write_report
-from statecheck.report.render import report_text
+from statecheck.report.render import add_bisection, report_text, write_report
 from statecheck.report.sections import input_sections
 from statecheck.util.files import mark_reports
 from subjects import load

@@ -29,8 +29,7 @@ from statecheck.case.values import (
 )
 from statecheck.diagnose.attribution import with_own_calls, with_own_calls_apart
 from statecheck.execution.registry import load_properties
-from statecheck.report.files import write_report
-from statecheck.report.render import report_text
+from statecheck.report.render import report_text, write_report
 from statecheck.report.scripts.calls import plain_calls
 from statecheck.report.scripts.script import repro_script, repro_test, subject_root
 from statecheck.report.sections import ALONE, TEST

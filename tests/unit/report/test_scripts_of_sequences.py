@@ -17,7 +17,7 @@ from statecheck.case.values import Name, Step, call
 from statecheck.diagnose.replay import replay
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.run import rules_of
-from statecheck.report.files import write_report
+from statecheck.report.render import write_report
 from statecheck.subject import Subject
 from subjects.sequences import adapted
 from tests.helpers.cases import a_case

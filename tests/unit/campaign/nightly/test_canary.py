@@ -21,7 +21,7 @@ from statecheck.execution.example import ExecutionContext
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.plain import LARGEST_RIGHT_NUMBER
 from statecheck.execution.registry import load_properties
-from statecheck.report.files import write_report
+from statecheck.report.render import write_report
 from subjects import load
 from tests.helpers.cases import Pipe
 from tests.helpers.faulty import EXACT

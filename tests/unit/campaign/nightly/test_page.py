@@ -22,8 +22,7 @@ from statecheck.campaign.report import bucket_entry, commands, junit, markdown, 
 from statecheck.case import Case
 from statecheck.case.values import Returned
 from statecheck.report.failure import headline
-from statecheck.report.files import write_report
-from statecheck.report.render import GITHUB
+from statecheck.report.render import GITHUB, write_report
 from statecheck.util.command_lines import command_line
 from statecheck.util.text import visible
 from subjects import load

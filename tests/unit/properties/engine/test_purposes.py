@@ -6,7 +6,7 @@ import pytest
 
 from lab.marks import explored, rules_context
 from properties.test_lifecycle import Scenarios
-from statecheck.execution.machines import MachineProperty
+from statecheck.execution.property import MachineProperty
 from statecheck.execution.registry import load_properties
 from statecheck.reference.situations import every_situation
 

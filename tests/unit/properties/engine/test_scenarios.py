@@ -18,7 +18,7 @@ from properties.engine.world import World
 from properties.strategies.align.runner import PREPROCESS
 from statecheck.execution.example import ExecutionContext
 from statecheck.execution.in_process import InProcess
-from statecheck.execution.machines import MachineProperty
+from statecheck.execution.property import MachineProperty
 from statecheck.execution.registry import load_properties
 from statecheck.execution.run import Run
 from subjects import load

@@ -17,7 +17,7 @@ from statecheck.campaign import marks
 from statecheck.campaign.marks import expected, reachable
 from statecheck.campaign.worker import noted
 from statecheck.execution.example import Example
-from statecheck.execution.machines import ExampleMachine, MachineProperty
+from statecheck.execution.property import ExampleMachine, MachineProperty
 from statecheck.execution.registry import Property, load_properties
 from statecheck.reference.situations import Situation, every_situation, situations_of
 
