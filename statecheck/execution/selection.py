@@ -66,16 +66,21 @@ def select(ids: list[str], expression: str) -> list[str]:
 
 
 def require_declared_properties(subject: Subject) -> None:
-    """Refuse a declared defect that names no property: by a slip it would match nothing, and say so to no one.
+    """Refuse a declared defect that names no property, since it would match nothing by a slip, or that names all of them.
 
     Raises:
-        ValueError: as `require_property`.
+        ValueError: as `require_property`; or its patterns match every property.
     """
     from statecheck.execution.registry import load_properties
 
+    tested = load_properties()
     for one in subject.known_deviations:
+        where = f"known defect {one.name!r}"
         for name in one.names:
-            require_property(name, load_properties(), f"known defect {one.name!r}")
+            require_property(name, tested, where)
+        if all(map(one.covers, tested)):
+            names = ", ".join(one.names)
+            raise ValueError(f"properties = {names}, but should leave out a property at least [{where}]")
 
 
 def require_property(pattern: str, tested: Mapping[str, Property], where: str) -> None:

@@ -57,11 +57,15 @@ def subject_with(*known: KnownDeviation) -> Subject:
         (declared("fla-chunk/offset"), "properties = 'fla-chunk/offset', .* like it are fla-chunks/offsets"),
         (declared((OFFSETS, "nosuch/*")), r"properties = 'nosuch/\*', but should match a property"),
         (declared("zzz"), "topics are .*fla-chunks"),
+        (declared("*/*"), r"properties = \*/\*, but should leave out a property at least .*'short'"),
+        (declared(("[a-m]*", "[n-z]*")), "but should leave out a property at least"),
         (declared(OFFSETS), None),
         (declared("fla-chunks/*"), None),
     ],
 )
-def test_a_declaration_that_can_match_nothing_is_refused(known: KnownDeviation, message: str | None) -> None:
+def test_a_declaration_that_matches_no_property_or_all_is_refused(
+    known: KnownDeviation, message: str | None
+) -> None:
     if message is None:
         require_declared_properties(subject_with(known))
         return
