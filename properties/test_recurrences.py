@@ -50,9 +50,15 @@ def kernels(
     )
 
 
-def offered_of(trial: Example, batch: Batch, functions: Sequence[str]) -> Batch:
-    """The batch for a function that the subject offers, which the example is about."""
+def offered_of(
+    trial: Example, batch: Batch, functions: Sequence[str], *, chunks_of_rows: bool = False
+) -> Batch:
+    """The batch for a function that the subject offers, which the example is about; with `chunks_of_rows` for one whose chunks begin with each row."""
     names = [name.rpartition(".")[2] for name in trial.offered(*functions)]
+    if chunks_of_rows:
+        names = [name for name in names if name not in trial.profile.chunks_of_batches]
+        if not names:
+            trial.lacks("a function whose chunks begin with each row")
     found = batch.of_functions(names)
     trial.configuration = found.function
     return found
@@ -106,7 +112,7 @@ def outputs_and_states_are_the_recurrence(trial: Example, batch: Batch, group: S
 @prop(kernels("alone"), "continuation", any_of=True)
 def a_row_alone_is_the_row_in_a_batch(trial: Example, batch: Batch, group: Sequence[str]) -> None:
     """A row has the same outputs and states in a batch and alone."""
-    batch = offered_of(trial, batch, group)
+    batch = offered_of(trial, batch, group, chunks_of_rows=True)
     assume(len(batch.rows) > 1)
     together = trial.returned(*batch.steps())
     for number, row in enumerate(real_rows(batch), 1):
@@ -128,7 +134,7 @@ def a_row_in_pieces_is_the_row_in_one_go(
 
     A chunked kernel may be cut behind whole chunks, another one anywhere.
     """
-    batch = replace(offered_of(trial, batch, group), spare_tokens=0)
+    batch = replace(offered_of(trial, batch, group, chunks_of_rows=True), spare_tokens=0)
     unit = batch.chunk if batch.function in CHUNKED else 1
     places = [
         min(cut, row.length // unit) * unit for cut, row in zip([*cuts, *[1] * 9], batch.rows, strict=False)
@@ -204,7 +210,7 @@ def neither_slots_nor_the_order_of_rows_show(
     trial: Example, batch: Batch, turn: int, moved: int, group: Sequence[str]
 ) -> None:
     """Neither the numbers of slots nor the order of rows show."""
-    batch = offered_of(trial, batch, group)
+    batch = offered_of(trial, batch, group, chunks_of_rows=True)
     count = len(batch.rows)
     assume(turn % count or moved % batch.slots)
     order = [(at + turn) % count for at in range(count)]
@@ -227,7 +233,7 @@ def padding_changes_nothing(
     trial: Example, batch: Batch, place: int, tokens: int, spare: int, group: Sequence[str]
 ) -> None:
     """Rows and tokens of padding change nothing."""
-    batch = offered_of(trial, batch, group)
+    batch = offered_of(trial, batch, group, chunks_of_rows=True)
     rows = list(batch.rows)
     rows.insert(place, Row(NO_REQUEST, 0, tokens, None))
     padded = replace(batch, rows=tuple(rows), spare_tokens=spare)
@@ -245,6 +251,16 @@ def strides_do_not_show(trial: Example, batch: Batch, group: Sequence[str]) -> N
     outcomes = trial.returned(*dense.steps()), trial.returned(*wide.steps(1))
     rows = [(row, row) for row in real_rows(batch)]
     same_rows(trial, (dense, outcomes[0]), (wide, outcomes[1]), rows, "with other strides")
+
+
+@prop(kernels("wide-pool"), "width", any_of=True)
+def numbers_of_elements_need_more_than_32_bits(trial: Example, batch: Batch, group: Sequence[str]) -> None:
+    """Slots behind 2**31 elements of a pool are read and written as the first ones are."""
+    batch = offered_of(trial, batch, group)
+    far = batch.far_away()
+    outcomes = trial.returned(*batch.steps()), trial.returned(*far.steps(1))
+    rows = [(row, row) for row in real_rows(batch)]
+    same_rows(trial, (batch, outcomes[0]), (far, outcomes[1]), rows, "in a pool of more than 2**31 elements")
 
 
 @prop(kernels("program-order"), "order-free", any_of=True, order=reorderings())

@@ -59,6 +59,8 @@ def _prepare(config: pytest.Config) -> None:
         triton_mode.prepare("cpu")
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
+    # A function that torch compiles as a whole cannot be watched: torch refuses one beside the watch of new tensors.
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     if config.known_args_namespace.cuda_on_cpu:
         from statecheck.kernels import cuda_on_cpu
 

@@ -16,6 +16,7 @@ from statecheck.case.values import (
     ITEM_SIZES,
     Call,
     Let,
+    Overwrite,
     Returned,
     Step,
     Tensor,
@@ -102,6 +103,7 @@ class Batch:
         gap: elements between the slots of the pool.
         column: slots are a column, or a few neighbouring ones, of a wider table.
         poisoned: what no kernel may read is NaN, or else numbers.
+        far: slots before those that have contents.
     """
 
     function: str
@@ -118,6 +120,7 @@ class Batch:
     column: bool = False
     poisoned: bool = True
     schedule: str = ""
+    far: int = 0
     profile: Profile = field(default=DOCUMENTS, repr=False)
 
     def of_release(self, profile: Profile) -> Batch:
@@ -129,7 +132,7 @@ class Batch:
     @property
     def first_slot(self) -> int:
         """Slots are counted from the first that stands for a slot."""
-        return 1 if 0 in self.profile.null_slots else 0
+        return self.far + (1 if 0 in self.profile.null_slots else 0)
 
     @property
     def tokens(self) -> int:
@@ -181,12 +184,13 @@ class Batch:
     def _unread(self, count: int) -> list[float]:
         return [float("nan") if self.poisoned else 3.0] * count
 
-    def let_pool(self, name: str) -> Let:
+    def let_pool(self, name: str) -> list[Step]:
         """The pool: the state of each row in its slots, and what no kernel may read elsewhere."""
         view = self.pool(name)
         assert view.strides is not None
+        begins = self.far * view.strides[0]
         size = view.offset + view.strides[0] * view.shape[0]
-        memory = self._unread(size)
+        memory = self._unread(size - begins)
         inner = Tensor(view.dtype, self.state_shape, None, view.strides[1:])
         places = tuple(inner.positions())
         for row in self.rows:
@@ -194,10 +198,22 @@ class Batch:
                 continue
             for column, slot in enumerate(row.slots):
                 key = f"{self.seed} state {row.sequence} {column}"
-                start = view.offset + (slot + self.first_slot) * view.strides[0]
+                start = view.offset + (slot + self.first_slot) * view.strides[0] - begins
                 for place, number in zip(places, self._numbers("state").of(key, len(places)), strict=True):
                     memory[start + place] = number
-        return Let(name, Tensor("uint8", (size * ITEM_SIZES[view.dtype],), raw_floats(memory, view.dtype)))
+        raw, bytes_of_one = raw_floats(memory, view.dtype), ITEM_SIZES[view.dtype]
+        if not self.far:
+            return [Let(name, Tensor("uint8", (len(raw),), raw))]
+        window = View(name, "uint8", (len(raw),), None, begins * bytes_of_one)
+        return [
+            Let(name, Tensor("uint8", (size * bytes_of_one,), None)),
+            Let(self._window(name), window),
+            Overwrite(self._window(name), raw),
+        ]
+
+    def _window(self, pool: str) -> str:
+        """The part of a pool that has contents."""
+        return f"{pool}_used" if self.far else pool
 
     def _inputs(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Inputs that every token has, and their shapes without the tokens."""
@@ -301,7 +317,7 @@ class Batch:
                 arguments["g"] = None
         if not pool:
             pool = f"states{number}"
-            lets.append(self.let_pool(pool))
+            lets += self.let_pool(pool)
         arguments |= {
             "states": self.pool(pool),
             "slots": self._slots(),
@@ -313,7 +329,7 @@ class Batch:
         names = _ARGUMENTS[self.function]
         made: Call = call(
             f"Recurrences.{self.function}",
-            observes=(pool,),
+            observes=(self._window(pool),),
             schedule=self.schedule,
             **{name: arguments[name] for name in names},
         )
@@ -362,7 +378,7 @@ class Batch:
         view = self.pool(name)
         assert view.strides is not None
         size, raw = ITEM_SIZES[view.dtype], bytes(held.elements)
-        start = view.offset + (slot + self.first_slot) * view.strides[0]
+        start = view.offset + (slot + self.first_slot - self.far) * view.strides[0]
         inner = Tensor(view.dtype, self.state_shape, None, view.strides[1:], start)
         return b"".join(raw[at * size : (at + 1) * size] for at in inner.positions())
 
@@ -390,6 +406,12 @@ class Batch:
             ]
             found = replace(found, drafts=None, rows=tuple(rows))
         return found
+
+    def far_away(self) -> Batch:
+        """The same in a pool whose used slots begin behind 2**31 elements."""
+        strides = self.pool("").strides
+        assert strides is not None
+        return replace(self, far=2**31 // strides[0] + 1)
 
     def alone(self, row: int) -> Batch:
         """One of its rows without the others."""

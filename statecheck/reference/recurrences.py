@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import wraps
 from math import inf, prod
 from typing import Any
 
@@ -54,6 +55,28 @@ def _nested(flat: Sequence[Any], shape: Sequence[int]) -> Any:
         return list(flat)
     size = prod(shape[1:])
     return [_nested(flat[at * size : (at + 1) * size], shape[1:]) for at in range(shape[0])]
+
+
+def _of_used_slots(answer: Callable[..., Answer]) -> Callable[..., Answer]:
+    """The answer for a pool of which its end alone is known, as `<pool>_used`: the same as for a pool that begins there."""
+
+    @wraps(answer)
+    def shifted(memory: Known, profile: Profile, states: View, slots: Tensor, **given: Any) -> Answer:
+        used = memory.get(f"{states.of}_used")
+        if used is None:
+            return answer(memory=memory, profile=profile, states=states, slots=slots, **given)
+        assert isinstance(used, Tensor)
+        stride = (states.strides or dense_strides(states.shape))[0]
+        far = (
+            states.shape[0] - (len(used.elements or ()) // ITEM_SIZES[states.dtype] - states.offset) // stride
+        )
+        near = replace(states, of=f"{states.of}_used", shape=(states.shape[0] - far, *states.shape[1:]))
+        numbers = tuple(slot if slot in profile.null_slots else slot - far for slot in slots.values())
+        return answer(
+            memory=memory, profile=profile, states=near, slots=Tensor("int32", slots.shape, numbers), **given
+        )
+
+    return shifted
 
 
 def _rows(
@@ -173,7 +196,7 @@ def _delta(function: str) -> Callable[..., Answer]:
 
 
 for _name in ("delta_recurrent", "delta_chunk", "gdn_recurrent", "gdn_chunk", "kda_recurrent", "kda_chunk"):
-    answers(f"Recurrences.{_name}", rule=delta.delta_step)(_delta(_name))
+    answers(f"Recurrences.{_name}", rule=delta.delta_step)(_of_used_slots(_delta(_name)))
 
 
 def _linear(function: str) -> Callable[..., Answer]:
@@ -200,7 +223,7 @@ def _linear(function: str) -> Callable[..., Answer]:
 
 
 for _name in ("linear_recurrent", "linear_chunk"):
-    answers(f"Recurrences.{_name}", rule=linear.linear_step)(_linear(_name))
+    answers(f"Recurrences.{_name}", rule=linear.linear_step)(_of_used_slots(_linear(_name)))
 
 
 def _ssm(function: str) -> Callable[..., Answer]:
@@ -240,7 +263,7 @@ def _ssm(function: str) -> Callable[..., Answer]:
 
 
 for _name in ("ssm_update", "ssd_prefill"):
-    answers(f"Recurrences.{_name}", rule=ssm.ssm_step)(_ssm(_name))
+    answers(f"Recurrences.{_name}", rule=ssm.ssm_step)(_of_used_slots(_ssm(_name)))
 
 
 def _conv(function: str) -> Callable[..., Answer]:
@@ -296,4 +319,4 @@ def _conv(function: str) -> Callable[..., Answer]:
 
 
 for _name in ("conv_update", "conv_prefill"):
-    answers(f"Recurrences.{_name}", rule=conv.convolved)(_conv(_name))
+    answers(f"Recurrences.{_name}", rule=conv.convolved)(_of_used_slots(_conv(_name)))

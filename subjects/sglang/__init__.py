@@ -42,7 +42,12 @@ SUBJECT = Subject(
     sys.modules[__name__],
     known_in(KNOWN, RELEASE_NAME, CONDITIONS),
     profile=Profile(
-        accumulates=dict.fromkeys(("conv_update", "conv_prefill"), "input"), without_drafts=WITHOUT_DRAFTS
+        accumulates={
+            **dict.fromkeys(("conv_update", "conv_prefill"), "input"),
+            "ssd_prefill": "dot",
+        },
+        without_drafts=WITHOUT_DRAFTS,
+        chunks_of_batches=("ssd_prefill",),
     ),
     refuses=False,
     release=RELEASE_NAME,

@@ -1,4 +1,7 @@
-"""The release's kernels of recurrences, by the names of docs/recurrences.md. Its kernels for decodes take a token of each row."""
+"""The release's kernels of recurrences, by the names of docs/recurrences.md. Its kernels for decodes take a token of each row.
+
+Its chunked kernels of GDN and KDA are not offered: they use block pointers, which Triton 3.9 has no more.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ __all__ = ["WITHOUT_DRAFTS", "Recurrences"]
 assert RELEASE_NAME, "the release is looked at first, so that its packages can be imported"
 _CONV = "sglang.kernels.ops.mamba.causal_conv1d_triton"
 _SSM = "sglang.kernels.ops.mamba.triton_ops.mamba_ssm:selective_state_update"
+_SSD = "sglang.kernels.ops.mamba.triton_ops.ssd_combined:mamba_chunk_scan_combined"
+_METADATA = "sglang.srt.layers.attention.mamba.mamba2_metadata:Mamba2Metadata"
 _GDN = "sglang.kernels.ops.attention.fla.fused_recurrent:fused_recurrent_gated_delta_rule"
 WITHOUT_DRAFTS = ("conv_update", "ssm_update", "gdn_recurrent")
 """Drafts go through other arguments, which name buffers of their own and no slots."""
@@ -152,4 +157,64 @@ class Recurrences:
                 )
             out[:tokens] = found.reshape(out[:tokens].shape)
             states[slots[there].long()] = after[there].to(states.dtype)
+        return out
+
+    @staticmethod
+    def ssd_prefill(
+        x: Any,
+        dt: Any,
+        A: Any,
+        B: Any,
+        C: Any,
+        D: Any,
+        z: Any,
+        dt_bias: Any,
+        dt_softplus: bool,
+        chunk_size: int,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        has_state: Any,
+    ) -> Any:
+        """Mamba-2 in chunks, which go over all rows of a batch, and are cut where a row begins.
+
+        As a layer does: rows have tokens and are no padding, states are gathered and written back, and there are states to begin with only where a row has one.
+        """
+        out, lengths = torch.zeros_like(x, memory_format=torch.contiguous_format), query_start_loc.diff()
+        rows = ((slots >= 0) & (lengths > 0)).nonzero().flatten()
+        if not len(rows):
+            return out
+        tokens = torch.cat(
+            [torch.arange(query_start_loc[row], query_start_loc[row + 1], device=x.device) for row in rows]
+        )
+        # Where no token is left out, strides are those of the caller.
+        inputs = {
+            name: one[None] if len(tokens) == len(one) else one[None, tokens]
+            for name, one in (("x", x), ("dt", dt), ("B", B), ("C", C), ("z", z))
+            if one is not None
+        }
+        starts = torch.nn.functional.pad(lengths[rows].cumsum(0), (1, 0)).int()
+        numbers = torch.arange(len(rows), dtype=torch.int32, device=x.device)
+        held, cut = slots[rows].long(), {"seq_idx": numbers.repeat_interleave(lengths[rows])[None]}
+        if has_state[rows].any():
+            indices = first_offered(_METADATA)._query_start_loc_to_chunk_indices_offsets
+            cut["chunk_indices"], cut["chunk_offsets"] = indices(starts, chunk_size, len(tokens))
+            cut["initial_states"] = states[held].contiguous()
+            cut["initial_states"][~has_state[rows]] = 0
+        found = torch.empty_like(inputs["x"], memory_format=torch.contiguous_format)
+        with _on_device(x):
+            states[held] = first_offered(_SSD)(
+                **inputs,
+                **cut,
+                A=A,
+                chunk_size=chunk_size,
+                D=D,
+                dt_bias=dt_bias,
+                cu_seqlens=starts,
+                dt_softplus=dt_softplus,
+                out=found,
+                return_varlen_states=True,
+                state_dtype=states.dtype,
+            )
+        out[tokens] = found[0]
         return out

@@ -148,6 +148,17 @@ def install_operators() -> None:
     )
     vars(top).update({operator.__name__: operator for operator in of_drafts})
     vars(speculative)["reconstruct_indices_from_tree_mask"] = reconstruct_indices_from_tree_mask
+    if not hasattr(einops := __import__("einops"), "__file__"):
+        vars(einops)["rearrange"] = rearrange
+
+
+def rearrange(tensor: Any, pattern: str, **sizes: int) -> Any:
+    """einops' function, for the last two axes of a state, which the kernels of SSD take as one."""
+    if pattern == "... p n -> ... (p n)":
+        return tensor.flatten(-2)
+    if pattern == "... (p n) -> ... p n":
+        return tensor.unflatten(-1, (-1, sizes["n"]))
+    raise RuntimeError(f"einops.rearrange was called for {pattern!r}, but is not installed [stand-in]")
 
 
 def assign_extend_cache_locs_cpu(rows: Any, table: Any, starts: Any, ends: Any, out: Any, _: int) -> None:

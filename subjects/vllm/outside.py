@@ -182,7 +182,11 @@ def profile_of(release: tuple[int, ...]) -> Profile:
         keeps_all_blocks=release < (0, 32),
         gdn_plain_decodes=release < (0, 32),
         null_slots=(0,),
-        accumulates={"conv_update": "input", "conv_prefill": "input", "gdn_chunk": "dot"},
+        accumulates={
+            **dict.fromkeys(("conv_update", "conv_prefill"), "input"),
+            **dict.fromkeys(("ssd_prefill", "gdn_chunk", "kda_chunk"), "dot"),
+        },
+        without_shared_heads=("kda_recurrent", "kda_chunk"),
         # Of releases before this one it was not read since when.
         blocks_wider_than_steps=release >= (0, 33),
         pointer_dtype="uint64",

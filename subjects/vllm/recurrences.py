@@ -15,6 +15,7 @@ from statecheck.subject.subject import NotOffered, first_offered
 
 __all__ = ["Recurrences"]
 _CONV = "vllm.model_executor.layers.mamba.ops.causal_conv1d"
+_SSD = "vllm.model_executor.layers.mamba.ops.ssd_combined:mamba_chunk_scan_combined_varlen"
 _SSM = "vllm.model_executor.layers.mamba.ops.mamba_ssm"
 _FLA = ("vllm.third_party.flash_linear_attention.ops", "vllm.model_executor.layers.fla.ops")
 NULL = 0
@@ -161,6 +162,68 @@ class Recurrences:
         return out
 
     @staticmethod
+    def ssd_prefill(
+        x: Any,
+        dt: Any,
+        A: Any,
+        B: Any,
+        C: Any,
+        D: Any,
+        z: Any,
+        dt_bias: Any,
+        dt_softplus: bool,
+        chunk_size: int,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        has_state: Any,
+    ) -> Any:
+        """Mamba-2 in chunks, which begin with each row. The kernel writes states to slots, if no row is padding."""
+        out = torch.zeros_like(x, memory_format=torch.contiguous_format)
+        lengths = query_start_loc.diff()
+        rows = (lengths > 0).nonzero().flatten()
+        if not len(rows):
+            return out
+        held, there = slots[rows].long(), (slots != NULL)[rows]
+        starts, of_rows, last = [0], list[int](), list[int]()
+        for number, length in enumerate(lengths[rows].tolist()):
+            for at in range(0, length, chunk_size):
+                starts.append(starts[-1] + min(chunk_size, length - at))
+                of_rows.append(number)
+            last.append(len(of_rows) - 1)
+        begun = has_state[rows] & there
+        before = states[held].contiguous()
+        before[~begun] = 0
+        tokens, whole = starts[-1], bool(there.all())
+
+        def int32(numbers: list[int]) -> Any:
+            return torch.tensor(numbers, dtype=torch.int32, device=x.device)
+
+        after = first_offered(_SSD)(
+            *(one[:tokens] for one in (x, dt)),
+            A,
+            *(one[:tokens] for one in (B, C)),
+            chunk_size,
+            cu_seqlens=torch.cat([query_start_loc[:1], query_start_loc[1:][rows]]),
+            cu_chunk_seqlens=int32(starts),
+            last_chunk_indices=int32(last),
+            seq_idx=int32(of_rows),
+            out=out[:tokens],
+            D=D,
+            z=None if z is None else z[:tokens],
+            dt_bias=dt_bias,
+            # As a layer does: only where a row has a state are there states to begin with.
+            initial_states=before if begun.any() else None,
+            dt_softplus=dt_softplus,
+            state_dtype=states.dtype,
+            final_states_out=states if whole else None,
+            final_state_indices=(slots if len(rows) == len(slots) else slots[rows]) if whole else None,
+        )
+        if not whole:
+            states[held[there]] = after[there]
+        return out
+
+    @staticmethod
     def gdn_recurrent(
         q: Any,
         k: Any,
@@ -249,3 +312,30 @@ class Recurrences:
             ssm_state_indices=slots[:, None].repeat(1, longest) if longest > 1 else slots,
         )
         return found.reshape(v.shape)
+
+    @staticmethod
+    def kda_chunk(
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any,
+        beta: Any,
+        scale: float,
+        qk_l2norm: bool,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        has_state: Any,
+    ) -> Any:
+        """The delta rule with a gate for each channel, in chunks. The kernel leaves outputs where values were."""
+        # With the norm, which layers ask for, the release makes queries and keys dense; without it kernels read strided ones as dense ones.
+        inputs = {
+            "q": q if qk_l2norm else q.contiguous(),
+            "k": k if qk_l2norm else k.contiguous(),
+            "v": v.clone(),
+            "g": g,
+            "beta": beta,
+            "scale": scale,
+            "use_qk_l2norm_in_kernel": qk_l2norm,
+        }
+        return _in_rows(_fla("kda:chunk_kda"), inputs, states, slots, query_start_loc, has_state)

@@ -48,6 +48,7 @@ def sanitize_script(script: SanitizedScript) -> int:
     if not script.path.is_file():
         raise ValueError(f"script = '{script.path}', but should be a file [sanitize]")
     triton_mode.prepare("cpu")
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     seen = _SeenLaunches()
     error = _run(script, seen)
     return _report(script, seen, error)

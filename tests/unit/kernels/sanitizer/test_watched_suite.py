@@ -35,6 +35,15 @@ def test_unknown():
     waiting_kernel[(1,)](zeros(1))
 
 
+@torch.compile(fullgraph=True)
+def doubled(x):
+    return x * 2
+
+
+def test_compiled():
+    assert torch.equal(doubled(torch.ones(8)), torch.full((8,), 2.0))
+
+
 def test_poisoned():
     copy_kernel[(4,)](torch.empty(8).fill_(float("nan")), torch.zeros(8), SIZE=2)
 """
@@ -92,7 +101,7 @@ def suite(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProce
 
 def test_a_session_with_a_finding_that_its_test_catches_fails_and_lists_it(tmp_path: Path) -> None:
     done = suite(tmp_path, SUITE)
-    assert "3 passed, 1 skipped" in done.stdout
+    assert "\n4 passed, 1 skipped" in done.stdout
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert "2 kernels seen, 1 executed and 1 not; 3 launches, 3 of them watched" in done.stdout
     assert (
@@ -105,7 +114,7 @@ def test_a_session_with_a_finding_that_its_test_catches_fails_and_lists_it(tmp_p
 @pytest.mark.slow
 def test_processes_of_xdist_add_up_their_kernels(tmp_path: Path) -> None:
     done = suite(tmp_path, SUITE + FAILING, "-n", "2")
-    assert "1 failed, 3 passed, 1 skipped" in done.stdout
+    assert "1 failed, 4 passed, 1 skipped" in done.stdout
     assert "2 kernels seen, 1 executed and 1 not; 4 launches, 4 of them watched" in done.stdout
     assert "test_unwritten: UnwrittenRead: program (0, 0, 0) of copy_kernel loads element [0]" in done.stdout
 
