@@ -14,14 +14,12 @@ from statecheck import rooms
 from statecheck.campaign.merge import merge_records, write_merged
 from statecheck.campaign.plan import Plan, shard_name
 from statecheck.campaign.record import FILE, CampaignRecord
+from statecheck.util import limits
 from statecheck.util.command_lines import pip_line
 from statecheck.util.text import said
 
 _NOT_SENT = [".?*", "reports", "build", "**/__pycache__"]
-_CONNECT_SECONDS = 10.0
 _RETRIES = 3
-_END_SECONDS = 60.0
-"""How long after Ctrl-C the driver waits for the records of shards, which end as if Ctrl-C had been typed at their machines."""
 RunShard = Callable[[Plan, Mapping[str, bytes]], str]
 
 
@@ -88,8 +86,7 @@ def _connect(ray: Any, address: str) -> None:
     try:
         host, _, port = address.removeprefix("ray://").rpartition(":")
         if host and port.isdigit():
-            # Ray itself would try for minutes.
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+            socket.create_connection((host.strip("[]"), int(port)), timeout=limits.CLUSTER).close()
         # The machines get the tree, or the installed package, which has all of it inside.
         tree = {"working_dir": str(rooms.FOLDER), "excludes": _NOT_SENT}
         package = {"py_modules": [str(rooms.PACKAGE)]}
@@ -115,7 +112,7 @@ def _run_shards(
     records, warnings, interrupted = list[CampaignRecord](), list[str](), False
     while running:
         try:
-            ended, _ = ray.wait(list(running), timeout=_END_SECONDS if interrupted else None)
+            ended, _ = ray.wait(list(running), timeout=limits.CLUSTER_END if interrupted else None)
             if not ended:
                 break
             shard = running[ended[0]]

@@ -58,7 +58,7 @@ from statecheck.case.bucket import bucket_of
 from statecheck.diagnose.replay import LEFT_OUT
 from statecheck.subject import BUILT_IN, Subject, load
 from statecheck.subject.loading import SOURCE, source_of
-from statecheck.workers import limits
+from statecheck.util import limits
 
 
 def begin(plan: Plan) -> tuple[CampaignState, KnownDefects, CorpusWriter, Mapping[str, int]]:

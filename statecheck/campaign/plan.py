@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from statecheck.workers import limits
+from statecheck.util import limits
 
 ENGINE = f"{__package__}.worker:main"
 """What a process that searches runs."""

@@ -31,7 +31,7 @@ from statecheck.campaign.tasks import (
 )
 from statecheck.case.raised import death
 from statecheck.report.environment import gpus_here
-from statecheck.workers import limits
+from statecheck.util import limits
 from statecheck.workers.forkserver import Fork, Forked, fork_with_pipe, kernels_of, surroundings
 
 _ALIVE_SECONDS = 1.0

@@ -39,9 +39,9 @@ from statecheck.cli.options import (
 from statecheck.cli.output import Unbreakable, finish
 from statecheck.execution.verdict import CLEAN, INCOMPLETE
 from statecheck.rooms import home
+from statecheck.util import limits
 from statecheck.util.command_lines import near
 from statecheck.util.text import listed, said, say, visible
-from statecheck.workers import limits
 from statecheck.workers.commands import run_command
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -42,13 +43,26 @@ def replay(options: SimpleNamespace) -> int:
     """Run a saved CASE again, a file or an id of the corpus: FIXED, FAILED, REPRODUCED (a declared defect) or NOT APPLICABLE."""
     from statecheck.campaign.corpus import path_of
     from statecheck.diagnose.replay import FAILED, FIXED, KNOWN, replay_file
+    from statecheck.report.failure import headline
     from statecheck.util.files import write_text
 
     path = path_of(options.case, options.corpus)
     if is_command():
         supervise("replay", f"during the replay of {path}")
     found = replay_file(path, options.subject, options.device, time_limit=options.time_limit)
-    say(said(found.headline))
+    line = f"{found.verdict}: {found.message}"
+    if found.verdict in (FAILED, KNOWN):
+        verdict = FAILED if found.verdict == FAILED else f"REPRODUCED (declared as {found.declared})"
+        line = "; ".join(
+            filter(
+                None,
+                (
+                    f"{verdict}: {headline(replace(found.case, subject=found.subject), found.release)}",
+                    found.notes,
+                ),
+            )
+        )
+    say(said(line))
     if options.verdict is not None:
         verdict = {"verdict": found.verdict, "message": found.message}
         write_text(options.verdict, json.dumps(verdict, indent=1) + "\n")

@@ -37,7 +37,7 @@ from statecheck.execution.memory import GUARD_BYTES, Allocation, Window
 from statecheck.execution.registry import launches
 from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, load
-from statecheck.workers import limits
+from statecheck.util import limits
 from statecheck.workers.commands import NOT_RUN, Completed, run_command
 from statecheck.workers.forking import die_with_parent
 

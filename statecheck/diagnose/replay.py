@@ -31,7 +31,7 @@ from statecheck.execution.selection import NEED_CUDA, missing_functions, require
 from statecheck.kernels import triton_mode
 from statecheck.subject import Subject, load
 from statecheck.subject.loading import SOURCE, source_of, system_named, system_of
-from statecheck.workers import limits
+from statecheck.util import limits
 from statecheck.workers.forking import start_server
 from statecheck.workers.forkserver import kernels_of
 from statecheck.workers.port import InWorker
@@ -168,20 +168,17 @@ class ReplayVerdict:
     """What came of a case, a line that explains it, and the case as it is now.
 
     `verdict` is "FIXED", "FAILED", "KNOWN", "NOT APPLICABLE"; "NOT REPRODUCED" where nothing failed, but the failure takes more than
-    the case has, or the case has none. `declared` is the id and the link of a known defect.
+    the case has, or the case has none. `declared` is the id and the link of a known defect, `notes` what else is to be said of a failure,
+    and `subject` and `release` name what failed, which may be another subject than the case's.
     """
 
     verdict: str
     message: str
     case: Case
     declared: str = ""
-
-    @property
-    def headline(self) -> str:
-        """The verdict and its line, as a person reads them."""
-        if self.verdict != KNOWN:
-            return f"{self.verdict}: {self.message}"
-        return f"REPRODUCED (declared as {self.declared}): {_sentence(self.case)}"
+    notes: str = ""
+    subject: str = ""
+    release: str = ""
 
 
 def replay_file(
@@ -252,10 +249,12 @@ def replay_case(
     known = None if as_new else subject.known_defects.find(found)
     if known is not None:
         declared = ", ".join(filter(None, (known.id, known.link)))
-        return ReplayVerdict(KNOWN, f"{known.name}: {_sentence(found)}", found, declared)
+        message = f"{known.name}: {_sentence(found)}"
+        return ReplayVerdict(KNOWN, message, found, declared, subject=subject.name, release=subject.release)
     defects = subject.known_defects
-    notes = () if as_new else (*defects.errors, defects.nearest(found))
-    return ReplayVerdict(FAILED, "; ".join(filter(None, (_sentence(found), *notes))), found)
+    notes = "; ".join(filter(None, () if as_new else (*defects.errors, defects.nearest(found))))
+    message = "; ".join(filter(None, (_sentence(found), notes)))
+    return ReplayVerdict(FAILED, message, found, notes=notes, subject=subject.name, release=subject.release)
 
 
 def _not_failed(case: Case, subject: Subject, *, compared: int, watched: bool) -> ReplayVerdict:

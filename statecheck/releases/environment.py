@@ -31,8 +31,8 @@ from packaging.utils import canonicalize_name
 
 from statecheck import rooms
 from statecheck.subject.loading import Project
+from statecheck.util import limits
 from statecheck.util.files import write_whole
-from statecheck.workers import limits
 from statecheck.workers.commands import run_command
 
 _COMPLETE = "complete.json"

@@ -12,8 +12,8 @@ from typing import Any
 from statecheck import rooms
 from statecheck.case import Case
 from statecheck.subject import Subject
+from statecheck.util import limits
 from statecheck.util.markdown import escaped, inert, table
-from statecheck.workers import limits
 from statecheck.workers.commands import run_command
 
 _VERSIONS = ("torch", "triton", "numpy", "hypothesis")

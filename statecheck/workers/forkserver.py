@@ -36,7 +36,7 @@ from typing import Any
 from statecheck import rooms
 from statecheck.rooms import import_path, working_folder
 from statecheck.subject.loading import go_to, needs_tensors
-from statecheck.workers import limits
+from statecheck.util import limits
 
 REQUEST = b"f"
 _TRIES = 3

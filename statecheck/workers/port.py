@@ -19,7 +19,7 @@ from typing import Any, Self
 from statecheck.case.raised import DIED, HANG, Fault, Faulted, death, hang
 from statecheck.case.values import Call, Outcome, Raised, Step
 from statecheck.kernels.launch_counts import How
-from statecheck.workers import limits
+from statecheck.util import limits
 from statecheck.workers.forkserver import device_worker, fork_with_pipe, kernels_of, surroundings
 
 DONE, FAULT, ERROR, COMPILING = "done", "fault", "error", "compiling"

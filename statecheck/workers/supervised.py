@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from statecheck.workers import limits
+from statecheck.util import limits
 from statecheck.workers.forking import die_with_parent
 
 _SIZE = 4096

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from statecheck.case.raised import Fault, Faulted, death, hang
-from statecheck.workers import limits
+from statecheck.util import limits
 from statecheck.workers.forkserver import NO_DEVICE, Fork, fork, surroundings
 from subjects.sequences.protocol import PortModule
 

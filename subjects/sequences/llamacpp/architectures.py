@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from statecheck import rooms
+from statecheck.util import limits
 from subjects.sequences.llamacpp.library import LlamaCpp, batch_of, library_path
 
 LAYERS = (4, 3, 2, 1)
-_TRIES, _SECONDS = 80, 600
+_TRIES = 80
 _SIZES: Mapping[str, Any] = {
     "context_length": 512,
     "embedding_length": 64,
@@ -59,7 +60,7 @@ def architectures() -> dict[str, dict[str, Any]]:
         subprocess.run(
             command,
             check=True,
-            timeout=_SECONDS,
+            timeout=limits.ARCHITECTURES,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=given,

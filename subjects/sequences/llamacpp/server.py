@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from statecheck.util import limits
 from subjects.sequences.llamacpp.library import LlamaCpp
 
 AGAIN = 4
@@ -44,7 +45,6 @@ EFFECTS = {
     "speculation: a draft was rejected": "generate",
 }
 """What servers do beside the C interface; `complete` counts it by what answers say."""
-_SECONDS = 15.0
 _DRAFTS = 3
 _names = itertools.count()
 
@@ -104,7 +104,7 @@ class ServerContext:
             self.server.listening_address + path, data, {"Content-Type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - as above
+            with urllib.request.urlopen(request, timeout=limits.REQUEST) as answer:  # noqa: S310 - as above
                 return json.loads(answer.read())
         except urllib.error.HTTPError as error:
             raise RuntimeError(f"{path}: {error.code} {_message(error.read())}") from error

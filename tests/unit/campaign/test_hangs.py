@@ -14,7 +14,7 @@ from statecheck.campaign.pool import Gpu, WorkerHandle
 from statecheck.campaign.record import CampaignRecord, CorpusRecord
 from statecheck.campaign.summary import verdict
 from statecheck.campaign.tasks import CallBegan, Explore, Explored, Replay, Replayed, SearchEnded
-from statecheck.workers import limits
+from statecheck.util import limits
 from tests.helpers.cases import a_case
 from tests.helpers.faulty import EXACT
 from tests.unit.campaign.pretended import Actor, Body, found_in, passes, pretended

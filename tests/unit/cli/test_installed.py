@@ -249,7 +249,9 @@ def test_a_broken_port_is_found_replayed_mended_and_replayed(elsewhere: Make) ->
     assert f"properties = {there.folder / 'properties.py'} is hidden by statecheck's package" in output
     (case,) = there.reports(OFFSETS)
     code, output = there.run("statecheck", "replay", str(case), *chosen)
-    assert (code, "FAILED: result[1] = 0, but should be 1" in output) == (1, True), output
+    assert (code, "FAILED: my_port: chunk_offsets: result[1] = 0, but should be 1" in output) == (1, True), (
+        output
+    )
     there.write(my_port_py=MENDED)
     code, output = there.run("statecheck", "replay", str(case), *chosen)
     assert (code, "FIXED: my_port now answers" in output) == (0, True), output

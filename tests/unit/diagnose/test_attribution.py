@@ -25,7 +25,7 @@ from statecheck.execution.executors import ordinary_port
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.report.render import report_text, write_report
-from statecheck.workers import limits
+from statecheck.util import limits
 from subjects import Subject, load
 from tests.helpers.cases import a_case, subject_of
 from tests.helpers.modules import ROOT

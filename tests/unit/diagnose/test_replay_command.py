@@ -56,16 +56,24 @@ def replayed(folder: Path, source: str, *arguments: str, case: Case | None = Non
         (
             "import os; os._exit(0)",
             FALSIFIED,
-            "FAILED: the call = worker died: the process ended with exit code 0",
+            "FAILED: toy_offsets: chunk_offsets: the call = worker died: the process ended with exit code 0",
         ),
         (
             "import os; os.kill(os.getpid(), 11)",
             FALSIFIED,
-            "FAILED: the call = worker died: the process ended by SIGSEGV",
+            "FAILED: toy_offsets: chunk_offsets: the call = worker died: the process ended by SIGSEGV",
         ),
-        (SLEEPS, FALSIFIED, "FAILED: the call = hang: no answer within 1 s"),
-        (HOLDS_THE_GIL, FALSIFIED, "FAILED: the call = hang: no answer within 1 s"),
-        ("import sys; sys.exit(0)", FALSIFIED, "FAILED: the call = SystemExit: 0"),
+        (SLEEPS, FALSIFIED, "FAILED: toy_offsets: chunk_offsets: the call = hang: no answer within 1 s"),
+        (
+            HOLDS_THE_GIL,
+            FALSIFIED,
+            "FAILED: toy_offsets: chunk_offsets: the call = hang: no answer within 1 s",
+        ),
+        (
+            "import sys; sys.exit(0)",
+            FALSIFIED,
+            "FAILED: toy_offsets: chunk_offsets: the call = SystemExit: 0",
+        ),
         ("pass", CLEAN, "FIXED: "),
     ],
     ids=["exits", "is killed", "sleeps", "holds the GIL", "exits in Python", "mended"],
@@ -103,5 +111,5 @@ def test_a_declared_defect_that_shows_is_said_to_be_reproduced(tmp_path: Path) -
     (tmp_path / "known.toml").write_text(KNOWN, encoding="utf-8")
     source = 'KNOWN = "known.toml"\n' + PORT.format(body="return [0, 0, 0, 1]")
     code, output = replayed(tmp_path, source)
-    message = "REPRODUCED (declared as short-offsets, https://example.org/7): result[3] = 1, but should be 0"
+    message = "REPRODUCED (declared as short-offsets, https://example.org/7): toy_offsets: chunk_offsets: result[3] = 1, but should be 0"
     assert (code, message in output) == (CLEAN, True), output

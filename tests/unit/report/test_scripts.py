@@ -34,7 +34,7 @@ from statecheck.report.scripts.calls import plain_calls
 from statecheck.report.scripts.script import repro_script, repro_test, subject_root
 from statecheck.report.sections import ALONE, TEST
 from statecheck.subject import Subject, load
-from statecheck.workers import limits
+from statecheck.util import limits
 from tests.helpers.cases import a_case, in_order, subject_of
 from tests.helpers.hunts import hunt
 from tests.helpers.modules import ROOT, module

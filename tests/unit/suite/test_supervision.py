@@ -194,7 +194,7 @@ def test_a_subject_whose_import_never_ends_ends_the_session_with_its_name_and_th
 ) -> None:
     (tmp_path / "endless.py").write_text("while True:\n    pass\n")
     (tmp_path / "short.py").write_text(
-        "from statecheck.workers import limits\n\nlimits.START = 2.0\n", encoding="utf-8"
+        "from statecheck.util import limits\n\nlimits.START = 2.0\n", encoding="utf-8"
     )
     done = subprocess.run(
         [

@@ -1,4 +1,5 @@
-"""How long processes may take before they are ended: the only place where it is decided what hangs.
+"""How long processes and servers may take before they are ended or given up: the only place where it is decided what hangs. A script that is
+handed to a project has its own.
 
 All are seconds, by the clock. A command's `--time-limit` replaces `CALL`; the others are fixed. The time of a budget, of shrinking and of
 a diagnosis is no limit of a hang: it ends a search, and no process.
@@ -31,3 +32,11 @@ KILL = 10.0
 """A process that was killed, until it is gone: one that waits for a device's driver may never end."""
 COMMAND = 30.0
 """A short program of the system, such as git or nvidia-smi."""
+REQUEST = 15.0
+"""An answer of a library's own server, to a request of a few tokens."""
+ARCHITECTURES = 600.0
+"""The list of the architectures of llama.cpp that a library can make, most of which are tried in processes."""
+CLUSTER = 10.0
+"""A connection to a cluster's head; Ray itself would try for minutes."""
+CLUSTER_END = 60.0
+"""After Ctrl-C, the records of shards, which end as if Ctrl-C had been typed at their machines."""
