@@ -18,7 +18,7 @@ import signal
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial, wraps
 from multiprocessing.connection import Connection
@@ -52,6 +52,7 @@ from statecheck.campaign.tasks import (
 from statecheck.campaign.worker_output import Output
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
+from statecheck.case.values import Outcome, Step
 from statecheck.execution import profiles
 from statecheck.execution.example import Example, ExecutionContext, Falsified, Observer
 from statecheck.execution.executors import Executor, ordinary_port
@@ -75,6 +76,20 @@ _MOST_BESIDE = 20
 
 class _TimeIsUp(BaseException):
     """The exploration has had its time. No `Exception`: it is nothing that the example shows."""
+
+
+class DeviceGone(BaseException):
+    """No worker gets ready on the device any more. No `Exception`, because a search must not take it for a failing example."""
+
+
+class IsolatedPort(InWorker):
+    """The port of a process that searches, whose subject runs in another process."""
+
+    def execute_all(self, steps: Sequence[Step]) -> list[Outcome | None]:
+        try:
+            return super().execute_all(steps)
+        except NoWorkerError as error:
+            raise DeviceGone(str(error)) from error
 
 
 class Exploration(Observer):
@@ -116,7 +131,7 @@ class Exploration(Observer):
         context.observer = self
         try:
             status, detail = self._search()
-        except NoWorkerError as error:
+        except DeviceGone as error:
             if worker.isolated is None:
                 # The campaign runs the subject in the workers, and goes on without this task.
                 status, detail = "error", str(error)
@@ -444,7 +459,7 @@ class Worker:
 
     def _in_worker(self) -> InWorker:
         setting = self.setting
-        port = InWorker(
+        port = IsolatedPort(
             setting.subject,
             setting.device,
             time_limit=setting.time_limit,

@@ -117,11 +117,8 @@ class WorkerProcess:
         return self._process.kill(patience)
 
 
-class NoWorkerError(BaseException):
-    """No worker gets ready: it ends while it imports the subject or touches the device, or takes too long.
-
-    No `Exception`, because a search must not take it for a failing example.
-    """
+class NoWorkerError(RuntimeError):
+    """No worker gets ready: it ends while it imports the subject or touches the device, or takes too long."""
 
 
 class WorkerWithSpare:

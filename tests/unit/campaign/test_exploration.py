@@ -38,6 +38,7 @@ from statecheck.kernels.launch_counts import EXECUTED, How
 from statecheck.subject import KnownDefectMatcher
 from statecheck.subject.known import Condition
 from statecheck.subject.profile import DOCUMENTS
+from statecheck.workers.port import NoWorkerError
 from subjects import KnownDeviation, Symptom
 from tests.helpers.cases import Pipe, a_case, a_property, toy
 from tests.helpers.modules import module
@@ -560,6 +561,23 @@ def test_faults_of_isolated_calls_are_counted(make: Make) -> None:
         True,
         0,
     )
+
+
+@pytest.mark.parametrize(("isolated", "status"), [(True, "passed"), (False, "error")])
+def test_an_example_for_which_no_worker_gets_ready_is_no_finding(
+    make: Make, monkeypatch: pytest.MonkeyPatch, isolated: bool, status: str
+) -> None:
+    worker = make(isolated=isolated)
+    why = "no worker gets ready: it was killed"
+
+    def no_worker(**_: object) -> None:
+        raise NoWorkerError(why)
+
+    monkeypatch.setattr(worker.isolated_port()._workers, "worker", no_worker)
+    end = explored(worker, isolated=True)
+    # Where the campaign runs all of the subject in such processes, its device is of no use any more.
+    assert (end.status, end.gone or end.detail, end.found) == (status, why, ())
+    assert bool(end.gone) is isolated
 
 
 def test_a_case_is_in_the_corpus_where_a_condition_of_a_known_defect_raises(make: Make) -> None:
