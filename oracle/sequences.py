@@ -57,6 +57,11 @@ class SequenceTokens:
         require(name in self.saved, "saved", name, "have been saved")
         self._set((context, sequence), self.saved[name])
 
+    def load_part(self, context: int, sequence: int, quarters: int, name: str) -> None:
+        """The sequence has what was saved: a library that does not refuse the first quarters of a save says that they are all of it."""
+        require(0 <= quarters <= 3, "quarters", quarters, "be from 0 to 3")
+        self.load(context, sequence, name)
+
     def drop(self, context: int, sequence: int) -> None:
         """The sequence is empty."""
         self._set((context, sequence), ())
@@ -118,6 +123,15 @@ class SequenceOrigins:
     def load(self, context: int, sequence: int, name: str) -> None:
         """What the sequence had is gone."""
         self.of_places[context, sequence] = self.saved.get(name, frozenset()) | {"load"}
+
+    def refuse_part(self, context: int, sequence: int) -> None:
+        """The sequence goes on as if nothing had been loaded."""
+        self._add("load_part", (context, sequence))
+
+    def load_part(self, context: int, sequence: int, quarters: int, name: str) -> None:  # noqa: ARG002 - as above
+        """As a load."""
+        self.load(context, sequence, name)
+        self._add("load_part", (context, sequence))
 
     def drop(self, context: int, sequence: int) -> None:
         """What begins there reads nothing of the sequence, and all others of the context lose nothing."""

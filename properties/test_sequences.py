@@ -25,6 +25,7 @@ from properties.strategies.sequences import (
     Generate,
     Grow,
     Load,
+    LoadPart,
     Reorder,
     RollBack,
     Save,
@@ -50,6 +51,8 @@ CONFIGURATIONS = (
         reason="also where it was rolled back, or the library refused to"),
     Configuration("sequences/save", f"{LIBRARY}.save", f"{LIBRARY}.load", story=sequence_stories("save"), situations=("load",),
         reason="also where it was saved and loaded, over another one or in another context"),
+    Configuration("sequences/load-part", f"{LIBRARY}.save", f"{LIBRARY}.load_part", story=sequence_stories("load_part"), situations=("load_part",),
+        reason="also where a save was loaded of which a part is missing, which the library refuses"),
     Configuration("sequences/drop", f"{LIBRARY}.drop", story=sequence_stories("drop"), situations=("drop",),
         reason="also where another one was dropped in its place, or beside it"),
     Configuration("sequences/reorder", f"{LIBRARY}.reorder", story=sequence_stories("reorder"), situations=("reorder",),
@@ -101,6 +104,7 @@ class SequenceRun:
             RollBack: ("roll_back", self.roll_back),
             Save: ("save", self.save),
             Load: ("load", self.load),
+            LoadPart: ("load_part", self.load_part),
             Drop: ("drop", self.drop),
             Reorder: ("reorder", self.reorder),
             Generate: ("generate", self.generate),
@@ -172,6 +176,12 @@ class SequenceRun:
             name, _ = self.saved[-1 - event.saved % len(self.saved)]
             context, target = self.places.get(event.target, (event.context, max(event.target, 0)))
             self.take("load", context=context, sequence=target, name=name)
+
+    def load_part(self, event: LoadPart) -> None:
+        if self.saved:
+            name, _ = self.saved[-1 - event.saved % len(self.saved)]
+            context, target = self.places.get(event.target, (event.context, max(event.target, 0)))
+            self.take("load_part", context=context, sequence=target, quarters=event.quarters, name=name)
 
     def drop(self, event: Drop) -> None:
         for context, sequence in self.of(event.sequence):

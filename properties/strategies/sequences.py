@@ -73,6 +73,16 @@ class Load:
 
 
 @dataclass(frozen=True)
+class LoadPart:
+    """The first `quarters` of what was saved; `saved` and `target` as of `Load`."""
+
+    saved: int
+    target: int
+    quarters: int
+    context: int = 0
+
+
+@dataclass(frozen=True)
 class Drop:
     """`sequence` counts the sequences that have tokens."""
 
@@ -103,7 +113,9 @@ class Again:
     features: Features = ()
 
 
-Operation = Again | Extend | Grow | ForkSequence | RollBack | Save | Load | Drop | Reorder | Generate
+Operation = (
+    Again | Extend | Grow | ForkSequence | RollBack | Save | Load | LoadPart | Drop | Reorder | Generate
+)
 
 
 @dataclass(frozen=True)
@@ -201,6 +213,19 @@ OPERATIONS: dict[str, st.SearchStrategy[Operations]] = {
         st.one_of(
             st.tuples(_FORKS, _LOADS_OVER_A_FORK),
             st.tuples(_SAVES, _extends(1), _FORKS, _LOADS_OVER_A_FORK),
+        ),
+    ),
+    # A part of a save is loaded over a sequence that has tokens, which goes on afterwards, or into an empty one.
+    "load_part": st.builds(
+        lambda save, change, load: (save, *change, load),
+        _SAVES,
+        _CHANGES_OF_THE_SAVED,
+        st.builds(
+            LoadPart,
+            st.integers(0, 1),
+            st.one_of(st.just(SAVED), _SEQUENCE),
+            st.integers(0, 3),
+            st.integers(0, 1),
         ),
     ),
     "drop": st.one_of(_each(_DROPS), st.tuples(_DROPS, _grows(DROPPED))),

@@ -176,7 +176,7 @@ def allocated(size: int, operations: Value) -> Value:  # noqa: ARG001 - whatever
 
 
 NO_LAW_BROKEN = record("SequenceLaws", **{law.name: "nothing" for law in fields(SequenceLaws)})
-OPERATIONS = ("extend", "fork", "roll_back", "save", "load", "drop", "reorder", "generate")
+OPERATIONS = ("extend", "fork", "roll_back", "save", "load", "load_part", "drop", "reorder", "generate")
 
 
 @answers("Sequences")

@@ -111,9 +111,9 @@ class Library(ABC):
         """
         process, number = context
         self.calls[name] += 1
-        if name == "load":
+        if name in ("load", "load_part"):
             self._carry(model, arguments[-1], process)
-        if name in ("save", "load", "close"):
+        if name in ("save", "load", "load_part", "close"):
             found = self._offered(model, process, name, number, *arguments)
         else:
             found = self._offered(model, process, "call", name, number, arguments, features)

@@ -14,7 +14,7 @@ VERSION = "STATECHECK_SEQUENCES"
 NEEDED = ("models", "new", "extend")
 CHOSEN_MODELS = "STATECHECK_MODELS"
 """Variable of the environment: names or patterns of the models to draw from, separated by commas."""
-OPERATIONS = ("extend", "fork", "roll_back", "save", "load", "drop", "reorder", "generate")
+OPERATIONS = ("extend", "fork", "roll_back", "save", "load", "load_part", "drop", "reorder", "generate")
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,11 @@ class Sequences:
                 process = int(context == OTHER_PROCESS)
                 contexts[context] = self.library.new(self.model, seed, self.features, process)
             # What is saved now must not take the place of what the scenario has saved.
-            own_name = (f"{arguments[-1]} with weights of seed {seed}",) if name in ("save", "load") else ()
+            own_name = (
+                (f"{arguments[-1]} with weights of seed {seed}",)
+                if name in ("save", "load", "load_part")
+                else ()
+            )
             own = arguments[: len(arguments) - len(own_name)] + own_name
             result = self.library.call(self.model, name, contexts[context], *own, **given)
             if name == "extend":
@@ -172,6 +176,13 @@ class Sequences:
     def load(self, context: int, sequence: int, name: str) -> Record:
         """Load what was saved."""
         return self._happens("load", context, sequence, name, changed=(sequence,))
+
+    def load_part(self, context: int, sequence: int, quarters: int, name: str) -> Record:
+        """Load the first quarters of what was saved, which the library refuses, or has enough with."""
+        step = self._happens("load_part", context, sequence, quarters, name, changed=(sequence,))
+        if not step["happened"]:
+            self.origins.refuse_part(context, sequence)
+        return step
 
     def drop(self, context: int, sequence: int) -> Record:
         """Empty a sequence."""
@@ -237,12 +248,7 @@ class Sequences:
             place = wrong[0]
             has = len(self.tokens.of(place))
             length = f"sequence {place[1]} has {has} tokens, but the library reports {reported[place]}"
-        laws = {
-            "logits": seen.get("logits"),
-            "tokens": seen.get("tokens"),
-            "length": length,
-            "reuse": seen.get("reuse"),
-        }
+        laws = {"length": length} | {name: seen.get(name) for name in ("logits", "tokens", "reuse")}
         broken = record(
             "SequenceLaws", **vars(SequenceLaws()) | {name: said for name, said in laws.items() if said}
         )

@@ -486,7 +486,7 @@ class _Writer:
         context = self.contexts[number]
         saved = str(named.get("name", "")).replace(" ", "_")
         given = [repr(_plain(value)) for key, value in named.items() if key != "name"]
-        given += [saved] if name == "load" else []
+        given += [saved] if name in ("load", "load_part") else []
         invocation = f"port.{name}({', '.join([context, *given])}{_named(features)})"
         step = outcome.value if isinstance(outcome, Returned) else None
         if not isinstance(step, Record):

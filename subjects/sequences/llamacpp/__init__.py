@@ -178,6 +178,11 @@ def load(context: Context, sequence: int, saved: Any) -> bool:
     return context.load(sequence, saved)
 
 
+def load_part(context: Context, sequence: int, quarters: int, saved: Any) -> bool:
+    """Put the first bytes of a state, or of a file, in the place of the sequence's."""
+    return context.load_part(sequence, quarters, saved)
+
+
 def drop(context: Context, sequence: int) -> bool:
     """Remove all positions."""
     return context.drop(sequence)

@@ -100,6 +100,11 @@ class LlamaContext:
         self.last.pop(sequence, None)
         return True
 
+    def load_part(self, sequence: int, quarters: int, saved: tuple[list[int], bytes]) -> bool:
+        """Put the first bytes of a state in the place of the sequence's."""
+        tokens, data = saved
+        return self.load(sequence, (tokens, data[: len(data) * quarters // 4]))
+
     def drop(self, sequence: int) -> bool:
         """Remove all positions."""
         if not self.library.call("llama_memory_seq_rm", self.memory, sequence, -1, -1):

@@ -235,6 +235,18 @@ class ServerContext:
         self.effects["load: a slot was restored from a file"] += 1
         return True
 
+    def load_part(self, sequence: int, quarters: int, saved: tuple[list[int], str, list[int] | None]) -> bool:
+        """The first bytes of the file in the sequence's own slot."""
+        part = f"{os.getpid()}-{next(_names)}.bin"
+        self.files.append(_folder() / part)
+        data = (_folder() / saved[1]).read_bytes()
+        (_folder() / part).write_bytes(data[: len(data) * quarters // 4])
+        self.held[sequence % self.slots] = None
+        try:
+            return self.load(sequence, (saved[0], part, None))
+        except RuntimeError:
+            return False
+
     def drop(self, sequence: int) -> bool:
         """Erase the slot that the sequence used last."""
         self.tokens.pop(sequence, None)

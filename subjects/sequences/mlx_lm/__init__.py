@@ -98,6 +98,15 @@ def load(context: MlxContext, sequence: int, saved: tuple[bytes, list[int]]) -> 
     context.load(sequence, saved)
 
 
+def load_part(context: MlxContext, sequence: int, quarters: int, saved: tuple[bytes, list[int]]) -> bool:
+    """What it reads from the first bytes alone, which it should refuse to read."""
+    try:
+        context.load(sequence, (saved[0][: len(saved[0]) * quarters // 4], saved[1]))
+    except Exception:
+        return False
+    return True
+
+
 def drop(context: MlxContext, sequence: int) -> None:
     """Forget the prompt cache."""
     context.drop(sequence)

@@ -75,6 +75,11 @@ def load(context: SmallContext, sequence: int, saved: list[State]) -> None:
     context.states[sequence] = list(saved)
 
 
+def load_part(context: SmallContext, sequence: int, quarters: int, saved: list[State]) -> bool:  # noqa: ARG001
+    """A part of a save is refused."""
+    return False
+
+
 def drop(context: SmallContext, sequence: int) -> None:
     """Forget the sequence."""
     context.states.pop(sequence, None)

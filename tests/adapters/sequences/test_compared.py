@@ -25,6 +25,7 @@ _OPTIONAL = {
     "fork": ("fork",),
     "roll-back": ("roll_back",),
     "save": ("save", "load"),
+    "load-part": ("load_part", "save"),
     "drop": ("drop",),
     "reorder": ("reorder",),
     "generate": ("generate",),
