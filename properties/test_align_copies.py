@@ -69,24 +69,26 @@ def batches(written: Sequence[BatchAfterForward | BatchBeforeForward]) -> list[d
 
 
 def postprocesses(
-    word: str, examples: Sequence[BatchAfterForward] = (), **batch: bool
+    word: str, examples: Sequence[BatchAfterForward] = (), *, kind: str = "", where: str = "", **batch: bool
 ) -> list[Configuration]:
     """A property of the fused postprocess of each runner; `batch` are arguments of the strategy."""
     return [
         Configuration(f"v1-postprocess/{word}", RUN_FUSED_POSTPROCESS, written=batches(examples),
             batch=batches_after_forward(by_slot=False, **batch), steps=BatchAfterForward.postprocess_by_row,
-            reason="after a step of requests in rows"),
+            kind=kind, reason=f"{where}after a step of requests in rows"),
         Configuration(f"v2-postprocess/{word}", RUN_FUSED_POSTPROCESS_ALIGN, written=batches(examples),
             batch=batches_after_forward(**batch), steps=BatchAfterForward.postprocess_by_slot,
-            reason="after a step of requests in slots"),
+            kind=kind, reason=f"{where}after a step of requests in slots"),
     ]  # fmt: skip
 
 
-def precopy(word: str, examples: Sequence[BatchBeforeForward] = (), **batch: Any) -> Configuration:
+def precopy(
+    word: str, examples: Sequence[BatchBeforeForward] = (), *, kind: str = "", where: str = "", **batch: Any
+) -> Configuration:
     """The property of the fused precopy."""
     return Configuration(f"precopy/{word}", RUN_FUSED_PRECOPY, written=batches(examples),
         batch=batches_before_forward(**batch), steps=BatchBeforeForward.precopy_by_slot,
-        reason="before a step")  # fmt: skip
+        kind=kind, reason=f"{where}before a step")  # fmt: skip
 
 
 EVERY_BYTE = (
@@ -101,51 +103,22 @@ EVERY_BYTE = (
     Configuration("precopy/kernel-launch", PRECOPY_KERNEL, LAUNCH, batch=batches_before_forward(),
         steps=BatchBeforeForward.launch_precopy_kernel, written=batches(written.SINGLE_BEFORE),
         reason="where the precopy kernel is launched as documented, with a program for each row and each state of every layer"),
-)  # fmt: skip
-IDLE = (
-    *postprocesses("idle-rows", written.IDLE_AFTER, crowded=True),
+    *postprocesses("idle-rows", written.IDLE_AFTER, where="behind dozens of idle rows, ", crowded=True),
     Configuration("precopy/idle-rows", RUN_FUSED_PRECOPY, PREPROCESS_KERNEL, LAUNCH, batch=batches_before_forward(crowded=True), steps=decided,
-        written=batches(written.IDLE_BEFORE), reason="before a step"),
-)  # fmt: skip
-FLAWED = (
-    *postprocesses("null-block", written.FLAWED_AFTER, flawed=True),
-    precopy("null-block", written.FLAWED_BEFORE, flawed=True),
-)
-FAR = (
-    Configuration("v1-postprocess/int64-offsets", RUN_FUSED_POSTPROCESS, batch=far_batches_after_forward(),
-        steps=BatchAfterForward.postprocess_by_row, reason="after a step"),
-    Configuration("precopy/int64-offsets", RUN_FUSED_PRECOPY, batch=far_batches_before_forward(),
-        steps=BatchBeforeForward.precopy_by_slot, reason="before a step"),
+        written=batches(written.IDLE_BEFORE), reason="behind dozens of idle rows, before a step"),
+    *postprocesses("memmove", kind="memmove", where="through a temporary where rows move within their block, ", in_place=True),
+    *postprocesses("null-block", written.FLAWED_AFTER, kind="red zone", where="also beside null blocks and columns that are not there, ", flawed=True),
+    precopy("null-block", written.FLAWED_BEFORE, kind="red zone", where="also beside null blocks and columns that are not there, ", flawed=True),
+    Configuration("v1-postprocess/int64-offsets", RUN_FUSED_POSTPROCESS, batch=far_batches_after_forward(), kind="width",
+        steps=BatchAfterForward.postprocess_by_row, reason="in blocks beyond 32 bits, after a step"),
+    Configuration("precopy/int64-offsets", RUN_FUSED_PRECOPY, batch=far_batches_before_forward(), kind="width",
+        steps=BatchBeforeForward.precopy_by_slot, reason="in blocks beyond 32 bits, before a step"),
 )  # fmt: skip
 
 
 @prop(EVERY_BYTE, "byte-exact", *BOUND)
 def a_state_is_in_the_column_of_its_block(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
-    """A state is copied to the column of its block, byte for byte."""
-    trial.agrees(*batch.prepared(), *steps(batch))
-
-
-@prop(IDLE, "byte-exact", *BOUND)
-def rows_behind_idle_ones_are_copied(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
-    """States behind dozens of idle rows are copied, byte for byte."""
-    trial.agrees(*batch.prepared(), *steps(batch))
-
-
-@prop(postprocesses("memmove", in_place=True), "memmove", *BOUND)
-def rows_move_as_through_a_temporary(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
-    """Rows that move within their block move as through a temporary."""
-    trial.agrees(*batch.prepared(), *steps(batch))
-
-
-@prop(FLAWED, "red zone", *BOUND)
-def nothing_is_stored_through_a_sentinel(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
-    """Nothing is copied through a null block, or a column that is not there."""
-    trial.agrees(*batch.prepared(), *steps(batch))
-
-
-@prop(FAR, "width", *BOUND)
-def offsets_have_64_bits(trial: Example, batch: Any, steps: Callable[[Any], Steps]) -> None:
-    """States in blocks beyond 32 bits are copied in their place."""
+    """A state is copied to the column of its block, byte for byte, and nothing else is written."""
     trial.agrees(*batch.prepared(), *steps(batch))
 
 

@@ -83,6 +83,7 @@ class Configuration:
         id_: of the property that the body is in this configuration.
         functions: those that it calls beside the functions of the whole table.
         reason: how the configuration differs from others; it ends the property's sentence.
+        kind: where it is another one than the table's.
         situations: as of `prop`.
         device: as of `prop`.
         written: as of `prop`.
@@ -94,13 +95,14 @@ class Configuration:
         id_: str,
         *functions: str,
         reason: str = "",
+        kind: str = "",
         situations: tuple[str, ...] = (),
         device: str | None = None,
         written: Iterable[Mapping[str, Any]] = (),
         **given: Any,
     ) -> None:
         self.id, self.functions, self.reason, self.situations = id_, functions, reason, situations
-        self.device, self.written, self.given = device, tuple(written), given
+        self.kind, self.device, self.written, self.given = kind, device, tuple(written), given
 
 
 def prop(
@@ -150,7 +152,7 @@ def prop(
             about = (
                 row.id,
                 f"{sentence.rstrip('.')}, {row.reason}." if row.reason else sentence,
-                kind,
+                row.kind or kind,
                 (*row.functions, *functions),
                 _in_configuration(body, row.id, fixed),
                 drawn,

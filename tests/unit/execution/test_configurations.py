@@ -35,7 +35,7 @@ from statecheck.execution.registry import Configuration, prop
 BOXES = (
     Configuration("boxed/small-box", "floor", x=st.integers(0, 3), device="cpu", situations=("a toy", "no toy"),
         reason="where the box has room for three"),
-    Configuration("boxed/large", x=st.integers(4, 9), y=2),
+    Configuration("boxed/large", x=st.integers(4, 9), y=2, kind="width"),
 )
 
 
@@ -61,6 +61,7 @@ def test_each_row_is_a_property_with_its_functions_and_its_reason(tmp_path: Path
         "cpu",
         ("a toy", "no toy"),
     )
+    assert large.kind == "width"
     assert (large.functions, large.device, large.situations) == (("cdiv",), None, ())
     assert small.sentence == "Toys stay in the box, where the box has room for three."
     assert large.sentence == "Toys stay in the box."
